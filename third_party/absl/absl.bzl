@@ -1,0 +1,20 @@
+"""Abseil, as installed (Debian: 20220623 LTS)."""
+
+load("//third_party/pkg_config:pkg_config.bzl", "pkg_config_repository")
+
+def absl_repository(name):
+    pkg_config_repository(
+        name = name,
+        debian_package = "libabsl-dev",
+        targets = {
+            "flags": ["absl_flags"],
+            "flags_parse": ["absl_flags_parse"],
+            "flags_usage": ["absl_flags_usage"],
+            "span": ["absl_span"],
+            "status": ["absl_status"],
+            "statusor": ["absl_statusor"],
+            "strings": ["absl_strings", "absl_str_format"],
+            "synchronization": ["absl_synchronization"],
+            "time": ["absl_time"],
+        },
+    )

@@ -1,0 +1,30 @@
+"""What Debian's Bazel 4.2.3 needs to work without the internet.
+
+Bazel's own WORKSPACE suffix fetches these repositories unless the workspace names them first. Debian ships the
+sources of some (bazel-platforms, bazel-rules-java, bazel-rules-proto); the others need so little that the folders
+beside this file serve instead.
+"""
+
+_DEBIAN_RULES = "/usr/share/bazel"
+
+def bazel_4_2_shims():
+    native.local_repository(
+        name = "rules_cc",
+        path = "third_party/bazel/rules_cc",
+    )
+    native.local_repository(
+        name = "remote_coverage_tools",
+        path = "third_party/bazel/remote_coverage_tools",
+    )
+    native.local_repository(
+        name = "platforms",
+        path = _DEBIAN_RULES + "/platforms",
+    )
+    native.local_repository(
+        name = "rules_java",
+        path = _DEBIAN_RULES + "/rules/java",
+    )
+    native.local_repository(
+        name = "rules_proto",
+        path = _DEBIAN_RULES + "/rules/proto",
+    )

@@ -1,0 +1,115 @@
+"""LibTorch 2.11: an installed one where there is one, else the pinned wheels of PyPI.
+
+Both end as one folder in the shape of site-packages (torch/, nvidia/): the libraries find each other by paths relative
+to themselves, so they are linked from that folder and not through copies or per-library links.
+"""
+
+_VERSION = "2.11"
+
+# The wheels' libraries do not depend on the Python version; one is named so that the pinned hashes hold for every Python.
+_PLATFORMS = [
+    "manylinux1_x86_64",
+    "manylinux2014_x86_64",
+] + ["manylinux_2_%d_x86_64" % glibc for glibc in (5, 12, 17, 18, 24, 25, 27, 28)]
+
+def _python(repository_ctx):
+    python = repository_ctx.which("python3")
+    if not python:
+        fail("\n\npython3 is missing; it fetches LibTorch. Install it with:\n\n    apt-get install python3 python3-pip\n")
+    return python
+
+def _installed_torch(repository_ctx):
+    """The folder of an installed torch of our version, or None. TORCH_PATH that names none is an error."""
+    named = repository_ctx.os.environ.get("TORCH_PATH", "")
+    if named:
+        folder = repository_ctx.path(named)
+        version = _version_of(repository_ctx, folder)
+        if not version.startswith(_VERSION + "."):
+            fail("\n\nTORCH_PATH={path} holds {what}; wanted: the folder `torch` of LibTorch or PyTorch {version}.\nUnset TORCH_PATH to fetch the pinned one.\n".format(
+                path = named,
+                what = "torch " + version if version else "no torch/version.py",
+                version = _VERSION,
+            ))
+        return folder
+    found = repository_ctx.execute([
+        _python(repository_ctx),
+        "-c",
+        "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s and s.origin else '')",
+    ])
+    location = found.stdout.strip()
+    if found.return_code != 0 or not location:
+        return None
+    folder = repository_ctx.path(location)
+    return folder if _version_of(repository_ctx, folder).startswith(_VERSION + ".") else None
+
+def _version_of(repository_ctx, folder):
+    file = folder.get_child("version.py")
+    if not file.exists:
+        return ""
+    for line in repository_ctx.read(file).splitlines():
+        if line.startswith("__version__"):
+            return line.split("=")[-1].strip(" '\"")
+    return ""
+
+def _fetch_wheels(repository_ctx):
+    python = _python(repository_ctx)
+    command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    command += ["--only-binary=:all:", "--python-version=3.12", "--implementation=cp", "--dest=wheels"]
+    command += ["--requirement=" + str(repository_ctx.path(repository_ctx.attr.requirements))]
+    command += ["--platform=" + platform for platform in _PLATFORMS]
+    result = repository_ctx.execute(command, timeout = 3600)
+    if result.return_code != 0:
+        fail("\n\nLibTorch could not be fetched by pip:\n{error}\nIf pip is missing: apt-get install python3-pip. ".format(error = result.stderr) +
+             "Without a network, set TORCH_PATH to the folder `torch` of an installed PyTorch {}.\n".format(_VERSION))
+    for wheel in repository_ctx.path("wheels").readdir():
+        result = repository_ctx.execute([python, "-m", "zipfile", "-e", str(wheel), "."], timeout = 1200)
+        if result.return_code != 0:
+            fail("\n\n{wheel} could not be unpacked (is the disk full?):\n{error}".format(wheel = wheel, error = result.stderr))
+    repository_ctx.delete("wheels")
+
+def _libtorch_impl(repository_ctx):
+    torch = _installed_torch(repository_ctx)
+    if torch and all([repository_ctx.path(str(torch) + "/" + file).exists for file in repository_ctx.attr.witnesses]):
+        site_packages = torch.dirname
+        repository_ctx.symlink(torch, "torch")
+        nvidia = site_packages.get_child("nvidia")
+        if nvidia.exists:
+            repository_ctx.symlink(nvidia, "nvidia")
+    else:
+        _fetch_wheels(repository_ctx)
+        site_packages = repository_ctx.path(".")
+    repository_ctx.template("BUILD", repository_ctx.attr.build_file, {"{site_packages}": str(site_packages)}, executable = False)
+
+def _libtorch_rule(witnesses):
+    return repository_rule(
+        implementation = _libtorch_impl,
+        attrs = {
+            "build_file": attr.label(mandatory = True, allow_single_file = True),
+            "requirements": attr.label(mandatory = True, allow_single_file = True, doc = "pinned wheels with hashes"),
+            "witnesses": attr.string_list(default = witnesses, doc = "files, relative to torch/, that an installed torch must have to be used"),
+        },
+        environ = ["TORCH_PATH"],
+        doc = "One target, :torch, of the LibTorch that is installed or fetched.",
+    )
+
+_libtorch_cpu_repository = _libtorch_rule(["lib/libtorch_cpu.so"])
+
+_libtorch_cuda_repository = _libtorch_rule([
+    "lib/libtorch_cuda.so",
+    "../nvidia/nccl/include/nccl.h",
+    "../nvidia/cu13/include/cuda_runtime_api.h",
+])
+
+def libtorch_cpu_repository(name):
+    _libtorch_cpu_repository(
+        name = name,
+        build_file = "//third_party/libtorch:libtorch_cpu.BUILD",
+        requirements = "//third_party/libtorch:requirements-cpu.txt",
+    )
+
+def libtorch_cuda_repository(name):
+    _libtorch_cuda_repository(
+        name = name,
+        build_file = "//third_party/libtorch:libtorch_cuda.BUILD",
+        requirements = "//third_party/libtorch:requirements-cuda.txt",
+    )
