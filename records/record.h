@@ -1,0 +1,112 @@
+// The records that cross from running to reading: one struct per kind of line
+// in a record file. docs/records.md holds the grammar; record_json turns a
+// struct into a line and back; record_writer and record_reader handle files.
+//
+// Numbers are raw: one value per step and rank. Summaries belong to analysis/.
+// Every field carries its unit in its name; counts have none.
+
+#ifndef RECORDS_RECORD_H_
+#define RECORDS_RECORD_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace rankwise {
+
+// The version written by this code. A reader accepts every minor version of
+// its own major version: a newer minor version may add kinds and fields.
+inline constexpr int kSchemaMajor = 1;
+inline constexpr int kSchemaMinor = 0;
+
+// The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
+struct HostInfo {
+  std::string hostname;
+  std::string cpu_model;     // as /proc/cpuinfo names it
+  int64_t cores = 0;         // logical cores this process may run on
+  int64_t memory_bytes = 0;  // physical memory
+};
+
+// Versions of what the binary was built with and runs on; "" where absent.
+struct VersionInfo {
+  std::string torch;
+  std::string cuda;
+  std::string nccl;
+  std::string compiler;
+};
+
+// Opens a run. Every rank writes its own, before any other record of its.
+struct RunRecord {
+  std::string schema_version = "1.0";
+  std::string run_id;      // the same on every rank of the run (run_id.h)
+  std::string binary;      // without its folder: "single", "ddp"
+  std::string git_commit;  // "" when unknown (git_commit.h)
+  // Every flag of the binary with its value, defaults included, no dashes.
+  std::map<std::string, std::string> flags;
+  // Both are set from `flags` by SetConfigHashes() (config_hash.h).
+  std::string config_hash;   // over all flags
+  std::string scaling_hash;  // without the flags that follow the world size
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  std::string backend;  // "gloo", "nccl", ...; "" without communication
+  HostInfo host;
+  std::vector<std::string> devices;  // of this rank: "cpu", "cuda:0", ...
+  int64_t threads_per_rank = 1;      // compute threads of this rank
+  VersionInfo versions;
+};
+
+// One optimizer step of one rank. step_seconds runs from asking the loader for
+// the step's (first) batch to the end of the optimizer step, so that the steps
+// of an epoch add up to its time; the parts below lie within it.
+struct StepRecord {
+  int64_t rank = 0;
+  int64_t step = 0;   // from 1, over the whole run; goes on after a resume
+  int64_t epoch = 0;  // from 1
+  double loss = 0;    // mean over this rank's examples; may be NaN or infinite
+  double step_seconds = 0;
+  double data_wait_seconds = 0;     // blocked in the loader
+  double forward_seconds = 0;       // model and loss
+  double backward_seconds = 0;      // with the gradients' all-reduce
+  double optimizer_seconds = 0;     // with gradient clipping and zeroing
+  double exposed_comm_seconds = 0;  // the part of backward_seconds that only
+                                    // waited for communication
+  int64_t examples = 0;             // of this rank in this step
+};
+
+// One epoch of one rank's training.
+struct EpochRecord {
+  int64_t rank = 0;
+  int64_t epoch = 0;     // from 1
+  double mean_loss = 0;  // over this rank's examples
+  int64_t examples = 0;  // of this rank
+  double seconds = 0;    // training only, without evaluation
+};
+
+// One evaluation over the whole test set, all ranks together.
+struct EvalRecord {
+  int64_t rank = 0;      // that wrote the record
+  int64_t epoch = 0;     // after which it ran; 0 before training
+  double mean_loss = 0;  // over all examples of all ranks
+  int64_t correct = 0;   // 0 for regression
+  int64_t total = 0;     // examples evaluated
+  double seconds = 0;    // wall-clock
+};
+
+// One checkpoint on disk.
+struct CheckpointRecord {
+  int64_t rank = 0;
+  int64_t step = 0;   // the last step it holds
+  int64_t epoch = 0;  // the epoch of that step
+  std::string path;
+  int64_t bytes = 0;
+  double seconds = 0;  // spent writing, sync and rename included
+};
+
+using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
+                            CheckpointRecord>;
+
+}  // namespace rankwise
+
+#endif  // RECORDS_RECORD_H_
