@@ -1,0 +1,38 @@
+#ifndef RANKWISE_SAMPLERS_OPEN_DATASET_H_
+#define RANKWISE_SAMPLERS_OPEN_DATASET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "samplers/dataset.h"
+
+namespace rankwise {
+
+// Which dataset, and how much of it.
+struct DatasetConfig {
+  // One of DatasetNames().
+  std::string name = "synthetic";
+  // The folder of the files; only `cifar10` reads any.
+  std::string data_dir;
+  // Examples in the train and in the test split. `cifar10` takes the first so
+  // many, and has no more than 50,000 and 10,000.
+  int64_t train_size = 50000;
+  int64_t test_size = 10000;
+  // What generated datasets are generated from.
+  uint64_t seed = 0;
+};
+
+// The names that OpenDataset knows: synthetic, cifar10, linear.
+std::vector<std::string> DatasetNames();
+
+// Opens one split. InvalidArgument for an unknown name or an impossible size;
+// otherwise what the dataset itself has to say about its files.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
+    const DatasetConfig& config, Split split);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_SAMPLERS_OPEN_DATASET_H_
