@@ -1,0 +1,118 @@
+// A rank's membership in the job: its store, its process group and its device,
+// and a plain answer to "why did this collective fail?".
+#ifndef RANKWISE_PARALLEL_COMM_COMMUNICATOR_H_
+#define RANKWISE_PARALLEL_COMM_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "c10/core/Device.h"
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/fake_backend.h"
+#include "parallel/comm/rank_env.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
+
+namespace rankwise {
+
+struct CommConfig {
+  // auto, gloo, nccl or fake. auto: nccl when the build has CUDA and every local
+  // rank has a GPU of its own, else gloo.
+  std::string backend = "auto";
+  // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N. Two ranks share a
+  // GPU only when it is asked for by name (cuda:N).
+  std::string device = "auto";
+  // How long to wait for the store and for all ranks.
+  absl::Duration rendezvous_timeout = absl::Seconds(60);
+  // How long a collective may take before it fails.
+  absl::Duration collective_timeout = absl::Minutes(5);
+  // Compare every collective's kind, shapes and dtype across ranks before it
+  // runs. Slow: one extra barrier and gather per collective.
+  bool check_collectives = false;
+  // Path of the file through which ranks meet; empty: a TCP store at
+  // MASTER_ADDR:MASTER_PORT. The file must not exist before the job.
+  std::string file_store;
+  // What backend=fake pretends.
+  FakeBackendConfig fake;
+};
+
+enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
+
+// Owns the store and the process group. The collectives below block until their
+// result is in place, and are called by one thread at a time, in the same order
+// on every rank.
+//
+//   absl::StatusOr<RankEnv> env = ReadRankEnv();
+//   if (!env.ok()) return env.status();
+//   auto comm = Communicator::Create(*env, CommConfig{});
+//   if (!comm.ok()) return comm.status();
+//   at::Tensor loss = at::ones({1});
+//   absl::Status status = (*comm)->AllReduce(loss, ReduceOp::kAverage);
+class Communicator {
+ public:
+  // Meets the other ranks and connects to them; blocks for up to
+  // `rendezvous_timeout`. DeadlineExceeded names the missing ranks, Unavailable
+  // a MASTER_ADDR that cannot be reached or refuses, InvalidArgument a
+  // configuration that cannot work. Under backend=fake nobody is met.
+  static absl::StatusOr<std::unique_ptr<Communicator>> Create(
+      const RankEnv& env, const CommConfig& config);
+
+  // Fails what is still in flight, leaves the group, closes all connections.
+  // Destroy whatever uses process_group() first.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  const RankEnv& env() const;
+  int rank() const;
+  int world_size() const;
+  // "gloo", "nccl" or "fake".
+  absl::string_view backend() const;
+  c10::Device device() const;
+  // Carries collectives of CPU tensors, and of CUDA tensors when device() is a
+  // GPU. Its collectives too are visible to ExplainFailure.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
+
+  // Reduces `tensor` (any shape, contiguous) in place over all ranks.
+  absl::Status AllReduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+  // Overwrites `tensor` with rank `root`'s.
+  absl::Status Broadcast(at::Tensor& tensor, int root);
+  // Every rank's `tensor`, in order of rank; shapes must agree.
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
+  // Returns when every rank has called it.
+  absl::Status Barrier();
+
+  // Turns an exception thrown out of a collective, here or inside DDP's
+  // backward, into a Status that names the collective, its sequence number and
+  // shapes, and the ranks that are dead or did not arrive. `attempted` opens
+  // the message, e.g. "backward of step 17". Asks the other ranks through the
+  // store and so takes up to 3 s.
+  absl::Status ExplainFailure(absl::string_view attempted,
+                              const std::exception& error);
+
+  // Steady-clock time at which the last collective was started; 0 before the
+  // first.
+  int64_t last_collective_start_ns() const;
+  // Seconds during which at least one collective was in flight, since Create.
+  // NCCL's are not counted: the host does not see them complete.
+  double collective_seconds() const;
+
+ private:
+  struct Parts;
+  explicit Communicator(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_COMMUNICATOR_H_
