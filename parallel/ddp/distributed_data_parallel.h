@@ -1,0 +1,116 @@
+// DistributedDataParallel: PyTorch's own gradient reducer, driven from C++.
+//
+// c10d::Reducer groups gradients into buckets and all-reduces each one as soon
+// as backward has filled it, so that communication hides behind computation
+// (Li et al., "PyTorch Distributed", VLDB 2020, section 3.2). This class does
+// what Python's torch.nn.parallel.DistributedDataParallel does around it, in
+// the same order: the two give the same losses, step for step.
+#ifndef RANKWISE_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_
+#define RANKWISE_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/ddp/engine.h"
+#include "torch/types.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace c10d {
+class Logger;
+class Reducer;
+}  // namespace c10d
+
+namespace rankwise {
+
+class Communicator;
+
+struct DdpConfig {
+  int64_t bucket_cap_bytes = int64_t{25} << 20;  // a bucket's size, about
+  // The first bucket's, small so that communication starts early. Not above
+  // bucket_cap_bytes: the smaller of the two holds.
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  // p.grad() is a view of its bucket: saves one copy of all gradients. Zero
+  // gradients in place then.
+  bool gradient_as_bucket_view = true;
+  // Look for parameters that the step does not use; costs a walk of the graph
+  // and one small all-reduce a step.
+  bool find_unused_parameters = false;
+  // The set of used parameters and the order of their use never change: unused
+  // ones are found once, in the first step, which does not overlap.
+  bool static_graph = false;
+  bool broadcast_buffers = true;  // from rank 0, before forward
+  // Send gradients as 16-bit floats; divides before the sum, as Python's
+  // fp16_compress_hook does.
+  enum class CommHook { kNone, kFp16, kBf16 };
+  CommHook comm_hook = CommHook::kNone;
+};
+
+class DistributedDataParallel : public DataParallelEngine {
+ public:
+  // Refuses a model that is not the same on all ranks (see verify_model.h),
+  // then gives every rank rank 0's parameters and buffers. A collective call.
+  // `module` and `communicator` must outlive the result; the module's
+  // parameters must not be replaced, moved or frozen meanwhile.
+  static absl::StatusOr<std::unique_ptr<DistributedDataParallel>> Create(
+      torch::nn::Module& module, Communicator& communicator,
+      const DdpConfig& config);
+  ~DistributedDataParallel() override;
+
+  void BeforeForward() override;
+  void BeforeBackward(const std::vector<torch::Tensor>& outputs) override;
+
+  // Throws c10::Error naming the parameters that got no gradient, where
+  // find_unused_parameters or static_graph would have been needed.
+  void AfterBackward() override;
+
+  void SetSync(bool sync) override { sync_ = sync; }
+  bool sync() const override { return sync_; }
+
+  // On CUDA the host does not wait for the device, so this is c10d::Logger's
+  // figure, from CUDA events: of the last step it sampled (the first ten, then
+  // every hundredth), known one step later.
+  double exposed_comm_seconds() const override { return exposed_seconds_; }
+
+  // One bucket before the first step; PyTorch then rebuilds them in the order
+  // in which gradients arrive.
+  std::vector<int64_t> bucket_bytes() const override;
+
+  // c10d::Logger's DDPLoggingData ("bucket_sizes", "avg_backward_comm_time", …;
+  // times in nanoseconds), numbers as text.
+  std::map<std::string, std::string> LoggingData() const;
+
+ private:
+  DistributedDataParallel(torch::nn::Module& module, Communicator& communicator,
+                          const DdpConfig& config);
+  absl::Status CheckParameters() const;
+  void BuildReducer();
+  void RegisterCommHook();
+  void CheckAllGradientsArrived();
+
+  torch::nn::Module& module_;
+  Communicator& communicator_;
+  const DdpConfig config_;
+  std::vector<std::string> names_;  // of the reducer's parameters
+  std::vector<torch::Tensor> parameters_;
+  std::vector<bool> expect_sparse_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;  // destroyed before the reducer
+
+  bool sync_ = true;
+  bool step_syncs_ = false;      // the backward under way reduces gradients
+  bool buffers_stale_ = true;    // broadcast them before the next forward
+  bool graph_recorded_ = false;  // static_graph: the first step is done
+  std::vector<int64_t> ready_times_;  // per parameter, before this backward
+  int64_t backward_start_ns_ = 0;
+  double exposed_seconds_ = 0;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_

@@ -1,0 +1,59 @@
+// SimpleDataParallel: data parallelism in its shortest form.
+//
+// After backward: flatten all gradients into one buffer, all-reduce it, divide
+// by the world size, copy back. Nothing overlaps, so that the difference to
+// DistributedDataParallel is what overlap is worth. Read this one first.
+#ifndef RANKWISE_PARALLEL_DDP_SIMPLE_DATA_PARALLEL_H_
+#define RANKWISE_PARALLEL_DDP_SIMPLE_DATA_PARALLEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/ddp/engine.h"
+#include "torch/types.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace rankwise {
+
+class Communicator;
+
+class SimpleDataParallel : public DataParallelEngine {
+ public:
+  // Checks and broadcasts the model as DistributedDataParallel::Create does. A
+  // collective call. Both references must outlive the result.
+  static absl::StatusOr<std::unique_ptr<SimpleDataParallel>> Create(
+      torch::nn::Module& module, Communicator& communicator);
+
+  void BeforeForward() override;
+  void BeforeBackward(const std::vector<torch::Tensor>& outputs) override;
+
+  // The all-reduces, one per dtype. A parameter without a gradient takes part
+  // as zeros, so that ranks may use different parameters; only one that no rank
+  // could have used differently (frozen) is left out.
+  void AfterBackward() override;
+
+  void SetSync(bool sync) override { sync_ = sync; }
+  bool sync() const override { return sync_; }
+  double exposed_comm_seconds() const override { return exposed_seconds_; }
+  std::vector<int64_t> bucket_bytes() const override;
+
+ private:
+  SimpleDataParallel(torch::nn::Module& module, Communicator& communicator);
+
+  torch::nn::Module& module_;
+  Communicator& communicator_;
+  // Parameters that need gradients, grouped by dtype.
+  std::vector<std::vector<torch::Tensor>> groups_;
+  bool sync_ = true;
+  bool buffers_stale_ = true;
+  double exposed_seconds_ = 0;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_DDP_SIMPLE_DATA_PARALLEL_H_
