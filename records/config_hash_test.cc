@@ -1,0 +1,43 @@
+#include "records/config_hash.h"
+
+#include <gtest/gtest.h>
+
+namespace rankwise {
+namespace {
+
+RunRecord RunWith(std::map<std::string, std::string> flags) {
+  RunRecord run;
+  run.flags = std::move(flags);
+  SetConfigHashes(&run);
+  return run;
+}
+
+TEST(ConfigHash, IsFnv1aOverSortedLines) {
+  EXPECT_EQ(HashFlags({}), "cbf29ce484222325");
+  // Computed by hand-written FNV-1a in Python over b"a=1\nb=2\n".
+  EXPECT_EQ(HashFlags({{"b", "2"}, {"a", "1"}}), "e1906f913755e085");
+}
+
+TEST(ConfigHash, SeparatorsKeepNamesAndValuesApart) {
+  EXPECT_NE(HashFlags({{"a", "b"}}), HashFlags({{"ab", ""}}));
+  EXPECT_NE(HashFlags({{"a", ""}, {"b", ""}}), HashFlags({{"ab", ""}}));
+}
+
+TEST(ConfigHash, RunsThatDifferOnlyInWorldSizeShareTheScalingHash) {
+  const RunRecord one = RunWith(
+      {{"nproc", "1"}, {"batch_size", "64"}, {"record", "a"}, {"lr", "0.1"}});
+  const RunRecord two = RunWith(
+      {{"nproc", "2"}, {"batch_size", "32"}, {"record", "b"}, {"lr", "0.1"}});
+  EXPECT_NE(one.config_hash, two.config_hash);
+  EXPECT_EQ(one.scaling_hash, two.scaling_hash);
+}
+
+TEST(ConfigHash, EveryOtherFlagCounts) {
+  const RunRecord one = RunWith({{"nproc", "1"}, {"lr", "0.1"}});
+  const RunRecord two = RunWith({{"nproc", "1"}, {"lr", "0.2"}});
+  EXPECT_NE(one.config_hash, two.config_hash);
+  EXPECT_NE(one.scaling_hash, two.scaling_hash);
+}
+
+}  // namespace
+}  // namespace rankwise

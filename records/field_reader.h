@@ -1,0 +1,63 @@
+// Reads the fields of a record from parsed JSON. Used through ListFields
+// (record_fields.h).
+
+#ifndef RECORDS_FIELD_READER_H_
+#define RECORDS_FIELD_READER_H_
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "records/record_fields.h"
+
+namespace rankwise {
+
+// The first field that is missing, of the wrong type or out of range sets
+// status(); later calls then do nothing. Fields nobody asks for are skipped.
+class FieldReader {
+ public:
+  // `object` must be a JSON object and outlive the reader. `where` is how
+  // messages call it: "step", "run.host".
+  FieldReader(const nlohmann::json& object, std::string where);
+
+  // Also refuses another major version (FailedPrecondition).
+  void Version(const char* name, std::string& out);
+  void Text(const char* name, std::string& out);
+  void TextMap(const char* name, std::map<std::string, std::string>& out);
+  void TextList(const char* name, std::vector<std::string>& out);
+  void Count(const char* name, int64_t& out, int64_t minimum = 0);
+  void Number(const char* name, double& out);
+  void Seconds(const char* name, double& out);
+  template <typename T>
+  void Object(const char* name, T& out) {
+    const nlohmann::json* value = FindObject(name);
+    if (value == nullptr) return;
+    FieldReader inner(*value, where_ + "." + name);
+    ListFields(inner, out);
+    status_.Update(inner.status_);
+  }
+  // Fails unless low < high.
+  void Below(const char* low_name, int64_t low, const char* high_name,
+             int64_t high);
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const nlohmann::json* Find(const char* name);
+  const nlohmann::json* FindObject(const char* name);
+  void Expect(absl::string_view name, absl::string_view expected,
+              const nlohmann::json& found);
+  void Fail(absl::string_view message);
+
+  const nlohmann::json& object_;
+  const std::string where_;
+  absl::Status status_;
+};
+
+}  // namespace rankwise
+
+#endif  // RECORDS_FIELD_READER_H_

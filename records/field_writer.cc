@@ -1,0 +1,68 @@
+#include "records/field_writer.h"
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace rankwise {
+namespace {
+
+std::string Dump(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+template <typename T>
+void AppendNumber(T value, std::string* out) {
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), value);
+  out->append(digits, end.ptr - digits);
+}
+
+}  // namespace
+
+void FieldWriter::Name(const char* name) {
+  if (out_->back() != '{') out_->push_back(',');
+  out_->push_back('"');
+  out_->append(name).append("\":");
+}
+
+void FieldWriter::Text(const char* name, const std::string& value) {
+  Name(name);
+  out_->append(Dump(value));
+}
+
+void FieldWriter::TextMap(const char* name,
+                          const std::map<std::string, std::string>& values) {
+  Name(name);
+  out_->append(Dump(nlohmann::json(values)));
+}
+
+void FieldWriter::TextList(const char* name,
+                           const std::vector<std::string>& values) {
+  Name(name);
+  out_->append(Dump(nlohmann::json(values)));
+}
+
+void FieldWriter::Count(const char* name, int64_t value, int64_t) {
+  Name(name);
+  AppendNumber(value, out_);
+}
+
+void FieldWriter::Number(const char* name, double value) {
+  Name(name);
+  if (value == 0 && std::signbit(value)) {
+    out_->append("-0.0");  // "-0" would read back as the integer 0
+  } else if (std::isfinite(value)) {
+    AppendNumber(value, out_);
+  } else if (std::isnan(value)) {
+    out_->append("\"NaN\"");
+  } else {
+    out_->append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+  }
+}
+
+void FieldWriter::Seconds(const char* name, double value) {
+  Number(name, std::isfinite(value) && value > 0 ? value : 0.0);
+}
+
+}  // namespace rankwise

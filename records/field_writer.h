@@ -1,0 +1,53 @@
+// Writes the fields of a record as JSON text. Used through ListFields
+// (record_fields.h).
+
+#ifndef RECORDS_FIELD_WRITER_H_
+#define RECORDS_FIELD_WRITER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "records/record_fields.h"
+
+namespace rankwise {
+
+// Appends to `*out`, which must outlive it and end in '{' or a field.
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::string* out) : out_(out) {}
+
+  void Version(const char* name, const std::string& value) {
+    Text(name, value);
+  }
+  // Bytes that are not UTF-8 become U+FFFD: paths and host names may hold any.
+  void Text(const char* name, const std::string& value);
+  void TextMap(const char* name,
+               const std::map<std::string, std::string>& values);
+  void TextList(const char* name, const std::vector<std::string>& values);
+  void Count(const char* name, int64_t value, int64_t minimum = 0);
+  // Shortest digits that read back bit-equal; "NaN" and so on as strings.
+  void Number(const char* name, double value);
+  // A negative, infinite or NaN duration is a clock's mistake: written as 0.
+  void Seconds(const char* name, double value);
+  template <typename T>
+  void Object(const char* name, const T& value) {
+    Name(name);
+    out_->push_back('{');
+    FieldWriter inner(out_);
+    ListFields(inner, value);
+    out_->push_back('}');
+  }
+  void Below(const char*, int64_t, const char*, int64_t) {}
+
+ private:
+  void Name(const char* name);
+
+  std::string* out_;
+};
+
+}  // namespace rankwise
+
+#endif  // RECORDS_FIELD_WRITER_H_

@@ -1,0 +1,81 @@
+// The fields of every record, listed once, in the order they are written:
+// docs/records.md as code. `fields` is a FieldWriter and `record` const, or a
+// FieldReader and `record` mutable; both have the methods used here.
+
+#ifndef RECORDS_RECORD_FIELDS_H_
+#define RECORDS_RECORD_FIELDS_H_
+
+#include <type_traits>
+
+#include "records/record.h"
+
+namespace rankwise {
+
+template <typename Fields, typename R>
+void ListFields(Fields& fields, R& record) {
+  using T = std::remove_const_t<R>;
+  if constexpr (std::is_same_v<T, HostInfo>) {
+    fields.Text("hostname", record.hostname);
+    fields.Text("cpu_model", record.cpu_model);
+    fields.Count("cores", record.cores);
+    fields.Count("memory_bytes", record.memory_bytes);
+  } else if constexpr (std::is_same_v<T, VersionInfo>) {
+    fields.Text("torch", record.torch);
+    fields.Text("cuda", record.cuda);
+    fields.Text("nccl", record.nccl);
+    fields.Text("compiler", record.compiler);
+  } else if constexpr (std::is_same_v<T, RunRecord>) {
+    fields.Version("schema_version", record.schema_version);
+    fields.Text("run_id", record.run_id);
+    fields.Text("binary", record.binary);
+    fields.Text("git_commit", record.git_commit);
+    fields.TextMap("flags", record.flags);
+    fields.Text("config_hash", record.config_hash);
+    fields.Text("scaling_hash", record.scaling_hash);
+    fields.Count("rank", record.rank);
+    fields.Count("world_size", record.world_size, 1);
+    fields.Text("backend", record.backend);
+    fields.Object("host", record.host);
+    fields.TextList("devices", record.devices);
+    fields.Count("threads_per_rank", record.threads_per_rank, 1);
+    fields.Object("versions", record.versions);
+    fields.Below("rank", record.rank, "world_size", record.world_size);
+  } else if constexpr (std::is_same_v<T, StepRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Count("epoch", record.epoch);
+    fields.Number("loss", record.loss);
+    fields.Seconds("step_seconds", record.step_seconds);
+    fields.Seconds("data_wait_seconds", record.data_wait_seconds);
+    fields.Seconds("forward_seconds", record.forward_seconds);
+    fields.Seconds("backward_seconds", record.backward_seconds);
+    fields.Seconds("optimizer_seconds", record.optimizer_seconds);
+    fields.Seconds("exposed_comm_seconds", record.exposed_comm_seconds);
+    fields.Count("examples", record.examples);
+  } else if constexpr (std::is_same_v<T, EpochRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("epoch", record.epoch);
+    fields.Number("mean_loss", record.mean_loss);
+    fields.Count("examples", record.examples);
+    fields.Seconds("seconds", record.seconds);
+  } else if constexpr (std::is_same_v<T, EvalRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("epoch", record.epoch);
+    fields.Number("mean_loss", record.mean_loss);
+    fields.Count("correct", record.correct);
+    fields.Count("total", record.total);
+    fields.Seconds("seconds", record.seconds);
+  } else {
+    static_assert(std::is_same_v<T, CheckpointRecord>);
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Count("epoch", record.epoch);
+    fields.Text("path", record.path);
+    fields.Count("bytes", record.bytes);
+    fields.Seconds("seconds", record.seconds);
+  }
+}
+
+}  // namespace rankwise
+
+#endif  // RECORDS_RECORD_FIELDS_H_

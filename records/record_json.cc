@@ -1,0 +1,80 @@
+#include "records/record_json.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "records/field_reader.h"
+#include "records/field_writer.h"
+#include "records/record_fields.h"
+
+namespace rankwise {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* KindOf(const RunRecord&) { return "run"; }
+constexpr const char* KindOf(const StepRecord&) { return "step"; }
+constexpr const char* KindOf(const EpochRecord&) { return "epoch"; }
+constexpr const char* KindOf(const EvalRecord&) { return "eval"; }
+constexpr const char* KindOf(const CheckpointRecord&) { return "checkpoint"; }
+
+template <typename T>
+void Append(const T& record, std::string* out) {
+  out->append("{\"kind\":\"").append(KindOf(record)).push_back('"');
+  FieldWriter fields(out);
+  ListFields(fields, record);
+  out->push_back('}');
+}
+
+template <typename T>
+absl::StatusOr<Record> ParseAs(const Json& object) {
+  T record;
+  FieldReader fields(object, KindOf(record));
+  ListFields(fields, record);
+  if (!fields.status().ok()) return fields.status();
+  return record;
+}
+
+}  // namespace
+
+std::string ToJsonLine(const Record& record) {
+  std::string line;
+  AppendJsonLine(record, &line);
+  return line;
+}
+
+void AppendJsonLine(const Record& record, std::string* out) {
+  std::visit([out](const auto& r) { Append(r, out); }, record);
+}
+
+void AppendJsonLine(const StepRecord& step, std::string* out) {
+  Append(step, out);
+}
+
+absl::StatusOr<Record> ParseRecord(absl::string_view line) {
+  const Json object = Json::parse(line.begin(), line.end(), nullptr,
+                                  /*allow_exceptions=*/false);
+  if (object.is_discarded()) {
+    return absl::InvalidArgumentError("this is not JSON");
+  }
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a record is a JSON object, and this is of type ", object.type_name()));
+  }
+  const auto kind = object.find("kind");
+  if (kind == object.end() || !kind->is_string()) {
+    return absl::InvalidArgumentError(
+        "the record has no \"kind\" that is a string");
+  }
+  if (*kind == "run") return ParseAs<RunRecord>(object);
+  if (*kind == "step") return ParseAs<StepRecord>(object);
+  if (*kind == "epoch") return ParseAs<EpochRecord>(object);
+  if (*kind == "eval") return ParseAs<EvalRecord>(object);
+  if (*kind == "checkpoint") return ParseAs<CheckpointRecord>(object);
+  return absl::NotFoundError(absl::StrCat(
+      "the record kind \"", kind->get<std::string>(), "\" is not known"));
+}
+
+}  // namespace rankwise

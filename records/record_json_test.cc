@@ -1,0 +1,237 @@
+#include "records/record_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+RunRecord ExampleRun() {
+  RunRecord run;
+  run.run_id = "20260131-235959-9f3a02c1";
+  run.binary = "ddp";
+  run.git_commit = std::string(40, 'a');
+  run.flags = {{"batch_size", "64"}, {"model", "simple_cnn"}};
+  run.config_hash = "0123456789abcdef";
+  run.scaling_hash = "fedcba9876543210";
+  run.rank = 1;
+  run.world_size = 2;
+  run.backend = "gloo";
+  run.host = {"node-3", "A CPU \"fast\"", 8, 1LL << 35};
+  run.devices = {"cpu"};
+  run.threads_per_rank = 4;
+  run.versions = {"2.11.0", "", "", "g++ 12.2.0"};
+  return run;
+}
+
+StepRecord ExampleStep() {
+  return {1, 7, 2, 2.302585092994046, 0.07, 0.001, 0.02, 0.04, 0.005, 0.01, 64};
+}
+
+template <typename T>
+T ParseAs(const std::string& line) {
+  absl::StatusOr<Record> record = ParseRecord(line);
+  EXPECT_TRUE(record.ok()) << record.status();
+  return std::get<T>(*record);
+}
+
+TEST(RecordJson, StepIsTheTextOfTheGrammar) {
+  EXPECT_EQ(ToJsonLine(ExampleStep()),
+            "{\"kind\":\"step\",\"rank\":1,\"step\":7,\"epoch\":2,"
+            "\"loss\":2.302585092994046,\"step_seconds\":0.07,"
+            "\"data_wait_seconds\":0.001,\"forward_seconds\":0.02,"
+            "\"backward_seconds\":0.04,\"optimizer_seconds\":0.005,"
+            "\"exposed_comm_seconds\":0.01,\"examples\":64}");
+}
+
+TEST(RecordJson, EveryKindComesBackAsItWent) {
+  const std::vector<Record> records = {
+      ExampleRun(), ExampleStep(), EpochRecord{0, 1, 1.5, 50000, 31.25},
+      EvalRecord{0, 1, 1.25, 5012, 10000, 2.5},
+      CheckpointRecord{0, 782, 1, "/tmp/a \"b\"\n/ckpt", 25700000, 0.125}};
+  for (const Record& record : records) {
+    const std::string line = ToJsonLine(record);
+    EXPECT_THAT(line, StartsWith("{\"kind\":\""));
+    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+    absl::StatusOr<Record> back = ParseRecord(line);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->index(), record.index());
+    EXPECT_EQ(ToJsonLine(*back), line);
+  }
+}
+
+TEST(RecordJson, RunKeepsNestedFields) {
+  const RunRecord run = ParseAs<RunRecord>(ToJsonLine(ExampleRun()));
+  EXPECT_EQ(run.flags, ExampleRun().flags);
+  EXPECT_EQ(run.host.cpu_model, "A CPU \"fast\"");
+  EXPECT_EQ(run.host.memory_bytes, 1LL << 35);
+  EXPECT_EQ(run.devices, std::vector<std::string>{"cpu"});
+  EXPECT_EQ(run.versions.compiler, "g++ 12.2.0");
+}
+
+TEST(RecordJson, DoublesReadBackBitEqual) {
+  for (double value : {0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308, -0.0}) {
+    StepRecord step = ExampleStep();
+    step.loss = value;
+    const double back = ParseAs<StepRecord>(ToJsonLine(step)).loss;
+    EXPECT_EQ(back, value);
+    EXPECT_EQ(std::signbit(back), std::signbit(value));
+  }
+}
+
+TEST(RecordJson, NonFiniteLossesSurvive) {
+  StepRecord step = ExampleStep();
+  step.loss = std::nan("");
+  EXPECT_TRUE(std::isnan(ParseAs<StepRecord>(ToJsonLine(step)).loss));
+  step.loss = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).loss, step.loss);
+  step.loss = -step.loss;
+  EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).loss, step.loss);
+}
+
+TEST(RecordJson, ImpossibleDurationsAreWrittenAsZero) {
+  StepRecord step = ExampleStep();
+  step.step_seconds = -1e-9;
+  step.forward_seconds = std::nan("");
+  const StepRecord back = ParseAs<StepRecord>(ToJsonLine(step));
+  EXPECT_EQ(back.step_seconds, 0);
+  EXPECT_EQ(back.forward_seconds, 0);
+}
+
+TEST(RecordJson, BytesThatAreNotUtf8AreReplaced) {
+  const CheckpointRecord checkpoint{0, 1, 1, "bad\xff", 1, 0};
+  EXPECT_EQ(ParseAs<CheckpointRecord>(ToJsonLine(checkpoint)).path,
+            "bad\xEF\xBF\xBD");
+}
+
+TEST(RecordJson, UnknownFieldsAreSkipped) {
+  const std::string line = absl::StrReplaceAll(
+      ToJsonLine(ExampleStep()),
+      {{"\"loss\"", "\"grad_norm\":[1,{\"a\":2}],\"loss\""}});
+  EXPECT_EQ(ParseAs<StepRecord>(line).step, 7);
+}
+
+TEST(RecordJson, FieldOrderIsFree) {
+  EXPECT_EQ(
+      ParseAs<EpochRecord>("{\"seconds\":1,\"examples\":5,\"mean_loss\":2,"
+                           "\"epoch\":3,\"rank\":0,\"kind\":\"epoch\"}")
+          .epoch,
+      3);
+}
+
+// A line that should be refused: a good one with a part replaced.
+struct Broken {
+  Record good;
+  std::string from, to, message;
+};
+
+TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
+  const EvalRecord eval{0, 1, 1.25, 5, 10, 2.5};
+  const std::vector<Broken> cases = {
+      {ExampleStep(), "\"loss\":2.302585092994046,", "",
+       "in the step record: the field \"loss\" is missing"},
+      {ExampleStep(), ":2.302585092994046", ":\"much\"",
+       "\"loss\" should be a number, \"NaN\", \"Infinity\" or \"-Infinity\", "
+       "not \"much\""},
+      {ExampleStep(), ":2.302585092994046", ":null", "not null"},
+      {ExampleStep(), "\"step\":7", "\"step\":7.5",
+       "\"step\" should be an integer of at least 0, not 7.5"},
+      {ExampleStep(), "\"examples\":64", "\"examples\":-64",
+       "\"examples\" should be an integer of at least 0, not -64"},
+      {ExampleStep(), "\"examples\":64", "\"examples\":9223372036854775808",
+       "not 9223372036854775808"},
+      {ExampleStep(), "\"step_seconds\":0.07", "\"step_seconds\":-1",
+       "\"step_seconds\" should be a number of seconds, 0 or more, not -1"},
+      {ExampleStep(), "{\"kind\"", "[\"kind\"", "this is not JSON"},
+      {ExampleStep(), "\"kind\":\"step\"", "\"kind\":3",
+       "no \"kind\" that is a string"},
+      {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
+      {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
+      {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
+      {ExampleRun(), "\"1.0\"", "\"one\"",
+       "schema_version should be \"major.minor\", not \"one\""},
+      {ExampleRun(), "\"1.0\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
+       "\"world_size\" should be an integer of at least 1, not 0"},
+      {ExampleRun(), "\"rank\":1", "\"rank\":2",
+       "rank 2 is not below world_size 2"},
+      {ExampleRun(), "\"batch_size\":\"64\"", "\"batch_size\":64",
+       "\"flags.batch_size\" should be a string, not 64"},
+      {ExampleRun(), "[\"cpu\"]", "\"cpu\"",
+       "\"devices\" should be a list of strings"},
+      {ExampleRun(), "[\"cpu\"]", "[0]",
+       "\"devices\" should be a list of strings"},
+      {ExampleRun(), "\"cores\":8", "\"cores\":\"8\"",
+       "in the run.host record: \"cores\" should be an integer"},
+      {ExampleRun(), "\"versions\":{", "\"versions\":[],\"v\":{",
+       "\"versions\" should be an object, not []"},
+      {eval, "\"total\":10", "\"total\":{}", "in the eval record: \"total\""},
+  };
+  for (const Broken& c : cases) {
+    const std::string good = ToJsonLine(c.good);
+    const std::string line = absl::StrReplaceAll(good, {{c.from, c.to}});
+    ASSERT_NE(line, good) << c.from;
+    absl::StatusOr<Record> record = ParseRecord(line);
+    EXPECT_EQ(record.status().code(), absl::StatusCode::kInvalidArgument)
+        << line;
+    EXPECT_THAT(std::string(record.status().message()), HasSubstr(c.message));
+  }
+}
+
+TEST(RecordJson, LongValuesAreCutInMessages) {
+  const std::string line = absl::StrReplaceAll(
+      ToJsonLine(ExampleStep()),
+      {{"\"rank\":1", "\"rank\":\"" + std::string(5000, 'x') + "\""}});
+  EXPECT_LT(ParseRecord(line).status().message().size(), 200u);
+}
+
+TEST(RecordJson, NotAnObject) {
+  for (const char* line : {"", "5", "[]", "\"step\"", "{", "{}x", "\x01"}) {
+    EXPECT_EQ(ParseRecord(line).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << line;
+  }
+  EXPECT_THAT(
+      std::string(ParseRecord("[1]").status().message()),
+      HasSubstr("a record is a JSON object, and this is of type array"));
+}
+
+TEST(RecordJson, UnknownKindIsNotFound) {
+  const absl::Status status =
+      ParseRecord("{\"kind\":\"schedule\",\"rank\":0}").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the record kind \"schedule\" is not known"));
+}
+
+TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
+  const absl::Status newer =
+      ParseRecord("{\"kind\":\"run\",\"schema_version\":\"2.3\"}").status();
+  EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(newer.message()),
+              HasSubstr("schema version 2.3, and this reader reads 1.x: use a "
+                        "newer rankwise"));
+  const absl::Status older =
+      ParseRecord("{\"kind\":\"run\",\"schema_version\":\"0.9\"}").status();
+  EXPECT_THAT(std::string(older.message()),
+              HasSubstr("use the rankwise that wrote them"));
+}
+
+TEST(RecordJson, NewerMinorVersionsAreRead) {
+  const std::string line =
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.0\"", "\"1.99\""}});
+  EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,139 @@
+#include "records/record_reader.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "records/record_json.h"
+
+namespace rankwise {
+namespace {
+
+bool IsOfNewerMinorVersion(const RunRecord& run) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(run.schema_version, '.');
+  int minor = 0;
+  return parts.size() == 2 && absl::SimpleAtoi(parts[1], &minor) &&
+         minor > kSchemaMinor;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                             &std::fclose);
+  const auto failed = [&path] {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrCat("reading records from ", path));
+  };
+  if (file == nullptr) return failed();
+  std::string text;
+  char chunk[1 << 16];
+  size_t n = 0;
+  while ((n = std::fread(chunk, 1, sizeof(chunk), file.get())) > 0) {
+    text.append(chunk, n);
+  }
+  if (std::ferror(file.get())) return failed();
+  return text;
+}
+
+// Takes the lines of one file in turn; keeps what the next one depends on.
+class LineVisitor {
+ public:
+  LineVisitor(const ReadOptions& options,
+              const std::function<absl::Status(const Record&)>& visit)
+      : options_(options), visit_(visit) {}
+
+  absl::Status Line(absl::string_view line, bool has_newline) {
+    if (line.empty()) return absl::OkStatus();
+    if (!has_newline || line.back() != '}') return TornLine(line, has_newline);
+    absl::StatusOr<Record> record = ParseRecord(line);
+    if (absl::IsNotFound(record.status())) return UnknownKind(record.status());
+    if (!record.ok()) return record.status();
+    if (absl::Status status = FollowsItsRun(*record); !status.ok()) {
+      return status;
+    }
+    ++summary_.records;
+    return visit_(*record);
+  }
+
+  const ReadSummary& summary() const { return summary_; }
+
+ private:
+  absl::Status TornLine(absl::string_view line, bool has_newline) {
+    ++summary_.torn_lines;
+    if (options_.tolerate_torn_lines) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        "a torn line of ", line.size(), " bytes, as a killed run leaves it (",
+        has_newline ? "it does not end in '}'" : "no newline ends it",
+        "); the records before it are whole"));
+  }
+
+  absl::Status UnknownKind(const absl::Status& status) {
+    if (!newer_minor_version_) {
+      return absl::InvalidArgumentError(status.message());
+    }
+    ++summary_.unknown_kinds;
+    return absl::OkStatus();
+  }
+
+  absl::Status FollowsItsRun(const Record& record) {
+    if (const auto* run = std::get_if<RunRecord>(&record)) {
+      newer_minor_version_ |= IsOfNewerMinorVersion(*run);
+      ranks_.insert(run->rank);
+      return absl::OkStatus();
+    }
+    const int64_t rank =
+        std::visit([](const auto& r) { return r.rank; }, record);
+    if (ranks_.count(rank) > 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a record of rank ", rank, ", which has no run record above it"));
+  }
+
+  const ReadOptions& options_;
+  const std::function<absl::Status(const Record&)>& visit_;
+  ReadSummary summary_;
+  std::set<int64_t> ranks_;  // with a run record so far
+  bool newer_minor_version_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<ReadSummary> VisitRecords(
+    const std::string& path, const ReadOptions& options,
+    const std::function<absl::Status(const Record&)>& visit) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  LineVisitor visitor(options, visit);
+  absl::string_view rest = *text;
+  for (int64_t line_number = 1; !rest.empty(); ++line_number) {
+    const size_t newline = rest.find('\n');
+    const bool has_newline = newline != absl::string_view::npos;
+    const absl::string_view line = rest.substr(0, newline);
+    rest.remove_prefix(has_newline ? newline + 1 : rest.size());
+    if (absl::Status s = visitor.Line(line, has_newline); !s.ok()) {
+      return absl::Status(
+          s.code(), absl::StrCat(path, ":", line_number, ": ", s.message()));
+    }
+  }
+  if (visitor.summary().records > 0) return visitor.summary();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": holds no record; is it a file written by --record?"));
+}
+
+absl::StatusOr<std::vector<Record>> ReadRecords(const std::string& path,
+                                                const ReadOptions& options) {
+  std::vector<Record> records;
+  absl::StatusOr<ReadSummary> summary =
+      VisitRecords(path, options, [&records](const Record& record) {
+        records.push_back(record);
+        return absl::OkStatus();
+      });
+  if (!summary.ok()) return summary.status();
+  return records;
+}
+
+}  // namespace rankwise
