@@ -1,0 +1,172 @@
+#include "trainers/checkpoint/safetensors.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// What Python's safetensors 0.6.2 writes for the tensors of Golden().
+constexpr char kGoldenHeader[] =
+    R"({"__metadata__":{"format":"pt"},)"
+    R"("steps":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+    R"("wide":{"dtype":"F64","shape":[1],"data_offsets":[8,16]},)"
+    R"("conv1.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]},)"
+    R"("empty":{"dtype":"F32","shape":[0,3],"data_offsets":[32,32]},)"
+    R"("ids":{"dtype":"I32","shape":[2],"data_offsets":[32,40]},)"
+    R"("brain":{"dtype":"BF16","shape":[1,2],"data_offsets":[40,44]},)"
+    R"("half":{"dtype":"F16","shape":[1],"data_offsets":[44,46]},)"
+    R"("bytes":{"dtype":"U8","shape":[2],"data_offsets":[46,48]},)"
+    R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[48,51]}})";
+constexpr char kGoldenDataHex[] =
+    "0700000000000000000000000000d03f000000bf0000003f0000c03f0000204003000000fc"
+    "ffffff004080bf003e01"
+    "ff010001";
+
+std::string GoldenBytes() {
+  const std::string length("\x38\x02\0\0\0\0\0\0", 8);
+  return length + kGoldenHeader + absl::HexStringToBytes(kGoldenDataHex);
+}
+
+NamedTensors Golden() {
+  // The weight is given column-major: strides must not show in the file.
+  return {
+      {"conv1.weight",
+       torch::tensor({-0.5f, 1.5f, 0.5f, 2.5f}).reshape({2, 2}).t()},
+      {"steps", torch::tensor(int64_t{7})},
+      {"mask", torch::tensor({true, false, true})},
+      {"half", torch::full({1}, 1.5, torch::kHalf)},
+      {"brain",
+       torch::tensor({2.0f, -1.0f}).to(torch::kBFloat16).reshape({1, 2})},
+      {"wide", torch::full({1}, 0.25, torch::kDouble)},
+      {"ids", torch::tensor({3, -4}, torch::kInt)},
+      {"bytes", torch::tensor({1, 255}, torch::kByte)},
+      {"empty", torch::zeros({0, 3})},
+  };
+}
+
+std::string Path() {
+  return testing::TempDir() + "/" +
+         testing::UnitTest::GetInstance()->current_test_info()->name() +
+         ".safetensors";
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// The message of LoadSafetensors for a file of `bytes`.
+std::string Refusal(const std::string& bytes) {
+  const std::string path = Path();
+  std::ofstream(path, std::ios::binary) << bytes;
+  const auto contents = LoadSafetensors(path);
+  EXPECT_EQ(contents.status().code(), absl::StatusCode::kDataLoss);
+  const std::string message(contents.status().message());
+  EXPECT_THAT(message, StartsWith(absl::StrCat("cannot read safetensors file ",
+                                               path, ": ")));
+  return message;
+}
+
+TEST(SafetensorsTest, WritesPythonsBytes) {
+  const absl::Status status =
+      SaveSafetensors(Path(), Golden(), {{"format", "pt"}});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Contents(Path()), GoldenBytes());
+}
+
+TEST(SafetensorsTest, ReadsPythonsBytes) {
+  std::ofstream(Path(), std::ios::binary) << GoldenBytes();
+  const auto contents = LoadSafetensors(Path());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->metadata.at("format"), "pt");
+  std::map<std::string, torch::Tensor> read(contents->tensors.begin(),
+                                            contents->tensors.end());
+  EXPECT_EQ(read.size(), Golden().size());
+  for (const auto& [name, tensor] : Golden()) {
+    EXPECT_EQ(read[name].scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(read[name].equal(tensor)) << name;
+  }
+}
+
+TEST(SafetensorsTest, AFileWithoutTensorsIsAFile) {
+  ASSERT_TRUE(SaveSafetensors(Path(), {}).ok());
+  const auto contents = LoadSafetensors(Path());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_TRUE(contents->tensors.empty());
+}
+
+TEST(SafetensorsTest, ChannelsLastWeightsAreWrittenRowMajor) {
+  const torch::Tensor weight = torch::rand({4, 3, 3, 3});
+  const torch::Tensor strided =
+      weight.contiguous(torch::MemoryFormat::ChannelsLast);
+  ASSERT_TRUE(SaveSafetensors(Path(), {{"w", strided}}).ok());
+  const auto contents = LoadSafetensors(Path());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_TRUE(contents->tensors[0].second.equal(weight));
+}
+
+TEST(SafetensorsTest, RefusesAFileThatIsTooShortForItsLength) {
+  EXPECT_THAT(Refusal(""),
+              HasSubstr("at byte 0: the file ends, 8 bytes short"));
+  EXPECT_THAT(Refusal("abc"),
+              HasSubstr("at byte 3: the file ends, 5 bytes short"));
+}
+
+TEST(SafetensorsTest, RefusesAHeaderLongerThanTheFile) {
+  EXPECT_THAT(Refusal(GoldenBytes().substr(0, 300)),
+              HasSubstr("at byte 0: a header of 568 bytes is announced, but "
+                        "292 bytes follow"));
+  EXPECT_THAT(Refusal("a text file, not tensors"),
+              HasSubstr("but 16 bytes follow"));
+}
+
+TEST(SafetensorsTest, RefusesTornData) {
+  const std::string bytes = GoldenBytes();
+  EXPECT_THAT(
+      Refusal(bytes.substr(0, bytes.size() - 1)),
+      HasSubstr(
+          "tensor 'mask': data_offsets [48, 51] are outside the file's 50"));
+}
+
+TEST(SafetensorsTest, RefusesTrailingBytes) {
+  EXPECT_THAT(Refusal(GoldenBytes() + "more"),
+              HasSubstr("at byte 627: 4 bytes belong to no tensor"));
+}
+
+TEST(SafetensorsTest, RefusesABrokenHeader) {
+  std::string bytes = GoldenBytes();
+  bytes[8] = 'x';
+  EXPECT_THAT(Refusal(bytes), HasSubstr("at byte 8: the header is not JSON"));
+}
+
+TEST(SafetensorsTest, NamesAFileThatCannotBeOpened) {
+  EXPECT_EQ(LoadSafetensors("/nowhere/m.safetensors").status().message(),
+            "cannot read safetensors file /nowhere/m.safetensors: cannot open "
+            "it: No such file or "
+            "directory");
+  EXPECT_THAT(
+      std::string(LoadSafetensors(testing::TempDir()).status().message()),
+      HasSubstr("cannot open it: Is a directory"));
+}
+
+TEST(SafetensorsTest, RefusesToSaveWhatIsNotADenseTensor) {
+  EXPECT_EQ(SaveSafetensors("m", {{"bias", torch::Tensor()}}).message(),
+            "cannot save m: tensor 'bias' is not a dense tensor");
+  EXPECT_EQ(SaveSafetensors("m", {{"w", torch::eye(2).to_sparse()}}).message(),
+            "cannot save m: tensor 'w' is not a dense tensor");
+  EXPECT_FALSE(std::filesystem::exists("m"));
+}
+
+}  // namespace
+}  // namespace rankwise
