@@ -28,9 +28,9 @@
 // part, all of them for a collective and two for send/recv, and bytes is the
 // size of the whole buffer as nccl-tests counts it: of the output for
 // all_gather, of the input for reduce_scatter and all_to_all, 0 for a barrier.
-// Collectives follow each other (one channel); messages between two ranks
-// follow each other in either direction. Moving the data happens within that
-// time; where it takes longer than alpha + beta * bytes the call takes longer.
+// Collectives follow each other (one channel), and so do the messages from one
+// rank to another; a send completes without its recv. Moving the data happens
+// within that time; where moving takes longer, the call takes longer.
 //
 // Calls return at once and complete on a thread of the backend's own, so that
 // communication overlaps computation as with gloo or nccl. CPU tensors only.

@@ -1,0 +1,123 @@
+// Where the ranks of the fake backend meet: matches their calls, charges the
+// costs, moves the data.
+#ifndef RANKWISE_PARALLEL_COMM_FAKE_BACKEND_EXCHANGE_H_
+#define RANKWISE_PARALLEL_COMM_FAKE_BACKEND_EXCHANGE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/fake_backend.h"
+#include "parallel/comm/fake_backend_data.h"
+#include "parallel/comm/fake_backend_timeline.h"
+#include "torch/csrc/distributed/c10d/Work.hpp"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// A call that completes on the timeline's thread.
+class FakeWork : public c10d::Work {
+ public:
+  FakeWork(int rank, c10d::OpType type, std::vector<torch::Tensor> outputs);
+
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    return future_;
+  }
+  std::vector<torch::Tensor> result() override { return outputs_; }
+
+  // Completes the call, with an error unless null. Once only.
+  void Complete(const std::exception_ptr& error);
+
+ private:
+  const std::vector<torch::Tensor> outputs_;
+  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// Thread-safe. Held by shared_ptr.
+class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
+ public:
+  using WorkPtr = c10::intrusive_ptr<FakeWork>;
+
+  // `alone`: the one rank whose calls arrive, all others being its mirror
+  // images; -1 when every rank calls.
+  FakeExchange(int world_size, const FakeBackendConfig& config, int alone);
+  // Fails the calls that still wait for other ranks.
+  ~FakeExchange();
+
+  // Rank `rank`'s next collective, `bytes` large.
+  WorkPtr Collective(int rank, c10d::OpType type, FakeCall call, double bytes);
+  WorkPtr Send(int rank, const torch::Tensor& tensor, int target, int tag);
+  WorkPtr Recv(int rank, const torch::Tensor& tensor, int source, int tag);
+
+  int world_size() const { return world_size_; }
+  void set_timeout(std::chrono::milliseconds timeout);
+
+ private:
+  using Clock = FakeTimeline::Clock;
+
+  // The calls that make up one collective, in order of rank.
+  struct Meeting {
+    std::vector<FakeCall> calls;
+    std::vector<WorkPtr> works;  // null: not arrived
+    int arrived = 0;
+    Clock::time_point first_entry = Clock::time_point::max();
+    Clock::time_point last_entry{};  // of the latest rank, lateness included
+    std::exception_ptr failure;      // given up: late arrivals fail too
+  };
+  struct Message {
+    torch::Tensor data;
+    Clock::time_point arrival;
+  };
+  struct WaitingRecv {
+    torch::Tensor target;
+    WorkPtr work;
+    Clock::time_point entry;
+    Clock::time_point posted;
+  };
+  struct Mailbox {
+    std::deque<Message> messages;
+    std::deque<WaitingRecv> recvs;
+  };
+  using Route = std::tuple<int, int, int>;  // source, target, tag
+
+  // These need `mutex_`.
+  Clock::duration Lateness(int rank) const;
+  Clock::duration WorstLateness() const;
+  Clock::duration Cost(double bytes) const;
+  void Arrive(Meeting& meeting, int rank, FakeCall call, WorkPtr work);
+  void Start(std::shared_ptr<Meeting> meeting, double bytes);
+  Clock::time_point SendTime(int source, int target, double bytes);
+  void Deliver(Message message, WaitingRecv recv);
+  void ArmTimeout();
+  std::vector<std::pair<WorkPtr, std::exception_ptr>> TakeExpired(
+      Clock::time_point now);
+
+  void FailExpired();
+  std::exception_ptr Mismatch(const Meeting& meeting) const;
+
+  const int world_size_;
+  const FakeBackendConfig config_;
+  const int alone_;
+
+  std::mutex mutex_;
+  Clock::duration timeout_;
+  bool timeout_armed_ = false;
+  std::vector<uint64_t> next_sequence_;  // per rank
+  std::map<uint64_t, std::shared_ptr<Meeting>> meetings_;
+  Clock::time_point channel_free_{};
+  std::map<std::pair<int, int>, Clock::time_point> link_free_;
+  std::map<Route, Mailbox> mailboxes_;
+  std::map<int, torch::Tensor> last_sent_;  // alone: by tag
+
+  FakeTimeline timeline_;  // last: stops before what its callbacks use
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_FAKE_BACKEND_EXCHANGE_H_

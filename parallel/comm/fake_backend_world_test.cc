@@ -1,0 +1,200 @@
+// FakeWorld: ranks as threads that really exchange their data.
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ATen/Functions.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/comm/fake_backend.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/types.h"
+
+namespace rankwise {
+namespace {
+
+using c10d::ReduceOp;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::HasSubstr;
+using torch::Tensor;
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+using Tensors = std::vector<Tensor>;
+
+void OnRanks(int world_size, const FakeBackendConfig& config,
+             const std::function<void(int rank, const Group&)>& body) {
+  FakeWorld world(world_size, config);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back(
+        [&, rank] { body(rank, MakeFakeProcessGroup(world.backend(rank))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+Tensor Filled(double value, int64_t size = 2) {
+  return at::full({size}, value);
+}
+
+std::string ErrorOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(FakeWorldTest, AllReduceCombinesEveryRanksData) {
+  for (int world_size : {1, 2, 3, 4}) {
+    OnRanks(world_size, {}, [&](int rank, const Group& group) {
+      for (auto [op, expected] :
+           std::vector<std::pair<ReduceOp::RedOpType, double>>{
+               {ReduceOp::SUM, world_size * (world_size + 1) / 2.0},
+               {ReduceOp::AVG, (world_size + 1) / 2.0},
+               {ReduceOp::MIN, 1},
+               {ReduceOp::MAX, world_size}}) {
+        Tensors x{Filled(rank + 1)};
+        c10d::AllreduceOptions options;
+        options.reduceOp = op;
+        group->allreduce(x, options)->wait();
+        EXPECT_TRUE(x[0].equal(Filled(expected))) << x[0];
+      }
+    });
+  }
+}
+
+TEST(FakeWorldTest, RootedCollectives) {
+  OnRanks(3, {}, [](int rank, const Group& group) {
+    Tensors x{Filled(rank)};
+    c10d::BroadcastOptions from_two;
+    from_two.rootRank = 2;
+    group->broadcast(x, from_two)->wait();
+    EXPECT_TRUE(x[0].equal(Filled(2)));
+
+    Tensors y{Filled(rank)};
+    c10d::ReduceOptions to_one;
+    to_one.rootRank = 1;
+    group->reduce(y, to_one)->wait();
+    EXPECT_TRUE(y[0].equal(Filled(rank == 1 ? 3 : rank)));
+
+    Tensors z{Filled(rank)};
+    std::vector<Tensors> gathered;
+    if (rank == 0) gathered = {{Filled(-1), Filled(-1), Filled(-1)}};
+    group->gather(gathered, z)->wait();
+    for (int source = 0; rank == 0 && source < 3; ++source) {
+      EXPECT_TRUE(gathered[0][source].equal(Filled(source)));
+    }
+
+    std::vector<Tensors> slices;
+    if (rank == 0) slices = {{Filled(5), Filled(6), Filled(7)}};
+    Tensors slice{Filled(-1)};
+    group->scatter(slice, slices)->wait();
+    EXPECT_TRUE(slice[0].equal(Filled(5 + rank)));
+  });
+}
+
+TEST(FakeWorldTest, GatherScatterAndTranspose) {
+  OnRanks(2, {}, [](int rank, const Group& group) {
+    Tensor gathered = at::zeros(4), own = Filled(rank);
+    group->_allgather_base(gathered, own)->wait();
+    EXPECT_TRUE(gathered.equal(at::cat({Filled(0), Filled(1)})));
+
+    Tensor slice = at::zeros(1), input = at::arange(2) + 10.0 * rank;
+    group->_reduce_scatter_base(slice, input)->wait();
+    EXPECT_EQ(slice.item<double>(), 10 + 2 * rank);
+
+    Tensor transposed = at::zeros(2);
+    Tensor row = at::arange(2).to(torch::kFloat) + 10 * rank;
+    std::vector<int64_t> equal;
+    group->alltoall_base(transposed, row, equal, equal)->wait();
+    EXPECT_TRUE(transposed.equal(torch::tensor({0.f + rank, 10.f + rank})));
+  });
+}
+
+TEST(FakeWorldTest, MessagesArriveInOrderWhicheverSideIsFirst) {
+  OnRanks(2, {.alpha_us = 500}, [](int rank, const Group& group) {
+    const int peer = 1 - rank;
+    Tensors first{at::zeros(2)}, second{at::zeros(2)};
+    auto receiving = group->recv(first, peer, 0);
+    for (int i = 1; i <= 2; ++i) {
+      Tensors message{Filled(10 * rank + i)};
+      group->send(message, peer, 0)->wait();
+    }
+    receiving->wait();
+    group->recv(second, peer, 0)->wait();
+    EXPECT_TRUE(first[0].equal(Filled(10 * peer + 1)));
+    EXPECT_TRUE(second[0].equal(Filled(10 * peer + 2)));
+  });
+}
+
+TEST(FakeWorldTest, TheLatestRankAndTheCostDecideTheTime) {
+  const auto start = steady_clock::now();
+  OnRanks(3, {.alpha_us = 2000, .straggler_rank = 1, .straggler_us = 5000},
+          [&](int rank, const Group& group) {
+            if (rank == 2) std::this_thread::sleep_for(milliseconds(4));
+            group->barrier()->wait();
+            EXPECT_GE(steady_clock::now() - start, milliseconds(7));
+          });
+}
+
+TEST(FakeWorldTest, DifferentCollectivesFailOnAllRanksNamingBoth) {
+  OnRanks(2, {}, [](int rank, const Group& group) {
+    Tensors x{Filled(1)};
+    const std::string error = ErrorOf([&] {
+      (rank == 0 ? group->allreduce(x) : group->broadcast(x))->wait();
+    });
+    EXPECT_THAT(error, HasSubstr("rank 0 all_reduce of 2 Float"));
+    EXPECT_THAT(error, HasSubstr("rank 1 broadcast root 0 of 2 Float"));
+  });
+}
+
+TEST(FakeWorldTest, DifferentShapesFailOnAllRanks) {
+  OnRanks(2, {}, [](int rank, const Group& group) {
+    Tensors x{Filled(1, 2 + rank)};
+    EXPECT_THAT(ErrorOf([&] { group->allreduce(x)->wait(); }),
+                HasSubstr("rank 0 has [2] Float, rank 1 has [3] Float"));
+  });
+}
+
+TEST(FakeWorldTest, AMissingRankIsNamedAfterTheTimeout) {
+  OnRanks(3, {.timeout = milliseconds(50)}, [](int rank, const Group& group) {
+    if (rank == 1) return;
+    Tensors x{Filled(1)};
+    EXPECT_THAT(ErrorOf([&] { group->allreduce(x)->wait(); }),
+                HasSubstr("gave up waiting for rank 1"));
+    EXPECT_THAT(ErrorOf([&] { group->recv(x, 1, 4)->wait(); }),
+                HasSubstr("recv, tag 4, gave up waiting for rank 1"));
+  });
+}
+
+TEST(FakeWorldTest, ALateRankLearnsThatTheOthersGaveUp) {
+  FakeWorld world(2, {.timeout = milliseconds(10)});
+  auto early = MakeFakeProcessGroup(world.backend(0));
+  auto late = MakeFakeProcessGroup(world.backend(1));
+  EXPECT_THAT(ErrorOf([&] { early->barrier()->wait(); }),
+              HasSubstr("waiting for rank 1"));
+  EXPECT_THAT(ErrorOf([&] { late->barrier()->wait(); }),
+              HasSubstr("waiting for rank 1"));
+}
+
+TEST(FakeWorldTest, EndsWithCallsInFlight) {
+  c10::intrusive_ptr<c10d::Work> unmatched, costly;
+  {
+    FakeWorld world(2, {.alpha_us = 3.6e9});
+    auto zero = MakeFakeProcessGroup(world.backend(0));
+    auto one = MakeFakeProcessGroup(world.backend(1));
+    Tensors x{Filled(1)}, y{Filled(1)};
+    costly = zero->allreduce(x);
+    one->allreduce(y);
+    unmatched = zero->allreduce(x);
+  }
+  costly->wait();
+  EXPECT_THAT(ErrorOf([&] { unmatched->wait(); }), HasSubstr("rank 1"));
+}
+
+}  // namespace
+}  // namespace rankwise
