@@ -30,9 +30,8 @@ class Prefetcher {
   // exception becomes an Internal status.
   using Make = std::function<absl::StatusOr<Batch>(int64_t number)>;
 
-  // `workers` >= 0; `capacity` > 0. `setup` runs first in each worker thread.
-  Prefetcher(int workers, int64_t capacity,
-             std::function<void()> setup = nullptr);
+  // `workers` >= 0; `capacity` > 0.
+  Prefetcher(int workers, int64_t capacity);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -63,12 +62,11 @@ class Prefetcher {
   bool HasWork() const;
 
   const int64_t capacity_;
-  const std::function<void()> setup_;
   std::mutex mutex_;
-  std::condition_variable work_;   // room in the queue, a new job, or the end
-  std::condition_variable taken_;  // a batch was made
-  std::shared_ptr<Job> job_;       // guarded by mutex_, as are its fields
-  bool stopping_ = false;          // guarded by mutex_
+  std::condition_variable work_;  // room in the queue, a new job, or the end
+  std::condition_variable made_;  // a batch was made
+  std::shared_ptr<Job> job_;      // guarded by mutex_, as are its fields
+  bool stopping_ = false;         // guarded by mutex_
   std::vector<std::thread> threads_;
 };
 
