@@ -26,8 +26,8 @@ class ProcessGroup;
 namespace rankwise {
 
 struct CommConfig {
-  // auto, gloo, nccl or fake. auto: nccl when the build has CUDA and every local
-  // rank has a GPU of its own, else gloo.
+  // auto, gloo, nccl or fake. auto: nccl when the build has CUDA and every
+  // local rank has a GPU of its own, else gloo.
   std::string backend = "auto";
   // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N. Two ranks share a
   // GPU only when it is asked for by name (cuda:N).

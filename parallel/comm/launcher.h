@@ -23,10 +23,10 @@ struct LaunchConfig {
 // torchrun's variables set (see rank_env.h), and blocks until all have ended.
 // The launcher hosts the ranks' store on a free loopback port.
 //
-// Output: rank 0's is shown as it is, and goes straight to the terminal if there
-// is one, so that its progress bar works; lines of the others are shown whole
-// and begin with "[rank R] ". A rank's stdout is a pipe, which C buffers: ranks
-// call LineBufferOutput() first. Ranks read an empty stdin.
+// Output: rank 0's is shown as it is, and goes straight to the terminal if
+// there is one, so that its progress bar works; lines of the others are shown
+// whole and begin with "[rank R] ". A rank's stdout is a pipe, which C buffers:
+// ranks call LineBufferOutput() first. Ranks read an empty stdin.
 //
 // Returns the exit code for main(): 0 when every rank returned 0; the code of
 // the first rank that failed, or 128 + its signal; 128 + signal when the

@@ -14,16 +14,16 @@
 namespace rankwise {
 
 struct RankEnv {
-  int rank = 0;              // 0 <= rank < world_size
-  int world_size = 1;        // processes in the job
-  int local_rank = 0;        // 0 <= local_rank < local_world_size; picks the GPU
+  int rank = 0;        // 0 <= rank < world_size
+  int world_size = 1;  // processes in the job
+  int local_rank = 0;  // 0 <= local_rank < local_world_size; picks the GPU
   int local_world_size = 1;  // processes of the job on this machine
   // Where the store listens. Empty and 0 when the process is alone: then a free
   // port of the loopback interface is chosen.
   std::string master_addr;
   int master_port = 0;
-  // The launcher hosts the store (TORCHELASTIC_USE_AGENT_STORE): rank 0 connects
-  // to it like every other rank instead of listening itself.
+  // The launcher hosts the store (TORCHELASTIC_USE_AGENT_STORE): rank 0
+  // connects to it like every other rank instead of listening itself.
   bool store_is_external = false;
   // How often an elastic launcher has restarted the job; keeps the keys of
   // two attempts apart in a store that outlives both.
@@ -51,8 +51,9 @@ using EnvLookup =
 //  2. OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE} (mpirun).
 //  3. SLURM_{PROCID,STEP_NUM_TASKS or NTASKS,LOCALID,...} of a job step (srun).
 //     The shell of salloc, and a batch script outside srun, carry SLURM_*
-//     variables too but are no rank: SLURM_PROCID counts only inside a step of
-//     two or more tasks (SLURM_STEP_NUM_TASKS), or with MASTER_ADDR set.
+//     variables too (the latter even SLURM_PROCID=0) but are no rank. A rank
+//     is a task of a step of two or more (SLURM_STEP_NUM_TASKS); without that
+//     variable, one with SLURM_PROCID > 0, or SLURM_NTASKS and MASTER_ADDR.
 //  4. Otherwise: a single process.
 // mpirun and srun give no MASTER_ADDR. On one machine the loopback interface is
 // taken, under srun on several the first host of the step's node list; the port

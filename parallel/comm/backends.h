@@ -1,0 +1,40 @@
+// Makes the backends that move the bytes.
+#ifndef RANKWISE_PARALLEL_COMM_BACKENDS_H_
+#define RANKWISE_PARALLEL_COMM_BACKENDS_H_
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "c10/core/Device.h"
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/rank_env.h"
+
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
+
+namespace rankwise {
+
+// Gloo over TCP, connected to all peers on return. It binds to the loopback
+// interface when all ranks are on this machine, else to RankEnv's
+// network_interface, else to the interface that leads to MASTER_ADDR; no host
+// name is resolved. Every group needs a part of the store for itself.
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGloo(
+    const RankEnv& env, const c10::intrusive_ptr<c10d::Store>& store,
+    absl::Duration timeout);
+
+// NCCL on `device`; Unimplemented in a build without CUDA. A collective that
+// takes longer than `timeout` ends the process, with NCCL's report on stderr.
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNccl(
+    const RankEnv& env, const c10::intrusive_ptr<c10d::Store>& store,
+    c10::Device device, absl::Duration timeout);
+
+// `backend` behind a check that all ranks call the same collective with the
+// same shapes and dtype. `checker` is a Gloo group of the same ranks.
+c10::intrusive_ptr<c10d::Backend> CheckCollectives(
+    c10::intrusive_ptr<c10d::Backend> backend,
+    c10::intrusive_ptr<c10d::Backend> checker);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_BACKENDS_H_

@@ -1,0 +1,164 @@
+#include "parallel/comm/collective_log.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "c10/core/ScalarType.h"
+
+namespace rankwise {
+namespace {
+
+using State = CollectiveReport::State;
+
+int64_t NowNs() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+// torch's C++ name of a type, "Float", in Python's words.
+std::string DtypeName(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::BFloat16:
+      return "bfloat16";
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::Long:
+      return "int64";
+    default:
+      return c10::toString(dtype);
+  }
+}
+
+}  // namespace
+
+CollectiveLog::Entry& CollectiveLog::NewEntry(
+    const char* name, at::ArrayRef<at::Tensor> tensors) {
+  const Ticket ticket = next_ticket_++;
+  Entry& entry = entries_[ticket % kEntries];
+  // An entry this old that is still awaited will be ended without a trace.
+  entry.ticket = ticket;
+  entry.name = name;
+  entry.peer = -1;
+  entry.tensors = tensors.size();
+  entry.dtype = c10::ScalarType::Undefined;
+  if (!tensors.empty() && tensors[0].defined()) {
+    entry.dtype = tensors[0].scalar_type();
+  }
+  const size_t kept = std::min<size_t>(tensors.size(), kTensors);
+  for (size_t i = 0; i < kept; ++i) {
+    Shape& shape = entry.shapes[i];
+    shape.dims = 0;
+    if (!tensors[i].defined()) continue;
+    const at::IntArrayRef sizes = tensors[i].sizes();
+    shape.dims = static_cast<int>(std::min<size_t>(sizes.size(), kDims));
+    std::copy_n(sizes.begin(), shape.dims, shape.sizes.begin());
+  }
+  entry.start_ns = NowNs();
+  last_start_ns_.store(entry.start_ns);
+  return entry;
+}
+
+CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
+                                           at::ArrayRef<at::Tensor> tensors,
+                                           bool observed) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = NewEntry(name, tensors);
+  entry.sequence = ++sequence_;
+  entry.state = observed ? State::kInFlight : State::kUnobserved;
+  if (observed && in_flight_++ == 0) busy_since_ns_ = entry.start_ns;
+  return entry.ticket;
+}
+
+CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
+    const char* name, at::ArrayRef<at::Tensor> tensors, int peer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = NewEntry(name, tensors);
+  entry.sequence = sequence_;
+  entry.state = State::kUnobserved;
+  entry.peer = peer;
+  return entry.ticket;
+}
+
+void CollectiveLog::End(Ticket ticket, bool ok) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = entries_[ticket % kEntries];
+  const bool known = entry.ticket == ticket;
+  const bool awaited = !known || entry.state == State::kInFlight;
+  if (known) entry.state = ok ? State::kDone : State::kFailed;
+  if (awaited && --in_flight_ == 0) busy_ns_ += NowNs() - busy_since_ns_;
+}
+
+const CollectiveLog::Entry* CollectiveLog::Oldest(State state) const {
+  const Entry* oldest = nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.state != state) continue;
+    if (oldest == nullptr || entry.ticket < oldest->ticket) oldest = &entry;
+  }
+  return oldest;
+}
+
+CollectiveReport CollectiveLog::Report(const Entry& entry) {
+  CollectiveReport report;
+  report.state = entry.state;
+  report.sequence = entry.sequence;
+  report.peer = entry.peer;
+  if (entry.state == State::kNone) return report;
+  report.seconds_since = (NowNs() - entry.start_ns) * 1e-9;
+  std::vector<std::string> shapes;
+  for (size_t i = 0; i < std::min<size_t>(entry.tensors, kTensors); ++i) {
+    const Shape& shape = entry.shapes[i];
+    shapes.push_back(
+        absl::StrCat("[",
+                     absl::StrJoin(shape.sizes.begin(),
+                                   shape.sizes.begin() + shape.dims, ", "),
+                     "]"));
+  }
+  if (entry.tensors > kTensors) {
+    shapes.push_back(absl::StrCat("and ", entry.tensors - kTensors, " more"));
+  }
+  report.description = std::string(entry.name);
+  if (entry.peer >= 0) {
+    absl::StrAppend(&report.description, " with rank ", entry.peer, " after");
+  }
+  absl::StrAppend(&report.description, " #", entry.sequence);
+  if (entry.tensors > 0) {
+    absl::StrAppend(&report.description, " of [", absl::StrJoin(shapes, ", "),
+                    "] ", DtypeName(entry.dtype));
+  }
+  return report;
+}
+
+CollectiveReport CollectiveLog::Suspect() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Entry* entry = Oldest(State::kFailed);
+  if (entry == nullptr) entry = Oldest(State::kInFlight);
+  if (entry == nullptr) entry = &entries_[(next_ticket_ - 1) % kEntries];
+  return Report(*entry);
+}
+
+CollectiveReport CollectiveLog::LastStarted() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Report(entries_[(next_ticket_ - 1) % kEntries]);
+}
+
+int CollectiveLog::in_flight() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return in_flight_;
+}
+
+double CollectiveLog::busy_seconds() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t current = in_flight_ > 0 ? NowNs() - busy_since_ns_ : 0;
+  return (busy_ns_ + current) * 1e-9;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,314 @@
+#include "parallel/comm/communicator.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "parallel/comm/backends.h"
+#include "parallel/comm/collective_log.h"
+#include "parallel/comm/failure_report.h"
+#include "parallel/comm/monitored_backend.h"
+#include "parallel/comm/peers.h"
+#include "parallel/comm/placement.h"
+#include "parallel/comm/plain_error.h"
+#include "parallel/comm/rendezvous.h"
+#include "torch/csrc/distributed/c10d/HashStore.hpp"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+using BackendType = c10d::ProcessGroup::BackendType;
+
+struct Communicator::Parts {
+  RankEnv env;
+  CommConfig config;
+  std::string backend;
+  c10::Device device = c10::kCPU;
+  StoreConnection connection;
+  std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
+  std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  bool failed = false;
+
+  c10::intrusive_ptr<c10d::Store> StorePart(const std::string& name) const {
+    return c10::make_intrusive<c10d::PrefixStore>(name, connection.store);
+  }
+  // Registers `inner` for `device_type`, monitored.
+  void Add(c10::DeviceType device_type, BackendType type, BackendPtr inner,
+           WatchCompletion watch) {
+    process_group->setBackend(
+        device_type, type, MakeMonitoredBackend(std::move(inner), log, watch));
+    process_group->setDefaultBackend(type);
+  }
+  // `inner`, behind the check if the configuration asks for it.
+  absl::StatusOr<BackendPtr> Checked(BackendPtr inner) const {
+    if (!config.check_collectives) return inner;
+    absl::StatusOr<BackendPtr> checker = MakeGloo(
+        env, StorePart(absl::StrCat("check/", inner->getBackendName())),
+        config.collective_timeout);
+    if (!checker.ok()) return checker.status();
+    return CheckCollectives(std::move(inner), *std::move(checker));
+  }
+  absl::Status AddGloo();
+  absl::Status AddNccl();
+  absl::Status Connect();
+  void PretendToConnect();
+};
+
+absl::Status Communicator::Parts::AddGloo() {
+  absl::StatusOr<BackendPtr> gloo =
+      MakeGloo(env, StorePart("gloo"), config.collective_timeout);
+  if (gloo.ok()) gloo = Checked(*std::move(gloo));
+  if (!gloo.ok()) return gloo.status();
+  Add(c10::kCPU, BackendType::GLOO, *gloo, WatchCompletion::kYes);
+  if (device.is_cuda() && backend == "gloo") {
+    process_group->setBackend(c10::kCUDA, BackendType::GLOO,
+                              process_group->getBackend(c10::kCPU));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::Parts::AddNccl() {
+  absl::StatusOr<BackendPtr> nccl =
+      MakeNccl(env, StorePart("nccl"), device, config.collective_timeout);
+  if (nccl.ok()) nccl = Checked(*std::move(nccl));
+  if (!nccl.ok()) return nccl.status();
+  Add(c10::kCUDA, BackendType::NCCL, *nccl, WatchCompletion::kNo);
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::Parts::Connect() {
+  RendezvousConfig rendezvous;
+  rendezvous.timeout = config.rendezvous_timeout;
+  rendezvous.file_store = config.file_store;
+  absl::StatusOr<StoreConnection> met = Rendezvous(env, rendezvous);
+  if (!met.ok()) return met.status();
+  connection = *std::move(met);
+  process_group = c10::make_intrusive<c10d::ProcessGroup>(
+      connection.store, env.rank, env.world_size);
+  // Under NCCL too: CPU tensors, such as a loss to print, go through Gloo.
+  absl::Status status = AddGloo();
+  if (status.ok() && backend == "nccl") status = AddNccl();
+  if (!status.ok()) return status;
+  if (env.world_size > 1) {
+    heartbeat =
+        std::make_unique<Heartbeat>(connection.second_store, env.rank, log);
+  }
+  return absl::OkStatus();
+}
+
+void Communicator::Parts::PretendToConnect() {
+  connection.store = c10::make_intrusive<c10d::HashStore>();
+  process_group = c10::make_intrusive<c10d::ProcessGroup>(
+      connection.store, env.rank, env.world_size);
+  Add(c10::kCPU, BackendType::CUSTOM,
+      MakeFakeBackend(env.rank, env.world_size, config.fake),
+      WatchCompletion::kYes);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    const RankEnv& env, const CommConfig& config) {
+  auto parts = std::make_unique<Parts>();
+  parts->env = env;
+  parts->config = config;
+  const Hardware hardware = DetectHardware();
+  // The fake backend carries CPU tensors only.
+  const std::string requested =
+      config.backend == "fake" && config.device == "auto" ? "cpu"
+                                                          : config.device;
+  absl::StatusOr<c10::Device> device = ChooseDevice(requested, env, hardware);
+  if (!device.ok()) return device.status();
+  absl::StatusOr<std::string> backend =
+      ChooseBackend(config.backend, requested, *device, env, hardware);
+  if (!backend.ok()) return backend.status();
+  parts->device = *device;
+  parts->backend = *backend;
+  if (*backend == "fake") {
+    parts->PretendToConnect();
+  } else {
+    const absl::Status status = parts->Connect();
+    if (!status.ok()) return status;
+  }
+  return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
+}
+
+Communicator::Communicator(std::unique_ptr<Parts> parts)
+    : parts_(std::move(parts)) {}
+
+Communicator::~Communicator() {
+  constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
+  constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
+  Parts& parts = *parts_;
+  const bool broken = parts.failed || parts.log->in_flight() > 0;
+  if (parts.heartbeat != nullptr) {
+    parts.heartbeat->Leave();
+    // Closing a connection may discard what a slower peer has yet to read, and
+    // a server's end takes the store from peers that explain a failure.
+    if (!broken || parts.connection.is_server) {
+      AwaitDepartures(*parts.connection.store, parts.env.world_size,
+                      broken ? kForPeersToExplain : kForPeersToFinish);
+    }
+  }
+  if (broken) parts.process_group->abort();
+  if (parts.log->in_flight() > 0) {
+    // Gloo's destructor would wait for what never comes, until the collective
+    // timeout. Its threads sleep; the process's end closes the connections.
+    (void)parts.process_group.release();
+  }
+}
+
+const RankEnv& Communicator::env() const { return parts_->env; }
+int Communicator::rank() const { return parts_->env.rank; }
+int Communicator::world_size() const { return parts_->env.world_size; }
+absl::string_view Communicator::backend() const { return parts_->backend; }
+c10::Device Communicator::device() const { return parts_->device; }
+const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
+    const {
+  return parts_->process_group;
+}
+int64_t Communicator::last_collective_start_ns() const {
+  return parts_->log->last_start_ns();
+}
+double Communicator::collective_seconds() const {
+  return parts_->log->busy_seconds();
+}
+
+namespace {
+
+c10d::ReduceOp ToC10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::kProduct:
+      return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:  // not every backend has it: sum, then divide
+      break;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+absl::Status CheckTensor(const char* what, const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.is_contiguous()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, ": the tensor must be defined and contiguous; call contiguous()"));
+}
+
+}  // namespace
+
+absl::Status Communicator::AllReduce(at::Tensor& tensor, ReduceOp op) {
+  absl::Status status = CheckTensor("all_reduce", tensor);
+  if (!status.ok()) return status;
+  if (op == ReduceOp::kAverage && !tensor.is_floating_point()) {
+    return absl::InvalidArgumentError(
+        "all_reduce: the average of integers is not an integer; convert the "
+        "tensor to a floating-point type");
+  }
+  try {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = ToC10d(op);
+    process_group()->allreduce(tensors, options)->wait();
+    if (op == ReduceOp::kAverage) tensor.div_(world_size());
+  } catch (const std::exception& error) {
+    return ExplainFailure("all_reduce", error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::Broadcast(at::Tensor& tensor, int root) {
+  absl::Status status = CheckTensor("broadcast", tensor);
+  if (!status.ok()) return status;
+  if (root < 0 || root >= world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "broadcast: root ", root, " is not a rank of ", world_size()));
+  }
+  try {
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    process_group()->broadcast(tensors, options)->wait();
+  } catch (const std::exception& error) {
+    return ExplainFailure("broadcast", error);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<at::Tensor>> Communicator::AllGather(
+    const at::Tensor& tensor) {
+  const absl::Status status = CheckTensor("all_gather", tensor);
+  if (!status.ok()) return status;
+  try {
+    std::vector<at::Tensor> inputs = {tensor};
+    std::vector<std::vector<at::Tensor>> outputs(1);
+    for (int rank = 0; rank < world_size(); ++rank) {
+      outputs[0].push_back(at::empty_like(tensor));
+    }
+    process_group()->allgather(outputs, inputs)->wait();
+    return std::move(outputs[0]);
+  } catch (const std::exception& error) {
+    return ExplainFailure("all_gather", error);
+  }
+}
+
+absl::Status Communicator::Barrier() {
+  try {
+    process_group()->barrier()->wait();
+  } catch (const std::exception& error) {
+    return ExplainFailure("barrier", error);
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Waiting threads may learn of a failure just before the log does.
+CollectiveReport SuspectOf(const CollectiveLog& log) {
+  constexpr absl::Duration kForTheLog = absl::Milliseconds(100);
+  const absl::Time deadline = absl::Now() + kForTheLog;
+  CollectiveReport suspect = log.Suspect();
+  while (suspect.state == CollectiveReport::State::kInFlight &&
+         absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+    suspect = log.Suspect();
+  }
+  return suspect;
+}
+
+bool MentionsCommunication(const std::string& error) {
+  return absl::StrContains(error, "NCCL") ||
+         absl::StrContainsIgnoreCase(error, "timed out") ||
+         absl::StrContainsIgnoreCase(error, "connection");
+}
+
+}  // namespace
+
+absl::Status Communicator::ExplainFailure(absl::string_view attempted,
+                                          const std::exception& error) {
+  constexpr absl::Duration kPatience = absl::Milliseconds(2500);
+  Failure failure;
+  failure.attempted = std::string(attempted);
+  failure.rank = rank();
+  failure.world_size = world_size();
+  failure.error = PlainMessage(error);
+  failure.collective_timeout = parts_->config.collective_timeout;
+  failure.collective = SuspectOf(*parts_->log);
+  const bool by_collective =
+      failure.collective.state == CollectiveReport::State::kFailed ||
+      (failure.collective.state != CollectiveReport::State::kNone &&
+       MentionsCommunication(failure.error));
+  if (!by_collective || parts_->heartbeat == nullptr) {
+    return DescribeOtherFailure(failure);
+  }
+  parts_->failed = true;
+  parts_->heartbeat->MarkFailed();
+  return DescribeFailure(failure, AskPeers(*parts_->connection.store, rank(),
+                                           world_size(), kPatience));
+}
+
+}  // namespace rankwise

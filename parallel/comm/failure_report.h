@@ -1,0 +1,38 @@
+// Puts into words why a collective failed.
+#ifndef RANKWISE_PARALLEL_COMM_FAILURE_REPORT_H_
+#define RANKWISE_PARALLEL_COMM_FAILURE_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "parallel/comm/collective_log.h"
+#include "parallel/comm/peers.h"
+
+namespace rankwise {
+
+struct Failure {
+  std::string attempted;  // "backward of step 17"
+  int rank = 0;
+  int world_size = 1;
+  CollectiveReport collective;
+  std::string error;  // the exception's plain message
+  absl::Duration collective_timeout;
+};
+
+// DeadlineExceeded when the collective timed out, FailedPrecondition when ranks
+// called different ones, Unavailable when a rank is gone, else Internal.
+// `peers` is AskPeers' answer; its error means that the store is gone with its
+// server.
+absl::Status DescribeFailure(
+    const Failure& failure,
+    const absl::StatusOr<std::vector<PeerStatus>>& peers);
+
+// The same for an exception that no collective caused.
+absl::Status DescribeOtherFailure(const Failure& failure);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_FAILURE_REPORT_H_

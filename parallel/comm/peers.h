@@ -1,0 +1,101 @@
+// What ranks know of each other through the store: heartbeats, departures and
+// deaths.
+#ifndef RANKWISE_PARALLEL_COMM_PEERS_H_
+#define RANKWISE_PARALLEL_COMM_PEERS_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/collective_log.h"
+
+namespace c10d {
+class Store;
+}  // namespace c10d
+
+namespace rankwise {
+
+// What a rank publishes about itself once a second.
+struct Pulse {
+  enum class Life { kAlive, kFailed, kLeft };
+  Life life = Life::kAlive;
+  uint64_t beat = 0;      // counts publications
+  uint64_t sequence = 0;  // of the last collective it started
+  std::string doing;      // that collective's description; empty: none yet
+};
+std::string FormatPulse(const Pulse& pulse);
+absl::StatusOr<Pulse> ParsePulse(const std::string& text);
+
+// Publishes this rank's pulse from a thread of its own until destroyed. A store
+// that is gone is not an error here: publishing just ends.
+class Heartbeat {
+ public:
+  Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank,
+            std::shared_ptr<const CollectiveLog> log);
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  // Publishes at once that a collective has failed here.
+  void MarkFailed();
+  // Stops the thread and publishes, unless failed, that this rank has left.
+  void Leave();
+
+ private:
+  void Run();
+  void Publish();  // needs mutex_
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const int rank_;
+  const std::shared_ptr<const CollectiveLog> log_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  bool store_lost_ = false;
+  Pulse pulse_;
+  std::thread thread_;
+};
+
+// Notes in the ranks' store that `rank` has died, and how ("killed by signal
+// 9"). For the launcher, which knows at once.
+void ReportDeath(c10d::Store& store, int rank, const std::string& how);
+
+// A rank as seen by another.
+struct PeerStatus {
+  enum class Life {
+    kAlive,   // its heart beat after the question was asked
+    kFailed,  // alive, but a collective has failed there
+    kLeft,    // destroyed its communicator
+    kDead,    // the launcher says so
+    kSilent,  // no heartbeat
+  };
+  int rank = 0;
+  Life life = Life::kSilent;
+  uint64_t sequence = 0;
+  std::string doing;
+  std::string death;  // of kDead: how
+};
+
+// Asks the store about every rank but `self`. Returns as soon as one is known
+// to be dead or all have shown a sign of life, and otherwise after `patience`,
+// which should be above two seconds. Unavailable when the store does not
+// answer.
+absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
+                                                 int world_size,
+                                                 absl::Duration patience);
+
+// Counts this rank out, and blocks until all ranks have counted themselves out
+// or `patience` is over.
+void AwaitDepartures(c10d::Store& store, int world_size,
+                     absl::Duration patience);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_PEERS_H_

@@ -1,0 +1,113 @@
+#include "parallel/comm/placement.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "torch/cuda.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status NoGpu(const std::string& device, const Hardware& hardware) {
+  if (!hardware.built_with_cuda) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device=", device,
+                     ": this binary was built without CUDA; build it with "
+                     "--config=cuda, or use device=cpu"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device=", device,
+      ": no GPU is visible (see nvidia-smi and CUDA_VISIBLE_DEVICES); use "
+      "device=cpu"));
+}
+
+absl::StatusOr<c10::Device> OwnGpu(const RankEnv& env,
+                                   const Hardware& hardware) {
+  if (hardware.gpus == 0) return NoGpu("cuda", hardware);
+  if (env.local_world_size > hardware.gpus) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device=cuda: ", env.local_world_size, " local ranks but ",
+        hardware.gpus, hardware.gpus == 1 ? " GPU" : " GPUs",
+        "; start fewer ranks, or share a GPU by name with device=cuda:0"));
+  }
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank));
+}
+
+absl::StatusOr<c10::Device> NamedGpu(const std::string& device,
+                                     const Hardware& hardware) {
+  int index = 0;
+  if (!absl::SimpleAtoi(absl::string_view(device).substr(5), &index) ||
+      index < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device=", device, ": expected a number after 'cuda:'"));
+  }
+  if (hardware.gpus == 0) return NoGpu(device, hardware);
+  if (index >= hardware.gpus) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device=", device,
+                     ": this machine has cuda:0 to cuda:", hardware.gpus - 1));
+  }
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+}  // namespace
+
+Hardware DetectHardware() {
+  Hardware hardware;
+#ifdef RANKWISE_CUDA
+  hardware.built_with_cuda = true;
+  hardware.gpus = static_cast<int>(torch::cuda::device_count());
+#endif
+  return hardware;
+}
+
+absl::StatusOr<c10::Device> ChooseDevice(const std::string& device,
+                                         const RankEnv& env,
+                                         const Hardware& hardware) {
+  if (device == "cpu") return c10::Device(c10::kCPU);
+  if (device == "cuda") return OwnGpu(env, hardware);
+  if (absl::StartsWith(device, "cuda:")) return NamedGpu(device, hardware);
+  if (device != "auto") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device='", device, "' is unknown; use auto, cpu, cuda or cuda:N"));
+  }
+  if (hardware.gpus < env.local_world_size) return c10::Device(c10::kCPU);
+  return OwnGpu(env, hardware);
+}
+
+absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
+                                          const std::string& requested_device,
+                                          c10::Device device,
+                                          const RankEnv& env,
+                                          const Hardware& hardware) {
+  const bool may_share =
+      absl::StartsWith(requested_device, "cuda:") && env.local_world_size > 1;
+  if (backend == "auto") {
+    return device.is_cuda() && !may_share ? "nccl" : "gloo";
+  }
+  if (backend == "gloo" || backend == "fake") return backend;
+  if (backend != "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "backend='", backend, "' is unknown; use auto, gloo, nccl or fake"));
+  }
+  if (!hardware.built_with_cuda) {
+    return absl::InvalidArgumentError(
+        "backend=nccl: this binary was built without CUDA; build it with "
+        "--config=cuda, or use backend=gloo");
+  }
+  if (!device.is_cuda()) {
+    return absl::InvalidArgumentError(
+        "backend=nccl needs a GPU of its own for every rank; use backend=gloo "
+        "on CPUs");
+  }
+  if (may_share) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend=nccl refuses two ranks on ", device.str(),
+                     "; use backend=gloo to share a GPU"));
+  }
+  return backend;
+}
+
+}  // namespace rankwise

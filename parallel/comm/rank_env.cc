@@ -1,0 +1,310 @@
+#include "parallel/comm/rank_env.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "parallel/comm/network.h"
+#include "parallel/comm/slurm.h"
+
+namespace rankwise {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+std::optional<std::string> LookUpProcess(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+bool IsSet(const EnvLookup& lookup, const std::string& name) {
+  return lookup(name).has_value();
+}
+
+// The variables of one launcher, to read and to name in messages.
+struct Names {
+  absl::string_view launcher;
+  std::string rank, world_size, local_rank, local_world_size;
+};
+
+const Names& TorchrunNames() {
+  static const Names* names = new Names{"torchrun", "RANK", "WORLD_SIZE",
+                                        "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+  return *names;
+}
+
+const Names& OpenMpiNames() {
+  static const Names* names =
+      new Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+  return *names;
+}
+
+absl::Status Refuse(absl::string_view message) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank environment: ", message));
+}
+
+absl::StatusOr<int> RequiredInt(const EnvLookup& lookup,
+                                const std::string& name,
+                                absl::string_view beside, int min, int max) {
+  const std::optional<std::string> text = lookup(name);
+  if (!text.has_value()) {
+    return Refuse(absl::StrCat(name, " is not set, but ", beside,
+                               " is; set both or neither"));
+  }
+  int value = 0;
+  if (!absl::SimpleAtoi(*text, &value)) {
+    return Refuse(absl::StrCat(name, "='", *text, "' is not a number"));
+  }
+  if (value < min || value > max) {
+    return Refuse(
+        absl::StrCat(name, "=", value, " is not between ", min, " and ", max));
+  }
+  return value;
+}
+
+constexpr int kMaxRanks = 1 << 20;
+
+// Fills in `target` from `name`, which stands in the messages beside `beside`.
+absl::Status ReadInt(const EnvLookup& lookup, const std::string& name,
+                     absl::string_view beside, int min, int max, int* target) {
+  absl::StatusOr<int> value = RequiredInt(lookup, name, beside, min, max);
+  if (!value.ok()) return value.status();
+  *target = *value;
+  return absl::OkStatus();
+}
+
+// LOCAL_RANK and LOCAL_WORLD_SIZE when neither is set: known only if all ranks
+// run on this machine.
+absl::Status AssumeLocal(const EnvLookup& lookup, const Names& names,
+                         RankEnv* env) {
+  const std::string master = lookup("MASTER_ADDR").value_or("");
+  if (env->world_size > 1 && !IsLoopbackAddress(master)) {
+    return Refuse(absl::StrCat(
+        names.local_rank, " and ", names.local_world_size,
+        " are not set, and with ", names.world_size, "=", env->world_size,
+        " and MASTER_ADDR='", master,
+        "' the ranks may be on several machines; set both, as torchrun does"));
+  }
+  env->local_rank = env->rank;
+  env->local_world_size = env->world_size;
+  return absl::OkStatus();
+}
+
+absl::Status ReadPlace(const EnvLookup& lookup, const Names& names,
+                       RankEnv* env) {
+  env->launcher = std::string(names.launcher);
+  absl::Status status = ReadInt(lookup, names.world_size, names.rank, 1,
+                                kMaxRanks, &env->world_size);
+  if (!status.ok()) return status;
+  status =
+      ReadInt(lookup, names.rank, names.world_size, 0, kMaxRanks, &env->rank);
+  if (!status.ok()) return status;
+  if (!IsSet(lookup, names.local_rank) &&
+      !IsSet(lookup, names.local_world_size)) {
+    return AssumeLocal(lookup, names, env);
+  }
+  status = ReadInt(lookup, names.local_world_size, names.local_rank, 1,
+                   kMaxRanks, &env->local_world_size);
+  if (!status.ok()) return status;
+  return ReadInt(lookup, names.local_rank, names.local_world_size, 0, kMaxRanks,
+                 &env->local_rank);
+}
+
+absl::Status CheckPlace(const Names& names, const RankEnv& env) {
+  if (env.rank >= env.world_size) {
+    return Refuse(absl::StrCat(names.rank, "=", env.rank, " must be less than ",
+                               names.world_size, "=", env.world_size,
+                               "; ranks count from 0"));
+  }
+  if (env.local_world_size > env.world_size) {
+    return Refuse(absl::StrCat(names.local_world_size, "=",
+                               env.local_world_size, " exceeds ",
+                               names.world_size, "=", env.world_size));
+  }
+  if (env.local_rank >= env.local_world_size) {
+    return Refuse(absl::StrCat(names.local_rank, "=", env.local_rank,
+                               " must be less than ", names.local_world_size,
+                               "=", env.local_world_size));
+  }
+  if (env.local_rank > env.rank) {
+    return Refuse(absl::StrCat(names.local_rank, "=", env.local_rank,
+                               " exceeds ", names.rank, "=", env.rank,
+                               "; one of them is wrong"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPort(const EnvLookup& lookup, int* port) {
+  const std::string text = *lookup("MASTER_PORT");
+  if (!absl::SimpleAtoi(text, port)) {
+    return Refuse(absl::StrCat("MASTER_PORT='", text, "' is not a number"));
+  }
+  if (*port < 1 || *port > 65535) {
+    return Refuse(absl::StrCat("MASTER_PORT=", text,
+                               " is not a port between 1 and 65535"));
+  }
+  return absl::OkStatus();
+}
+
+// A port that all ranks of a job derive alike, in the unprivileged range below
+// Linux's ephemeral ports. FNV-1a spreads neighbouring job ids.
+int PortOfJob(absl::string_view job_id) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : job_id) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  }
+  return 12000 + static_cast<int>(hash % 20000);
+}
+
+// Where the store is, when the launcher left it open.
+struct MasterGuess {
+  std::string address;  // empty: unknown
+  std::string job_id;   // empty: unknown
+};
+
+// MASTER_ADDR and MASTER_PORT, completed by `guess`.
+absl::Status ReadMaster(const EnvLookup& lookup, const MasterGuess& guess,
+                        const RankEnvOptions& options, RankEnv* env) {
+  env->master_addr = lookup("MASTER_ADDR").value_or(guess.address);
+  if (IsSet(lookup, "MASTER_PORT")) {
+    absl::Status status = ReadPort(lookup, &env->master_port);
+    if (!status.ok()) return status;
+  } else if (!guess.job_id.empty()) {
+    env->master_port = PortOfJob(guess.job_id);
+  }
+  if (env->world_size == 1 && env->launcher != "nproc" &&
+      (env->master_addr.empty() || env->master_port == 0)) {
+    env->master_addr.clear();  // alone: a free port of the loopback interface
+    env->master_port = 0;
+    return absl::OkStatus();
+  }
+  if (!options.master_required) return absl::OkStatus();
+  const char* missing = env->master_addr.empty() ? "MASTER_ADDR"
+                        : env->master_port == 0  ? "MASTER_PORT"
+                                                 : nullptr;
+  if (missing == nullptr) return absl::OkStatus();
+  return Refuse(absl::StrCat(
+      missing, " is not set, so rank ", env->rank, " of ", env->world_size,
+      " (started by ", env->launcher,
+      ") cannot find rank 0; set it to rank 0's ",
+      env->master_addr.empty() ? "host name or address" : "free port",
+      " on every rank",
+      env->launcher == "mpirun"
+          ? ", e.g. mpirun -x MASTER_ADDR=host -x MASTER_PORT=29500"
+          : ""));
+}
+
+absl::Status ReadTorchrun(const EnvLookup& lookup,
+                          const RankEnvOptions& options, RankEnv* env) {
+  absl::Status status = ReadPlace(lookup, TorchrunNames(), env);
+  if (!status.ok()) return status;
+  status = CheckPlace(TorchrunNames(), *env);
+  if (!status.ok()) return status;
+  if (IsSet(lookup, "RANKWISE_LAUNCHER")) env->launcher = "nproc";
+  const std::string agent = lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("");
+  env->store_is_external = agent == "True" || agent == "true" || agent == "1";
+  const std::string restarts =
+      lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  if (!absl::SimpleAtoi(restarts, &env->restart_count)) {
+    return Refuse(absl::StrCat("TORCHELASTIC_RESTART_COUNT='", restarts,
+                               "' is not a number"));
+  }
+  return ReadMaster(lookup, {}, options, env);
+}
+
+absl::Status ReadOpenMpi(const EnvLookup& lookup, const RankEnvOptions& options,
+                         RankEnv* env) {
+  absl::Status status = ReadPlace(lookup, OpenMpiNames(), env);
+  if (!status.ok()) return status;
+  status = CheckPlace(OpenMpiNames(), *env);
+  if (!status.ok()) return status;
+  MasterGuess guess;
+  if (env->local_world_size == env->world_size) guess.address = kLoopback;
+  guess.job_id = lookup("OMPI_MCA_ess_base_jobid").value_or("");
+  return ReadMaster(lookup, guess, options, env);
+}
+
+absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
+                       RankEnv* env) {
+  env->launcher = "srun";
+  const Names names = {"srun", "SLURM_PROCID", SlurmWorldSizeName(lookup),
+                       "SLURM_LOCALID", "the tasks per node"};
+  absl::Status status = ReadInt(lookup, names.world_size, names.rank, 1,
+                                kMaxRanks, &env->world_size);
+  if (!status.ok()) return status;
+  status =
+      ReadInt(lookup, names.rank, names.world_size, 0, kMaxRanks, &env->rank);
+  if (!status.ok()) return status;
+  status = ReadInt(lookup, names.local_rank, names.rank, 0, kMaxRanks,
+                   &env->local_rank);
+  if (!status.ok()) return status;
+  absl::StatusOr<int> local = SlurmLocalWorldSize(lookup, env->world_size);
+  if (!local.ok()) return local.status();
+  env->local_world_size = *local;
+  status = CheckPlace(names, *env);
+  if (!status.ok()) return status;
+  MasterGuess guess;
+  guess.address = env->local_world_size == env->world_size
+                      ? kLoopback
+                      : SlurmFirstHost(lookup);
+  guess.job_id = SlurmStepId(lookup);
+  return ReadMaster(lookup, guess, options, env);
+}
+
+// A variable that only a rank has, of torchrun's.
+std::optional<std::string> TorchrunTrace(const EnvLookup& lookup) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    if (IsSet(lookup, name)) return name;
+  }
+  return std::nullopt;
+}
+
+bool IsOpenMpi(const EnvLookup& lookup) {
+  return IsSet(lookup, "OMPI_COMM_WORLD_RANK") ||
+         IsSet(lookup, "OMPI_COMM_WORLD_SIZE");
+}
+
+}  // namespace
+
+absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
+                                    const RankEnvOptions& options) {
+  RankEnv env;
+  env.network_interface = lookup("GLOO_SOCKET_IFNAME").value_or("");
+  const std::optional<std::string> trace = TorchrunTrace(lookup);
+  absl::Status status;
+  if (IsSet(lookup, "RANK") || IsSet(lookup, "WORLD_SIZE")) {
+    status = ReadTorchrun(lookup, options, &env);
+  } else if (IsOpenMpi(lookup)) {
+    status = ReadOpenMpi(lookup, options, &env);
+  } else if (IsSlurmRank(lookup)) {
+    status = ReadSlurm(lookup, options, &env);
+  } else if (trace.has_value()) {
+    status = Refuse(absl::StrCat(*trace, "=", *lookup(*trace),
+                                 " is set, but RANK and WORLD_SIZE are not; "
+                                 "set them too, or unset ",
+                                 *trace));
+  }
+  if (!status.ok()) return status;
+  return env;
+}
+
+absl::StatusOr<RankEnv> ReadRankEnv(const RankEnvOptions& options) {
+  return ReadRankEnv(LookUpProcess, options);
+}
+
+bool InsideLauncher(const EnvLookup& lookup) {
+  return TorchrunTrace(lookup).has_value() || IsOpenMpi(lookup) ||
+         IsSlurmRank(lookup);
+}
+
+bool InsideLauncher() { return InsideLauncher(LookUpProcess); }
+
+}  // namespace rankwise

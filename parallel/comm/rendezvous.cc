@@ -1,0 +1,245 @@
+#include "parallel/comm/rendezvous.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "parallel/comm/network.h"
+#include "parallel/comm/plain_error.h"
+#include "torch/csrc/distributed/c10d/FileStore.hpp"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
+#include "torch/csrc/distributed/c10d/TCPStore.hpp"
+
+namespace rankwise {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+std::string RankName(const RankEnv& env) {
+  return absl::StrCat("rank ", env.rank, " of ", env.world_size);
+}
+
+absl::Status Annotate(const absl::Status& status, const RankEnv& env) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("rendezvous of ", RankName(env), ": ", status.message()));
+}
+
+StorePtr JobsPart(StorePtr store, int restart_count) {
+  return c10::make_intrusive<c10d::PrefixStore>(
+      absl::StrCat("rankwise/", restart_count), std::move(store));
+}
+
+std::string ArrivalKey(int rank) { return absl::StrCat("arrival/", rank); }
+std::string ClaimKey(int rank) { return absl::StrCat("claim/", rank); }
+
+// The store before it is narrowed to the job's part.
+struct RawStores {
+  StorePtr first, second;
+  bool is_server = false;
+};
+
+c10::intrusive_ptr<c10d::TCPStore> Serve(const Listener& listener,
+                                         absl::Duration timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(listener.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = absl::ToChronoMilliseconds(timeout);
+  options.masterListenFd = listener.fd;
+  return c10::make_intrusive<c10d::TCPStore>(kLoopback, options);
+}
+
+StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = absl::ToChronoMilliseconds(timeout);
+  return c10::make_intrusive<c10d::TCPStore>(host, options);
+}
+
+absl::StatusOr<RawStores> ServeTcp(const RankEnv& env, absl::Duration timeout) {
+  const bool local = env.master_addr.empty() ||
+                     env.local_world_size == env.world_size ||
+                     IsLoopbackAddress(env.master_addr);
+  absl::StatusOr<Listener> listener = Listen(
+      local && IsLoopbackAddress(env.master_addr.empty() ? kLoopback
+                                                         : env.master_addr),
+      env.master_port);
+  if (absl::IsAlreadyExists(listener.status())) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "MASTER_PORT ", env.master_port,
+        " is already in use on this machine: another job runs here, or an "
+        "earlier one has not ended; choose another MASTER_PORT"));
+  }
+  if (!listener.ok()) return listener.status();
+  RawStores stores;
+  stores.first = Serve(*listener, timeout);
+  stores.second = ConnectTcp(kLoopback, listener->port, timeout);
+  stores.is_server = true;
+  return stores;
+}
+
+absl::StatusOr<RawStores> OpenTcp(const RankEnv& env, absl::Duration timeout) {
+  const bool serves = env.rank == 0 && !env.store_is_external;
+  if (serves || env.master_addr.empty()) return ServeTcp(env, timeout);
+  const absl::Status reachable =
+      WaitForListener(env.master_addr, env.master_port, timeout);
+  if (!reachable.ok()) return reachable;
+  RawStores stores;
+  stores.first = ConnectTcp(env.master_addr, env.master_port, timeout);
+  stores.second = ConnectTcp(env.master_addr, env.master_port, timeout);
+  return stores;
+}
+
+RawStores OpenFile(const RankEnv& env, const RendezvousConfig& config) {
+  const std::string path(absl::StripPrefix(config.file_store, "file://"));
+  RawStores stores;
+  stores.first = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
+  stores.second = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
+  return stores;
+}
+
+// The store's name in messages.
+std::string WhereOf(const RankEnv& env, const RendezvousConfig& config) {
+  if (!config.file_store.empty()) {
+    return absl::StrCat("the file '", config.file_store, "'");
+  }
+  if (env.master_addr.empty()) return "this process's own store";
+  return absl::StrCat("the store at ", env.master_addr, ":", env.master_port);
+}
+
+absl::StatusOr<RawStores> OpenStores(const RankEnv& env,
+                                     const RendezvousConfig& config) {
+  try {
+    if (!config.file_store.empty()) return OpenFile(env, config);
+    return OpenTcp(env, config.timeout);
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot open ", WhereOf(env, config), ": ", PlainMessage(error)));
+  }
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+absl::Status Announce(c10d::Store& store, const RankEnv& env,
+                      const std::string& where) {
+  if (store.add(ClaimKey(env.rank), 1) > 1) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "another process has already claimed rank ", env.rank, " in ", where,
+        ": two processes have the same rank, or another job uses the same "
+        "store, or the file is left over from an earlier one (delete it)"));
+  }
+  store.set(ArrivalKey(env.rank),
+            absl::StrCat(env.world_size, " ", HostName(), " ", getpid()));
+  return absl::OkStatus();
+}
+
+std::vector<int> MissingRanks(c10d::Store& store, int world_size) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!store.check({ArrivalKey(rank)})) missing.push_back(rank);
+  }
+  return missing;
+}
+
+absl::Status CheckWorldSizes(c10d::Store& store, const RankEnv& env) {
+  for (int rank = 0; rank < env.world_size; ++rank) {
+    const std::vector<std::string> fields =
+        absl::StrSplit(store.get_to_str(ArrivalKey(rank)), ' ');
+    if (fields[0] != absl::StrCat(env.world_size)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the ranks disagree about the world size: rank ", rank, " says ",
+          fields[0], ", rank ", env.rank, " says ", env.world_size));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
+                      absl::Time deadline, absl::Duration timeout,
+                      const std::string& where) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < env.world_size; ++rank) {
+    keys.push_back(ArrivalKey(rank));
+  }
+  const absl::Duration left =
+      std::max(deadline - absl::Now(), absl::Milliseconds(1));
+  try {
+    store.wait(keys, absl::ToChronoMilliseconds(left));
+    return CheckWorldSizes(store, env);
+  } catch (const std::exception& error) {
+    if (absl::Now() < deadline) {
+      return absl::UnavailableError(absl::StrCat(
+          "lost ", where,
+          " while waiting for the other ranks: ", PlainMessage(error)));
+    }
+  }
+  const std::vector<int> missing = MissingRanks(store, env.world_size);
+  if (missing.empty()) return CheckWorldSizes(store, env);
+  return absl::DeadlineExceededError(absl::StrCat(
+      missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
+      missing.size() == 1 ? " has" : " have", " not arrived at ", where,
+      " within ", absl::FormatDuration(timeout),
+      "; see whether that many processes were started and what they print"));
+}
+
+}  // namespace
+
+absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
+                                           const RendezvousConfig& config) {
+  const absl::Time deadline = absl::Now() + config.timeout;
+  const std::string where = WhereOf(env, config);
+  absl::StatusOr<RawStores> raw = OpenStores(env, config);
+  if (!raw.ok()) return Annotate(raw.status(), env);
+  StoreConnection connection;
+  connection.store = JobsPart(raw->first, env.restart_count);
+  connection.second_store = JobsPart(raw->second, env.restart_count);
+  connection.is_server = raw->is_server;
+  try {
+    absl::Status status = Announce(*connection.store, env, where);
+    if (status.ok()) {
+      status =
+          AwaitAll(*connection.store, env, deadline, config.timeout, where);
+    }
+    if (!status.ok()) return Annotate(status, env);
+  } catch (const std::exception& error) {
+    return Annotate(absl::UnavailableError(absl::StrCat("lost ", where, ": ",
+                                                        PlainMessage(error))),
+                    env);
+  }
+  return connection;
+}
+
+absl::StatusOr<HostedStore> HostStore() {
+  absl::StatusOr<Listener> listener = Listen(/*loopback_only=*/true, 0);
+  if (!listener.ok()) return listener.status();
+  try {
+    HostedStore hosted;
+    hosted.store = JobsPart(Serve(*listener, absl::Seconds(30)), 0);
+    hosted.port = listener->port;
+    return hosted;
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve a store on the loopback interface: ",
+                     PlainMessage(error)));
+  }
+}
+
+}  // namespace rankwise

@@ -1,0 +1,55 @@
+// How ranks meet: the store that they share, and the roll call in it.
+#ifndef RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
+#define RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/rank_env.h"
+
+namespace c10d {
+class Store;
+}  // namespace c10d
+
+namespace rankwise {
+
+struct RendezvousConfig {
+  // For finding the store and for all ranks to arrive, together.
+  absl::Duration timeout = absl::Seconds(60);
+  // Path, or file://path, of a file on a file system that all ranks see; empty:
+  // a TCP store at MASTER_ADDR:MASTER_PORT.
+  std::string file_store;
+};
+
+// The job's part of a store, to which this process is connected.
+struct StoreConnection {
+  c10::intrusive_ptr<c10d::Store> store;
+  // A second connection, so that one thread's waiting does not hold up another.
+  c10::intrusive_ptr<c10d::Store> second_store;
+  // This process serves the store to the other ranks.
+  bool is_server = false;
+};
+
+// Connects to the store (rank 0 serves it, unless it is external), announces
+// this rank and blocks until all have announced themselves. A process without
+// MASTER_ADDR serves a store of its own on a free loopback port.
+//
+// Unavailable: MASTER_ADDR does not resolve, cannot be reached, or refuses.
+// AlreadyExists: the port is taken, a second process claims the same rank, or
+// the file is left over from an earlier job. DeadlineExceeded: names the ranks
+// that did not arrive. InvalidArgument: ranks disagree about the world size.
+absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
+                                           const RendezvousConfig& config);
+
+// A store that a launcher serves to its ranks on a free loopback port.
+struct HostedStore {
+  c10::intrusive_ptr<c10d::Store> store;  // the job's part, as Rendezvous sees
+  int port = 0;
+};
+absl::StatusOr<HostedStore> HostStore();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
