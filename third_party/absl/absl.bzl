@@ -9,6 +9,7 @@ def absl_repository(name):
         targets = {
             "flags": ["absl_flags"],
             "flags_parse": ["absl_flags_parse"],
+            "flags_reflection": ["absl_flags_reflection"],
             "flags_usage": ["absl_flags_usage"],
             "span": ["absl_span"],
             "status": ["absl_status"],

@@ -1,0 +1,70 @@
+// What a training run is asked to do. Filled from flags by trainers/flags.h;
+// libraries only read it.
+#ifndef RANKWISE_TRAINERS_CONFIG_H_
+#define RANKWISE_TRAINERS_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+namespace rankwise {
+
+struct ModelConfig {
+  std::string name = "simple_cnn";
+};
+
+struct DataConfig {
+  std::string dataset;   // synthetic, cifar10, linear; empty: the model's own
+  std::string data_dir;  // folder of the dataset's files, absolute
+  int64_t train_size = 50000;  // examples of a generated dataset
+  int64_t test_size = 10000;
+  int64_t batch_size = 64;  // examples per rank and micro-batch
+  bool drop_last = false;  // leave out the sampler's tail instead of padding it
+  int workers = 1;  // loader threads per rank; 0: load in the training thread
+};
+
+struct OptimizerConfig {
+  std::string name;          // adam, sgd; empty: the model's own
+  double learning_rate = 0;  // 0: the model's own
+  double weight_decay =
+      0;                // added to the gradient, as in torch.optim.Adam and SGD
+  double momentum = 0;  // sgd only
+  double clip_grad_norm =
+      0;  // largest 2-norm of all gradients together; 0: no clipping
+  int64_t warmup_steps = 0;  // linear from 0 to the learning rate
+  std::string schedule =
+      "constant";  // constant, cosine (to 0 at the last step)
+};
+
+struct CheckpointConfig {
+  std::string dir;          // absolute; empty: no checkpoints
+  int64_t every_steps = 0;  // beside the one at each epoch's end; 0: only those
+  int keep = 3;
+  bool resume = false;
+};
+
+struct OutputConfig {
+  std::string record_file;    // JSON lines, absolute; empty: none
+  int64_t log_every = 100;    // batches between two lines of rank 0
+  bool show_progress = true;  // the bar on a terminal
+};
+
+struct TrainConfig {
+  ModelConfig model;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  CheckpointConfig checkpoint;
+  OutputConfig output;
+  int64_t epochs = 5;
+  int64_t max_steps = 0;   // optimizer steps of the whole run; 0: all epochs
+  int64_t accumulate = 1;  // micro-batches per optimizer step
+  bool evaluate = true;    // after each epoch, on the whole test set
+  uint64_t seed =
+      0;  // of the model's initial weights, the data and the sampler
+  bool bf16 = false;  // forward pass under bfloat16 autocast
+  int threads = 0;    // intra-op threads per rank; 0: cores / local ranks
+  int64_t check_divergence_every = 0;  // steps between two checks; 0: never
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_CONFIG_H_

@@ -1,0 +1,73 @@
+// Data parallelism: every rank holds the whole model, trains on its share of
+// each batch, and averages gradients with the others while backward is still
+// running. Compare with single.cc: what differs is the engine around forward
+// and backward.
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "parallel/ddp/divergence.h"
+#include "trainers/ddp_flags.h"
+#include "trainers/main.h"
+#include "trainers/training_run.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  absl::StatusOr<std::unique_ptr<TrainingRun>> run =
+      TrainingRun::Create(config, worker);
+  if (!run.ok()) return run.status();
+  absl::StatusOr<std::unique_ptr<DataParallelEngine>> engine =
+      MakeEngine((*run)->model(), *worker.comm);
+  if (!engine.ok()) return engine.status();
+  Optimizer& optimizer = (*run)->optimizer();
+  const Objective& objective = (*run)->objective();
+
+  return (*run)->Train(
+      [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+        torch::Tensor loss;
+        for (const Batch& batch : input.micro_batches) {
+          // Only the last micro-batch's backward exchanges gradients; the
+          // others add up locally.
+          (*engine)->SetSync(&batch == &input.micro_batches.back());
+          input.clock.Begin(Phase::kForward);
+          (*engine)->BeforeForward();
+          torch::Tensor share = objective.LossShare(batch, input.micro_batches);
+          (*engine)->BeforeBackward({share});
+          input.clock.Begin(Phase::kBackward);
+          share.backward();
+          (*engine)->AfterBackward();
+          loss = loss.defined() ? loss + share.detach() : share.detach();
+        }
+        input.clock.Begin(Phase::kOptimizer);
+        optimizer.Step(input.learning_rate);
+        optimizer.ZeroGrad();
+        const int64_t check_every = config.check_divergence_every;
+        if (check_every > 0 && input.step % check_every == 0) {
+          absl::Status equal = CheckDivergence((*run)->model(), *worker.comm);
+          if (!equal.ok()) return equal;
+        }
+        return StepOutcome{
+            .loss = loss,
+            .exposed_comm_seconds = (*engine)->exposed_comm_seconds()};
+      });
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  return rankwise::TrainerMain(
+      argc, argv,
+      {.name = "ddp",
+       .usage = "Trains with data parallelism (DistributedDataParallel).\n"
+                "  bazel run //trainers:ddp -- --nproc=2 --epochs=1\n"
+                "  torchrun --no-python --nproc-per-node=2 "
+                "bazel-bin/trainers/ddp --epochs=1\n"
+                "All flags: --helpfull",
+       .distributed = true,
+       .check_flags = rankwise::CheckDdpFlags,
+       .run = rankwise::Run});
+}

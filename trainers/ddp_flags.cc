@@ -1,0 +1,95 @@
+#include "trainers/ddp_flags.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/simple_data_parallel.h"
+
+ABSL_FLAG(std::string, ddp, "reducer",
+          "reducer: PyTorch's bucketed engine, which overlaps with backward; "
+          "simple: one all-reduce after it");
+ABSL_FLAG(double, bucket_cap_mb, 25, "MiB per gradient bucket");
+ABSL_FLAG(double, first_bucket_mb, 1,
+          "MiB of the first bucket, small so that communication starts early");
+ABSL_FLAG(std::string, comm_hook, "none",
+          "how gradients travel: none (as they are), fp16, bf16");
+ABSL_FLAG(bool, gradient_as_bucket_view, true,
+          "gradients live in the buckets, which saves a copy");
+ABSL_FLAG(bool, find_unused_parameters, false,
+          "allow parameters that a step does not use");
+ABSL_FLAG(bool, static_graph, false,
+          "the set of used parameters never changes");
+ABSL_FLAG(bool, broadcast_buffers, true,
+          "give every rank rank 0's buffers before each forward");
+
+namespace rankwise {
+namespace {
+
+const std::map<std::string, DdpConfig::CommHook>& CommHooks() {
+  static const auto* const kHooks =
+      new std::map<std::string, DdpConfig::CommHook>{
+          {"none", DdpConfig::CommHook::kNone},
+          {"fp16", DdpConfig::CommHook::kFp16},
+          {"bf16", DdpConfig::CommHook::kBf16}};
+  return *kHooks;
+}
+
+absl::Status Bad(const char* flag, const std::string& value,
+                 const char* allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, ": must be ", allowed));
+}
+
+int64_t MebibytesToBytes(double mebibytes) {
+  return static_cast<int64_t>(mebibytes * (1 << 20));
+}
+
+}  // namespace
+
+absl::Status CheckDdpFlags() {
+  const std::string engine = absl::GetFlag(FLAGS_ddp);
+  if (engine != "reducer" && engine != "simple")
+    return Bad("ddp", engine, "reducer or simple");
+  const std::string hook = absl::GetFlag(FLAGS_comm_hook);
+  if (CommHooks().count(hook) == 0)
+    return Bad("comm_hook", hook, "none, fp16 or bf16");
+  if (engine == "simple" && hook != "none")
+    return Bad("comm_hook", hook, "none with --ddp=simple, which has no hooks");
+  for (const auto& [name, value] :
+       {std::pair{"bucket_cap_mb", absl::GetFlag(FLAGS_bucket_cap_mb)},
+        std::pair{"first_bucket_mb", absl::GetFlag(FLAGS_first_bucket_mb)}}) {
+    if (!(value > 0) || value > 1 << 20)
+      return Bad(name, absl::StrCat(value),
+                 "above 0 and at most 1048576 (MiB)");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
+    torch::nn::Module& model, Communicator& comm) {
+  if (absl::GetFlag(FLAGS_ddp) == "simple") {
+    auto simple = SimpleDataParallel::Create(model, comm);
+    if (!simple.ok()) return simple.status();
+    return std::unique_ptr<DataParallelEngine>(std::move(*simple));
+  }
+  DdpConfig config;
+  config.bucket_cap_bytes =
+      MebibytesToBytes(absl::GetFlag(FLAGS_bucket_cap_mb));
+  config.first_bucket_bytes =
+      MebibytesToBytes(absl::GetFlag(FLAGS_first_bucket_mb));
+  config.gradient_as_bucket_view = absl::GetFlag(FLAGS_gradient_as_bucket_view);
+  config.find_unused_parameters = absl::GetFlag(FLAGS_find_unused_parameters);
+  config.static_graph = absl::GetFlag(FLAGS_static_graph);
+  config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
+  config.comm_hook = CommHooks().at(absl::GetFlag(FLAGS_comm_hook));
+  auto reducer = DistributedDataParallel::Create(model, comm, config);
+  if (!reducer.ok()) return reducer.status();
+  return std::unique_ptr<DataParallelEngine>(std::move(*reducer));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,27 @@
+// The flags that only the ddp trainer has.
+#ifndef RANKWISE_TRAINERS_DDP_FLAGS_H_
+#define RANKWISE_TRAINERS_DDP_FLAGS_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "parallel/ddp/engine.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace rankwise {
+
+class Communicator;
+
+absl::Status CheckDdpFlags();
+
+// The engine that --ddp names, over the flags' buckets. Collective.
+absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
+    torch::nn::Module& model, Communicator& comm);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_DDP_FLAGS_H_

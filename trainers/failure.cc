@@ -1,0 +1,48 @@
+#include "trainers/failure.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "parallel/comm/communicator.h"
+
+namespace rankwise {
+namespace {
+
+// The message without the C++ stack that c10 appends to what().
+std::string Message(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  return c10_error == nullptr ? error.what()
+                              : c10_error->what_without_backtrace();
+}
+
+bool IsOutOfMemory(const std::exception& error, const std::string& message) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         absl::StrContains(message,
+                           "DefaultCPUAllocator: can't allocate memory") ||
+         absl::StrContains(message, "DefaultCPUAllocator: not enough memory");
+}
+
+}  // namespace
+
+absl::Status ExplainTrainingFailure(absl::string_view attempted,
+                                    const std::exception& error,
+                                    const Worker& worker) {
+  const std::string message = Message(error);
+  if (IsOutOfMemory(error, message)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        attempted, " ran out of memory on ", worker.device.str(), ": ", message,
+        "\nWhat makes it smaller: --batch_size (with --accumulate for the same "
+        "global batch), --precision=bf16"));
+  }
+  if (worker.comm != nullptr && worker.env.world_size > 1)
+    return worker.comm->ExplainFailure(attempted, error);
+  return absl::InternalError(absl::StrCat(attempted, " failed: ", message));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,54 @@
+#include "trainers/failure.h"
+
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+TEST(FailureTest, OutOfMemoryNamesTheFlagsThatHelp) {
+  const Worker worker;
+  const absl::Status bad_alloc =
+      ExplainTrainingFailure("step 3", std::bad_alloc(), worker);
+  EXPECT_EQ(bad_alloc.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(MessageOf(bad_alloc),
+              AllOf(HasSubstr("step 3 ran out of memory on cpu"),
+                    HasSubstr("--batch_size")));
+
+  const std::runtime_error allocator(
+      "DefaultCPUAllocator: can't allocate memory: you tried to allocate 123 "
+      "bytes.");
+  const absl::Status status =
+      ExplainTrainingFailure("step 4", allocator, worker);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(MessageOf(status), HasSubstr("you tried to allocate 123 bytes"));
+}
+
+TEST(FailureTest, OtherErrorsKeepTheirMessageWithoutAStack) {
+  try {
+    TORCH_CHECK(false, "sizes do not match");
+  } catch (const std::exception& error) {
+    const absl::Status status =
+        ExplainTrainingFailure("step 9", error, Worker{});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(MessageOf(status),
+                AllOf(HasSubstr("step 9 failed: sizes do not match"),
+                      Not(HasSubstr("frame #"))));
+  }
+}
+
+}  // namespace
+}  // namespace rankwise

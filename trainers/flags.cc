@@ -1,0 +1,302 @@
+#include "trainers/flags.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "samplers/open_dataset.h"
+#include "trainers/learning_rate.h"
+#include "trainers/model.h"
+
+// Ranks.
+ABSL_FLAG(
+    int, nproc, 1,
+    "ranks to start on this machine; ignored inside torchrun, mpirun or srun");
+ABSL_FLAG(std::string, backend, "auto",
+          "auto, gloo, nccl or fake; auto: nccl when every local rank has its "
+          "own GPU, else gloo");
+ABSL_FLAG(std::string, device, "auto",
+          "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
+ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");
+ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(60),
+          "how long ranks wait for each other at the start");
+ABSL_FLAG(absl::Duration, collective_timeout, absl::Minutes(5),
+          "how long a collective may take");
+ABSL_FLAG(
+    bool, check_collectives, false,
+    "compare every collective's kind, shapes and dtype across ranks; slow");
+ABSL_FLAG(std::string, file_store, "",
+          "file through which the ranks meet, in a shared folder; empty: TCP "
+          "at MASTER_ADDR");
+ABSL_FLAG(std::string, log_dir, "",
+          "folder for one log file per rank; empty: everything is shown");
+
+// Model and data.
+ABSL_FLAG(std::string, model, "simple_cnn", "simple_cnn or linear");
+ABSL_FLAG(std::string, dataset, "",
+          "synthetic, cifar10 or linear; empty: the model's own");
+ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
+ABSL_FLAG(int64_t, train_size, 50000,
+          "training examples; a file dataset gives its first so many");
+ABSL_FLAG(int64_t, test_size, 10000, "test examples");
+ABSL_FLAG(int64_t, batch_size, 64, "examples per rank and micro-batch");
+ABSL_FLAG(bool, drop_last, false,
+          "leave out the examples that do not fill all ranks, instead of "
+          "repeating some");
+ABSL_FLAG(int, data_workers, 1,
+          "loader threads per rank; 0: load in the training thread");
+
+// Training.
+ABSL_FLAG(int64_t, epochs, 5, "passes over the training set");
+ABSL_FLAG(int64_t, max_steps, 0,
+          "end after so many optimizer steps; 0: train all epochs");
+ABSL_FLAG(
+    int64_t, accumulate, 1,
+    "micro-batches whose gradients are added up before each optimizer step");
+ABSL_FLAG(std::string, optimizer, "", "adam or sgd; empty: the model's own");
+ABSL_FLAG(double, lr, 0, "learning rate; 0: the model's own");
+ABSL_FLAG(double, weight_decay, 0, "added to the gradient, times the weight");
+ABSL_FLAG(double, momentum, 0, "of sgd");
+ABSL_FLAG(double, clip_grad_norm, 0,
+          "largest 2-norm of all gradients together; 0: no clipping");
+ABSL_FLAG(int64_t, warmup_steps, 0,
+          "steps over which the learning rate rises from 0");
+ABSL_FLAG(std::string, schedule, "constant",
+          "of the learning rate after the warm-up: constant or cosine");
+ABSL_FLAG(std::string, precision, "fp32",
+          "fp32, or bf16: forward under autocast");
+ABSL_FLAG(uint64_t, seed, 0,
+          "of the initial weights, the generated data and the sampler");
+ABSL_FLAG(bool, eval, true, "evaluate on the whole test set after each epoch");
+ABSL_FLAG(
+    int64_t, check_divergence_every, 0,
+    "steps between two comparisons of the parameters across ranks; 0: never");
+
+// Output.
+ABSL_FLAG(
+    std::string, record, "",
+    "file to append this run's records to, as JSON lines (docs/records.md)");
+ABSL_FLAG(int64_t, log_every, 100, "steps between two lines of rank 0");
+ABSL_FLAG(bool, progress, true, "a progress bar where stdout is a terminal");
+ABSL_FLAG(std::string, checkpoint_dir, "",
+          "folder for checkpoints and model.safetensors; empty: none");
+ABSL_FLAG(int64_t, checkpoint_every, 0,
+          "steps between two checkpoints beside those at the epochs' ends; 0: "
+          "only those");
+ABSL_FLAG(int, keep_checkpoints, 3, "checkpoints to keep");
+ABSL_FLAG(bool, resume, false,
+          "go on from the newest checkpoint of --checkpoint_dir");
+
+namespace rankwise {
+namespace {
+
+// The first complaint about a flag; each check names the flag as it is typed.
+class FlagChecks {
+ public:
+  template <typename T>
+  void InRange(const char* name, T value, T low,
+               T high = std::numeric_limits<T>::max()) {
+    if (value >= low && value <= high) return;
+    std::string allowed = high == std::numeric_limits<T>::max()
+                              ? absl::StrCat("at least ", low)
+                              : absl::StrCat("between ", low, " and ", high);
+    Complain(absl::StrCat("--", name, "=", value, ": must be ", allowed));
+  }
+
+  void OneOf(const char* name, const std::string& value,
+             const std::vector<std::string>& allowed) {
+    for (const std::string& choice : allowed) {
+      if (value == choice) return;
+    }
+    Complain(absl::StrCat("--", name, "=", value, ": must be one of ",
+                          absl::StrJoin(allowed, ", ")));
+  }
+
+  void Complain(const std::string& message) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(message);
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
+
+// The folder of a file that will be written must be there before hours are
+// spent.
+void CheckParent(const char* name, const std::string& path,
+                 FlagChecks& checks) {
+  if (path.empty()) return;
+  const std::filesystem::path parent =
+      std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(parent, ignored)) {
+    checks.Complain(absl::StrCat("--", name, "=", path, ": the folder ",
+                                 parent.string(), " does not exist"));
+  }
+}
+
+DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
+  DataConfig data;
+  data.dataset = absl::GetFlag(FLAGS_dataset);
+  if (data.dataset.empty()) data.dataset = model.default_dataset;
+  data.data_dir = UserPath(absl::GetFlag(FLAGS_data_dir));
+  data.train_size = absl::GetFlag(FLAGS_train_size);
+  data.test_size = absl::GetFlag(FLAGS_test_size);
+  data.batch_size = absl::GetFlag(FLAGS_batch_size);
+  data.drop_last = absl::GetFlag(FLAGS_drop_last);
+  data.workers = absl::GetFlag(FLAGS_data_workers);
+  checks.OneOf("dataset", data.dataset, DatasetNames());
+  checks.InRange<int64_t>("train_size", data.train_size, 1);
+  checks.InRange<int64_t>("test_size", data.test_size, 1);
+  checks.InRange<int64_t>("batch_size", data.batch_size, 1);
+  checks.InRange<int>("data_workers", data.workers, 0, 64);
+  return data;
+}
+
+OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
+  OptimizerConfig optimizer;
+  optimizer.name = absl::GetFlag(FLAGS_optimizer);
+  if (optimizer.name.empty()) optimizer.name = model.default_optimizer;
+  optimizer.learning_rate = absl::GetFlag(FLAGS_lr);
+  checks.InRange("lr", optimizer.learning_rate, 0.0);
+  if (optimizer.learning_rate == 0)
+    optimizer.learning_rate = model.default_learning_rate;
+  optimizer.weight_decay = absl::GetFlag(FLAGS_weight_decay);
+  optimizer.momentum = absl::GetFlag(FLAGS_momentum);
+  optimizer.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
+  optimizer.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  optimizer.schedule = absl::GetFlag(FLAGS_schedule);
+  checks.OneOf("optimizer", optimizer.name, {"adam", "sgd"});
+  checks.InRange("weight_decay", optimizer.weight_decay, 0.0);
+  checks.InRange("momentum", optimizer.momentum, 0.0, 1.0);
+  checks.InRange("clip_grad_norm", optimizer.clip_grad_norm, 0.0);
+  checks.InRange<int64_t>("warmup_steps", optimizer.warmup_steps, 0);
+  checks.OneOf("schedule", optimizer.schedule, {"constant", "cosine"});
+  if (optimizer.momentum != 0 && optimizer.name != "sgd") {
+    checks.Complain(absl::StrCat("--momentum=", optimizer.momentum,
+                                 ": only for --optimizer=sgd"));
+  }
+  return optimizer;
+}
+
+CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
+  CheckpointConfig checkpoint;
+  checkpoint.dir = UserPath(absl::GetFlag(FLAGS_checkpoint_dir));
+  checkpoint.every_steps = absl::GetFlag(FLAGS_checkpoint_every);
+  checkpoint.keep = absl::GetFlag(FLAGS_keep_checkpoints);
+  checkpoint.resume = absl::GetFlag(FLAGS_resume);
+  checks.InRange<int64_t>("checkpoint_every", checkpoint.every_steps, 0);
+  checks.InRange<int>("keep_checkpoints", checkpoint.keep, 1);
+  CheckParent("checkpoint_dir", checkpoint.dir, checks);
+  if (checkpoint.dir.empty() && checkpoint.resume) {
+    checks.Complain(
+        "--resume: needs --checkpoint_dir, the folder to resume from");
+  }
+  if (checkpoint.dir.empty() && checkpoint.every_steps > 0) {
+    checks.Complain(
+        "--checkpoint_every: needs --checkpoint_dir, the folder to write to");
+  }
+  return checkpoint;
+}
+
+OutputConfig OutputFromFlags(FlagChecks& checks) {
+  OutputConfig output;
+  output.record_file = UserPath(absl::GetFlag(FLAGS_record));
+  output.log_every = absl::GetFlag(FLAGS_log_every);
+  output.show_progress = absl::GetFlag(FLAGS_progress);
+  checks.InRange<int64_t>("log_every", output.log_every, 1);
+  CheckParent("record", output.record_file, checks);
+  return output;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
+  FlagChecks checks;
+  TrainConfig config;
+  config.model.name = absl::GetFlag(FLAGS_model);
+  absl::StatusOr<const ModelSpec*> model = FindModel(config.model.name);
+  if (!model.ok()) return model.status();
+  config.data = DataFromFlags(**model, checks);
+  config.optimizer = OptimizerFromFlags(**model, checks);
+  config.checkpoint = CheckpointFromFlags(checks);
+  config.output = OutputFromFlags(checks);
+  config.epochs = absl::GetFlag(FLAGS_epochs);
+  config.max_steps = absl::GetFlag(FLAGS_max_steps);
+  config.accumulate = absl::GetFlag(FLAGS_accumulate);
+  config.evaluate = absl::GetFlag(FLAGS_eval);
+  config.seed = absl::GetFlag(FLAGS_seed);
+  config.threads = absl::GetFlag(FLAGS_threads);
+  config.check_divergence_every = absl::GetFlag(FLAGS_check_divergence_every);
+  checks.InRange<int64_t>("epochs", config.epochs, 1);
+  checks.InRange<int64_t>("max_steps", config.max_steps, 0);
+  checks.InRange<int64_t>("accumulate", config.accumulate, 1);
+  checks.InRange<int>("threads", config.threads, 0, 1024);
+  checks.InRange<int64_t>("check_divergence_every",
+                          config.check_divergence_every, 0);
+  checks.OneOf("precision", absl::GetFlag(FLAGS_precision), {"fp32", "bf16"});
+  config.bf16 = absl::GetFlag(FLAGS_precision) == "bf16";
+  if (!checks.status().ok()) return checks.status();
+  return config;
+}
+
+absl::StatusOr<CommConfig> CommConfigFromFlags() {
+  FlagChecks checks;
+  CommConfig comm;
+  comm.backend = absl::GetFlag(FLAGS_backend);
+  comm.device = absl::GetFlag(FLAGS_device);
+  comm.rendezvous_timeout = absl::GetFlag(FLAGS_rendezvous_timeout);
+  comm.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
+  comm.check_collectives = absl::GetFlag(FLAGS_check_collectives);
+  comm.file_store = UserPath(absl::GetFlag(FLAGS_file_store));
+  checks.OneOf("backend", comm.backend, {"auto", "gloo", "nccl", "fake"});
+  if (comm.rendezvous_timeout < absl::Seconds(1)) {
+    checks.Complain(absl::StrCat(
+        "--rendezvous_timeout=", absl::FormatDuration(comm.rendezvous_timeout),
+        ": must be at least 1s"));
+  }
+  if (comm.collective_timeout < absl::Seconds(1)) {
+    checks.Complain(absl::StrCat(
+        "--collective_timeout=", absl::FormatDuration(comm.collective_timeout),
+        ": must be at least 1s"));
+  }
+  CheckParent("file_store", comm.file_store, checks);
+  if (!checks.status().ok()) return checks.status();
+  return comm;
+}
+
+absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
+  FlagChecks checks;
+  LaunchConfig launch;
+  launch.nproc = absl::GetFlag(FLAGS_nproc);
+  launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
+  checks.InRange<int>("nproc", launch.nproc, 1, 1024);
+  CheckParent("log_dir", launch.log_dir, checks);
+  if (!checks.status().ok()) return checks.status();
+  return launch;
+}
+
+std::string UserPath(const std::string& path) {
+  if (path.empty()) return path;
+  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
+  const std::filesystem::path base = typed_in == nullptr
+                                         ? std::filesystem::current_path()
+                                         : std::filesystem::path(typed_in);
+  return (base / path).lexically_normal().string();
+}
+
+std::string Workspace() {
+  const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
+  return workspace == nullptr ? "" : workspace;
+}
+
+}  // namespace rankwise

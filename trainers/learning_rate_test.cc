@@ -1,0 +1,45 @@
+#include "trainers/learning_rate.h"
+
+#include <gtest/gtest.h>
+
+namespace rankwise {
+namespace {
+
+TEST(LearningRateTest, ConstantIsThePeakFromTheFirstStep) {
+  const LearningRate rate{.peak = 0.1};
+  EXPECT_DOUBLE_EQ(rate.At(1), 0.1);
+  EXPECT_DOUBLE_EQ(rate.At(1000000), 0.1);
+}
+
+TEST(LearningRateTest, WarmUpRisesLinearlyAndReachesThePeak) {
+  const LearningRate rate{.peak = 0.4, .warmup_steps = 4};
+  EXPECT_DOUBLE_EQ(rate.At(1), 0.1);
+  EXPECT_DOUBLE_EQ(rate.At(2), 0.2);
+  EXPECT_DOUBLE_EQ(rate.At(3), 0.3);
+  EXPECT_DOUBLE_EQ(rate.At(4), 0.4);
+  EXPECT_DOUBLE_EQ(rate.At(5), 0.4);
+}
+
+TEST(LearningRateTest, CosineFallsFromThePeakThroughHalfToZero) {
+  const LearningRate rate{.peak = 1.0,
+                          .warmup_steps = 10,
+                          .total_steps = 110,
+                          .schedule = Schedule::kCosine};
+  EXPECT_DOUBLE_EQ(rate.At(10), 1.0);
+  EXPECT_NEAR(rate.At(60), 0.5, 1e-12);
+  EXPECT_NEAR(rate.At(110), 0.0, 1e-12);
+  for (int64_t step = 11; step <= 110; ++step)
+    EXPECT_LT(rate.At(step), rate.At(step - 1));
+}
+
+TEST(LearningRateTest, ParsesTheNamesOnTheCommandLine) {
+  Schedule schedule = Schedule::kConstant;
+  EXPECT_TRUE(ParseSchedule("cosine", &schedule));
+  EXPECT_EQ(schedule, Schedule::kCosine);
+  EXPECT_TRUE(ParseSchedule("constant", &schedule));
+  EXPECT_EQ(schedule, Schedule::kConstant);
+  EXPECT_FALSE(ParseSchedule("linear", &schedule));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,14 @@
+// One linear layer, 10 -> 1: the smallest model that takes a DDP step.
+#ifndef RANKWISE_TRAINERS_LINEAR_H_
+#define RANKWISE_TRAINERS_LINEAR_H_
+
+#include "trainers/model.h"
+
+namespace rankwise {
+
+// input [B, 10]; output [B, 1].
+ModelSpec LinearSpec();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LINEAR_H_

@@ -1,0 +1,122 @@
+#include "trainers/main.h"
+
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/device.h"
+#include "parallel/comm/launcher.h"
+#include "parallel/comm/rank_env.h"
+#include "trainers/failure.h"
+#include "trainers/flags.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kBadUsage = 2;
+
+int Report(const std::string& who, const absl::Status& status) {
+  std::fprintf(stderr, "%s: error: %s\n", who.c_str(),
+               std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? kBadUsage
+                                                             : kFailed;
+}
+
+absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
+                        const LaunchConfig& launch) {
+  if (words.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", words[1], "\" is not a flag; flags look like --batch_size=64"));
+  }
+  if (!trainer.distributed && launch.nproc > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nproc=", launch.nproc, ": ", trainer.name,
+                     " is one process; use the trainer ddp"));
+  }
+  return trainer.check_flags == nullptr ? absl::OkStatus()
+                                        : trainer.check_flags();
+}
+
+int ThreadsPerRank(int asked, const RankEnv& env) {
+  if (asked > 0) return asked;
+  const int cores = std::max(1u, std::thread::hardware_concurrency());
+  return std::max(1, cores / env.local_world_size);
+}
+
+// Finds this process's place and trains.
+absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
+                     const CommConfig& comm_config, Worker& worker) {
+  absl::StatusOr<RankEnv> env =
+      ReadRankEnv({.master_required = comm_config.file_store.empty()});
+  if (!env.ok()) return env.status();
+  worker.env = *env;
+  worker.threads = ThreadsPerRank(config.threads, *env);
+  at::set_num_threads(worker.threads);
+  if (!trainer.distributed) {
+    if (env->world_size > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("this is rank ", env->rank, " of ", env->world_size,
+                       " (", env->launcher, "), but ", trainer.name,
+                       " is one process; use the trainer ddp"));
+    }
+    absl::StatusOr<c10::Device> device = SelectDevice(comm_config.device, *env);
+    if (!device.ok()) return device.status();
+    worker.device = *device;
+    return trainer.run(config, worker);
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> comm =
+      Communicator::Create(*env, comm_config);
+  if (!comm.ok()) return comm.status();
+  worker.device = (*comm)->device();
+  worker.comm = comm->get();
+  absl::Status status = trainer.run(config, worker);
+  worker.comm = nullptr;
+  return status;
+}
+
+}  // namespace
+
+int TrainerMain(int argc, char** argv, const Trainer& trainer) {
+  absl::SetProgramUsageMessage(trainer.usage);
+  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  absl::StatusOr<TrainConfig> config = TrainConfigFromFlags();
+  if (!config.ok()) return Report(trainer.name, config.status());
+  absl::StatusOr<CommConfig> comm_config = CommConfigFromFlags();
+  if (!comm_config.ok()) return Report(trainer.name, comm_config.status());
+  absl::StatusOr<LaunchConfig> launch = LaunchConfigFromFlags();
+  if (!launch.ok()) return Report(trainer.name, launch.status());
+  absl::Status usage = CheckUsage(trainer, words, *launch);
+  if (!usage.ok()) return Report(trainer.name, usage);
+  if (launch->nproc > 1 && !InsideLauncher())
+    return LaunchRanks(*launch, argc, argv);
+
+  LineBufferOutput();
+  Worker worker;
+  worker.trainer = trainer.name;
+  worker.workspace = Workspace();
+  absl::Status status;
+  try {
+    status = RunRank(trainer, *config, *comm_config, worker);
+  } catch (const std::exception& error) {
+    status = ExplainTrainingFailure("the run", error, worker);
+  }
+  if (status.ok()) return 0;
+  const bool alone = worker.env.world_size == 1;
+  return Report(alone ? trainer.name
+                      : absl::StrCat(trainer.name, ": rank ", worker.env.rank),
+                status);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,27 @@
+// From the command line to a rank that trains: what every trainer's main does.
+#ifndef RANKWISE_TRAINERS_MAIN_H_
+#define RANKWISE_TRAINERS_MAIN_H_
+
+#include "absl/status/status.h"
+#include "trainers/config.h"
+#include "trainers/worker.h"
+
+namespace rankwise {
+
+struct Trainer {
+  const char* name;
+  const char* usage;
+  bool distributed;  // has a process group, of one rank too
+  // Checks the trainer's own flags before any rank is started; may be null.
+  absl::Status (*check_flags)();
+  absl::Status (*run)(const TrainConfig& config, const Worker& worker);
+};
+
+// Parses and checks the flags, starts --nproc ranks or finds this one's place,
+// connects the ranks, runs. Returns main's exit code; errors are on stderr,
+// with the rank.
+int TrainerMain(int argc, char** argv, const Trainer& trainer);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_MAIN_H_

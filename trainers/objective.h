@@ -1,0 +1,48 @@
+// What training minimises: a model's loss on a batch, in the precision asked
+// for.
+#ifndef RANKWISE_TRAINERS_OBJECTIVE_H_
+#define RANKWISE_TRAINERS_OBJECTIVE_H_
+
+#include <torch/types.h>
+
+#include <memory>
+
+#include "absl/types/span.h"
+#include "samplers/dataset.h"
+#include "trainers/model.h"
+
+namespace rankwise {
+
+class Objective {
+ public:
+  Objective(std::shared_ptr<Model> model, LossKind kind, bool bf16,
+            torch::Device device)
+      : model_(std::move(model)), kind_(kind), bf16_(bf16), device_(device) {}
+
+  // The model's output for `data` [B, example_shape...].
+  torch::Tensor Output(const torch::Tensor& data) const;
+
+  // Scalar, mean over the batch.
+  torch::Tensor Loss(const Batch& batch) const;
+
+  // `micro_batch`'s part of the mean loss over all of `micro_batches`, so that
+  // gradients accumulated over them equal those of one large batch, also when
+  // the last one is smaller.
+  torch::Tensor LossShare(const Batch& micro_batch,
+                          absl::Span<const Batch> micro_batches) const;
+
+  LossKind kind() const { return kind_; }
+
+ private:
+  std::shared_ptr<Model> model_;
+  LossKind kind_;
+  bool bf16_;
+  torch::Device device_;
+};
+
+// Examples in all of `batches`.
+int64_t CountExamples(absl::Span<const Batch> batches);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_OBJECTIVE_H_

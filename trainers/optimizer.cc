@@ -1,0 +1,178 @@
+#include "trainers/optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+std::vector<torch::Tensor> Select(const std::vector<torch::Tensor>& tensors,
+                                  const std::vector<size_t>& positions) {
+  std::vector<torch::Tensor> selected;
+  selected.reserve(positions.size());
+  for (size_t i : positions) selected.push_back(tensors[i]);
+  return selected;
+}
+
+std::vector<torch::Tensor> Gradients(
+    const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (const torch::Tensor& parameter : parameters)
+    gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+std::vector<torch::Tensor> ZerosLike(
+    const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> zeros;
+  zeros.reserve(parameters.size());
+  for (const torch::Tensor& parameter : parameters) {
+    zeros.push_back(at::zeros_like(parameter));
+  }
+  return zeros;
+}
+
+class Adam : public Optimizer {
+ public:
+  Adam(const torch::nn::Module& model, const OptimizerConfig& config)
+      : Optimizer(model, config),
+        exp_avg_(ZerosLike(parameters_)),
+        exp_avg_sq_(ZerosLike(parameters_)) {
+    for (const torch::Tensor& parameter : parameters_) {
+      steps_.push_back(at::zeros(
+          {}, parameter.options().dtype(at::kFloat).requires_grad(false)));
+    }
+  }
+
+  void Update(const std::vector<size_t>& active,
+              double learning_rate) override {
+    std::vector<torch::Tensor> parameters = Select(parameters_, active);
+    std::vector<torch::Tensor> gradients = Gradients(parameters);
+    std::vector<torch::Tensor> exp_avg = Select(exp_avg_, active);
+    std::vector<torch::Tensor> exp_avg_sq = Select(exp_avg_sq_, active);
+    std::vector<torch::Tensor> steps = Select(steps_, active);
+    at::_foreach_add_(steps, 1);
+    at::_fused_adam_(parameters, gradients, exp_avg, exp_avg_sq,
+                     /*max_exp_avg_sqs=*/{}, steps, learning_rate,
+                     /*beta1=*/0.9, /*beta2=*/0.999, config_.weight_decay,
+                     /*eps=*/1e-8,
+                     /*amsgrad=*/false, /*maximize=*/false);
+  }
+
+  NamedTensors State() const override {
+    NamedTensors state = NamedState("exp_avg", exp_avg_);
+    for (auto& entry : NamedState("exp_avg_sq", exp_avg_sq_))
+      state.push_back(std::move(entry));
+    for (auto& entry : NamedState("step", steps_))
+      state.push_back(std::move(entry));
+    return state;
+  }
+
+ private:
+  std::vector<torch::Tensor> exp_avg_;
+  std::vector<torch::Tensor> exp_avg_sq_;
+  std::vector<torch::Tensor> steps_;
+};
+
+class Sgd : public Optimizer {
+ public:
+  Sgd(const torch::nn::Module& model, const OptimizerConfig& config)
+      : Optimizer(model, config) {
+    if (config_.momentum != 0) momentum_buffers_ = ZerosLike(parameters_);
+  }
+
+  void Update(const std::vector<size_t>& active,
+              double learning_rate) override {
+    std::vector<torch::Tensor> parameters = Select(parameters_, active);
+    std::vector<torch::Tensor> gradients = Gradients(parameters);
+    std::vector<torch::Tensor> buffers;
+    if (config_.momentum != 0) buffers = Select(momentum_buffers_, active);
+    // A buffer that starts at zero gives the first step's `buffer = gradient`
+    // by itself.
+    at::_fused_sgd_(parameters, gradients, buffers, config_.weight_decay,
+                    config_.momentum, learning_rate,
+                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                    /*is_first_step=*/false);
+  }
+
+  NamedTensors State() const override {
+    return NamedState("momentum", momentum_buffers_);
+  }
+
+ private:
+  std::vector<torch::Tensor> momentum_buffers_;  // empty without momentum
+};
+
+}  // namespace
+
+Optimizer::Optimizer(const torch::nn::Module& model,
+                     const OptimizerConfig& config)
+    : config_(config) {
+  for (const auto& entry : model.named_parameters()) {
+    if (!entry.value().requires_grad()) continue;
+    names_.push_back(entry.key());
+    parameters_.push_back(entry.value());
+  }
+}
+
+void Optimizer::ZeroGrad() {
+  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+void Optimizer::Step(double learning_rate) {
+  at::NoGradGuard no_grad;
+  std::vector<size_t>
+      active;  // positions of the parameters that have a gradient
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].grad().defined()) active.push_back(i);
+  }
+  if (active.empty()) return;
+  if (config_.clip_grad_norm > 0) ClipGradNorm(active);
+  Update(active, learning_rate);
+}
+
+void Optimizer::ClipGradNorm(const std::vector<size_t>& active) {
+  std::vector<torch::Tensor> gradients = Gradients(Select(parameters_, active));
+  const torch::Tensor total =
+      at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+  at::_foreach_mul_(gradients,
+                    (config_.clip_grad_norm / (total + 1e-6)).clamp_max(1.0));
+}
+
+NamedTensors Optimizer::NamedState(
+    const std::string& prefix,
+    const std::vector<torch::Tensor>& tensors) const {
+  NamedTensors named;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    named.emplace_back(absl::StrCat(prefix, ".", names_[i]), tensors[i]);
+  }
+  return named;
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
+    const torch::nn::Module& model, const OptimizerConfig& config) {
+  std::unique_ptr<Optimizer> optimizer;
+  if (config.name == "adam") {
+    optimizer = std::make_unique<Adam>(model, config);
+  } else if (config.name == "sgd") {
+    optimizer = std::make_unique<Sgd>(model, config);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--optimizer=", config.name, ": no such optimizer; known: adam, sgd"));
+  }
+  return optimizer;
+}
+
+}  // namespace rankwise

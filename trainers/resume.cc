@@ -1,0 +1,238 @@
+#include "trainers/resume.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "parallel/comm/communicator.h"
+
+namespace rankwise {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kConfigKey[] = "config";
+
+// Positions in a rank's sums.
+enum Sum : int64_t { kLoss, kExamples, kSeconds };
+
+std::string RngName(int rank) { return absl::StrCat("rng.", rank); }
+std::string SumsName(int rank) { return absl::StrCat("epoch_sums.", rank); }
+
+at::Generator DeviceGenerator(const Worker& worker) {
+  if (worker.device.is_cpu()) return at::detail::getDefaultCPUGenerator();
+  return at::globalContext().defaultGenerator(worker.device);
+}
+
+torch::Tensor GeneratorState(const Worker& worker) {
+  at::Generator generator = DeviceGenerator(worker);
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+// Every rank's `tensor`; just this one where there is no group. Runs on the
+// group's device.
+absl::StatusOr<std::vector<torch::Tensor>> Gather(const Worker& worker,
+                                                  const torch::Tensor& tensor) {
+  if (worker.comm == nullptr) return std::vector<torch::Tensor>{tensor};
+  return worker.comm->AllGather(tensor.to(worker.device));
+}
+
+absl::Status AddPerRank(const Worker& worker, const torch::Tensor& mine,
+                        std::string (*name)(int rank), NamedTensors* tensors) {
+  absl::StatusOr<std::vector<torch::Tensor>> all = Gather(worker, mine);
+  if (!all.ok()) return all.status();
+  for (size_t rank = 0; rank < all->size(); ++rank) {
+    tensors->emplace_back(name(static_cast<int>(rank)), (*all)[rank].cpu());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConfig(const std::string& saved_text,
+                         const std::string& now_text) {
+  const Json saved =
+      Json::parse(saved_text, nullptr, /*allow_exceptions=*/false);
+  if (saved.is_discarded()) {
+    return absl::DataLossError(
+        "--resume: the checkpoint's configuration is not JSON; remove the "
+        "checkpoint");
+  }
+  const Json now = Json::parse(now_text);
+  for (const auto& [key, value] : now.items()) {
+    const Json before = saved.contains(key) ? saved[key] : Json("absent");
+    if (before != value) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--resume: the checkpoint was made with ", key, "=",
+                       before.dump(), ", this run has ", key, "=", value.dump(),
+                       "; repeat the flags of the stopped run, or give another "
+                       "--checkpoint_dir"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+using TensorMap = std::map<std::string, torch::Tensor>;
+
+absl::Status CopyInto(const TensorMap& saved, const std::string& name,
+                      torch::Tensor target) {
+  const auto found = saved.find(name);
+  if (found == saved.end()) {
+    return absl::DataLossError(
+        absl::StrCat("--resume: the checkpoint has no tensor ", name));
+  }
+  if (found->second.sizes() != target.sizes()) {
+    return absl::DataLossError(absl::StrCat(
+        "--resume: the checkpoint's tensor ", name, " has another shape"));
+  }
+  at::NoGradGuard no_grad;
+  target.copy_(found->second);
+  return absl::OkStatus();
+}
+
+absl::Status RestoreRank(const TensorMap& saved, const Worker& worker,
+                         Progress* progress) {
+  const auto rng = saved.find(RngName(worker.env.rank));
+  const auto sums = saved.find(SumsName(worker.env.rank));
+  if (rng == saved.end() || sums == saved.end() || sums->second.numel() != 3) {
+    return absl::DataLossError(absl::StrCat(
+        "--resume: the checkpoint has no state of rank ", worker.env.rank));
+  }
+  at::Generator generator = DeviceGenerator(worker);
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(rng->second);
+  const double* values = sums->second.data_ptr<double>();
+  progress->epoch_loss = values[kLoss];
+  progress->epoch_examples = static_cast<int64_t>(values[kExamples]);
+  progress->epoch_seconds = values[kSeconds];
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+NamedTensors ModelTensors(const torch::nn::Module& model) {
+  NamedTensors tensors;
+  for (const auto& entry : model.named_parameters())
+    tensors.emplace_back(entry.key(), entry.value().detach());
+  for (const auto& entry : model.named_buffers())
+    tensors.emplace_back(entry.key(), entry.value());
+  return tensors;
+}
+
+std::string LossDecidingConfig(const TrainConfig& config,
+                               const Worker& worker) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  return Json{{"world_size", worker.env.world_size},
+              {"model", config.model.name},
+              {"dataset", config.data.dataset},
+              {"train_size", config.data.train_size},
+              {"batch_size", config.data.batch_size},
+              {"drop_last", config.data.drop_last},
+              {"accumulate", config.accumulate},
+              {"optimizer", optimizer.name},
+              {"lr", optimizer.learning_rate},
+              {"weight_decay", optimizer.weight_decay},
+              {"momentum", optimizer.momentum},
+              {"clip_grad_norm", optimizer.clip_grad_norm},
+              {"warmup_steps", optimizer.warmup_steps},
+              {"schedule", optimizer.schedule},
+              {"precision", config.bf16 ? "bf16" : "fp32"},
+              {"seed", config.seed}}
+      .dump();
+}
+
+absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
+                                   const Worker& worker,
+                                   const torch::nn::Module& model,
+                                   const Optimizer& optimizer,
+                                   const Progress& progress) {
+  Checkpoint checkpoint;
+  checkpoint.step = progress.step;
+  checkpoint.epoch = progress.epoch;
+  checkpoint.position = progress.position;
+  checkpoint.metadata[kConfigKey] = LossDecidingConfig(config, worker);
+  for (auto& [name, tensor] : ModelTensors(model)) {
+    checkpoint.tensors.emplace_back(absl::StrCat("model.", name), tensor);
+  }
+  for (auto& [name, tensor] : optimizer.State()) {
+    checkpoint.tensors.emplace_back(absl::StrCat("optimizer.", name), tensor);
+  }
+  absl::Status status =
+      AddPerRank(worker, GeneratorState(worker), RngName, &checkpoint.tensors);
+  if (!status.ok()) return status;
+  const torch::Tensor sums = at::tensor(
+      {progress.epoch_loss, static_cast<double>(progress.epoch_examples),
+       progress.epoch_seconds},
+      at::kDouble);
+  status = AddPerRank(worker, sums, SumsName, &checkpoint.tensors);
+  if (!status.ok()) return status;
+  return checkpoint;
+}
+
+absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
+                                 const TrainConfig& config,
+                                 const Worker& worker, torch::nn::Module& model,
+                                 Optimizer& optimizer) {
+  const auto saved_config = checkpoint.metadata.find(kConfigKey);
+  const std::string saved_text =
+      saved_config == checkpoint.metadata.end() ? "" : saved_config->second;
+  absl::Status status =
+      CheckConfig(saved_text, LossDecidingConfig(config, worker));
+  if (!status.ok()) return status;
+
+  const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());
+  for (auto& [name, tensor] : ModelTensors(model)) {
+    status = CopyInto(saved, absl::StrCat("model.", name), tensor);
+    if (!status.ok()) return status;
+  }
+  for (auto& [name, tensor] : optimizer.State()) {
+    status = CopyInto(saved, absl::StrCat("optimizer.", name), tensor);
+    if (!status.ok()) return status;
+  }
+  Progress progress;
+  progress.step = checkpoint.step;
+  progress.epoch = checkpoint.epoch;
+  progress.position = checkpoint.position;
+  status = RestoreRank(saved, worker, &progress);
+  if (!status.ok()) return status;
+  return progress;
+}
+
+absl::StatusOr<std::optional<Checkpoint>> LoadForResume(CheckpointStore& store,
+                                                        const Worker& worker) {
+  std::vector<std::string> warnings;
+  absl::StatusOr<std::optional<Checkpoint>> loaded =
+      store.LoadLatest(&warnings);
+  if (worker.is_first()) {
+    for (const std::string& warning : warnings)
+      std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  }
+  // A rank that cannot load must not leave the others waiting: all learn what
+  // each found.
+  const int64_t found = !loaded.ok()          ? -2
+                        : loaded->has_value() ? (*loaded)->step
+                                              : -1;
+  absl::StatusOr<std::vector<torch::Tensor>> all =
+      Gather(worker, at::tensor({found}, at::kLong));
+  if (!all.ok()) return all.status();
+  if (!loaded.ok()) return loaded;
+  for (size_t rank = 0; rank < all->size(); ++rank) {
+    const int64_t theirs = (*all)[rank].item<int64_t>();
+    if (theirs == found) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--resume: rank ", worker.env.rank, " and rank ", rank,
+        " see different checkpoints (steps ", found, " and ", theirs,
+        "; below zero: none); --checkpoint_dir must be a folder that all "
+        "machines share"));
+  }
+  return loaded;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,61 @@
+// What a run must remember to go on as if it had never stopped, and whether a
+// checkpoint belongs to it.
+#ifndef RANKWISE_TRAINERS_RESUME_H_
+#define RANKWISE_TRAINERS_RESUME_H_
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trainers/checkpoint/checkpoint.h"
+#include "trainers/config.h"
+#include "trainers/optimizer.h"
+#include "trainers/worker.h"
+
+namespace rankwise {
+
+struct Progress {
+  int64_t step = 0;       // optimizer steps done
+  int64_t epoch = 1;      // the epoch in progress
+  int64_t position = 0;   // its micro-batches done
+  double epoch_loss = 0;  // this rank's sum over the epoch's examples so far
+  int64_t epoch_examples = 0;  // of this rank
+  double epoch_seconds = 0;
+};
+
+// The flags that decide the losses, as JSON: what a checkpoint and the run that
+// resumes it must agree on.
+std::string LossDecidingConfig(const TrainConfig& config, const Worker& worker);
+
+// The run's state as a checkpoint. Collective where there are several ranks:
+// each adds its random generators and sums.
+absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
+                                   const Worker& worker,
+                                   const torch::nn::Module& model,
+                                   const Optimizer& optimizer,
+                                   const Progress& progress);
+
+// Puts the state back. FailedPrecondition if the checkpoint is of another
+// configuration, naming the first flag that differs; Internal if it lacks a
+// tensor that the model has.
+absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
+                                 const TrainConfig& config,
+                                 const Worker& worker, torch::nn::Module& model,
+                                 Optimizer& optimizer);
+
+// The newest good checkpoint of config.checkpoint.dir, the same on every rank
+// (collective), or nothing. Damaged ones are reported on rank 0 and passed
+// over.
+absl::StatusOr<std::optional<Checkpoint>> LoadForResume(CheckpointStore& store,
+                                                        const Worker& worker);
+
+// The model's parameters and buffers under their Python names, for a
+// .safetensors file.
+NamedTensors ModelTensors(const torch::nn::Module& model);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_RESUME_H_

@@ -1,0 +1,118 @@
+#include "trainers/resume.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "trainers/model.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ResumeTest : public ::testing::Test {
+ protected:
+  ResumeTest() {
+    config_.data.dataset = "linear";
+    config_.optimizer.name = "adam";
+    config_.optimizer.learning_rate = 0.125;
+    at::manual_seed(1);
+    model_ = (*FindModel("linear"))->build();
+    optimizer_ = std::move(*MakeOptimizer(*model_, config_.optimizer));
+  }
+
+  void TrainOneStep() {
+    optimizer_->ZeroGrad();
+    model_->Forward(at::randn({4, 10})).square().mean().backward();
+    optimizer_->Step(0.125);
+  }
+
+  TrainConfig config_;
+  Worker worker_;
+  std::shared_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
+  TrainOneStep();
+  const Progress before{.step = 17,
+                        .epoch = 2,
+                        .position = 5,
+                        .epoch_loss = 1.5,
+                        .epoch_examples = 20,
+                        .epoch_seconds = 0.5};
+  auto checkpoint = Capture(config_, worker_, *model_, *optimizer_, before);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  // A checkpoint on disk is a copy; here the tensors are still the live ones.
+  for (auto& [name, tensor] : checkpoint->tensors) tensor = tensor.clone();
+  TrainOneStep();
+  const torch::Tensor expected = model_->parameters()[0].detach().clone();
+
+  auto restored = Restore(*checkpoint, config_, worker_, *model_, *optimizer_);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->step, 17);
+  EXPECT_EQ(restored->epoch, 2);
+  EXPECT_EQ(restored->position, 5);
+  EXPECT_EQ(restored->epoch_loss, 1.5);
+  EXPECT_EQ(restored->epoch_examples, 20);
+  TrainOneStep();  // the same random data, the same update
+  EXPECT_TRUE(model_->parameters()[0].equal(expected));
+}
+
+TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
+  auto checkpoint = Capture(config_, worker_, *model_, *optimizer_, {});
+  ASSERT_TRUE(checkpoint.ok());
+  TrainConfig other = config_;
+  other.optimizer.learning_rate = 0.5;
+  const absl::Status status =
+      Restore(*checkpoint, other, worker_, *model_, *optimizer_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr(
+                "the checkpoint was made with lr=0.125, this run has lr=0.5"),
+            HasSubstr("--checkpoint_dir")));
+
+  Worker larger;
+  larger.env.world_size = 2;
+  EXPECT_THAT(
+      std::string(Restore(*checkpoint, config_, larger, *model_, *optimizer_)
+                      .status()
+                      .message()),
+      HasSubstr("world_size=1, this run has world_size=2"));
+}
+
+TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {
+  auto checkpoint = Capture(config_, worker_, *model_, *optimizer_, {});
+  ASSERT_TRUE(checkpoint.ok());
+  Checkpoint no_weight = *checkpoint;
+  no_weight.tensors.erase(no_weight.tensors.begin());
+  EXPECT_THAT(
+      std::string(Restore(no_weight, config_, worker_, *model_, *optimizer_)
+                      .status()
+                      .message()),
+      HasSubstr("no tensor model.fc.weight"));
+  Checkpoint no_rank = *checkpoint;
+  no_rank.tensors.pop_back();
+  EXPECT_THAT(
+      std::string(Restore(no_rank, config_, worker_, *model_, *optimizer_)
+                      .status()
+                      .message()),
+      HasSubstr("no state of rank 0"));
+  Checkpoint foreign = *checkpoint;
+  foreign.metadata.clear();
+  EXPECT_THAT(
+      std::string(Restore(foreign, config_, worker_, *model_, *optimizer_)
+                      .status()
+                      .message()),
+      HasSubstr("configuration is not JSON"));
+}
+
+}  // namespace
+}  // namespace rankwise

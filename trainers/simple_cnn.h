@@ -1,0 +1,15 @@
+// The small convolutional network for 32x32 colour images: two convolutions,
+// two fully connected layers, 2.1 M parameters.
+#ifndef RANKWISE_TRAINERS_SIMPLE_CNN_H_
+#define RANKWISE_TRAINERS_SIMPLE_CNN_H_
+
+#include "trainers/model.h"
+
+namespace rankwise {
+
+// input [B, 3, 32, 32]; output logits [B, 10].
+ModelSpec SimpleCnnSpec();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_SIMPLE_CNN_H_

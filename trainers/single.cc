@@ -1,0 +1,52 @@
+// The baseline: one process, one device. Compare with ddp.cc, which differs in
+// the lines that talk to other ranks.
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trainers/main.h"
+#include "trainers/training_run.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  absl::StatusOr<std::unique_ptr<TrainingRun>> run =
+      TrainingRun::Create(config, worker);
+  if (!run.ok()) return run.status();
+  Optimizer& optimizer = (*run)->optimizer();
+  const Objective& objective = (*run)->objective();
+
+  return (*run)->Train(
+      [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+        torch::Tensor loss;
+        for (const Batch& batch : input.micro_batches) {
+          input.clock.Begin(Phase::kForward);
+          torch::Tensor share = objective.LossShare(batch, input.micro_batches);
+          input.clock.Begin(Phase::kBackward);
+          share.backward();
+          loss = loss.defined() ? loss + share.detach() : share.detach();
+        }
+        input.clock.Begin(Phase::kOptimizer);
+        optimizer.Step(input.learning_rate);
+        optimizer.ZeroGrad();
+        return StepOutcome{.loss = loss};
+      });
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  return rankwise::TrainerMain(
+      argc, argv,
+      {.name = "single",
+       .usage = "Trains on one device: the base case that every other trainer "
+                "is compared to.\n"
+                "  bazel run //trainers:single -- --epochs=1\n"
+                "All flags: --helpfull",
+       .distributed = false,
+       .check_flags = nullptr,
+       .run = rankwise::Run});
+}

@@ -1,0 +1,63 @@
+#include "trainers/step_clock.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace rankwise {
+
+StepClock::StepClock(torch::Device device) : device_(device) {
+  Begin(Phase::kDataWait);
+}
+StepClock::~StepClock() = default;
+StepClock::StepClock(StepClock&&) noexcept = default;
+
+void StepClock::Begin(Phase phase) {
+  std::unique_ptr<c10::Event> event;
+  if (!device_.is_cpu()) {
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    event = std::make_unique<c10::Event>(device_.type(),
+                                         c10::EventFlag::BACKEND_DEFAULT);
+    event->record(guard.getStream(device_));
+  }
+  marks_.push_back({phase, std::chrono::steady_clock::now(), std::move(event)});
+}
+
+StepTimes StepClock::Read() const {
+  StepTimes times;
+  for (size_t i = 0; i + 1 < marks_.size(); ++i) {
+    const Mark& from = marks_[i];
+    const Mark& to = marks_[i + 1];
+    const double seconds = from.phase == Phase::kDataWait
+                               ? HostSeconds(from, to)
+                               : Elapsed(from, to);
+    switch (marks_[i].phase) {
+      case Phase::kDataWait:
+        times.data_wait_seconds += seconds;
+        break;
+      case Phase::kForward:
+        times.forward_seconds += seconds;
+        break;
+      case Phase::kBackward:
+        times.backward_seconds += seconds;
+        break;
+      case Phase::kOptimizer:
+        times.optimizer_seconds += seconds;
+        break;
+      case Phase::kEnd:
+        break;
+    }
+  }
+  times.step_seconds = Elapsed(marks_.front(), marks_.back());
+  return times;
+}
+
+double StepClock::HostSeconds(const Mark& from, const Mark& to) {
+  return std::chrono::duration<double>(to.host - from.host).count();
+}
+
+double StepClock::Elapsed(const Mark& from, const Mark& to) {
+  if (from.device == nullptr) return HostSeconds(from, to);
+  return from.device->elapsedTime(*to.device) * 1e-3;
+}
+
+}  // namespace rankwise

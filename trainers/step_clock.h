@@ -1,0 +1,62 @@
+// Where a training step's time goes, measured without making the host wait for
+// the device.
+#ifndef RANKWISE_TRAINERS_STEP_CLOCK_H_
+#define RANKWISE_TRAINERS_STEP_CLOCK_H_
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+namespace c10 {
+struct Event;
+}
+
+namespace rankwise {
+
+enum class Phase { kDataWait, kForward, kBackward, kOptimizer, kEnd };
+
+struct StepTimes {
+  double step_seconds = 0;
+  double data_wait_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double optimizer_seconds = 0;
+};
+
+// One step's phases. On a CPU the marks are the host's clock; on CUDA they are
+// events on the current stream, so that a phase is what the device spent in it,
+// except kDataWait, which is always the host's.
+class StepClock {
+ public:
+  // The step starts now, in kDataWait.
+  explicit StepClock(torch::Device device);
+  ~StepClock();
+  StepClock(StepClock&&) noexcept;
+
+  // The phase before ends here and `phase` begins. A phase may come several
+  // times; its times add up.
+  void Begin(Phase phase);
+
+  // After Begin(kEnd). On CUDA the device must have reached the end of the step
+  // (reading its loss sees to that).
+  StepTimes Read() const;
+
+ private:
+  struct Mark {
+    Phase phase;
+    std::chrono::steady_clock::time_point host;
+    std::unique_ptr<c10::Event> device;  // null on a CPU
+  };
+  static double HostSeconds(const Mark& from, const Mark& to);
+  static double Elapsed(const Mark& from,
+                        const Mark& to);  // the device's, on CUDA
+
+  torch::Device device_;
+  std::vector<Mark> marks_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_STEP_CLOCK_H_

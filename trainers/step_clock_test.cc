@@ -1,0 +1,48 @@
+#include "trainers/step_clock.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace rankwise {
+namespace {
+
+void Sleep(int milliseconds) { usleep(milliseconds * 1000); }
+
+TEST(StepClockTest, PhasesAreMeasuredAndAddUpToTheStep) {
+  StepClock clock(at::kCPU);
+  Sleep(2);
+  clock.Begin(Phase::kForward);
+  Sleep(4);
+  clock.Begin(Phase::kBackward);
+  Sleep(6);
+  clock.Begin(Phase::kOptimizer);
+  Sleep(8);
+  clock.Begin(Phase::kEnd);
+  const StepTimes times = clock.Read();
+  EXPECT_GE(times.data_wait_seconds, 0.002);
+  EXPECT_GE(times.forward_seconds, 0.004);
+  EXPECT_GE(times.backward_seconds, 0.006);
+  EXPECT_GE(times.optimizer_seconds, 0.008);
+  EXPECT_NEAR(times.step_seconds,
+              times.data_wait_seconds + times.forward_seconds +
+                  times.backward_seconds + times.optimizer_seconds,
+              1e-9);
+}
+
+TEST(StepClockTest, RepeatedPhasesOfMicroBatchesAddUp) {
+  StepClock clock(at::kCPU);
+  for (int i = 0; i < 3; ++i) {
+    clock.Begin(Phase::kForward);
+    Sleep(3);
+    clock.Begin(Phase::kBackward);
+  }
+  StepClock moved = std::move(clock);
+  moved.Begin(Phase::kEnd);
+  EXPECT_GE(moved.Read().forward_seconds, 0.009);
+  EXPECT_EQ(moved.Read().optimizer_seconds, 0);
+}
+
+}  // namespace
+}  // namespace rankwise

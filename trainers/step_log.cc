@@ -1,0 +1,49 @@
+#include "trainers/step_log.h"
+
+#include <ATen/ops/stack.h>
+
+#include <cmath>
+#include <utility>
+
+namespace rankwise {
+namespace {
+
+void FillTimes(const StepTimes& times, StepRecord& record) {
+  record.step_seconds = times.step_seconds;
+  record.data_wait_seconds = times.data_wait_seconds;
+  record.forward_seconds = times.forward_seconds;
+  record.backward_seconds = times.backward_seconds;
+  record.optimizer_seconds = times.optimizer_seconds;
+}
+
+}  // namespace
+
+absl::Status StepLog::Add(PendingStep step) {
+  pending_.push_back(std::move(step));
+  return device_.is_cpu() ? Flush() : absl::OkStatus();
+}
+
+absl::Status StepLog::Flush() {
+  if (pending_.empty()) return absl::OkStatus();
+  std::vector<torch::Tensor> losses;
+  for (const PendingStep& step : pending_)
+    losses.push_back(step.loss.to(at::kFloat));
+  const torch::Tensor on_host = at::stack(losses).cpu();
+  std::vector<StepRecord> records;
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    StepRecord& record = pending_[i].record;
+    record.loss = on_host.data_ptr<float>()[i];
+    FillTimes(pending_[i].clock.Read(), record);
+    epoch_sums_.loss += record.loss * static_cast<double>(record.examples);
+    epoch_sums_.examples += record.examples;
+    if (!std::isfinite(record.loss) && first_non_finite_step_ == 0) {
+      first_non_finite_step_ = record.step;
+    }
+    records.push_back(record);
+  }
+  last_loss_ = records.back().loss;
+  pending_.clear();
+  return writer_ == nullptr ? absl::OkStatus() : writer_->Write(records);
+}
+
+}  // namespace rankwise

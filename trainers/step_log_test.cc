@@ -1,0 +1,69 @@
+#include "trainers/step_log.h"
+
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "records/record_reader.h"
+
+namespace rankwise {
+namespace {
+
+PendingStep Step(int64_t number, double loss, int64_t examples) {
+  StepClock clock(at::kCPU);
+  clock.Begin(Phase::kForward);
+  clock.Begin(Phase::kEnd);
+  StepRecord record;
+  record.step = number;
+  record.epoch = 1;
+  record.examples = examples;
+  record.exposed_comm_seconds = 0.25;
+  return {record, at::tensor(loss, at::kFloat), std::move(clock)};
+}
+
+TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
+  const std::string path =
+      std::string(std::getenv("TEST_TMPDIR")) + "/steps.jsonl";
+  auto writer = RecordWriter::Open(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  StepLog log(at::kCPU, writer->get());
+  ASSERT_TRUE(log.Add(Step(1, 2.5, 4)).ok());
+  ASSERT_TRUE(log.Add(Step(2, 1.5, 2)).ok());
+  ASSERT_TRUE(log.Flush().ok());
+
+  auto records = ReadRecords(path);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_EQ(records->size(), 2u);
+  const StepRecord& second = std::get<StepRecord>((*records)[1]);
+  EXPECT_EQ(second.step, 2);
+  EXPECT_EQ(second.loss, 1.5);
+  EXPECT_EQ(second.exposed_comm_seconds, 0.25);
+  EXPECT_GT(second.step_seconds, 0);
+}
+
+TEST(StepLogTest, EpochSumsWeighByExamples) {
+  StepLog log(at::kCPU, /*writer=*/nullptr);
+  ASSERT_TRUE(log.Add(Step(1, 3.0, 1)).ok());
+  ASSERT_TRUE(log.Add(Step(2, 1.0, 3)).ok());
+  EXPECT_DOUBLE_EQ(log.epoch_sums().loss, 6.0);
+  EXPECT_EQ(log.epoch_sums().examples, 4);
+  EXPECT_DOUBLE_EQ(log.last_loss(), 1.0);
+}
+
+TEST(StepLogTest, RemembersTheFirstStepThatWentWrong) {
+  StepLog log(at::kCPU, /*writer=*/nullptr);
+  ASSERT_TRUE(log.Add(Step(1, 1.0, 1)).ok());
+  EXPECT_EQ(log.first_non_finite_step(), 0);
+  ASSERT_TRUE(log.Add(Step(2, std::nan(""), 1)).ok());
+  ASSERT_TRUE(
+      log.Add(Step(3, std::numeric_limits<double>::infinity(), 1)).ok());
+  EXPECT_EQ(log.first_non_finite_step(), 2);
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,38 @@
+// The train and test sets of a run, this rank's share of them, and the loaders
+// that bring it.
+#ifndef RANKWISE_TRAINERS_TRAINING_DATA_H_
+#define RANKWISE_TRAINERS_TRAINING_DATA_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "samplers/data_loader.h"
+#include "samplers/dataset.h"
+#include "samplers/sampler.h"
+#include "trainers/config.h"
+#include "trainers/model.h"
+#include "trainers/worker.h"
+
+namespace rankwise {
+
+struct TrainingData {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Sampler> train_sampler;
+  std::unique_ptr<DataLoader> train_loader;
+  // Null without evaluation. The sampler is exact: every test example on one
+  // rank, once.
+  std::unique_ptr<Dataset> test;
+  std::unique_ptr<Sampler> test_sampler;
+  std::unique_ptr<DataLoader> test_loader;
+};
+
+// InvalidArgument if the dataset does not fit the model, or whatever the
+// dataset has to say about its files.
+absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
+                                              const ModelSpec& model,
+                                              const Worker& worker);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_TRAINING_DATA_H_

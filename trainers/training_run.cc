@@ -1,0 +1,307 @@
+#include "trainers/training_run.h"
+
+#include <ATen/Context.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "trainers/evaluate.h"
+#include "trainers/failure.h"
+#include "trainers/run_record.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kSmallBatchForBatchNorm = 8;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+template <typename Body>
+absl::Status TrainingRun::Guarded(const std::string& attempted, Body body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return ExplainTrainingFailure(attempted, error, worker_);
+  }
+}
+
+TrainingRun::TrainingRun(const TrainConfig& config, const Worker& worker,
+                         const ModelSpec& spec)
+    : config_(config), worker_(worker), spec_(spec) {}
+
+absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
+    const TrainConfig& config, const Worker& worker) {
+  absl::StatusOr<const ModelSpec*> spec = FindModel(config.model.name);
+  if (!spec.ok()) return spec.status();
+  auto run =
+      std::unique_ptr<TrainingRun>(new TrainingRun(config, worker, **spec));
+  absl::Status status =
+      run->Guarded("building the model", [&]() -> absl::Status {
+        at::manual_seed(config.seed);
+        run->model_ = (*spec)->build();
+        ToChannelsLast(*run->model_);
+        run->model_->to(worker.device);
+        run->objective_ = std::make_unique<Objective>(
+            run->model_, (*spec)->loss, config.bf16, worker.device);
+        auto optimizer = MakeOptimizer(*run->model_, config.optimizer);
+        if (!optimizer.ok()) return optimizer.status();
+        run->optimizer_ = std::move(*optimizer);
+        absl::StatusOr<TrainingData> data =
+            OpenTrainingData(config, **spec, worker);
+        if (!data.ok()) return data.status();
+        run->data_ = std::move(*data);
+        absl::Status opened = run->OpenOutputs();
+        if (!opened.ok()) return opened;
+        return run->RestoreIfAsked();
+      });
+  if (!status.ok()) return status;
+  return run;
+}
+
+absl::Status TrainingRun::OpenOutputs() {
+  steps_per_epoch_ =
+      CeilDiv(data_.train_loader->batches_per_epoch(), config_.accumulate);
+  total_steps_ = steps_per_epoch_ * config_.epochs;
+  if (config_.max_steps > 0)
+    total_steps_ = std::min(total_steps_, config_.max_steps);
+  learning_rate_.peak = config_.optimizer.learning_rate;
+  learning_rate_.warmup_steps = config_.optimizer.warmup_steps;
+  learning_rate_.total_steps = total_steps_;
+  ParseSchedule(config_.optimizer.schedule, &learning_rate_.schedule);
+
+  absl::StatusOr<RunRecord> record = DescribeRun(worker_);
+  if (!record.ok()) return record.status();
+  if (!config_.output.record_file.empty()) {
+    auto writer = RecordWriter::Open(config_.output.record_file);
+    if (!writer.ok()) return writer.status();
+    writer_ = std::move(*writer);
+    absl::Status written = writer_->Write(*record);
+    if (!written.ok()) return written;
+  }
+  log_.emplace(worker_.device, writer_.get());
+  console_.emplace(ConsoleConfig{.first_rank = worker_.is_first(),
+                                 .bar = config_.output.show_progress,
+                                 .rank = worker_.env.rank,
+                                 .world_size = worker_.env.world_size,
+                                 .epochs = config_.epochs,
+                                 .steps_per_epoch = steps_per_epoch_,
+                                 .total_steps = total_steps_,
+                                 .log_every = config_.output.log_every});
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::RestoreIfAsked() {
+  if (config_.checkpoint.dir.empty()) return absl::OkStatus();
+  checkpoints_.emplace(config_.checkpoint.dir, config_.checkpoint.keep);
+  if (!config_.checkpoint.resume) return absl::OkStatus();
+  absl::StatusOr<std::optional<Checkpoint>> loaded =
+      LoadForResume(*checkpoints_, worker_);
+  if (!loaded.ok()) return loaded.status();
+  if (!loaded->has_value()) {
+    console_->Say(absl::StrCat("--resume: no checkpoint in ",
+                               config_.checkpoint.dir,
+                               "; starting from the first step"));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Progress> restored =
+      Restore(**loaded, config_, worker_, *model_, *optimizer_);
+  if (!restored.ok()) return restored.status();
+  progress_ = *restored;
+  log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
+  console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
+                             progress_.epoch, ", batch ", progress_.position,
+                             ")"));
+  return absl::OkStatus();
+}
+
+void TrainingRun::Announce() {
+  console_->SayRank(absl::StrCat(worker_.device.str(), ", ", worker_.threads,
+                                 worker_.threads == 1 ? " thread" : " threads",
+                                 DescribeBackend(worker_)));
+  const int64_t global_batch =
+      config_.data.batch_size * worker_.env.world_size * config_.accumulate;
+  console_->Say(absl::StrFormat(
+      "%s: %s (%d parameters) on %s, %d training examples; batch %d per rank "
+      "and micro-batch, %d global; "
+      "%s, learning rate %g, %s, seed %d; %d steps",
+      worker_.trainer, spec_.name, CountParameters(*model_),
+      data_.train->name(), data_.train->size(), config_.data.batch_size,
+      global_batch, config_.optimizer.name, config_.optimizer.learning_rate,
+      config_.bf16 ? "bf16" : "fp32", config_.seed, total_steps_));
+  if (config_.data.batch_size < kSmallBatchForBatchNorm &&
+      HasBatchNorm(*model_)) {
+    console_->Say(absl::StrCat(
+        "warning: --batch_size=", config_.data.batch_size,
+        " with batch norm: statistics over fewer than ",
+        kSmallBatchForBatchNorm, " examples are noise; use a larger batch"));
+  }
+}
+
+bool TrainingRun::done() const { return progress_.step >= total_steps_; }
+
+absl::Status TrainingRun::Train(const StepFunction& step) {
+  Announce();
+  while (!done() && progress_.epoch <= config_.epochs) {
+    absl::Status status = TrainEpoch(step);
+    // What was measured stays, whatever happened.
+    absl::Status flushed =
+        Guarded("reading the last losses", [&] { return log_->Flush(); });
+    if (!status.ok()) return status;
+    if (!flushed.ok()) return flushed;
+    status = Guarded(absl::StrCat("the end of epoch ", progress_.epoch),
+                     [&] { return FinishEpoch(); });
+    if (!status.ok()) return status;
+  }
+  return writer_ == nullptr ? absl::OkStatus() : writer_->Close();
+}
+
+absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
+  absl::Status status =
+      data_.train_loader->Resume({progress_.epoch, progress_.position});
+  if (!status.ok()) return status;
+  const auto start = std::chrono::steady_clock::now();
+  const double seconds_before = progress_.epoch_seconds;
+  while (!done()) {
+    StepClock clock(worker_.device);
+    absl::StatusOr<std::vector<Batch>> micro_batches = NextMicroBatches();
+    if (!micro_batches.ok()) return micro_batches.status();
+    if (micro_batches->empty()) break;
+    status = TrainStep(step, *micro_batches, std::move(clock));
+    if (!status.ok()) return status;
+    progress_.epoch_seconds =
+        seconds_before +
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
+    status = AfterStep(CeilDiv(progress_.position, config_.accumulate));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Batch>> TrainingRun::NextMicroBatches() {
+  std::vector<Batch> batches;
+  while (static_cast<int64_t>(batches.size()) < config_.accumulate) {
+    absl::StatusOr<std::optional<Batch>> batch = data_.train_loader->Next();
+    if (!batch.ok()) return batch.status();
+    if (!batch->has_value()) break;
+    batches.push_back(std::move(**batch));
+  }
+  return batches;
+}
+
+absl::Status TrainingRun::TrainStep(const StepFunction& step,
+                                    absl::Span<const Batch> micro_batches,
+                                    StepClock clock) {
+  const int64_t number = progress_.step + 1;
+  return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
+    absl::StatusOr<StepOutcome> outcome =
+        step({number, micro_batches, learning_rate_.At(number), clock});
+    if (!outcome.ok()) return outcome.status();
+    clock.Begin(Phase::kEnd);
+    progress_.step = number;
+    progress_.position += static_cast<int64_t>(micro_batches.size());
+    StepRecord record;
+    record.rank = worker_.env.rank;
+    record.step = number;
+    record.epoch = progress_.epoch;
+    record.exposed_comm_seconds = outcome->exposed_comm_seconds;
+    record.examples = CountExamples(micro_batches);
+    return log_->Add({record, outcome->loss, std::move(clock)});
+  });
+}
+
+absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
+  const int64_t examples = config_.data.batch_size * config_.accumulate;
+  console_->StepDone(progress_.step, step_in_epoch, progress_.epoch, examples);
+  if (console_->ShowsLoss(step_in_epoch) || done()) {
+    absl::Status status =
+        Guarded("reading the loss", [&] { return log_->Flush(); });
+    if (!status.ok()) return status;
+    console_->Loss(step_in_epoch, progress_.epoch, log_->last_loss());
+  }
+  if (log_->first_non_finite_step() > 0 &&
+      !std::exchange(warned_non_finite_, true)) {
+    console_->SayRank(absl::StrCat(
+        "warning: the loss of step ", log_->first_non_finite_step(),
+        " is not a finite number; try a smaller --lr or --clip_grad_norm=1"));
+  }
+  const int64_t every = config_.checkpoint.every_steps;
+  if (every > 0 && progress_.step % every == 0 && !done()) {
+    return Guarded("saving a checkpoint", [&] { return SaveCheckpoint(); });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::FinishEpoch() {
+  const EpochSums sums = std::exchange(log_->epoch_sums(), EpochSums{});
+  EpochRecord epoch;
+  epoch.rank = worker_.env.rank;
+  epoch.epoch = progress_.epoch;
+  epoch.examples = sums.examples;
+  epoch.mean_loss =
+      sums.loss / static_cast<double>(std::max<int64_t>(sums.examples, 1));
+  epoch.seconds = progress_.epoch_seconds;
+  console_->EpochDone(epoch);
+  if (writer_ != nullptr) {
+    absl::Status written = writer_->Write(Record(epoch));
+    if (!written.ok()) return written;
+  }
+  if (config_.evaluate) {
+    absl::StatusOr<EvalRecord> result =
+        Evaluate(*objective_, data_, worker_, progress_.epoch);
+    if (!result.ok()) return result.status();
+    console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
+    if (writer_ != nullptr && worker_.is_first()) {
+      absl::Status written = writer_->Write(Record(*result));
+      if (!written.ok()) return written;
+    }
+  }
+  if (progress_.position >= data_.train_loader->batches_per_epoch()) {
+    progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};
+  }
+  absl::Status saved = SaveCheckpoint();
+  return saved.ok() ? ExportModel() : saved;
+}
+
+absl::Status TrainingRun::SaveCheckpoint() {
+  if (!checkpoints_.has_value()) return absl::OkStatus();
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status flushed = log_->Flush();
+  if (!flushed.ok()) return flushed;
+  progress_.epoch_loss = log_->epoch_sums().loss;
+  progress_.epoch_examples = log_->epoch_sums().examples;
+  absl::StatusOr<Checkpoint> checkpoint =
+      Capture(config_, worker_, *model_, *optimizer_, progress_);
+  if (!checkpoint.ok()) return checkpoint.status();
+  if (!worker_.is_first()) return absl::OkStatus();
+  absl::Status saved = checkpoints_->Save(*checkpoint);
+  if (!saved.ok()) return saved;
+  if (writer_ == nullptr) return absl::OkStatus();
+  CheckpointRecord record;
+  record.step = progress_.step;
+  record.epoch = progress_.epoch;
+  record.path = checkpoints_->Path(progress_.step);
+  record.bytes = static_cast<int64_t>(std::filesystem::file_size(record.path));
+  record.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return writer_->Write(Record(record));
+}
+
+absl::Status TrainingRun::ExportModel() {
+  if (!checkpoints_.has_value() || !worker_.is_first()) return absl::OkStatus();
+  return SaveSafetensors(
+      absl::StrCat(config_.checkpoint.dir, "/model.safetensors"),
+      ModelTensors(*model_), {{"format", "pt"}});
+}
+
+}  // namespace rankwise

@@ -1,0 +1,108 @@
+// What every trainer shares: the model, its data and optimizer, and around each
+// step the epochs, records, progress, evaluation and checkpoints. The step
+// itself is the trainer's.
+#ifndef RANKWISE_TRAINERS_TRAINING_RUN_H_
+#define RANKWISE_TRAINERS_TRAINING_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "records/record_writer.h"
+#include "samplers/dataset.h"
+#include "trainers/checkpoint/checkpoint.h"
+#include "trainers/config.h"
+#include "trainers/console.h"
+#include "trainers/learning_rate.h"
+#include "trainers/model.h"
+#include "trainers/objective.h"
+#include "trainers/optimizer.h"
+#include "trainers/resume.h"
+#include "trainers/step_clock.h"
+#include "trainers/step_log.h"
+#include "trainers/training_data.h"
+#include "trainers/worker.h"
+
+namespace rankwise {
+
+struct StepInput {
+  int64_t step;  // from 1
+  absl::Span<const Batch>
+      micro_batches;  // on the worker's device; one without accumulation
+  double learning_rate;
+  StepClock& clock;  // in Phase::kDataWait; the step moves it on
+};
+
+struct StepOutcome {
+  torch::Tensor loss;  // scalar, detached, mean over this rank's examples
+  double exposed_comm_seconds = 0;
+};
+
+// One optimizer step: forward, backward, update. May throw; the run reports it.
+using StepFunction =
+    std::function<absl::StatusOr<StepOutcome>(const StepInput&)>;
+
+// Not thread-safe. With several ranks every method is collective.
+class TrainingRun {
+ public:
+  // Builds the model from the seed, opens the data, and restores the newest
+  // checkpoint if the configuration asks for it. `config` and `worker` must
+  // outlive the run.
+  static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(
+      const TrainConfig& config, const Worker& worker);
+
+  Model& model() { return *model_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const Objective& objective() const { return *objective_; }
+
+  // Trains to the end of the configuration. An exception of `step` comes back
+  // as a Status that says at which step, and with several ranks which
+  // collective failed and which rank is missing.
+  absl::Status Train(const StepFunction& step);
+
+ private:
+  TrainingRun(const TrainConfig& config, const Worker& worker,
+              const ModelSpec& spec);
+  absl::Status OpenOutputs();
+  absl::Status RestoreIfAsked();
+  void Announce();
+
+  absl::Status TrainEpoch(const StepFunction& step);
+  absl::StatusOr<std::vector<Batch>> NextMicroBatches();
+  absl::Status TrainStep(const StepFunction& step,
+                         absl::Span<const Batch> micro_batches,
+                         StepClock clock);
+  absl::Status AfterStep(int64_t step_in_epoch);
+  absl::Status FinishEpoch();
+  absl::Status SaveCheckpoint();
+  absl::Status ExportModel();
+  bool done() const;
+
+  template <typename Body>
+  absl::Status Guarded(const std::string& attempted, Body body);
+
+  const TrainConfig& config_;
+  const Worker& worker_;
+  const ModelSpec& spec_;
+  std::shared_ptr<Model> model_;
+  std::unique_ptr<Objective> objective_;
+  std::unique_ptr<Optimizer> optimizer_;
+  TrainingData data_;
+  int64_t steps_per_epoch_ = 0;
+  int64_t total_steps_ = 0;
+  LearningRate learning_rate_;
+  std::unique_ptr<RecordWriter> writer_;  // null without --record
+  std::optional<CheckpointStore> checkpoints_;
+  std::optional<Console> console_;
+  std::optional<StepLog> log_;
+  Progress progress_;
+  bool warned_non_finite_ = false;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_TRAINING_RUN_H_
