@@ -1,0 +1,43 @@
+// One rank as a child process of the launcher.
+#ifndef RANKWISE_PARALLEL_COMM_RANK_PROCESS_H_
+#define RANKWISE_PARALLEL_COMM_RANK_PROCESS_H_
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace rankwise {
+
+// How to start a rank.
+struct RankCommand {
+  std::vector<std::string> argv;  // of /proc/self/exe
+  // "NAME=value" entries that are added to, or replace, the launcher's own.
+  std::vector<std::string> environment;
+  bool inherit_stdout = false;  // true: no pipe, e.g. to keep a terminal
+};
+
+struct RankProcess {
+  pid_t pid = -1;
+  int stdout_fd = -1;  // non-blocking ends of its pipes; -1: none
+  int stderr_fd = -1;
+};
+
+// Starts this very program as a child that is killed when the calling thread
+// ends, leads a process group of its own, reads an empty stdin, and has the
+// signal mask `mask`.
+absl::StatusOr<RankProcess> StartRank(const RankCommand& command,
+                                      const sigset_t& mask);
+
+// "exit code 3" or "signal 9 (Killed)", from a wait status.
+std::string DescribeEnd(int wait_status);
+
+// 3, or 128 + 9.
+int ExitCodeOf(int wait_status);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_RANK_PROCESS_H_

@@ -1,0 +1,146 @@
+// A rank that does what a test asks for: `test_rank --scenario=NAME`.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ATen/ops/full.h"
+#include "ATen/ops/ones.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/launcher.h"
+#include "parallel/comm/rank_env.h"
+
+ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
+ABSL_FLAG(std::string, scenario, "all_reduce", "What the ranks do.");
+ABSL_FLAG(std::string, log_dir, "", "Folder for the ranks' output.");
+ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
+ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(30), "");
+ABSL_FLAG(absl::Duration, collective_timeout, absl::Seconds(30), "");
+ABSL_FLAG(bool, check_collectives, false, "");
+
+namespace rankwise {
+namespace {
+
+using CommunicatorPtr = std::unique_ptr<Communicator>;
+
+absl::Status SumOfRanks(Communicator& comm) {
+  at::Tensor sum = at::full({2, 3}, comm.rank() + 1.0);
+  absl::Status status = comm.AllReduce(sum);
+  if (!status.ok()) return status;
+  printf("rank %d of %d: sum %.0f\n", comm.rank(), comm.world_size(),
+         sum[1][2].item<double>());
+  return absl::OkStatus();
+}
+
+// Collectives until one fails.
+absl::Status ReduceForever(Communicator& comm) {
+  at::Tensor tensor = at::ones({1000});
+  absl::Status status;
+  while (status.ok()) status = comm.AllReduce(tensor, ReduceOp::kAverage);
+  return status;
+}
+
+absl::Status EndOne(Communicator& comm, void (*end)()) {
+  absl::Status status = SumOfRanks(comm);
+  if (!status.ok()) return status;
+  fprintf(stderr, "rank %d says goodbye\n", comm.rank());
+  if (comm.rank() == 1) end();
+  return ReduceForever(comm);
+}
+
+absl::Status ArriveLate(Communicator& comm) {
+  absl::Status status = SumOfRanks(comm);
+  if (!status.ok()) return status;
+  if (comm.rank() == 1) absl::SleepFor(absl::Seconds(30));
+  at::Tensor tensor = at::ones({7, 5});
+  return comm.AllReduce(tensor);
+}
+
+absl::Status CallDifferent(Communicator& comm) {
+  at::Tensor tensor = at::ones({4});
+  return comm.rank() == 0 ? comm.AllReduce(tensor) : comm.Broadcast(tensor, 0);
+}
+
+absl::Status ReduceDifferentShapes(Communicator& comm) {
+  at::Tensor tensor = at::ones({4 + comm.rank()});
+  return comm.AllReduce(tensor);
+}
+
+absl::Status UseAll(Communicator& comm) {
+  at::Tensor mean = at::full({1}, comm.rank());
+  absl::Status status = comm.AllReduce(mean, ReduceOp::kAverage);
+  if (!status.ok()) return status;
+  at::Tensor root = at::full({1}, comm.rank());
+  status = comm.Broadcast(root, comm.world_size() - 1);
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::vector<at::Tensor>> all =
+      comm.AllGather(at::full({1}, 10.0 * comm.rank()));
+  if (!all.ok()) return all.status();
+  status = comm.Barrier();
+  printf("mean %.1f root %.0f last %.0f\n", mean.item<double>(),
+         root.item<double>(), all->back().item<double>());
+  return status;
+}
+
+absl::Status Play(const std::string& scenario, Communicator& comm) {
+  printf("pid %d\n", getpid());
+  if (scenario == "all_reduce") return SumOfRanks(comm);
+  if (scenario == "all") return UseAll(comm);
+  if (scenario == "forever") return ReduceForever(comm);
+  if (scenario == "exit") return EndOne(comm, [] { _exit(3); });
+  if (scenario == "kill") return EndOne(comm, [] { raise(SIGKILL); });
+  if (scenario == "late") return ArriveLate(comm);
+  if (scenario == "different_calls") return CallDifferent(comm);
+  if (scenario == "different_shapes") return ReduceDifferentShapes(comm);
+  if (scenario == "stubborn") {
+    signal(SIGTERM, SIG_IGN);
+    return EndOne(comm, [] { _exit(3); });
+  }
+  if (scenario == "leave") {
+    if (comm.rank() == 1) return absl::OkStatus();
+    return ReduceForever(comm);
+  }
+  return absl::InvalidArgumentError("unknown scenario " + scenario);
+}
+
+absl::Status Run() {
+  CommConfig config;
+  config.rendezvous_timeout = absl::GetFlag(FLAGS_rendezvous_timeout);
+  config.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
+  config.check_collectives = absl::GetFlag(FLAGS_check_collectives);
+  config.file_store = absl::GetFlag(FLAGS_file_store);
+  config.device = "cpu";
+  const absl::StatusOr<RankEnv> env = ReadRankEnv();
+  if (!env.ok()) return env.status();
+  absl::StatusOr<CommunicatorPtr> comm = Communicator::Create(*env, config);
+  if (!comm.ok()) return comm.status();
+  return Play(absl::GetFlag(FLAGS_scenario), **comm);
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  rankwise::LineBufferOutput();
+  if (absl::GetFlag(FLAGS_nproc) > 1 && !rankwise::InsideLauncher()) {
+    rankwise::LaunchConfig config;
+    config.nproc = absl::GetFlag(FLAGS_nproc);
+    config.log_dir = absl::GetFlag(FLAGS_log_dir);
+    return rankwise::LaunchRanks(config, argc, argv);
+  }
+  const absl::Status status = rankwise::Run();
+  if (status.ok()) return 0;
+  fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return 1;
+}
