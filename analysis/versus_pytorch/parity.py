@@ -1,0 +1,91 @@
+"""Shows that the C++ trainers compute what PyTorch computes: step losses, and weights after training.
+
+    python parity.py --single bazel-bin/trainers/single --ddp bazel-bin/trainers/ddp \\
+        --data_dir FOLDER --optimizer sgd --lr 0.01
+
+Trains four times on the same global batches: alone with batch 64 and on 2 ranks with batch 32, in C++
+and in Python. Exits non-zero when a difference is over its bound.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+
+from safetensors.torch import load_file
+
+from runs import Pytorch, Rankwise, Work
+
+COMPARED_LOSSES = 20
+LOSS_BOUND = 1e-4
+# Of the norm of a weight's difference to that of the weight. Adam divides by the gradient's own size and
+# so turns rounding of tiny gradients into whole steps.
+WEIGHT_BOUNDS = {"sgd": 1e-5, "adam": 1e-3}
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--single", required=True, help="the binary of //trainers:single")
+    parser.add_argument("--ddp", required=True, help="the binary of //trainers:ddp")
+    parser.add_argument("--data_dir", required=True, help="CIFAR-10 folder, or a made one")
+    parser.add_argument("--optimizer", choices=list(WEIGHT_BOUNDS), default="sgd")
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--threads", type=int, default=os.cpu_count(),
+                        help="of a run on one rank; DDP runs take 1 a rank")
+    parser.add_argument("--extra_flag", action="append", default=[],
+                        help="passed on to the C++ binaries, may be repeated")
+    return parser.parse_args()
+
+
+def train_all(args, folder):
+    """Losses and weights of the four runs by name."""
+    common = dict(data_dir=str(pathlib.Path(args.data_dir).resolve()), max_steps=args.steps,
+                  optimizer=args.optimizer, lr=args.lr, seed=args.seed)
+    works = {"single": Work(world_size=0, batch_size=64, threads=args.threads, **common),
+             "ddp x2": Work(world_size=2, batch_size=32, threads=1, **common)}
+    ours = Rankwise(os.path.abspath(args.single), os.path.abspath(args.ddp), args.extra_flag)
+    runs = {}
+    for program in (ours, Pytorch()):
+        for kind, work in works.items():
+            name = f"{program.name} {kind}"
+            print(f"training: {name}", file=sys.stderr, flush=True)
+            run_folder = pathlib.Path(folder, name.replace(" ", "_"))
+            run_folder.mkdir()
+            result = program.run(work, str(run_folder), save_params=True)
+            runs[name] = (result.losses[:COMPARED_LOSSES], load_file(result.params_file))
+    return runs
+
+
+def loss_difference(left, right):
+    return max(abs(a - b) for a, b in zip(left, right, strict=True))
+
+
+def weight_difference(left, right):
+    if left.keys() != right.keys():
+        raise SystemExit(f"different weights: {sorted(left.keys() ^ right.keys())}")
+    return max(((left[k] - right[k]).norm() / right[k].norm()).item() for k in right)
+
+
+def main():
+    args = parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = train_all(args, folder)
+    bound = WEIGHT_BOUNDS[args.optimizer]
+    print(f"\n{args.optimizer}, learning rate {args.lr}, seed {args.seed}, {args.steps} steps\n")
+    print(f"| | largest difference of the first {COMPARED_LOSSES} losses (bound {LOSS_BOUND:.0e}) "
+          f"| of the weights, relative (bound {bound:.0e}) |\n|---|---|---|")
+    failed = False
+    for left, right in (("rankwise single", "PyTorch single"), ("rankwise ddp x2", "PyTorch ddp x2"),
+                        ("rankwise ddp x2", "rankwise single"), ("PyTorch ddp x2", "PyTorch single")):
+        loss = loss_difference(runs[left][0], runs[right][0])
+        weight = weight_difference(runs[left][1], runs[right][1])
+        failed |= not (loss < LOSS_BOUND and weight < bound)
+        print(f"| {left} and {right} | {loss:.1e} | {weight:.1e} |")
+    sys.exit("a difference is over its bound" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
