@@ -30,7 +30,7 @@ struct DataLoaderConfig {
   // blocking. Needs CUDA.
   bool pin_memory = false;
   // Applied to uint8 images [B, C, H, W]; other data passes as it is.
-  TransformConfig transform;
+  TransformConfig transform = {};
 };
 
 // Where an epoch stands; what a checkpoint keeps of a loader.

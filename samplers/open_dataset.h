@@ -16,7 +16,7 @@ struct DatasetConfig {
   // One of DatasetNames().
   std::string name = "synthetic";
   // The folder of the files; only `cifar10` reads any.
-  std::string data_dir;
+  std::string data_dir = {};
   // Examples in the train and in the test split. `cifar10` takes the first so
   // many, and has no more than 50,000 and 10,000.
   int64_t train_size = 50000;

@@ -18,7 +18,7 @@ struct RandomSamplerConfig {
   bool replacement = false;
   // Indices per epoch; the dataset's size when unset. Beyond that size, without
   // replacement, one permutation follows another.
-  std::optional<int64_t> num_samples;
+  std::optional<int64_t> num_samples = std::nullopt;
 };
 
 // torch.utils.data.RandomSampler, index for index, with a generator that is
