@@ -66,7 +66,9 @@ class DistributedDataParallel : public DataParallelEngine {
   void BeforeBackward(const std::vector<torch::Tensor>& outputs) override;
 
   // Throws c10::Error naming the parameters that got no gradient, where
-  // find_unused_parameters or static_graph would have been needed.
+  // find_unused_parameters or static_graph would have been needed. PyTorch's
+  // own error comes one forward later. Other ranks may be waiting for the
+  // bucket, so end the process then.
   void AfterBackward() override;
 
   void SetSync(bool sync) override { sync_ = sync; }
@@ -91,7 +93,9 @@ class DistributedDataParallel : public DataParallelEngine {
   absl::Status CheckParameters() const;
   void BuildReducer();
   void RegisterCommHook();
-  void CheckAllGradientsArrived();
+  void CheckReduced(bool communicated);
+  std::vector<std::string> MissingGradients() const;
+  void ReadDeviceTimes();
 
   torch::nn::Module& module_;
   Communicator& communicator_;

@@ -30,11 +30,10 @@ class SimpleDataParallel : public DataParallelEngine {
       torch::nn::Module& module, Communicator& communicator);
 
   void BeforeForward() override;
-  void BeforeBackward(const std::vector<torch::Tensor>& outputs) override;
+  void BeforeBackward(const std::vector<torch::Tensor>&) override {}
 
-  // The all-reduces, one per dtype. A parameter without a gradient takes part
-  // as zeros, so that ranks may use different parameters; only one that no rank
-  // could have used differently (frozen) is left out.
+  // The all-reduces, one per dtype. A parameter that needs a gradient but got
+  // none takes part as zeros, so that ranks may use different parameters.
   void AfterBackward() override;
 
   void SetSync(bool sync) override { sync_ = sync; }
@@ -50,6 +49,7 @@ class SimpleDataParallel : public DataParallelEngine {
   // Parameters that need gradients, grouped by dtype.
   std::vector<std::vector<torch::Tensor>> groups_;
   bool sync_ = true;
+  bool step_syncs_ = true;  // the step under way reduces gradients
   bool buffers_stale_ = true;
   double exposed_seconds_ = 0;
 };

@@ -1,0 +1,297 @@
+// What is particular to the engine on c10d::Reducer.
+#include "parallel/ddp/distributed_data_parallel.h"
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ATen/Functions.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/rank_env.h"
+#include "parallel/ddp/test_ranks.h"
+#include "torch/nn/modules/container/sequential.h"
+#include "torch/nn/modules/embedding.h"
+
+namespace rankwise {
+namespace {
+
+using testing::HasSubstr;
+using Ddp = DistributedDataParallel;
+
+std::unique_ptr<Ddp> Make(torch::nn::Module& module, Communicator& comm,
+                          const DdpConfig& config = {}) {
+  auto ddp = Ddp::Create(module, comm, config);
+  TORCH_CHECK(ddp.ok(), ddp.status().ToString());
+  return *std::move(ddp);
+}
+
+// Trains one process on all ranks' rows; the extra layer is used in the steps
+// and on the ranks that `used` says.
+using Used = std::function<bool(int step, int rank)>;
+
+std::unique_ptr<TestNet> TrainAlone(int steps, int world_size,
+                                    const Used& used) {
+  auto net = std::make_unique<TestNet>();
+  for (int step = 0; step < steps; ++step) {
+    ZeroGradients(*net);
+    for (int rank = 0; rank < world_size; ++rank) {
+      (LossOf(*net, BatchOf(step, rank), used(step, rank)) / world_size)
+          .backward();
+    }
+    Descend(*net);
+  }
+  return net;
+}
+
+void ExpectEqualToAlone(int world_size, const DdpConfig& config,
+                        const Used& used) {
+  constexpr int kSteps = 4;
+  const auto alone = TrainAlone(kSteps, world_size, used);
+  OnRanks(world_size, [&](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm, config);
+    for (int step = 0; step < kSteps; ++step) {
+      ZeroGradients(net);
+      Backward(net, *ddp, BatchOf(step, comm.rank()), used(step, comm.rank()));
+      Descend(net);
+    }
+    EXPECT_LT(Distance(Values(net), Values(*alone)), 1e-6);
+  });
+}
+
+TEST(DdpTest, DefaultsArePyTorchs) {
+  const DdpConfig config;
+  EXPECT_EQ(config.bucket_cap_bytes, 25 * 1024 * 1024);
+  EXPECT_EQ(config.first_bucket_bytes, 1024 * 1024);
+}
+
+TEST(DdpTest, ManySmallBuckets) {
+  for (int world_size : {1, 2, 3}) {
+    ExpectEqualToAlone(world_size, {.bucket_cap_bytes = 4},
+                       [](int, int) { return true; });
+  }
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm, {.bucket_cap_bytes = 4});
+    EXPECT_EQ(ddp->bucket_bytes().size(), 1) << "until gradients have an order";
+    Backward(net, *ddp, BatchOf(0, comm.rank()));
+    Backward(net, *ddp, BatchOf(1, comm.rank()));
+    EXPECT_EQ(ddp->bucket_bytes().size(), net.parameters().size());
+  });
+}
+
+TEST(DdpTest, TheFirstBucketIsSmallerThanTheOthers) {
+  OnRanks(2, [](Communicator& comm) {
+    torch::nn::Sequential layers;
+    for (int i = 0; i < 8; ++i) {
+      layers->push_back(torch::nn::Linear(
+          torch::nn::LinearOptions(16, 16).bias(false)));  // 1 KiB each
+    }
+    auto ddp = Make(*layers, comm,
+                    {.bucket_cap_bytes = 3072, .first_bucket_bytes = 1024});
+    for (int step = 0; step < 2; ++step) {
+      ddp->BeforeForward();
+      torch::Tensor loss = layers->forward(at::ones({2, 16})).sum();
+      ddp->BeforeBackward({loss});
+      loss.backward();
+      ddp->AfterBackward();
+    }
+    EXPECT_THAT(ddp->bucket_bytes(),
+                testing::ElementsAre(1024, 3072, 3072, 1024));
+  });
+}
+
+TEST(DdpTest, RefusesBucketsOfNoSize) {
+  OnRanks(1, [](Communicator& comm) {
+    TestNet net;
+    EXPECT_THAT(
+        Ddp::Create(net, comm, {.bucket_cap_bytes = 0}).status().ToString(),
+        HasSubstr("bucket_cap_bytes is 0"));
+  });
+}
+
+TEST(DdpTest, GradientsAreViewsOfTheirBuckets) {
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm);
+    for (int step = 0; step < 3; ++step) {
+      Backward(net, *ddp, BatchOf(step, comm.rank()));
+    }
+    const void* before = net.first->weight.grad().const_data_ptr();
+    EXPECT_TRUE(net.first->weight.grad().is_view());
+    EXPECT_TRUE(net.first->weight.grad().is_alias_of(net.last->bias.grad()));
+    ZeroGradients(net);
+    Backward(net, *ddp, BatchOf(3, comm.rank()));
+    EXPECT_EQ(net.first->weight.grad().const_data_ptr(), before);
+  });
+}
+
+TEST(DdpTest, UnusedParametersWithTheFlag) {
+  const DdpConfig config{.find_unused_parameters = true};
+  for (int world_size : {1, 2, 3}) {
+    ExpectEqualToAlone(world_size, config, [](int, int) { return false; });
+    ExpectEqualToAlone(world_size, config,
+                       [](int step, int) { return step % 2 == 1; });
+    ExpectEqualToAlone(world_size, config,
+                       [](int step, int rank) { return step == rank; });
+  }
+}
+
+TEST(DdpTest, UnusedParametersKeepNoGradientWithTheFlag) {
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm, {.find_unused_parameters = true});
+    Backward(net, *ddp, BatchOf(0, comm.rank()), /*use_extra=*/false);
+    EXPECT_FALSE(net.extra->weight.grad().defined());
+    EXPECT_TRUE(net.first->weight.grad().defined());
+  });
+}
+
+TEST(DdpTest, UnusedParametersAreNamedWithoutTheFlag) {
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm);
+    const std::string error = ErrorOf([&] {
+      Backward(net, *ddp, BatchOf(0, comm.rank()), /*use_extra=*/false);
+    });
+    EXPECT_THAT(error, HasSubstr("no gradient to extra.weight, extra.bias on "
+                                 "rank "));
+    EXPECT_THAT(error, HasSubstr("set find_unused_parameters"));
+  });
+}
+
+TEST(DdpTest, UnusedParametersAreNamedInLaterStepsToo) {
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm, {.bucket_cap_bytes = 4});
+    for (int step = 0; step < 3; ++step) {
+      Backward(net, *ddp, BatchOf(step, comm.rank()));
+    }
+    EXPECT_THAT(
+        ErrorOf([&] { Backward(net, *ddp, BatchOf(3, comm.rank()), false); }),
+        HasSubstr("no gradient to extra.weight, extra.bias"));
+  });
+}
+
+TEST(DdpTest, StaticGraphFindsUnusedParametersOnce) {
+  const DdpConfig config{.static_graph = true};
+  for (int world_size : {1, 2, 4}) {
+    ExpectEqualToAlone(world_size, config, [](int, int) { return false; });
+    ExpectEqualToAlone(world_size, config, [](int, int) { return true; });
+  }
+}
+
+TEST(DdpTest, StaticGraphWithGradientAccumulation) {
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net, plain;
+    auto ddp = Make(net, comm, {.static_graph = true});
+    auto reference = Make(plain, comm);
+    for (int step = 0; step < 3; ++step) {
+      ZeroGradients(net);
+      ZeroGradients(plain);
+      for (int k = 0; k < 3; ++k) {
+        const TestBatch batch = BatchOf(3 * step + k, comm.rank());
+        ddp->SetSync(k == 2);
+        reference->SetSync(k == 2);
+        Backward(net, *ddp, batch);
+        Backward(plain, *reference, batch);
+      }
+      EXPECT_LT(Distance(Gradients(net), Gradients(plain)), 1e-6);
+    }
+  });
+}
+
+double HookError(DdpConfig::CommHook hook, bool views) {
+  double relative = 1;
+  OnRanks(2, [&](Communicator& comm) {
+    TestNet net, exact;
+    auto ddp =
+        Make(net, comm, {.gradient_as_bucket_view = views, .comm_hook = hook});
+    auto reference = Make(exact, comm);
+    for (int step = 0; step < 3; ++step) {
+      ZeroGradients(net);
+      ZeroGradients(exact);
+      Backward(net, *ddp, BatchOf(step, comm.rank()));
+      Backward(exact, *reference, BatchOf(step, comm.rank()));
+    }
+    double largest = 0;
+    for (const torch::Tensor& gradient : Gradients(exact)) {
+      largest = std::max(largest, gradient.abs().max().item<double>());
+    }
+    EXPECT_EQ(net.first->weight.grad().scalar_type(), torch::kFloat);
+    const double distance = Distance(Gradients(net), Gradients(exact));
+    if (comm.rank() == 0) relative = distance / largest;
+  });
+  return relative;
+}
+
+TEST(DdpTest, CompressionHooksRoundToSixteenBits) {
+  for (bool views : {true, false}) {
+    const double fp16 = HookError(DdpConfig::CommHook::kFp16, views);
+    const double bf16 = HookError(DdpConfig::CommHook::kBf16, views);
+    EXPECT_GT(fp16, 0) << "something must have been rounded";
+    EXPECT_LT(fp16, 1e-3);  // 11 bits of mantissa
+    EXPECT_GT(bf16, fp16);
+    EXPECT_LT(bf16, 8e-3);  // 8 bits
+  }
+}
+
+TEST(DdpTest, SparseEmbeddingGradients) {
+  OnRanks(2, [](Communicator& comm) {
+    torch::nn::Embedding embedding(
+        torch::nn::EmbeddingOptions(10, 4).sparse(true));
+    auto ddp = Make(*embedding, comm, {.gradient_as_bucket_view = false});
+    ddp->BeforeForward();
+    torch::Tensor loss =
+        embedding(torch::tensor({comm.rank(), 5}, torch::kLong)).sum();
+    ddp->BeforeBackward({loss});
+    loss.backward();
+    ddp->AfterBackward();
+    const torch::Tensor dense = embedding->weight.grad().to_dense();
+    EXPECT_EQ(dense[0][0].item<float>(), 0.5);
+    EXPECT_EQ(dense[1][0].item<float>(), 0.5);
+    EXPECT_EQ(dense[5][0].item<float>(), 1);
+    EXPECT_EQ(dense[9][0].item<float>(), 0);
+  });
+}
+
+TEST(DdpTest, GivesPyTorchsLoggingData) {
+  OnRanks(2, [](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm);
+    for (int step = 0; step < 3; ++step) {
+      Backward(net, *ddp, BatchOf(step, comm.rank()));
+    }
+    auto data = ddp->LoggingData();
+    EXPECT_EQ(data["world_size"], "2");
+    EXPECT_EQ(data["broadcast_buffers"], "1");
+    EXPECT_EQ(data["num_parameter_tensors"], "8");
+    EXPECT_NE(data["avg_backward_comm_time"], "");
+  });
+}
+
+TEST(DdpTest, RunsOnTheFakeBackend) {
+  RankEnv env;
+  env.rank = 3;
+  env.world_size = 8;
+  env.local_world_size = 8;
+  env.local_rank = 3;
+  CommConfig config;
+  config.backend = "fake";
+  config.fake.alpha_us = 2000;
+  auto comm = Communicator::Create(env, config);
+  ASSERT_TRUE(comm.ok()) << comm.status();
+  TestNet net, alone;
+  auto ddp = Make(net, **comm);
+  Backward(net, *ddp, BatchOf(0, 0));
+  EXPECT_GE(ddp->exposed_comm_seconds(), 0.002);
+  LossOf(alone, BatchOf(0, 0)).backward();
+  EXPECT_LT(Distance(Gradients(net), Gradients(alone)), 1e-6)
+      << "the mean of eight equal gradients";
+}
+
+}  // namespace
+}  // namespace rankwise

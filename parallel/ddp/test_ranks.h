@@ -1,0 +1,69 @@
+// For tests: ranks as threads over real Gloo, and a small model to train.
+#ifndef RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
+#define RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/ddp/engine.h"
+#include "torch/nn/module.h"
+#include "torch/nn/modules/linear.h"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// One of `world_size` ranks that meet through the file `store`.
+std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
+                                          const std::string& store);
+
+// Runs `body` once per rank, each on a thread with its own process group. An
+// exception in one of them fails the test.
+void OnRanks(int world_size, const std::function<void(Communicator&)>& body);
+
+// Three layers, one more that a step may leave out, and two buffers.
+struct TestNet : torch::nn::Module {
+  TestNet();
+  torch::Tensor forward(const torch::Tensor& x, bool use_extra = true);
+
+  torch::nn::Linear first, second, extra, last;
+  torch::Tensor scale;  // buffer: the output is multiplied by it
+  torch::Tensor steps;  // buffer, int64
+};
+
+// Parameters that depend on nothing but the seed. Leaves the global generator
+// alone, which threads share.
+void Fill(torch::nn::Module& module, uint64_t seed);
+
+struct TestBatch {
+  torch::Tensor x, y;
+};
+// The rows of `rank` in the global batch of a step.
+TestBatch BatchOf(int step, int rank, int rows = 4);
+// The rows of all ranks.
+TestBatch GlobalBatch(int step, int world_size, int rows = 4);
+
+torch::Tensor LossOf(TestNet& net, const TestBatch& batch,
+                     bool use_extra = true);
+
+// BeforeForward to AfterBackward; the loss is multiplied by `weight`.
+void Backward(TestNet& net, DataParallelEngine& engine, const TestBatch& batch,
+              bool use_extra = true, double weight = 1);
+
+void ZeroGradients(torch::nn::Module& module);  // in place
+void Descend(torch::nn::Module& module, double rate = 0.1);
+std::vector<torch::Tensor> Gradients(const torch::nn::Module& module);
+std::vector<torch::Tensor> Values(const torch::nn::Module& module);
+
+// The largest absolute difference between two lists of tensors.
+double Distance(const std::vector<torch::Tensor>& a,
+                const std::vector<torch::Tensor>& b);
+
+// What an action throws, "" if nothing.
+std::string ErrorOf(const std::function<void()>& action);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
