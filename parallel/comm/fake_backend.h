@@ -55,7 +55,7 @@ struct FakeBackendConfig {
   double alpha_us = 0;          // latency of every call
   double beta_ns_per_byte = 0;  // inverse bandwidth; 1 is 1 GB/s
   // How late each rank enters every call; ranks beyond the end are punctual.
-  std::vector<double> skew_us;
+  std::vector<double> skew_us = {};
   int straggler_rank = -1;  // one rank that is later still; -1: none
   double straggler_us = 0;
   // FakeWorld only: how long a call waits for the other ranks.
