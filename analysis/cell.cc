@@ -1,0 +1,85 @@
+#include "analysis/cell.h"
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+using CellKey = std::tuple<bool, std::string, int64_t, int64_t, int64_t,
+                           int64_t, std::string>;
+
+CellKey KeyOf(const RunRecord& run, const Throughput& throughput) {
+  return {run.binary != "single",
+          run.binary,
+          run.world_size,
+          throughput.global_batch,
+          throughput.largest_rank_batch,
+          run.threads_per_rank,
+          run.scaling_hash};
+}
+
+std::string SharedDevice(const RunTrace& run) {
+  std::set<std::pair<std::string, std::string>> taken;
+  for (const RankTrace& trace : run.ranks) {
+    // A rank may name its device twice; only another rank's counts.
+    const std::set<std::string> own(trace.run.devices.begin(),
+                                    trace.run.devices.end());
+    for (const std::string& device : own) {
+      if (device == "cpu") continue;
+      if (!taken.emplace(trace.run.host.hostname, device).second) return device;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<double> Cell::Values(double Throughput::*metric) const {
+  std::vector<double> values;
+  for (const Throughput& repetition : repetitions) {
+    values.push_back(repetition.*metric);
+  }
+  return values;
+}
+
+bool Cell::Oversubscribed() const {
+  return run.host.cores > 0 &&
+         run.world_size * run.threads_per_rank > run.host.cores;
+}
+
+std::string Cell::Name() const {
+  return absl::StrCat(run.binary, " on ", run.world_size,
+                      run.world_size == 1 ? " rank" : " ranks");
+}
+
+std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
+                                 const ThroughputConfig& config,
+                                 std::vector<std::string>* left_out) {
+  std::map<CellKey, Cell> cells;
+  for (const RunTrace& run : runs) {
+    absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
+    if (!throughput.ok()) {
+      left_out->push_back(std::string(throughput.status().message()));
+      continue;
+    }
+    const RunRecord& record = run.ranks[0].run;
+    Cell& cell = cells[KeyOf(record, *throughput)];
+    if (cell.repetitions.empty()) {
+      cell.run = record;
+      cell.global_batch = throughput->global_batch;
+      cell.rank_batch = throughput->largest_rank_batch;
+    }
+    if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
+    cell.repetitions.push_back(*std::move(throughput));
+  }
+  std::vector<Cell> result;
+  for (auto& [key, cell] : cells) result.push_back(std::move(cell));
+  return result;
+}
+
+}  // namespace rankwise

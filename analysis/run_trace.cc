@@ -1,0 +1,114 @@
+#include "analysis/run_trace.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "records/record_reader.h"
+
+namespace rankwise {
+namespace {
+
+// Sorts the records of one file into runs.
+class RunCollector {
+ public:
+  explicit RunCollector(std::string source) : source_(std::move(source)) {}
+
+  absl::Status Add(const Record& record) {
+    if (const auto* run = std::get_if<RunRecord>(&record)) return Open(*run);
+    if (const auto* step = std::get_if<StepRecord>(&record)) {
+      const auto [run, trace] = current_.at(step->rank);
+      runs_[run].ranks[trace].steps.push_back(*step);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<RunTrace> Take() {
+    for (RunTrace& run : runs_) {
+      std::sort(run.ranks.begin(), run.ranks.end(),
+                [](const RankTrace& a, const RankTrace& b) {
+                  return a.run.rank < b.run.rank;
+                });
+    }
+    return std::move(runs_);
+  }
+
+ private:
+  absl::Status Open(const RunRecord& record) {
+    const auto [entry, is_new] =
+        run_by_id_.try_emplace(record.run_id, runs_.size());
+    if (is_new) runs_.push_back({source_, {}});
+    std::vector<RankTrace>& ranks = runs_[entry->second].ranks;
+    for (const RankTrace& trace : ranks) {
+      if (trace.run.rank == record.rank) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("rank ", record.rank, " opens the run ", record.run_id,
+                         " a second time"));
+      }
+      if (trace.run.world_size != record.world_size) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("rank ", record.rank, " of the run ", record.run_id,
+                         " has world size ", record.world_size, ", and rank ",
+                         trace.run.rank, " has ", trace.run.world_size));
+      }
+    }
+    current_[record.rank] = {entry->second, ranks.size()};
+    ranks.push_back({record, {}});
+    return absl::OkStatus();
+  }
+
+  const std::string source_;
+  std::vector<RunTrace> runs_;
+  std::map<std::string, size_t> run_by_id_;
+  // rank -> indices of the run and trace its records now belong to.
+  std::map<int64_t, std::pair<size_t, size_t>> current_;
+};
+
+std::vector<int64_t> StepNumbers(const RankTrace& trace) {
+  std::vector<int64_t> numbers;
+  for (const StepRecord& step : trace.steps) numbers.push_back(step.step);
+  return numbers;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
+  RunCollector collector(path);
+  const absl::StatusOr<ReadSummary> summary = VisitRecords(
+      path, {/*tolerate_torn_lines=*/true},
+      [&collector](const Record& record) { return collector.Add(record); });
+  if (!summary.ok()) return summary.status();
+  return collector.Take();
+}
+
+absl::Status CheckRun(const RunTrace& run) {
+  const auto fail = [&run](const std::string& reason) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(run.source, ": ", reason));
+  };
+  if (run.ranks.empty()) return fail("the run has no ranks");
+  const int64_t world_size = run.ranks[0].run.world_size;
+  if (static_cast<int64_t>(run.ranks.size()) != world_size) {
+    return fail(absl::StrCat("the run has the records of ", run.ranks.size(),
+                             " of its ", world_size, " ranks"));
+  }
+  const std::vector<int64_t> steps = StepNumbers(run.ranks[0]);
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i] != steps[i - 1] + 1) {
+      return fail(absl::StrCat("rank 0 recorded step ", steps[i],
+                               " after step ", steps[i - 1]));
+    }
+  }
+  for (const RankTrace& trace : run.ranks) {
+    if (StepNumbers(trace) != steps) {
+      return fail(absl::StrCat("rank ", trace.run.rank, " recorded ",
+                               trace.steps.size(), " steps, and rank 0 ",
+                               steps.size(),
+                               " or others; did the run end early?"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rankwise

@@ -1,0 +1,37 @@
+// Runs as analysis sees them: the records of all ranks of one run together.
+
+#ifndef ANALYSIS_RUN_TRACE_H_
+#define ANALYSIS_RUN_TRACE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "records/record.h"
+
+namespace rankwise {
+
+struct RankTrace {
+  RunRecord run;
+  std::vector<StepRecord> steps;  // in the order they were taken
+};
+
+struct RunTrace {
+  std::string source;            // the file, for messages
+  std::vector<RankTrace> ranks;  // by rank; complete only if CheckRun says so
+};
+
+// Reads every run of one record file. Records belong to the latest run record
+// of their rank; run records with one run_id are one run. Torn lines are
+// passed over. Fails as VisitRecords does, and where a rank opens one run
+// twice or the ranks of a run disagree about the world size.
+absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
+
+// Fails, saying why, unless the run has every rank and the ranks recorded the
+// same steps.
+absl::Status CheckRun(const RunTrace& run);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_RUN_TRACE_H_

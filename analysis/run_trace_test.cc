@@ -1,0 +1,103 @@
+#include "analysis/run_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "analysis/trace_for_test.h"
+#include "records/record_json.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string WriteRecords(const std::vector<Record>& records) {
+  const std::string path = testing::TempDir() + "/runs.jsonl";
+  std::ofstream file(path);
+  for (const Record& record : records) file << ToJsonLine(record) << "\n";
+  return path;
+}
+
+RunRecord RunOf(const std::string& id, int64_t rank, int64_t world_size) {
+  RunRecord run;
+  run.run_id = id;
+  run.rank = rank;
+  run.world_size = world_size;
+  return run;
+}
+
+StepRecord StepOf(int64_t rank, int64_t step) {
+  StepRecord record;
+  record.rank = rank;
+  record.step = step;
+  return record;
+}
+
+TEST(LoadRuns, InterleavedRanksAreSortedOut) {
+  const auto runs = LoadRuns(
+      WriteRecords({RunOf("a", 1, 2), RunOf("a", 0, 2), StepOf(1, 1),
+                    StepOf(0, 1), EpochRecord(), StepOf(1, 2), StepOf(0, 2)}));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 1u);
+  ASSERT_EQ((*runs)[0].ranks.size(), 2u);
+  EXPECT_EQ((*runs)[0].ranks[0].run.rank, 0);
+  EXPECT_EQ((*runs)[0].ranks[1].steps.size(), 2u);
+  EXPECT_TRUE(CheckRun((*runs)[0]).ok());
+}
+
+TEST(LoadRuns, RunsThatFollowEachOtherInAFileAreApart) {
+  const auto runs =
+      LoadRuns(WriteRecords({RunOf("a", 0, 1), StepOf(0, 1), StepOf(0, 2),
+                             RunOf("b", 0, 1), StepOf(0, 1)}));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ((*runs)[0].ranks[0].steps.size(), 2u);
+  EXPECT_EQ((*runs)[1].ranks[0].steps.size(), 1u);
+}
+
+TEST(LoadRuns, ATornLastLineIsPassedOver) {
+  const std::string path = WriteRecords({RunOf("a", 0, 1), StepOf(0, 1)});
+  std::ofstream(path, std::ios::app) << "{\"kind\":\"ste";
+  EXPECT_TRUE(LoadRuns(path).ok());
+}
+
+TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {
+  EXPECT_THAT(
+      std::string(LoadRuns(WriteRecords({RunOf("a", 0, 1), RunOf("a", 0, 1)}))
+                      .status()
+                      .message()),
+      HasSubstr("runs.jsonl:2: rank 0 opens the run a a second time"));
+  EXPECT_THAT(
+      std::string(LoadRuns(WriteRecords({RunOf("a", 0, 2), RunOf("a", 1, 3)}))
+                      .status()
+                      .message()),
+      HasSubstr(":2: rank 1 of the run a has world size 3, and rank 0 has 2"));
+}
+
+std::string WhyNot(const RunTrace& run) {
+  return std::string(CheckRun(run).message());
+}
+
+TEST(CheckRun, MissingRanksAndStepsAreNamed) {
+  RunTrace run = MakeRun({.world_size = 3, .run_id = "x"});
+  EXPECT_TRUE(CheckRun(run).ok());
+  run.ranks[1].steps.pop_back();
+  EXPECT_THAT(WhyNot(run), HasSubstr("x.jsonl: rank 1 recorded 19 steps"));
+  run.ranks.pop_back();
+  EXPECT_THAT(WhyNot(run), HasSubstr("records of 2 of its 3 ranks"));
+  run.ranks.clear();
+  EXPECT_THAT(WhyNot(run), HasSubstr("no ranks"));
+}
+
+TEST(CheckRun, AGapInTheStepsIsNamed) {
+  RunTrace run = MakeRun({});
+  run.ranks[0].steps.erase(run.ranks[0].steps.begin() + 5);
+  EXPECT_THAT(WhyNot(run), HasSubstr("rank 0 recorded step 7 after step 5"));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,79 @@
+#include "analysis/throughput.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/statistics.h"
+
+namespace rankwise {
+namespace {
+
+// The sums of docs/metrics.md over the measured steps.
+struct Sums {
+  std::vector<double> step_seconds;  // per step, of the slowest rank
+  std::vector<double> examples;      // per step, of all ranks
+  std::vector<double> rank_batch;    // per step, of the fullest rank
+  double rank_seconds = 0;           // over all ranks
+  double exposed_seconds = 0;
+  double data_wait_seconds = 0;
+};
+
+Sums SumSteps(const RunTrace& run, size_t first) {
+  Sums sums;
+  for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
+    double slowest = 0;
+    int64_t examples = 0, fullest = 0;
+    for (const RankTrace& trace : run.ranks) {
+      const StepRecord& step = trace.steps[i];
+      slowest = std::max(slowest, step.step_seconds);
+      examples += step.examples;
+      fullest = std::max(fullest, step.examples);
+      sums.rank_seconds += step.step_seconds;
+      sums.exposed_seconds += step.exposed_comm_seconds;
+      sums.data_wait_seconds += step.data_wait_seconds;
+    }
+    sums.step_seconds.push_back(slowest);
+    sums.examples.push_back(static_cast<double>(examples));
+    sums.rank_batch.push_back(static_cast<double>(fullest));
+  }
+  return sums;
+}
+
+double Sum(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
+                                             const ThroughputConfig& config) {
+  if (absl::Status status = CheckRun(run); !status.ok()) return status;
+  const int64_t recorded = run.ranks[0].steps.size();
+  const int64_t measured = recorded - config.warmup_steps;
+  if (measured < kMinMeasuredSteps) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        run.source, ": ", recorded, " steps leave ",
+        std::max<int64_t>(measured, 0), " after ", config.warmup_steps,
+        " of warm-up, and at least ", kMinMeasuredSteps, " are needed"));
+  }
+  const Sums sums = SumSteps(run, config.warmup_steps);
+  const double seconds = Sum(sums.step_seconds);
+  if (!(seconds > 0)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(run.source, ": the steps took no time"));
+  }
+  Throughput result;
+  result.steps = measured;
+  result.images_per_second = Sum(sums.examples) / seconds;
+  result.step_seconds = Median(sums.step_seconds);
+  result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
+  result.data_wait_share = sums.data_wait_seconds / sums.rank_seconds;
+  result.global_batch = static_cast<int64_t>(Median(sums.examples));
+  result.largest_rank_batch = static_cast<int64_t>(Median(sums.rank_batch));
+  return result;
+}
+
+}  // namespace rankwise

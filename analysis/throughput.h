@@ -1,0 +1,38 @@
+// What one run achieved. docs/metrics.md has the formulas.
+
+#ifndef ANALYSIS_THROUGHPUT_H_
+#define ANALYSIS_THROUGHPUT_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "analysis/run_trace.h"
+
+namespace rankwise {
+
+struct ThroughputConfig {
+  int64_t warmup_steps = 10;  // left out at the start of the run
+};
+
+// At least this many steps must be left after warm-up.
+inline constexpr int64_t kMinMeasuredSteps = 5;
+
+struct Throughput {
+  int64_t steps = 0;  // measured, warm-up left out
+  double images_per_second = 0;
+  double step_seconds = 0;        // median over steps of the slowest rank's
+  double exposed_comm_share = 0;  // of all ranks' time, 0..1
+  double data_wait_share = 0;     // likewise
+  int64_t global_batch = 0;       // examples a step, all ranks; median
+  int64_t largest_rank_batch =
+      0;  // examples a step on the fullest rank; median
+};
+
+// Fails, naming the file, where CheckRun does, where too few steps are left,
+// and where the steps took no time.
+absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
+                                             const ThroughputConfig& config);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_THROUGHPUT_H_

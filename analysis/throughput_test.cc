@@ -1,0 +1,69 @@
+#include "analysis/throughput.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "analysis/trace_for_test.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Throughput, CountsAllRanksExamples) {
+  const auto result = MeasureThroughput(
+      MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.1}), {10});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->images_per_second, 640, 1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.1, 1e-12);
+  EXPECT_NEAR(result->exposed_comm_share, 0.1, 1e-12);
+  EXPECT_NEAR(result->data_wait_share, 0.05, 1e-12);
+  EXPECT_EQ(result->steps, 10);
+  EXPECT_EQ(result->global_batch, 64);
+  EXPECT_EQ(result->largest_rank_batch, 32);
+}
+
+TEST(Throughput, AStepIsAsLongAsOnItsSlowestRank) {
+  RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.1, .steps = 10});
+  for (int i = 0; i < 10; ++i) {
+    run.ranks[i % 2].steps[i].step_seconds = 0.3;  // each rank in turn
+  }
+  EXPECT_NEAR(MeasureThroughput(run, {0})->images_per_second, 128 / 0.3, 1e-9);
+}
+
+TEST(Throughput, IsARatioOfSums) {
+  RunTrace run = MakeRun({.step_seconds = 0.1, .steps = 10});
+  run.ranks[0].steps[9].step_seconds = 1.1;
+  EXPECT_NEAR(MeasureThroughput(run, {0})->images_per_second, 640 / 2.0, 1e-9);
+}
+
+TEST(Throughput, WarmUpIsLeftOut) {
+  RunTrace run = MakeRun({.step_seconds = 0.1, .steps = 15});
+  for (int i = 0; i < 10; ++i) run.ranks[0].steps[i].step_seconds = 5;
+  EXPECT_NEAR(MeasureThroughput(run, {10})->images_per_second, 640, 1e-9);
+}
+
+TEST(Throughput, RefusesWhatItCannotMeasure) {
+  EXPECT_THAT(std::string(MeasureThroughput(
+                              MakeRun({.steps = 14, .run_id = "short"}), {10})
+                              .status()
+                              .message()),
+              HasSubstr("short.jsonl: 14 steps leave 4 after 10 of warm-up, "
+                        "and at least 5 are needed"));
+  EXPECT_THAT(
+      std::string(
+          MeasureThroughput(MakeRun({.steps = 0}), {10}).status().message()),
+      HasSubstr("0 steps leave 0"));
+  EXPECT_THAT(std::string(MeasureThroughput(MakeRun({.step_seconds = 0}), {0})
+                              .status()
+                              .message()),
+              HasSubstr("the steps took no time"));
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks.pop_back();
+  EXPECT_FALSE(MeasureThroughput(run, {0}).ok());
+}
+
+}  // namespace
+}  // namespace rankwise
