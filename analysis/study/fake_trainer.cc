@@ -1,0 +1,123 @@
+// Stands in for `single` and `ddp` in the tests of the study: takes their
+// flags and writes the records of a run without training. --model says how it
+// behaves.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "records/config_hash.h"
+#include "records/host.h"
+#include "records/record.h"
+#include "records/record_writer.h"
+#include "records/run_id.h"
+
+ABSL_FLAG(std::string, model, "good",
+          "good; or bad: fails at once; hangs: until it is killed; crashes: on "
+          "2 ranks, half-way; stops: early, but with exit code 0; once: fails "
+          "only the first time it is run");
+ABSL_FLAG(int64_t, nproc, 1, "");
+ABSL_FLAG(int64_t, batch_size, 64, "");
+ABSL_FLAG(int64_t, max_steps, 60, "");
+ABSL_FLAG(int64_t, epochs, 5, "");
+ABSL_FLAG(int64_t, train_size, 0, "");
+ABSL_FLAG(int64_t, threads, 1, "");
+ABSL_FLAG(uint64_t, seed, 0, "");
+ABSL_FLAG(bool, eval, true, "");
+ABSL_FLAG(std::string, record, "", "");
+
+namespace rankwise {
+namespace {
+
+RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
+                        int64_t rank) {
+  RunRecord run;
+  run.run_id = id;
+  run.binary = binary;
+  run.flags = {{"batch_size", absl::StrCat(absl::GetFlag(FLAGS_batch_size))},
+               {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))},
+               {"model", absl::GetFlag(FLAGS_model)}};
+  SetConfigHashes(&run);
+  run.rank = rank;
+  run.world_size = absl::GetFlag(FLAGS_nproc);
+  run.host = CollectHostInfo();
+  run.devices = {"cpu"};
+  run.threads_per_rank = absl::GetFlag(FLAGS_threads);
+  run.versions.torch = "2.11.0";
+  return run;
+}
+
+// 1 ms per example, on more than one rank 25 % more.
+StepRecord MakeStep(int64_t rank, int64_t step) {
+  StepRecord record;
+  record.rank = rank;
+  record.step = step;
+  record.epoch = 1;
+  record.examples = absl::GetFlag(FLAGS_batch_size);
+  record.step_seconds = 1e-3 * static_cast<double>(record.examples);
+  if (absl::GetFlag(FLAGS_nproc) > 1) record.step_seconds *= 1.25;
+  record.exposed_comm_seconds = 0.08 * record.step_seconds;
+  return record;
+}
+
+bool WriteRun(const std::string& binary, int64_t steps) {
+  auto writer = RecordWriter::Open(absl::GetFlag(FLAGS_record));
+  if (!writer.ok()) return false;
+  const std::string id = NewRunId(absl::Now());
+  for (int64_t rank = 0; rank < absl::GetFlag(FLAGS_nproc); ++rank) {
+    std::vector<StepRecord> records;
+    for (int64_t step = 1; step <= steps; ++step) {
+      records.push_back(MakeStep(rank, step));
+    }
+    if (!(*writer)->Write(MakeRunRecord(binary, id, rank)).ok()) return false;
+    if (!(*writer)->Write(records).ok()) return false;
+  }
+  return true;
+}
+
+// True the first time it is called by any process of this study.
+bool IsFirst() {
+  const auto folder =
+      std::filesystem::path(absl::GetFlag(FLAGS_record)).parent_path();
+  const bool first = !std::filesystem::exists(folder / "first");
+  std::ofstream(folder / "first") << "x";
+  return first;
+}
+
+int Main(const std::string& binary) {
+  const std::string model = absl::GetFlag(FLAGS_model);
+  const int64_t steps = absl::GetFlag(FLAGS_max_steps);
+  if (model == "bad" || (model == "once" && IsFirst())) {
+    std::fprintf(stderr, "%s: a reason to fail\n", binary.c_str());
+    return 3;
+  }
+  if (model == "hangs") {
+    WriteRun(binary, steps / 2);
+    std::printf("hanging as process %d\n", getpid());
+    std::fflush(stdout);
+    while (true) pause();
+  }
+  if (model == "crashes" && absl::GetFlag(FLAGS_nproc) == 2) {
+    WriteRun(binary, steps / 2);
+    raise(SIGKILL);
+  }
+  return WriteRun(binary, model == "stops" ? 3 : steps) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return rankwise::Main(std::filesystem::path(argv[0]).filename().string());
+}

@@ -1,0 +1,161 @@
+#include "analysis/study/study_config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "analysis/throughput.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kMaxWorldSize = 4096;
+
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// Splits at commas and hands every item to `add`; refuses an empty list and an
+// item that occurs twice.
+template <typename Add>
+absl::Status ForEachItem(absl::string_view flag, absl::string_view text,
+                         Add add) {
+  std::set<std::string> seen;
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    if (!seen.insert(std::string(item)).second) {
+      return Bad("--", flag, "=", text, ": ", item, " occurs twice");
+    }
+    if (absl::Status status = add(item); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCores(const StudyConfig& config) {
+  if (config.oversubscribe) return absl::OkStatus();
+  const int64_t threads = ThreadsPerRank(config);
+  for (int64_t world_size : config.world_sizes) {
+    if (world_size * threads <= config.cores) continue;
+    return Bad("--world_sizes: ", world_size, " ranks of ", threads,
+               threads == 1 ? " thread" : " threads", " need ",
+               world_size * threads, " cores, and this machine has ",
+               config.cores,
+               ": leave that size out, or pass --oversubscribe to run it all "
+               "the same, marked in the table");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDivision(const StudyConfig& config) {
+  const bool strong = std::count(config.scalings.begin(), config.scalings.end(),
+                                 Scaling::kStrong) > 0;
+  for (int64_t world_size : config.world_sizes) {
+    if (!strong || config.batch_size % world_size == 0) continue;
+    return Bad("--batch_size=", config.batch_size,
+               ": strong scaling divides it among the ranks, and it does not "
+               "divide by the world size ",
+               world_size, ": pass another batch size or --scaling=weak");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
+  std::vector<int64_t> sizes;
+  absl::Status status =
+      ForEachItem("world_sizes", text, [&](absl::string_view item) {
+        int64_t size = 0;
+        if (!absl::SimpleAtoi(item, &size) || size < 1 ||
+            size > kMaxWorldSize) {
+          return Bad(
+              "--world_sizes=", text, ": \"", item,
+              "\" is not a world size; expected whole numbers from 1 to ",
+              kMaxWorldSize, " with commas between, as in 1,2,4");
+        }
+        sizes.push_back(size);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view text) {
+  std::vector<Scaling> scalings;
+  absl::Status status =
+      ForEachItem("scaling", text, [&](absl::string_view item) {
+        for (Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
+          if (item != ScalingName(scaling)) continue;
+          scalings.push_back(scaling);
+          return absl::OkStatus();
+        }
+        return Bad("--scaling=", text, ": \"", item,
+                   "\" is unknown; expected strong, weak or strong,weak");
+      });
+  if (!status.ok()) return status;
+  return scalings;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
+  std::vector<std::string> trainers;
+  absl::Status status =
+      ForEachItem("trainers", text, [&](absl::string_view item) {
+        if (item != "single" && item != "ddp") {
+          return Bad("--trainers=", text, ": \"", item,
+                     "\" is unknown; expected single, ddp or single,ddp");
+        }
+        trainers.push_back(std::string(item));
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  return trainers;
+}
+
+int64_t LargestWorldSize(const StudyConfig& config) {
+  return *std::max_element(config.world_sizes.begin(),
+                           config.world_sizes.end());
+}
+
+int64_t ThreadsPerRank(const StudyConfig& config) {
+  if (config.threads > 0) return config.threads;
+  return std::max<int64_t>(1, config.cores / LargestWorldSize(config));
+}
+
+absl::Status CheckStudyConfig(const StudyConfig& config) {
+  if (config.repetitions < 1) {
+    return Bad("--repetitions=", config.repetitions,
+               ": expected 1 or more, and 2 or more for an interval");
+  }
+  if (config.batch_size < 1) {
+    return Bad("--batch_size=", config.batch_size, ": expected 1 or more");
+  }
+  if (config.warmup_steps < 0) {
+    return Bad("--warmup_steps=", config.warmup_steps, ": expected 0 or more");
+  }
+  if (config.max_steps < config.warmup_steps + kMinMeasuredSteps) {
+    return Bad("--max_steps=", config.max_steps, ": expected ",
+               config.warmup_steps + kMinMeasuredSteps, " or more, ",
+               kMinMeasuredSteps,
+               " to measure after --warmup_steps=", config.warmup_steps);
+  }
+  if (config.train_size < 0) {
+    return Bad("--train_size=", config.train_size,
+               ": expected 1 or more, or 0 to choose it");
+  }
+  if (config.threads < 0) {
+    return Bad("--threads=", config.threads,
+               ": expected 1 or more, or 0 to choose it");
+  }
+  for (const std::string& flag : config.trainer_flags) {
+    if (flag.size() > 2 && flag.substr(0, 2) == "--") continue;
+    return Bad("--trainer_flags: \"", flag,
+               "\" is no flag; expected --name=value, with spaces between");
+  }
+  if (absl::Status status = CheckDivision(config); !status.ok()) return status;
+  return CheckCores(config);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,158 @@
+#include "analysis/study/subprocess.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kCannotExecute = 127;
+
+sigset_t SetOfHeldSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  for (int signal : kInterrupts) sigaddset(&set, signal);
+  return set;
+}
+
+bool IsInterrupt(int signal) {
+  return std::find(std::begin(kInterrupts), std::end(kInterrupts), signal) !=
+         std::end(kInterrupts);
+}
+
+// In the child, between fork and exec: only async-signal-safe calls.
+[[noreturn]] void Execute(char* const* arguments, int output, int input,
+                          pid_t parent) {
+  setpgid(0, 0);  // Ctrl-C reaches us alone; we pass it on
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(kCannotExecute);
+  dup2(input, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execv(arguments[0], arguments);
+  const char* reason = strerror(errno);
+  for (const char* part :
+       {"cannot execute ", (const char*)arguments[0], ": ", reason, "\n"}) {
+    if (write(STDERR_FILENO, part, strlen(part)) < 0) break;
+  }
+  _exit(kCannotExecute);
+}
+
+absl::StatusOr<pid_t> Start(const Command& command) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command.arguments) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  const int output = open(command.output_path.c_str(),
+                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (output < 0) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("opening the log ", command.output_path));
+  }
+  const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) Execute(arguments.data(), output, input, parent);
+  const int error = errno;
+  close(output);
+  if (input >= 0) close(input);
+  if (child < 0) {
+    return absl::ErrnoToStatus(error,
+                               absl::StrCat("starting ", command.arguments[0]));
+  }
+  setpgid(child, child);  // here too: whoever comes first
+  return child;
+}
+
+// The next held signal, or 0 when `deadline` has passed.
+int NextSignal(absl::Time deadline) {
+  const sigset_t set = SetOfHeldSignals();
+  while (true) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return 0;
+    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
+    const int signal = sigtimedwait(&set, nullptr, &wait);
+    if (signal > 0) return signal;
+  }
+}
+
+// Waits for the child until `deadline`. False: it still runs.
+bool WaitUntil(pid_t child, absl::Time deadline, int* status,
+               int* interrupted_by) {
+  while (waitpid(child, status, WNOHANG) != child) {
+    const int signal = NextSignal(deadline);
+    if (signal == 0) return false;
+    if (!IsInterrupt(signal)) continue;
+    if (interrupted_by != nullptr) {
+      *interrupted_by = signal;
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+HeldSignals::HeldSignals() {
+  const sigset_t set = SetOfHeldSignals();
+  sigprocmask(SIG_BLOCK, &set, &before_);
+}
+
+HeldSignals::~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+bool CommandEnd::ok() const {
+  return exit_code == 0 && signal == 0 && !timed_out && interrupted_by == 0;
+}
+
+std::string CommandEnd::Describe() const {
+  if (interrupted_by != 0) return "was interrupted";
+  if (timed_out) {
+    return absl::StrCat("did not end within ", absl::FormatDuration(elapsed),
+                        " and was ended (--run_timeout)");
+  }
+  if (signal != 0) {
+    return absl::StrCat("was killed by signal ", signal, " (",
+                        strsignal(signal), ")");
+  }
+  return absl::StrCat("exited with code ", exit_code);
+}
+
+absl::StatusOr<CommandEnd> RunCommand(const Command& command) {
+  const absl::Time start = absl::Now();
+  const absl::StatusOr<pid_t> child = Start(command);
+  if (!child.ok()) return child.status();
+  CommandEnd end;
+  int status = 0;
+  if (!WaitUntil(*child, start + command.timeout, &status,
+                 &end.interrupted_by)) {
+    end.timed_out = end.interrupted_by == 0;
+    kill(-*child, SIGTERM);
+    if (!WaitUntil(*child, absl::Now() + command.grace, &status, nullptr)) {
+      kill(-*child, SIGKILL);
+      waitpid(*child, &status, 0);
+    }
+  }
+  kill(-*child, SIGKILL);  // what the command may have left in its group
+  end.elapsed = absl::Now() - start;
+  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+  if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+  return end;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,23 @@
+// Where the trainers' binaries are.
+
+#ifndef ANALYSIS_STUDY_TRAINER_PATH_H_
+#define ANALYSIS_STUDY_TRAINER_PATH_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace rankwise {
+
+// The folder with the binaries `single` and `ddp`, found from the path of the
+// study's own binary: in its runfiles (`bazel run`, or started by hand from
+// bazel-bin), else beside it in the tree of build outputs. Absolute.
+absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
+
+// dir/trainer; fails unless it is an executable file.
+absl::StatusOr<std::string> TrainerPath(const std::string& dir,
+                                        const std::string& trainer);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_STUDY_TRAINER_PATH_H_
