@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -281,9 +282,10 @@ CollectiveReport SuspectOf(const CollectiveLog& log) {
 }
 
 bool MentionsCommunication(const std::string& error) {
-  return absl::StrContains(error, "NCCL") ||
-         absl::StrContainsIgnoreCase(error, "timed out") ||
-         absl::StrContainsIgnoreCase(error, "connection");
+  const std::string lower = absl::AsciiStrToLower(error);
+  return absl::StrContains(lower, "nccl") ||
+         absl::StrContains(lower, "timed out") ||
+         absl::StrContains(lower, "connection");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "parallel/comm/failure_report.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,8 +12,9 @@ namespace {
 using Life = PeerStatus::Life;
 
 bool TimedOut(const std::string& error) {
-  return absl::StrContainsIgnoreCase(error, "timed out") ||
-         absl::StrContainsIgnoreCase(error, "timeout") ||
+  const std::string lower = absl::AsciiStrToLower(error);
+  return absl::StrContains(lower, "timed out") ||
+         absl::StrContains(lower, "timeout") ||
          absl::StrContains(error, "failed to pass monitoredBarrier");
 }
 

@@ -25,6 +25,7 @@
 #include "parallel/comm/peers.h"
 #include "parallel/comm/rank_process.h"
 #include "parallel/comm/rendezvous.h"
+#include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
 namespace {

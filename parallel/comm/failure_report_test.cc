@@ -1,0 +1,130 @@
+#include "parallel/comm/failure_report.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Life = PeerStatus::Life;
+using Peers = std::vector<PeerStatus>;
+
+Failure AllReduceSeventeen(const std::string& error) {
+  Failure failure;
+  failure.attempted = "backward of step 4";
+  failure.rank = 0;
+  failure.world_size = 3;
+  failure.collective.state = CollectiveReport::State::kFailed;
+  failure.collective.sequence = 17;
+  failure.collective.description = "all_reduce #17 of [[4]] float32";
+  failure.collective.seconds_since = 2.04;
+  failure.error = error;
+  failure.collective_timeout = absl::Seconds(2);
+  return failure;
+}
+
+PeerStatus Peer(int rank, Life life, uint64_t sequence,
+                const std::string& doing) {
+  PeerStatus peer;
+  peer.rank = rank;
+  peer.life = life;
+  peer.sequence = sequence;
+  peer.doing = doing;
+  return peer;
+}
+
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+TEST(FailureReportTest, NamesADeadRankOnly) {
+  PeerStatus dead = Peer(2, Life::kDead, 17, "all_reduce #17");
+  dead.death = "signal 9 (Killed)";
+  const absl::Status status = DescribeFailure(
+      AllReduceSeventeen("Connection closed by peer"),
+      Peers{Peer(1, Life::kFailed, 17, "all_reduce #17"), dead});
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(MessageOf(status),
+              AllOf(HasSubstr("backward of step 4 failed on rank 0 of 3 in "
+                              "all_reduce #17 of [[4]] float32, 2.0 s after"),
+                    HasSubstr("rank 2 is dead: signal 9 (Killed)"),
+                    HasSubstr("(Connection closed by peer)"),
+                    Not(HasSubstr("rank 1"))));
+}
+
+TEST(FailureReportTest, NamesALateRankAndWhatItDoes) {
+  const absl::Status status =
+      DescribeFailure(AllReduceSeventeen("Timed out waiting 2000ms for recv"),
+                      Peers{Peer(1, Life::kAlive, 16, "barrier #16"),
+                            Peer(2, Life::kAlive, 0, "")});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status));
+  EXPECT_THAT(MessageOf(status),
+              AllOf(HasSubstr("rank 1 did not arrive: it is alive, and the "
+                              "last it started is barrier #16; "),
+                    HasSubstr("rank 2 did not arrive: it is alive, and it has "
+                              "not started any collective"),
+                    HasSubstr("raise the collective timeout (now 2s)")));
+}
+
+TEST(FailureReportTest, NamesSilentAndDepartedRanks) {
+  const absl::Status status =
+      DescribeFailure(AllReduceSeventeen("Connection reset"),
+                      Peers{Peer(1, Life::kSilent, 17, "all_reduce #17"),
+                            Peer(2, Life::kLeft, 16, "barrier #16")});
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(MessageOf(status),
+              AllOf(HasSubstr("rank 1 gives no sign of life"),
+                    HasSubstr("rank 2 has left the job; the last it started "
+                              "is barrier #16")));
+}
+
+TEST(FailureReportTest, NamesARankThatCalledSomethingElse) {
+  const absl::Status status =
+      DescribeFailure(AllReduceSeventeen("Timed out"),
+                      Peers{Peer(1, Life::kAlive, 17, "broadcast #17")});
+  EXPECT_THAT(MessageOf(status),
+              HasSubstr("rank 1 called broadcast #17 instead"));
+}
+
+TEST(FailureReportTest, SaysSoWhenNobodyIsToBlame) {
+  const absl::Status status = DescribeFailure(
+      AllReduceSeventeen("something"),
+      Peers{Peer(1, Life::kAlive, 18, "barrier #18"),
+            Peer(2, Life::kFailed, 17, "all_reduce #17 of [[4]] float32")});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(MessageOf(status),
+              HasSubstr("every rank is alive and has started it (something)"));
+}
+
+TEST(FailureReportTest, KeepsBothSidesOfAMismatch) {
+  const absl::Status status = DescribeFailure(
+      AllReduceSeventeen("Detected mismatch between collectives on ranks. "
+                         "Rank 0 is running X, but Rank 1 is running Y."),
+      Peers{});
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(MessageOf(status), HasSubstr("Rank 1 is running Y"));
+}
+
+TEST(FailureReportTest, ALostStorePointsAtItsServer) {
+  const absl::Status status = DescribeFailure(
+      AllReduceSeventeen("x"), absl::UnavailableError("connection reset"));
+  EXPECT_THAT(MessageOf(status),
+              HasSubstr("rank 0 or the launcher, is probably dead"));
+}
+
+TEST(FailureReportTest, OtherFailuresAreNotBlamedOnACollective) {
+  const absl::Status status =
+      DescribeOtherFailure(AllReduceSeventeen("out of memory"));
+  EXPECT_EQ(MessageOf(status),
+            "backward of step 4 failed on rank 0 of 3: out of memory");
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,98 @@
+#include "parallel/comm/monitored_backend.h"
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ATen/ops/ones.h"
+#include "ATen/ops/zeros.h"
+#include "gtest/gtest.h"
+#include "parallel/comm/fake_backend.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+constexpr int kWorld = 4;
+
+class MonitoredBackendTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<CollectiveLog> log_ = std::make_shared<CollectiveLog>();
+  c10::intrusive_ptr<c10d::Backend> backend_ = MakeMonitoredBackend(
+      MakeFakeBackend(1, kWorld, {}), log_, WatchCompletion::kYes);
+  c10::intrusive_ptr<c10d::ProcessGroup> group_ =
+      MakeFakeProcessGroup(backend_);
+  std::vector<at::Tensor> one_ = {at::ones({kWorld})};
+};
+
+TEST_F(MonitoredBackendTest, KeepsRankSizeAndName) {
+  EXPECT_EQ(backend_->getRank(), 1);
+  EXPECT_EQ(backend_->getSize(), kWorld);
+  EXPECT_EQ(backend_->getBackendName(),
+            MakeFakeBackend(1, kWorld, {})->getBackendName());
+}
+
+TEST_F(MonitoredBackendTest, LogsCollectivesOfAProcessGroup) {
+  group_->allreduce(one_)->wait();
+  EXPECT_EQ(one_[0][0].item<float>(), kWorld);
+  EXPECT_EQ(log_->LastStarted().description, "all_reduce #1 of [[4]] float32");
+  EXPECT_EQ(log_->in_flight(), 0);
+  group_->broadcast(one_)->wait();
+  group_->barrier()->wait();
+  EXPECT_EQ(log_->LastStarted().description, "barrier #3");
+  EXPECT_EQ(log_->LastStarted().state, CollectiveReport::State::kDone);
+}
+
+TEST_F(MonitoredBackendTest, ForwardsEveryCollectiveOfTheFakeBackend) {
+  at::Tensor small = at::ones({1}), large = at::zeros({kWorld});
+  std::vector<at::Tensor> smalls = {small};
+  std::vector<std::vector<at::Tensor>> slots = {
+      {at::zeros({1}), at::zeros({1}), at::zeros({1}), at::zeros({1})}};
+  std::vector<std::vector<at::Tensor>> none;
+  std::vector<at::Tensor> four = slots[0], other_four = slots[0];
+  std::vector<int64_t> even;
+  c10d::ScatterOptions from_rank_0;
+  group_->reduce(one_)->wait();
+  group_->allgather(slots, smalls)->wait();
+  group_->_allgather_base(large, small)->wait();
+  group_->reduce_scatter(smalls, slots)->wait();
+  group_->_reduce_scatter_base(small, large)->wait();
+  group_->alltoall_base(large, large, even, even)->wait();
+  group_->alltoall(four, other_four)->wait();
+  group_->gather(none, smalls)->wait();
+  group_->scatter(smalls, none, from_rank_0)->wait();
+  EXPECT_EQ(log_->LastStarted().description, "scatter #9 of [[1]] float32");
+  EXPECT_EQ(log_->in_flight(), 0);
+}
+
+TEST_F(MonitoredBackendTest, MessagesKeepTheGroupsNumber) {
+  group_->allreduce(one_)->wait();
+  group_->send(one_, 2, /*tag=*/0)->wait();
+  EXPECT_EQ(log_->LastStarted().description,
+            "send with rank 2 after #1 of [[4]] float32");
+  group_->recv(one_, 2, /*tag=*/0)->wait();
+  EXPECT_EQ(log_->LastStarted().sequence, 1u);
+}
+
+class ThrowingBackend : public c10d::Backend {
+ public:
+  ThrowingBackend() : Backend(0, 2) {}
+  const std::string getBackendName() const override { return "throwing"; }
+  c10::intrusive_ptr<c10d::Work> allreduce(
+      std::vector<at::Tensor>&, const c10d::AllreduceOptions&) override {
+    throw std::runtime_error("no");
+  }
+};
+
+TEST_F(MonitoredBackendTest, ACallThatThrowsIsLoggedAsFailed) {
+  const auto backend = MakeMonitoredBackend(
+      c10::make_intrusive<ThrowingBackend>(), log_, WatchCompletion::kYes);
+  EXPECT_THROW(backend->allreduce(one_), std::runtime_error);
+  EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
+  EXPECT_EQ(log_->in_flight(), 0);
+}
+
+}  // namespace
+}  // namespace rankwise
