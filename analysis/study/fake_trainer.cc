@@ -22,10 +22,11 @@
 #include "records/record_writer.h"
 #include "records/run_id.h"
 
-ABSL_FLAG(std::string, model, "good",
-          "good; or bad: fails at once; hangs: until it is killed; crashes: on "
-          "2 ranks, half-way; stops: early, but with exit code 0; once: fails "
-          "only the first time it is run");
+ABSL_FLAG(
+    std::string, model, "good",
+    "good; bad: fails at once; crashes: is killed half-way, on 2 ranks only; "
+    "stops: early, but with exit code 0; once: fails only the first time; "
+    "hangs: half-way, once two runs are complete");
 ABSL_FLAG(int64_t, nproc, 1, "");
 ABSL_FLAG(int64_t, batch_size, 64, "");
 ABSL_FLAG(int64_t, max_steps, 60, "");
@@ -85,6 +86,16 @@ bool WriteRun(const std::string& binary, int64_t steps) {
   return true;
 }
 
+// Files of finished runs beside this one's.
+int64_t FinishedRuns() {
+  int64_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(absl::GetFlag(FLAGS_record)).parent_path())) {
+    count += entry.path().extension() == ".jsonl";
+  }
+  return count;
+}
+
 // True the first time it is called by any process of this study.
 bool IsFirst() {
   const auto folder =
@@ -101,7 +112,7 @@ int Main(const std::string& binary) {
     std::fprintf(stderr, "%s: a reason to fail\n", binary.c_str());
     return 3;
   }
-  if (model == "hangs") {
+  if (model == "hangs" && FinishedRuns() == 2) {
     WriteRun(binary, steps / 2);
     std::printf("hanging as process %d\n", getpid());
     std::fflush(stdout);

@@ -216,6 +216,9 @@ int PrintResult(const StudyResult& result, size_t planned,
 absl::StatusOr<int> Study() {
   const std::string from = absl::GetFlag(FLAGS_from);
   if (!from.empty()) {
+    if (absl::GetFlag(FLAGS_warmup_steps) < 0) {
+      return absl::InvalidArgumentError("--warmup_steps: expected 0 or more");
+    }
     const auto runs = LoadStudyFolder(UserPath(from));
     if (!runs.ok()) return runs.status();
     PrintReport(*runs);

@@ -1,0 +1,121 @@
+#include "analysis/study/study_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+StudyConfig OnCores(int64_t cores) {
+  StudyConfig config;
+  config.cores = cores;
+  return config;
+}
+
+TEST(ParseWorldSizes, AreSorted) {
+  EXPECT_THAT(*ParseWorldSizes("4,1,2"), ElementsAre(1, 2, 4));
+  EXPECT_THAT(*ParseWorldSizes("3"), ElementsAre(3));
+}
+
+TEST(ParseWorldSizes, RefusesWhatIsNoWorldSize) {
+  for (const char* text : {"", "0", "-1", "2,x", "1,", ",", "1.5", "1 2",
+                           "99999", "9999999999999999999999"}) {
+    const auto sizes = ParseWorldSizes(text);
+    ASSERT_FALSE(sizes.ok()) << text;
+    EXPECT_THAT(std::string(sizes.status().message()),
+                HasSubstr("is not a world size; expected whole numbers"));
+    EXPECT_THAT(std::string(sizes.status().message()),
+                HasSubstr(std::string("--world_sizes=") + text));
+  }
+  EXPECT_EQ(ParseWorldSizes("2,2").status().message(),
+            "--world_sizes=2,2: 2 occurs twice");
+}
+
+TEST(ParseScalings, KnowsTwo) {
+  EXPECT_THAT(*ParseScalings("weak,strong"),
+              ElementsAre(Scaling::kWeak, Scaling::kStrong));
+  EXPECT_EQ(ParseScalings("Strong").status().message(),
+            "--scaling=Strong: \"Strong\" is unknown; expected strong, weak or "
+            "strong,weak");
+}
+
+TEST(ParseTrainers, KnowsTwo) {
+  EXPECT_THAT(*ParseTrainers("ddp"), ElementsAre("ddp"));
+  EXPECT_EQ(ParseTrainers("single,fsdp").status().message(),
+            "--trainers=single,fsdp: \"fsdp\" is unknown; expected single, ddp "
+            "or single,ddp");
+}
+
+TEST(ThreadsPerRank, SharesTheCoresOfTheLargestWorldSize) {
+  EXPECT_EQ(ThreadsPerRank(OnCores(2)), 1);
+  EXPECT_EQ(ThreadsPerRank(OnCores(16)), 8);
+  EXPECT_EQ(ThreadsPerRank(OnCores(1)), 1);
+  StudyConfig config = OnCores(16);
+  config.threads = 3;
+  EXPECT_EQ(ThreadsPerRank(config), 3);
+}
+
+TEST(CheckStudyConfig, TheDefaultsAreGoodOnTwoCores) {
+  EXPECT_TRUE(CheckStudyConfig(OnCores(2)).ok());
+}
+
+TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
+  struct Case {
+    std::function<void(StudyConfig*)> change;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {[](StudyConfig* c) { c->repetitions = 0; }, "--repetitions=0: expected"},
+      {[](StudyConfig* c) { c->batch_size = 0; }, "--batch_size=0: expected"},
+      {[](StudyConfig* c) { c->warmup_steps = -1; },
+       "--warmup_steps=-1: expected"},
+      {[](StudyConfig* c) { c->max_steps = 14; },
+       "--max_steps=14: expected 15 or more, 5 to measure after "
+       "--warmup_steps=10"},
+      {[](StudyConfig* c) { c->train_size = -5; }, "--train_size=-5: expected"},
+      {[](StudyConfig* c) { c->threads = -1; }, "--threads=-1: expected"},
+      {[](StudyConfig* c) { c->threads = 2; },
+       "--world_sizes: 2 ranks of 2 threads need 4 cores, and this machine has "
+       "2"},
+      {[](StudyConfig* c) {
+         c->world_sizes = {1, 4};
+       },
+       "4 ranks of 1 thread need 4 cores, and this machine has 2: leave that "
+       "size out, or pass --oversubscribe"},
+      {[](StudyConfig* c) { c->batch_size = 63; },
+       "--batch_size=63: strong scaling divides it among the ranks, and it "
+       "does not divide by the world size 2"},
+      {[](StudyConfig* c) { c->trainer_flags = {"lr=1"}; },
+       "--trainer_flags: \"lr=1\" is no flag"},
+  };
+  for (const Case& c : cases) {
+    StudyConfig config = OnCores(2);
+    c.change(&config);
+    EXPECT_THAT(std::string(CheckStudyConfig(config).message()),
+                HasSubstr(c.message));
+  }
+}
+
+TEST(CheckStudyConfig, OversubscribingIsPossibleWhenAskedFor) {
+  StudyConfig config = OnCores(2);
+  config.world_sizes = {1, 4};
+  config.oversubscribe = true;
+  EXPECT_TRUE(CheckStudyConfig(config).ok());
+}
+
+TEST(CheckStudyConfig, WeakScalingNeedsNoDivision) {
+  StudyConfig config = OnCores(2);
+  config.batch_size = 63;
+  config.scalings = {Scaling::kWeak};
+  EXPECT_TRUE(CheckStudyConfig(config).ok());
+}
+
+}  // namespace
+}  // namespace rankwise

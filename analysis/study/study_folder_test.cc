@@ -1,0 +1,85 @@
+#include "analysis/study/study_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "records/record_json.h"
+
+namespace rankwise {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class StudyFolderTest : public testing::Test {
+ protected:
+  StudyFolderTest()
+      : dir_(testing::TempDir() + "/" +
+             testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(dir_);
+  }
+  void WriteRun(const std::string& name, const std::string& run_id) {
+    RunRecord run;
+    run.run_id = run_id;
+    std::ofstream(dir_ + "/" + name) << ToJsonLine(run) << "\n";
+  }
+  const std::string dir_;
+};
+
+TEST_F(StudyFolderTest, IsCreatedWithItsParents) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_ + "/a/b").ok());
+  EXPECT_TRUE(fs::is_directory(dir_ + "/a/b/logs"));
+  EXPECT_TRUE(PrepareStudyFolder(dir_ + "/a/b").ok());
+}
+
+TEST_F(StudyFolderTest, RefusesWhatItCannotWriteTo) {
+  const absl::Status status = PrepareStudyFolder("/proc/study");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("--output_dir=/proc/study: cannot write there: "));
+  std::ofstream(dir_) << "a file";
+  EXPECT_FALSE(PrepareStudyFolder(dir_).ok());
+}
+
+TEST_F(StudyFolderTest, RefusesAFolderWithRecords) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  WriteRun("a.jsonl", "a");
+  EXPECT_THAT(std::string(PrepareStudyFolder(dir_).message()),
+              HasSubstr("holds records already"));
+}
+
+TEST_F(StudyFolderTest, LoadsRunsByNameAndNothingElse) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  WriteRun("b.jsonl", "second");
+  WriteRun("a.jsonl", "first");
+  WriteRun("c.jsonl.incomplete", "not this one");
+  const auto runs = LoadStudyFolder(dir_);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ((*runs)[0].ranks[0].run.run_id, "first");
+}
+
+TEST_F(StudyFolderTest, LoadingSaysWhatIsWrong) {
+  EXPECT_THAT(std::string(LoadStudyFolder(dir_).status().message()),
+              HasSubstr("no such folder"));
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  EXPECT_THAT(std::string(LoadStudyFolder(dir_).status().message()),
+              HasSubstr("holds no *.jsonl"));
+  std::ofstream(dir_ + "/a.jsonl") << "{broken}\n";
+  EXPECT_THAT(std::string(LoadStudyFolder(dir_).status().message()),
+              HasSubstr("/a.jsonl:1: this is not JSON"));
+}
+
+TEST_F(StudyFolderTest, LastLines) {
+  const std::string path = testing::TempDir() + "/lines";
+  std::ofstream(path) << "1\n2\n3\nunfinished";
+  EXPECT_EQ(LastLines(path, 2), "3\nunfinished");
+  EXPECT_EQ(LastLines(path, 9), "1\n2\n3\nunfinished");
+  EXPECT_EQ(LastLines(path + ".none", 9), "");
+}
+
+}  // namespace
+}  // namespace rankwise
