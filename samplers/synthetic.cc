@@ -78,8 +78,9 @@ std::vector<int16_t> MakePatterns(uint64_t seed) {
 }
 
 // Adds weight / 256 of a pattern to `image`, displaced cyclically by so many
-// rows and columns.
-void AddPattern(const int16_t* pattern, int weight, uint64_t rows,
+// rows and columns. |weight| <= 256 keeps all products in 16 bits, which
+// doubles the speed.
+void AddPattern(const int16_t* pattern, int16_t weight, uint64_t rows,
                 uint64_t columns, int16_t* image) {
   constexpr uint64_t kSide = Synthetic::kSide;
   int16_t row[2 * kSide];  // twice over, so that a displaced row is contiguous
@@ -89,7 +90,8 @@ void AddPattern(const int16_t* pattern, int weight, uint64_t rows,
       std::memcpy(row, from, sizeof(row) / 2);
       std::memcpy(row + kSide, from, sizeof(row) / 2);
       for (uint64_t x = 0; x < kSide; ++x) {
-        image[x] += static_cast<int16_t>((row[x + columns] * weight) >> 8);
+        const auto product = static_cast<int16_t>(row[x + columns] * weight);
+        image[x] = static_cast<int16_t>(image[x] + (product >> 8));
       }
       image += kSide;
     }
@@ -99,15 +101,18 @@ void AddPattern(const int16_t* pattern, int weight, uint64_t rows,
 
 // pixels = image + 128 + noise, clamped to 0 .. 255.
 void AddNoise(SplitMix& random, const int16_t* image, uint8_t* pixels) {
+  uint8_t bytes[Synthetic::kPixels];
   for (int64_t at = 0; at < Synthetic::kPixels; at += 8) {
-    uint8_t bytes[8];
     const uint64_t bits = random.Next();
-    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<uint8_t>(bits >> 8 * i);
     for (int i = 0; i < 8; ++i) {
-      const int noise = ((bytes[i] - 128) * kNoise) >> 8;
-      pixels[at + i] =
-          static_cast<uint8_t>(std::clamp(image[at + i] + 128 + noise, 0, 255));
+      bytes[at + i] = static_cast<uint8_t>(bits >> (8 * i));
     }
+  }
+  for (int64_t at = 0; at < Synthetic::kPixels; ++at) {
+    const auto noise = static_cast<int16_t>((bytes[at] - 128) * kNoise);
+    const auto value = static_cast<int16_t>(image[at] + 128 + (noise >> 8));
+    const int16_t floored = value < 0 ? int16_t{0} : value;
+    pixels[at] = static_cast<uint8_t>(floored > 255 ? int16_t{255} : floored);
   }
 }
 
@@ -141,8 +146,9 @@ int64_t Synthetic::Generate(int64_t index, uint8_t* pixels) const {
        {std::pair(label, share), std::pair(other, 256 - share)}) {
     const uint64_t rows = random.Below(kDisplacement);
     const uint64_t columns = random.Below(kDisplacement);
-    AddPattern(&patterns_[pattern * kPixels], part * kContrast / 256, rows,
-               columns, image);
+    AddPattern(&patterns_[pattern * kPixels],
+               static_cast<int16_t>(part * kContrast / 256), rows, columns,
+               image);
   }
   AddNoise(random, image, pixels);
   return static_cast<int64_t>(label);
