@@ -37,6 +37,16 @@ std::string SharedDevice(const RunTrace& run) {
   return "";
 }
 
+bool Oversubscribed(const RunTrace& run) {
+  std::map<std::string, int64_t> threads;  // by host
+  for (const RankTrace& trace : run.ranks) {
+    const HostInfo& host = trace.run.host;
+    threads[host.hostname] += trace.run.threads_per_rank;
+    if (host.cores > 0 && threads[host.hostname] > host.cores) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<double> Cell::Values(double Throughput::*metric) const {
@@ -45,11 +55,6 @@ std::vector<double> Cell::Values(double Throughput::*metric) const {
     values.push_back(repetition.*metric);
   }
   return values;
-}
-
-bool Cell::Oversubscribed() const {
-  return run.host.cores > 0 &&
-         run.world_size * run.threads_per_rank > run.host.cores;
 }
 
 std::string Cell::Name() const {
@@ -75,6 +80,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       cell.rank_batch = throughput->largest_rank_batch;
     }
     if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
+    cell.oversubscribed |= Oversubscribed(run);
     cell.repetitions.push_back(*std::move(throughput));
   }
   std::vector<Cell> result;

@@ -21,11 +21,11 @@ struct Cell {
   std::vector<Throughput> repetitions;
   // A device other than the CPU that two ranks of one host used, or "".
   std::string shared_device;
+  // The ranks of one host had more threads than the host has cores.
+  bool oversubscribed = false;
 
   // One value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
-  // Ranks times threads exceed the cores of the machine.
-  bool Oversubscribed() const;
   std::string Name() const;  // "ddp on 2 ranks"
 };
 

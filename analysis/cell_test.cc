@@ -51,28 +51,28 @@ TEST(GroupIntoCells, UnmeasurableRunsAreLeftOutWithTheirReason) {
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("cut.jsonl: 3 steps leave 0")));
 }
 
-TEST(Cell, OversubscribedWhenThreadsExceedCores) {
-  Cell cell;
-  cell.run = MakeRun({}).ranks[0].run;  // 8 cores
-  cell.run.world_size = 4;
-  cell.run.threads_per_rank = 2;
-  EXPECT_FALSE(cell.Oversubscribed());
-  cell.run.threads_per_rank = 3;
-  EXPECT_TRUE(cell.Oversubscribed());
+Cell CellOf(const RunTrace& run) {
+  std::vector<std::string> left_out;
+  return GroupIntoCells({run}, {10}, &left_out)[0];
 }
 
-std::string SharedDeviceOf(const RunTrace& run) {
-  std::vector<std::string> left_out;
-  return GroupIntoCells({run}, {10}, &left_out)[0].shared_device;
+TEST(Cell, OversubscribedWhenThreadsExceedTheCoresOfAHost) {
+  RunTrace run = MakeRun({.world_size = 4});  // one host of 8 cores
+  for (RankTrace& trace : run.ranks) trace.run.threads_per_rank = 2;
+  EXPECT_FALSE(CellOf(run).oversubscribed);
+  for (RankTrace& trace : run.ranks) trace.run.threads_per_rank = 3;
+  EXPECT_TRUE(CellOf(run).oversubscribed);
+  run.ranks[3].run.host.hostname = run.ranks[2].run.host.hostname = "another";
+  EXPECT_FALSE(CellOf(run).oversubscribed);
 }
 
 TEST(Cell, ASharedDeviceIsNoticed) {
   RunTrace run = MakeRun({.world_size = 2});
-  EXPECT_EQ(SharedDeviceOf(run), "");  // all ranks share the CPU
+  EXPECT_EQ(CellOf(run).shared_device, "");  // all ranks share the CPU
   run.ranks[0].run.devices = run.ranks[1].run.devices = {"cuda:0"};
-  EXPECT_EQ(SharedDeviceOf(run), "cuda:0");
+  EXPECT_EQ(CellOf(run).shared_device, "cuda:0");
   run.ranks[1].run.host.hostname = "another";
-  EXPECT_EQ(SharedDeviceOf(run), "");
+  EXPECT_EQ(CellOf(run).shared_device, "");
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ std::vector<std::string> Cells(const Row& row) {
     interval = PercentInterval(row.efficiency->efficiency_interval);
   }
   return {
-      absl::StrCat(cell.run.binary, cell.Oversubscribed() ? "*" : ""),
+      absl::StrCat(cell.run.binary, cell.oversubscribed ? "*" : ""),
       row.scaling,
       absl::StrCat(cell.run.world_size),
       absl::StrCat(cell.rank_batch),
@@ -140,7 +140,7 @@ std::string Notes(absl::Span<const Row> rows,
   std::string notes;
   bool oversubscribed = false;
   for (const Row& row : rows) {
-    oversubscribed |= row.cell->Oversubscribed();
+    oversubscribed |= row.cell->oversubscribed;
     if (row.scaling == "base" || row.efficiency.ok()) continue;
     absl::StrAppend(
         &notes, "No efficiency: ", row.efficiency.status().message(), ".\n");

@@ -73,8 +73,10 @@ absl::StatusOr<Record> ParseRecord(absl::string_view line) {
   if (*kind == "epoch") return ParseAs<EpochRecord>(object);
   if (*kind == "eval") return ParseAs<EvalRecord>(object);
   if (*kind == "checkpoint") return ParseAs<CheckpointRecord>(object);
-  return absl::NotFoundError(absl::StrCat(
-      "the record kind \"", kind->get<std::string>(), "\" is not known"));
+  std::string name = kind->dump(-1, ' ', /*ensure_ascii=*/true);
+  if (name.size() > 60) name = absl::StrCat(name.substr(0, 57), "...");
+  return absl::NotFoundError(
+      absl::StrCat("the record kind ", name, " is not known"));
 }
 
 }  // namespace rankwise

@@ -206,6 +206,13 @@ TEST(RecordJson, NotAnObject) {
       HasSubstr("a record is a JSON object, and this is of type array"));
 }
 
+TEST(RecordJson, DeepNestingIsOnlyAnotherBadLine) {
+  const std::string deep(100000, '[');
+  EXPECT_FALSE(ParseRecord(deep).ok());
+  const std::string closed = deep + std::string(deep.size(), ']');
+  EXPECT_FALSE(ParseRecord(closed).ok());
+}
+
 TEST(RecordJson, UnknownKindIsNotFound) {
   const absl::Status status =
       ParseRecord("{\"kind\":\"schedule\",\"rank\":0}").status();

@@ -1,6 +1,7 @@
 #include "records/record_writer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,11 +19,14 @@ constexpr size_t kInitialBufferBytes = 4096;
 
 // True where the file holds something that does not end in a newline.
 bool EndsInTornLine(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  const off_t size = ::lseek(fd, 0, SEEK_END);
   char last = '\n';
-  if (size > 0 && ::pread(fd, &last, 1, size - 1) != 1) last = '\n';
+  if (info.st_size > 0 && ::pread(fd, &last, 1, info.st_size - 1) != 1) {
+    last = '\n';
+  }
   ::close(fd);
   return last != '\n';
 }
