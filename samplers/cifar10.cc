@@ -146,9 +146,8 @@ Batch Cifar10::Gather(absl::Span<const int64_t> indices) const {
   int64_t* labels = batch.target.mutable_data_ptr<int64_t>();
   for (const int64_t index : indices) {
     TORCH_CHECK_INDEX(index >= 0 && index < size(),
-                      "cifar10: there is no "
-                      "example ",
-                      index, "; the size is ", size());
+                      "cifar10: there is no example ", index, "; the size is ",
+                      size());
     const uint8_t* record = files_[index / kRecordsPerFile].bytes().data() +
                             index % kRecordsPerFile * kRecordBytes;
     *labels++ = labels_[index];

@@ -71,12 +71,11 @@ std::vector<int64_t> DistributedSampler::Indices() {
   // order at place p is the order at p modulo its length. Dropped and exact
   // places never reach the end.
   std::vector<int64_t> indices(num_samples_);
-  int64_t place = config_.rank;
-  for (int64_t& index : indices) {
+  for (int64_t i = 0; i < num_samples_; ++i) {
+    const int64_t place = config_.rank + i * config_.num_replicas;
     const int64_t wrapped =
         place < dataset_size_ ? place : place % dataset_size_;
-    index = config_.shuffle ? order[wrapped] : wrapped;
-    place += config_.num_replicas;
+    indices[i] = config_.shuffle ? order[wrapped] : wrapped;
   }
   return indices;
 }

@@ -60,9 +60,8 @@ Batch LinearRegression::Gather(absl::Span<const int64_t> indices) const {
   float* target = batch.target.mutable_data_ptr<float>();
   for (const int64_t index : indices) {
     TORCH_CHECK_INDEX(index >= 0 && index < size(),
-                      "linear: there is no "
-                      "example ",
-                      index, "; the size is ", size());
+                      "linear: there is no example ", index, "; the size is ",
+                      size());
     data = std::copy_n(features + index * kFeatures, kFeatures, data);
     *target++ = targets[index];
   }

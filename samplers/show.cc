@@ -34,6 +34,9 @@ ABSL_FLAG(int64_t, rank, -1, "print this rank only; -1: all ranks");
 namespace rankwise {
 namespace {
 
+// Indices to look at fit in memory.
+constexpr int64_t kMaxSize = 100'000'000;
+
 struct Config {
   int64_t size;
   int64_t epoch;
@@ -49,9 +52,9 @@ absl::StatusOr<Config> ConfigFromFlags() {
         absl::StrCat("--mode=", mode, ": it must be padded or exact"));
   }
   const int64_t size = absl::GetFlag(FLAGS_size);
-  if (size < 0) {
+  if (size < 0 || size > kMaxSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--size=", size, ": it must be 0 or more"));
+        absl::StrCat("--size=", size, ": it must be in 0 .. ", kMaxSize));
   }
   const int64_t world_size = absl::GetFlag(FLAGS_world_size);
   if (world_size < 1) {

@@ -57,7 +57,8 @@ TEST(ShowTest, DropsTheTailOrIsExact) {
 }
 
 TEST(ShowTest, RefusesWhatMakesNoSense) {
-  ExpectRefused("--size=-4", "--size=-4: it must be 0 or more");
+  ExpectRefused("--size=-4", "--size=-4: it must be in 0 .. 100000000");
+  ExpectRefused("--size=1000000000000", "--size=1000000000000: it must be");
   ExpectRefused("--size=many", "many");
   ExpectRefused("--world_size=0", "--world_size=0: it must be 1 or more");
   ExpectRefused("--world_size=2 --rank=2", "--rank=2: with --world_size=2");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
@@ -162,9 +163,8 @@ Batch Synthetic::Gather(absl::Span<const int64_t> indices) const {
   int64_t* labels = batch.target.mutable_data_ptr<int64_t>();
   for (const int64_t index : indices) {
     TORCH_CHECK_INDEX(index >= 0 && index < size_,
-                      "synthetic: there is no "
-                      "example ",
-                      index, "; the size is ", size_);
+                      "synthetic: there is no example ", index,
+                      "; the size is ", size_);
     *labels++ = Generate(index, pixels);
     pixels += kPixels;
   }
