@@ -15,8 +15,8 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/device.h"
 #include "parallel/comm/launcher.h"
+#include "parallel/comm/placement.h"
 #include "parallel/comm/rank_env.h"
 #include "trainers/failure.h"
 #include "trainers/flags.h"
@@ -71,7 +71,7 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
                        " (", env->launcher, "), but ", trainer.name,
                        " is one process; use the trainer ddp"));
     }
-    absl::StatusOr<c10::Device> device = SelectDevice(comm_config.device, *env);
+    absl::StatusOr<c10::Device> device = ChooseDevice(comm_config.device, *env, DetectHardware());
     if (!device.ok()) return device.status();
     worker.device = *device;
     return trainer.run(config, worker);

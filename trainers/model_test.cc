@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,7 @@ TEST(ModelTest, FindsBatchNorm) {
   struct Normalised : torch::nn::Module {
     Normalised() { register_module("norm", torch::nn::BatchNorm2d(3)); }
   };
-  EXPECT_TRUE(HasBatchNorm(Normalised()));
+  EXPECT_TRUE(HasBatchNorm(*std::make_shared<Normalised>()));
 }
 
 }  // namespace

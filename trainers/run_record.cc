@@ -37,7 +37,7 @@ std::map<std::string, std::string> OwnFlags() {
 absl::StatusOr<std::string> AgreeOnRunId(const Worker& worker) {
   std::string id = NewRunId(absl::Now());
   if (worker.comm == nullptr) return id;
-  torch::Tensor bytes =
+  at::Tensor bytes =
       at::tensor(std::vector<int64_t>(id.begin(), id.end()), at::kLong)
           .to(worker.device);
   absl::Status status = worker.comm->Broadcast(bytes, /*root=*/0);

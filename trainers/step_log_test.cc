@@ -31,6 +31,7 @@ TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
       std::string(std::getenv("TEST_TMPDIR")) + "/steps.jsonl";
   auto writer = RecordWriter::Open(path);
   ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Write(Record(RunRecord{.run_id = "test"})).ok());
   StepLog log(at::kCPU, writer->get());
   ASSERT_TRUE(log.Add(Step(1, 2.5, 4)).ok());
   ASSERT_TRUE(log.Add(Step(2, 1.5, 2)).ok());
@@ -38,8 +39,8 @@ TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
 
   auto records = ReadRecords(path);
   ASSERT_TRUE(records.ok()) << records.status();
-  ASSERT_EQ(records->size(), 2u);
-  const StepRecord& second = std::get<StepRecord>((*records)[1]);
+  ASSERT_EQ(records->size(), 3u);
+  const StepRecord& second = std::get<StepRecord>((*records)[2]);
   EXPECT_EQ(second.step, 2);
   EXPECT_EQ(second.loss, 1.5);
   EXPECT_EQ(second.exposed_comm_seconds, 0.25);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trainers/checkpoint/safetensors.h"
 #include "trainers/evaluate.h"
 #include "trainers/failure.h"
 #include "trainers/run_record.h"

@@ -1,0 +1,125 @@
+// Stopping, crashing and going on: a resumed run gives the losses of one that was never disturbed, to the last bit.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+std::string FreshDir(const std::string& name) {
+  const std::string dir = TemporaryPath(name);
+  std::filesystem::create_directories(dir);
+  return dir;
+}
+
+// 8 steps an epoch, with a checkpoint every 3.
+std::vector<std::string> Flags(const std::string& dir, int64_t max_steps, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--train_size=256", "--test_size=64", "--batch_size=32", "--epochs=20", "--threads=1",
+                           "--checkpoint_every=3", "--log_every=1", absl::StrCat("--max_steps=", max_steps),
+                           "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
+  return more;
+}
+
+std::map<int64_t, double> Undisturbed(const std::string& trainer, int64_t steps, const std::vector<std::string>& more) {
+  const std::string dir = FreshDir("undisturbed");
+  const Finished run = RunTrainer(trainer, Flags(dir, steps, more));
+  EXPECT_EQ(run.code, 0) << run.err;
+  return LossesOf(dir + "/run.jsonl", 0);
+}
+
+TEST(ResumeTest, AStoppedRunGoesOnBitEqualAcrossEpochs) {
+  const std::map<int64_t, double> expected = Undisturbed("single", 20, {});
+  ASSERT_EQ(expected.size(), 20u);
+  const std::string dir = FreshDir("stopped");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 5)).code, 0);
+  const Finished second = RunTrainer("single", Flags(dir, 13, {"--resume"}));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("resumed after step 5"));
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 20, {"--resume"})).code, 0);
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
+}
+
+TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
+  const std::vector<std::string> two = {"--nproc=2"};
+  const std::map<int64_t, double> expected = Undisturbed("ddp", 16, two);
+  const std::string dir = FreshDir("killed");
+  // More steps than anyone waits for: the kill ends it.
+  auto run = StartTrainer("ddp", Flags(dir, 100000, {"--nproc=2", "--epochs=100000"}));
+  ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  const absl::Time killed = absl::Now();
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_NE(run->Wait(absl::Seconds(20)), 0);
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(10));
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
+
+  std::filesystem::remove(dir + "/run.jsonl");
+  const Finished resumed = RunTrainer("ddp", Flags(dir, 16, {"--nproc=2", "--resume", "--epochs=20"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  const std::map<int64_t, double> losses = LossesOf(dir + "/run.jsonl", 0);
+  ASSERT_FALSE(losses.empty());
+  EXPECT_EQ(losses.rbegin()->first, 16);
+  for (const auto& [step, loss] : losses) EXPECT_EQ(loss, expected.at(step)) << "step " << step;
+}
+
+TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {
+  const std::string dir = FreshDir("torn");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 6)).code, 0);
+  const std::string newest = dir + "/step_00000006.safetensors";
+  ASSERT_TRUE(std::filesystem::exists(newest));
+  std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
+  const Finished resumed = RunTrainer("single", Flags(dir, 8, {"--resume"}));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: "), HasSubstr("step_00000006.safetensors")));
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 3"));
+}
+
+TEST(ResumeTest, OnlyDamagedCheckpointsEndTheRunWithTheirNames) {
+  const std::string dir = FreshDir("damaged");
+  std::ofstream(dir + "/step_00000003.safetensors") << "this is not a checkpoint";
+  const Finished run = RunTrainer("single", Flags(dir, 8, {"--resume"}));
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("single: error: "), HasSubstr("step_00000003.safetensors")));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/step_00000003.safetensors"));
+}
+
+TEST(ResumeTest, AnotherConfigurationIsRefused) {
+  const std::string dir = FreshDir("other");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
+  const Finished run = RunTrainer("single", Flags(dir, 8, {"--resume", "--seed=9"}));
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, HasSubstr("the checkpoint was made with seed=0, this run has seed=9"));
+}
+
+TEST(ResumeTest, KeepsTheLastCheckpointsAndTheModel) {
+  const std::string dir = FreshDir("kept");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 16, {"--keep_checkpoints=2"})).code, 0);
+  int checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (entry.path().filename().string().rfind("step_", 0) == 0) ++checkpoints;
+  }
+  EXPECT_EQ(checkpoints, 2);
+  EXPECT_TRUE(std::filesystem::exists(dir + "/step_00000016.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace rankwise

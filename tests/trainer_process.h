@@ -1,0 +1,42 @@
+// The trainers as a user runs them: real processes, whose records and messages the tests read.
+#ifndef RANKWISE_TESTS_TRAINER_PROCESS_H_
+#define RANKWISE_TESTS_TRAINER_PROCESS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/test_process.h"
+#include "records/record.h"
+
+namespace rankwise {
+
+struct Finished {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+// `name`: single or ddp.
+std::unique_ptr<TestProcess> StartTrainer(const std::string& name, const std::vector<std::string>& flags,
+                                          const std::vector<std::string>& environment = {});
+Finished RunTrainer(const std::string& name, const std::vector<std::string>& flags,
+                    const std::vector<std::string>& environment = {});
+
+// The process ids of a launcher's ranks.
+std::vector<pid_t> ChildrenOf(pid_t launcher);
+
+// All records of a file; fails the test if it cannot be read.
+std::vector<Record> RecordsIn(const std::string& path);
+
+// Step -> loss of one rank, as the last run in the file recorded it.
+std::map<int64_t, double> LossesOf(const std::string& path, int64_t rank);
+
+// Step -> loss, the mean over all ranks of the file.
+std::map<int64_t, double> MeanLosses(const std::string& path, int64_t world_size);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TESTS_TRAINER_PROCESS_H_
