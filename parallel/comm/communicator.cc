@@ -309,6 +309,7 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   }
   parts_->failed = true;
   parts_->heartbeat->MarkFailed();
+  if (IsMismatch(failure.error)) return DescribeMismatch(failure);
   return DescribeFailure(failure, AskPeers(*parts_->connection.store, rank(),
                                            world_size(), kPatience));
 }

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 
 namespace rankwise {
 namespace {
@@ -16,10 +18,6 @@ bool TimedOut(const std::string& error) {
   return absl::StrContains(lower, "timed out") ||
          absl::StrContains(lower, "timeout") ||
          absl::StrContains(error, "failed to pass monitoredBarrier");
-}
-
-bool Mismatched(const std::string& error) {
-  return absl::StrContains(error, "Detected mismatch between collectives");
 }
 
 std::string LastStarted(const PeerStatus& peer) {
@@ -53,6 +51,8 @@ std::string Blame(const Failure& failure, const PeerStatus& peer) {
       if (!behind) return "";
       return absl::StrCat(name, " did not arrive: it is alive, and ",
                           LastStarted(peer));
+    case Life::kUnknown:
+      return "";
   }
   return "";
 }
@@ -86,7 +86,6 @@ std::string Where(const Failure& failure) {
 
 absl::StatusCode CodeOf(const Failure& failure, bool somebody_is_gone) {
   if (somebody_is_gone) return absl::StatusCode::kUnavailable;
-  if (Mismatched(failure.error)) return absl::StatusCode::kFailedPrecondition;
   if (TimedOut(failure.error)) return absl::StatusCode::kDeadlineExceeded;
   return absl::StatusCode::kInternal;
 }
@@ -107,7 +106,33 @@ std::string Advice(const Failure& failure, absl::StatusCode code) {
   }
 }
 
+// The two calls of a mismatch without the options that never tell them apart.
+std::string Shortened(std::string error) {
+  constexpr absl::string_view kOptions = ", TensorDeviceTypes=TensorOptions(";
+  for (size_t begin = error.find(kOptions.data()); begin != std::string::npos;
+       begin = error.find(kOptions.data(), begin)) {
+    size_t end = begin + kOptions.size();
+    for (int depth = 1; depth > 0 && end < error.size(); ++end) {
+      depth += (error[end] == '(') - (error[end] == ')');
+    }
+    error.erase(begin, end - begin);
+  }
+  return absl::StrReplaceAll(error, {{".Collectives", ". Collectives"},
+                                     {"aspects: \t ", "aspects: "},
+                                     {"vs ", " vs "}});
+}
+
 }  // namespace
+
+bool IsMismatch(const std::string& error) {
+  return absl::StrContains(error, "Detected mismatch between collectives");
+}
+
+absl::Status DescribeMismatch(const Failure& failure) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(Where(failure), ": ", Shortened(failure.error), "; ",
+                   Advice(failure, absl::StatusCode::kFailedPrecondition)));
+}
 
 absl::Status DescribeFailure(
     const Failure& failure,

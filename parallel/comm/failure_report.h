@@ -30,6 +30,12 @@ absl::Status DescribeFailure(
     const Failure& failure,
     const absl::StatusOr<std::vector<PeerStatus>>& peers);
 
+// True for the error of a checked collective that ranks called differently. It
+// needs no peers: both sides are in it.
+bool IsMismatch(const std::string& error);
+// FailedPrecondition with both sides.
+absl::Status DescribeMismatch(const Failure& failure);
+
 // The same for an exception that no collective caused.
 absl::Status DescribeOtherFailure(const Failure& failure);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -103,13 +104,34 @@ TEST(FailureReportTest, SaysSoWhenNobodyIsToBlame) {
               HasSubstr("every rank is alive and has started it (something)"));
 }
 
-TEST(FailureReportTest, KeepsBothSidesOfAMismatch) {
-  const absl::Status status = DescribeFailure(
-      AllReduceSeventeen("Detected mismatch between collectives on ranks. "
-                         "Rank 0 is running X, but Rank 1 is running Y."),
-      Peers{});
+TEST(FailureReportTest, KeepsBothSidesOfAMismatchWithoutTheNoise) {
+  const std::string options =
+      ", TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu, "
+      "memory_format=(nullopt))";
+  const std::string error = absl::StrCat(
+      "Detected mismatch between collectives on ranks. Rank 0 is running "
+      "collective: CollectiveFingerPrint(OpType=ALLREDUCE",
+      options, "), but Rank 1 is running collective: CollectiveFingerPrint(",
+      "OpType=BROADCAST", options,
+      ").Collectives differ in the following aspects: \t Op type: ",
+      "ALLREDUCEvs BROADCAST");
+  ASSERT_TRUE(IsMismatch(error));
+  const absl::Status status = DescribeMismatch(AllReduceSeventeen(error));
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(MessageOf(status), HasSubstr("Rank 1 is running Y"));
+  EXPECT_THAT(
+      MessageOf(status),
+      HasSubstr("Rank 0 is running collective: "
+                "CollectiveFingerPrint(OpType=ALLREDUCE), but Rank 1 is "
+                "running collective: CollectiveFingerPrint(OpType=BROADCAST). "
+                "Collectives differ in the following aspects: Op type: "
+                "ALLREDUCE vs BROADCAST; make all ranks"));
+}
+
+TEST(FailureReportTest, BlamesNobodyOfWhomNothingIsKnown) {
+  const absl::Status status =
+      DescribeFailure(AllReduceSeventeen("Connection closed"),
+                      Peers{Peer(1, Life::kUnknown, 0, "")});
+  EXPECT_THAT(MessageOf(status), Not(HasSubstr("rank 1")));
 }
 
 TEST(FailureReportTest, ALostStorePointsAtItsServer) {

@@ -1,6 +1,4 @@
 // The launcher with real ranks: how they end, and that none is left.
-#include "parallel/comm/launcher.h"
-
 #include <signal.h>
 #include <sys/stat.h>
 

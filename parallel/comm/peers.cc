@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/plain_error.h"
+#include "parallel/comm/quiet_store.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -40,10 +41,20 @@ class Observation {
 
   // Reads what the store has to say now.
   void Look(c10d::Store& store) {
-    if (store.check({DeathKey(status_.rank)})) {
+    ReadPulse(store);
+    // A rank that ends because of a failed collective is not its cause.
+    if (status_.life != PeerStatus::Life::kFailed &&
+        store.check({DeathKey(status_.rank)})) {
       status_.life = PeerStatus::Life::kDead;
       status_.death = store.get_to_str(DeathKey(status_.rank));
     }
+  }
+
+  bool settled() const { return status_.life != PeerStatus::Life::kSilent; }
+  const PeerStatus& status() const { return status_; }
+
+ private:
+  void ReadPulse(c10d::Store& store) {
     if (!store.check({PulseKey(status_.rank)})) return;
     const absl::StatusOr<Pulse> pulse =
         ParsePulse(store.get_to_str(PulseKey(status_.rank)));
@@ -52,17 +63,12 @@ class Observation {
     seen_ = true;
     status_.sequence = pulse->sequence;
     status_.doing = pulse->doing;
-    if (status_.life == PeerStatus::Life::kDead) return;
     const bool fresh = pulse->beat != first_beat_;
     if (fresh || pulse->life != Pulse::Life::kAlive) {
       status_.life = LifeOf(pulse->life);
     }
   }
 
-  bool settled() const { return status_.life != PeerStatus::Life::kSilent; }
-  const PeerStatus& status() const { return status_; }
-
- private:
   PeerStatus status_;  // silent until shown otherwise
   bool seen_ = false;
   uint64_t first_beat_ = 0;
@@ -113,6 +119,7 @@ void Heartbeat::Publish() {
   ++pulse_.beat;
   pulse_.sequence = last.sequence;
   pulse_.doing = last.description;
+  const QuietStore quiet;
   try {
     store_->set(PulseKey(rank_), FormatPulse(pulse_));
   } catch (const std::exception&) {
@@ -151,9 +158,11 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
     if (rank != self) peers.emplace_back(rank);
   }
   const absl::Time deadline = absl::Now() + patience;
+  bool any_dead = false;
+  const QuietStore quiet;
   try {
     while (true) {
-      bool any_dead = false, all_settled = true;
+      bool all_settled = true;
       for (Observation& peer : peers) {
         peer.Look(store);
         any_dead |= peer.status().life == PeerStatus::Life::kDead;
@@ -166,13 +175,19 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
     return absl::UnavailableError(PlainMessage(error));
   }
   std::vector<PeerStatus> statuses;
-  for (const Observation& peer : peers) statuses.push_back(peer.status());
+  for (const Observation& peer : peers) {
+    statuses.push_back(peer.status());
+    if (any_dead && !peer.settled()) {
+      statuses.back().life = PeerStatus::Life::kUnknown;
+    }
+  }
   return statuses;
 }
 
 void AwaitDepartures(c10d::Store& store, int world_size,
                      absl::Duration patience) {
   const absl::Time deadline = absl::Now() + patience;
+  const QuietStore quiet;
   try {
     int64_t gone = store.add(kDeparturesKey, 1);
     while (gone < world_size && absl::Now() < deadline) {

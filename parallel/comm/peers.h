@@ -70,11 +70,12 @@ void ReportDeath(c10d::Store& store, int rank, const std::string& how);
 // A rank as seen by another.
 struct PeerStatus {
   enum class Life {
-    kAlive,   // its heart beat after the question was asked
-    kFailed,  // alive, but a collective has failed there
-    kLeft,    // destroyed its communicator
-    kDead,    // the launcher says so
-    kSilent,  // no heartbeat
+    kAlive,    // its heart beat after the question was asked
+    kFailed,   // a collective has failed there, whatever became of it then
+    kLeft,     // destroyed its communicator
+    kDead,     // the launcher says so
+    kSilent,   // no heartbeat
+    kUnknown,  // another's death answered the question before its heart beat
   };
   int rank = 0;
   Life life = Life::kSilent;

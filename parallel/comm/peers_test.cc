@@ -84,9 +84,19 @@ TEST(PeersTest, AReportedDeathEndsTheQuestion) {
   ReportDeath(*store, 2, "signal 9 (Killed)");
   const Statuses peers = AskPeers(*store, 0, 3, absl::Hours(1));
   ASSERT_TRUE(peers.ok()) << peers.status();
+  EXPECT_EQ(peers->at(0).life, Life::kUnknown);
   EXPECT_EQ(peers->at(1).life, Life::kDead);
   EXPECT_EQ(peers->at(1).death, "signal 9 (Killed)");
   EXPECT_EQ(peers->at(1).doing, "x #5");
+}
+
+TEST(PeersTest, ARankThatFailedFirstDidNotDieByItself) {
+  const auto store = NewStore();
+  store->set("pulse/1", FormatPulse({Pulse::Life::kFailed, 3, 5, "x #5"}));
+  ReportDeath(*store, 1, "exit code 1");
+  const Statuses peers = AskPeers(*store, 0, 2, kPatience);
+  ASSERT_TRUE(peers.ok()) << peers.status();
+  EXPECT_EQ(peers->at(0).life, Life::kFailed);
 }
 
 TEST(PeersTest, DeparturesAreAwaitedTogether) {

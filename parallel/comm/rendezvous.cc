@@ -1,8 +1,13 @@
 #include "parallel/comm/rendezvous.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -16,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "parallel/comm/network.h"
 #include "parallel/comm/plain_error.h"
+#include "parallel/comm/quiet_store.h"
 #include "torch/csrc/distributed/c10d/FileStore.hpp"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
@@ -104,8 +110,31 @@ absl::StatusOr<RawStores> OpenTcp(const RankEnv& env, absl::Duration timeout) {
   return stores;
 }
 
-RawStores OpenFile(const RankEnv& env, const RendezvousConfig& config) {
+// c10d waits long for a file that cannot be, and trips over one that is no
+// store.
+absl::Status CheckFile(const std::string& path) {
+  constexpr uint64_t kLongestKey = 1000;
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot open file store '", path, "': ", strerror(errno)));
+  }
+  uint64_t key_length = 0;  // what a store begins with
+  const ssize_t count = read(fd, &key_length, sizeof(key_length));
+  close(fd);
+  if (count == 0 || (count == sizeof(key_length) && key_length > 0 &&
+                     key_length < kLongestKey)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", path, "' is no file store; name a file that does not exist yet"));
+}
+
+absl::StatusOr<RawStores> OpenFile(const RankEnv& env,
+                                   const RendezvousConfig& config) {
   const std::string path(absl::StripPrefix(config.file_store, "file://"));
+  const absl::Status usable = CheckFile(path);
+  if (!usable.ok()) return usable;
   RawStores stores;
   stores.first = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
   stores.second = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
@@ -128,7 +157,8 @@ absl::StatusOr<RawStores> OpenStores(const RankEnv& env,
     return OpenTcp(env, config.timeout);
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(
-        "cannot open ", WhereOf(env, config), ": ", PlainMessage(error)));
+        "cannot open ", WhereOf(env, config), ": ", PlainMessage(error),
+        "; another program may be listening there"));
   }
 }
 
@@ -179,17 +209,10 @@ absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
   for (int rank = 0; rank < env.world_size; ++rank) {
     keys.push_back(ArrivalKey(rank));
   }
-  const absl::Duration left =
-      std::max(deadline - absl::Now(), absl::Milliseconds(1));
-  try {
-    store.wait(keys, absl::ToChronoMilliseconds(left));
-    return CheckWorldSizes(store, env);
-  } catch (const std::exception& error) {
-    if (absl::Now() < deadline) {
-      return absl::UnavailableError(absl::StrCat(
-          "lost ", where,
-          " while waiting for the other ranks: ", PlainMessage(error)));
-    }
+  absl::Duration pause = absl::Milliseconds(2);
+  while (!store.check(keys) && absl::Now() < deadline) {
+    absl::SleepFor(std::min(pause, deadline - absl::Now()));
+    pause = std::min(pause * 2, absl::Milliseconds(100));
   }
   const std::vector<int> missing = MissingRanks(store, env.world_size);
   if (missing.empty()) return CheckWorldSizes(store, env);
@@ -204,6 +227,7 @@ absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
 
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config) {
+  const QuietStore quiet;
   const absl::Time deadline = absl::Now() + config.timeout;
   const std::string where = WhereOf(env, config);
   absl::StatusOr<RawStores> raw = OpenStores(env, config);

@@ -77,10 +77,10 @@ absl::Status ReduceDifferentShapes(Communicator& comm) {
 }
 
 absl::Status UseAll(Communicator& comm) {
-  at::Tensor mean = at::full({1}, comm.rank());
+  at::Tensor mean = at::full({1}, 1.0 * comm.rank());
   absl::Status status = comm.AllReduce(mean, ReduceOp::kAverage);
   if (!status.ok()) return status;
-  at::Tensor root = at::full({1}, comm.rank());
+  at::Tensor root = at::full({1}, 1.0 * comm.rank());
   status = comm.Broadcast(root, comm.world_size() - 1);
   if (!status.ok()) return status;
   const absl::StatusOr<std::vector<at::Tensor>> all =
