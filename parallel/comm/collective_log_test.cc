@@ -13,7 +13,7 @@ namespace {
 using State = CollectiveReport::State;
 
 TEST(CollectiveLogTest, BeforeTheFirstCollectiveThereIsNone) {
-  const CollectiveLog log;
+  CollectiveLog log;
   EXPECT_EQ(log.Suspect().state, State::kNone);
   EXPECT_EQ(log.LastStarted().sequence, 0u);
   EXPECT_EQ(log.last_start_ns(), 0);

@@ -139,11 +139,25 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
 Communicator::Communicator(std::unique_ptr<Parts> parts)
     : parts_(std::move(parts)) {}
 
+namespace {
+
+// True when a collective is still in flight after the moment by which the log
+// may lag behind a waiting thread.
+bool IsStuck(const CollectiveLog& log) {
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(100);
+  while (log.in_flight() > 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Microseconds(200));
+  }
+  return log.in_flight() > 0;
+}
+
+}  // namespace
+
 Communicator::~Communicator() {
   constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
   constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
   Parts& parts = *parts_;
-  const bool broken = parts.failed || parts.log->in_flight() > 0;
+  const bool broken = IsStuck(*parts.log) || parts.failed;
   if (parts.heartbeat != nullptr) {
     parts.heartbeat->Leave();
     // Closing a connection may discard what a slower peer has yet to read, and

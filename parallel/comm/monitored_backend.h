@@ -23,7 +23,8 @@ enum class WatchCompletion {
 };
 
 // The returned backend forwards the Work objects of `inner` unchanged, and is
-// as thread-safe as `inner`. It adds about half a microsecond to a collective.
+// as thread-safe as `inner`. It adds about 0.1 us to a collective
+// (monitored_backend_benchmark).
 c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
     WatchCompletion watch);

@@ -6,17 +6,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/network.h"
@@ -113,17 +113,19 @@ absl::StatusOr<RawStores> OpenTcp(const RankEnv& env, absl::Duration timeout) {
 // c10d waits long for a file that cannot be, and trips over one that is no
 // store.
 absl::Status CheckFile(const std::string& path) {
-  constexpr uint64_t kLongestKey = 1000;
+  // What a store that is just being written may be cut short of: the length of
+  // the first key, and the key.
+  constexpr absl::string_view kBeginning("\x09\0\0\0refcount/", 13);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot open file store '", path, "': ", strerror(errno)));
   }
-  uint64_t key_length = 0;  // what a store begins with
-  const ssize_t count = read(fd, &key_length, sizeof(key_length));
+  char bytes[kBeginning.size()];
+  const ssize_t count = read(fd, bytes, sizeof(bytes));
   close(fd);
-  if (count == 0 || (count == sizeof(key_length) && key_length > 0 &&
-                     key_length < kLongestKey)) {
+  if (count >= 0 &&
+      absl::StartsWith(kBeginning, absl::string_view(bytes, count))) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
