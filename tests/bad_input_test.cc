@@ -1,4 +1,5 @@
-// What a user can get wrong: each ends soon, with a non-zero code and a message that says what was wrong and what to do.
+// What a user can get wrong: each ends soon, with a non-zero code and a message
+// that says what was wrong and what to do.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,63 +32,201 @@ std::vector<BadInput> BadFlags() {
       {"UnknownFlag", "single", {"--batchsize=3"}, "batchsize"},
       {"NotAFlag", "single", {"train"}, "\"train\" is not a flag"},
       {"NotANumber", "single", {"--epochs=many"}, "many"},
-      {"Model", "single", {"--model=resnet"}, "--model=resnet: no such model; known: simple_cnn, linear"},
-      {"Dataset", "single", {"--dataset=imagenet"}, "--dataset=imagenet: must be one of"},
-      {"DatasetOfAnotherModel", "single", {"--model=linear", "--dataset=synthetic"}, "try --dataset=linear"},
-      {"BatchSizeZero", "single", {"--batch_size=0"}, "--batch_size=0: must be at least 1"},
-      {"BatchSizeNegative", "ddp", {"--batch_size=-4"}, "--batch_size=-4: must be at least 1"},
+      {"Model",
+       "single",
+       {"--model=resnet"},
+       "--model=resnet: no such model; known: simple_cnn, linear"},
+      {"Dataset",
+       "single",
+       {"--dataset=imagenet"},
+       "--dataset=imagenet: must be one of"},
+      {"DatasetOfAnotherModel",
+       "single",
+       {"--model=linear", "--dataset=synthetic"},
+       "try --dataset=linear"},
+      {"BatchSizeZero",
+       "single",
+       {"--batch_size=0"},
+       "--batch_size=0: must be at least 1"},
+      {"BatchSizeNegative",
+       "ddp",
+       {"--batch_size=-4"},
+       "--batch_size=-4: must be at least 1"},
       {"Epochs", "single", {"--epochs=0"}, "--epochs=0: must be at least 1"},
-      {"MaxSteps", "single", {"--max_steps=-1"}, "--max_steps=-1: must be at least 0"},
-      {"TrainSize", "single", {"--train_size=0"}, "--train_size=0: must be at least 1"},
-      {"TestSize", "single", {"--test_size=0"}, "--test_size=0: must be at least 1"},
-      {"Accumulate", "single", {"--accumulate=0"}, "--accumulate=0: must be at least 1"},
-      {"Optimizer", "single", {"--optimizer=lion"}, "--optimizer=lion: must be one of adam, sgd"},
-      {"LearningRate", "single", {"--lr=-0.1"}, "--lr=-0.1: must be at least 0"},
-      {"LearningRateNaN", "single", {"--lr=nan"}, "--lr=nan: must be at least 0"},
-      {"MomentumOfAdam", "single", {"--momentum=0.9"}, "--momentum=0.9: only for --optimizer=sgd"},
-      {"Schedule", "single", {"--schedule=step"}, "--schedule=step: must be one of constant, cosine"},
-      {"Precision", "single", {"--precision=fp8"}, "--precision=fp8: must be one of fp32, bf16"},
-      {"Threads", "single", {"--threads=-2"}, "--threads=-2: must be between 0 and 1024"},
-      {"DataWorkers", "single", {"--data_workers=-1"}, "--data_workers=-1: must be between 0 and 64"},
-      {"LogEvery", "single", {"--log_every=0"}, "--log_every=0: must be at least 1"},
+      {"MaxSteps",
+       "single",
+       {"--max_steps=-1"},
+       "--max_steps=-1: must be at least 0"},
+      {"TrainSize",
+       "single",
+       {"--train_size=0"},
+       "--train_size=0: must be at least 1"},
+      {"TestSize",
+       "single",
+       {"--test_size=0"},
+       "--test_size=0: must be at least 1"},
+      {"Accumulate",
+       "single",
+       {"--accumulate=0"},
+       "--accumulate=0: must be at least 1"},
+      {"Optimizer",
+       "single",
+       {"--optimizer=lion"},
+       "--optimizer=lion: must be one of adam, sgd"},
+      {"LearningRate",
+       "single",
+       {"--lr=-0.1"},
+       "--lr=-0.1: must be at least 0"},
+      {"LearningRateNaN",
+       "single",
+       {"--lr=nan"},
+       "--lr=nan: must be at least 0"},
+      {"MomentumOfAdam",
+       "single",
+       {"--momentum=0.9"},
+       "--momentum=0.9: only for --optimizer=sgd"},
+      {"Schedule",
+       "single",
+       {"--schedule=step"},
+       "--schedule=step: must be one of constant, cosine"},
+      {"Precision",
+       "single",
+       {"--precision=fp8"},
+       "--precision=fp8: must be one of fp32, bf16"},
+      {"Threads",
+       "single",
+       {"--threads=-2"},
+       "--threads=-2: must be between 0 and 1024"},
+      {"DataWorkers",
+       "single",
+       {"--data_workers=-1"},
+       "--data_workers=-1: must be between 0 and 64"},
+      {"LogEvery",
+       "single",
+       {"--log_every=0"},
+       "--log_every=0: must be at least 1"},
       {"Device", "single", {"--device=tpu"}, "tpu"},
       {"NoGpu", "single", {"--device=cuda"}, "cuda"},
-      {"Backend", "ddp", {"--backend=mpi2"}, "--backend=mpi2: must be one of auto, gloo, nccl, fake"},
+      {"Backend",
+       "ddp",
+       {"--backend=mpi2"},
+       "--backend=mpi2: must be one of auto, gloo, nccl, fake"},
       {"NoNccl", "ddp", {"--backend=nccl"}, "nccl"},
-      {"NprocZero", "ddp", {"--nproc=0"}, "--nproc=0: must be between 1 and 1024"},
-      {"NprocOfSingle", "single", {"--nproc=2"}, "single is one process; use the trainer ddp"},
-      {"RecordFolder", "single", {std::string("--record=") + kMissing}, "the folder /nonexistent-folder does not exist"},
-      {"CheckpointFolder", "single", {std::string("--checkpoint_dir=") + kMissing}, "does not exist"},
-      {"LogFolder", "ddp", {std::string("--log_dir=") + kMissing}, "does not exist"},
-      {"ResumeFromNowhere", "single", {"--resume"}, "--resume: needs --checkpoint_dir"},
-      {"CheckpointEveryNowhere", "single", {"--checkpoint_every=5"}, "--checkpoint_every: needs --checkpoint_dir"},
-      {"KeepCheckpoints", "single", {"--keep_checkpoints=0"}, "--keep_checkpoints=0: must be at least 1"},
-      {"RendezvousTimeout", "ddp", {"--rendezvous_timeout=0s"}, "--rendezvous_timeout=0: must be at least 1s"},
-      {"CollectiveTimeout", "ddp", {"--collective_timeout=10ms"}, "--collective_timeout=10ms: must be at least 1s"},
-      {"TimeoutWithoutUnit", "ddp", {"--collective_timeout=10"}, "collective_timeout"},
-      {"Engine", "ddp", {"--ddp=horovod"}, "--ddp=horovod: must be reducer or simple"},
-      {"CommHook", "ddp", {"--comm_hook=int8"}, "--comm_hook=int8: must be none, fp16 or bf16"},
-      {"HookOfSimple", "ddp", {"--ddp=simple", "--comm_hook=fp16"}, "none with --ddp=simple"},
-      {"BucketSize", "ddp", {"--bucket_cap_mb=0"}, "--bucket_cap_mb=0: must be above 0"},
-      {"FirstBucket", "ddp", {"--first_bucket_mb=-1"}, "--first_bucket_mb=-1: must be above 0"},
-      {"CifarWithoutFolder", "single", {"--dataset=cifar10"}, "data_batch_1.bin"},
-      {"CifarMissingFolder", "single", {"--dataset=cifar10", std::string("--data_dir=") + kMissing}, "/nonexistent-folder/file"},
-      {"EmptyEpoch", "single", {"--train_size=200", "--eval=false", "--drop_last", "--max_steps=-5"}, "--max_steps=-5"},
+      {"NprocZero",
+       "ddp",
+       {"--nproc=0"},
+       "--nproc=0: must be between 1 and 1024"},
+      {"NprocOfSingle",
+       "single",
+       {"--nproc=2"},
+       "single is one process; use the trainer ddp"},
+      {"RecordFolder",
+       "single",
+       {std::string("--record=") + kMissing},
+       "the folder /nonexistent-folder does not exist"},
+      {"CheckpointFolder",
+       "single",
+       {std::string("--checkpoint_dir=") + kMissing},
+       "does not exist"},
+      {"LogFolder",
+       "ddp",
+       {std::string("--log_dir=") + kMissing},
+       "does not exist"},
+      {"ResumeFromNowhere",
+       "single",
+       {"--resume"},
+       "--resume: needs --checkpoint_dir"},
+      {"CheckpointEveryNowhere",
+       "single",
+       {"--checkpoint_every=5"},
+       "--checkpoint_every: needs --checkpoint_dir"},
+      {"KeepCheckpoints",
+       "single",
+       {"--keep_checkpoints=0"},
+       "--keep_checkpoints=0: must be at least 1"},
+      {"RendezvousTimeout",
+       "ddp",
+       {"--rendezvous_timeout=0s"},
+       "--rendezvous_timeout=0: must be at least 1s"},
+      {"CollectiveTimeout",
+       "ddp",
+       {"--collective_timeout=10ms"},
+       "--collective_timeout=10ms: must be at least 1s"},
+      {"TimeoutWithoutUnit",
+       "ddp",
+       {"--collective_timeout=10"},
+       "collective_timeout"},
+      {"Engine",
+       "ddp",
+       {"--ddp=horovod"},
+       "--ddp=horovod: must be reducer or simple"},
+      {"CommHook",
+       "ddp",
+       {"--comm_hook=int8"},
+       "--comm_hook=int8: must be none, fp16 or bf16"},
+      {"HookOfSimple",
+       "ddp",
+       {"--ddp=simple", "--comm_hook=fp16"},
+       "none with --ddp=simple"},
+      {"BucketSize",
+       "ddp",
+       {"--bucket_cap_mb=0"},
+       "--bucket_cap_mb=0: must be above 0"},
+      {"FirstBucket",
+       "ddp",
+       {"--first_bucket_mb=-1"},
+       "--first_bucket_mb=-1: must be above 0"},
+      {"CifarWithoutFolder",
+       "single",
+       {"--dataset=cifar10"},
+       "data_batch_1.bin"},
+      {"CifarMissingFolder",
+       "single",
+       {"--dataset=cifar10", std::string("--data_dir=") + kMissing},
+       "/nonexistent-folder/file"},
+      {"EmptyEpoch",
+       "single",
+       {"--train_size=200", "--eval=false", "--drop_last", "--max_steps=-5"},
+       "--max_steps=-5"},
   };
 }
 
 std::vector<BadInput> BadEnvironments() {
   return {
-      {"RankAboveWorld", "ddp", {}, "RANK=2",
-       {"RANK=2", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
-      {"RankIsNoNumber", "ddp", {}, "RANK=first",
-       {"RANK=first", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
-      {"NoMasterAddr", "ddp", {}, "MASTER_ADDR", {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_PORT=29500"}},
-      {"PortIsNoNumber", "ddp", {}, "MASTER_PORT=http",
-       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http"}},
-      {"WorldSizeMissing", "ddp", {}, "WORLD_SIZE", {"RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
-      {"SingleInsideALauncher", "single", {}, "single is one process; use the trainer ddp",
-       {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
+      {"RankAboveWorld",
+       "ddp",
+       {},
+       "RANK=2",
+       {"RANK=2", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1",
+        "MASTER_PORT=29500"}},
+      {"RankIsNoNumber",
+       "ddp",
+       {},
+       "RANK=first",
+       {"RANK=first", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1",
+        "MASTER_PORT=29500"}},
+      {"NoMasterAddr",
+       "ddp",
+       {},
+       "MASTER_ADDR",
+       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_PORT=29500"}},
+      {"PortIsNoNumber",
+       "ddp",
+       {},
+       "MASTER_PORT=http",
+       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1",
+        "MASTER_PORT=http"}},
+      {"WorldSizeMissing",
+       "ddp",
+       {},
+       "WORLD_SIZE",
+       {"RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
+      {"SingleInsideALauncher",
+       "single",
+       {},
+       "single is one process; use the trainer ddp",
+       {"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
+        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
   };
 }
 
@@ -105,27 +244,41 @@ class BadInputTest : public ::testing::TestWithParam<BadInput> {};
 
 TEST_P(BadInputTest, IsRefusedWithAReason) {
   const BadInput& input = GetParam();
-  ExpectRefused(RunTrainer(input.trainer, input.flags, input.environment), input.message);
+  ExpectRefused(RunTrainer(input.trainer, input.flags, input.environment),
+                input.message);
 }
 
-std::string NameOf(const ::testing::TestParamInfo<BadInput>& info) { return info.param.name; }
+std::string NameOf(const ::testing::TestParamInfo<BadInput>& info) {
+  return info.param.name;
+}
 
-INSTANTIATE_TEST_SUITE_P(Flags, BadInputTest, ::testing::ValuesIn(BadFlags()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Environment, BadInputTest, ::testing::ValuesIn(BadEnvironments()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Flags, BadInputTest, ::testing::ValuesIn(BadFlags()),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Environment, BadInputTest,
+                         ::testing::ValuesIn(BadEnvironments()), NameOf);
 
 TEST(BadFilesTest, CifarFileOfTheWrongSizeIsNamed) {
   const std::string dir = TemporaryPath("short_cifar");
   std::filesystem::create_directories(dir);
-  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"}) {
+  for (const char* name :
+       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+        "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"}) {
     std::ofstream(dir + "/" + name) << "too short";
   }
-  ExpectRefused(RunTrainer("single", {"--dataset=cifar10", "--data_dir=" + dir}), "data_batch_1.bin");
+  ExpectRefused(
+      RunTrainer("single", {"--dataset=cifar10", "--data_dir=" + dir}),
+      "data_batch_1.bin");
 }
 
 TEST(BadFilesTest, MemoryThatIsNotThereNamesTheFlagsThatHelp) {
-  // 2 million images of 12 KB each, in one batch.
-  const Finished run = RunTrainer("single", {"--train_size=40000000", "--batch_size=40000000", "--eval=false", "--max_steps=1"});
-  ExpectRefused(run, "--batch_size");
+  // One batch of 12 GB of pixels, where 12 GB of address space is all there is.
+  const std::string command =
+      "ulimit -v 12000000 && exec " + Runfile("trainers/single") +
+      " --train_size=4000000 --batch_size=4000000 --eval=false --max_steps=1";
+  TestProcess run({"/bin/sh", "-c", command});
+  const int code = run.Wait();
+  ExpectRefused({code, run.Stdout(), run.Stderr()}, "ran out of memory");
+  EXPECT_THAT(run.Stderr(), HasSubstr("--batch_size"));
 }
 
 }  // namespace

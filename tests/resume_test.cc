@@ -1,4 +1,5 @@
-// Stopping, crashing and going on: a resumed run gives the losses of one that was never disturbed, to the last bit.
+// Stopping, crashing and going on: a resumed run gives the losses of one that
+// was never disturbed, to the last bit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,14 +30,18 @@ std::string FreshDir(const std::string& name) {
 }
 
 // 8 steps an epoch, with a checkpoint every 3.
-std::vector<std::string> Flags(const std::string& dir, int64_t max_steps, std::vector<std::string> more = {}) {
-  more.insert(more.end(), {"--train_size=256", "--test_size=64", "--batch_size=32", "--epochs=20", "--threads=1",
-                           "--checkpoint_every=3", "--log_every=1", absl::StrCat("--max_steps=", max_steps),
-                           "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
+std::vector<std::string> Flags(const std::string& dir, int64_t max_steps,
+                               std::vector<std::string> more = {}) {
+  more.insert(more.end(),
+              {"--train_size=256", "--test_size=64", "--batch_size=32",
+               "--epochs=20", "--threads=1", "--checkpoint_every=3",
+               "--log_every=1", absl::StrCat("--max_steps=", max_steps),
+               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
   return more;
 }
 
-std::map<int64_t, double> Undisturbed(const std::string& trainer, int64_t steps, const std::vector<std::string>& more) {
+std::map<int64_t, double> Undisturbed(const std::string& trainer, int64_t steps,
+                                      const std::vector<std::string>& more) {
   const std::string dir = FreshDir("undisturbed");
   const Finished run = RunTrainer(trainer, Flags(dir, steps, more));
   EXPECT_EQ(run.code, 0) << run.err;
@@ -60,7 +65,8 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   const std::map<int64_t, double> expected = Undisturbed("ddp", 16, two);
   const std::string dir = FreshDir("killed");
   // More steps than anyone waits for: the kill ends it.
-  auto run = StartTrainer("ddp", Flags(dir, 100000, {"--nproc=2", "--epochs=100000"}));
+  auto run =
+      StartTrainer("ddp", Flags(dir, 100000, {"--nproc=2", "--epochs=100000"}));
   ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
   const std::vector<pid_t> ranks = ChildrenOf(run->pid());
   ASSERT_EQ(ranks.size(), 2u);
@@ -72,12 +78,14 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
 
   std::filesystem::remove(dir + "/run.jsonl");
-  const Finished resumed = RunTrainer("ddp", Flags(dir, 16, {"--nproc=2", "--resume", "--epochs=20"}));
+  const Finished resumed = RunTrainer(
+      "ddp", Flags(dir, 16, {"--nproc=2", "--resume", "--epochs=20"}));
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   const std::map<int64_t, double> losses = LossesOf(dir + "/run.jsonl", 0);
   ASSERT_FALSE(losses.empty());
   EXPECT_EQ(losses.rbegin()->first, 16);
-  for (const auto& [step, loss] : losses) EXPECT_EQ(loss, expected.at(step)) << "step " << step;
+  for (const auto& [step, loss] : losses)
+    EXPECT_EQ(loss, expected.at(step)) << "step " << step;
 }
 
 TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {
@@ -88,30 +96,37 @@ TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
   const Finished resumed = RunTrainer("single", Flags(dir, 8, {"--resume"}));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: "), HasSubstr("step_00000006.safetensors")));
+  EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: "),
+                                 HasSubstr("step_00000006.safetensors")));
   EXPECT_THAT(resumed.out, HasSubstr("resumed after step 3"));
 }
 
 TEST(ResumeTest, OnlyDamagedCheckpointsEndTheRunWithTheirNames) {
   const std::string dir = FreshDir("damaged");
-  std::ofstream(dir + "/step_00000003.safetensors") << "this is not a checkpoint";
+  std::ofstream(dir + "/step_00000003.safetensors")
+      << "this is not a checkpoint";
   const Finished run = RunTrainer("single", Flags(dir, 8, {"--resume"}));
   EXPECT_EQ(run.code, 1);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("single: error: "), HasSubstr("step_00000003.safetensors")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("single: error: "),
+                             HasSubstr("step_00000003.safetensors")));
   EXPECT_TRUE(std::filesystem::exists(dir + "/step_00000003.safetensors"));
 }
 
 TEST(ResumeTest, AnotherConfigurationIsRefused) {
   const std::string dir = FreshDir("other");
   ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
-  const Finished run = RunTrainer("single", Flags(dir, 8, {"--resume", "--seed=9"}));
+  const Finished run =
+      RunTrainer("single", Flags(dir, 8, {"--resume", "--seed=9"}));
   EXPECT_EQ(run.code, 1);
-  EXPECT_THAT(run.err, HasSubstr("the checkpoint was made with seed=0, this run has seed=9"));
+  EXPECT_THAT(
+      run.err,
+      HasSubstr("the checkpoint was made with seed=0, this run has seed=9"));
 }
 
 TEST(ResumeTest, KeepsTheLastCheckpointsAndTheModel) {
   const std::string dir = FreshDir("kept");
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 16, {"--keep_checkpoints=2"})).code, 0);
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 16, {"--keep_checkpoints=2"})).code,
+            0);
   int checkpoints = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     if (entry.path().filename().string().rfind("step_", 0) == 0) ++checkpoints;

@@ -10,14 +10,16 @@
 
 namespace rankwise {
 
-std::unique_ptr<TestProcess> StartTrainer(const std::string& name, const std::vector<std::string>& flags,
-                                          const std::vector<std::string>& environment) {
+std::unique_ptr<TestProcess> StartTrainer(
+    const std::string& name, const std::vector<std::string>& flags,
+    const std::vector<std::string>& environment) {
   std::vector<std::string> argv = {Runfile(absl::StrCat("trainers/", name))};
   argv.insert(argv.end(), flags.begin(), flags.end());
   return std::make_unique<TestProcess>(argv, environment);
 }
 
-Finished RunTrainer(const std::string& name, const std::vector<std::string>& flags,
+Finished RunTrainer(const std::string& name,
+                    const std::vector<std::string>& flags,
                     const std::vector<std::string>& environment) {
   const auto process = StartTrainer(name, flags, environment);
   Finished finished;
@@ -28,7 +30,8 @@ Finished RunTrainer(const std::string& name, const std::vector<std::string>& fla
 }
 
 std::vector<pid_t> ChildrenOf(pid_t launcher) {
-  std::ifstream file(absl::StrCat("/proc/", launcher, "/task/", launcher, "/children"));
+  std::ifstream file(
+      absl::StrCat("/proc/", launcher, "/task/", launcher, "/children"));
   std::vector<pid_t> children;
   for (pid_t pid; file >> pid;) children.push_back(pid);
   return children;
@@ -49,7 +52,8 @@ std::map<int64_t, double> LossesOf(const std::string& path, int64_t rank) {
   return losses;
 }
 
-std::map<int64_t, double> MeanLosses(const std::string& path, int64_t world_size) {
+std::map<int64_t, double> MeanLosses(const std::string& path,
+                                     int64_t world_size) {
   std::map<int64_t, double> means;
   for (int64_t rank = 0; rank < world_size; ++rank) {
     for (const auto& [step, loss] : LossesOf(path, rank)) {

@@ -1,4 +1,5 @@
-// The trainers as a user runs them: real processes, whose records and messages the tests read.
+// The trainers as a user runs them: real processes, whose records and messages
+// the tests read.
 #ifndef RANKWISE_TESTS_TRAINER_PROCESS_H_
 #define RANKWISE_TESTS_TRAINER_PROCESS_H_
 
@@ -20,9 +21,11 @@ struct Finished {
 };
 
 // `name`: single or ddp.
-std::unique_ptr<TestProcess> StartTrainer(const std::string& name, const std::vector<std::string>& flags,
-                                          const std::vector<std::string>& environment = {});
-Finished RunTrainer(const std::string& name, const std::vector<std::string>& flags,
+std::unique_ptr<TestProcess> StartTrainer(
+    const std::string& name, const std::vector<std::string>& flags,
+    const std::vector<std::string>& environment = {});
+Finished RunTrainer(const std::string& name,
+                    const std::vector<std::string>& flags,
                     const std::vector<std::string>& environment = {});
 
 // The process ids of a launcher's ranks.
@@ -35,7 +38,8 @@ std::vector<Record> RecordsIn(const std::string& path);
 std::map<int64_t, double> LossesOf(const std::string& path, int64_t rank);
 
 // Step -> loss, the mean over all ranks of the file.
-std::map<int64_t, double> MeanLosses(const std::string& path, int64_t world_size);
+std::map<int64_t, double> MeanLosses(const std::string& path,
+                                     int64_t world_size);
 
 }  // namespace rankwise
 

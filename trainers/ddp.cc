@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
                 "  bazel run //trainers:ddp -- --nproc=2 --epochs=1\n"
                 "  torchrun --no-python --nproc-per-node=2 "
                 "bazel-bin/trainers/ddp --epochs=1\n"
-                "All flags: --helpfull",
+                "All flags: --help",
        .distributed = true,
        .check_flags = rankwise::CheckDdpFlags,
        .run = rankwise::Run});

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "parallel/comm/communicator.h"
 
 namespace rankwise {
@@ -20,12 +20,21 @@ std::string Message(const std::exception& error) {
                               : c10_error->what_without_backtrace();
 }
 
-bool IsOutOfMemory(const std::exception& error, const std::string& message) {
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         absl::StrContains(message,
+// The allocators of CPU, CUDA and C++ each say it in their own words.
+bool SaysOutOfMemory(absl::string_view message) {
+  return absl::StrContains(message,
                            "DefaultCPUAllocator: can't allocate memory") ||
-         absl::StrContains(message, "DefaultCPUAllocator: not enough memory");
+         absl::StrContains(message, "DefaultCPUAllocator: not enough memory") ||
+         absl::StrContains(message, "CUDA out of memory") ||
+         absl::StrContains(message, std::bad_alloc().what());
+}
+
+absl::Status OutOfMemory(absl::string_view attempted, absl::string_view message,
+                         const Worker& worker) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      attempted, " ran out of memory on ", worker.device.str(), ": ", message,
+      "\nWhat makes it smaller: --batch_size (with --accumulate for the same "
+      "global batch), --precision=bf16"));
 }
 
 }  // namespace
@@ -34,15 +43,17 @@ absl::Status ExplainTrainingFailure(absl::string_view attempted,
                                     const std::exception& error,
                                     const Worker& worker) {
   const std::string message = Message(error);
-  if (IsOutOfMemory(error, message)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        attempted, " ran out of memory on ", worker.device.str(), ": ", message,
-        "\nWhat makes it smaller: --batch_size (with --accumulate for the same "
-        "global batch), --precision=bf16"));
-  }
+  if (SaysOutOfMemory(message)) return OutOfMemory(attempted, message, worker);
   if (worker.comm != nullptr && worker.env.world_size > 1)
     return worker.comm->ExplainFailure(attempted, error);
   return absl::InternalError(absl::StrCat(attempted, " failed: ", message));
+}
+
+absl::Status ExplainLoadingFailure(const absl::Status& status,
+                                   const Worker& worker) {
+  const absl::string_view message = status.message();
+  return SaysOutOfMemory(message) ? OutOfMemory("loading data", message, worker)
+                                  : status;
 }
 
 }  // namespace rankwise

@@ -18,6 +18,11 @@ absl::Status ExplainTrainingFailure(absl::string_view attempted,
                                     const std::exception& error,
                                     const Worker& worker);
 
+// The same for what a loader reports: ResourceExhausted if memory ran out, else
+// `status` as it is.
+absl::Status ExplainLoadingFailure(const absl::Status& status,
+                                   const Worker& worker);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_TRAINERS_FAILURE_H_

@@ -37,6 +37,18 @@ TEST(FailureTest, OutOfMemoryNamesTheFlagsThatHelp) {
   EXPECT_THAT(MessageOf(status), HasSubstr("you tried to allocate 123 bytes"));
 }
 
+TEST(FailureTest, ALoaderWithoutMemoryNamesTheFlagsThatHelp) {
+  const absl::Status loader = absl::InternalError(
+      "batch 0: DefaultCPUAllocator: can't allocate memory: 7 bytes");
+  const absl::Status status = ExplainLoadingFailure(loader, Worker{});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(MessageOf(status),
+              AllOf(HasSubstr("loading data ran out of memory"),
+                    HasSubstr("--batch_size")));
+  EXPECT_EQ(ExplainLoadingFailure(absl::DataLossError("byte 9"), Worker{}),
+            absl::DataLossError("byte 9"));
+}
+
 TEST(FailureTest, OtherErrorsKeepTheirMessageWithoutAStack) {
   try {
     TORCH_CHECK(false, "sizes do not match");

@@ -13,6 +13,8 @@
 
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/launcher.h"
@@ -26,6 +28,19 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
+
+// --help shows the flags of all the trainer's files, not just of the one with
+// main().
+void DescribeCommandLine(const char* usage) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  const auto is_ours = [](absl::string_view file) {
+    return absl::StrContains(file, "trainers/");
+  };
+  config.contains_help_flags = is_ours;
+  config.contains_helpshort_flags = is_ours;
+  absl::SetFlagsUsageConfig(config);
+}
 
 int Report(const std::string& who, const absl::Status& status) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(),
@@ -71,7 +86,8 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
                        " (", env->launcher, "), but ", trainer.name,
                        " is one process; use the trainer ddp"));
     }
-    absl::StatusOr<c10::Device> device = ChooseDevice(comm_config.device, *env, DetectHardware());
+    absl::StatusOr<c10::Device> device =
+        ChooseDevice(comm_config.device, *env, DetectHardware());
     if (!device.ok()) return device.status();
     worker.device = *device;
     return trainer.run(config, worker);
@@ -89,7 +105,7 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
 }  // namespace
 
 int TrainerMain(int argc, char** argv, const Trainer& trainer) {
-  absl::SetProgramUsageMessage(trainer.usage);
+  DescribeCommandLine(trainer.usage);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   absl::StatusOr<TrainConfig> config = TrainConfigFromFlags();
   if (!config.ok()) return Report(trainer.name, config.status());

@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
        .usage = "Trains on one device: the base case that every other trainer "
                 "is compared to.\n"
                 "  bazel run //trainers:single -- --epochs=1\n"
-                "All flags: --helpfull",
+                "All flags: --help",
        .distributed = false,
        .check_flags = nullptr,
        .run = rankwise::Run});

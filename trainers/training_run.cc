@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<Batch>> TrainingRun::NextMicroBatches() {
   std::vector<Batch> batches;
   while (static_cast<int64_t>(batches.size()) < config_.accumulate) {
     absl::StatusOr<std::optional<Batch>> batch = data_.train_loader->Next();
-    if (!batch.ok()) return batch.status();
+    if (!batch.ok()) return ExplainLoadingFailure(batch.status(), worker_);
     if (!batch->has_value()) break;
     batches.push_back(std::move(**batch));
   }

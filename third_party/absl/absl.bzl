@@ -8,6 +8,7 @@ def absl_repository(name):
         debian_package = "libabsl-dev",
         targets = {
             "flags": ["absl_flags"],
+            "flags_config": ["absl_flags_config"],
             "flags_parse": ["absl_flags_parse"],
             "flags_reflection": ["absl_flags_reflection"],
             "flags_usage": ["absl_flags_usage"],
