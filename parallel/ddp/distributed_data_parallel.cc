@@ -146,7 +146,11 @@ void DistributedDataParallel::RegisterCommHook() {
 }
 
 void DistributedDataParallel::BeforeForward() {
-  step_syncs_ = sync_;
+  // The first backward under static_graph reduces whatever sync says: that is
+  // where c10d learns the graph. What later micro-batches add is reduced as
+  // ever.
+  const bool recording = config_.static_graph && !graph_recorded_;
+  step_syncs_ = sync_ || recording;
   if (step_syncs_) {
     logger_->set_runtime_stats_and_log();
     if (communicator_.device().is_cuda()) ReadDeviceTimes();
@@ -174,8 +178,8 @@ void DistributedDataParallel::BeforeBackward(
 void DistributedDataParallel::AfterBackward() {
   int64_t comm_start_ns = communicator_.last_collective_start_ns();
   if (config_.static_graph && !graph_recorded_) {
-    // The first backward only counted gradients, whatever its sync, and left
-    // the reduction to this moment. Python queues it as the end of backward.
+    // The first backward only counted gradients and left the reduction to this
+    // moment. Python queues it as the end of backward.
     graph_recorded_ = true;
     comm_start_ns = NowNs();
     reducer_->delay_all_reduce();

@@ -42,7 +42,8 @@ struct DdpConfig {
   // and one small all-reduce a step.
   bool find_unused_parameters = false;
   // The set of used parameters and the order of their use never change: unused
-  // ones are found once, in the first step, which does not overlap.
+  // ones are found once, in the first backward, which does not overlap and
+  // reduces even without sync.
   bool static_graph = false;
   bool broadcast_buffers = true;  // from rank 0, before forward
   // Send gradients as 16-bit floats; divides before the sum, as Python's
