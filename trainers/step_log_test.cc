@@ -31,7 +31,7 @@ TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
       std::string(std::getenv("TEST_TMPDIR")) + "/steps.jsonl";
   auto writer = RecordWriter::Open(path);
   ASSERT_TRUE(writer.ok()) << writer.status();
-  ASSERT_TRUE((*writer)->Write(Record(RunRecord{.run_id = "test"})).ok());
+  ASSERT_TRUE((*writer)->Write(Record(RunRecord())).ok());
   StepLog log(at::kCPU, writer->get());
   ASSERT_TRUE(log.Add(Step(1, 2.5, 4)).ok());
   ASSERT_TRUE(log.Add(Step(2, 1.5, 2)).ok());
