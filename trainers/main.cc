@@ -22,6 +22,7 @@
 #include "parallel/comm/rank_env.h"
 #include "trainers/failure.h"
 #include "trainers/flags.h"
+#include "trainers/host_memory.h"
 
 namespace rankwise {
 namespace {
@@ -119,6 +120,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
     return LaunchRanks(*launch, argc, argv);
 
   LineBufferOutput();
+  KeepFreedMemory();
   Worker worker;
   worker.trainer = trainer.name;
   worker.workspace = Workspace();
