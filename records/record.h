@@ -57,9 +57,10 @@ struct RunRecord {
   VersionInfo versions;
 };
 
-// One optimizer step of one rank. step_seconds runs from asking the loader for
-// the step's (first) batch to the end of the optimizer step, so that the steps
-// of an epoch add up to its time; the parts below lie within it.
+// One optimizer step of one rank. step_seconds runs from the end of the step
+// before (the start of the epoch for the first) to the end of the optimizer
+// step, so that the steps of an epoch add up to its time; the parts below lie
+// within it, and so do records, console and checkpoints between two steps.
 struct StepRecord {
   int64_t rank = 0;
   int64_t step = 0;   // from 1, over the whole run; goes on after a resume

@@ -29,9 +29,15 @@ const char kMissing[] = "/nonexistent-folder/file";
 
 std::vector<BadInput> BadFlags() {
   return {
-      {"UnknownFlag", "single", {"--batchsize=3"}, "batchsize"},
+      {"UnknownFlag",
+       "single",
+       {"--batchsize=3"},
+       "Unknown command line flag 'batchsize'"},
       {"NotAFlag", "single", {"train"}, "\"train\" is not a flag"},
-      {"NotANumber", "single", {"--epochs=many"}, "many"},
+      {"NotANumber",
+       "single",
+       {"--epochs=many"},
+       "Illegal value 'many' specified for flag 'epochs'"},
       {"Model",
        "single",
        {"--model=resnet"},
@@ -60,11 +66,11 @@ std::vector<BadInput> BadFlags() {
       {"TrainSize",
        "single",
        {"--train_size=0"},
-       "--train_size=0: must be at least 1"},
+       "--train_size=0: must be between 1 and 1000000000"},
       {"TestSize",
        "single",
        {"--test_size=0"},
-       "--test_size=0: must be at least 1"},
+       "--test_size=0: must be between 1 and 1000000000"},
       {"Accumulate",
        "single",
        {"--accumulate=0"},
@@ -105,13 +111,44 @@ std::vector<BadInput> BadFlags() {
        "single",
        {"--log_every=0"},
        "--log_every=0: must be at least 1"},
-      {"Device", "single", {"--device=tpu"}, "tpu"},
-      {"NoGpu", "single", {"--device=cuda"}, "cuda"},
+      {"Device",
+       "single",
+       {"--device=tpu"},
+       "device='tpu' is unknown; use auto, cpu, cuda or cuda:N"},
+      {"NoGpu",
+       "single",
+       {"--device=cuda"},
+       "device=cuda: no GPU is visible",
+       {"CUDA_VISIBLE_DEVICES="}},
       {"Backend",
        "ddp",
        {"--backend=mpi2"},
        "--backend=mpi2: must be one of auto, gloo, nccl, fake"},
-      {"NoNccl", "ddp", {"--backend=nccl"}, "nccl"},
+      {"NcclWithoutGpu",
+       "ddp",
+       {"--backend=nccl"},
+       "backend=nccl needs a GPU of its own for every rank; use backend=gloo",
+       {"CUDA_VISIBLE_DEVICES="}},
+      {"LogFolderOfOneProcess",
+       "ddp",
+       {"--log_dir=" + TemporaryPath("logs")},
+       "works with --nproc above 1"},
+      {"FakeRanksThatEvaluate",
+       "ddp",
+       {"--backend=fake"},
+       "--backend=fake: ranks that are only pretended cannot evaluate"},
+      {"FakeOnSeveralProcesses",
+       "ddp",
+       {"--backend=fake", "--eval=false", "--nproc=2"},
+       "--backend=fake: one process pretends all ranks"},
+      {"FakeStraggler",
+       "ddp",
+       {"--backend=fake", "--eval=false", "--fake_straggler_rank=2"},
+       "--fake_straggler_rank=2: must be between -1 and 1"},
+      {"TrainSizeBeyondMemory",
+       "ddp",
+       {"--train_size=4611686018427387904"},
+       "--train_size=4611686018427387904: must be between 1 and 1000000000"},
       {"NprocZero",
        "ddp",
        {"--nproc=0"},
@@ -155,7 +192,7 @@ std::vector<BadInput> BadFlags() {
       {"TimeoutWithoutUnit",
        "ddp",
        {"--collective_timeout=10"},
-       "collective_timeout"},
+       "Illegal value '10' specified for flag 'collective_timeout'"},
       {"Engine",
        "ddp",
        {"--ddp=horovod"},
@@ -176,18 +213,16 @@ std::vector<BadInput> BadFlags() {
        "ddp",
        {"--first_bucket_mb=-1"},
        "--first_bucket_mb=-1: must be above 0"},
-      {"CifarWithoutFolder",
-       "single",
-       {"--dataset=cifar10"},
-       "by --data_dir"},
+      {"CifarWithoutFolder", "single", {"--dataset=cifar10"}, "by --data_dir"},
       {"CifarMissingFolder",
        "single",
        {"--dataset=cifar10", std::string("--data_dir=") + kMissing},
-       "/nonexistent-folder/file"},
+       "there is no folder /nonexistent-folder/file; download"},
       {"EmptyEpoch",
-       "single",
-       {"--train_size=200", "--eval=false", "--drop_last", "--max_steps=-5"},
-       "--max_steps=-5"},
+       "ddp",
+       {"--backend=fake", "--fake_world_size=3", "--train_size=2",
+        "--drop_last", "--eval=false"},
+       "an epoch has no batch: 2 training examples over 3 ranks"},
   };
 }
 
@@ -197,25 +232,26 @@ std::vector<BadInput> BadEnvironments() {
        "ddp",
        {},
        "RANK=2 ",
-       {"RANK=2", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-        "MASTER_PORT=29500"}},
+       {"RANK=2", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2",
+        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
       {"RankIsNoNumber",
        "ddp",
        {},
        "RANK='first' is not a number",
-       {"RANK=first", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-        "MASTER_PORT=29500"}},
+       {"RANK=first", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2",
+        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"}},
       {"NoMasterAddr",
        "ddp",
        {},
        "MASTER_ADDR",
-       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_PORT=29500"}},
+       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2",
+        "MASTER_PORT=29500"}},
       {"PortIsNoNumber",
        "ddp",
        {},
        "MASTER_PORT='http'",
-       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-        "MASTER_PORT=http"}},
+       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2",
+        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http"}},
       {"WorldSizeMissing",
        "ddp",
        {},
@@ -268,6 +304,23 @@ TEST(BadFilesTest, CifarFileOfTheWrongSizeIsNamed) {
   ExpectRefused(
       RunTrainer("single", {"--dataset=cifar10", "--data_dir=" + dir}),
       "data_batch_1.bin");
+}
+
+TEST(BadFilesTest, ACheckpointFolderThatIsAFileIsNamedBeforeTheTraining) {
+  const std::string file = TemporaryPath("file");
+  std::ofstream(file) << "not a folder";
+  const Finished run =
+      RunTrainer("single", {"--max_steps=2", "--checkpoint_dir=" + file});
+  ExpectRefused(run, "--checkpoint_dir=" + file + ": cannot be written to: ");
+  EXPECT_THAT(run.out, Not(HasSubstr("first step done")));
+}
+
+TEST(FakeBackendTest, OneProcessTrainsAsRankZeroOfMany) {
+  const Finished run = RunTrainer(
+      "ddp", {"--backend=fake", "--fake_world_size=8", "--fake_alpha_us=100",
+              "--eval=false", "--max_steps=3", "--train_size=1024"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("rank 0 of 8: cpu"));
 }
 
 TEST(BadFilesTest, MemoryThatIsNotThereNamesTheFlagsThatHelp) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -58,6 +59,13 @@ TEST(ResumeTest, AStoppedRunGoesOnBitEqualAcrossEpochs) {
   EXPECT_THAT(second.out, HasSubstr("resumed after step 5"));
   ASSERT_EQ(RunTrainer("single", Flags(dir, 20, {"--resume"})).code, 0);
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
+  // Epoch 1 was interrupted after 5 of its 8 steps, and is whole in the end.
+  int64_t examples = 0;
+  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+    const auto* epoch = std::get_if<EpochRecord>(&record);
+    if (epoch != nullptr && epoch->epoch == 1) examples = epoch->examples;
+  }
+  EXPECT_EQ(examples, 256);
 }
 
 TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
@@ -73,7 +81,8 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   const absl::Time killed = absl::Now();
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_NE(run->Wait(absl::Seconds(20)), 0);
-  EXPECT_LT(absl::Now() - killed, absl::Seconds(10));
+  EXPECT_LT(absl::Now() - killed,
+            absl::Seconds(6));  // 5, and a busy machine's delay
   EXPECT_TRUE(AllGone(ranks));
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
 
@@ -81,6 +90,7 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   const Finished resumed = RunTrainer(
       "ddp", Flags(dir, 16, {"--nproc=2", "--resume", "--epochs=20"}));
   ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step "));
   const std::map<int64_t, double> losses = LossesOf(dir + "/run.jsonl", 0);
   ASSERT_FALSE(losses.empty());
   EXPECT_EQ(losses.rbegin()->first, 16);
@@ -121,6 +131,25 @@ TEST(ResumeTest, AnotherConfigurationIsRefused) {
   EXPECT_THAT(
       run.err,
       HasSubstr("the checkpoint was made with seed=0, this run has seed=9"));
+}
+
+TEST(ResumeTest, AnotherGradientExchangeOrCosineIsRefused) {
+  const std::string dir = FreshDir("exchange");
+  ASSERT_EQ(RunTrainer("ddp",
+                       Flags(dir, 3, {"--comm_hook=fp16", "--schedule=cosine"}))
+                .code,
+            0);
+  const Finished longer = RunTrainer(
+      "ddp",
+      Flags(dir, 8, {"--resume", "--comm_hook=fp16", "--schedule=cosine"}));
+  EXPECT_EQ(longer.code, 1);
+  EXPECT_THAT(
+      longer.err,
+      HasSubstr("steps of the cosine=3, this run has steps of the cosine=8"));
+  const Finished exact =
+      RunTrainer("ddp", Flags(dir, 3, {"--resume", "--schedule=cosine"}));
+  EXPECT_EQ(exact.code, 1);
+  EXPECT_THAT(exact.err, HasSubstr("--comm_hook=fp16"));
 }
 
 TEST(ResumeTest, KeepsTheLastCheckpointsAndTheModel) {

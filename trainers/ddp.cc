@@ -69,5 +69,6 @@ int main(int argc, char** argv) {
                 "All flags: --help",
        .distributed = true,
        .check_flags = rankwise::CheckDdpFlags,
+       .settings = rankwise::DdpSettings,
        .run = rankwise::Run});
 }

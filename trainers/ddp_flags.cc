@@ -70,6 +70,11 @@ absl::Status CheckDdpFlags() {
   return absl::OkStatus();
 }
 
+std::string DdpSettings() {
+  return absl::StrCat("--ddp=", absl::GetFlag(FLAGS_ddp),
+                      " --comm_hook=", absl::GetFlag(FLAGS_comm_hook));
+}
+
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
     torch::nn::Module& model, Communicator& comm) {
   if (absl::GetFlag(FLAGS_ddp) == "simple") {

@@ -3,6 +3,7 @@
 #define RANKWISE_TRAINERS_DDP_FLAGS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +18,9 @@ namespace rankwise {
 class Communicator;
 
 absl::Status CheckDdpFlags();
+
+// How gradients travel, for checkpoints: it changes the losses.
+std::string DdpSettings();
 
 // The engine that --ddp names, over the flags' buckets. Collective.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(

@@ -14,6 +14,22 @@
 namespace rankwise {
 namespace {
 
+// Batch norm and dropout behave as at inference while it lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Model& model)
+      : model_(model), was_training_(model.is_training()) {
+    model_.eval();
+  }
+  ~EvaluationMode() { model_.train(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Model& model_;
+  const bool was_training_;
+};
+
 // Positions in the tensor of sums.
 enum Sum : int64_t { kLoss, kCorrect, kTotal, kSums };
 
@@ -35,6 +51,7 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
                                     TrainingData& data, const Worker& worker,
                                     int64_t epoch) {
   at::NoGradGuard no_grad;
+  EvaluationMode evaluation_mode(objective.model());
   const auto start = std::chrono::steady_clock::now();
   torch::Tensor sums =
       at::zeros({kSums}, at::TensorOptions(worker.device).dtype(at::kDouble));

@@ -13,6 +13,7 @@ namespace {
 class AlwaysThree : public Model {
  public:
   torch::Tensor Forward(const torch::Tensor& input) override {
+    EXPECT_FALSE(is_training());
     torch::Tensor logits = input.new_zeros({input.size(0), 10});
     logits.select(1, 3).fill_(1.0);
     return logits;
@@ -37,6 +38,7 @@ TEST(EvaluateTest, CountsEveryTestExampleOnce) {
                             LossKind::kCrossEntropy, /*bf16=*/false, at::kCPU);
   auto result = Evaluate(objective, *data, worker, /*epoch=*/4);
   ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(objective.model().is_training());
   EXPECT_EQ(result->epoch, 4);
   EXPECT_EQ(result->total, 101);
   EXPECT_EQ(result->correct, threes);

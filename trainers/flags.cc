@@ -39,6 +39,17 @@ ABSL_FLAG(std::string, file_store, "",
 ABSL_FLAG(std::string, log_dir, "",
           "folder for one log file per rank; empty: everything is shown");
 
+// What --backend=fake pretends: ranks 1 to N-1, who hold what rank 0 holds.
+ABSL_FLAG(int, fake_world_size, 2, "ranks that --backend=fake pretends");
+ABSL_FLAG(double, fake_alpha_us, 0,
+          "latency of each collective, in microseconds, of --backend=fake");
+ABSL_FLAG(double, fake_beta_ns_per_byte, 0,
+          "inverse bandwidth of --backend=fake, in nanoseconds per byte");
+ABSL_FLAG(int, fake_straggler_rank, -1,
+          "rank of --backend=fake that is late to each collective; -1: none");
+ABSL_FLAG(double, fake_straggler_us, 0,
+          "by how many microseconds that rank is late");
+
 // Model and data.
 ABSL_FLAG(std::string, model, "simple_cnn", "simple_cnn or linear");
 ABSL_FLAG(std::string, dataset, "",
@@ -98,6 +109,9 @@ ABSL_FLAG(bool, resume, false,
 namespace rankwise {
 namespace {
 
+// An epoch's permutation holds 8 bytes per example.
+constexpr int64_t kMostExamples = 1'000'000'000;
+
 // The first complaint about a flag; each check names the flag as it is typed.
 class FlagChecks {
  public:
@@ -155,8 +169,8 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
   data.drop_last = absl::GetFlag(FLAGS_drop_last);
   data.workers = absl::GetFlag(FLAGS_data_workers);
   checks.OneOf("dataset", data.dataset, DatasetNames());
-  checks.InRange<int64_t>("train_size", data.train_size, 1);
-  checks.InRange<int64_t>("test_size", data.test_size, 1);
+  checks.InRange<int64_t>("train_size", data.train_size, 1, kMostExamples);
+  checks.InRange<int64_t>("test_size", data.test_size, 1, kMostExamples);
   checks.InRange<int64_t>("batch_size", data.batch_size, 1);
   checks.InRange<int>("data_workers", data.workers, 0, 64);
   return data;
@@ -218,7 +232,29 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   return output;
 }
 
+FakeBackendConfig FakeFromFlags(FlagChecks& checks) {
+  FakeBackendConfig fake;
+  fake.alpha_us = absl::GetFlag(FLAGS_fake_alpha_us);
+  fake.beta_ns_per_byte = absl::GetFlag(FLAGS_fake_beta_ns_per_byte);
+  fake.straggler_rank = absl::GetFlag(FLAGS_fake_straggler_rank);
+  fake.straggler_us = absl::GetFlag(FLAGS_fake_straggler_us);
+  const int world_size = absl::GetFlag(FLAGS_fake_world_size);
+  checks.InRange("fake_world_size", world_size, 1, 1 << 20);
+  checks.InRange("fake_alpha_us", fake.alpha_us, 0.0, 1e9);
+  checks.InRange("fake_beta_ns_per_byte", fake.beta_ns_per_byte, 0.0, 1e9);
+  checks.InRange("fake_straggler_rank", fake.straggler_rank, -1,
+                 world_size - 1);
+  checks.InRange("fake_straggler_us", fake.straggler_us, 0.0, 1e9);
+  return fake;
+}
+
 }  // namespace
+
+RankEnv FakeRankEnvFromFlags() {
+  RankEnv env;
+  env.world_size = absl::GetFlag(FLAGS_fake_world_size);
+  return env;
+}
 
 absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   FlagChecks checks;
@@ -245,6 +281,11 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
                           config.check_divergence_every, 0);
   checks.OneOf("precision", absl::GetFlag(FLAGS_precision), {"fp32", "bf16"});
   config.bf16 = absl::GetFlag(FLAGS_precision) == "bf16";
+  if (absl::GetFlag(FLAGS_backend) == "fake" && config.evaluate) {
+    checks.Complain(
+        "--backend=fake: ranks that are only pretended cannot evaluate their "
+        "part; add --eval=false");
+  }
   if (!checks.status().ok()) return checks.status();
   return config;
 }
@@ -270,6 +311,12 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
         ": must be at least 1s"));
   }
   CheckParent("file_store", comm.file_store, checks);
+  comm.fake = FakeFromFlags(checks);
+  if (comm.backend == "fake" && absl::GetFlag(FLAGS_nproc) > 1) {
+    checks.Complain(
+        "--backend=fake: one process pretends all ranks; leave out --nproc, "
+        "give --fake_world_size");
+  }
   if (!checks.status().ok()) return checks.status();
   return comm;
 }
@@ -291,7 +338,10 @@ std::string UserPath(const std::string& path) {
   const std::filesystem::path base = typed_in == nullptr
                                          ? std::filesystem::current_path()
                                          : std::filesystem::path(typed_in);
-  return (base / path).lexically_normal().string();
+  const std::filesystem::path resolved = (base / path).lexically_normal();
+  // "folder/" names the folder.
+  return resolved.has_filename() ? resolved.string()
+                                 : resolved.parent_path().string();
 }
 
 std::string Workspace() {

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/launcher.h"
+#include "parallel/comm/rank_env.h"
 #include "trainers/config.h"
 
 namespace rankwise {
@@ -17,6 +18,9 @@ namespace rankwise {
 absl::StatusOr<TrainConfig> TrainConfigFromFlags();
 absl::StatusOr<CommConfig> CommConfigFromFlags();
 absl::StatusOr<LaunchConfig> LaunchConfigFromFlags();
+
+// Rank 0 of the ranks that --backend=fake pretends.
+RankEnv FakeRankEnvFromFlags();
 
 // `path` as the user meant it: relative to where the command was typed, also
 // under `bazel run`. Empty stays empty.

@@ -11,12 +11,13 @@ double LearningRate::At(int64_t step) const {
     return peak * static_cast<double>(step) / static_cast<double>(warmup_steps);
   }
   if (schedule == Schedule::kConstant) return peak;
-  const double decay_steps =
-      static_cast<double>(std::max<int64_t>(total_steps - warmup_steps, 1));
-  const double progress = std::min(
-      1.0, static_cast<double>(step - std::max<int64_t>(warmup_steps, 1)) /
-               decay_steps);
-  return peak * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  // The peak is at the last step of the warm-up, or at the first of all.
+  const int64_t peak_step = std::max<int64_t>(warmup_steps, 1);
+  const double progress =
+      static_cast<double>(step - peak_step) /
+      static_cast<double>(std::max<int64_t>(total_steps - peak_step, 1));
+  return peak * 0.5 *
+         (1.0 + std::cos(std::numbers::pi * std::min(progress, 1.0)));
 }
 
 bool ParseSchedule(absl::string_view text, Schedule* schedule) {

@@ -32,6 +32,16 @@ TEST(LearningRateTest, CosineFallsFromThePeakThroughHalfToZero) {
     EXPECT_LT(rate.At(step), rate.At(step - 1));
 }
 
+TEST(LearningRateTest, CosineWithoutWarmUpGoesFromThePeakToZero) {
+  const LearningRate rate{.peak = 2.0,
+                          .warmup_steps = 0,
+                          .total_steps = 9,
+                          .schedule = Schedule::kCosine};
+  EXPECT_DOUBLE_EQ(rate.At(1), 2.0);
+  EXPECT_NEAR(rate.At(5), 1.0, 1e-12);
+  EXPECT_NEAR(rate.At(9), 0.0, 1e-12);
+}
+
 TEST(LearningRateTest, ParsesTheNamesOnTheCommandLine) {
   Schedule schedule = Schedule::kConstant;
   EXPECT_TRUE(ParseSchedule("cosine", &schedule));

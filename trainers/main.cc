@@ -71,12 +71,31 @@ int ThreadsPerRank(int asked, const RankEnv& env) {
   return std::max(1, cores / env.local_world_size);
 }
 
+// While the communicator lives: it explains what failed.
+absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
+                     const Worker& worker) {
+  try {
+    return trainer.run(config, worker);
+  } catch (const std::exception& error) {
+    return ExplainTrainingFailure("the run", error, worker);
+  }
+}
+
 // Finds this process's place and trains.
 absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
-                     const CommConfig& comm_config, Worker& worker) {
+                     const CommConfig& comm_config, const LaunchConfig& launch,
+                     Worker& worker) {
   absl::StatusOr<RankEnv> env =
-      ReadRankEnv({.master_required = comm_config.file_store.empty()});
+      comm_config.backend == "fake"
+          ? FakeRankEnvFromFlags()
+          : ReadRankEnv({.master_required = comm_config.file_store.empty()});
   if (!env.ok()) return env.status();
+  if (!launch.log_dir.empty() && env->launcher != "nproc") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log_dir=", launch.log_dir,
+                     ": works with --nproc above 1; other launchers have a "
+                     "flag of their own"));
+  }
   worker.env = *env;
   worker.threads = ThreadsPerRank(config.threads, *env);
   at::set_num_threads(worker.threads);
@@ -91,14 +110,14 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
         ChooseDevice(comm_config.device, *env, DetectHardware());
     if (!device.ok()) return device.status();
     worker.device = *device;
-    return trainer.run(config, worker);
+    return Guarded(trainer, config, worker);
   }
   absl::StatusOr<std::unique_ptr<Communicator>> comm =
       Communicator::Create(*env, comm_config);
   if (!comm.ok()) return comm.status();
   worker.device = (*comm)->device();
   worker.comm = comm->get();
-  absl::Status status = trainer.run(config, worker);
+  absl::Status status = Guarded(trainer, config, worker);
   worker.comm = nullptr;
   return status;
 }
@@ -124,12 +143,9 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   Worker worker;
   worker.trainer = trainer.name;
   worker.workspace = Workspace();
-  absl::Status status;
-  try {
-    status = RunRank(trainer, *config, *comm_config, worker);
-  } catch (const std::exception& error) {
-    status = ExplainTrainingFailure("the run", error, worker);
-  }
+  if (trainer.settings != nullptr) worker.settings = trainer.settings();
+  const absl::Status status =
+      RunRank(trainer, *config, *comm_config, *launch, worker);
   if (status.ok()) return 0;
   const bool alone = worker.env.world_size == 1;
   return Report(alone ? trainer.name

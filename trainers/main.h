@@ -2,6 +2,8 @@
 #ifndef RANKWISE_TRAINERS_MAIN_H_
 #define RANKWISE_TRAINERS_MAIN_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "trainers/config.h"
 #include "trainers/worker.h"
@@ -14,6 +16,8 @@ struct Trainer {
   bool distributed;  // has a process group, of one rank too
   // Checks the trainer's own flags before any rank is started; may be null.
   absl::Status (*check_flags)();
+  // The trainer's own flags that change the losses, as text; may be null.
+  std::string (*settings)();
   absl::Status (*run)(const TrainConfig& config, const Worker& worker);
 };
 

@@ -32,6 +32,7 @@ class Objective {
                           absl::Span<const Batch> micro_batches) const;
 
   LossKind kind() const { return kind_; }
+  Model& model() const { return *model_; }
 
  private:
   std::shared_ptr<Model> model_;

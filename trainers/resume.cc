@@ -126,9 +126,12 @@ NamedTensors ModelTensors(const torch::nn::Module& model) {
   return tensors;
 }
 
-std::string LossDecidingConfig(const TrainConfig& config,
+std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
                                const Worker& worker) {
   const OptimizerConfig& optimizer = config.optimizer;
+  // The cosine's shape depends on where it ends; other schedules may be
+  // prolonged.
+  const int64_t cosine_steps = optimizer.schedule == "cosine" ? total_steps : 0;
   return Json{{"world_size", worker.env.world_size},
               {"model", config.model.name},
               {"dataset", config.data.dataset},
@@ -144,12 +147,14 @@ std::string LossDecidingConfig(const TrainConfig& config,
               {"warmup_steps", optimizer.warmup_steps},
               {"schedule", optimizer.schedule},
               {"precision", config.bf16 ? "bf16" : "fp32"},
-              {"seed", config.seed}}
+              {"seed", config.seed},
+              {"steps of the cosine", cosine_steps},
+              {"gradient exchange", worker.settings}}
       .dump();
 }
 
 absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
-                                   const Worker& worker,
+                                   int64_t total_steps, const Worker& worker,
                                    const torch::nn::Module& model,
                                    const Optimizer& optimizer,
                                    const Progress& progress) {
@@ -157,7 +162,8 @@ absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
   checkpoint.step = progress.step;
   checkpoint.epoch = progress.epoch;
   checkpoint.position = progress.position;
-  checkpoint.metadata[kConfigKey] = LossDecidingConfig(config, worker);
+  checkpoint.metadata[kConfigKey] =
+      LossDecidingConfig(config, total_steps, worker);
   for (auto& [name, tensor] : ModelTensors(model)) {
     checkpoint.tensors.emplace_back(absl::StrCat("model.", name), tensor);
   }
@@ -177,14 +183,14 @@ absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
 }
 
 absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
-                                 const TrainConfig& config,
+                                 const TrainConfig& config, int64_t total_steps,
                                  const Worker& worker, torch::nn::Module& model,
                                  Optimizer& optimizer) {
   const auto saved_config = checkpoint.metadata.find(kConfigKey);
   const std::string saved_text =
       saved_config == checkpoint.metadata.end() ? "" : saved_config->second;
   absl::Status status =
-      CheckConfig(saved_text, LossDecidingConfig(config, worker));
+      CheckConfig(saved_text, LossDecidingConfig(config, total_steps, worker));
   if (!status.ok()) return status;
 
   const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());

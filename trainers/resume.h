@@ -26,14 +26,16 @@ struct Progress {
   double epoch_seconds = 0;
 };
 
-// The flags that decide the losses, as JSON: what a checkpoint and the run that
-// resumes it must agree on.
-std::string LossDecidingConfig(const TrainConfig& config, const Worker& worker);
+// The flags that decide the losses, as JSON (but for threads and device, which
+// change the last digits only): what a checkpoint and the run that resumes it
+// must agree on.
+std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
+                               const Worker& worker);
 
 // The run's state as a checkpoint. Collective where there are several ranks:
 // each adds its random generators and sums.
 absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
-                                   const Worker& worker,
+                                   int64_t total_steps, const Worker& worker,
                                    const torch::nn::Module& model,
                                    const Optimizer& optimizer,
                                    const Progress& progress);
@@ -42,7 +44,7 @@ absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
 // configuration, naming the first flag that differs; Internal if it lacks a
 // tensor that the model has.
 absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
-                                 const TrainConfig& config,
+                                 const TrainConfig& config, int64_t total_steps,
                                  const Worker& worker, torch::nn::Module& model,
                                  Optimizer& optimizer);
 

@@ -47,14 +47,16 @@ TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
                         .epoch_loss = 1.5,
                         .epoch_examples = 20,
                         .epoch_seconds = 0.5};
-  auto checkpoint = Capture(config_, worker_, *model_, *optimizer_, before);
+  auto checkpoint =
+      Capture(config_, 100, worker_, *model_, *optimizer_, before);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   // A checkpoint on disk is a copy; here the tensors are still the live ones.
   for (auto& [name, tensor] : checkpoint->tensors) tensor = tensor.clone();
   TrainOneStep();
   const torch::Tensor expected = model_->parameters()[0].detach().clone();
 
-  auto restored = Restore(*checkpoint, config_, worker_, *model_, *optimizer_);
+  auto restored =
+      Restore(*checkpoint, config_, 100, worker_, *model_, *optimizer_);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(restored->step, 17);
   EXPECT_EQ(restored->epoch, 2);
@@ -66,12 +68,12 @@ TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
 }
 
 TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
-  auto checkpoint = Capture(config_, worker_, *model_, *optimizer_, {});
+  auto checkpoint = Capture(config_, 100, worker_, *model_, *optimizer_, {});
   ASSERT_TRUE(checkpoint.ok());
   TrainConfig other = config_;
   other.optimizer.learning_rate = 0.5;
   const absl::Status status =
-      Restore(*checkpoint, other, worker_, *model_, *optimizer_).status();
+      Restore(*checkpoint, other, 100, worker_, *model_, *optimizer_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
       std::string(status.message()),
@@ -81,34 +83,34 @@ TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
 
   Worker larger;
   larger.env.world_size = 2;
-  EXPECT_THAT(
-      std::string(Restore(*checkpoint, config_, larger, *model_, *optimizer_)
-                      .status()
-                      .message()),
-      HasSubstr("world_size=1, this run has world_size=2"));
+  EXPECT_THAT(std::string(Restore(*checkpoint, config_, 100, larger, *model_,
+                                  *optimizer_)
+                              .status()
+                              .message()),
+              HasSubstr("world_size=1, this run has world_size=2"));
 }
 
 TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {
-  auto checkpoint = Capture(config_, worker_, *model_, *optimizer_, {});
+  auto checkpoint = Capture(config_, 100, worker_, *model_, *optimizer_, {});
   ASSERT_TRUE(checkpoint.ok());
   Checkpoint no_weight = *checkpoint;
   no_weight.tensors.erase(no_weight.tensors.begin());
-  EXPECT_THAT(
-      std::string(Restore(no_weight, config_, worker_, *model_, *optimizer_)
-                      .status()
-                      .message()),
-      HasSubstr("no tensor model.fc.weight"));
+  EXPECT_THAT(std::string(Restore(no_weight, config_, 100, worker_, *model_,
+                                  *optimizer_)
+                              .status()
+                              .message()),
+              HasSubstr("no tensor model.fc.weight"));
   Checkpoint no_rank = *checkpoint;
   no_rank.tensors.pop_back();
   EXPECT_THAT(
-      std::string(Restore(no_rank, config_, worker_, *model_, *optimizer_)
+      std::string(Restore(no_rank, config_, 100, worker_, *model_, *optimizer_)
                       .status()
                       .message()),
       HasSubstr("no state of rank 0"));
   Checkpoint foreign = *checkpoint;
   foreign.metadata.clear();
   EXPECT_THAT(
-      std::string(Restore(foreign, config_, worker_, *model_, *optimizer_)
+      std::string(Restore(foreign, config_, 100, worker_, *model_, *optimizer_)
                       .status()
                       .message()),
       HasSubstr("configuration is not JSON"));

@@ -48,5 +48,6 @@ int main(int argc, char** argv) {
                 "All flags: --help",
        .distributed = false,
        .check_flags = nullptr,
+       .settings = nullptr,
        .run = rankwise::Run});
 }

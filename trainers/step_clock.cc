@@ -6,10 +6,11 @@
 namespace rankwise {
 
 StepClock::StepClock(torch::Device device) : device_(device) {
-  Begin(Phase::kDataWait);
+  Begin(Phase::kBetween);
 }
 StepClock::~StepClock() = default;
 StepClock::StepClock(StepClock&&) noexcept = default;
+StepClock& StepClock::operator=(StepClock&&) noexcept = default;
 
 void StepClock::Begin(Phase phase) {
   std::unique_ptr<c10::Event> event;
@@ -43,6 +44,7 @@ StepTimes StepClock::Read() const {
       case Phase::kOptimizer:
         times.optimizer_seconds += seconds;
         break;
+      case Phase::kBetween:
       case Phase::kEnd:
         break;
     }

@@ -15,7 +15,7 @@ struct Event;
 
 namespace rankwise {
 
-enum class Phase { kDataWait, kForward, kBackward, kOptimizer, kEnd };
+enum class Phase { kBetween, kDataWait, kForward, kBackward, kOptimizer, kEnd };
 
 struct StepTimes {
   double step_seconds = 0;
@@ -30,10 +30,12 @@ struct StepTimes {
 // except kDataWait, which is always the host's.
 class StepClock {
  public:
-  // The step starts now, in kDataWait.
+  // The step starts now, in kBetween: records, console and checkpoints after
+  // the step before.
   explicit StepClock(torch::Device device);
   ~StepClock();
   StepClock(StepClock&&) noexcept;
+  StepClock& operator=(StepClock&&) noexcept;
 
   // The phase before ends here and `phase` begins. A phase may come several
   // times; its times add up.

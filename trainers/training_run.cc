@@ -2,11 +2,14 @@
 
 #include <ATen/Context.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,19 @@ namespace {
 constexpr int64_t kSmallBatchForBatchNorm = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A folder that cannot be written to must be known before the training, not
+// after it.
+absl::Status MakeFolder(const char* flag, const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directory(path, error);
+  if (!error && access(path.c_str(), W_OK | X_OK) != 0) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      flag, "=", path, ": cannot be written to: ", error.message()));
+}
 
 }  // namespace
 
@@ -88,6 +104,11 @@ absl::Status TrainingRun::OpenOutputs() {
     absl::Status written = writer_->Write(*record);
     if (!written.ok()) return written;
   }
+  if (!config_.checkpoint.dir.empty() && worker_.is_first()) {
+    absl::Status usable =
+        MakeFolder("--checkpoint_dir", config_.checkpoint.dir);
+    if (!usable.ok()) return usable;
+  }
   log_.emplace(worker_.device, writer_.get());
   console_.emplace(ConsoleConfig{.first_rank = worker_.is_first(),
                                  .bar = config_.output.show_progress,
@@ -114,7 +135,7 @@ absl::Status TrainingRun::RestoreIfAsked() {
     return absl::OkStatus();
   }
   absl::StatusOr<Progress> restored =
-      Restore(**loaded, config_, worker_, *model_, *optimizer_);
+      Restore(**loaded, config_, total_steps_, worker_, *model_, *optimizer_);
   if (!restored.ok()) return restored.status();
   progress_ = *restored;
   log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
@@ -171,12 +192,13 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
   if (!status.ok()) return status;
   const auto start = std::chrono::steady_clock::now();
   const double seconds_before = progress_.epoch_seconds;
+  StepClock clock(worker_.device);
   while (!done()) {
-    StepClock clock(worker_.device);
+    clock.Begin(Phase::kDataWait);
     absl::StatusOr<std::vector<Batch>> micro_batches = NextMicroBatches();
     if (!micro_batches.ok()) return micro_batches.status();
     if (micro_batches->empty()) break;
-    status = TrainStep(step, *micro_batches, std::move(clock));
+    status = TrainStep(step, *micro_batches, clock);
     if (!status.ok()) return status;
     progress_.epoch_seconds =
         seconds_before +
@@ -201,7 +223,7 @@ absl::StatusOr<std::vector<Batch>> TrainingRun::NextMicroBatches() {
 
 absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                     absl::Span<const Batch> micro_batches,
-                                    StepClock clock) {
+                                    StepClock& clock) {
   const int64_t number = progress_.step + 1;
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
     absl::StatusOr<StepOutcome> outcome =
@@ -216,7 +238,8 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.epoch = progress_.epoch;
     record.exposed_comm_seconds = outcome->exposed_comm_seconds;
     record.examples = CountExamples(micro_batches);
-    return log_->Add({record, outcome->loss, std::move(clock)});
+    StepClock finished = std::exchange(clock, StepClock(worker_.device));
+    return log_->Add({record, outcome->loss, std::move(finished)});
   });
 }
 
@@ -243,7 +266,7 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
 }
 
 absl::Status TrainingRun::FinishEpoch() {
-  const EpochSums sums = std::exchange(log_->epoch_sums(), EpochSums{});
+  const EpochSums sums = log_->epoch_sums();
   EpochRecord epoch;
   epoch.rank = worker_.env.rank;
   epoch.epoch = progress_.epoch;
@@ -268,6 +291,7 @@ absl::Status TrainingRun::FinishEpoch() {
   }
   if (progress_.position >= data_.train_loader->batches_per_epoch()) {
     progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};
+    log_->epoch_sums() = EpochSums();
   }
   absl::Status saved = SaveCheckpoint();
   return saved.ok() ? ExportModel() : saved;
@@ -281,7 +305,7 @@ absl::Status TrainingRun::SaveCheckpoint() {
   progress_.epoch_loss = log_->epoch_sums().loss;
   progress_.epoch_examples = log_->epoch_sums().examples;
   absl::StatusOr<Checkpoint> checkpoint =
-      Capture(config_, worker_, *model_, *optimizer_, progress_);
+      Capture(config_, total_steps_, worker_, *model_, *optimizer_, progress_);
   if (!checkpoint.ok()) return checkpoint.status();
   if (!worker_.is_first()) return absl::OkStatus();
   absl::Status saved = checkpoints_->Save(*checkpoint);

@@ -75,7 +75,7 @@ class TrainingRun {
   absl::StatusOr<std::vector<Batch>> NextMicroBatches();
   absl::Status TrainStep(const StepFunction& step,
                          absl::Span<const Batch> micro_batches,
-                         StepClock clock);
+                         StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch);
   absl::Status FinishEpoch();
   absl::Status SaveCheckpoint();

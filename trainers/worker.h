@@ -16,6 +16,7 @@ struct Worker {
   std::string trainer;    // the binary: "single", "ddp"
   std::string workspace;  // folder of the source tree that `bazel run` was
                           // started in, or empty
+  std::string settings;   // the trainer's own flags that change the losses
   RankEnv env;
   c10::Device device = c10::kCPU;
   int threads = 1;               // intra-op threads

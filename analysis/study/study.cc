@@ -208,7 +208,10 @@ int PrintResult(const StudyResult& result, size_t planned,
               << result.runs.size() << " of " << planned
               << " runs are complete and kept.\n";
   }
-  std::cout << "Records: " << output_dir << std::endl;
+  std::cout << "Records: " << output_dir
+            << "\nThis table again: --from=" << output_dir
+            << " --warmup_steps=" << absl::GetFlag(FLAGS_warmup_steps)
+            << std::endl;
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   return result.failed.empty() ? 0 : 1;
 }

@@ -35,8 +35,8 @@ struct DdpConfig {
   // The first bucket's, small so that communication starts early. Not above
   // bucket_cap_bytes: the smaller of the two holds.
   int64_t first_bucket_bytes = int64_t{1} << 20;
-  // p.grad() is a view of its bucket: saves one copy of all gradients. Zero
-  // gradients in place then.
+  // p.grad() is a view of its bucket after backward: saves copying reduced
+  // gradients back.
   bool gradient_as_bucket_view = true;
   // Look for parameters that the step does not use; costs a walk of the graph
   // and one small all-reduce a step.

@@ -11,9 +11,7 @@
 //     engine.AfterBackward();
 //   }
 //   optimizer.step();  // p.grad() is now the mean over ranks, on every rank
-//   // Then zero gradients in place: with gradient_as_bucket_view they are
-//   views
-//   // of the communication buckets, and resetting them to undefined is slow.
+//   // Then zero gradients in place or reset them to undefined; either works.
 //
 // A communication failure leaves any of these calls, or backward() itself, as a
 // c10::Error; Communicator::ExplainFailure turns it into a Status.
