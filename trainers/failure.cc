@@ -1,7 +1,5 @@
 #include "trainers/failure.h"
 
-#include <c10/util/Exception.h>
-
 #include <new>
 #include <string>
 
@@ -9,16 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/plain_error.h"
 
 namespace rankwise {
 namespace {
-
-// The message without the C++ stack that c10 appends to what().
-std::string Message(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error == nullptr ? error.what()
-                              : c10_error->what_without_backtrace();
-}
 
 // The allocators of CPU, CUDA and C++ each say it in their own words.
 bool SaysOutOfMemory(absl::string_view message) {
@@ -42,7 +34,7 @@ absl::Status OutOfMemory(absl::string_view attempted, absl::string_view message,
 absl::Status ExplainTrainingFailure(absl::string_view attempted,
                                     const std::exception& error,
                                     const Worker& worker) {
-  const std::string message = Message(error);
+  const std::string message = PlainMessage(error);
   if (SaysOutOfMemory(message)) return OutOfMemory(attempted, message, worker);
   if (worker.comm != nullptr && worker.env.world_size > 1)
     return worker.comm->ExplainFailure(attempted, error);

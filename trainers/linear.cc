@@ -23,7 +23,6 @@ class LinearModel : public Model {
 
 ModelSpec LinearSpec() {
   return {.name = "linear",
-          .description = "one linear layer 10 -> 1, least squares",
           .loss = LossKind::kMeanSquaredError,
           .example_shape = {10},
           .default_dataset = "linear",

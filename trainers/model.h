@@ -28,7 +28,6 @@ enum class LossKind { kCrossEntropy, kMeanSquaredError };
 // published or taught with.
 struct ModelSpec {
   std::string name;
-  std::string description;
   LossKind loss;
   std::vector<int64_t> example_shape;  // of one input, without the batch
   std::string default_dataset;

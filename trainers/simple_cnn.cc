@@ -44,8 +44,6 @@ class SimpleCnn : public Model {
 
 ModelSpec SimpleCnnSpec() {
   return {.name = "simple_cnn",
-          .description =
-              "conv 3->32->64, fc 4096->512->10, for 32x32 colour images",
           .loss = LossKind::kCrossEntropy,
           .example_shape = {3, 32, 32},
           .default_dataset = "synthetic",
