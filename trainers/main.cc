@@ -144,8 +144,12 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   worker.trainer = trainer.name;
   worker.workspace = Workspace();
   if (trainer.settings != nullptr) worker.settings = trainer.settings();
-  const absl::Status status =
-      RunRank(trainer, *config, *comm_config, *launch, worker);
+  absl::Status status;
+  try {
+    status = RunRank(trainer, *config, *comm_config, *launch, worker);
+  } catch (const std::exception& error) {  // while connecting
+    status = ExplainTrainingFailure("starting", error, worker);
+  }
   if (status.ok()) return 0;
   const bool alone = worker.env.world_size == 1;
   return Report(alone ? trainer.name
