@@ -10,9 +10,11 @@ namespace rankwise {
 namespace {
 
 constexpr absl::string_view kFollowing[] = {
-    "batch_size", "checkpoint_dir",   "checkpoint_every", "file_store",
-    "log_dir",    "keep_checkpoints", "log_every",        "nproc",
-    "record",     "oversubscribe",    "resume",
+    "accumulate",    "batch_size", "checkpoint_dir", "checkpoint_every",
+    "devices",       "dp",         "file_store",     "keep_checkpoints",
+    "log_dir",       "log_every",  "microbatches",   "nproc",
+    "oversubscribe", "pp",         "record",         "resume",
+    "split",         "trace",
 };
 
 }  // namespace

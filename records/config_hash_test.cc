@@ -32,6 +32,24 @@ TEST(ConfigHash, RunsThatDifferOnlyInWorldSizeShareTheScalingHash) {
   EXPECT_EQ(one.scaling_hash, two.scaling_hash);
 }
 
+TEST(ConfigHash, ThePipelinesShapeFollowsTheWorldSize) {
+  const RunRecord two = RunWith({{"pp", "2"},
+                                 {"dp", "1"},
+                                 {"split", "2"},
+                                 {"microbatches", "4"},
+                                 {"schedule", "1f1b"}});
+  RunRecord four = RunWith({{"pp", "4"},
+                            {"dp", "2"},
+                            {"split", "1,2,3"},
+                            {"microbatches", "8"},
+                            {"schedule", "1f1b"}});
+  EXPECT_NE(two.config_hash, four.config_hash);
+  EXPECT_EQ(two.scaling_hash, four.scaling_hash);
+  four.flags["schedule"] = "gpipe";
+  SetConfigHashes(&four);
+  EXPECT_NE(two.scaling_hash, four.scaling_hash);
+}
+
 TEST(ConfigHash, EveryOtherFlagCounts) {
   const RunRecord one = RunWith({{"nproc", "1"}, {"lr", "0.1"}});
   const RunRecord two = RunWith({{"nproc", "1"}, {"lr", "0.2"}});

@@ -111,6 +111,24 @@ void FieldReader::Seconds(const char* name, double& out) {
   out = value->get<double>();
 }
 
+void FieldReader::Estimate(const char* name, double& out, double maximum) {
+  const Json* value = Find(name);
+  if (value == nullptr) return;
+  if (*value == "NaN") {
+    out = std::numeric_limits<double>::quiet_NaN();
+  } else if (value->is_number() && value->get<double>() >= 0 &&
+             value->get<double>() <= maximum) {
+    out = value->get<double>();
+  } else {
+    const bool bounded = maximum < std::numeric_limits<double>::max();
+    Expect(name,
+           bounded
+               ? absl::StrCat("a number from 0 to ", maximum, ", or \"NaN\"")
+               : "a number of 0 or more, or \"NaN\"",
+           *value);
+  }
+}
+
 void FieldReader::Below(const char* low_name, int64_t low,
                         const char* high_name, int64_t high) {
   if (low < high) return;

@@ -5,6 +5,7 @@
 #define RECORDS_FIELD_READER_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -32,6 +33,9 @@ class FieldReader {
   void Count(const char* name, int64_t& out, int64_t minimum = 0);
   void Number(const char* name, double& out);
   void Seconds(const char* name, double& out);
+  // A number from 0 to `maximum`, or "NaN": not known.
+  void Estimate(const char* name, double& out,
+                double maximum = std::numeric_limits<double>::max());
   template <typename T>
   void Object(const char* name, T& out) {
     const nlohmann::json* value = FindObject(name);

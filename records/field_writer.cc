@@ -1,5 +1,6 @@
 #include "records/field_writer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -63,6 +64,11 @@ void FieldWriter::Number(const char* name, double value) {
 
 void FieldWriter::Seconds(const char* name, double value) {
   Number(name, std::isfinite(value) && value > 0 ? value : 0.0);
+}
+
+void FieldWriter::Estimate(const char* name, double value, double maximum) {
+  Number(name, std::isfinite(value) ? std::clamp(value, 0.0, maximum)
+                                    : std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace rankwise

@@ -5,6 +5,7 @@
 #define RECORDS_FIELD_WRITER_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ class FieldWriter {
   void Number(const char* name, double value);
   // A negative, infinite or NaN duration is a clock's mistake: written as 0.
   void Seconds(const char* name, double value);
+  // Below 0 or above `maximum` by rounding: written as that bound. Infinite:
+  // written as NaN, which means "not known".
+  void Estimate(const char* name, double value,
+                double maximum = std::numeric_limits<double>::max());
   template <typename T>
   void Object(const char* name, const T& value) {
     Name(name);

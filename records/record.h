@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 0;
+inline constexpr int kSchemaMinor = 1;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
 struct HostInfo {
@@ -39,7 +39,7 @@ struct VersionInfo {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.0";
+  std::string schema_version = "1.1";
   std::string run_id;      // the same on every rank of the run (run_id.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // "" when unknown (git_commit.h)
@@ -89,9 +89,9 @@ struct EpochRecord {
 struct EvalRecord {
   int64_t rank = 0;      // that wrote the record
   int64_t epoch = 0;     // after which it ran; 0 before training
-  double mean_loss = 0;  // over all examples of all ranks
+  double mean_loss = 0;  // over all predictions of all ranks
   int64_t correct = 0;   // 0 for regression
-  int64_t total = 0;     // examples evaluated
+  int64_t total = 0;     // predictions: examples, or a language model's tokens
   double seconds = 0;    // wall-clock
 };
 
@@ -105,8 +105,38 @@ struct CheckpointRecord {
   double seconds = 0;  // spent writing, sync and rename included
 };
 
+// One step of one rank through a pipeline schedule. Where one process runs
+// several stages on devices of its own, one record per stage.
+struct ScheduleRecord {
+  int64_t rank = 0;
+  int64_t step = 0;           // as in StepRecord
+  std::string schedule;       // "1f1b", or a file's path
+  int64_t pipeline_rank = 0;  // this rank's place among the pipeline's
+  int64_t pipeline_size = 1;
+  int64_t replica = 0;  // which of the replicated pipelines
+  int64_t replicas = 1;
+  int64_t stages = 1;  // of the whole model
+  int64_t micro_batches = 1;
+  double schedule_seconds = 0;  // from entering the schedule to leaving it
+  double span_seconds = 0;      // from the first action's start to the last's
+                                // end; actions are computation
+  double busy_seconds = 0;      // of which actions ran
+  double wait_seconds = 0;      // blocked for messages
+  // What the sends take: with a process per stage by the link's latency and
+  // bandwidth, measured as the run starts; in one process the copies' own time.
+  double transfer_seconds = 0;
+  int64_t sent_bytes = 0;
+  int64_t received_bytes = 0;
+  int64_t peak_activations = 0;  // of one stage and micro-batch each
+  // By simulating the schedule with measured costs; NaN before the costs are
+  // known.
+  double predicted_seconds = 0;
+  double predicted_span_bubble = 0;  // share, 0 to 1
+  double predicted_wall_bubble = 0;
+};
+
 using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
-                            CheckpointRecord>;
+                            CheckpointRecord, ScheduleRecord>;
 
 }  // namespace rankwise
 

@@ -65,14 +65,38 @@ void ListFields(Fields& fields, R& record) {
     fields.Count("correct", record.correct);
     fields.Count("total", record.total);
     fields.Seconds("seconds", record.seconds);
-  } else {
-    static_assert(std::is_same_v<T, CheckpointRecord>);
+  } else if constexpr (std::is_same_v<T, CheckpointRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("step", record.step);
     fields.Count("epoch", record.epoch);
     fields.Text("path", record.path);
     fields.Count("bytes", record.bytes);
     fields.Seconds("seconds", record.seconds);
+  } else {
+    static_assert(std::is_same_v<T, ScheduleRecord>);
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Text("schedule", record.schedule);
+    fields.Count("pipeline_rank", record.pipeline_rank);
+    fields.Count("pipeline_size", record.pipeline_size, 1);
+    fields.Count("replica", record.replica);
+    fields.Count("replicas", record.replicas, 1);
+    fields.Count("stages", record.stages, 1);
+    fields.Count("micro_batches", record.micro_batches, 1);
+    fields.Seconds("schedule_seconds", record.schedule_seconds);
+    fields.Seconds("span_seconds", record.span_seconds);
+    fields.Seconds("busy_seconds", record.busy_seconds);
+    fields.Seconds("wait_seconds", record.wait_seconds);
+    fields.Seconds("transfer_seconds", record.transfer_seconds);
+    fields.Count("sent_bytes", record.sent_bytes);
+    fields.Count("received_bytes", record.received_bytes);
+    fields.Count("peak_activations", record.peak_activations);
+    fields.Estimate("predicted_seconds", record.predicted_seconds);
+    fields.Estimate("predicted_span_bubble", record.predicted_span_bubble, 1);
+    fields.Estimate("predicted_wall_bubble", record.predicted_wall_bubble, 1);
+    fields.Below("pipeline_rank", record.pipeline_rank, "pipeline_size",
+                 record.pipeline_size);
+    fields.Below("replica", record.replica, "replicas", record.replicas);
   }
 }
 

@@ -19,6 +19,7 @@ constexpr const char* KindOf(const StepRecord&) { return "step"; }
 constexpr const char* KindOf(const EpochRecord&) { return "epoch"; }
 constexpr const char* KindOf(const EvalRecord&) { return "eval"; }
 constexpr const char* KindOf(const CheckpointRecord&) { return "checkpoint"; }
+constexpr const char* KindOf(const ScheduleRecord&) { return "schedule"; }
 
 template <typename T>
 void Append(const T& record, std::string* out) {
@@ -73,6 +74,7 @@ absl::StatusOr<Record> ParseRecord(absl::string_view line) {
   if (*kind == "epoch") return ParseAs<EpochRecord>(object);
   if (*kind == "eval") return ParseAs<EvalRecord>(object);
   if (*kind == "checkpoint") return ParseAs<CheckpointRecord>(object);
+  if (*kind == "schedule") return ParseAs<ScheduleRecord>(object);
   std::string name = kind->dump(-1, ' ', /*ensure_ascii=*/true);
   if (name.size() > 60) name = absl::StrCat(name.substr(0, 57), "...");
   return absl::NotFoundError(

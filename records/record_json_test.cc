@@ -38,6 +38,31 @@ StepRecord ExampleStep() {
   return {1, 7, 2, 2.302585092994046, 0.07, 0.001, 0.02, 0.04, 0.005, 0.01, 64};
 }
 
+ScheduleRecord ExampleSchedule() {
+  ScheduleRecord schedule;
+  schedule.rank = 3;
+  schedule.step = 7;
+  schedule.schedule = "1f1b";
+  schedule.pipeline_rank = 1;
+  schedule.pipeline_size = 2;
+  schedule.replica = 1;
+  schedule.replicas = 2;
+  schedule.stages = 4;
+  schedule.micro_batches = 8;
+  schedule.schedule_seconds = 0.5;
+  schedule.span_seconds = 0.4375;
+  schedule.busy_seconds = 0.375;
+  schedule.wait_seconds = 0.0625;
+  schedule.transfer_seconds = 0.03125;
+  schedule.sent_bytes = 4096;
+  schedule.received_bytes = 8192;
+  schedule.peak_activations = 3;
+  schedule.predicted_seconds = 0.25;
+  schedule.predicted_span_bubble = 0.125;
+  schedule.predicted_wall_bubble = 0.2;
+  return schedule;
+}
+
 template <typename T>
 T ParseAs(const std::string& line) {
   absl::StatusOr<Record> record = ParseRecord(line);
@@ -56,9 +81,12 @@ TEST(RecordJson, StepIsTheTextOfTheGrammar) {
 
 TEST(RecordJson, EveryKindComesBackAsItWent) {
   const std::vector<Record> records = {
-      ExampleRun(), ExampleStep(), EpochRecord{0, 1, 1.5, 50000, 31.25},
+      ExampleRun(),
+      ExampleStep(),
+      EpochRecord{0, 1, 1.5, 50000, 31.25},
       EvalRecord{0, 1, 1.25, 5012, 10000, 2.5},
-      CheckpointRecord{0, 782, 1, "/tmp/a \"b\"\n/ckpt", 25700000, 0.125}};
+      CheckpointRecord{0, 782, 1, "/tmp/a \"b\"\n/ckpt", 25700000, 0.125},
+      ExampleSchedule()};
   for (const Record& record : records) {
     const std::string line = ToJsonLine(record);
     EXPECT_THAT(line, StartsWith("{\"kind\":\""));
@@ -68,6 +96,19 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
     EXPECT_EQ(back->index(), record.index());
     EXPECT_EQ(ToJsonLine(*back), line);
   }
+}
+
+TEST(RecordJson, ScheduleIsTheTextOfTheGrammar) {
+  EXPECT_EQ(ToJsonLine(ExampleSchedule()),
+            "{\"kind\":\"schedule\",\"rank\":3,\"step\":7,"
+            "\"schedule\":\"1f1b\",\"pipeline_rank\":1,\"pipeline_size\":2,"
+            "\"replica\":1,\"replicas\":2,\"stages\":4,\"micro_batches\":8,"
+            "\"schedule_seconds\":0.5,\"span_seconds\":0.4375,"
+            "\"busy_seconds\":0.375,\"wait_seconds\":0.0625,"
+            "\"transfer_seconds\":0.03125,\"sent_bytes\":4096,"
+            "\"received_bytes\":8192,\"peak_activations\":3,"
+            "\"predicted_seconds\":0.25,\"predicted_span_bubble\":0.125,"
+            "\"predicted_wall_bubble\":0.2}");
 }
 
 TEST(RecordJson, RunKeepsNestedFields) {
@@ -106,6 +147,25 @@ TEST(RecordJson, ImpossibleDurationsAreWrittenAsZero) {
   const StepRecord back = ParseAs<StepRecord>(ToJsonLine(step));
   EXPECT_EQ(back.step_seconds, 0);
   EXPECT_EQ(back.forward_seconds, 0);
+}
+
+TEST(RecordJson, PredictionsMayBeUnknown) {
+  ScheduleRecord schedule = ExampleSchedule();
+  schedule.predicted_seconds = std::nan("");
+  schedule.predicted_span_bubble = std::numeric_limits<double>::infinity();
+  const auto back = ParseAs<ScheduleRecord>(ToJsonLine(schedule));
+  EXPECT_TRUE(std::isnan(back.predicted_seconds));
+  EXPECT_TRUE(std::isnan(back.predicted_span_bubble));
+  EXPECT_EQ(back.predicted_wall_bubble, 0.2);
+}
+
+TEST(RecordJson, PredictionsThatRoundingPutOutsideAreWrittenAsTheBound) {
+  ScheduleRecord schedule = ExampleSchedule();
+  schedule.predicted_span_bubble = -1e-17;
+  schedule.predicted_wall_bubble = 1 + 1e-15;
+  const auto back = ParseAs<ScheduleRecord>(ToJsonLine(schedule));
+  EXPECT_EQ(back.predicted_span_bubble, 0);
+  EXPECT_EQ(back.predicted_wall_bubble, 1);
 }
 
 TEST(RecordJson, BytesThatAreNotUtf8AreReplaced) {
@@ -158,9 +218,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.0\"", "\"one\"",
+      {ExampleRun(), "\"1.1\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.0\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.1\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -176,6 +236,32 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleRun(), "\"versions\":{", "\"versions\":[],\"v\":{",
        "\"versions\" should be an object, not []"},
       {eval, "\"total\":10", "\"total\":{}", "in the eval record: \"total\""},
+      {ExampleSchedule(), "\"step\":7,", "",
+       "in the schedule record: the field \"step\" is missing"},
+      {ExampleSchedule(), "\"1f1b\"", "1",
+       "\"schedule\" should be a string, not 1"},
+      {ExampleSchedule(), "\"pipeline_rank\":1", "\"pipeline_rank\":2",
+       "pipeline_rank 2 is not below pipeline_size 2"},
+      {ExampleSchedule(), "\"replica\":1", "\"replica\":2",
+       "replica 2 is not below replicas 2"},
+      {ExampleSchedule(), "\"stages\":4", "\"stages\":0",
+       "\"stages\" should be an integer of at least 1, not 0"},
+      {ExampleSchedule(), "\"micro_batches\":8", "\"micro_batches\":0",
+       "\"micro_batches\" should be an integer of at least 1, not 0"},
+      {ExampleSchedule(), "\"sent_bytes\":4096", "\"sent_bytes\":-1",
+       "\"sent_bytes\" should be an integer of at least 0, not -1"},
+      {ExampleSchedule(), "\"busy_seconds\":0.375", "\"busy_seconds\":\"NaN\"",
+       "\"busy_seconds\" should be a number of seconds, 0 or more"},
+      {ExampleSchedule(), "\"predicted_seconds\":0.25",
+       "\"predicted_seconds\":-1",
+       "\"predicted_seconds\" should be a number of 0 or more, or \"NaN\", "
+       "not -1"},
+      {ExampleSchedule(), "\"predicted_wall_bubble\":0.2",
+       "\"predicted_wall_bubble\":1.5",
+       "\"predicted_wall_bubble\" should be a number from 0 to 1, or \"NaN\", "
+       "not 1.5"},
+      {ExampleSchedule(), "\"predicted_wall_bubble\":0.2",
+       "\"predicted_wall_bubble\":\"Infinity\"", "not \"Infinity\""},
   };
   for (const Broken& c : cases) {
     const std::string good = ToJsonLine(c.good);
@@ -215,10 +301,10 @@ TEST(RecordJson, DeepNestingIsOnlyAnotherBadLine) {
 
 TEST(RecordJson, UnknownKindIsNotFound) {
   const absl::Status status =
-      ParseRecord("{\"kind\":\"schedule\",\"rank\":0}").status();
+      ParseRecord("{\"kind\":\"collective\",\"rank\":0}").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("the record kind \"schedule\" is not known"));
+              HasSubstr("the record kind \"collective\" is not known"));
 }
 
 TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
@@ -236,7 +322,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.0\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.1\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

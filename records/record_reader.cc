@@ -2,8 +2,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -14,12 +14,12 @@
 namespace rankwise {
 namespace {
 
-bool IsOfNewerMinorVersion(const RunRecord& run) {
+// Of a run record that was parsed, and so has a version in order.
+int MinorVersion(const RunRecord& run) {
   const std::vector<std::string> parts =
       absl::StrSplit(run.schema_version, '.');
   int minor = 0;
-  return parts.size() == 2 && absl::SimpleAtoi(parts[1], &minor) &&
-         minor > kSchemaMinor;
+  return parts.size() == 2 && absl::SimpleAtoi(parts[1], &minor) ? minor : 0;
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -82,21 +82,29 @@ class LineVisitor {
 
   absl::Status FollowsItsRun(const Record& record) {
     if (const auto* run = std::get_if<RunRecord>(&record)) {
-      newer_minor_version_ |= IsOfNewerMinorVersion(*run);
-      ranks_.insert(run->rank);
+      newer_minor_version_ |= MinorVersion(*run) > kSchemaMinor;
+      minor_of_rank_[run->rank] = MinorVersion(*run);
       return absl::OkStatus();
     }
     const int64_t rank =
         std::visit([](const auto& r) { return r.rank; }, record);
-    if (ranks_.count(rank) > 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a record of rank ", rank, ", which has no run record above it"));
+    const auto minor = minor_of_rank_.find(rank);
+    if (minor == minor_of_rank_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a record of rank ", rank, ", which has no run record above it"));
+    }
+    if (std::holds_alternative<ScheduleRecord>(record) && minor->second < 1) {
+      return absl::InvalidArgumentError(
+          "a schedule record, a kind of schema version 1.1, under a run record "
+          "of version 1.0");
+    }
+    return absl::OkStatus();
   }
 
   const ReadOptions& options_;
   const std::function<absl::Status(const Record&)>& visit_;
   ReadSummary summary_;
-  std::set<int64_t> ranks_;  // with a run record so far
+  std::map<int64_t, int> minor_of_rank_;  // of its latest run record
   bool newer_minor_version_ = false;
 };
 

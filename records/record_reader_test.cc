@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string RunLine(const std::string& version = "1.0") {
+std::string RunLine(const std::string& version = "1.1") {
   RunRecord run;
   run.schema_version = version;
   return ToJsonLine(run) + "\n";
@@ -31,6 +31,8 @@ std::string StepLine(int64_t rank = 0) {
   step.step = 1;
   return ToJsonLine(step) + "\n";
 }
+
+std::string ScheduleLine() { return ToJsonLine(ScheduleRecord()) + "\n"; }
 
 std::string WriteFile(const std::string& name, const std::string& text) {
   const std::string path = absl::StrCat(testing::TempDir(), "/", name);
@@ -121,6 +123,36 @@ TEST(RecordReader, KindsOfANewerMinorVersionAreSkipped) {
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(summary->unknown_kinds, 1);
   EXPECT_EQ(records, 2);
+}
+
+TEST(RecordReader, OlderMinorVersionsAreRead) {
+  EXPECT_EQ(
+      ReadRecords(WriteFile("old.jsonl", RunLine("1.0") + StepLine()))->size(),
+      2u);
+  EXPECT_EQ(
+      ReadRecords(WriteFile("now.jsonl", RunLine() + ScheduleLine()))->size(),
+      2u);
+}
+
+TEST(RecordReader, AKindThatItsRunsVersionLacksIsRefused) {
+  EXPECT_THAT(ErrorOf(RunLine("1.0") + ScheduleLine()),
+              HasSubstr(":2: a schedule record, a kind of schema version 1.1, "
+                        "under a run record of version 1.0"));
+  // What counts is the latest run record of its rank.
+  EXPECT_THAT(ErrorOf(RunLine("1.1") + RunLine("1.0") + ScheduleLine()),
+              HasSubstr(":3: a schedule record"));
+  EXPECT_TRUE(
+      ReadRecords(WriteFile("later.jsonl",
+                            RunLine("1.0") + RunLine("1.1") + ScheduleLine()))
+          .ok());
+}
+
+TEST(RecordReader, ABrokenScheduleIsNamedByLineAndField) {
+  const std::string bad = absl::StrReplaceAll(
+      ScheduleLine(), {{"\"span_seconds\":0", "\"span_seconds\":-2"}});
+  EXPECT_THAT(ErrorOf(RunLine() + bad),
+              HasSubstr(":2: in the schedule record: \"span_seconds\" should "
+                        "be a number of seconds, 0 or more, not -2"));
 }
 
 TEST(RecordReader, TheVisitorsErrorComesBackWithFileAndLine) {
