@@ -2,6 +2,9 @@
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "c10/core/Device.h"
@@ -15,19 +18,31 @@ class Store;
 
 namespace rankwise {
 
-// Gloo over TCP, connected to all peers on return. It binds to the loopback
-// interface when all ranks are on this machine, else to RankEnv's
-// network_interface, else to the interface that leads to MASTER_ADDR; no host
-// name is resolved. Every group needs a part of the store for itself.
+// A group of ranks, and this process in it.
+struct GroupPlace {
+  std::string name;        // "dp"; empty for the group of all ranks
+  std::vector<int> ranks;  // of the job; rank i of the group is ranks[i]
+  int rank = 0;            // of this process in the group
+
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+// Gloo over TCP, connected to all peers of the group on return. It binds to the
+// loopback interface when all ranks of the job are on this machine, else to
+// RankEnv's network_interface, else to the interface that leads to MASTER_ADDR;
+// no host name is resolved. Every group needs a part of the store for itself.
+// abort() closes all connections: what is in flight, here and on the peers,
+// fails at once.
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGloo(
-    const RankEnv& env, const c10::intrusive_ptr<c10d::Store>& store,
-    absl::Duration timeout);
+    const RankEnv& env, const GroupPlace& place,
+    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout);
 
 // NCCL on `device`; Unimplemented in a build without CUDA. A collective that
 // takes longer than `timeout` ends the process, with NCCL's report on stderr.
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNccl(
-    const RankEnv& env, const c10::intrusive_ptr<c10d::Store>& store,
-    c10::Device device, absl::Duration timeout);
+    const RankEnv& env, const GroupPlace& place,
+    const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
+    absl::Duration timeout);
 
 // `backend` behind a check that all ranks call the same collective with the
 // same shapes and dtype. `checker` is a Gloo group of the same ranks.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -38,14 +39,35 @@ std::string DtypeName(c10::ScalarType dtype) {
   }
 }
 
+// "0, 2"; the middle of a long list is left out.
+std::string ListOf(const std::vector<int>& ranks) {
+  constexpr size_t kShown = 8;
+  if (ranks.size() <= kShown) return absl::StrJoin(ranks, ", ");
+  return absl::StrCat(ranks[0], ", ", ranks[1], ", ..., ", ranks.back());
+}
+
 }  // namespace
 
-CollectiveLog::Entry& CollectiveLog::NewEntry(
-    const char* name, at::ArrayRef<at::Tensor> tensors) {
+CollectiveLog::CollectiveLog() : groups_(1) {}
+
+int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Group& group = groups_.emplace_back();
+  group.label =
+      absl::StrCat(" of group ", name, " (ranks ", ListOf(ranks), ")");
+  group.ranks = std::move(ranks);
+  return static_cast<int>(groups_.size()) - 1;
+}
+
+CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
+                                              at::ArrayRef<at::Tensor> tensors,
+                                              int group) {
   const Ticket ticket = next_ticket_++;
   Entry& entry = entries_[ticket % kEntries];
   // An entry this old that is still awaited will be ended without a trace.
   entry.ticket = ticket;
+  entry.group = group;
+  groups_[group].last = ticket;
   entry.name = name;
   entry.peer = -1;
   entry.tensors = tensors.size();
@@ -69,23 +91,33 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(
 
 CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
                                            at::ArrayRef<at::Tensor> tensors,
-                                           bool observed) {
+                                           bool observed, int group) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Entry& entry = NewEntry(name, tensors);
-  entry.sequence = ++sequence_;
+  Entry& entry = NewEntry(name, tensors, group);
+  entry.sequence = ++groups_[group].sequence;
   entry.state = observed ? State::kInFlight : State::kUnobserved;
   if (observed && in_flight_++ == 0) busy_since_ns_ = entry.start_ns;
   return entry.ticket;
 }
 
 CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
-    const char* name, at::ArrayRef<at::Tensor> tensors, int peer) {
+    const char* name, at::ArrayRef<at::Tensor> tensors, int peer, int group) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Entry& entry = NewEntry(name, tensors);
-  entry.sequence = sequence_;
+  Entry& entry = NewEntry(name, tensors, group);
+  const std::vector<int>& ranks = groups_[group].ranks;
+  const bool mapped = peer >= 0 && static_cast<size_t>(peer) < ranks.size();
+  entry.sequence = groups_[group].sequence;
   entry.state = State::kUnobserved;
-  entry.peer = peer;
+  entry.peer = mapped ? ranks[peer] : peer;
   return entry.ticket;
+}
+
+bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket != ticket) return false;
+  entry.state = ok ? State::kDone : State::kFailed;
+  return true;
 }
 
 void CollectiveLog::End(Ticket ticket, bool ok) {
@@ -106,9 +138,11 @@ const CollectiveLog::Entry* CollectiveLog::Oldest(State state) const {
   return oldest;
 }
 
-CollectiveReport CollectiveLog::Report(const Entry& entry) {
+CollectiveReport CollectiveLog::Report(const Entry& entry) const {
   CollectiveReport report;
   report.state = entry.state;
+  report.group = entry.group;
+  report.ranks = groups_[entry.group].ranks;
   report.sequence = entry.sequence;
   report.peer = entry.peer;
   if (entry.state == State::kNone) return report;
@@ -129,7 +163,8 @@ CollectiveReport CollectiveLog::Report(const Entry& entry) {
   if (entry.peer >= 0) {
     absl::StrAppend(&report.description, " with rank ", entry.peer, " after");
   }
-  absl::StrAppend(&report.description, " #", entry.sequence);
+  absl::StrAppend(&report.description, " #", entry.sequence,
+                  groups_[entry.group].label);
   if (entry.tensors > 0) {
     absl::StrAppend(&report.description, " of [", absl::StrJoin(shapes, ", "),
                     "] ", DtypeName(entry.dtype));
@@ -148,6 +183,25 @@ CollectiveReport CollectiveLog::Suspect() const {
 CollectiveReport CollectiveLog::LastStarted() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return Report(entries_[(next_ticket_ - 1) % kEntries]);
+}
+
+std::vector<CollectiveReport> CollectiveLog::Progress() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<CollectiveReport> reports;
+  for (const Group& group : groups_) {
+    const Entry& entry = entries_[group.last % kEntries];
+    CollectiveReport report;
+    if (group.last > 0 && entry.ticket == group.last) {
+      report = Report(entry);
+    } else if (group.last > 0) {  // forgotten
+      report.description = absl::StrCat("#", group.sequence, group.label);
+    }
+    report.group = static_cast<int>(reports.size());
+    report.ranks = group.ranks;
+    report.sequence = group.sequence;
+    reports.push_back(std::move(report));
+  }
+  return reports;
 }
 
 int CollectiveLog::in_flight() const {

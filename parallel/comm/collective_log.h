@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "c10/util/ArrayRef.h"
@@ -18,33 +19,53 @@ namespace rankwise {
 struct CollectiveReport {
   enum class State { kNone, kInFlight, kDone, kFailed, kUnobserved };
   State state = State::kNone;
-  // 1 is the group's first collective. Equal on all ranks for the same
-  // collective; send and recv carry the number of the collective before them.
+  int group = 0;           // as numbered by CollectiveLog
+  std::vector<int> ranks;  // of the group; empty: all ranks
+  // 1 is the group's first collective. Equal on all ranks of the group for the
+  // same collective; send and recv carry the number of the collective before
+  // them.
   uint64_t sequence = 0;
-  int peer = -1;             // of send and recv
-  std::string description;   // "all_reduce #17 of [[64, 3], [10]] float32"
+  int peer = -1;  // of send and recv: a rank of the job
+  // "all_reduce #17 of [[64, 3], [10]] float32"; in a group of some ranks
+  // "all_reduce #3 of group dp (ranks 0, 2) of [[4]] float32".
+  std::string description;
   double seconds_since = 0;  // since it was started
 };
 
 // Thread-safe. Starting and ending a collective cost well under a microsecond
 // and allocate nothing.
+//
+// Each group of ranks counts its collectives for itself. Group 0 is that of all
+// ranks. The others are numbered as they are added; ranks add theirs in the
+// same order, so that two ranks of one group have the same number for it.
 class CollectiveLog {
  public:
   using Ticket = uint64_t;
 
+  CollectiveLog();
+
+  // The number of a new group of the job's `ranks`.
+  int AddGroup(const std::string& name, std::vector<int> ranks);
+
   // Notes the start of collective `name` (a string literal) over `tensors`.
   // `observed` says that End will be called.
   Ticket Begin(const char* name, at::ArrayRef<at::Tensor> tensors,
-               bool observed);
-  // The same for send to and recv from `peer`; they are never observed.
-  Ticket BeginPointToPoint(const char* name, at::ArrayRef<at::Tensor> tensors,
-                           int peer);
+               bool observed, int group = 0);
   void End(Ticket ticket, bool ok);
+
+  // The same for send to and recv from rank `peer` of the group (-1: any). They
+  // are not counted as in flight: a recv may be posted long before it is due.
+  Ticket BeginPointToPoint(const char* name, at::ArrayRef<at::Tensor> tensors,
+                           int peer, int group = 0);
+  // False when the start was so long ago that it has been forgotten.
+  bool EndPointToPoint(Ticket ticket, bool ok);
 
   // The oldest collective that failed; if there is none, the oldest in flight;
   // if there is none either, the last one started.
   CollectiveReport Suspect() const;
   CollectiveReport LastStarted() const;
+  // The last one started in each group.
+  std::vector<CollectiveReport> Progress() const;
   // Collectives whose end is awaited.
   int in_flight() const;
   // Steady-clock time of the last start; 0 before the first.
@@ -64,6 +85,7 @@ class CollectiveLog {
   struct Entry {
     CollectiveReport::State state = CollectiveReport::State::kNone;
     Ticket ticket = 0;
+    int group = 0;
     uint64_t sequence = 0;
     int64_t start_ns = 0;
     const char* name = "";
@@ -73,14 +95,22 @@ class CollectiveLog {
     std::array<Shape, kTensors> shapes;
   };
 
-  Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors);
-  static CollectiveReport Report(const Entry& entry);
+  struct Group {
+    std::string label;       // " of group dp (ranks 0, 2)"; empty for all ranks
+    std::vector<int> ranks;  // empty: all
+    uint64_t sequence = 0;
+    Ticket last = 0;
+  };
+
+  Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors,
+                  int group);
+  CollectiveReport Report(const Entry& entry) const;
   const Entry* Oldest(CollectiveReport::State state) const;
 
   mutable std::mutex mutex_;
   std::array<Entry, kEntries> entries_;
+  std::vector<Group> groups_;
   Ticket next_ticket_ = 1;
-  uint64_t sequence_ = 0;
   int in_flight_ = 0;
   int64_t busy_since_ns_ = 0;
   int64_t busy_ns_ = 0;

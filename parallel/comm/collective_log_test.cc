@@ -61,6 +61,52 @@ TEST(CollectiveLogTest, MessagesDoNotAdvanceTheGroupsNumber) {
   EXPECT_EQ(log.LastStarted().sequence, 2u);
 }
 
+TEST(CollectiveLogTest, EachGroupCountsForItselfAndIsNamed) {
+  CollectiveLog log;
+  const int pp = log.AddGroup("pp", {2, 3});
+  const int dp = log.AddGroup("dp", {0, 1, 2, 3, 4, 5, 6, 7, 8});
+  log.Begin("all_reduce", {}, true);
+  log.Begin("barrier", {}, true, dp);
+  log.Begin("barrier", {}, true, dp);
+  const std::vector<at::Tensor> tensors = {at::ones({2})};
+  log.BeginPointToPoint("recv", tensors, /*peer=*/1, pp);
+  const std::vector<CollectiveReport> progress = log.Progress();
+  ASSERT_EQ(progress.size(), 3u);
+  EXPECT_EQ(progress[0].description, "all_reduce #1");
+  EXPECT_EQ(progress[pp].description,
+            "recv with rank 3 after #0 of group pp (ranks 2, 3) of [[2]] "
+            "float32");
+  EXPECT_EQ(progress[pp].peer, 3);
+  EXPECT_EQ(progress[pp].ranks, (std::vector<int>{2, 3}));
+  EXPECT_EQ(progress[dp].sequence, 2u);
+  EXPECT_EQ(progress[dp].description,
+            "barrier #2 of group dp (ranks 0, 1, ..., 8)");
+}
+
+TEST(CollectiveLogTest, AGroupsForgottenProgressIsStillCounted) {
+  CollectiveLog log;
+  const int pp = log.AddGroup("pp", {2, 3});
+  EXPECT_EQ(log.Progress()[pp].description, "");
+  log.End(log.Begin("barrier", {}, true, pp), true);
+  for (int i = 0; i < 1000; ++i) log.End(log.Begin("barrier", {}, true), true);
+  EXPECT_EQ(log.Progress()[pp].sequence, 1u);
+  EXPECT_EQ(log.Progress()[pp].description, "#1 of group pp (ranks 2, 3)");
+}
+
+TEST(CollectiveLogTest, AFailedMessageIsTheSuspectAndNoneIsInFlight) {
+  CollectiveLog log;
+  const auto recv = log.BeginPointToPoint("recv", {}, 1);
+  const auto send = log.BeginPointToPoint("send", {}, 1);
+  log.Begin("all_reduce", {}, true);
+  EXPECT_EQ(log.in_flight(), 1);
+  EXPECT_TRUE(log.EndPointToPoint(send, /*ok=*/true));
+  EXPECT_TRUE(log.EndPointToPoint(recv, /*ok=*/false));
+  EXPECT_EQ(log.in_flight(), 1);
+  EXPECT_EQ(log.Suspect().description, "recv with rank 1 after #0");
+  for (int i = 0; i < 1000; ++i) log.Begin("barrier", {}, false);
+  EXPECT_FALSE(log.EndPointToPoint(recv, /*ok=*/false));
+}
+
 TEST(CollectiveLogTest, OldEntriesAreForgottenButStillCounted) {
   CollectiveLog log;
   const auto first = log.Begin("all_reduce", {}, true);

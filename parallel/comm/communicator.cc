@@ -1,27 +1,27 @@
 #include "parallel/comm/communicator.h"
 
+#include <algorithm>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/backends.h"
 #include "parallel/comm/collective_log.h"
 #include "parallel/comm/failure_report.h"
-#include "parallel/comm/monitored_backend.h"
 #include "parallel/comm/peers.h"
 #include "parallel/comm/placement.h"
 #include "parallel/comm/plain_error.h"
+#include "parallel/comm/process_groups.h"
 #include "parallel/comm/rendezvous.h"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
-#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
-
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-using BackendType = c10d::ProcessGroup::BackendType;
 
 struct Communicator::Parts {
   RankEnv env;
@@ -31,83 +31,51 @@ struct Communicator::Parts {
   StoreConnection connection;
   std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
   std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  std::unique_ptr<ProcessGroups> groups;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;  // of all ranks
   bool failed = false;
 
-  c10::intrusive_ptr<c10d::Store> StorePart(const std::string& name) const {
-    return c10::make_intrusive<c10d::PrefixStore>(name, connection.store);
-  }
-  // Registers `inner` for `device_type`, monitored.
-  void Add(c10::DeviceType device_type, BackendType type, BackendPtr inner,
-           WatchCompletion watch) {
-    process_group->setBackend(
-        device_type, type, MakeMonitoredBackend(std::move(inner), log, watch));
-    process_group->setDefaultBackend(type);
-  }
-  // `inner`, behind the check if the configuration asks for it.
-  absl::StatusOr<BackendPtr> Checked(BackendPtr inner) const {
-    if (!config.check_collectives) return inner;
-    absl::StatusOr<BackendPtr> checker = MakeGloo(
-        env, StorePart(absl::StrCat("check/", inner->getBackendName())),
-        config.collective_timeout);
-    if (!checker.ok()) return checker.status();
-    return CheckCollectives(std::move(inner), *std::move(checker));
-  }
-  absl::Status AddGloo();
-  absl::Status AddNccl();
+  absl::Status Meet();
   absl::Status Connect();
-  void PretendToConnect();
 };
 
-absl::Status Communicator::Parts::AddGloo() {
-  absl::StatusOr<BackendPtr> gloo =
-      MakeGloo(env, StorePart("gloo"), config.collective_timeout);
-  if (gloo.ok()) gloo = Checked(*std::move(gloo));
-  if (!gloo.ok()) return gloo.status();
-  Add(c10::kCPU, BackendType::GLOO, *gloo, WatchCompletion::kYes);
-  if (device.is_cuda() && backend == "gloo") {
-    process_group->setBackend(c10::kCUDA, BackendType::GLOO,
-                              process_group->getBackend(c10::kCPU));
+absl::Status Communicator::Parts::Meet() {
+  if (backend == "fake") {  // nobody is met
+    connection.store = c10::make_intrusive<c10d::HashStore>();
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
-
-absl::Status Communicator::Parts::AddNccl() {
-  absl::StatusOr<BackendPtr> nccl =
-      MakeNccl(env, StorePart("nccl"), device, config.collective_timeout);
-  if (nccl.ok()) nccl = Checked(*std::move(nccl));
-  if (!nccl.ok()) return nccl.status();
-  Add(c10::kCUDA, BackendType::NCCL, *nccl, WatchCompletion::kNo);
-  return absl::OkStatus();
-}
-
-absl::Status Communicator::Parts::Connect() {
   RendezvousConfig rendezvous;
   rendezvous.timeout = config.rendezvous_timeout;
   rendezvous.file_store = config.file_store;
   absl::StatusOr<StoreConnection> met = Rendezvous(env, rendezvous);
   if (!met.ok()) return met.status();
   connection = *std::move(met);
-  process_group = c10::make_intrusive<c10d::ProcessGroup>(
-      connection.store, env.rank, env.world_size);
-  // Under NCCL too: CPU tensors, such as a loss to print, go through Gloo.
-  absl::Status status = AddGloo();
-  if (status.ok() && backend == "nccl") status = AddNccl();
-  if (!status.ok()) return status;
-  if (env.world_size > 1) {
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::Parts::Connect() {
+  ProcessGroupsConfig groups_config;
+  groups_config.env = env;
+  groups_config.backend = backend;
+  groups_config.device = device;
+  groups_config.collective_timeout = config.collective_timeout;
+  groups_config.check_collectives = config.check_collectives;
+  groups_config.fake = config.fake;
+  groups = std::make_unique<ProcessGroups>(std::move(groups_config),
+                                           connection.store, log);
+  GroupPlace everybody;
+  everybody.rank = env.rank;
+  everybody.ranks.resize(env.world_size);
+  std::iota(everybody.ranks.begin(), everybody.ranks.end(), 0);
+  absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> group =
+      groups->Add(everybody);
+  if (!group.ok()) return group.status();
+  process_group = *std::move(group);
+  if (env.world_size > 1 && backend != "fake") {
     heartbeat =
         std::make_unique<Heartbeat>(connection.second_store, env.rank, log);
   }
   return absl::OkStatus();
-}
-
-void Communicator::Parts::PretendToConnect() {
-  connection.store = c10::make_intrusive<c10d::HashStore>();
-  process_group = c10::make_intrusive<c10d::ProcessGroup>(
-      connection.store, env.rank, env.world_size);
-  Add(c10::kCPU, BackendType::CUSTOM,
-      MakeFakeBackend(env.rank, env.world_size, config.fake),
-      WatchCompletion::kYes);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
@@ -127,12 +95,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   if (!backend.ok()) return backend.status();
   parts->device = *device;
   parts->backend = *backend;
-  if (*backend == "fake") {
-    parts->PretendToConnect();
-  } else {
-    const absl::Status status = parts->Connect();
-    if (!status.ok()) return status;
-  }
+  absl::Status status = parts->Meet();
+  if (status.ok()) status = parts->Connect();
+  if (!status.ok()) return status;
   return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
 }
 
@@ -157,8 +122,13 @@ Communicator::~Communicator() {
   constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
   constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
   Parts& parts = *parts_;
+  const CollectiveReport suspect = parts.log->Suspect();
   const bool broken = IsStuck(*parts.log) || parts.failed;
   if (parts.heartbeat != nullptr) {
+    // Who leaves because of what has failed is not why others fail.
+    if (suspect.state == CollectiveReport::State::kFailed) {
+      parts.heartbeat->MarkFailed(suspect.description);
+    }
     parts.heartbeat->Leave();
     // Closing a connection may discard what a slower peer has yet to read, and
     // a server's end takes the store from peers that explain a failure.
@@ -167,11 +137,12 @@ Communicator::~Communicator() {
                       broken ? kForPeersToExplain : kForPeersToFinish);
     }
   }
-  if (broken) parts.process_group->abort();
-  if (parts.log->in_flight() > 0) {
+  if (broken) parts.groups->Abort();
+  if (IsStuck(*parts.log)) {
     // Gloo's destructor would wait for what never comes, until the collective
     // timeout. Its threads sleep; the process's end closes the connections.
     (void)parts.process_group.release();
+    parts.groups->Leak();
   }
 }
 
@@ -184,6 +155,26 @@ const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
     const {
   return parts_->process_group;
 }
+
+absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> Communicator::NewGroup(
+    absl::string_view name, const std::vector<int>& ranks) {
+  GroupPlace place;
+  place.name = std::string(name);
+  place.ranks = ranks;
+  const auto self = std::find(ranks.begin(), ranks.end(), rank());
+  const std::set<int> distinct(ranks.begin(), ranks.end());
+  if (self == ranks.end() || distinct.size() != ranks.size() ||
+      *distinct.begin() < 0 || *distinct.rbegin() >= world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", name, " of ranks ", absl::StrJoin(ranks, ", "), " on rank ",
+        rank(), " of ", world_size(),
+        ": a group has ranks of the job, each once, and the rank that makes "
+        "it"));
+  }
+  place.rank = static_cast<int>(self - ranks.begin());
+  return parts_->groups->Add(place);
+}
+
 int64_t Communicator::last_collective_start_ns() const {
   return parts_->log->last_start_ns();
 }
@@ -322,8 +313,12 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
     return DescribeOtherFailure(failure);
   }
   parts_->failed = true;
-  parts_->heartbeat->MarkFailed();
+  failure.order = parts_->heartbeat->MarkFailed(failure.collective.description);
+  // Both sides of a mismatch find it by themselves.
   if (IsMismatch(failure.error)) return DescribeMismatch(failure);
+  // Ranks that wait for this one learn now that it has failed, and not when its
+  // process ends: along a chain of ranks that would add up.
+  parts_->groups->Abort();
   return DescribeFailure(failure, AskPeers(*parts_->connection.store, rank(),
                                            world_size(), kPatience));
 }

@@ -83,6 +83,16 @@ class Communicator {
   // GPU. Its collectives too are visible to ExplainFailure.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
 
+  // A process group of some ranks, over the same backends; its rank i is
+  // ranks[i]. Collective over all ranks of the job, which all make as many
+  // groups in the same order; at each call the groups they name are the same or
+  // have no rank in common. ExplainFailure calls it by `name`. The communicator
+  // keeps it alive; use it no longer than the communicator.
+  // InvalidArgument without this rank in `ranks`, or with one that is none or
+  // comes twice; Unavailable when the others cannot be reached.
+  absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> NewGroup(
+      absl::string_view name, const std::vector<int>& ranks);
+
   // Reduces `tensor` (any shape, contiguous) in place over all ranks.
   absl::Status AllReduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
   // Overwrites `tensor` with rank `root`'s.
@@ -92,11 +102,13 @@ class Communicator {
   // Returns when every rank has called it.
   absl::Status Barrier();
 
-  // Turns an exception thrown out of a collective, here or inside DDP's
-  // backward, into a Status that names the collective, its sequence number and
-  // shapes, and the ranks that are dead or did not arrive. `attempted` opens
-  // the message, e.g. "backward of step 17". Asks the other ranks through the
-  // store and so takes up to 3 s.
+  // Turns an exception thrown out of a collective, send or recv in any group,
+  // here or inside DDP's backward, into a Status that names it, its group,
+  // sequence number and shapes, and the ranks that are dead or did not arrive.
+  // `attempted` opens the message, e.g. "backward of step 17". Asks the other
+  // ranks through the store and so takes up to 3 s. Closes the connections
+  // first, so that ranks that wait for this one fail at once and can explain
+  // it too: a communicator in which a collective has failed is of no more use.
   absl::Status ExplainFailure(absl::string_view attempted,
                               const std::exception& error);
 

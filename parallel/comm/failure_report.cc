@@ -1,5 +1,7 @@
 #include "parallel/comm/failure_report.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,8 +23,8 @@ bool TimedOut(const std::string& error) {
 }
 
 std::string LastStarted(const PeerStatus& peer) {
-  if (peer.doing.empty()) return "it has not started any collective";
-  return absl::StrCat("the last it started is ", peer.doing);
+  if (peer.pulse.doing.empty()) return "it has not started any collective";
+  return absl::StrCat("the last it started is ", peer.pulse.doing);
 }
 
 bool IsGone(const PeerStatus& peer) {
@@ -30,50 +32,119 @@ bool IsGone(const PeerStatus& peer) {
          peer.life == Life::kLeft;
 }
 
-// Why `peer` is to blame; empty if it is not.
-std::string Blame(const Failure& failure, const PeerStatus& peer) {
-  const bool behind = peer.sequence < failure.collective.sequence;
+std::string GoneBlame(const PeerStatus& peer) {
   const std::string name = absl::StrCat("rank ", peer.rank);
-  switch (peer.life) {
-    case Life::kDead:
-      return absl::StrCat(name, " is dead: ", peer.death);
-    case Life::kSilent:
-      return absl::StrCat(name,
-                          " gives no sign of life (killed, stopped, or its "
-                          "machine is cut off); ",
-                          LastStarted(peer));
-    case Life::kLeft:
-      return absl::StrCat(name, " has left the job; ", LastStarted(peer));
-    case Life::kFailed:
-      if (!behind) return "";
-      return absl::StrCat(name, " has failed earlier; ", LastStarted(peer));
-    case Life::kAlive:
-      if (!behind) return "";
-      return absl::StrCat(name, " did not arrive: it is alive, and ",
-                          LastStarted(peer));
-    case Life::kUnknown:
-      return "";
+  if (peer.life == Life::kDead) {
+    return absl::StrCat(name, " is dead: ", peer.death);
   }
-  return "";
+  if (peer.life == Life::kLeft) {
+    return absl::StrCat(name, " has left the job; ", LastStarted(peer));
+  }
+  return absl::StrCat(name,
+                      " gives no sign of life (killed, stopped, or its machine "
+                      "is cut off); ",
+                      LastStarted(peer));
+}
+
+// A rank known to be dead explains why others left, or are not heard of.
+std::vector<std::string> BlameGone(const std::vector<PeerStatus>& peers) {
+  const bool any_dead = std::any_of(
+      peers.begin(), peers.end(),
+      [](const PeerStatus& peer) { return peer.life == Life::kDead; });
+  std::vector<std::string> blames;
+  for (const PeerStatus& peer : peers) {
+    if (!IsGone(peer)) continue;
+    if (any_dead && peer.life != Life::kDead) continue;
+    blames.push_back(GoneBlame(peer));
+  }
+  return blames;
+}
+
+// The first of the ranks that failed before this one.
+std::vector<std::string> BlameFirstFailed(
+    const Failure& failure, const std::vector<PeerStatus>& peers) {
+  const PeerStatus* first = nullptr;
+  int64_t order = failure.order;
+  for (const PeerStatus& peer : peers) {
+    const int64_t theirs = peer.pulse.failure_order;
+    if (peer.life != Life::kFailed || theirs == 0) continue;
+    if (order > 0 && theirs >= order) continue;
+    first = &peer;
+    order = theirs;
+  }
+  if (first == nullptr) return {};
+  return {absl::StrCat("rank ", first->rank, " failed first, in ",
+                       first->pulse.failure)};
+}
+
+// How far `peer` has come in the group of what failed; nullptr for a rank that
+// is not in it.
+const GroupProgress* ProgressInGroup(const Failure& failure,
+                                     const PeerStatus& peer) {
+  static const GroupProgress& none = *new GroupProgress;
+  const std::vector<int>& ranks = failure.collective.ranks;
+  const auto found = std::find(ranks.begin(), ranks.end(), peer.rank);
+  if (!ranks.empty() && found == ranks.end()) return nullptr;
+  const size_t group = static_cast<size_t>(failure.collective.group);
+  const std::vector<GroupProgress>& progress = peer.pulse.progress;
+  return group < progress.size() ? &progress[group] : &none;
+}
+
+// Ranks that live and have not started what failed.
+std::vector<std::string> BlameLate(const Failure& failure,
+                                   const std::vector<PeerStatus>& peers) {
+  std::vector<std::string> blames;
+  for (const PeerStatus& peer : peers) {
+    if (peer.life != Life::kAlive) continue;
+    const GroupProgress* progress = ProgressInGroup(failure, peer);
+    if (progress == nullptr) continue;
+    const bool is_message = failure.collective.peer >= 0;
+    const bool late = is_message
+                          ? peer.rank == failure.collective.peer
+                          : progress->sequence < failure.collective.sequence;
+    if (!late) continue;
+    blames.push_back(absl::StrCat(
+        "rank ", peer.rank, is_message ? " did not answer" : " did not arrive",
+        ": it is alive, and ", LastStarted(peer)));
+  }
+  return blames;
+}
+
+// Ranks whose collective of the same number is another one.
+std::vector<std::string> BlameDifferent(const Failure& failure,
+                                        const std::vector<PeerStatus>& peers) {
+  std::vector<std::string> blames;
+  if (failure.collective.peer >= 0) return blames;
+  for (const PeerStatus& peer : peers) {
+    const GroupProgress* progress = ProgressInGroup(failure, peer);
+    if (progress != nullptr && !progress->doing.empty() &&
+        progress->sequence == failure.collective.sequence &&
+        progress->doing != failure.collective.description) {
+      blames.push_back(absl::StrCat("rank ", peer.rank, " called ",
+                                    progress->doing, " instead"));
+    }
+  }
+  return blames;
 }
 
 std::vector<std::string> BlameAll(const Failure& failure,
                                   const std::vector<PeerStatus>& peers) {
-  std::vector<std::string> blames;
-  for (const PeerStatus& peer : peers) {
-    const std::string blame = Blame(failure, peer);
-    if (!blame.empty()) blames.push_back(blame);
+  std::vector<std::string> blames = BlameGone(peers);
+  // Whoever fails closes its connections: what breaks after that does not break
+  // for want of a rank that is only late.
+  if (blames.empty() && !TimedOut(failure.error)) {
+    blames = BlameFirstFailed(failure, peers);
   }
-  if (!blames.empty()) return blames;
-  for (const PeerStatus& peer : peers) {
-    if (peer.sequence == failure.collective.sequence && !peer.doing.empty() &&
-        failure.collective.peer < 0 &&
-        peer.doing != failure.collective.description) {
-      blames.push_back(
-          absl::StrCat("rank ", peer.rank, " called ", peer.doing, " instead"));
-    }
-  }
+  if (blames.empty()) blames = BlameLate(failure, peers);
+  if (blames.empty()) blames = BlameFirstFailed(failure, peers);
+  if (blames.empty()) blames = BlameDifferent(failure, peers);
   return blames;
+}
+
+std::string NobodyToBlame(const Failure& failure) {
+  return failure.collective.peer >= 0
+             ? "every rank is alive"
+             : "every rank is alive and has started it";
 }
 
 std::string Where(const Failure& failure) {
@@ -149,9 +220,8 @@ absl::Status DescribeFailure(
   for (const PeerStatus& peer : *peers) somebody_is_gone |= IsGone(peer);
   const absl::StatusCode code = CodeOf(failure, somebody_is_gone);
   const std::vector<std::string> blames = BlameAll(failure, *peers);
-  const std::string culprits = blames.empty()
-                                   ? "every rank is alive and has started it"
-                                   : absl::StrJoin(blames, "; ");
+  const std::string culprits =
+      blames.empty() ? NobodyToBlame(failure) : absl::StrJoin(blames, "; ");
   return absl::Status(
       code, absl::StrCat(Where(failure), ": ", culprits, " (", failure.error,
                          "); ", Advice(failure, code)));

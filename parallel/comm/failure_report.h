@@ -2,6 +2,7 @@
 #ifndef RANKWISE_PARALLEL_COMM_FAILURE_REPORT_H_
 #define RANKWISE_PARALLEL_COMM_FAILURE_REPORT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,16 @@ struct Failure {
   int rank = 0;
   int world_size = 1;
   CollectiveReport collective;
+  // How manieth of the ranks this one was to fail, from 1; 0: unknown.
+  int64_t order = 0;
   std::string error;  // the exception's plain message
   absl::Duration collective_timeout;
 };
 
+// Names the ranks at fault: those that are gone; if all are there, the first
+// that failed; if a timeout was first, the ranks of the collective's own group
+// that have not come as far (of a message: its other end).
+//
 // DeadlineExceeded when the collective timed out, FailedPrecondition when ranks
 // called different ones, Unavailable when a rank is gone, else Internal.
 // `peers` is AskPeers' answer; its error means that the store is gone with its

@@ -36,8 +36,8 @@ PeerStatus Peer(int rank, Life life, uint64_t sequence,
   PeerStatus peer;
   peer.rank = rank;
   peer.life = life;
-  peer.sequence = sequence;
-  peer.doing = doing;
+  peer.pulse.doing = doing;
+  peer.pulse.progress = {{sequence, doing}};
   return peer;
 }
 
@@ -92,6 +92,94 @@ TEST(FailureReportTest, NamesARankThatCalledSomethingElse) {
                       Peers{Peer(1, Life::kAlive, 17, "broadcast #17")});
   EXPECT_THAT(MessageOf(status),
               HasSubstr("rank 1 called broadcast #17 instead"));
+}
+
+// All-reduce #3 of a group of ranks 0 and 2, among other groups.
+Failure InGroup(const std::string& error) {
+  Failure failure = AllReduceSeventeen(error);
+  failure.collective.group = 2;
+  failure.collective.ranks = {0, 2};
+  failure.collective.sequence = 3;
+  failure.collective.description = "all_reduce #3 of group dp (ranks 0, 2)";
+  return failure;
+}
+
+PeerStatus PeerWithGroups(int rank, uint64_t of_all, uint64_t of_group) {
+  PeerStatus peer = Peer(rank, Life::kAlive, of_all, "recv with rank 3");
+  peer.pulse.progress.resize(3);
+  peer.pulse.progress[2] = {of_group, absl::StrCat("barrier #", of_group)};
+  return peer;
+}
+
+TEST(FailureReportTest, ProgressIsComparedWithinTheGroupOnly) {
+  const std::string message = MessageOf(DescribeFailure(
+      InGroup("Timed out waiting"),
+      Peers{PeerWithGroups(1, 0, 1), PeerWithGroups(2, 90, 2)}));
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("in all_reduce #3 of group dp (ranks 0, 2), "),
+                    HasSubstr("rank 2 did not arrive: it is alive, and the "
+                              "last it started is recv with rank 3"),
+                    Not(HasSubstr("rank 1"))));
+}
+
+TEST(FailureReportTest, ARankOfAnotherGroupCalledNothingElse) {
+  EXPECT_THAT(MessageOf(DescribeFailure(InGroup("Timed out waiting"),
+                                        Peers{PeerWithGroups(1, 17, 3)})),
+              HasSubstr("every rank is alive"));
+  EXPECT_THAT(MessageOf(DescribeFailure(InGroup("Timed out waiting"),
+                                        Peers{PeerWithGroups(2, 17, 3)})),
+              HasSubstr("rank 2 called barrier #3 instead"));
+}
+
+Failure RecvFromRankOne(const std::string& error) {
+  Failure failure = AllReduceSeventeen(error);
+  failure.collective.peer = 1;
+  failure.collective.description = "recv with rank 1 after #17";
+  return failure;
+}
+
+TEST(FailureReportTest, OfAMessageTheOtherEndIsLateAndNobodyElse) {
+  const std::string message = MessageOf(
+      DescribeFailure(RecvFromRankOne("Timed out waiting"),
+                      Peers{Peer(1, Life::kAlive, 17, "recv with rank 2"),
+                            Peer(2, Life::kAlive, 3, "barrier #3")}));
+  EXPECT_THAT(message, AllOf(HasSubstr("rank 1 did not answer: it is alive, "
+                                       "and the last it started is recv with "
+                                       "rank 2"),
+                             Not(HasSubstr("barrier #3"))));
+}
+
+PeerStatus Failed(int rank, int64_t order, const std::string& failure) {
+  PeerStatus peer = Peer(rank, Life::kFailed, 17, "barrier #17");
+  peer.pulse.failure_order = order;
+  peer.pulse.failure = failure;
+  return peer;
+}
+
+TEST(FailureReportTest, OfFailedRanksTheFirstIsNamed) {
+  Failure failure = RecvFromRankOne("Connection closed by peer");
+  failure.order = 3;
+  const Peers peers = {Failed(1, 2, "recv with rank 2"),
+                       Failed(2, 1, "send with rank 1")};
+  EXPECT_THAT(MessageOf(DescribeFailure(failure, peers)),
+              AllOf(HasSubstr("rank 2 failed first, in send with rank 1 ("),
+                    Not(HasSubstr("rank 1 failed"))));
+  failure.order = 1;
+  EXPECT_THAT(MessageOf(DescribeFailure(failure, peers)),
+              HasSubstr("every rank is alive ("));
+}
+
+TEST(FailureReportTest, WhoFailedOrLeftBecauseOfADeathIsNotNamed) {
+  Failure failure = RecvFromRankOne("Connection closed by peer");
+  failure.order = 2;
+  PeerStatus dead = Peer(3, Life::kDead, 5, "barrier #5");
+  dead.death = "signal 9 (Killed)";
+  EXPECT_THAT(
+      MessageOf(DescribeFailure(
+          failure,
+          Peers{Failed(1, 1, "recv"), Peer(2, Life::kLeft, 17, "x"), dead})),
+      AllOf(HasSubstr("rank 3 is dead: signal 9 (Killed) ("),
+            Not(HasSubstr("rank 1 failed")), Not(HasSubstr("rank 2 has"))));
 }
 
 TEST(FailureReportTest, SaysSoWhenNobodyIsToBlame) {

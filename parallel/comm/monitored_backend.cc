@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/monitored_message.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 
 namespace rankwise {
@@ -21,11 +22,13 @@ using WorkPtr = c10::intrusive_ptr<Work>;
 class MonitoredBackend : public c10d::Backend {
  public:
   MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
-                   std::shared_ptr<CollectiveLog> log, WatchCompletion watch)
+                   std::shared_ptr<CollectiveLog> log, WatchCompletion watch,
+                   int group)
       : Backend(inner->getRank(), inner->getSize()),
         inner_(std::move(inner)),
         log_(std::move(log)),
-        watch_(watch) {}
+        watch_(watch),
+        group_(group) {}
 
   // Collectives.
   WorkPtr broadcast(Tensors& tensors,
@@ -124,7 +127,7 @@ class MonitoredBackend : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& opts,
                         bool wait_all_ranks) override {
     const CollectiveLog::Ticket ticket =
-        log_->Begin("monitored_barrier", {}, /*observed=*/true);
+        log_->Begin("monitored_barrier", {}, /*observed=*/true, group_);
     EndIfThrown(ticket,
                 [&] { inner_->monitoredBarrier(opts, wait_all_ranks); });
     log_->End(ticket, /*ok=*/true);
@@ -239,7 +242,8 @@ class MonitoredBackend : public c10d::Backend {
   template <typename Call>
   WorkPtr Log(const char* name, at::ArrayRef<at::Tensor> tensors, Call call) {
     const bool observed = watch_ == WatchCompletion::kYes;
-    const CollectiveLog::Ticket ticket = log_->Begin(name, tensors, observed);
+    const CollectiveLog::Ticket ticket =
+        log_->Begin(name, tensors, observed, group_);
     WorkPtr work = EndIfThrown(ticket, call);
     if (observed && work != nullptr) {
       work->getFuture()->addCallback(
@@ -254,23 +258,30 @@ class MonitoredBackend : public c10d::Backend {
   template <typename Call>
   WorkPtr LogMessage(const char* name, at::ArrayRef<at::Tensor> tensors,
                      int peer, Call call) {
-    const CollectiveLog::Ticket ticket =
-        log_->BeginPointToPoint(name, tensors, peer);
-    return EndIfThrown(ticket, call);
+    const MessageEntry entry(log_, name, tensors, peer, group_);
+    try {
+      WorkPtr work = call();
+      if (watch_ == WatchCompletion::kNo || work == nullptr) return work;
+      return MakeMonitoredMessage(std::move(work), entry);
+    } catch (...) {
+      entry.Failed();
+      throw;
+    }
   }
 
   const c10::intrusive_ptr<c10d::Backend> inner_;
   const std::shared_ptr<CollectiveLog> log_;
   const WatchCompletion watch_;
+  const int group_;
 };
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
-    WatchCompletion watch) {
+    WatchCompletion watch, int group) {
   return c10::make_intrusive<MonitoredBackend>(std::move(inner), std::move(log),
-                                               watch);
+                                               watch, group);
 }
 
 }  // namespace rankwise

@@ -99,6 +99,48 @@ class ThrowingBackend : public c10d::Backend {
   }
 };
 
+class FailingMessage : public c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds) override {
+    throw std::runtime_error("Connection closed by peer");
+  }
+};
+
+class UnansweredBackend : public c10d::Backend {
+ public:
+  UnansweredBackend() : Backend(0, 2) {}
+  const std::string getBackendName() const override { return "unanswered"; }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>&, int,
+                                      int) override {
+    return c10::make_intrusive<FailingMessage>();
+  }
+};
+
+TEST_F(MonitoredBackendTest, AMessageFailsInTheWaitForIt) {
+  const int group = log_->AddGroup("pp", {1, 5});
+  const auto backend =
+      MakeMonitoredBackend(c10::make_intrusive<UnansweredBackend>(), log_,
+                           WatchCompletion::kYes, group);
+  const auto work = backend->recv(one_, 1, /*tag=*/0);
+  EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kUnobserved);
+  backend->recv(one_, 1, /*tag=*/0);
+  EXPECT_THROW(work->wait(), std::runtime_error);
+  EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
+  EXPECT_EQ(log_->Suspect().description,
+            "recv with rank 5 after #0 of group pp (ranks 1, 5) of [[4]] "
+            "float32");
+}
+
+TEST_F(MonitoredBackendTest, AFailedMessageIsNotedHoweverOldItIs) {
+  const auto backend = MakeMonitoredBackend(
+      c10::make_intrusive<UnansweredBackend>(), log_, WatchCompletion::kYes);
+  const auto work = backend->recv(one_, 1, /*tag=*/0);
+  for (int i = 0; i < 1000; ++i) group_->barrier()->wait();
+  EXPECT_THROW(work->wait(), std::runtime_error);
+  EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
+  EXPECT_EQ(log_->Suspect().peer, 1);
+}
+
 TEST_F(MonitoredBackendTest, ACallThatThrowsIsLoggedAsFailed) {
   const auto backend = MakeMonitoredBackend(
       c10::make_intrusive<ThrowingBackend>(), log_, WatchCompletion::kYes);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kBeatInterval(1);
 constexpr char kDeparturesKey[] = "departures";
+constexpr char kFailuresKey[] = "failures";
 
 std::string PulseKey(int rank) { return absl::StrCat("pulse/", rank); }
 std::string DeathKey(int rank) { return absl::StrCat("death/", rank); }
@@ -61,8 +62,7 @@ class Observation {
     if (!pulse.ok()) return;
     if (!seen_) first_beat_ = pulse->beat;
     seen_ = true;
-    status_.sequence = pulse->sequence;
-    status_.doing = pulse->doing;
+    status_.pulse = *pulse;
     const bool fresh = pulse->beat != first_beat_;
     if (fresh || pulse->life != Pulse::Life::kAlive) {
       status_.life = LifeOf(pulse->life);
@@ -76,24 +76,42 @@ class Observation {
 
 }  // namespace
 
+// Lines: the numbers, the failure, what it is doing, then one per group.
 std::string FormatPulse(const Pulse& pulse) {
-  return absl::StrCat(static_cast<int>(pulse.life), "|", pulse.beat, "|",
-                      pulse.sequence, "|", pulse.doing);
+  std::string text =
+      absl::StrCat(static_cast<int>(pulse.life), "|", pulse.beat, "|",
+                   pulse.failure_order, "\n", pulse.failure, "\n", pulse.doing);
+  for (const GroupProgress& group : pulse.progress) {
+    absl::StrAppend(&text, "\n", group.sequence, "|", group.doing);
+  }
+  return text;
 }
 
 absl::StatusOr<Pulse> ParsePulse(const std::string& text) {
-  const std::vector<std::string> fields =
-      absl::StrSplit(text, absl::MaxSplits('|', 3));
+  const absl::Status refusal =
+      absl::DataLossError(absl::StrCat("not a pulse: '", text, "'"));
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const std::vector<std::string> numbers = absl::StrSplit(lines[0], '|');
   Pulse pulse;
   int life = 0;
-  if (fields.size() != 4 || !absl::SimpleAtoi(fields[0], &life) || life < 0 ||
+  if (lines.size() < 3 || numbers.size() != 3 ||
+      !absl::SimpleAtoi(numbers[0], &life) || life < 0 ||
       life > static_cast<int>(Pulse::Life::kLeft) ||
-      !absl::SimpleAtoi(fields[1], &pulse.beat) ||
-      !absl::SimpleAtoi(fields[2], &pulse.sequence)) {
-    return absl::DataLossError(absl::StrCat("not a pulse: '", text, "'"));
+      !absl::SimpleAtoi(numbers[1], &pulse.beat) ||
+      !absl::SimpleAtoi(numbers[2], &pulse.failure_order)) {
+    return refusal;
   }
   pulse.life = static_cast<Pulse::Life>(life);
-  pulse.doing = fields[3];
+  pulse.failure = lines[1];
+  pulse.doing = lines[2];
+  for (size_t i = 3; i < lines.size(); ++i) {
+    const std::pair<std::string, std::string> fields =
+        absl::StrSplit(lines[i], absl::MaxSplits('|', 1));
+    GroupProgress group;
+    if (!absl::SimpleAtoi(fields.first, &group.sequence)) return refusal;
+    group.doing = fields.second;
+    pulse.progress.push_back(std::move(group));
+  }
   return pulse;
 }
 
@@ -115,10 +133,12 @@ void Heartbeat::Run() {
 
 void Heartbeat::Publish() {
   if (store_lost_) return;
-  const CollectiveReport last = log_->LastStarted();
   ++pulse_.beat;
-  pulse_.sequence = last.sequence;
-  pulse_.doing = last.description;
+  pulse_.doing = log_->LastStarted().description;
+  pulse_.progress.clear();
+  for (const CollectiveReport& last : log_->Progress()) {
+    pulse_.progress.push_back({last.sequence, last.description});
+  }
   const QuietStore quiet;
   try {
     store_->set(PulseKey(rank_), FormatPulse(pulse_));
@@ -127,10 +147,19 @@ void Heartbeat::Publish() {
   }
 }
 
-void Heartbeat::MarkFailed() {
+int64_t Heartbeat::MarkFailed(const std::string& failure) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (pulse_.life == Pulse::Life::kFailed) return pulse_.failure_order;
   pulse_.life = Pulse::Life::kFailed;
+  pulse_.failure = failure;
+  const QuietStore quiet;
+  try {
+    pulse_.failure_order = store_->add(kFailuresKey, 1);
+  } catch (const std::exception&) {
+    store_lost_ = true;
+  }
   Publish();
+  return pulse_.failure_order;
 }
 
 void Heartbeat::Leave() {

@@ -22,14 +22,24 @@ class Store;
 
 namespace rankwise {
 
+// How far a rank has come in one of its groups.
+struct GroupProgress {
+  uint64_t sequence = 0;  // of the last collective it started there
+  std::string doing;      // that collective or message; empty: none yet
+};
+
 // What a rank publishes about itself once a second.
 struct Pulse {
   enum class Life { kAlive, kFailed, kLeft };
   Life life = Life::kAlive;
-  uint64_t beat = 0;      // counts publications
-  uint64_t sequence = 0;  // of the last collective it started
-  std::string doing;      // that collective's description; empty: none yet
+  uint64_t beat = 0;  // counts publications
+  // Of kFailed: 1 for the first rank to fail, and what failed there.
+  int64_t failure_order = 0;
+  std::string failure;
+  std::string doing;                    // the last it started in any group
+  std::vector<GroupProgress> progress;  // by CollectiveLog's number of a group
 };
+// The texts must not contain line breaks.
 std::string FormatPulse(const Pulse& pulse);
 absl::StatusOr<Pulse> ParsePulse(const std::string& text);
 
@@ -43,8 +53,10 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // Publishes at once that a collective has failed here.
-  void MarkFailed();
+  // Publishes at once that `failure` (a collective's description) has failed
+  // here. Returns how manieth of the ranks this is to fail, from 1; 0 when the
+  // store is gone.
+  int64_t MarkFailed(const std::string& failure);
   // Stops the thread and publishes, unless failed, that this rank has left.
   void Leave();
 
@@ -79,8 +91,7 @@ struct PeerStatus {
   };
   int rank = 0;
   Life life = Life::kSilent;
-  uint64_t sequence = 0;
-  std::string doing;
+  Pulse pulse;        // the last that it published
   std::string death;  // of kDead: how
 };
 

@@ -4,10 +4,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ATen/ops/empty.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/ones.h"
 #include "absl/flags/flag.h"
@@ -18,7 +20,9 @@
 #include "absl/time/time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/launcher.h"
+#include "parallel/comm/mesh.h"
 #include "parallel/comm/rank_env.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
 ABSL_FLAG(std::string, scenario, "all_reduce", "What the ranks do.");
@@ -27,6 +31,7 @@ ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
 ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(30), "");
 ABSL_FLAG(absl::Duration, collective_timeout, absl::Seconds(30), "");
 ABSL_FLAG(bool, check_collectives, false, "");
+ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
 
 namespace rankwise {
 namespace {
@@ -92,6 +97,97 @@ absl::Status UseAll(Communicator& comm) {
   return status;
 }
 
+bool IsVictim(const Communicator& comm) {
+  return comm.rank() == absl::GetFlag(FLAGS_victim);
+}
+
+using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+void Send(const GroupPtr& group, int to) {
+  std::vector<at::Tensor> message = {at::ones({1000})};
+  group->send(message, to, /*tag=*/0)->wait();
+}
+
+void Receive(const GroupPtr& group, int from) {
+  std::vector<at::Tensor> message = {at::empty({1000})};
+  group->recv(message, from, /*tag=*/0)->wait();
+}
+
+// A message from the first rank of the group to its last, and one back: each
+// rank waits for a neighbour most of the time.
+void PassAlong(const GroupPtr& group) {
+  const int rank = group->getRank();
+  const bool is_last = rank + 1 == group->getSize();
+  if (rank > 0) Receive(group, rank - 1);
+  if (!is_last) Send(group, rank + 1);
+  if (!is_last) Receive(group, rank + 1);
+  if (rank > 0) Send(group, rank - 1);
+}
+
+// Messages along a chain of all ranks, until the victim is killed.
+absl::Status KillInChain(Communicator& comm) {
+  try {
+    for (int round = 0;; ++round) {
+      PassAlong(comm.process_group());
+      if (round == 20 && IsVictim(comm)) raise(SIGKILL);
+    }
+  } catch (const std::exception& error) {
+    return comm.ExplainFailure("passing messages", error);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMesh>> TwoByTwo(Communicator& comm) {
+  absl::StatusOr<MeshLayout> layout =
+      MeshLayout::Create({{"dp", 2}, {"pp", 2}}, comm.world_size());
+  if (!layout.ok()) return layout.status();
+  return DeviceMesh::Create(comm, *std::move(layout));
+}
+
+void SumAlong(const DeviceMesh& mesh, const std::string& axis) {
+  std::vector<at::Tensor> tensors = {at::ones({3})};
+  mesh.group(axis)->allreduce(tensors)->wait();
+}
+
+// What a pipeline with replicas does, until the victim is killed.
+absl::Status KillInMesh(Communicator& comm) {
+  const auto mesh = TwoByTwo(comm);
+  if (!mesh.ok()) return mesh.status();
+  try {
+    for (int round = 0;; ++round) {
+      PassAlong((*mesh)->group("pp"));
+      if (round == 20 && IsVictim(comm)) raise(SIGKILL);
+      SumAlong(**mesh, "dp");
+    }
+  } catch (const std::exception& error) {
+    return comm.ExplainFailure("a step", error);
+  }
+}
+
+// Rank 3 is not there when rank 1 sums, for which rank 0 waits.
+absl::Status ArriveLateInMesh(Communicator& comm) {
+  const auto mesh = TwoByTwo(comm);
+  if (!mesh.ok()) return mesh.status();
+  try {
+    SumAlong(**mesh, "dp");
+    if (comm.rank() == 3) absl::SleepFor(absl::Seconds(30));
+    if (comm.rank() == 0) Receive((*mesh)->group("pp"), 1);
+    SumAlong(**mesh, "dp");
+  } catch (const std::exception& error) {
+    return comm.ExplainFailure("a step", error);
+  }
+  return absl::OkStatus();
+}
+
+// The victim ends in the middle of a sum that nobody joins.
+absl::Status LeaveInTheMiddle(Communicator& comm) {
+  const auto mesh = TwoByTwo(comm);
+  if (!mesh.ok()) return mesh.status();
+  SumAlong(**mesh, "dp");
+  std::vector<at::Tensor> tensors = {at::ones({3})};
+  if (IsVictim(comm)) (*mesh)->group("dp")->allreduce(tensors);
+  return absl::OkStatus();
+}
+
 absl::Status Play(const std::string& scenario, Communicator& comm) {
   printf("pid %d\n", getpid());
   if (scenario == "all_reduce") return SumOfRanks(comm);
@@ -102,6 +198,10 @@ absl::Status Play(const std::string& scenario, Communicator& comm) {
   if (scenario == "late") return ArriveLate(comm);
   if (scenario == "different_calls") return CallDifferent(comm);
   if (scenario == "different_shapes") return ReduceDifferentShapes(comm);
+  if (scenario == "kill_in_chain") return KillInChain(comm);
+  if (scenario == "kill_in_mesh") return KillInMesh(comm);
+  if (scenario == "late_in_mesh") return ArriveLateInMesh(comm);
+  if (scenario == "leave_in_the_middle") return LeaveInTheMiddle(comm);
   if (scenario == "stubborn") {
     signal(SIGTERM, SIG_IGN);
     return EndOne(comm, [] { _exit(3); });

@@ -1,50 +1,13 @@
 #include "parallel/ddp/test_ranks.h"
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
 #include "ATen/CPUGeneratorImpl.h"
 #include "ATen/Functions.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "c10/util/Exception.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/rank_env.h"
 #include "parallel/ddp/model_state.h"
 
 namespace rankwise {
-
-std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
-                                          const std::string& store) {
-  RankEnv env;
-  env.rank = env.local_rank = rank;
-  env.world_size = env.local_world_size = world_size;
-  CommConfig config;
-  config.backend = "gloo";
-  config.device = "cpu";
-  config.file_store = store;
-  config.rendezvous_timeout = absl::Seconds(60);
-  config.collective_timeout = absl::Seconds(60);
-  auto communicator = Communicator::Create(env, config);
-  TORCH_CHECK(communicator.ok(), communicator.status().ToString());
-  return *std::move(communicator);
-}
-
-void OnRanks(int world_size, const std::function<void(Communicator&)>& body) {
-  static std::atomic<int> group{0};
-  const std::string store =
-      absl::StrCat(testing::TempDir(), "/ranks", group++, ".store");
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] {
-      const std::string error =
-          ErrorOf([&] { body(*ConnectRank(rank, world_size, store)); });
-      EXPECT_EQ(error, "") << "on rank " << rank;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 TestNet::TestNet()
     : first(register_module("first", torch::nn::Linear(6, 16))),
@@ -138,15 +101,6 @@ double Distance(const std::vector<torch::Tensor>& a,
     distance = std::max(distance, (a[i] - b[i]).abs().max().item<double>());
   }
   return distance;
-}
-
-std::string ErrorOf(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace rankwise

@@ -1,27 +1,16 @@
-// For tests: ranks as threads over real Gloo, and a small model to train.
+// For tests: a small model for ranks as threads to train.
 #ifndef RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
 #define RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
 
-#include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/test_ranks.h"  // IWYU pragma: export
 #include "parallel/ddp/engine.h"
 #include "torch/nn/module.h"
 #include "torch/nn/modules/linear.h"
 #include "torch/types.h"
 
 namespace rankwise {
-
-// One of `world_size` ranks that meet through the file `store`.
-std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
-                                          const std::string& store);
-
-// Runs `body` once per rank, each on a thread with its own process group. An
-// exception in one of them fails the test.
-void OnRanks(int world_size, const std::function<void(Communicator&)>& body);
 
 // Three layers, one more that a step may leave out, and two buffers.
 struct TestNet : torch::nn::Module {
@@ -60,9 +49,6 @@ std::vector<torch::Tensor> Values(const torch::nn::Module& module);
 // The largest absolute difference between two lists of tensors.
 double Distance(const std::vector<torch::Tensor>& a,
                 const std::vector<torch::Tensor>& b);
-
-// What an action throws, "" if nothing.
-std::string ErrorOf(const std::function<void()>& action);
 
 }  // namespace rankwise
 

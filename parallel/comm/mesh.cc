@@ -1,0 +1,132 @@
+#include "parallel/comm/mesh.h"
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "c10/util/Exception.h"
+#include "parallel/comm/communicator.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+// "--dp=2 --pp=4"
+std::string AsFlags(const std::vector<MeshAxis>& axes) {
+  return absl::StrJoin(axes, " ", [](std::string* out, const MeshAxis& axis) {
+    absl::StrAppend(out, "--", axis.name, "=", axis.size);
+  });
+}
+
+absl::Status CheckAxes(const std::vector<MeshAxis>& axes) {
+  std::set<std::string> names;
+  for (const MeshAxis& axis : axes) {
+    if (axis.size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          AsFlags(axes), ": --", axis.name, " must be at least 1"));
+    }
+    if (!names.insert(axis.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(AsFlags(axes), ": --", axis.name, " is given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+size_t IndexOf(const std::vector<MeshAxis>& axes, absl::string_view name) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].name == name) return i;
+  }
+  TORCH_CHECK(false, "the mesh ", AsFlags(axes), " has no axis ", name);
+}
+
+// How far apart in rank two neighbours along axis `index` are.
+int StrideOf(const std::vector<MeshAxis>& axes, size_t index) {
+  int stride = 1;
+  for (size_t i = index + 1; i < axes.size(); ++i) stride *= axes[i].size;
+  return stride;
+}
+
+}  // namespace
+
+absl::StatusOr<MeshLayout> MeshLayout::Create(std::vector<MeshAxis> axes,
+                                              int world_size) {
+  const absl::Status status = CheckAxes(axes);
+  if (!status.ok()) return status;
+  double ranks = 1;  // exact while it matters
+  for (const MeshAxis& axis : axes) ranks *= axis.size;
+  if (ranks != world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        AsFlags(axes), " are ", absl::StrFormat("%.0f", ranks),
+        " ranks, but the job has ", world_size,
+        ": the product of the sizes must be the number of ranks (--nproc)"));
+  }
+  return MeshLayout(std::move(axes));
+}
+
+int MeshLayout::size(absl::string_view axis) const {
+  return axes_[IndexOf(axes_, axis)].size;
+}
+
+int MeshLayout::coordinate(absl::string_view axis, int rank) const {
+  const size_t index = IndexOf(axes_, axis);
+  return rank / StrideOf(axes_, index) % axes_[index].size;
+}
+
+std::vector<int> MeshLayout::Line(absl::string_view axis, int rank) const {
+  const size_t index = IndexOf(axes_, axis);
+  const int stride = StrideOf(axes_, index);
+  const int first = rank - coordinate(axis, rank) * stride;
+  std::vector<int> ranks;
+  for (int i = 0; i < axes_[index].size; ++i)
+    ranks.push_back(first + i * stride);
+  return ranks;
+}
+
+DeviceMesh::DeviceMesh(MeshLayout layout, int rank)
+    : layout_(std::move(layout)), rank_(rank), groups_(layout_.axes().size()) {}
+
+absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
+    Communicator& comm, MeshLayout layout) {
+  // The layout may have been made for another job.
+  absl::StatusOr<MeshLayout> checked =
+      MeshLayout::Create(layout.axes(), comm.world_size());
+  if (!checked.ok()) return checked.status();
+  std::unique_ptr<DeviceMesh> mesh(
+      new DeviceMesh(*std::move(checked), comm.rank()));
+  const std::vector<MeshAxis>& axes = mesh->layout_.axes();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].size == 1) continue;
+    if (axes[i].size == comm.world_size()) {
+      mesh->groups_[i] = comm.process_group();
+      continue;
+    }
+    auto group = comm.NewGroup(axes[i].name, mesh->Line(axes[i].name));
+    if (!group.ok()) return group.status();
+    mesh->groups_[i] = *std::move(group);
+  }
+  return mesh;
+}
+
+int DeviceMesh::size(absl::string_view axis) const {
+  return layout_.size(axis);
+}
+
+int DeviceMesh::coordinate(absl::string_view axis) const {
+  return layout_.coordinate(axis, rank_);
+}
+
+std::vector<int> DeviceMesh::Line(absl::string_view axis) const {
+  return layout_.Line(axis, rank_);
+}
+
+const c10::intrusive_ptr<c10d::ProcessGroup>& DeviceMesh::group(
+    absl::string_view axis) const {
+  return groups_[IndexOf(layout_.axes(), axis)];
+}
+
+}  // namespace rankwise

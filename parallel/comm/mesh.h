@@ -1,0 +1,76 @@
+// Ranks as a grid: one axis per kind of parallelism, one process group per line
+// of ranks along an axis.
+#ifndef RANKWISE_PARALLEL_COMM_MESH_H_
+#define RANKWISE_PARALLEL_COMM_MESH_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "c10/util/intrusive_ptr.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
+
+namespace rankwise {
+
+class Communicator;
+
+struct MeshAxis {
+  std::string name;  // "pp", "dp"
+  int size = 1;
+};
+
+// A rank's place in a grid without any communication. The last axis changes
+// fastest: of axes {dp 2, pp 2} rank 1 is (dp 0, pp 1).
+class MeshLayout {
+ public:
+  // InvalidArgument, with the flags as typed (--dp=2 --pp=2), when the sizes'
+  // product is not `world_size`, a size is below 1 or a name comes twice.
+  static absl::StatusOr<MeshLayout> Create(std::vector<MeshAxis> axes,
+                                           int world_size);
+
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  int size(absl::string_view axis) const;
+  int coordinate(absl::string_view axis, int rank) const;
+  // The ranks that differ from `rank` in `axis` only, in order of coordinate.
+  std::vector<int> Line(absl::string_view axis, int rank) const;
+
+ private:
+  explicit MeshLayout(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
+  std::vector<MeshAxis> axes_;
+};
+
+// The layout with this rank's process groups. Destroy it before the
+// communicator.
+class DeviceMesh {
+ public:
+  // Collective over all ranks of `comm`. An axis of one rank gets no group, and
+  // an axis of all ranks the communicator's own.
+  static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(Communicator& comm,
+                                                            MeshLayout layout);
+
+  const MeshLayout& layout() const { return layout_; }
+  int size(absl::string_view axis) const;
+  int coordinate(absl::string_view axis) const;         // of this rank
+  std::vector<int> Line(absl::string_view axis) const;  // through this rank
+  // Rank i of the group is Line(axis)[i]. Null for an axis of size 1. What
+  // fails in it is visible to the communicator's ExplainFailure, with the
+  // axis's name.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group(
+      absl::string_view axis) const;
+
+ private:
+  DeviceMesh(MeshLayout layout, int rank);
+  MeshLayout layout_;
+  int rank_ = 0;
+  std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups_;  // per axis
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_MESH_H_

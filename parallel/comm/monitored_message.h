@@ -1,0 +1,42 @@
+// A send or recv whose end is noted in a CollectiveLog.
+#ifndef RANKWISE_PARALLEL_COMM_MONITORED_MESSAGE_H_
+#define RANKWISE_PARALLEL_COMM_MONITORED_MESSAGE_H_
+
+#include <memory>
+
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/collective_log.h"
+
+namespace c10d {
+class Work;
+}  // namespace c10d
+
+namespace rankwise {
+
+// A message's place in the log, from its start on.
+class MessageEntry {
+ public:
+  // See CollectiveLog::BeginPointToPoint.
+  MessageEntry(std::shared_ptr<CollectiveLog> log, const char* name,
+               at::ArrayRef<at::Tensor> tensors, int peer, int group);
+
+  void Done() const;
+  // Noted even when the start has been forgotten.
+  void Failed() const;
+
+ private:
+  std::shared_ptr<CollectiveLog> log_;
+  const char* name_;
+  int peer_;
+  int group_;
+  CollectiveLog::Ticket ticket_;
+};
+
+// `inner`, whose wait() notes in `entry` how it ended. Gloo's messages have no
+// futures: they complete, or fail, in wait() only.
+c10::intrusive_ptr<c10d::Work> MakeMonitoredMessage(
+    c10::intrusive_ptr<c10d::Work> inner, const MessageEntry& entry);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_MONITORED_MESSAGE_H_

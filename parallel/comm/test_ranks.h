@@ -1,0 +1,26 @@
+// For tests: ranks as threads over real Gloo.
+#ifndef RANKWISE_PARALLEL_COMM_TEST_RANKS_H_
+#define RANKWISE_PARALLEL_COMM_TEST_RANKS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "parallel/comm/communicator.h"
+
+namespace rankwise {
+
+// One of `world_size` ranks that meet through the file `store`.
+std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
+                                          const std::string& store);
+
+// Runs `body` once per rank, each on a thread with its own process group. An
+// exception in one of them fails the test.
+void OnRanks(int world_size, const std::function<void(Communicator&)>& body);
+
+// What an action throws, "" if nothing.
+std::string ErrorOf(const std::function<void()>& action);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_TEST_RANKS_H_

@@ -1,0 +1,62 @@
+// Manual model parallelism in one process: each stage of a model on a device of
+// its own, one after another, with the activations and their gradients copied
+// across by hand. The textbook way, and the reason why pipelines exist: while
+// one stage works, the others wait.
+#ifndef RANKWISE_PARALLEL_MODEL_PARALLEL_SEQUENTIAL_STAGES_H_
+#define RANKWISE_PARALLEL_MODEL_PARALLEL_SEQUENTIAL_STAGES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "c10/core/Device.h"
+#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/timeline.h"
+
+namespace rankwise {
+
+// What crossed between a stage and the one after it, both ways together.
+struct BoundaryTraffic {
+  double seconds = 0;
+  int64_t bytes = 0;
+};
+
+struct SequentialStep {
+  at::Tensor loss;  // scalar, detached: the sum of all micro-batches' shares
+  // Per stage its forwards and backwards, in seconds of the steady clock (CUDA:
+  // of the host, which waits for the device at each boundary).
+  Timeline timeline;
+  std::vector<BoundaryTraffic> boundaries;  // [stages - 1]
+  double start_seconds = 0, end_seconds = 0;
+};
+
+// Not thread-safe. Throws what torch throws.
+class SequentialStages {
+ public:
+  // Stage i runs on devices[i], where its parameters are. Devices may repeat:
+  // on a machine without accelerators each "cpu" is a slot, and what crosses is
+  // copied all the same. The stages must outlive this.
+  SequentialStages(std::vector<Stage*> stages,
+                   std::vector<c10::Device> devices);
+
+  // Forward and backward of micro-batches 0 to n-1, one after another.
+  // Gradients are added to the parameters'.
+  SequentialStep Run(int micro_batches);
+
+  // Forward only, without gradients; what the last stage returns is dropped.
+  void RunForward(int micro_batches);
+
+ private:
+  at::Tensor RunForwardOf(int micro_batch, SequentialStep& step);
+  void RunBackwardOf(int micro_batch, SequentialStep& step);
+  at::Tensor Transfer(const at::Tensor& tensor, size_t from, size_t to,
+                      SequentialStep& step) const;
+
+  const std::vector<Stage*> stages_;
+  const std::vector<c10::Device> devices_;
+  std::vector<at::Tensor> inputs_, outputs_;  // of the micro-batch in progress
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_MODEL_PARALLEL_SEQUENTIAL_STAGES_H_

@@ -1,0 +1,164 @@
+#include "parallel/pipeline/communication.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedule_csv.h"
+#include "parallel/pipeline/strict_backend_for_test.h"
+#include "parallel/pipeline/validate.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// One string per rank; what is batched with the action before it is joined to
+// it by "+".
+std::vector<std::string> Lists(const Schedule& schedule) {
+  std::vector<std::string> lists;
+  for (const std::vector<Action>& actions : schedule.actions) {
+    std::string list;
+    for (const Action& action : actions) {
+      if (!list.empty()) list += action.batched ? "+" : " ";
+      list += ToString(action);
+    }
+    lists.push_back(list);
+  }
+  return lists;
+}
+
+Schedule Add(const std::string& name, const ScheduleShape& shape) {
+  return AddCommunication(*MakeSchedule(name, shape)).value();
+}
+
+TEST(AddCommunicationTest, ReceivesAsEarlyAsTheOrderOfSendsAllows) {
+  EXPECT_THAT(Lists(Add("1f1b", {2, 3})),
+              ElementsAre("0F0 0SEND_F0 0F1 0SEND_F1+0RECV_B0 0B0 0F2 "
+                          "0SEND_F2+0RECV_B1 0RECV_B2 0B1 0B2",
+                          "1RECV_F0 1RECV_F1 1F0 1B0 1SEND_B0+1RECV_F2 1F1 1B1 "
+                          "1SEND_B1 1F2 1B2 1SEND_B2"));
+}
+
+TEST(AddCommunicationTest, StagesOnOneRankHandOverInMemory) {
+  EXPECT_THAT(Lists(Add("zbv", {2, 1})),
+              ElementsAre("0F0 0SEND_F0+3RECV_F0 3F0 3I0 3SEND_B0+0RECV_B0 "
+                          "3W0 0I0 0W0",
+                          "1RECV_F0 1F0 2F0 2SEND_F0+2RECV_B0 2I0 2W0 1I0 "
+                          "1SEND_B0 1W0"));
+}
+
+TEST(AddCommunicationTest, OneRankNeedsNone) {
+  EXPECT_FALSE(HasCommunication(Add("interleaved_1f1b", {1, 3, 2})));
+}
+
+TEST(AddCommunicationTest, IsValidAndKeepsTheComputationForEveryShape) {
+  for (const std::string& name : ScheduleNames()) {
+    for (int p = 1; p <= 6; ++p) {
+      for (int m = 1; m <= 13; ++m) {
+        SCOPED_TRACE(absl::StrCat(name, " p=", p, " m=", m));
+        const Schedule compute = *MakeSchedule(name, {p, m});
+        const absl::StatusOr<Schedule> whole = AddCommunication(compute);
+        ASSERT_TRUE(whole.ok()) << whole.status();
+        const absl::StatusOr<ScheduleFacts> facts = Validate(*whole);
+        ASSERT_TRUE(facts.ok()) << facts.status();
+        EXPECT_EQ(ComputationOf(*whole).actions, compute.actions);
+        EXPECT_EQ(facts->peak_activations, Validate(compute)->peak_activations);
+        EXPECT_TRUE(RunsOnStrictBackend(*whole));
+      }
+    }
+  }
+}
+
+// A valid schedule of no known kind: stages on any ranks, actions in any order
+// that they can run in.
+Schedule RandomSchedule(std::mt19937* random) {
+  const auto below = [&](int limit) {
+    return static_cast<int>((*random)() % static_cast<unsigned>(limit));
+  };
+  Schedule schedule;
+  const int ranks = 1 + below(4);
+  const int stages = ranks + below(4);
+  schedule.num_micro_batches = 1 + below(5);
+  schedule.actions.resize(ranks);
+  for (int stage = 0; stage < stages; ++stage) {
+    schedule.rank_of_stage.push_back(stage < ranks ? stage : below(ranks));
+  }
+  std::shuffle(schedule.rank_of_stage.begin(), schedule.rank_of_stage.end(),
+               *random);
+  // What can run next.
+  std::vector<Action> ready;
+  for (int i = 0; i < schedule.num_micro_batches; ++i) {
+    ready.push_back({0, i, ActionKind::kForward});
+  }
+  while (!ready.empty()) {
+    std::swap(ready[below(static_cast<int>(ready.size()))], ready.back());
+    const Action action = ready.back();
+    ready.pop_back();
+    schedule.actions[schedule.rank_of_stage[action.stage]].push_back(action);
+    const ActionKind backward =
+        below(2) == 0 ? ActionKind::kBackward : ActionKind::kInputGrad;
+    if (action.kind == ActionKind::kForward) {
+      if (action.stage + 1 < stages)
+        ready.push_back(
+            {action.stage + 1, action.micro_batch, ActionKind::kForward});
+      else
+        ready.push_back({action.stage, action.micro_batch, backward});
+      continue;
+    }
+    if (action.kind == ActionKind::kInputGrad)
+      ready.push_back(
+          {action.stage, action.micro_batch, ActionKind::kWeightGrad});
+    if (action.kind != ActionKind::kWeightGrad && action.stage > 0)
+      ready.push_back({action.stage - 1, action.micro_batch, backward});
+  }
+  return schedule;
+}
+
+TEST(AddCommunicationTest, RunsWhateverTheOrderOfComputation) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const absl::StatusOr<Schedule> whole =
+        AddCommunication(RandomSchedule(&random));
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_TRUE(Validate(*whole).ok()) << Validate(*whole).status();
+    EXPECT_TRUE(RunsOnStrictBackend(*whole))
+        << absl::StrJoin(Lists(*whole), "\n");
+  }
+}
+
+TEST(AddCommunicationTest, ABatchIsASendAndTheReceiveBehindIt) {
+  for (const std::string& name : ScheduleNames()) {
+    const Schedule schedule = Add(name, {4, 9});
+    for (const std::vector<Action>& actions : schedule.actions) {
+      for (size_t i = 0; i < actions.size(); ++i) {
+        EXPECT_EQ(actions[i].batched, i > 0 && IsReceive(actions[i].kind) &&
+                                          IsSend(actions[i - 1].kind));
+      }
+    }
+  }
+}
+
+TEST(AddCommunicationTest, ReplacesCommunicationThatIsThere) {
+  const Schedule once = Add("gpipe", {3, 4});
+  EXPECT_EQ(AddCommunication(once)->actions, once.actions);
+}
+
+TEST(AddCommunicationTest, FailsAsValidateDoes) {
+  const Schedule circle =
+      *ParseScheduleCsv("circle", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+  EXPECT_THAT(AddCommunication(circle).status().message(),
+              HasSubstr("deadlock"));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,29 @@
+// What a pipeline step reports.
+#ifndef RANKWISE_PARALLEL_PIPELINE_EXECUTOR_STEP_H_
+#define RANKWISE_PARALLEL_PIPELINE_EXECUTOR_STEP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "parallel/pipeline/timeline.h"
+
+namespace rankwise {
+
+// What one Run did on this rank.
+struct ExecutorStep {
+  at::Tensor loss;  // scalar fp32, detached: the sum of all shares, on every
+                    // rank of the pipeline
+  // This rank's actions. Times are of the steady clock, in seconds (CUDA: the
+  // host's time of issue). Sends and receives run from issue to completion as
+  // far as the host sees it.
+  std::vector<Span> spans;
+  double start_seconds = 0, end_seconds = 0;  // of Run, on the same clock
+  double wait_seconds = 0;                    // blocked for messages
+  int peak_activations = 0;  // as in ScheduleFacts, counted as it ran
+  int64_t sent_bytes = 0, received_bytes = 0;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_EXECUTOR_STEP_H_

@@ -1,0 +1,21 @@
+// Files that are there whole or not at all.
+#ifndef RANKWISE_PARALLEL_PIPELINE_REPLACE_FILE_H_
+#define RANKWISE_PARALLEL_PIPELINE_REPLACE_FILE_H_
+
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace rankwise {
+
+// What `write` writes becomes the content of `path`: written beside it and
+// renamed, so that a reader never sees a part. The error names the file and the
+// reason; what was there before is then untouched.
+absl::Status ReplaceFile(const std::string& path,
+                         const std::function<void(std::ostream&)>& write);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_REPLACE_FILE_H_

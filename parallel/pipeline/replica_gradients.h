@@ -1,0 +1,54 @@
+// What pipelines exchange beside activations: the average of gradients over
+// replicas, and the sum over the two stages that share a weight.
+#ifndef RANKWISE_PARALLEL_PIPELINE_REPLICA_GRADIENTS_H_
+#define RANKWISE_PARALLEL_PIPELINE_REPLICA_GRADIENTS_H_
+
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "c10/util/intrusive_ptr.h"
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace rankwise {
+
+// Averages gradients over the ranks of `group`, which hold the same stages of
+// replicated pipelines: one all-reduce per stage, started when the stage's last
+// gradient is there and running while other stages still compute. Not
+// thread-safe; throws what the process group throws.
+class ReplicaGradients {
+ public:
+  // Null for a single replica: nothing is exchanged then.
+  ReplicaGradients(c10::intrusive_ptr<c10d::ProcessGroup> group, int replicas);
+  ~ReplicaGradients();
+
+  // Starts averaging the gradients of `parameters`, which every replica passes
+  // in the same order. Leave them alone until Finish.
+  void Start(const std::vector<at::Tensor>& parameters);
+
+  // Blocks until every average is in place. Returns the seconds it blocked.
+  double Finish();
+
+ private:
+  struct Bucket {
+    std::vector<at::Tensor> gradients;
+    std::vector<at::Tensor> flat;  // one tensor, the sum in flight
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  const int replicas_;
+  std::vector<Bucket> buckets_;
+};
+
+// Replaces `gradient` by the sum of it and `peer`'s, the same bits on both, for
+// a weight that the first and the last stage share (tied embeddings). Both call
+// it; `tag` must be the same, and used for nothing else.
+void AddUpSharedGradient(c10d::ProcessGroup& group, int peer, int tag,
+                         at::Tensor gradient);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_REPLICA_GRADIENTS_H_

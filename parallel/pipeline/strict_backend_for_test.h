@@ -1,0 +1,19 @@
+// A backend that matches messages by their order alone, for tests.
+#ifndef RANKWISE_PARALLEL_PIPELINE_STRICT_BACKEND_FOR_TEST_H_
+#define RANKWISE_PARALLEL_PIPELINE_STRICT_BACKEND_FOR_TEST_H_
+
+#include "parallel/pipeline/actions.h"
+
+namespace rankwise {
+
+// True if all ranks reach the end of `schedule`, which has communication, under
+// the strictest rules: what two ranks issue with each other runs batch by batch
+// in the order of issue; the messages of a batch run together, each once both
+// ranks have come to it; a batch is done when all its messages are; and a
+// computation waits for the batches that its receives are in. Issuing does not
+// wait. So does NCCL with one communicator for two ranks.
+bool RunsOnStrictBackend(const Schedule& schedule);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_STRICT_BACKEND_FOR_TEST_H_

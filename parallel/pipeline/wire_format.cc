@@ -1,0 +1,36 @@
+#include "parallel/pipeline/wire_format.h"
+
+#include "ATen/ops/empty.h"
+#include "c10/core/MemoryFormat.h"
+
+namespace rankwise {
+
+at::Tensor ToWire(const at::Tensor& tensor) {
+  const at::Tensor plain = tensor.detach().to(at::kFloat);
+  if (plain.dim() != 4) return plain.contiguous();
+  return plain.contiguous(at::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1});
+}
+
+at::Tensor FromWire(const at::Tensor& wire) {
+  return wire.dim() == 4 ? wire.permute({0, 3, 1, 2}) : wire;
+}
+
+std::vector<int64_t> WireShape(std::vector<int64_t> shape) {
+  if (shape.size() != 4) return shape;
+  return {shape[0], shape[2], shape[3], shape[1]};
+}
+
+at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape) {
+  for (const at::Tensor& buffer : buffers_) {
+    // One reference is the pool's: to the tensor, and the tensor's to the
+    // bytes. Views and saved tensors add to one or the other.
+    const bool is_free =
+        buffer.use_count() == 1 && buffer.storage().use_count() == 1;
+    if (is_free && buffer.sizes() == wire_shape) return buffer;
+  }
+  buffers_.push_back(
+      at::empty(wire_shape, at::TensorOptions(at::kFloat).device(device_)));
+  return buffers_.back();
+}
+
+}  // namespace rankwise

@@ -1,0 +1,43 @@
+// How activations and their gradients travel, and the buffers they arrive in.
+#ifndef RANKWISE_PARALLEL_PIPELINE_WIRE_FORMAT_H_
+#define RANKWISE_PARALLEL_PIPELINE_WIRE_FORMAT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "c10/core/Device.h"
+
+namespace rankwise {
+
+// The bytes of `tensor` as a contiguous fp32 tensor without a graph; a copy
+// only where they are not so already. Four-dimensional tensors [n, c, h, w]
+// travel as [n, h, w, c]: convolutions compute in channels_last, and whoever
+// receives that computes to the last bit what one process would.
+at::Tensor ToWire(const at::Tensor& tensor);
+
+// The tensor of that shape whose bytes `wire` holds. Shares them.
+at::Tensor FromWire(const at::Tensor& wire);
+
+std::vector<int64_t> WireShape(std::vector<int64_t> shape);
+
+// Buffers to receive into, used again once nothing else refers to them. The
+// graph of a stage holds on to its input until the backward is done, so that
+// as many exist as micro-batches were in flight at once. Not thread-safe.
+class WireBuffers {
+ public:
+  explicit WireBuffers(c10::Device device) : device_(device) {}
+
+  // fp32 of any content; free again when all tensors that share it are gone.
+  at::Tensor Take(const std::vector<int64_t>& wire_shape);
+
+  size_t count() const { return buffers_.size(); }
+
+ private:
+  c10::Device device_;
+  std::vector<at::Tensor> buffers_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_WIRE_FORMAT_H_
