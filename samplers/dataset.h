@@ -12,7 +12,8 @@
 namespace rankwise {
 
 // Examples that travel together. `data` is [B, example_shape...]; `target` is
-// int64 [B] (class labels) or fp32 [B, k] (regression targets).
+// int64 [B] (class labels), int64 [B, T] (the token after each of `data`'s,
+// int64 [B, T]) or fp32 [B, k] (regression targets).
 struct Batch {
   at::Tensor data;
   at::Tensor target;
@@ -27,7 +28,8 @@ constexpr const char* SplitName(Split split) {
 }
 
 // A finite, indexed set of examples, in the dtype it is stored in (uint8
-// images, fp32 features): scaling is the loader's work, on whole batches.
+// images, fp32 features, int64 tokens): scaling is the loader's work, on whole
+// batches.
 //
 // Thread-safe: any number of threads may call any method at the same time.
 //
@@ -43,7 +45,7 @@ class Dataset {
   virtual absl::string_view name() const = 0;
   // The shape of one example, such as {3, 32, 32}.
   virtual std::vector<int64_t> example_shape() const = 0;
-  // 0 for regression.
+  // Or token values; 0 for regression.
   virtual int64_t num_classes() const = 0;
   // The examples at `indices`, in that order, as freshly allocated CPU tensors.
   // Throws c10::Error when an index is out of range.

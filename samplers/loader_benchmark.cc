@@ -11,6 +11,7 @@
 #include "samplers/data_loader.h"
 #include "samplers/dataset.h"
 #include "samplers/distributed_sampler.h"
+#include "samplers/open_dataset.h"
 #include "samplers/synthetic.h"
 #include "samplers/transforms.h"
 
@@ -25,17 +26,23 @@ Batch SomeImages() {
   return (*Synthetic::Open(0, Split::kTrain, 50000))->Gather(indices);
 }
 
-// Making a synthetic batch of 64 uint8 images.
-void SyntheticGather(benchmark::State& state) {
-  const std::unique_ptr<Dataset> dataset =
-      *Synthetic::Open(0, Split::kTrain, 50000);
+// Making a batch of 64 generated examples: uint8 images, 1024 features with as
+// many targets, 128 tokens.
+void Gather(benchmark::State& state, const char* name) {
+  DatasetConfig config;
+  config.name = name;
+  const std::unique_ptr<Dataset> dataset = *OpenDataset(config, Split::kTrain);
   std::vector<int64_t> indices(kBatchSize);
   std::iota(indices.begin(), indices.end(), int64_t{0});
   for (auto _ : state) benchmark::DoNotOptimize(dataset->Gather(indices));
   state.SetItemsProcessed(state.iterations() * kBatchSize);
 }
 
-BENCHMARK(SyntheticGather)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Gather, synthetic, "synthetic")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Gather, regression, "regression")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Gather, tokens, "tokens")->Unit(benchmark::kMicrosecond);
 
 // uint8 to normalised fp32, by table.
 void Transform(benchmark::State& state) {

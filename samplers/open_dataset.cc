@@ -7,7 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "samplers/cifar10.h"
 #include "samplers/linear_regression.h"
+#include "samplers/regression.h"
 #include "samplers/synthetic.h"
+#include "samplers/text.h"
+#include "samplers/tokens.h"
 
 namespace rankwise {
 namespace {
@@ -32,15 +35,29 @@ Result OpenLinear(const DatasetConfig& config, Split split, int64_t size) {
   return AsDataset(LinearRegression::Open(config.seed, split, size));
 }
 
+Result OpenRegression(const DatasetConfig& config, Split split, int64_t size) {
+  return AsDataset(Regression::Open(config.seed, split, size));
+}
+
+Result OpenTokens(const DatasetConfig& config, Split split, int64_t size) {
+  return AsDataset(
+      Tokens::Open(config.seed, split, size, config.sequence_length));
+}
+
+Result OpenText(const DatasetConfig& config, Split split, int64_t size) {
+  return AsDataset(
+      Text::Open(config.data_dir, split, size, config.sequence_length));
+}
+
 struct Entry {
   const char* name;
   Result (*open)(const DatasetConfig& config, Split split, int64_t size);
 };
 
 constexpr Entry kEntries[] = {
-    {"synthetic", OpenSynthetic},
-    {"cifar10", OpenCifar10},
-    {"linear", OpenLinear},
+    {"synthetic", OpenSynthetic}, {"cifar10", OpenCifar10},
+    {"linear", OpenLinear},       {"regression", OpenRegression},
+    {"tokens", OpenTokens},       {"text", OpenText},
 };
 
 }  // namespace

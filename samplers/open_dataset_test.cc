@@ -33,8 +33,15 @@ TEST(OpenDatasetTest, SizesAreThoseOfTheConfig) {
             "linear");
 }
 
+TEST(OpenDatasetTest, SequencesAreAsLongAsAskedFor) {
+  const DatasetConfig config = {.name = "tokens", .sequence_length = 24};
+  EXPECT_THAT((*OpenDataset(config, Split::kTrain))->example_shape(),
+              ElementsAre(24));
+}
+
 TEST(OpenDatasetTest, KnowsItsNames) {
-  EXPECT_THAT(DatasetNames(), ElementsAre("synthetic", "cifar10", "linear"));
+  EXPECT_THAT(DatasetNames(), ElementsAre("synthetic", "cifar10", "linear",
+                                          "regression", "tokens", "text"));
 }
 
 TEST(OpenDatasetTest, RefusesAnUnknownName) {
@@ -43,7 +50,7 @@ TEST(OpenDatasetTest, RefusesAnUnknownName) {
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("no dataset \"imagenet\""),
-                    HasSubstr("synthetic, cifar10, linear")));
+                    HasSubstr("synthetic, cifar10, linear, regression")));
 }
 
 TEST(OpenDatasetTest, PassesOnWhatTheDatasetSays) {

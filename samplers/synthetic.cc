@@ -10,6 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "samplers/split_mix.h"
 
 namespace rankwise {
 namespace {
@@ -25,26 +26,6 @@ constexpr int kContrast = 102;
 constexpr int kNoise = 220;
 // Patterns are displaced by 0 .. kDisplacement - 1 rows and columns.
 constexpr uint64_t kDisplacement = 6;
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-// number generators, 2014): a bijection that makes random bits of a counter.
-constexpr uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// The generator itself: Mix of a counter that begins at a key.
-class SplitMix {
- public:
-  explicit SplitMix(uint64_t key) : counter_(key) {}
-  uint64_t Next() { return Mix(counter_ += 0x9e3779b97f4a7c15u); }
-  // 0 .. bound - 1, for bounds far below 2^32.
-  uint64_t Below(uint64_t bound) { return ((Next() >> 32) * bound) >> 32; }
-
- private:
-  uint64_t counter_;
-};
 
 // Writes one channel of a pattern, bilinear between grid values that repeat
 // beyond the edges.

@@ -6,15 +6,13 @@
 #include <cstdint>
 #include <string>
 
+#include "trainers/models/model_config.h"
+
 namespace rankwise {
 
-struct ModelConfig {
-  std::string name = "simple_cnn";
-};
-
 struct DataConfig {
-  std::string dataset;   // synthetic, cifar10, linear; empty: the model's own
-  std::string data_dir;  // folder of the dataset's files, absolute
+  std::string dataset;   // one of DatasetNames(); empty: the model's own
+  std::string data_dir;  // folder of the dataset's files, or its file; absolute
   int64_t train_size = 50000;  // examples of a generated dataset
   int64_t test_size = 10000;
   int64_t batch_size = 64;  // examples per rank and micro-batch
@@ -31,7 +29,7 @@ struct OptimizerConfig {
   double clip_grad_norm =
       0;  // largest 2-norm of all gradients together; 0: no clipping
   int64_t warmup_steps = 0;  // linear from 0 to the learning rate
-  std::string schedule =
+  std::string lr_schedule =
       "constant";  // constant, cosine (to 0 at the last step)
 };
 

@@ -104,7 +104,7 @@ std::string Console::Rate() const {
   const int64_t steps = step_ - first_step_;
   if (steps == 0 || seconds <= 0) return "";
   const double rate =
-      static_cast<double>(examples_ * config_.world_size) / seconds;
+      static_cast<double>(examples_ * config_.replicas) / seconds;
   const double left = seconds / static_cast<double>(steps) *
                       static_cast<double>(config_.total_steps - step_);
   return absl::StrFormat("%.0f examples/s  ETA %s", rate, Duration(left));

@@ -15,6 +15,7 @@ struct ConsoleConfig {
   bool bar = true;         // a progress bar where stdout is a terminal
   int64_t rank = 0;
   int64_t world_size = 1;
+  int64_t replicas = 1;  // of the model, each with its own examples
   int64_t epochs = 1;
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 1;  // of the whole run

@@ -28,7 +28,9 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   return (*run)->Train(
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
         torch::Tensor loss;
-        for (const Batch& batch : input.micro_batches) {
+        for (size_t i = 0; i < input.micro_batches.size(); ++i) {
+          const Batch& batch = input.micro_batches[i];
+          (*run)->model().set_dropout_seed(input.dropout_seeds[i]);
           // Only the last micro-batch's backward exchanges gradients; the
           // others add up locally.
           (*engine)->SetSync(&batch == &input.micro_batches.back());

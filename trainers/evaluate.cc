@@ -1,10 +1,8 @@
 #include "trainers/evaluate.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include <chrono>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -14,75 +12,81 @@
 namespace rankwise {
 namespace {
 
-// Batch norm and dropout behave as at inference while it lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Model& model)
-      : model_(model), was_training_(model.is_training()) {
-    model_.eval();
-  }
-  ~EvaluationMode() { model_.train(was_training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Model& model_;
-  const bool was_training_;
-};
-
-// Positions in the tensor of sums.
-enum Sum : int64_t { kLoss, kCorrect, kTotal, kSums };
-
-void AddBatch(const Objective& objective, const Batch& batch,
-              torch::Tensor& sums) {
-  const torch::Tensor output = objective.Output(batch.data).to(at::kFloat);
-  const int64_t examples = batch.target.size(0);
-  sums[kLoss] +=
-      rankwise::Loss(objective.kind(), output, batch.target) * examples;
-  if (objective.kind() == LossKind::kCrossEntropy) {
-    sums[kCorrect] += output.argmax(/*dim=*/1).eq(batch.target).sum();
-  }
-  sums[kTotal] += examples;
-}
+// Positions in the tensor of sums. A prediction is an example's class, or each
+// of its tokens.
+enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
 }  // namespace
+
+EvaluationMode::EvaluationMode(Model& model)
+    : model_(model),
+      was_training_(model.is_training()),
+      recorded_gradients_(at::GradMode::is_enabled()) {
+  model_.eval();
+  at::GradMode::set_enabled(false);
+}
+
+EvaluationMode::~EvaluationMode() {
+  at::GradMode::set_enabled(recorded_gradients_);
+  model_.train(was_training_);
+}
+
+EvaluationSums::EvaluationSums(LossKind kind, torch::Device device)
+    : kind_(kind),
+      start_(std::chrono::steady_clock::now()),
+      sums_(at::zeros({kSums}, at::TensorOptions(device).dtype(at::kDouble))) {}
+
+void EvaluationSums::Add(const torch::Tensor& output,
+                         const torch::Tensor& target) {
+  const torch::Tensor in_fp32 = output.to(at::kFloat);
+  const bool classes = kind_ == LossKind::kCrossEntropy;
+  const int64_t predictions = classes ? target.numel() : target.size(0);
+  sums_[kLoss] += Loss(kind_, in_fp32, target) * predictions;
+  if (classes) sums_[kCorrect] += in_fp32.argmax(/*dim=*/-1).eq(target).sum();
+  sums_[kPredictions] += predictions;
+  sums_[kExamples] += target.size(0);
+}
+
+absl::StatusOr<EvalRecord> EvaluationSums::Finish(const TrainingData& data,
+                                                  const Worker& worker,
+                                                  int64_t epoch) {
+  if (worker.comm != nullptr) {
+    absl::Status reduced = worker.comm->AllReduce(sums_);
+    if (!reduced.ok()) return reduced;
+  }
+  const torch::Tensor sums = sums_.cpu();
+  const double* values = sums.data_ptr<double>();
+  const int64_t examples = static_cast<int64_t>(values[kExamples]);
+  if (examples != data.test->size()) {
+    return absl::InternalError(
+        absl::StrCat("evaluation saw ", examples, " examples of a test set of ",
+                     data.test->size(), "; the result would be wrong"));
+  }
+  EvalRecord record;
+  record.rank = worker.env.rank;
+  record.epoch = epoch;
+  record.correct = static_cast<int64_t>(values[kCorrect]);
+  record.total = static_cast<int64_t>(values[kPredictions]);
+  record.mean_loss = values[kLoss] / values[kPredictions];
+  record.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
+          .count();
+  return record;
+}
 
 absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
                                     TrainingData& data, const Worker& worker,
                                     int64_t epoch) {
-  at::NoGradGuard no_grad;
   EvaluationMode evaluation_mode(objective.model());
-  const auto start = std::chrono::steady_clock::now();
-  torch::Tensor sums =
-      at::zeros({kSums}, at::TensorOptions(worker.device).dtype(at::kDouble));
+  EvaluationSums sums(objective.kind(), worker.device);
   data.test_loader->StartEpoch(0);
   while (true) {
     absl::StatusOr<std::optional<Batch>> batch = data.test_loader->Next();
     if (!batch.ok()) return batch.status();
     if (!batch->has_value()) break;
-    AddBatch(objective, **batch, sums);
+    sums.Add(objective.Output((*batch)->data), (*batch)->target);
   }
-  if (worker.comm != nullptr) {
-    absl::Status reduced = worker.comm->AllReduce(sums);
-    if (!reduced.ok()) return reduced;
-  }
-  sums = sums.cpu();
-  EvalRecord record;
-  record.rank = worker.env.rank;
-  record.epoch = epoch;
-  record.correct = static_cast<int64_t>(sums[kCorrect].item<double>());
-  record.total = static_cast<int64_t>(sums[kTotal].item<double>());
-  if (record.total != data.test->size()) {
-    return absl::InternalError(absl::StrCat(
-        "evaluation saw ", record.total, " examples of a test set of ",
-        data.test->size(), "; the result would be wrong"));
-  }
-  record.mean_loss =
-      sums[kLoss].item<double>() / static_cast<double>(record.total);
-  record.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
-  return record;
+  return sums.Finish(data, worker, epoch);
 }
 
 }  // namespace rankwise

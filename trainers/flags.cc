@@ -13,8 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "samplers/open_dataset.h"
+#include "trainers/flag_checks.h"
 #include "trainers/learning_rate.h"
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 
 // Ranks.
 ABSL_FLAG(
@@ -51,10 +52,26 @@ ABSL_FLAG(double, fake_straggler_us, 0,
           "by how many microseconds that rank is late");
 
 // Model and data.
-ABSL_FLAG(std::string, model, "simple_cnn", "simple_cnn or linear");
+ABSL_FLAG(std::string, model, "simple_cnn",
+          "simple_cnn, linear, mp_mlp, mlp, gpt or vit");
+ABSL_FLAG(
+    std::string, model_size, "",
+    "of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "
+    "small or base; empty: nano");
+ABSL_FLAG(int64_t, depth, 0,
+          "hidden layers of mlp, blocks of gpt or vit; 0: the model's own");
+ABSL_FLAG(int64_t, width, 0,
+          "features between the layers of mlp, gpt or vit; 0: the model's own");
+ABSL_FLAG(int64_t, sequence_length, 0,
+          "tokens per example of gpt; 0: the model's own");
+ABSL_FLAG(double, dropout, 0, "share of values that gpt or vit drops");
+ABSL_FLAG(bool, tied_head, true,
+          "of gpt: the output's weights are those of the token embedding");
 ABSL_FLAG(std::string, dataset, "",
-          "synthetic, cifar10 or linear; empty: the model's own");
-ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
+          "synthetic, cifar10, linear, regression, tokens or text; empty: the "
+          "model's own");
+ABSL_FLAG(std::string, data_dir, "",
+          "folder of the dataset's files; of text, the file");
 ABSL_FLAG(int64_t, train_size, 50000,
           "training examples; a file dataset gives its first so many");
 ABSL_FLAG(int64_t, test_size, 10000, "test examples");
@@ -80,7 +97,7 @@ ABSL_FLAG(double, clip_grad_norm, 0,
           "largest 2-norm of all gradients together; 0: no clipping");
 ABSL_FLAG(int64_t, warmup_steps, 0,
           "steps over which the learning rate rises from 0");
-ABSL_FLAG(std::string, schedule, "constant",
+ABSL_FLAG(std::string, lr_schedule, "constant",
           "of the learning rate after the warm-up: constant or cosine");
 ABSL_FLAG(std::string, precision, "fp32",
           "fp32, or bf16: forward under autocast");
@@ -112,50 +129,16 @@ namespace {
 // An epoch's permutation holds 8 bytes per example.
 constexpr int64_t kMostExamples = 1'000'000'000;
 
-// The first complaint about a flag; each check names the flag as it is typed.
-class FlagChecks {
- public:
-  template <typename T>
-  void InRange(const char* name, T value, T low,
-               T high = std::numeric_limits<T>::max()) {
-    if (value >= low && value <= high) return;
-    std::string allowed = high == std::numeric_limits<T>::max()
-                              ? absl::StrCat("at least ", low)
-                              : absl::StrCat("between ", low, " and ", high);
-    Complain(absl::StrCat("--", name, "=", value, ": must be ", allowed));
-  }
-
-  void OneOf(const char* name, const std::string& value,
-             const std::vector<std::string>& allowed) {
-    for (const std::string& choice : allowed) {
-      if (value == choice) return;
-    }
-    Complain(absl::StrCat("--", name, "=", value, ": must be one of ",
-                          absl::StrJoin(allowed, ", ")));
-  }
-
-  void Complain(const std::string& message) {
-    if (status_.ok()) status_ = absl::InvalidArgumentError(message);
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  absl::Status status_;
-};
-
-// The folder of a file that will be written must be there before hours are
-// spent.
-void CheckParent(const char* name, const std::string& path,
-                 FlagChecks& checks) {
-  if (path.empty()) return;
-  const std::filesystem::path parent =
-      std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(parent, ignored)) {
-    checks.Complain(absl::StrCat("--", name, "=", path, ": the folder ",
-                                 parent.string(), " does not exist"));
-  }
+ModelConfig ModelFromFlags() {
+  ModelConfig model;
+  model.name = absl::GetFlag(FLAGS_model);
+  model.size = absl::GetFlag(FLAGS_model_size);
+  model.depth = absl::GetFlag(FLAGS_depth);
+  model.width = absl::GetFlag(FLAGS_width);
+  model.sequence_length = absl::GetFlag(FLAGS_sequence_length);
+  model.dropout = absl::GetFlag(FLAGS_dropout);
+  model.tied_head = absl::GetFlag(FLAGS_tied_head);
+  return model;
 }
 
 DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
@@ -188,13 +171,13 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   optimizer.momentum = absl::GetFlag(FLAGS_momentum);
   optimizer.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
   optimizer.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  optimizer.schedule = absl::GetFlag(FLAGS_schedule);
+  optimizer.lr_schedule = absl::GetFlag(FLAGS_lr_schedule);
   checks.OneOf("optimizer", optimizer.name, {"adam", "sgd"});
   checks.InRange("weight_decay", optimizer.weight_decay, 0.0);
   checks.InRange("momentum", optimizer.momentum, 0.0, 1.0);
   checks.InRange("clip_grad_norm", optimizer.clip_grad_norm, 0.0);
   checks.InRange<int64_t>("warmup_steps", optimizer.warmup_steps, 0);
-  checks.OneOf("schedule", optimizer.schedule, {"constant", "cosine"});
+  checks.OneOf("lr_schedule", optimizer.lr_schedule, {"constant", "cosine"});
   if (optimizer.momentum != 0 && optimizer.name != "sgd") {
     checks.Complain(absl::StrCat("--momentum=", optimizer.momentum,
                                  ": only for --optimizer=sgd"));
@@ -210,7 +193,7 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   checkpoint.resume = absl::GetFlag(FLAGS_resume);
   checks.InRange<int64_t>("checkpoint_every", checkpoint.every_steps, 0);
   checks.InRange<int>("keep_checkpoints", checkpoint.keep, 1);
-  CheckParent("checkpoint_dir", checkpoint.dir, checks);
+  checks.ParentExists("checkpoint_dir", checkpoint.dir);
   if (checkpoint.dir.empty() && checkpoint.resume) {
     checks.Complain(
         "--resume: needs --checkpoint_dir, the folder to resume from");
@@ -228,7 +211,7 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   output.log_every = absl::GetFlag(FLAGS_log_every);
   output.show_progress = absl::GetFlag(FLAGS_progress);
   checks.InRange<int64_t>("log_every", output.log_every, 1);
-  CheckParent("record", output.record_file, checks);
+  checks.ParentExists("record", output.record_file);
   return output;
 }
 
@@ -259,11 +242,11 @@ RankEnv FakeRankEnvFromFlags() {
 absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   FlagChecks checks;
   TrainConfig config;
-  config.model.name = absl::GetFlag(FLAGS_model);
-  absl::StatusOr<const ModelSpec*> model = FindModel(config.model.name);
+  config.model = ModelFromFlags();
+  absl::StatusOr<ModelSpec> model = MakeModelSpec(config.model);
   if (!model.ok()) return model.status();
-  config.data = DataFromFlags(**model, checks);
-  config.optimizer = OptimizerFromFlags(**model, checks);
+  config.data = DataFromFlags(*model, checks);
+  config.optimizer = OptimizerFromFlags(*model, checks);
   config.checkpoint = CheckpointFromFlags(checks);
   config.output = OutputFromFlags(checks);
   config.epochs = absl::GetFlag(FLAGS_epochs);
@@ -310,7 +293,7 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
         "--collective_timeout=", absl::FormatDuration(comm.collective_timeout),
         ": must be at least 1s"));
   }
-  CheckParent("file_store", comm.file_store, checks);
+  checks.ParentExists("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);
   if (comm.backend == "fake" && absl::GetFlag(FLAGS_nproc) > 1) {
     checks.Complain(
@@ -327,7 +310,7 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   launch.nproc = absl::GetFlag(FLAGS_nproc);
   launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);
-  CheckParent("log_dir", launch.log_dir, checks);
+  checks.ParentExists("log_dir", launch.log_dir);
   if (!checks.status().ok()) return checks.status();
   return launch;
 }

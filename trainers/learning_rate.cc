@@ -10,7 +10,7 @@ double LearningRate::At(int64_t step) const {
   if (step < warmup_steps) {
     return peak * static_cast<double>(step) / static_cast<double>(warmup_steps);
   }
-  if (schedule == Schedule::kConstant) return peak;
+  if (decay == Decay::kConstant) return peak;
   // The peak is at the last step of the warm-up, or at the first of all.
   const int64_t peak_step = std::max<int64_t>(warmup_steps, 1);
   const double progress =
@@ -20,11 +20,11 @@ double LearningRate::At(int64_t step) const {
          (1.0 + std::cos(std::numbers::pi * std::min(progress, 1.0)));
 }
 
-bool ParseSchedule(absl::string_view text, Schedule* schedule) {
+bool ParseDecay(absl::string_view text, Decay* decay) {
   if (text == "constant") {
-    *schedule = Schedule::kConstant;
+    *decay = Decay::kConstant;
   } else if (text == "cosine") {
-    *schedule = Schedule::kCosine;
+    *decay = Decay::kCosine;
   } else {
     return false;
   }

@@ -24,7 +24,7 @@ TEST(LearningRateTest, CosineFallsFromThePeakThroughHalfToZero) {
   const LearningRate rate{.peak = 1.0,
                           .warmup_steps = 10,
                           .total_steps = 110,
-                          .schedule = Schedule::kCosine};
+                          .decay = Decay::kCosine};
   EXPECT_DOUBLE_EQ(rate.At(10), 1.0);
   EXPECT_NEAR(rate.At(60), 0.5, 1e-12);
   EXPECT_NEAR(rate.At(110), 0.0, 1e-12);
@@ -36,19 +36,19 @@ TEST(LearningRateTest, CosineWithoutWarmUpGoesFromThePeakToZero) {
   const LearningRate rate{.peak = 2.0,
                           .warmup_steps = 0,
                           .total_steps = 9,
-                          .schedule = Schedule::kCosine};
+                          .decay = Decay::kCosine};
   EXPECT_DOUBLE_EQ(rate.At(1), 2.0);
   EXPECT_NEAR(rate.At(5), 1.0, 1e-12);
   EXPECT_NEAR(rate.At(9), 0.0, 1e-12);
 }
 
 TEST(LearningRateTest, ParsesTheNamesOnTheCommandLine) {
-  Schedule schedule = Schedule::kConstant;
-  EXPECT_TRUE(ParseSchedule("cosine", &schedule));
-  EXPECT_EQ(schedule, Schedule::kCosine);
-  EXPECT_TRUE(ParseSchedule("constant", &schedule));
-  EXPECT_EQ(schedule, Schedule::kConstant);
-  EXPECT_FALSE(ParseSchedule("linear", &schedule));
+  Decay decay = Decay::kConstant;
+  EXPECT_TRUE(ParseDecay("cosine", &decay));
+  EXPECT_EQ(decay, Decay::kCosine);
+  EXPECT_TRUE(ParseDecay("constant", &decay));
+  EXPECT_EQ(decay, Decay::kConstant);
+  EXPECT_FALSE(ParseDecay("linear", &decay));
 }
 
 }  // namespace

@@ -11,14 +11,15 @@
 namespace rankwise {
 
 struct Trainer {
-  const char* name;
-  const char* usage;
-  bool distributed;  // has a process group, of one rank too
+  const char* name = "";
+  const char* usage = "";
+  bool distributed = false;  // has a process group, of one rank too
   // Checks the trainer's own flags before any rank is started; may be null.
-  absl::Status (*check_flags)();
+  absl::Status (*check_flags)() = nullptr;
   // The trainer's own flags that change the losses, as text; may be null.
-  std::string (*settings)();
-  absl::Status (*run)(const TrainConfig& config, const Worker& worker);
+  std::string (*settings)() = nullptr;
+  absl::Status (*run)(const TrainConfig& config,
+                      const Worker& worker) = nullptr;
 };
 
 // Parses and checks the flags, starts --nproc ranks or finds this one's place,

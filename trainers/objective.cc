@@ -16,7 +16,11 @@ torch::Tensor Objective::Loss(const Batch& batch) const {
 
 torch::Tensor Objective::LossShare(
     const Batch& micro_batch, absl::Span<const Batch> micro_batches) const {
-  torch::Tensor loss = Loss(micro_batch);
+  return ShareOfMean(Loss(micro_batch), micro_batch, micro_batches);
+}
+
+torch::Tensor ShareOfMean(const torch::Tensor& loss, const Batch& micro_batch,
+                          absl::Span<const Batch> micro_batches) {
   if (micro_batches.size() == 1) return loss;
   return loss * (static_cast<double>(micro_batch.target.size(0)) /
                  static_cast<double>(CountExamples(micro_batches)));

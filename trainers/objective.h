@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "samplers/dataset.h"
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 
 namespace rankwise {
 
@@ -40,6 +40,11 @@ class Objective {
   bool bf16_;
   torch::Device device_;
 };
+
+// `loss`, the mean over `micro_batch`, weighted as its part of the mean over
+// all of `micro_batches`.
+torch::Tensor ShareOfMean(const torch::Tensor& loss, const Batch& micro_batch,
+                          absl::Span<const Batch> micro_batches);
 
 // Examples in all of `batches`.
 int64_t CountExamples(absl::Span<const Batch> batches);

@@ -17,7 +17,8 @@ Batch RandomBatch(int64_t examples) {
 
 class ObjectiveTest : public ::testing::Test {
  protected:
-  std::shared_ptr<Model> model_ = (*FindModel("simple_cnn"))->build();
+  std::shared_ptr<Model> model_ =
+      std::make_shared<Model>(*MakeModelSpec({.name = "simple_cnn"}));
   Objective objective_{model_, LossKind::kCrossEntropy, /*bf16=*/false,
                        at::kCPU};
 };

@@ -11,6 +11,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -125,10 +127,21 @@ Optimizer::Optimizer(const torch::nn::Module& model,
     names_.push_back(entry.key());
     parameters_.push_back(entry.value());
   }
+  counted_elsewhere_.resize(parameters_.size());
 }
 
 void Optimizer::ZeroGrad() {
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+void Optimizer::ShareNorm(std::function<void(torch::Tensor&)> add_up,
+                          const std::vector<std::string>& counted_elsewhere) {
+  add_up_ = std::move(add_up);
+  for (const std::string& name : counted_elsewhere) {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found != names_.end())
+      counted_elsewhere_[static_cast<size_t>(found - names_.begin())] = true;
+  }
 }
 
 void Optimizer::Step(double learning_rate) {
@@ -138,17 +151,57 @@ void Optimizer::Step(double learning_rate) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].grad().defined()) active.push_back(i);
   }
-  if (active.empty()) return;
   if (config_.clip_grad_norm > 0) ClipGradNorm(active);
-  Update(active, learning_rate);
+  for (const std::vector<size_t>& same_device : ByDevice(active))
+    Update(same_device, learning_rate);
+}
+
+std::vector<std::vector<size_t>> Optimizer::ByDevice(
+    const std::vector<size_t>& active) const {
+  std::vector<std::vector<size_t>> groups;
+  for (size_t i : active) {
+    const torch::Device device = parameters_[i].device();
+    auto group = std::find_if(groups.begin(), groups.end(), [&](auto& other) {
+      return parameters_[other.front()].device() == device;
+    });
+    if (group == groups.end()) group = groups.insert(group, {{}});
+    group->push_back(i);
+  }
+  return groups;
+}
+
+torch::Tensor Optimizer::GradNorm(const std::vector<size_t>& active) const {
+  // A stage without parameters takes part in the sum too.
+  const torch::Device device =
+      parameters_.empty() ? torch::Device(at::kCPU) : parameters_[0].device();
+  std::vector<torch::Tensor> norms;
+  for (const std::vector<size_t>& same_device : ByDevice(active)) {
+    std::vector<torch::Tensor> gradients;
+    for (size_t i : same_device) {
+      if (!counted_elsewhere_[i]) gradients.push_back(parameters_[i].grad());
+    }
+    if (gradients.empty()) continue;
+    for (torch::Tensor& norm : at::_foreach_norm(gradients))
+      norms.push_back(norm.to(device));
+  }
+  torch::Tensor total =
+      norms.empty() ? at::zeros({}, at::TensorOptions(device).dtype(at::kFloat))
+                    : at::linalg_vector_norm(at::stack(norms));
+  if (add_up_ == nullptr) return total;
+  total = total.square();
+  add_up_(total);
+  return total.sqrt();
 }
 
 void Optimizer::ClipGradNorm(const std::vector<size_t>& active) {
-  std::vector<torch::Tensor> gradients = Gradients(Select(parameters_, active));
-  const torch::Tensor total =
-      at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
-  at::_foreach_mul_(gradients,
-                    (config_.clip_grad_norm / (total + 1e-6)).clamp_max(1.0));
+  const torch::Tensor norm = GradNorm(active);
+  const torch::Tensor scale =
+      (config_.clip_grad_norm / (norm + 1e-6)).clamp_max(1.0);
+  for (const std::vector<size_t>& same_device : ByDevice(active)) {
+    std::vector<torch::Tensor> gradients =
+        Gradients(Select(parameters_, same_device));
+    at::_foreach_mul_(gradients, scale.to(gradients[0].device()));
+  }
 }
 
 NamedTensors Optimizer::NamedState(

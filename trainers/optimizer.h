@@ -6,6 +6,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +31,13 @@ class Optimizer {
   // parameters that have one.
   void Step(double learning_rate);
 
+  // Where other ranks hold other parts of the model: `add_up` adds up a scalar
+  // over those ranks, in place, so that clipping sees the norm of the whole
+  // model. Parameters named in `counted_elsewhere` are left out of the norm, as
+  // another rank counts them.
+  void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
+                 const std::vector<std::string>& counted_elsewhere);
+
   // Live tensors (`exp_avg.fc1.weight`): copying into them restores the state.
   virtual NamedTensors State() const = 0;
 
@@ -51,6 +59,13 @@ class Optimizer {
   // (torch.nn.utils.clip_grad_norm_), without reading the norm back to the
   // host.
   void ClipGradNorm(const std::vector<size_t>& active);
+  torch::Tensor GradNorm(const std::vector<size_t>& active) const;
+  // The fused kernels take the parameters of one device at a time.
+  std::vector<std::vector<size_t>> ByDevice(
+      const std::vector<size_t>& active) const;
+
+  std::function<void(torch::Tensor&)> add_up_;  // null: all is here
+  std::vector<bool> counted_elsewhere_;         // by parameter
 };
 
 // `config.name` adam (Kingma and Ba 2015, algorithm 1, betas 0.9 and 0.999, eps

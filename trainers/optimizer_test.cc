@@ -1,7 +1,7 @@
 #include "trainers/optimizer.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/ones.h>
+#include <ATen/Functions.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -152,6 +152,51 @@ TEST(OptimizerTest, StateCopiedIntoAnotherOptimizerContinuesBitEqual) {
   for (size_t i = 0; i < copy->parameters().size(); ++i) {
     EXPECT_TRUE(copy->parameters()[i].equal(model->parameters()[i]));
   }
+}
+
+// Two optimizers hold a layer each, as two pipeline stages would.
+TEST(SharedNormTest, ClippingSeesTheNormOfAllParts) {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.clip_grad_norm = 0.01;
+  auto whole = SeededModel();
+  auto parts = SeededModel();
+  auto together = std::move(*MakeOptimizer(*whole, config));
+  auto first = std::move(*MakeOptimizer(*parts->a, config));
+  auto second = std::move(*MakeOptimizer(*parts->b, config));
+  const torch::Tensor x = at::randn({8, 6});
+  whole->Forward(x).square().mean().backward();
+  parts->Forward(x).square().mean().backward();
+  const torch::Tensor norms = at::stack(
+      {at::cat({parts->a->weight.grad().flatten(), parts->a->bias.grad()})
+           .norm()
+           .square(),
+       at::cat({parts->b->weight.grad().flatten(), parts->b->bias.grad()})
+           .norm()
+           .square()});
+  first->ShareNorm([&](torch::Tensor& sum) { sum.add_(norms[1]); }, {});
+  second->ShareNorm([&](torch::Tensor& sum) { sum.add_(norms[0]); }, {});
+  together->Step(0.5);
+  first->Step(0.5);
+  second->Step(0.5);
+  EXPECT_TRUE(at::allclose(whole->a->weight, parts->a->weight, 0, 1e-7));
+  EXPECT_TRUE(at::allclose(whole->b->weight, parts->b->weight, 0, 1e-7));
+}
+
+TEST(SharedNormTest, WhatAnotherRankCountsIsLeftOut) {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.clip_grad_norm = 1;
+  auto model = SeededModel();
+  auto optimizer = std::move(*MakeOptimizer(*model, config));
+  model->Forward(at::randn({8, 6})).square().mean().backward();
+  double seen = 0;
+  optimizer->ShareNorm([&](torch::Tensor& sum) { seen = sum.item<double>(); },
+                       {"a.weight", "a.bias", "b.bias"});
+  const double expected =
+      model->b->weight.grad().norm().square().item<double>();
+  optimizer->Step(0.1);
+  EXPECT_NEAR(seen, expected, 1e-6 * expected);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
 
@@ -24,8 +25,10 @@ constexpr char kConfigKey[] = "config";
 // Positions in a rank's sums.
 enum Sum : int64_t { kLoss, kExamples, kSeconds };
 
-std::string RngName(int rank) { return absl::StrCat("rng.", rank); }
-std::string SumsName(int rank) { return absl::StrCat("epoch_sums.", rank); }
+std::string RngName(int replica) { return absl::StrCat("rng.", replica); }
+std::string SumsName(int replica) {
+  return absl::StrCat("epoch_sums.", replica);
+}
 
 at::Generator DeviceGenerator(const Worker& worker) {
   if (worker.device.is_cpu()) return at::detail::getDefaultCPUGenerator();
@@ -46,14 +49,46 @@ absl::StatusOr<std::vector<torch::Tensor>> Gather(const Worker& worker,
   return worker.comm->AllGather(tensor.to(worker.device));
 }
 
-absl::Status AddPerRank(const Worker& worker, const torch::Tensor& mine,
-                        std::string (*name)(int rank), NamedTensors* tensors) {
+// Of every copy of the model its first rank's tensor; its other ranks saw the
+// same data. Part of the first shard's checkpoint.
+absl::Status AddPerReplica(const Worker& worker, const torch::Tensor& mine,
+                           std::string (*name)(int replica),
+                           NamedTensors* tensors) {
   absl::StatusOr<std::vector<torch::Tensor>> all = Gather(worker, mine);
   if (!all.ok()) return all.status();
-  for (size_t rank = 0; rank < all->size(); ++rank) {
-    tensors->emplace_back(name(static_cast<int>(rank)), (*all)[rank].cpu());
+  if (worker.shard() != 0) return absl::OkStatus();
+  for (int replica = 0; replica < worker.replicas(); ++replica) {
+    tensors->emplace_back(
+        name(replica),
+        (*all)[static_cast<size_t>(replica * worker.shards)].cpu());
   }
   return absl::OkStatus();
+}
+
+// A checkpoint holds a tied weight once, under its owner's name: for a copy
+// "head.weight", or its optimizer's "exp_avg.head.weight", the owner's.
+std::string OwnersName(const Model& model, const std::string& name) {
+  for (const TiedWeight& copy : model.copies()) {
+    if (name == copy.copy_name ||
+        absl::EndsWith(name, absl::StrCat(".", copy.copy_name))) {
+      return absl::StrCat(name.substr(0, name.size() - copy.copy_name.size()),
+                          copy.name);
+    }
+  }
+  return name;
+}
+
+NamedTensors AllTensors(const Model& model) {
+  NamedTensors tensors;
+  for (const auto& entry : model.named_parameters())
+    tensors.emplace_back(entry.key(), entry.value().detach());
+  for (const auto& entry : model.named_buffers())
+    tensors.emplace_back(entry.key(), entry.value());
+  return tensors;
+}
+
+bool IsCopy(const Model& model, const std::string& name) {
+  return OwnersName(model, name) != name;
 }
 
 absl::Status CheckConfig(const std::string& saved_text,
@@ -97,13 +132,14 @@ absl::Status CopyInto(const TensorMap& saved, const std::string& name,
   return absl::OkStatus();
 }
 
-absl::Status RestoreRank(const TensorMap& saved, const Worker& worker,
-                         Progress* progress) {
-  const auto rng = saved.find(RngName(worker.env.rank));
-  const auto sums = saved.find(SumsName(worker.env.rank));
+absl::Status RestoreReplica(const TensorMap& saved, const Worker& worker,
+                            Progress* progress) {
+  const auto rng = saved.find(RngName(worker.replica()));
+  const auto sums = saved.find(SumsName(worker.replica()));
   if (rng == saved.end() || sums == saved.end() || sums->second.numel() != 3) {
     return absl::DataLossError(absl::StrCat(
-        "--resume: the checkpoint has no state of rank ", worker.env.rank));
+        "--resume: the checkpoint has no state of data-parallel rank ",
+        worker.replica()));
   }
   at::Generator generator = DeviceGenerator(worker);
   std::lock_guard<std::mutex> lock(generator.mutex());
@@ -117,12 +153,11 @@ absl::Status RestoreRank(const TensorMap& saved, const Worker& worker,
 
 }  // namespace
 
-NamedTensors ModelTensors(const torch::nn::Module& model) {
+NamedTensors ModelTensors(const Model& model) {
   NamedTensors tensors;
-  for (const auto& entry : model.named_parameters())
-    tensors.emplace_back(entry.key(), entry.value().detach());
-  for (const auto& entry : model.named_buffers())
-    tensors.emplace_back(entry.key(), entry.value());
+  for (auto& [name, tensor] : AllTensors(model)) {
+    if (!IsCopy(model, name)) tensors.emplace_back(name, tensor);
+  }
   return tensors;
 }
 
@@ -131,10 +166,21 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
   const OptimizerConfig& optimizer = config.optimizer;
   // The cosine's shape depends on where it ends; other schedules may be
   // prolonged.
-  const int64_t cosine_steps = optimizer.schedule == "cosine" ? total_steps : 0;
-  return Json{{"world_size", worker.env.world_size},
+  const int64_t cosine_steps =
+      optimizer.lr_schedule == "cosine" ? total_steps : 0;
+  // Image files are the same wherever they lie; a text is whatever it is.
+  const std::string text =
+      config.data.dataset == "text" ? config.data.data_dir : "";
+  return Json{{"data-parallel ranks", worker.replicas()},
               {"model", config.model.name},
+              {"model_size", config.model.size},
+              {"depth", config.model.depth},
+              {"width", config.model.width},
+              {"sequence_length", config.model.sequence_length},
+              {"dropout", config.model.dropout},
+              {"tied_head", config.model.tied_head},
               {"dataset", config.data.dataset},
+              {"data_dir", text},
               {"train_size", config.data.train_size},
               {"batch_size", config.data.batch_size},
               {"drop_last", config.data.drop_last},
@@ -145,7 +191,7 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
               {"momentum", optimizer.momentum},
               {"clip_grad_norm", optimizer.clip_grad_norm},
               {"warmup_steps", optimizer.warmup_steps},
-              {"schedule", optimizer.schedule},
+              {"lr_schedule", optimizer.lr_schedule},
               {"precision", config.bf16 ? "bf16" : "fp32"},
               {"seed", config.seed},
               {"steps of the cosine", cosine_steps},
@@ -155,7 +201,7 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
 
 absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
                                    int64_t total_steps, const Worker& worker,
-                                   const torch::nn::Module& model,
+                                   const Model& model,
                                    const Optimizer& optimizer,
                                    const Progress& progress) {
   Checkpoint checkpoint;
@@ -168,23 +214,24 @@ absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
     checkpoint.tensors.emplace_back(absl::StrCat("model.", name), tensor);
   }
   for (auto& [name, tensor] : optimizer.State()) {
+    if (IsCopy(model, name)) continue;
     checkpoint.tensors.emplace_back(absl::StrCat("optimizer.", name), tensor);
   }
-  absl::Status status =
-      AddPerRank(worker, GeneratorState(worker), RngName, &checkpoint.tensors);
+  absl::Status status = AddPerReplica(worker, GeneratorState(worker), RngName,
+                                      &checkpoint.tensors);
   if (!status.ok()) return status;
   const torch::Tensor sums = at::tensor(
       {progress.epoch_loss, static_cast<double>(progress.epoch_examples),
        progress.epoch_seconds},
       at::kDouble);
-  status = AddPerRank(worker, sums, SumsName, &checkpoint.tensors);
+  status = AddPerReplica(worker, sums, SumsName, &checkpoint.tensors);
   if (!status.ok()) return status;
   return checkpoint;
 }
 
 absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
                                  const TrainConfig& config, int64_t total_steps,
-                                 const Worker& worker, torch::nn::Module& model,
+                                 const Worker& worker, Model& model,
                                  Optimizer& optimizer) {
   const auto saved_config = checkpoint.metadata.find(kConfigKey);
   const std::string saved_text =
@@ -194,19 +241,21 @@ absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
   if (!status.ok()) return status;
 
   const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());
-  for (auto& [name, tensor] : ModelTensors(model)) {
-    status = CopyInto(saved, absl::StrCat("model.", name), tensor);
+  for (auto& [name, tensor] : AllTensors(model)) {
+    status = CopyInto(saved, absl::StrCat("model.", OwnersName(model, name)),
+                      tensor);
     if (!status.ok()) return status;
   }
   for (auto& [name, tensor] : optimizer.State()) {
-    status = CopyInto(saved, absl::StrCat("optimizer.", name), tensor);
+    status = CopyInto(
+        saved, absl::StrCat("optimizer.", OwnersName(model, name)), tensor);
     if (!status.ok()) return status;
   }
   Progress progress;
   progress.step = checkpoint.step;
   progress.epoch = checkpoint.epoch;
   progress.position = checkpoint.position;
-  status = RestoreRank(saved, worker, &progress);
+  status = RestoreReplica(saved, worker, &progress);
   if (!status.ok()) return status;
   return progress;
 }

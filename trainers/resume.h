@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/config.h"
+#include "trainers/models/model.h"
 #include "trainers/optimizer.h"
 #include "trainers/worker.h"
 
@@ -32,11 +33,12 @@ struct Progress {
 std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
                                const Worker& worker);
 
-// The run's state as a checkpoint. Collective where there are several ranks:
-// each adds its random generators and sums.
+// The run's state as a checkpoint; where ranks hold parts of the model, this
+// rank's shard of it. Collective where there are several ranks: the random
+// generators and sums of all of them are in the first shard.
 absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
                                    int64_t total_steps, const Worker& worker,
-                                   const torch::nn::Module& model,
+                                   const Model& model,
                                    const Optimizer& optimizer,
                                    const Progress& progress);
 
@@ -45,7 +47,7 @@ absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
 // tensor that the model has.
 absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
                                  const TrainConfig& config, int64_t total_steps,
-                                 const Worker& worker, torch::nn::Module& model,
+                                 const Worker& worker, Model& model,
                                  Optimizer& optimizer);
 
 // The newest good checkpoint of config.checkpoint.dir, the same on every rank
@@ -55,8 +57,8 @@ absl::StatusOr<std::optional<Checkpoint>> LoadForResume(CheckpointStore& store,
                                                         const Worker& worker);
 
 // The model's parameters and buffers under their Python names, for a
-// .safetensors file.
-NamedTensors ModelTensors(const torch::nn::Module& model);
+// .safetensors file; without copies of weights that another rank owns.
+NamedTensors ModelTensors(const Model& model);
 
 }  // namespace rankwise
 

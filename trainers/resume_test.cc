@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 
 namespace rankwise {
 namespace {
@@ -23,7 +23,7 @@ class ResumeTest : public ::testing::Test {
     config_.optimizer.name = "adam";
     config_.optimizer.learning_rate = 0.125;
     at::manual_seed(1);
-    model_ = (*FindModel("linear"))->build();
+    model_ = std::make_shared<Model>(*MakeModelSpec({.name = "linear"}));
     optimizer_ = std::move(*MakeOptimizer(*model_, config_.optimizer));
   }
 
@@ -83,11 +83,12 @@ TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
 
   Worker larger;
   larger.env.world_size = 2;
-  EXPECT_THAT(std::string(Restore(*checkpoint, config_, 100, larger, *model_,
-                                  *optimizer_)
-                              .status()
-                              .message()),
-              HasSubstr("world_size=1, this run has world_size=2"));
+  EXPECT_THAT(
+      std::string(
+          Restore(*checkpoint, config_, 100, larger, *model_, *optimizer_)
+              .status()
+              .message()),
+      HasSubstr("data-parallel ranks=1, this run has data-parallel ranks=2"));
 }
 
 TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {
@@ -106,7 +107,7 @@ TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {
       std::string(Restore(no_rank, config_, 100, worker_, *model_, *optimizer_)
                       .status()
                       .message()),
-      HasSubstr("no state of rank 0"));
+      HasSubstr("no state of data-parallel rank 0"));
   Checkpoint foreign = *checkpoint;
   foreign.metadata.clear();
   EXPECT_THAT(

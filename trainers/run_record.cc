@@ -74,7 +74,9 @@ absl::StatusOr<RunRecord> DescribeRun(const Worker& worker) {
   run.world_size = worker.env.world_size;
   if (worker.comm != nullptr) run.backend = std::string(worker.comm->backend());
   run.host = CollectHostInfo();
-  run.devices = {worker.device.str()};
+  for (const c10::Device& device : worker.devices)
+    run.devices.push_back(device.str());
+  if (run.devices.empty()) run.devices = {worker.device.str()};
   run.threads_per_rank = worker.threads;
   run.versions = Versions();
   return run;

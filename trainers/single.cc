@@ -21,7 +21,9 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   return (*run)->Train(
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
         torch::Tensor loss;
-        for (const Batch& batch : input.micro_batches) {
+        for (size_t i = 0; i < input.micro_batches.size(); ++i) {
+          const Batch& batch = input.micro_batches[i];
+          (*run)->model().set_dropout_seed(input.dropout_seeds[i]);
           input.clock.Begin(Phase::kForward);
           torch::Tensor share = objective.LossShare(batch, input.micro_batches);
           input.clock.Begin(Phase::kBackward);

@@ -45,6 +45,7 @@ StepTimes StepClock::Read() const {
         times.optimizer_seconds += seconds;
         break;
       case Phase::kBetween:
+      case Phase::kSchedule:
       case Phase::kEnd:
         break;
     }

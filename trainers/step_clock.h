@@ -15,7 +15,17 @@ struct Event;
 
 namespace rankwise {
 
-enum class Phase { kBetween, kDataWait, kForward, kBackward, kOptimizer, kEnd };
+// kSchedule: a pipeline's forward and backward passes, which the executor times
+// one by one.
+enum class Phase {
+  kBetween,
+  kDataWait,
+  kForward,
+  kBackward,
+  kSchedule,
+  kOptimizer,
+  kEnd
+};
 
 struct StepTimes {
   double step_seconds = 0;

@@ -11,8 +11,8 @@ namespace {
 void FillTimes(const StepTimes& times, StepRecord& record) {
   record.step_seconds = times.step_seconds;
   record.data_wait_seconds = times.data_wait_seconds;
-  record.forward_seconds = times.forward_seconds;
-  record.backward_seconds = times.backward_seconds;
+  record.forward_seconds += times.forward_seconds;
+  record.backward_seconds += times.backward_seconds;
   record.optimizer_seconds = times.optimizer_seconds;
 }
 

@@ -18,7 +18,9 @@ namespace rankwise {
 
 // A step that was submitted to the device and may not have run yet.
 struct PendingStep {
-  StepRecord record;   // rank, step, epoch, exposed_comm_seconds, examples
+  // rank, step, epoch, exposed_comm_seconds, examples; forward_seconds and
+  // backward_seconds as far as the clock does not know them.
+  StepRecord record;
   torch::Tensor loss;  // scalar on the device
   StepClock clock;     // after Begin(Phase::kEnd)
 };

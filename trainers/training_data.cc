@@ -1,6 +1,10 @@
 #include "trainers/training_data.h"
 
+#include <ATen/ops/empty.h>
+
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,20 +15,50 @@
 namespace rankwise {
 namespace {
 
-absl::Status CheckFits(const Dataset& dataset, const ModelSpec& model) {
-  const bool regression = model.loss == LossKind::kMeanSquaredError;
-  if (dataset.example_shape() == model.example_shape &&
-      (dataset.num_classes() == 0) == regression) {
-    return absl::OkStatus();
+// As many examples as another dataset, without their contents.
+class Counted final : public Dataset {
+ public:
+  explicit Counted(const Dataset& dataset)
+      : size_(dataset.size()), name_(dataset.name()) {}
+
+  int64_t size() const override { return size_; }
+  absl::string_view name() const override { return name_; }
+  std::vector<int64_t> example_shape() const override { return {0}; }
+  int64_t num_classes() const override { return 0; }
+  Batch Gather(absl::Span<const int64_t> indices) const override {
+    const torch::Tensor nothing =
+        at::empty({static_cast<int64_t>(indices.size()), 0});
+    return {nothing, nothing};
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--dataset=", dataset.name(), " has ",
-      dataset.num_classes() == 0 ? "regression targets" : "class labels",
-      " and examples of shape [", absl::StrJoin(dataset.example_shape(), ", "),
-      "]; --model=", model.name, " wants ",
-      regression ? "regression targets" : "class labels", " and shape [",
-      absl::StrJoin(model.example_shape, ", "),
-      "]; try --dataset=", model.default_dataset));
+
+ private:
+  const int64_t size_;
+  const std::string name_;
+};
+
+std::string Describe(int64_t num_classes) {
+  return num_classes == 0 ? "regression targets" : "class labels";
+}
+
+absl::Status CheckFits(const Dataset& dataset, const ModelSpec& model) {
+  const int64_t classes = dataset.num_classes();
+  if (dataset.example_shape() != model.example_shape ||
+      (classes == 0) != (model.num_classes == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--dataset=", dataset.name(), " has ", Describe(classes),
+        " and examples of shape [",
+        absl::StrJoin(dataset.example_shape(), ", "), "]; --model=", model.name,
+        " wants ", Describe(model.num_classes), " and shape [",
+        absl::StrJoin(model.example_shape, ", "),
+        "]; try --dataset=", model.default_dataset));
+  }
+  if (classes > model.num_classes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--dataset=", dataset.name(), " has ", classes,
+        " classes or token values; --model=", model.name, " tells only ",
+        model.num_classes, " apart; try --dataset=", model.default_dataset));
+  }
+  return absl::OkStatus();
 }
 
 DataLoaderConfig LoaderConfig(const TrainConfig& config, const Worker& worker) {
@@ -39,7 +73,7 @@ DataLoaderConfig LoaderConfig(const TrainConfig& config, const Worker& worker) {
 
 // Opens one split and the loader of this rank's share of it.
 absl::Status OpenSplit(const TrainConfig& config, const ModelSpec& model,
-                       const Worker& worker, Split split,
+                       const Worker& worker, bool reads_data, Split split,
                        std::unique_ptr<Dataset>* dataset,
                        std::unique_ptr<Sampler>* sampler,
                        std::unique_ptr<DataLoader>* loader) {
@@ -49,16 +83,19 @@ absl::Status OpenSplit(const TrainConfig& config, const ModelSpec& model,
   dataset_config.train_size = config.data.train_size;
   dataset_config.test_size = config.data.test_size;
   dataset_config.seed = config.seed;
+  if (model.example_shape.size() == 1)
+    dataset_config.sequence_length = model.example_shape[0];
   absl::StatusOr<std::unique_ptr<Dataset>> opened =
       OpenDataset(dataset_config, split);
   if (!opened.ok()) return opened.status();
   *dataset = std::move(*opened);
   if (absl::Status fits = CheckFits(**dataset, model); !fits.ok()) return fits;
+  if (!reads_data) *dataset = std::make_unique<Counted>(**dataset);
 
   const bool train = split == Split::kTrain;
   DistributedSamplerConfig shares;
-  shares.num_replicas = worker.env.world_size;
-  shares.rank = worker.env.rank;
+  shares.num_replicas = worker.replicas();
+  shares.rank = worker.replica();
   shares.shuffle = train;
   shares.seed = config.seed;
   shares.drop_last = train && config.data.drop_last;
@@ -81,22 +118,23 @@ absl::Status OpenSplit(const TrainConfig& config, const ModelSpec& model,
 
 absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                                               const ModelSpec& model,
-                                              const Worker& worker) {
+                                              const Worker& worker,
+                                              bool reads_data) {
   TrainingData data;
   absl::Status status =
-      OpenSplit(config, model, worker, Split::kTrain, &data.train,
+      OpenSplit(config, model, worker, reads_data, Split::kTrain, &data.train,
                 &data.train_sampler, &data.train_loader);
   if (!status.ok()) return status;
   if (data.train_loader->batches_per_epoch() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("an epoch has no batch: ", data.train->size(),
-                     " training examples over ", worker.env.world_size,
+                     " training examples over ", worker.replicas(),
                      " ranks with --drop_last; give more examples or leave out "
                      "--drop_last"));
   }
   if (config.evaluate) {
-    status = OpenSplit(config, model, worker, Split::kTest, &data.test,
-                       &data.test_sampler, &data.test_loader);
+    status = OpenSplit(config, model, worker, reads_data, Split::kTest,
+                       &data.test, &data.test_sampler, &data.test_loader);
     if (!status.ok()) return status;
   }
   return data;

@@ -11,7 +11,7 @@
 #include "samplers/dataset.h"
 #include "samplers/sampler.h"
 #include "trainers/config.h"
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 #include "trainers/worker.h"
 
 namespace rankwise {
@@ -27,11 +27,15 @@ struct TrainingData {
   std::unique_ptr<DataLoader> test_loader;
 };
 
+// Without `reads_data` the batches have the right number of examples, but
+// nothing in them: for the stages in the middle of a pipeline.
+//
 // InvalidArgument if the dataset does not fit the model, or whatever the
 // dataset has to say about its files.
 absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                                               const ModelSpec& model,
-                                              const Worker& worker);
+                                              const Worker& worker,
+                                              bool reads_data = true);
 
 }  // namespace rankwise
 

@@ -15,7 +15,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "parallel/comm/communicator.h"
 #include "trainers/checkpoint/safetensors.h"
+#include "trainers/checkpoint/safetensors_index.h"
+#include "trainers/dropout_seed.h"
 #include "trainers/evaluate.h"
 #include "trainers/failure.h"
 #include "trainers/run_record.h"
@@ -52,28 +55,41 @@ absl::Status TrainingRun::Guarded(const std::string& attempted, Body body) {
 }
 
 TrainingRun::TrainingRun(const TrainConfig& config, const Worker& worker,
-                         const ModelSpec& spec)
-    : config_(config), worker_(worker), spec_(spec) {}
+                         ModelSpec spec)
+    : config_(config), worker_(worker), spec_(std::move(spec)) {}
+
+absl::Status TrainingRun::BuildModel(const ModelPlacement& placement) {
+  at::manual_seed(config_.seed);
+  model_ = placement.layers.empty()
+               ? std::make_shared<Model>(spec_)
+               : std::make_shared<Model>(spec_, placement.layers);
+  ToChannelsLast(*model_);
+  if (placement.devices.empty()) model_->to(worker_.device);
+  for (size_t layer = 0; layer < placement.devices.size(); ++layer) {
+    auto module = model_->named_children().find(spec_.layers[layer].name);
+    if (module != nullptr) (*module)->to(placement.devices[layer]);
+  }
+  objective_ = std::make_unique<Objective>(model_, spec_.loss, config_.bf16,
+                                           worker_.device);
+  auto optimizer = MakeOptimizer(*model_, config_.optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  optimizer_ = std::move(*optimizer);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
-    const TrainConfig& config, const Worker& worker) {
-  absl::StatusOr<const ModelSpec*> spec = FindModel(config.model.name);
+    const TrainConfig& config, const Worker& worker,
+    const ModelPlacement& placement) {
+  absl::StatusOr<ModelSpec> spec = MakeModelSpec(config.model);
   if (!spec.ok()) return spec.status();
   auto run =
-      std::unique_ptr<TrainingRun>(new TrainingRun(config, worker, **spec));
+      std::unique_ptr<TrainingRun>(new TrainingRun(config, worker, *spec));
   absl::Status status =
       run->Guarded("building the model", [&]() -> absl::Status {
-        at::manual_seed(config.seed);
-        run->model_ = (*spec)->build();
-        ToChannelsLast(*run->model_);
-        run->model_->to(worker.device);
-        run->objective_ = std::make_unique<Objective>(
-            run->model_, (*spec)->loss, config.bf16, worker.device);
-        auto optimizer = MakeOptimizer(*run->model_, config.optimizer);
-        if (!optimizer.ok()) return optimizer.status();
-        run->optimizer_ = std::move(*optimizer);
+        absl::Status built = run->BuildModel(placement);
+        if (!built.ok()) return built;
         absl::StatusOr<TrainingData> data =
-            OpenTrainingData(config, **spec, worker);
+            OpenTrainingData(config, *spec, worker, placement.reads_data);
         if (!data.ok()) return data.status();
         run->data_ = std::move(*data);
         absl::Status opened = run->OpenOutputs();
@@ -93,7 +109,7 @@ absl::Status TrainingRun::OpenOutputs() {
   learning_rate_.peak = config_.optimizer.learning_rate;
   learning_rate_.warmup_steps = config_.optimizer.warmup_steps;
   learning_rate_.total_steps = total_steps_;
-  ParseSchedule(config_.optimizer.schedule, &learning_rate_.schedule);
+  ParseDecay(config_.optimizer.lr_schedule, &learning_rate_.decay);
 
   absl::StatusOr<RunRecord> record = DescribeRun(worker_);
   if (!record.ok()) return record.status();
@@ -114,6 +130,7 @@ absl::Status TrainingRun::OpenOutputs() {
                                  .bar = config_.output.show_progress,
                                  .rank = worker_.env.rank,
                                  .world_size = worker_.env.world_size,
+                                 .replicas = worker_.replicas(),
                                  .epochs = config_.epochs,
                                  .steps_per_epoch = steps_per_epoch_,
                                  .total_steps = total_steps_,
@@ -123,7 +140,8 @@ absl::Status TrainingRun::OpenOutputs() {
 
 absl::Status TrainingRun::RestoreIfAsked() {
   if (config_.checkpoint.dir.empty()) return absl::OkStatus();
-  checkpoints_.emplace(config_.checkpoint.dir, config_.checkpoint.keep);
+  checkpoints_.emplace(config_.checkpoint.dir, config_.checkpoint.keep,
+                       worker_.shard(), worker_.shards);
   if (!config_.checkpoint.resume) return absl::OkStatus();
   absl::StatusOr<std::optional<Checkpoint>> loaded =
       LoadForResume(*checkpoints_, worker_);
@@ -150,12 +168,13 @@ void TrainingRun::Announce() {
                                  worker_.threads == 1 ? " thread" : " threads",
                                  DescribeBackend(worker_)));
   const int64_t global_batch =
-      config_.data.batch_size * worker_.env.world_size * config_.accumulate;
+      config_.data.batch_size * worker_.replicas() * config_.accumulate;
   console_->Say(absl::StrFormat(
-      "%s: %s (%d parameters) on %s, %d training examples; batch %d per rank "
+      "%s: %s (%d parameters, %.4g forward FLOPs per example) on %s, %d "
+      "training examples; batch %d per rank "
       "and micro-batch, %d global; "
       "%s, learning rate %g, %s, seed %d; %d steps",
-      worker_.trainer, spec_.name, CountParameters(*model_),
+      worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
       data_.train->name(), data_.train->size(), config_.data.batch_size,
       global_batch, config_.optimizer.name, config_.optimizer.learning_rate,
       config_.bf16 ? "bf16" : "fp32", config_.seed, total_steps_));
@@ -166,6 +185,10 @@ void TrainingRun::Announce() {
         " with batch norm: statistics over fewer than ",
         kSmallBatchForBatchNorm, " examples are noise; use a larger batch"));
   }
+}
+
+absl::Status TrainingRun::Write(const Record& record) {
+  return writer_ == nullptr ? absl::OkStatus() : writer_->Write(record);
 }
 
 bool TrainingRun::done() const { return progress_.step >= total_steps_; }
@@ -225,9 +248,14 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                     absl::Span<const Batch> micro_batches,
                                     StepClock& clock) {
   const int64_t number = progress_.step + 1;
+  std::vector<uint64_t> seeds;
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    seeds.push_back(DropoutSeed(config_.seed, number, worker_.replica(),
+                                static_cast<int64_t>(i)));
+  }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
     absl::StatusOr<StepOutcome> outcome =
-        step({number, micro_batches, learning_rate_.At(number), clock});
+        step({number, micro_batches, seeds, learning_rate_.At(number), clock});
     if (!outcome.ok()) return outcome.status();
     clock.Begin(Phase::kEnd);
     progress_.step = number;
@@ -237,6 +265,8 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.step = number;
     record.epoch = progress_.epoch;
     record.exposed_comm_seconds = outcome->exposed_comm_seconds;
+    record.forward_seconds = outcome->forward_seconds;
+    record.backward_seconds = outcome->backward_seconds;
     record.examples = CountExamples(micro_batches);
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
     return log_->Add({record, outcome->loss, std::move(finished)});
@@ -281,7 +311,9 @@ absl::Status TrainingRun::FinishEpoch() {
   }
   if (config_.evaluate) {
     absl::StatusOr<EvalRecord> result =
-        Evaluate(*objective_, data_, worker_, progress_.epoch);
+        evaluate_ != nullptr
+            ? evaluate_(data_, progress_.epoch)
+            : Evaluate(*objective_, data_, worker_, progress_.epoch);
     if (!result.ok()) return result.status();
     console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
     if (writer_ != nullptr && worker_.is_first()) {
@@ -307,11 +339,20 @@ absl::Status TrainingRun::SaveCheckpoint() {
   absl::StatusOr<Checkpoint> checkpoint =
       Capture(config_, total_steps_, worker_, *model_, *optimizer_, progress_);
   if (!checkpoint.ok()) return checkpoint.status();
-  if (!worker_.is_first()) return absl::OkStatus();
-  absl::Status saved = checkpoints_->Save(*checkpoint);
-  if (!saved.ok()) return saved;
-  if (writer_ == nullptr) return absl::OkStatus();
+  if (worker_.replica() == 0) {
+    absl::Status saved = checkpoints_->Save(*checkpoint);
+    if (!saved.ok()) return saved;
+  }
+  if (worker_.shards > 1) {
+    // Older checkpoints are of use until all shards of this one are there.
+    absl::Status whole = worker_.comm->Barrier();
+    if (!whole.ok()) return whole;
+    if (worker_.is_first()) whole = checkpoints_->Prune();
+    if (!whole.ok()) return whole;
+  }
+  if (writer_ == nullptr || worker_.replica() != 0) return absl::OkStatus();
   CheckpointRecord record;
+  record.rank = worker_.env.rank;
   record.step = progress_.step;
   record.epoch = progress_.epoch;
   record.path = checkpoints_->Path(progress_.step);
@@ -323,10 +364,26 @@ absl::Status TrainingRun::SaveCheckpoint() {
 }
 
 absl::Status TrainingRun::ExportModel() {
-  if (!checkpoints_.has_value() || !worker_.is_first()) return absl::OkStatus();
-  return SaveSafetensors(
-      absl::StrCat(config_.checkpoint.dir, "/model.safetensors"),
-      ModelTensors(*model_), {{"format", "pt"}});
+  if (!checkpoints_.has_value()) return absl::OkStatus();
+  const std::string& dir = config_.checkpoint.dir;
+  if (worker_.replica() == 0) {
+    absl::Status saved = SaveSafetensors(
+        absl::StrCat(dir, "/",
+                     SafetensorsShardName(worker_.shard(), worker_.shards)),
+        ModelTensors(*model_), {{"format", "pt"}});
+    if (!saved.ok()) return saved;
+  }
+  if (worker_.shards > 1) {
+    absl::Status all = worker_.comm->Barrier();
+    if (!all.ok()) return all;
+  }
+  if (!worker_.is_first()) return absl::OkStatus();
+  if (worker_.shards > 1) {
+    absl::Status indexed = SaveSafetensorsIndex(dir, worker_.shards);
+    if (!indexed.ok()) return indexed;
+  }
+  RemoveOtherExports(dir, worker_.shards);
+  return absl::OkStatus();
 }
 
 }  // namespace rankwise

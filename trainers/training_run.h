@@ -8,17 +8,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "records/record.h"
 #include "records/record_writer.h"
 #include "samplers/dataset.h"
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/config.h"
 #include "trainers/console.h"
 #include "trainers/learning_rate.h"
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 #include "trainers/objective.h"
 #include "trainers/optimizer.h"
 #include "trainers/resume.h"
@@ -33,6 +35,8 @@ struct StepInput {
   int64_t step;  // from 1
   absl::Span<const Batch>
       micro_batches;  // on the worker's device; one without accumulation
+  // One per micro-batch, for Model::set_dropout_seed.
+  absl::Span<const uint64_t> dropout_seeds;
   double learning_rate;
   StepClock& clock;  // in Phase::kDataWait; the step moves it on
 };
@@ -40,11 +44,26 @@ struct StepInput {
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
   double exposed_comm_seconds = 0;
+  // What a pipeline's executor timed within Phase::kSchedule.
+  double forward_seconds = 0, backward_seconds = 0;
+};
+
+// The part of the model that this rank holds; by default all of it.
+struct ModelPlacement {
+  std::vector<LayerRange> layers;      // empty: all
+  std::vector<torch::Device> devices;  // one per layer; empty: the worker's
+  // Has the model's first or last layer. Others count examples, but need not
+  // see them.
+  bool reads_data = true;
 };
 
 // One optimizer step: forward, backward, update. May throw; the run reports it.
 using StepFunction =
     std::function<absl::StatusOr<StepOutcome>(const StepInput&)>;
+
+// Evaluates the model on the whole test set, all ranks together.
+using EvaluateFunction =
+    std::function<absl::StatusOr<EvalRecord>(TrainingData&, int64_t epoch)>;
 
 // Not thread-safe. With several ranks every method is collective.
 class TrainingRun {
@@ -53,7 +72,13 @@ class TrainingRun {
   // checkpoint if the configuration asks for it. `config` and `worker` must
   // outlive the run.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(
-      const TrainConfig& config, const Worker& worker);
+      const TrainConfig& config, const Worker& worker,
+      const ModelPlacement& placement = {});
+
+  // Instead of a forward of the whole model on every rank.
+  void EvaluateBy(EvaluateFunction evaluate) {
+    evaluate_ = std::move(evaluate);
+  }
 
   Model& model() { return *model_; }
   Optimizer& optimizer() { return *optimizer_; }
@@ -64,9 +89,15 @@ class TrainingRun {
   // collective failed and which rank is missing.
   absl::Status Train(const StepFunction& step);
 
+  // A line of the whole run, and one that every rank prints.
+  void Say(const std::string& line) { console_->Say(line); }
+  void SayRank(const std::string& line) { console_->SayRank(line); }
+  // Appends to --record, if there is one.
+  absl::Status Write(const Record& record);
+
  private:
-  TrainingRun(const TrainConfig& config, const Worker& worker,
-              const ModelSpec& spec);
+  TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
+  absl::Status BuildModel(const ModelPlacement& placement);
   absl::Status OpenOutputs();
   absl::Status RestoreIfAsked();
   void Announce();
@@ -87,7 +118,7 @@ class TrainingRun {
 
   const TrainConfig& config_;
   const Worker& worker_;
-  const ModelSpec& spec_;
+  const ModelSpec spec_;
   std::shared_ptr<Model> model_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -99,6 +130,7 @@ class TrainingRun {
   std::optional<CheckpointStore> checkpoints_;
   std::optional<Console> console_;
   std::optional<StepLog> log_;
+  EvaluateFunction evaluate_;  // null: Evaluate
   Progress progress_;
   bool warned_non_finite_ = false;
 };

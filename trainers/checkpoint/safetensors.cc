@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainers/checkpoint/durable_file.h"
-#include "trainers/checkpoint/safetensors_header.h"
 
 namespace rankwise {
 namespace {
@@ -82,7 +81,6 @@ class Reader {
     return contents;
   }
 
- private:
   absl::StatusOr<SafetensorsHeader> ReadHeader() {
     uint64_t length = 0;
     ReadBytes(&length, kLengthBytes);
@@ -99,6 +97,7 @@ class Reader {
     return ParseHeader(text, static_cast<int64_t>(rest - length));
   }
 
+ private:
   void ReadBytes(void* destination, int64_t size_bytes) {
     if (!status_.ok() || size_bytes == 0) return;
     in_.read(static_cast<char*>(destination), size_bytes);
@@ -137,6 +136,14 @@ absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path) {
   if (!contents.ok())
     return Explain(contents.status(), "read safetensors file", path);
   return contents;
+}
+
+absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
+    const std::string& path) {
+  auto header = Reader(path).ReadHeader();
+  if (!header.ok())
+    return Explain(header.status(), "read safetensors file", path);
+  return header;
 }
 
 }  // namespace rankwise

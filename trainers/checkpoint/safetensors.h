@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "torch/types.h"
+#include "trainers/checkpoint/safetensors_header.h"
 
 namespace rankwise {
 
@@ -35,6 +36,11 @@ absl::Status SaveSafetensors(
 // exactly a safetensors file is refused as DataLoss, with a message that names
 // the file and the byte.
 absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path);
+
+// The names, types and shapes only; the data are not read, but their size is
+// checked.
+absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
+    const std::string& path);
 
 }  // namespace rankwise
 

@@ -1,4 +1,4 @@
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/randn.h>
@@ -15,7 +15,6 @@ namespace rankwise {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<std::string> ParameterNames(const torch::nn::Module& model) {
   std::vector<std::string> names;
@@ -24,16 +23,8 @@ std::vector<std::string> ParameterNames(const torch::nn::Module& model) {
   return names;
 }
 
-TEST(ModelTest, UnknownNameListsTheKnownOnes) {
-  const absl::Status status = FindModel("resnet").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(
-      std::string(status.message()),
-      HasSubstr("--model=resnet: no such model; known: simple_cnn, linear"));
-}
-
 TEST(ModelTest, SimpleCnnHasPythonsNamesAndSizes) {
-  auto model = (*FindModel("simple_cnn"))->build();
+  auto model = std::make_shared<Model>(*MakeModelSpec({.name = "simple_cnn"}));
   EXPECT_THAT(
       ParameterNames(*model),
       ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias",
@@ -45,17 +36,17 @@ TEST(ModelTest, SimpleCnnHasPythonsNamesAndSizes) {
 
 TEST(ModelTest, TheSeedDecidesTheWeights) {
   at::manual_seed(7);
-  auto first = (*FindModel("linear"))->build();
+  auto first = std::make_shared<Model>(*MakeModelSpec({.name = "linear"}));
   at::manual_seed(7);
-  auto same = (*FindModel("linear"))->build();
-  auto other = (*FindModel("linear"))->build();
+  auto same = std::make_shared<Model>(*MakeModelSpec({.name = "linear"}));
+  auto other = std::make_shared<Model>(*MakeModelSpec({.name = "linear"}));
   EXPECT_TRUE(first->parameters()[0].equal(same->parameters()[0]));
   EXPECT_FALSE(first->parameters()[0].equal(other->parameters()[0]));
 }
 
 TEST(ModelTest, ChannelsLastChangesTheLayoutAndNotTheOutput) {
   at::manual_seed(0);
-  auto model = (*FindModel("simple_cnn"))->build();
+  auto model = std::make_shared<Model>(*MakeModelSpec({.name = "simple_cnn"}));
   const torch::Tensor input = at::randn({4, 3, 32, 32});
   const torch::Tensor before = model->Forward(input);
   ToChannelsLast(*model);
@@ -78,8 +69,20 @@ TEST(ModelTest, LossesAreMeansOverTheBatch) {
       0.693147f, 1e-5);
 }
 
+TEST(ModelTest, ALossOverTokensIsTheMeanOverAllOfThem) {
+  const torch::Tensor logits = at::randn({2, 3, 5});
+  const torch::Tensor target =
+      at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 0}, at::kLong);
+  const double expected =
+      Loss(LossKind::kCrossEntropy, logits.view({6, 5}), target).item<double>();
+  EXPECT_DOUBLE_EQ(
+      Loss(LossKind::kCrossEntropy, logits, target.view({2, 3})).item<double>(),
+      expected);
+}
+
 TEST(ModelTest, FindsBatchNorm) {
-  EXPECT_FALSE(HasBatchNorm(*(*FindModel("simple_cnn"))->build()));
+  EXPECT_FALSE(HasBatchNorm(
+      *std::make_shared<Model>(*MakeModelSpec({.name = "simple_cnn"}))));
   struct Normalised : torch::nn::Module {
     Normalised() { register_module("norm", torch::nn::BatchNorm2d(3)); }
   };

@@ -1,9 +1,9 @@
 // The small convolutional network for 32x32 colour images: two convolutions,
 // two fully connected layers, 2.1 M parameters.
-#ifndef RANKWISE_TRAINERS_SIMPLE_CNN_H_
-#define RANKWISE_TRAINERS_SIMPLE_CNN_H_
+#ifndef RANKWISE_TRAINERS_MODELS_SIMPLE_CNN_H_
+#define RANKWISE_TRAINERS_MODELS_SIMPLE_CNN_H_
 
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 
 namespace rankwise {
 
@@ -12,4 +12,4 @@ ModelSpec SimpleCnnSpec();
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_SIMPLE_CNN_H_
+#endif  // RANKWISE_TRAINERS_MODELS_SIMPLE_CNN_H_

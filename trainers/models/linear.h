@@ -1,8 +1,8 @@
 // One linear layer, 10 -> 1: the smallest model that takes a DDP step.
-#ifndef RANKWISE_TRAINERS_LINEAR_H_
-#define RANKWISE_TRAINERS_LINEAR_H_
+#ifndef RANKWISE_TRAINERS_MODELS_LINEAR_H_
+#define RANKWISE_TRAINERS_MODELS_LINEAR_H_
 
-#include "trainers/model.h"
+#include "trainers/models/model.h"
 
 namespace rankwise {
 
@@ -11,4 +11,4 @@ ModelSpec LinearSpec();
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LINEAR_H_
+#endif  // RANKWISE_TRAINERS_MODELS_LINEAR_H_

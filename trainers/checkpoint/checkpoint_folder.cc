@@ -1,0 +1,139 @@
+#include "trainers/checkpoint/checkpoint_folder.h"
+
+#include <filesystem>
+#include <functional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "trainers/checkpoint/durable_file.h"
+
+namespace rankwise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPrefix[] = "step_";
+constexpr char kShard[] = ".shard_";
+constexpr char kOf[] = "_of_";
+constexpr char kSuffix[] = ".safetensors";
+constexpr char kSupersededSuffix[] = ".superseded";
+
+absl::Status FolderError(absl::string_view attempted, const std::string& path,
+                         const std::error_code& error) {
+  return absl::ErrnoToStatus(error.value(),
+                             absl::StrCat("cannot ", attempted, " ", path));
+}
+
+// The names in `dir`; none when it does not exist.
+absl::StatusOr<std::vector<std::string>> ListNames(const std::string& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator item(dir, error);
+  for (; !error && item != fs::directory_iterator(); item.increment(error)) {
+    names.push_back(item->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return FolderError("read the checkpoint folder", dir, error);
+  }
+  return names;
+}
+
+// Reads "<shard>_of_<shards>".
+bool ParseShard(absl::string_view text, CheckpointName& name) {
+  const std::vector<absl::string_view> numbers = absl::StrSplit(text, kOf);
+  return numbers.size() == 2 && absl::SimpleAtoi(numbers[0], &name.shard) &&
+         absl::SimpleAtoi(numbers[1], &name.num_shards) && name.shard >= 0 &&
+         name.num_shards > 1 && name.shard < name.num_shards;
+}
+
+}  // namespace
+
+std::string FormatCheckpointName(const CheckpointName& name) {
+  const std::string shard =
+      name.num_shards == 1
+          ? ""
+          : absl::StrCat(kShard, name.shard, kOf, name.num_shards);
+  return absl::StrFormat("%s%08d%s%s", kPrefix, name.step, shard, kSuffix);
+}
+
+std::optional<CheckpointName> ParseCheckpointName(absl::string_view text) {
+  CheckpointName name;
+  if (!absl::ConsumePrefix(&text, kPrefix) ||
+      !absl::ConsumeSuffix(&text, kSuffix)) {
+    return std::nullopt;
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, kShard);
+  if (!absl::SimpleAtoi(parts[0], &name.step) || name.step < 0 ||
+      parts.size() > 2 || (parts.size() == 2 && !ParseShard(parts[1], name))) {
+    return std::nullopt;
+  }
+  return name;
+}
+
+std::string CheckpointSet::MissingName() const {
+  int shard = 0;
+  while (paths.count(shard) > 0) ++shard;
+  return FormatCheckpointName({step, shard, num_shards});
+}
+
+absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
+    const std::string& dir) {
+  const auto names = ListNames(dir);
+  if (!names.ok()) return names.status();
+  std::map<std::pair<int64_t, int>, CheckpointSet> sets;
+  for (const std::string& text : *names) {
+    const auto name = ParseCheckpointName(text);
+    if (!name) continue;
+    CheckpointSet& set = sets[{-name->step, name->num_shards}];
+    set.step = name->step;
+    set.num_shards = name->num_shards;
+    set.paths.emplace(name->shard, fs::path(dir) / text);
+  }
+  std::vector<CheckpointSet> newest_first;
+  for (auto& [key, set] : sets) newest_first.push_back(std::move(set));
+  return newest_first;
+}
+
+absl::Status RemoveLeftovers(
+    const std::string& dir,
+    const std::function<bool(const CheckpointName&)>& which) {
+  const auto names = ListNames(dir);
+  if (!names.ok()) return names.status();
+  for (const std::string& text : *names) {
+    absl::string_view stem = text;
+    if (!absl::ConsumeSuffix(&stem, kTemporarySuffix)) continue;
+    const auto name = ParseCheckpointName(stem);
+    if (!name || !which(*name)) continue;
+    std::error_code error;
+    fs::remove(fs::path(dir) / text, error);
+    if (error) return FolderError("remove the left-over file", text, error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RemoveSet(const CheckpointSet& set) {
+  for (const auto& [shard, path] : set.paths) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) return FolderError("remove the old checkpoint", path, error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SupersedeSet(const CheckpointSet& set) {
+  for (const auto& [shard, path] : set.paths) {
+    std::error_code error;
+    fs::rename(path, path + kSupersededSuffix, error);
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return FolderError("set aside the later checkpoint", path, error);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rankwise

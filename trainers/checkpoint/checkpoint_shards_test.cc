@@ -1,0 +1,271 @@
+// Checkpoints in shards, as several ranks save them.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "torch/types.h"
+#include "trainers/checkpoint/checkpoint.h"
+
+namespace rankwise {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int kLayers = 6;
+constexpr int kKept = 2;
+
+std::string LayerName(int layer) {
+  return absl::StrCat("model.", layer, ".weight");
+}
+
+// The layers of one shard; their values tell the step and the layer.
+Checkpoint PartOf(int64_t step, int shard, int num_shards) {
+  Checkpoint part;
+  part.step = step;
+  part.epoch = 1;
+  part.position = step;
+  part.metadata = {{"config", "{}"}};
+  if (shard == 0) part.metadata["only"] = "in shard 0";
+  for (int layer = 0; layer < kLayers; ++layer) {
+    if (layer * num_shards / kLayers != shard) continue;
+    part.tensors.emplace_back(LayerName(layer),
+                              torch::full({2}, 1000.0 * layer + 1.0 * step));
+  }
+  part.tensors.emplace_back("shared", torch::ones({1}));
+  return part;
+}
+
+class CheckpointShardsTest : public testing::Test {
+ protected:
+  CheckpointShardsTest()
+      : dir_(fs::path(testing::TempDir()) /
+             testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(dir_);
+  }
+
+  CheckpointStore StoreOf(int shard, int num_shards) const {
+    return CheckpointStore(dir_, kKept, shard, num_shards);
+  }
+
+  // What `num_shards` ranks do; the ranks prune one after the other.
+  void SaveAll(int64_t step, int num_shards) {
+    std::vector<CheckpointStore> stores;
+    stores.reserve(num_shards);
+    for (int shard = 0; shard < num_shards; ++shard) {
+      stores.push_back(StoreOf(shard, num_shards));
+      const absl::Status status =
+          stores.back().Save(PartOf(step, shard, num_shards));
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    for (CheckpointStore& store : stores) {
+      const absl::Status status = store.Prune();
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+
+  // The newest whole checkpoint, as any process sees it, must be this one.
+  void ExpectLoads(int64_t step, std::vector<std::string>* warnings) const {
+    CheckpointStore store(dir_, kKept);
+    const auto latest = store.LoadLatest(warnings);
+    ASSERT_TRUE(latest.ok()) << latest.status();
+    ASSERT_TRUE(latest->has_value());
+    EXPECT_EQ((*latest)->step, step);
+    EXPECT_EQ((*latest)->epoch, 1);
+    EXPECT_EQ((*latest)->position, step);
+    EXPECT_EQ((*latest)->metadata.at("only"), "in shard 0");
+    EXPECT_THAT((*latest)->metadata, SizeIs(2));
+    const std::map<std::string, torch::Tensor> tensors(
+        (*latest)->tensors.begin(), (*latest)->tensors.end());
+    EXPECT_THAT((*latest)->tensors, SizeIs(kLayers + 1));
+    for (int layer = 0; layer < kLayers; ++layer) {
+      EXPECT_EQ(tensors.at(LayerName(layer))[1].item<double>(),
+                1000.0 * layer + step);
+    }
+  }
+
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& item : fs::directory_iterator(dir_))
+      names.insert(item.path().filename());
+    return names;
+  }
+
+  const fs::path dir_;
+};
+
+TEST_F(CheckpointShardsTest, AnyNumberOfShardsIsLoadedWhole) {
+  int64_t step = 0;
+  for (const int num_shards : {2, 3, 1, 6, 2}) {
+    SaveAll(++step, num_shards);
+    std::vector<std::string> warnings;
+    ExpectLoads(step, &warnings);
+    EXPECT_THAT(warnings, IsEmpty());
+  }
+}
+
+TEST_F(CheckpointShardsTest, EveryLayoutsStoreLoadsWhatAnotherSaved) {
+  SaveAll(7, 2);
+  for (int shard = 0; shard < 3; ++shard) {
+    CheckpointStore store = StoreOf(shard, 3);
+    std::vector<std::string> warnings;
+    const auto latest = store.LoadLatest(&warnings);
+    ASSERT_TRUE(latest.ok()) << latest.status();
+    EXPECT_THAT((*latest)->tensors, SizeIs(kLayers + 1));
+  }
+}
+
+TEST_F(CheckpointShardsTest, AMissingShardIsNamedAndTheEarlierOneLoaded) {
+  SaveAll(10, 3);
+  SaveAll(20, 3);
+  fs::remove(StoreOf(1, 3).Path(20));
+  std::vector<std::string> warnings;
+  ExpectLoads(10, &warnings);
+  EXPECT_THAT(
+      warnings,
+      ElementsAre("checkpoint passed over: "
+                  "step_00000020.shard_1_of_3.safetensors is missing: the "
+                  "checkpoint has 2 of 3 shards"));
+}
+
+TEST_F(CheckpointShardsTest, ATornShardIsNamedAndTheEarlierOneLoaded) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  const std::string path = StoreOf(1, 2).Path(20);
+  fs::resize_file(path, fs::file_size(path) - 3);
+  std::vector<std::string> warnings;
+  ExpectLoads(10, &warnings);
+  ASSERT_THAT(warnings, SizeIs(1));
+  EXPECT_THAT(warnings[0],
+              AllOf(HasSubstr("checkpoint passed over: "), HasSubstr(path)));
+}
+
+TEST_F(CheckpointShardsTest, AShardUnderAnothersNameIsRefused) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  fs::copy_file(StoreOf(0, 2).Path(20), StoreOf(1, 2).Path(20),
+                fs::copy_options::overwrite_existing);
+  std::vector<std::string> warnings;
+  ExpectLoads(10, &warnings);
+  ASSERT_THAT(warnings, SizeIs(1));
+  EXPECT_THAT(warnings[0], HasSubstr("holds shard 0/2, not 1/2"));
+}
+
+// A crash between the saves of two ranks, in the middle of a save over an older
+// run's checkpoint, and so on: whatever happens before Prune, what was whole
+// can be loaded.
+TEST_F(CheckpointShardsTest, ACrashBetweenTwoShardsLosesNothing) {
+  SaveAll(10, 2);
+  ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(20, 0, 2)).ok());
+  std::vector<std::string> warnings;
+  ExpectLoads(10, &warnings);
+  EXPECT_THAT(warnings, SizeIs(1));
+  SaveAll(20, 3);
+  warnings.clear();
+  ExpectLoads(20, &warnings);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_THAT(Names(),
+              ElementsAre("step_00000010.shard_0_of_2.safetensors",
+                          "step_00000010.shard_1_of_2.safetensors",
+                          "step_00000020.shard_0_of_2.safetensors.superseded",
+                          "step_00000020.shard_0_of_3.safetensors",
+                          "step_00000020.shard_1_of_3.safetensors",
+                          "step_00000020.shard_2_of_3.safetensors"));
+}
+
+TEST_F(CheckpointShardsTest, ShardsOfTwoRunsAreNotMixed) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  Checkpoint other = PartOf(20, 1, 2);
+  other.metadata["config"] = "{\"lr\": 0.1}";
+  ASSERT_TRUE(StoreOf(1, 2).Save(other).ok());
+  std::vector<std::string> warnings;
+  ExpectLoads(10, &warnings);
+  ASSERT_THAT(warnings, SizeIs(1));
+  EXPECT_THAT(warnings[0],
+              AllOf(HasSubstr("shard_1_of_2.safetensors: its config is"),
+                    HasSubstr("they are of different runs")));
+}
+
+TEST_F(CheckpointShardsTest, ATensorThatTwoShardsHaveDifferentlyIsRefused) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  Checkpoint other = PartOf(20, 1, 2);
+  other.tensors.back().second = torch::zeros({1});
+  ASSERT_TRUE(StoreOf(1, 2).Save(other).ok());
+  std::vector<std::string> warnings;
+  ExpectLoads(10, &warnings);
+  ASSERT_THAT(warnings, SizeIs(1));
+  EXPECT_THAT(warnings[0], HasSubstr("its tensor shared is not the one"));
+}
+
+TEST_F(CheckpointShardsTest, PruneKeepsTheNewestWholeOnesOfAnyLayout) {
+  SaveAll(10, 1);
+  SaveAll(20, 2);
+  ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(30, 0, 2)).ok());  // and no other
+  SaveAll(40, 3);
+  EXPECT_THAT(Names(), ElementsAre("step_00000020.shard_0_of_2.safetensors",
+                                   "step_00000020.shard_1_of_2.safetensors",
+                                   "step_00000040.shard_0_of_3.safetensors",
+                                   "step_00000040.shard_1_of_3.safetensors",
+                                   "step_00000040.shard_2_of_3.safetensors"));
+}
+
+TEST_F(CheckpointShardsTest, LaterStepsOfAnyLayoutAreSetAside) {
+  SaveAll(10, 2);
+  SaveAll(30, 1);
+  for (int shard = 0; shard < 3; ++shard) {
+    ASSERT_TRUE(StoreOf(shard, 3).Save(PartOf(40, shard, 3)).ok());
+  }
+  SaveAll(20, 2);
+  std::vector<std::string> warnings;
+  ExpectLoads(20, &warnings);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_TRUE(fs::exists(StoreOf(0, 1).Path(30) + ".superseded"));
+  for (int shard = 0; shard < 3; ++shard) {
+    EXPECT_TRUE(fs::exists(StoreOf(shard, 3).Path(40) + ".superseded"));
+  }
+  EXPECT_TRUE(fs::exists(StoreOf(1, 2).Path(10)));
+}
+
+TEST_F(CheckpointShardsTest, NothingIsDeletedBeforeAllHaveSaved) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  CheckpointStore first = StoreOf(0, 2);
+  EXPECT_TRUE(first.Prune().ok()) << "nothing saved yet";
+  ASSERT_TRUE(first.Save(PartOf(30, 0, 2)).ok());
+  const absl::Status status = first.Prune();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("lacks step_00000030.shard_1_of_2.safetensors"));
+  EXPECT_THAT(Names(), SizeIs(5));
+  ASSERT_TRUE(StoreOf(1, 2).Save(PartOf(30, 1, 2)).ok());
+  EXPECT_TRUE(first.Prune().ok());
+  EXPECT_THAT(Names(), SizeIs(2 * kKept));
+}
+
+TEST_F(CheckpointShardsTest, AnotherRanksFileBeingWrittenIsLeftAlone) {
+  SaveAll(10, 2);
+  const std::string mine = StoreOf(0, 2).Path(15) + ".tmp";
+  const std::string theirs = StoreOf(1, 2).Path(20) + ".tmp";
+  std::ofstream(mine) << "half";
+  std::ofstream(theirs) << "half";
+  ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(20, 0, 2)).ok());
+  EXPECT_FALSE(fs::exists(mine));
+  EXPECT_TRUE(fs::exists(theirs));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,198 @@
+#include "trainers/local_model_parallel.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "parallel/pipeline/timeline.h"
+#include "trainers/evaluate.h"
+#include "trainers/median.h"
+#include "trainers/objective.h"
+#include "trainers/stage_profile.h"
+#include "trainers/stage_split.h"
+
+namespace rankwise {
+
+LocalModelParallel::LocalModelParallel(const TrainConfig& config,
+                                       const Worker& worker)
+    : config_(config), worker_(worker), devices_(worker.devices) {}
+
+absl::StatusOr<std::unique_ptr<LocalModelParallel>> LocalModelParallel::Create(
+    const TrainConfig& config, const Worker& worker, const std::string& split) {
+  auto run = std::unique_ptr<LocalModelParallel>(
+      new LocalModelParallel(config, worker));
+  absl::Status status = run->CutIntoStages(split);
+  if (status.ok()) status = run->CreateTraining();
+  if (!status.ok()) return status;
+  return run;
+}
+
+absl::Status LocalModelParallel::CutIntoStages(const std::string& split) {
+  absl::StatusOr<ModelSpec> spec = MakeModelSpec(config_.model);
+  if (!spec.ok()) return spec.status();
+  spec_ = *std::move(spec);
+  absl::StatusOr<ModelSplit> cut = SplitModel(
+      config_, spec_, worker_, split, static_cast<int>(devices_.size()));
+  if (!cut.ok()) return cut.status();
+  stage_layers_ = std::move(cut->stages);
+  profile_ = std::move(cut->profile);
+  return absl::OkStatus();
+}
+
+absl::Status LocalModelParallel::CreateTraining() {
+  ModelPlacement placement;
+  for (size_t i = 0; i < stage_layers_.size(); ++i) {
+    const LayerRange& layers = stage_layers_[i];
+    placement.devices.insert(placement.devices.end(), layers.end - layers.begin,
+                             devices_[i]);
+  }
+  absl::StatusOr<std::unique_ptr<TrainingRun>> training =
+      TrainingRun::Create(config_, worker_, placement);
+  if (!training.ok()) return training.status();
+  training_ = std::move(*training);
+  training_->EvaluateBy([this](TrainingData& data, int64_t epoch) {
+    return EvaluateTestSet(data, epoch);
+  });
+  std::vector<Stage*> stages;
+  for (size_t i = 0; i < stage_layers_.size(); ++i) {
+    stages_.push_back(std::make_unique<ModelStage>(
+        training_->model(), spec_,
+        ModelStageConfig{.layers = stage_layers_[i],
+                         .device = devices_[i],
+                         .bf16 = config_.bf16}));
+    stages.push_back(stages_.back().get());
+  }
+  sequence_.emplace(std::move(stages), devices_);
+  return absl::OkStatus();
+}
+
+absl::Status LocalModelParallel::Train() {
+  training_->Say(
+      StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
+  absl::Status status =
+      training_->Train([this](const StepInput& input) { return Step(input); });
+  if (status.ok()) training_->Say(Summary());
+  return status;
+}
+
+absl::StatusOr<StepOutcome> LocalModelParallel::Step(const StepInput& input) {
+  const auto share = [&](int micro_batch, const torch::Tensor& output) {
+    const Batch& batch = input.micro_batches[static_cast<size_t>(micro_batch)];
+    return ShareOfMean(
+        Loss(spec_.loss, output, batch.target.to(output.device())), batch,
+        input.micro_batches);
+  };
+  for (const auto& stage : stages_) {
+    stage->Begin(input.micro_batches,
+                 {input.dropout_seeds.begin(), input.dropout_seeds.end()},
+                 share);
+  }
+  input.clock.Begin(Phase::kSchedule);
+  const SequentialStep step =
+      sequence_->Run(static_cast<int>(input.micro_batches.size()));
+  input.clock.Begin(Phase::kOptimizer);
+  training_->optimizer().Step(input.learning_rate);
+  training_->optimizer().ZeroGrad();
+  input.clock.Begin(Phase::kBetween);
+  absl::Status noted = Note(input.step, input.micro_batches.size(), step);
+  if (!noted.ok()) return noted;
+
+  StepOutcome outcome{.loss = step.loss};
+  for (const std::vector<Span>& spans : step.timeline.ranks) {
+    const Extent extent = ExtentOf(spans);
+    outcome.forward_seconds += extent.forward_seconds;
+    outcome.backward_seconds += extent.backward_seconds;
+  }
+  return outcome;
+}
+
+// A record per stage; boundary i belongs to stage i, which sends across it
+// first.
+absl::Status LocalModelParallel::Note(int64_t step, size_t micro_batches,
+                                      const SequentialStep& measured) {
+  std::vector<double> busy_seconds;
+  const double seconds = measured.end_seconds - measured.start_seconds;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Extent extent = ExtentOf(measured.timeline.ranks[i]);
+    busy_seconds.push_back(extent.busy_seconds());
+    ScheduleRecord record;
+    record.rank = worker_.env.rank;
+    record.step = step;
+    record.schedule = "naive";
+    record.pipeline_rank = static_cast<int64_t>(i);
+    record.pipeline_size = static_cast<int64_t>(stages_.size());
+    record.stages = record.pipeline_size;
+    record.micro_batches = static_cast<int64_t>(micro_batches);
+    record.schedule_seconds = seconds;
+    record.span_seconds = extent.seconds();
+    record.busy_seconds = busy_seconds[i];
+    record.wait_seconds = seconds - busy_seconds[i];
+    record.peak_activations = 1;
+    record.predicted_seconds = record.predicted_span_bubble =
+        record.predicted_wall_bubble = std::numeric_limits<double>::quiet_NaN();
+    if (i < measured.boundaries.size()) {
+      // As many bytes of activations forth as of gradients back.
+      record.transfer_seconds = measured.boundaries[i].seconds;
+      record.sent_bytes = measured.boundaries[i].bytes / 2;
+      record.received_bytes = measured.boundaries[i].bytes / 2;
+    }
+    absl::Status written = training_->Write(record);
+    if (!written.ok()) return written;
+  }
+  if (std::exchange(warmed_up_, true)) {
+    steps_.push_back({seconds, busy_seconds, measured.boundaries});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EvalRecord> LocalModelParallel::EvaluateTestSet(
+    TrainingData& data, int64_t epoch) {
+  EvaluationMode evaluation_mode(training_->model());
+  EvaluationSums sums(spec_.loss, worker_.device);
+  data.test_loader->StartEpoch(0);
+  while (true) {
+    absl::StatusOr<std::optional<Batch>> batch = data.test_loader->Next();
+    if (!batch.ok()) return batch.status();
+    if (!batch->has_value()) break;
+    const auto count = [&](int, const torch::Tensor& output) {
+      sums.Add(output, (*batch)->target.to(output.device()));
+      return output;
+    };
+    for (const auto& stage : stages_) stage->Begin({&**batch, 1}, {0}, count);
+    sequence_->RunForward(1);
+  }
+  return sums.Finish(data, worker_, epoch);
+}
+
+std::string LocalModelParallel::Summary() const {
+  if (steps_.empty()) return "too few steps to say how busy the stages were";
+  const auto median = [this](auto part) {
+    std::vector<double> values;
+    for (const Measures& step : steps_) values.push_back(part(step));
+    return Median(std::move(values));
+  };
+  const double seconds = median([](const Measures& m) { return m.seconds; });
+  std::string text = absl::StrFormat(
+      "%d stages in turn; medians over %d steps of %.2f ms\n"
+      "  stage  device    busy ms   idle ms  utilisation\n",
+      stages_.size(), steps_.size(), seconds * 1e3);
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const double busy =
+        median([i](const Measures& m) { return m.busy_seconds[i]; });
+    absl::StrAppendFormat(&text, "  %5d  %-8s %8.2f  %8.2f  %9.1f %%\n", i,
+                          devices_[i].str(), busy * 1e3, (seconds - busy) * 1e3,
+                          100 * busy / seconds);
+  }
+  for (size_t i = 0; i + 1 < stages_.size(); ++i) {
+    absl::StrAppendFormat(
+        &text,
+        "  between stages %d and %d: %.2f MB a step, both ways, in %.2f ms", i,
+        i + 1, static_cast<double>(steps_.back().boundaries[i].bytes) * 1e-6,
+        1e3 *
+            median([i](const Measures& m) { return m.boundaries[i].seconds; }));
+    if (i + 2 < stages_.size()) text += "\n";
+  }
+  return text;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,81 @@
+#include "trainers/model_stage.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "trainers/autocast.h"
+
+namespace rankwise {
+namespace {
+
+bool UsesTied(const ModelSpec& spec, const LayerRange& range,
+              const std::string& parameter) {
+  for (const TiedWeight& tie : spec.ties) {
+    if (range.contains(tie.user) && parameter == tie.name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<torch::Tensor> ParametersOf(const Model& model,
+                                        const ModelSpec& spec,
+                                        const LayerRange& range) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& entry : model.named_parameters()) {
+    bool used = UsesTied(spec, range, entry.key());
+    for (size_t layer = range.begin; layer < range.end; ++layer) {
+      used =
+          used || absl::StartsWith(entry.key(),
+                                   absl::StrCat(spec.layers[layer].name, "."));
+    }
+    if (used) parameters.push_back(entry.value());
+  }
+  return parameters;
+}
+
+ModelStage::ModelStage(Model& model, const ModelSpec& spec,
+                       ModelStageConfig config)
+    : model_(model),
+      spec_(spec),
+      config_(config),
+      parameters_(ParametersOf(model, spec, config.layers)) {}
+
+void ModelStage::Begin(absl::Span<const Batch> micro_batches,
+                       std::vector<uint64_t> dropout_seeds, Finish finish) {
+  micro_batches_ = micro_batches;
+  dropout_seeds_ = std::move(dropout_seeds);
+  finish_ = std::move(finish);
+}
+
+torch::Tensor ModelStage::Forward(int micro_batch, const torch::Tensor& input) {
+  const size_t i = static_cast<size_t>(micro_batch);
+  AutocastScope autocast(config_.bf16, config_.device.type());
+  model_.set_dropout_seed(dropout_seeds_[i]);
+  const torch::Tensor& source = is_first() ? micro_batches_[i].data : input;
+  torch::Tensor output =
+      model_.Forward(source.to(config_.device), config_.layers);
+  if (is_last()) return finish_(micro_batch, output);
+  return output.to(at::kFloat);
+}
+
+std::vector<int64_t> ModelStage::ShapeAfter(size_t layer,
+                                            int micro_batch) const {
+  std::vector<int64_t> shape = {
+      micro_batches_[static_cast<size_t>(micro_batch)].target.size(0)};
+  const std::vector<int64_t>& example = spec_.layers[layer].output_shape;
+  shape.insert(shape.end(), example.begin(), example.end());
+  return shape;
+}
+
+std::vector<int64_t> ModelStage::InputShape(int micro_batch) const {
+  return ShapeAfter(config_.layers.begin - 1, micro_batch);
+}
+
+std::vector<int64_t> ModelStage::OutputShape(int micro_batch) const {
+  return ShapeAfter(config_.layers.end - 1, micro_batch);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,103 @@
+#include "trainers/models/model.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trainers/models/dropout.h"
+
+namespace rankwise {
+namespace {
+
+bool Keeps(absl::Span<const LayerRange> kept, size_t layer) {
+  return std::any_of(kept.begin(), kept.end(), [&](const LayerRange& range) {
+    return range.contains(layer);
+  });
+}
+
+}  // namespace
+
+int64_t ModelSpec::parameters() const {
+  int64_t sum = 0;
+  for (const LayerSpec& layer : layers) sum += layer.parameters;
+  return sum;
+}
+
+double ModelSpec::flops() const {
+  double sum = 0;
+  for (const LayerSpec& layer : layers) sum += layer.flops;
+  return sum;
+}
+
+Model::Model(const ModelSpec& spec) : Model(spec, {{0, spec.layers.size()}}) {}
+
+Model::Model(const ModelSpec& spec, absl::Span<const LayerRange> kept) {
+  LayerContext context;
+  for (const TiedWeight& tie : spec.ties) {
+    context.owner_kept[tie.name] = Keeps(kept, tie.owner);
+    if (Keeps(kept, tie.user) && !Keeps(kept, tie.owner))
+      copies_.push_back(tie);
+  }
+  for (const LayerSpec& layer_spec : spec.layers) {
+    Layer layer = layer_spec.build(context);
+    has_dropout_.push_back(layer_spec.has_dropout);
+    const bool keeps = Keeps(kept, layers_.size());
+    layers_.push_back(keeps ? layer : Layer());
+    if (keeps && layer.module != nullptr)
+      register_module(layer_spec.name, layer.module);
+  }
+}
+
+torch::Tensor Model::Forward(const torch::Tensor& input) {
+  return Forward(input, {0, layers_.size()});
+}
+
+torch::Tensor Model::Forward(const torch::Tensor& input, LayerRange range) {
+  torch::Tensor x = input;
+  for (size_t i = range.begin; i < range.end; ++i) {
+    TORCH_CHECK(i < layers_.size() && layers_[i].forward,
+                "this model does not hold layer ", i);
+    if (has_dropout_[i] && is_training())
+      SeedGenerator(x.device(), LayerSeed(dropout_seed_, i));
+    x = layers_[i].forward(x);
+  }
+  return x;
+}
+
+torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
+                   const torch::Tensor& target) {
+  if (kind == LossKind::kMeanSquaredError) return at::mse_loss(output, target);
+  if (output.dim() <= 2) return at::cross_entropy_loss(output, target);
+  return at::cross_entropy_loss(output.flatten(0, -2), target.flatten());
+}
+
+void ToChannelsLast(torch::nn::Module& model) {
+  for (torch::Tensor& parameter : model.parameters()) {
+    if (parameter.dim() != 4) continue;
+    parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
+int64_t CountParameters(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : model.parameters())
+    count += parameter.numel();
+  return count;
+}
+
+bool HasBatchNorm(const torch::nn::Module& model) {
+  for (const auto& module : model.modules()) {
+    if (module->as<torch::nn::BatchNorm1d>() ||
+        module->as<torch::nn::BatchNorm2d>() ||
+        module->as<torch::nn::BatchNorm3d>()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace rankwise

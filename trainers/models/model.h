@@ -1,0 +1,146 @@
+// The models that the trainers train, by name: each is a sequence of layers
+// that can be cut anywhere.
+#ifndef RANKWISE_TRAINERS_MODELS_MODEL_H_
+#define RANKWISE_TRAINERS_MODELS_MODEL_H_
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "trainers/models/model_config.h"
+
+namespace rankwise {
+
+// One layer that was built.
+struct Layer {
+  // Registered under the layer's name; null where there are no parameters.
+  std::shared_ptr<torch::nn::Module> module;
+  // [B, previous layer's output_shape...] to [B, output_shape...].
+  std::function<torch::Tensor(const torch::Tensor&)> forward;
+};
+
+// What layers built after one another share.
+struct LayerContext {
+  // Weights that later layers are tied to, by their full name
+  // ("embedding.token.weight").
+  std::map<std::string, torch::Tensor> weights;
+  // Whether the layer that owns a weight of `weights` is kept by this model. If
+  // it is not, a tied layer registers a copy of its own.
+  std::map<std::string, bool> owner_kept;
+};
+
+struct LayerSpec {
+  std::string name;  // prefix of its parameters' names; no dots
+  std::vector<int64_t> output_shape;  // of one example
+  int64_t parameters = 0;  // a tied weight counts in the layer that owns it
+  double flops = 0;        // forward of one example; a multiply-add counts as 2
+  bool has_dropout = false;
+  // Draws the initial weights from the default CPU generator, in the order in
+  // which the same module written in Python would.
+  std::function<Layer(LayerContext& context)> build;
+};
+
+// A weight of layer `owner` that layer `user` uses too. Where a model keeps
+// only the user, it holds a copy named `copy_name`.
+struct TiedWeight {
+  size_t owner = 0, user = 0;  // layers
+  std::string name, copy_name;
+};
+
+enum class LossKind { kCrossEntropy, kMeanSquaredError };
+
+// A model's description, with the training defaults that it was published or
+// taught with. Cheap to copy; builds nothing.
+struct ModelSpec {
+  std::string name;
+  LossKind loss = LossKind::kCrossEntropy;
+  std::vector<int64_t> example_shape;  // of one input, without the batch
+  // Classes or token values that the output tells apart; 0 for regression.
+  int64_t num_classes = 0;
+  std::string default_dataset;
+  std::string default_optimizer;
+  double default_learning_rate = 0;
+  std::vector<LayerSpec> layers;
+  std::vector<TiedWeight> ties;
+
+  int64_t parameters() const;
+  double flops() const;  // forward of one example
+};
+
+std::vector<std::string> ModelNames();
+
+// NotFound naming the known models; InvalidArgument for a size that the model
+// does not have, or a field that it has no use for, as the flag is typed.
+absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config);
+
+// Layers [begin, end).
+struct LayerRange {
+  size_t begin = 0, end = 0;
+  bool contains(size_t layer) const { return layer >= begin && layer < end; }
+};
+
+// A whole model, or the layers of it that one pipeline rank keeps. Parameters
+// have the same names ("conv1.weight") and initial values in both. Not
+// thread-safe.
+class Model : public torch::nn::Module {
+ public:
+  explicit Model(const ModelSpec& spec);
+  // Builds every layer in order but keeps those of `kept` only, so that memory
+  // holds one layer more than they need.
+  Model(const ModelSpec& spec, absl::Span<const LayerRange> kept);
+
+  // All layers: input [B, example_shape...], normalised; returns [B,
+  // outputs...]. Needs all layers to be kept.
+  virtual torch::Tensor Forward(const torch::Tensor& input);
+  // The layers of `range`, all of which must have been kept.
+  torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
+
+  // From here on a layer's dropout masks depend on this seed and the layer's
+  // position only: however often and in whatever order layers are run. Forward
+  // of a layer with dropout reseeds the device's default generator when the
+  // model is training, and does not restore it.
+  void set_dropout_seed(uint64_t seed) { dropout_seed_ = seed; }
+
+  // Of the whole model, kept or not.
+  size_t num_layers() const { return layers_.size(); }
+
+  // Weights held here as copies, whose owner is not kept.
+  const std::vector<TiedWeight>& copies() const { return copies_; }
+
+ protected:
+  Model() = default;  // no layers: for a Forward of another kind
+
+ private:
+  std::vector<bool> has_dropout_;  // per layer
+  std::vector<Layer> layers_;      // of layers not kept: empty
+  std::vector<TiedWeight> copies_;
+  uint64_t dropout_seed_ = 0;
+};
+
+// Mean over the predictions of the batch: cross-entropy of logits [B, C] and
+// int64 targets [B], or [B, T, C] and [B, T]; or squared error of [B, k] and
+// [B, k].
+torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
+                   const torch::Tensor& target);
+
+// Lays 4-D parameters out channels-last, the layout that CPU and tensor-core
+// convolutions run fastest in.
+void ToChannelsLast(torch::nn::Module& model);
+
+int64_t CountParameters(const torch::nn::Module& model);
+
+// Batch statistics of few examples are noise: true if `model` normalises over
+// the batch.
+bool HasBatchNorm(const torch::nn::Module& model);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_MODELS_MODEL_H_

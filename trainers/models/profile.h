@@ -1,0 +1,51 @@
+// What each layer of a model costs, measured, and a table of the stages that a
+// model is cut into.
+#ifndef RANKWISE_TRAINERS_MODELS_PROFILE_H_
+#define RANKWISE_TRAINERS_MODELS_PROFILE_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// One layer and one batch; times are medians.
+struct LayerProfile {
+  double forward_seconds = 0;
+  double backward_seconds = 0;  // of input and weights; 0 where neither has any
+  int64_t output_bytes = 0;
+};
+
+// Runs each layer of `range` `repetitions` (>= 1) times, forward and backward,
+// after one run that is not counted. `batch`: the input of the first layer, on
+// its device. The model trains or not as it was set to; its gradients are
+// cleared. Throws what torch throws.
+std::vector<LayerProfile> ProfileLayers(Model& model,
+                                        const torch::Tensor& batch,
+                                        LayerRange range, int repetitions);
+// All layers.
+std::vector<LayerProfile> ProfileLayers(Model& model,
+                                        const torch::Tensor& batch,
+                                        int repetitions);
+
+// Of the fp32 output of the layers of `stage` for so many examples.
+int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
+                    int64_t examples);
+
+// One line per stage, for people: its layers, parameters, bytes of fp32 output
+// for a micro-batch of so many examples, forward FLOPs of the same, and, with a
+// `profile` of all layers, forward and backward time. A tied weight counts in
+// the stage that owns it.
+std::string StageTable(const ModelSpec& spec,
+                       absl::Span<const LayerRange> stages,
+                       int64_t micro_batch_examples,
+                       absl::Span<const LayerProfile> profile = {});
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_MODELS_PROFILE_H_

@@ -1,0 +1,73 @@
+// What gpt and vit are made of: pre-norm transformer blocks (Vaswani 2017, in
+// the order of GPT-2, Radford 2019), and the pieces of their other layers.
+#ifndef RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
+#define RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// The standard deviation of GPT-2's initial weights; biases begin at 0.
+inline constexpr double kInitialDeviation = 0.02;
+
+// y = x W^T + b, W drawn from N(0, deviation^2), b = 0. Parameters weight
+// [outputs, inputs] and bias [outputs].
+class Affine : public torch::nn::Module {
+ public:
+  Affine(int64_t inputs, int64_t outputs, double deviation = kInitialDeviation);
+  torch::Tensor Forward(const torch::Tensor& x) const;
+
+ private:
+  torch::Tensor weight_, bias_;
+};
+
+// Layer normalisation over the last dimension. Parameters weight (1) and bias
+// (0), both [features].
+class Norm : public torch::nn::Module {
+ public:
+  explicit Norm(int64_t features);
+  torch::Tensor Forward(const torch::Tensor& x) const;
+
+ private:
+  torch::Tensor weight_, bias_;
+};
+
+// One weight [rows, features], drawn from N(0, kInitialDeviation^2).
+class Table : public torch::nn::Module {
+ public:
+  Table(int64_t rows, int64_t features);
+  const torch::Tensor& weight() const { return weight_; }
+
+ private:
+  torch::Tensor weight_;
+};
+
+struct BlockConfig {
+  int64_t tokens = 0;    // of one example
+  int64_t features = 0;  // a multiple of `heads`
+  int64_t heads = 0;
+  bool causal = false;  // a token attends to itself and those before it
+  double dropout = 0;   // of attention weights and of both sublayers' outputs
+  // Of the weights that write to the residual stream.
+  double residual_deviation = kInitialDeviation;
+};
+
+// x + Attention(Norm(x)), then x + Mlp(Norm(x)); the MLP has 4 times the
+// features and GELU (its tanh form, as in GPT-2). [B, tokens, features] to the
+// same. FLOPs count all pairs of tokens, also where `causal` masks half of them
+// (Chowdhery 2022, appendix B).
+LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
+
+// Layer normalisation as a layer: [B, shape...] to the same.
+LayerSpec NormLayer(const std::string& name, std::vector<int64_t> shape);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_

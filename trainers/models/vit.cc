@@ -1,0 +1,151 @@
+#include "trainers/models/vit.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "trainers/models/sizes.h"
+#include "trainers/models/transformer.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kChannels = 3;
+constexpr int64_t kSide = 32;
+constexpr int64_t kPatch = 4;
+constexpr int64_t kPatches = (kSide / kPatch) * (kSide / kPatch);
+constexpr int64_t kTokens = kPatches + 1;  // the class token first
+constexpr int64_t kClasses = 10;
+
+const TransformerSize kSizes[] = {
+    {"nano", /*depth=*/4, /*width=*/128, /*heads=*/4, 0, 0},
+    {"micro", 6, 192, 3, 0, 0},
+    {"tiny", 12, 192, 3, 0, 0},
+    {"small", 12, 384, 6, 0, 0},
+    {"base", 12, 768, 12, 0, 0},
+};
+
+// A convolution whose kernels do not overlap: one affine map of every patch.
+class PatchEmbedding : public torch::nn::Module {
+ public:
+  explicit PatchEmbedding(int64_t features)
+      : weight_(register_parameter(
+            "weight", at::empty({features, kChannels, kPatch, kPatch})
+                          .normal_(0, kInitialDeviation))),
+        bias_(register_parameter("bias", at::zeros({features}))) {}
+
+  // [B, patches, features]
+  torch::Tensor Forward(const torch::Tensor& images) const {
+    return at::conv2d(images, weight_, bias_, /*stride=*/kPatch)
+        .flatten(2)
+        .transpose(1, 2);
+  }
+
+ private:
+  torch::Tensor weight_, bias_;
+};
+
+class Embedding : public torch::nn::Module {
+ public:
+  Embedding(int64_t features, double dropout)
+      : dropout_(dropout),
+        patch_(register_module("patch",
+                               std::make_shared<PatchEmbedding>(features))),
+        class_token_(
+            register_parameter("class_token", at::zeros({1, 1, features}))),
+        position_(register_module(
+            "position", std::make_shared<Table>(kTokens, features))) {}
+
+  torch::Tensor Forward(const torch::Tensor& images) const {
+    const torch::Tensor patches = patch_->Forward(images);
+    const torch::Tensor first =
+        class_token_.to(patches.scalar_type()).expand({patches.size(0), 1, -1});
+    return at::dropout(at::cat({first, patches}, 1) + position_->weight(),
+                       dropout_, is_training());
+  }
+
+ private:
+  const double dropout_;
+  std::shared_ptr<PatchEmbedding> patch_;
+  torch::Tensor class_token_;
+  std::shared_ptr<Table> position_;
+};
+
+LayerSpec EmbeddingLayer(int64_t features, double dropout) {
+  constexpr int64_t kPatchInputs = kChannels * kPatch * kPatch;
+  LayerSpec spec;
+  spec.name = "embedding";
+  spec.output_shape = {kTokens, features};
+  // Convolution with bias, class token, positions.
+  spec.parameters = (kPatchInputs + 1 + 1 + kTokens) * features;
+  spec.flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features);
+  spec.has_dropout = dropout > 0;
+  spec.build = [features, dropout](LayerContext&) {
+    auto embedding = std::make_shared<Embedding>(features, dropout);
+    return Layer{embedding, [embedding](const torch::Tensor& images) {
+                   return embedding->Forward(images);
+                 }};
+  };
+  return spec;
+}
+
+// [B, tokens, features] to the first token's [B, features], normalised.
+LayerSpec ClassTokenNorm(int64_t features) {
+  LayerSpec spec = NormLayer("norm", {features});
+  spec.build = [build = spec.build](LayerContext& context) {
+    Layer norm = build(context);
+    norm.forward = [forward = std::move(norm.forward)](const torch::Tensor& x) {
+      return forward(x.select(/*dim=*/1, 0));
+    };
+    return norm;
+  };
+  return spec;
+}
+
+LayerSpec HeadLayer(int64_t features) {
+  LayerSpec spec;
+  spec.name = "head";
+  spec.output_shape = {kClasses};
+  spec.parameters = (features + 1) * kClasses;
+  spec.flops = 2.0 * static_cast<double>(features * kClasses);
+  spec.build = [features](LayerContext&) {
+    auto head = std::make_shared<Affine>(features, kClasses);
+    return Layer{head,
+                 [head](const torch::Tensor& x) { return head->Forward(x); }};
+  };
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config) {
+  const absl::StatusOr<TransformerSize> size = ChooseSize(config, kSizes);
+  if (!size.ok()) return size.status();
+  ModelSpec spec;
+  spec.name = config.name;
+  spec.example_shape = {kChannels, kSide, kSide};
+  spec.num_classes = kClasses;
+  spec.default_dataset = "synthetic";
+  spec.default_optimizer = "adam";
+  spec.default_learning_rate = 1e-3;
+  BlockConfig block;
+  block.tokens = kTokens;
+  block.features = size->width;
+  block.heads = size->heads;
+  block.dropout = config.dropout;
+  spec.layers.push_back(EmbeddingLayer(size->width, config.dropout));
+  for (int64_t i = 0; i < size->depth; ++i)
+    spec.layers.push_back(BlockLayer(absl::StrCat("block", i), block));
+  spec.layers.push_back(ClassTokenNorm(size->width));
+  spec.layers.push_back(HeadLayer(size->width));
+  return spec;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,38 @@
+// Pipeline parallelism: every rank holds some layers, and a schedule says in
+// which order it runs micro-batches through them. pipeline_run.cc has the step,
+// parallel/pipeline the schedules.
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trainers/main.h"
+#include "trainers/pipeline_flags.h"
+#include "trainers/pipeline_run.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  absl::StatusOr<std::unique_ptr<PipelineRun>> run =
+      PipelineRun::Create(config, worker, PipelineConfigFromFlags());
+  return run.ok() ? (*run)->Train() : run.status();
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  return rankwise::TrainerMain(
+      argc, argv,
+      {.name = "pipeline",
+       .usage = "Trains with pipeline parallelism (one rank per group of "
+                "stages).\n"
+                "  bazel run //trainers:pipeline -- --nproc=2 --schedule=1f1b "
+                "--microbatches=8 --model=gpt\n"
+                "  bazel run //trainers:pipeline -- --nproc=4 --pp=2 --dp=2\n"
+                "All flags: --help",
+       .distributed = true,
+       .check_flags = rankwise::CheckPipelineFlags,
+       .run = rankwise::Run});
+}

@@ -1,0 +1,114 @@
+#include "trainers/pipeline_flags.h"
+
+#include <filesystem>
+#include <string>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "parallel/comm/mesh.h"
+#include "parallel/pipeline/schedule.h"
+#include "trainers/flag_checks.h"
+#include "trainers/flags.h"
+#include "trainers/stage_flags.h"
+#include "trainers/stage_split.h"
+
+ABSL_FLAG(std::string, schedule, "1f1b",
+          "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
+          "file's path (docs/pipeline.md)");
+ABSL_FLAG(int, pp, 0, "ranks of one pipeline; 0: all ranks / --dp");
+ABSL_FLAG(int, dp, 1, "replicas of the pipeline, each with its own data");
+ABSL_FLAG(int64_t, microbatches, 8,
+          "micro-batches of --batch_size examples per optimizer step and "
+          "replica");
+ABSL_FLAG(int, chunks, 0,
+          "stages per rank; 0: the schedule's own (2 for interleaved_1f1b and "
+          "zbv)");
+ABSL_FLAG(bool, recompute, false,
+          "keep only the stages' inputs and run their forwards again");
+ABSL_FLAG(std::string, trace, "",
+          "file for the last full step's timeline, measured and predicted, for "
+          "Perfetto or chrome://tracing");
+
+ABSL_DECLARE_FLAG(int, nproc);
+ABSL_DECLARE_FLAG(int64_t, accumulate);
+ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kMostMicroBatches = 1 << 20;
+
+absl::Status CheckNumbers(const PipelineConfig& config) {
+  FlagChecks checks;
+  checks.InRange("pp", config.ranks, 0);
+  checks.InRange("dp", config.replicas, 1);
+  checks.InRange("chunks", config.chunks, 0);
+  checks.InRange<int64_t>("microbatches", config.micro_batches, 1,
+                          kMostMicroBatches);
+  const int64_t accumulate = absl::GetFlag(FLAGS_accumulate);
+  if (accumulate != 1) {
+    checks.Complain(
+        absl::StrCat("--accumulate=", accumulate,
+                     ": a pipeline accumulates over its --microbatches"));
+  }
+  if (absl::GetFlag(FLAGS_check_divergence_every) != 0) {
+    checks.Complain("--check_divergence_every: only ddp compares its replicas");
+  }
+  checks.ParentExists("trace", config.trace_file);
+  return checks.status();
+}
+
+absl::Status CheckSchedule(const std::string& name) {
+  std::error_code ignored;
+  if (IsScheduleName(name) || std::filesystem::is_regular_file(name, ignored))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--schedule=", absl::GetFlag(FLAGS_schedule), ": neither a schedule (",
+      absl::StrJoin(ScheduleNames(), ", "), ") nor a CSV file that exists"));
+}
+
+// What the ranks would find out one by one.
+absl::Status CheckFit(const PipelineConfig& config, int nproc) {
+  absl::StatusOr<MeshLayout> mesh = LayOutPipelines(config, nproc);
+  if (!mesh.ok()) return mesh.status();
+  absl::StatusOr<Schedule> schedule =
+      OpenSchedule(config.schedule,
+                   {.num_ranks = mesh->size("pp"),
+                    .num_micro_batches = static_cast<int>(config.micro_batches),
+                    .chunks = config.chunks});
+  if (!schedule.ok()) return schedule.status();
+  return CheckSplitFits(schedule->num_stages());
+}
+
+}  // namespace
+
+absl::Status CheckPipelineFlags() {
+  const PipelineConfig config = PipelineConfigFromFlags();
+  for (const absl::Status& status :
+       {CheckNumbers(config), CheckBackendOfStages(),
+        CheckSchedule(config.schedule)}) {
+    if (!status.ok()) return status;
+  }
+  const int nproc = absl::GetFlag(FLAGS_nproc);
+  return nproc > 1 ? CheckFit(config, nproc) : absl::OkStatus();
+}
+
+PipelineConfig PipelineConfigFromFlags() {
+  PipelineConfig config;
+  config.schedule = absl::GetFlag(FLAGS_schedule);
+  if (!IsScheduleName(config.schedule))
+    config.schedule = UserPath(config.schedule);
+  config.ranks = absl::GetFlag(FLAGS_pp);
+  config.replicas = absl::GetFlag(FLAGS_dp);
+  config.micro_batches = absl::GetFlag(FLAGS_microbatches);
+  config.chunks = absl::GetFlag(FLAGS_chunks);
+  config.split = SplitFromFlags();
+  config.recompute = absl::GetFlag(FLAGS_recompute);
+  config.trace_file = UserPath(absl::GetFlag(FLAGS_trace));
+  return config;
+}
+
+}  // namespace rankwise

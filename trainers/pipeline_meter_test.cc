@@ -1,0 +1,116 @@
+#include "trainers/pipeline_meter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "parallel/comm/test_process.h"
+#include "parallel/comm/test_ranks.h"
+#include "parallel/pipeline/communication.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kMicroBatches = 4;
+
+// What an executor would have seen of `schedule` on `rank` where a forward
+// takes 1 s, a backward 2 s, and messages nothing; `late` seconds of waiting
+// before it begins.
+ExecutorStep Measured(const Schedule& schedule, int rank, double late) {
+  const Timeline timeline = *Simulate(schedule, {{StageCosts()}, {}});
+  ExecutorStep step;
+  step.spans = timeline.ranks[static_cast<size_t>(rank)];
+  for (Span& span : step.spans) {
+    span.start_seconds += 100 + late;
+    span.end_seconds += 100 + late;
+  }
+  step.start_seconds = 100;
+  step.end_seconds = 100 + late + MeasureBubbles(timeline).wall_seconds;
+  step.peak_activations = 2 - rank;
+  return step;
+}
+
+class PipelineMeterTest : public ::testing::Test {
+ protected:
+  // Both ranks' meters take in `steps` steps; then `body`.
+  void Run(
+      int steps, double late,
+      const std::function<void(PipelineMeter&, const Worker&,
+                               const std::vector<ScheduleRecord>&)>& body) {
+    OnRanks(2, [&](Communicator& comm) {
+      const Schedule schedule = *AddCommunication(*MakeSchedule(
+          "1f1b", {.num_ranks = 2, .num_micro_batches = kMicroBatches}));
+      Worker worker;
+      worker.env = comm.env();
+      worker.comm = &comm;
+      worker.shards = 2;
+      PipelineMeter meter(schedule, {0, 0}, {}, worker);
+      std::vector<ScheduleRecord> records;
+      for (int step = 1; step <= steps; ++step) {
+        auto record =
+            meter.Add(step, schedule, Measured(schedule, comm.rank(), late));
+        ASSERT_TRUE(record.ok()) << record.status();
+        records.push_back(*record);
+      }
+      body(meter, worker, records);
+    });
+  }
+};
+
+TEST_F(PipelineMeterTest, PredictsFromTheThirdStepOn) {
+  Run(5, 0, [](PipelineMeter&, const Worker& worker, const auto& records) {
+    for (int i : {0, 1, 2}) {
+      EXPECT_TRUE(
+          std::isnan(records[static_cast<size_t>(i)].predicted_seconds));
+    }
+    // 1F1B: (m + p - 1) (F + B) of which m (F + B) is work.
+    EXPECT_NEAR(records[3].predicted_seconds, 15, 1e-9);
+    EXPECT_NEAR(records[3].predicted_wall_bubble, 0.2, 1e-9);
+    EXPECT_NEAR(records[4].busy_seconds, 12, 1e-9);
+    EXPECT_EQ(records[4].pipeline_rank, worker.env.rank);
+    EXPECT_EQ(records[4].micro_batches, kMicroBatches);
+  });
+}
+
+TEST_F(PipelineMeterTest, TheSummaryShowsMeasuredBesidePredicted) {
+  Run(4, /*late=*/5, [](PipelineMeter& meter, const Worker&, const auto&) {
+    const auto summary = meter.Summary();
+    ASSERT_TRUE(summary.ok()) << summary.status();
+    // 12 s of work in 20 s, where 15 s are predicted.
+    EXPECT_THAT(*summary, HasSubstr("measured:  20000.00 ms, bubble 40.0 %"));
+    EXPECT_THAT(*summary, HasSubstr("predicted: 15000.00 ms, bubble 20.0 %"));
+    EXPECT_THAT(*summary, HasSubstr("60.0 %"));  // utilisation
+  });
+}
+
+TEST_F(PipelineMeterTest, TooFewStepsAreSaidToBeTooFew) {
+  Run(1, 0, [](PipelineMeter& meter, const Worker&, const auto&) {
+    const auto summary = meter.Summary();
+    ASSERT_TRUE(summary.ok());
+    EXPECT_THAT(*summary, HasSubstr("too few"));
+  });
+}
+
+TEST_F(PipelineMeterTest, TheTraceHoldsBothTimelines) {
+  const std::string path = TemporaryPath("trace.json");
+  Run(4, 0, [&](PipelineMeter& meter, const Worker&, const auto&) {
+    const absl::Status written = meter.WriteTimelines(path);
+    EXPECT_TRUE(written.ok()) << written;
+  });
+  std::ifstream file(path);
+  const auto trace = nlohmann::json::parse(file);
+  int computations = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("ph", "") == "X") ++computations;
+  }
+  // F and B of 4 micro-batches on 2 ranks, measured and predicted.
+  EXPECT_EQ(computations, 2 * 2 * 2 * kMicroBatches);
+}
+
+}  // namespace
+}  // namespace rankwise
