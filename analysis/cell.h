@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "analysis/pipeline_use.h"
 #include "analysis/run_trace.h"
 #include "analysis/throughput.h"
 #include "records/record.h"
@@ -17,22 +18,31 @@ namespace rankwise {
 struct Cell {
   RunRecord run;  // rank 0's of the first repetition
   int64_t global_batch = 0;
-  int64_t rank_batch = 0;
+  double rank_batch = 0;  // Throughput::largest_rank_batch
   std::vector<Throughput> repetitions;
+  // One per repetition that has schedule records in order, without them none.
+  std::vector<PipelineUse> pipelines;
   // A device other than the CPU that two ranks of one host used, or "".
   std::string shared_device;
   // The ranks of one host had more threads than the host has cores.
   bool oversubscribed = false;
+  // A rank worked with more than one device.
+  bool several_devices_per_rank = false;
 
   // One value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
-  std::string Name() const;  // "ddp on 2 ranks"
+  std::string Trainer() const;  // "ddp", "pipeline 1f1b"
+  std::string Name() const;     // "pipeline 1f1b on 2 ranks"
 };
 
-// Groups runs into cells by trainer, world size, batch, threads and the flags
-// that do not follow the world size. Order: "single" first, then by trainer,
-// world size and batch. Runs that cannot be measured are left out, and why is
-// appended to `left_out`.
+// "32", "21.3": examples per rank need not be whole in a pipeline.
+std::string BatchText(double examples);
+
+// Groups runs into cells by trainer, world size, batch and its division into
+// micro-batches, replicas and stages, threads, and the flags that do not follow
+// the world size. Order: "single" first, then by trainer, world size and batch.
+// Runs that cannot be measured are left out, and why is appended to `left_out`;
+// so is why a run that stays has no PipelineUse in spite of schedule records.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);

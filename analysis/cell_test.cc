@@ -51,6 +51,51 @@ TEST(GroupIntoCells, UnmeasurableRunsAreLeftOutWithTheirReason) {
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("cut.jsonl: 3 steps leave 0")));
 }
 
+RunForTest Pipeline() {
+  return {.binary = "pipeline",
+          .world_size = 4,
+          .batch_size = 16,
+          .schedule = "1f1b"};
+}
+
+TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
+  // Both of 4 ranks and a global batch of 64.
+  RunForTest other = Pipeline();
+  other.micro_batches = 8;
+  other.batch_size = 8;
+  RunForTest replicated = Pipeline();
+  replicated.replicas = 2;
+  replicated.micro_batches = 2;
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells =
+      GroupIntoCells({MakeRun(Pipeline()), MakeRun(other), MakeRun(replicated),
+                      MakeRun(Pipeline())},
+                     {10}, &left_out);
+  ASSERT_EQ(cells.size(), 3u);
+  for (const Cell& cell : cells) {
+    EXPECT_EQ(cell.Name(), "pipeline 1f1b on 4 ranks");
+    EXPECT_EQ(cell.global_batch, 64);
+    EXPECT_EQ(cell.pipelines.size(), cell.repetitions.size());
+  }
+}
+
+TEST(GroupIntoCells, BrokenSchedulesCostOnlyTheTableOfPipelines) {
+  RunTrace run = MakeRun(Pipeline());
+  run.ranks[1].schedules.pop_back();
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells({run}, {10}, &left_out);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_TRUE(cells[0].pipelines.empty());
+  EXPECT_THAT(
+      left_out,
+      ElementsAre(HasSubstr("of the table of pipelines, run.jsonl: step 20")));
+}
+
+TEST(BatchText, IsWholeWhereItCanBe) {
+  EXPECT_EQ(BatchText(1234567), "1234567");
+  EXPECT_EQ(BatchText(64.0 / 3), "21.3");
+}
+
 Cell CellOf(const RunTrace& run) {
   std::vector<std::string> left_out;
   return GroupIntoCells({run}, {10}, &left_out)[0];
@@ -73,6 +118,13 @@ TEST(Cell, ASharedDeviceIsNoticed) {
   EXPECT_EQ(CellOf(run).shared_device, "cuda:0");
   run.ranks[1].run.host.hostname = "another";
   EXPECT_EQ(CellOf(run).shared_device, "");
+}
+
+TEST(Cell, SeveralDevicesOfARankAreNoticed) {
+  RunTrace run = MakeRun({.world_size = 2});
+  EXPECT_FALSE(CellOf(run).several_devices_per_rank);
+  run.ranks[1].run.devices = {"cuda:0", "cuda:1"};
+  EXPECT_TRUE(CellOf(run).several_devices_per_rank);
 }
 
 }  // namespace

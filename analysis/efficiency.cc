@@ -32,13 +32,15 @@ absl::Status CheckFlags(const Cell& base, const Cell& cell) {
 
 absl::Status CheckBatch(const Cell& base, const Cell& cell, Scaling scaling) {
   const bool strong = scaling == Scaling::kStrong;
-  const int64_t held = strong ? cell.global_batch : cell.rank_batch;
-  const int64_t base_held = strong ? base.global_batch : base.rank_batch;
+  const auto held_of = [strong](const Cell& c) {
+    return strong ? static_cast<double>(c.global_batch) : c.rank_batch;
+  };
+  const double held = held_of(cell), base_held = held_of(base);
   if (held == base_held) return absl::OkStatus();
   return Differ(base, cell,
                 strong ? "the global batch, which strong scaling holds equal"
                        : "the batch per rank, which weak scaling holds equal",
-                absl::StrCat(base_held), absl::StrCat(held));
+                BatchText(base_held), BatchText(held));
 }
 
 // "cpu", or "cuda" for "cuda:1".
@@ -69,6 +71,12 @@ absl::Status CheckMachine(const Cell& base, const Cell& cell) {
 }
 
 absl::Status CheckDevices(const Cell& cell) {
+  if (cell.several_devices_per_rank) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a rank of ", cell.Name(),
+                     " used several devices, and efficiency "
+                     "compares ranks of one device each"));
+  }
   if (cell.shared_device.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "two ranks of ", cell.Name(), " shared the device ", cell.shared_device));
@@ -106,7 +114,7 @@ absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
   if (candidates.empty()) {
     int64_t smallest = cell.run.world_size;
     for (const Cell& other : cells) {
-      if (other.run.binary != cell.run.binary) continue;
+      if (other.Trainer() != cell.Trainer()) continue;
       if (other.run.world_size < smallest) candidates.clear();
       smallest = std::min(smallest, other.run.world_size);
       if (other.run.world_size == smallest) candidates.push_back(&other);

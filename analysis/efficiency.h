@@ -26,8 +26,8 @@ absl::Status CheckComparable(const Cell& base, const Cell& cell,
                              Scaling scaling);
 
 // The base case for `cell`: a cell of the trainer "single" if there is one,
-// else one of the smallest world size of the same trainer; among several the
-// first that is comparable. It may be `cell` itself. Never null.
+// else one of the smallest world size of the same trainer and schedule; among
+// several the first that is comparable. It may be `cell` itself. Never null.
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling);
 

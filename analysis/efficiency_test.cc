@@ -136,11 +136,68 @@ TEST(FindBase, AmongSeveralAComparableOneIsTaken) {
 
 TEST(FindBase, ElseTheSmallestWorldSizeOfTheSameTrainer) {
   const std::vector<Cell> cells = {
-      MakeCell({.binary = "pipeline", .world_size = 1}, {0.1, 0.1}),
+      MakeCell({.binary = "fsdp", .world_size = 1}, {0.1, 0.1}),
       MakeCell({.world_size = 2}, {0.1, 0.1}),
       MakeCell({.world_size = 4}, {0.1, 0.1})};
   EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[1]);
   EXPECT_EQ(*FindBase(cells, cells[1], Scaling::kWeak), &cells[1]);
+}
+
+RunForTest Pipeline(const std::string& schedule, int64_t world_size) {
+  return {.binary = "pipeline",
+          .world_size = world_size,
+          .batch_size = 16,
+          .schedule = schedule};
+}
+
+TEST(FindBase, AnotherScheduleIsNoBase) {
+  const std::vector<Cell> cells = {MakeCell(Pipeline("1f1b", 2), {0.1, 0.1}),
+                                   MakeCell(Pipeline("gpipe", 2), {0.1, 0.1}),
+                                   MakeCell(Pipeline("gpipe", 4), {0.1, 0.1})};
+  EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kStrong), &cells[1]);
+}
+
+TEST(Efficiency, APipelineIsComparedByItsGlobalBatch) {
+  // 4 micro-batches of 16, which both ranks report, are the 64 of the base.
+  const Cell cell = MakeCell(Pipeline("1f1b", 2), {0.0625, 0.0625});
+  const auto result = CompareToBase(Single(), cell, Scaling::kStrong);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->speedup, 1.6, 1e-9);
+  EXPECT_NEAR(result->efficiency, 0.8, 1e-9);
+  EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
+              HasSubstr("the batch per rank, which weak scaling holds equal: "
+                        "32 and 64"));
+  EXPECT_EQ(WhyNot(Single(), MakeCell(Pipeline("1f1b", 3), {0.1, 0.1}),
+                   Scaling::kWeak),
+            "pipeline 1f1b on 3 ranks and its base case single on 1 rank "
+            "differ in the batch per rank, which weak scaling holds equal: "
+            "21.3 and 64");
+}
+
+TEST(Efficiency, APipelinesBatchMayGrowWithItsRanks) {
+  RunForTest weak = Pipeline("1f1b", 2);
+  weak.micro_batches = 8;
+  const auto result =
+      CompareToBase(Single(), MakeCell(weak, {0.125, 0.125}), Scaling::kWeak);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->efficiency, 0.8, 1e-9);
+}
+
+TEST(Efficiency, TwoPipelinesMayDifferInTheirShape) {
+  const Cell base = MakeCell(Pipeline("1f1b", 2), {0.1, 0.1});
+  const Cell cell = MakeCell(Pipeline("1f1b", 4), {0.1, 0.1});
+  EXPECT_TRUE(CompareToBase(base, cell, Scaling::kStrong).ok());
+  const Cell other = MakeCell(Pipeline("gpipe", 4), {0.1, 0.1});
+  EXPECT_THAT(WhyNot(base, other, Scaling::kStrong),
+              HasSubstr("differ in --schedule: \"gpipe\" and \"1f1b\""));
+}
+
+TEST(Efficiency, RefusesRanksOfSeveralDevices) {
+  Cell cell = MakeCell({.world_size = 1}, {0.1, 0.1});
+  cell.several_devices_per_rank = true;
+  EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
+            "a rank of ddp on 1 rank used several devices, and efficiency "
+            "compares ranks of one device each");
 }
 
 TEST(FindBase, SaysWhatIsMissing) {

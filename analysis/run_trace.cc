@@ -21,6 +21,10 @@ class RunCollector {
       const auto [run, trace] = current_.at(step->rank);
       runs_[run].ranks[trace].steps.push_back(*step);
     }
+    if (const auto* schedule = std::get_if<ScheduleRecord>(&record)) {
+      const auto [run, trace] = current_.at(schedule->rank);
+      runs_[run].ranks[trace].schedules.push_back(*schedule);
+    }
     return absl::OkStatus();
   }
 
@@ -54,7 +58,7 @@ class RunCollector {
       }
     }
     current_[record.rank] = {entry->second, ranks.size()};
-    ranks.push_back({record, {}});
+    ranks.push_back({record, {}, {}});
     return absl::OkStatus();
   }
 
@@ -69,6 +73,39 @@ std::vector<int64_t> StepNumbers(const RankTrace& trace) {
   std::vector<int64_t> numbers;
   for (const StepRecord& step : trace.steps) numbers.push_back(step.step);
   return numbers;
+}
+
+// The trainers whose ranks share their examples.
+bool IsPipeline(const RunRecord& run) {
+  return run.binary == "model_parallel" || run.binary == "pipeline";
+}
+
+// Empty, or why the examples of the ranks cannot be counted.
+std::string WrongReplicas(const RunTrace& run) {
+  const int64_t world_size = run.ranks[0].run.world_size;
+  const std::vector<ScheduleRecord>& first = run.ranks[0].schedules;
+  if (first.empty() && IsPipeline(run.ranks[0].run)) {
+    return "rank 0 has no schedule records, which say how many ranks share "
+           "their examples";
+  }
+  for (const RankTrace& trace : run.ranks) {
+    if (trace.schedules.empty() != first.empty()) {
+      return absl::StrCat("of rank 0 and rank ", trace.run.rank,
+                          ", only one has schedule records");
+    }
+    for (const ScheduleRecord& schedule : trace.schedules) {
+      if (schedule.replicas == first[0].replicas) continue;
+      return absl::StrCat("rank ", trace.run.rank, " recorded ",
+                          schedule.replicas,
+                          " replicas of the pipeline, and "
+                          "rank 0 ",
+                          first[0].replicas);
+    }
+  }
+  if (first.empty() || world_size % first[0].replicas == 0) return "";
+  return absl::StrCat(first[0].replicas,
+                      " replicas of the pipeline do not divide ", world_size,
+                      " ranks");
 }
 
 }  // namespace
@@ -108,7 +145,14 @@ absl::Status CheckRun(const RunTrace& run) {
                                " or others; did the run end early?"));
     }
   }
-  return absl::OkStatus();
+  const std::string wrong_replicas = WrongReplicas(run);
+  return wrong_replicas.empty() ? absl::OkStatus() : fail(wrong_replicas);
+}
+
+int64_t RanksPerReplica(const RunTrace& run) {
+  const RankTrace& first = run.ranks[0];
+  if (first.schedules.empty()) return 1;
+  return first.run.world_size / first.schedules[0].replicas;
 }
 
 }  // namespace rankwise

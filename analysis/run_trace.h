@@ -3,6 +3,7 @@
 #ifndef ANALYSIS_RUN_TRACE_H_
 #define ANALYSIS_RUN_TRACE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace rankwise {
 
 struct RankTrace {
   RunRecord run;
-  std::vector<StepRecord> steps;  // in the order they were taken
+  std::vector<StepRecord> steps;          // in the order they were taken
+  std::vector<ScheduleRecord> schedules;  // in the order they were written
 };
 
 struct RunTrace {
@@ -28,9 +30,13 @@ struct RunTrace {
 // twice or the ranks of a run disagree about the world size.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
-// Fails, saying why, unless the run has every rank and the ranks recorded the
-// same steps.
+// Fails, saying why, unless the run has every rank, the ranks recorded the
+// same steps, and their schedule records, if any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
+
+// How many ranks take part in the same examples and report them all: those of
+// one pipeline; 1 without pipelines. Expects a run that CheckRun accepts.
+int64_t RanksPerReplica(const RunTrace& run);
 
 }  // namespace rankwise
 

@@ -59,6 +59,17 @@ TEST(LoadRuns, RunsThatFollowEachOtherInAFileAreApart) {
   EXPECT_EQ((*runs)[1].ranks[0].steps.size(), 1u);
 }
 
+TEST(LoadRuns, ScheduleRecordsBelongToTheirRank) {
+  ScheduleRecord schedule;
+  schedule.rank = 1;
+  schedule.step = 1;
+  const auto runs = LoadRuns(WriteRecords(
+      {RunOf("a", 0, 2), RunOf("a", 1, 2), StepOf(1, 1), schedule}));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  EXPECT_TRUE((*runs)[0].ranks[0].schedules.empty());
+  EXPECT_EQ((*runs)[0].ranks[1].schedules.size(), 1u);
+}
+
 TEST(LoadRuns, ATornLastLineIsPassedOver) {
   const std::string path = WriteRecords({RunOf("a", 0, 1), StepOf(0, 1)});
   std::ofstream(path, std::ios::app) << "{\"kind\":\"ste";
@@ -97,6 +108,40 @@ TEST(CheckRun, AGapInTheStepsIsNamed) {
   RunTrace run = MakeRun({});
   run.ranks[0].steps.erase(run.ranks[0].steps.begin() + 5);
   EXPECT_THAT(WhyNot(run), HasSubstr("rank 0 recorded step 7 after step 5"));
+}
+
+RunForTest Pipeline(int64_t world_size, int64_t replicas) {
+  return {.binary = "pipeline",
+          .world_size = world_size,
+          .schedule = "1f1b",
+          .replicas = replicas};
+}
+
+TEST(RanksPerReplica, AreThoseOfOnePipeline) {
+  EXPECT_EQ(RanksPerReplica(MakeRun({.world_size = 4})), 1);
+  EXPECT_EQ(RanksPerReplica(MakeRun(Pipeline(4, 1))), 4);
+  EXPECT_EQ(RanksPerReplica(MakeRun(Pipeline(4, 2))), 2);
+}
+
+TEST(CheckRun, PipelinesMustSayWhoSharesExamples) {
+  RunTrace run = MakeRun(Pipeline(2, 1));
+  EXPECT_TRUE(CheckRun(run).ok());
+  run.ranks[1].schedules[3].replicas = 2;
+  EXPECT_THAT(WhyNot(run),
+              HasSubstr("rank 1 recorded 2 replicas of the pipeline, and rank "
+                        "0 1"));
+  run.ranks[1].schedules.clear();
+  EXPECT_THAT(WhyNot(run), HasSubstr("of rank 0 and rank 1, only one has "
+                                     "schedule records"));
+  run.ranks[0].schedules.clear();
+  EXPECT_THAT(WhyNot(run), HasSubstr("rank 0 has no schedule records, which "
+                                     "say how many ranks share"));
+  run = MakeRun(Pipeline(3, 1));
+  for (RankTrace& rank : run.ranks) {
+    for (ScheduleRecord& schedule : rank.schedules) schedule.replicas = 2;
+  }
+  EXPECT_THAT(WhyNot(run), HasSubstr("2 replicas of the pipeline do not divide "
+                                     "3 ranks"));
 }
 
 }  // namespace

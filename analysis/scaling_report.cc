@@ -1,12 +1,14 @@
 #include "analysis/scaling_report.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/cell.h"
 #include "analysis/efficiency.h"
+#include "analysis/pipeline_report.h"
 #include "analysis/text_table.h"
 
 namespace rankwise {
@@ -79,10 +81,10 @@ std::vector<std::string> Cells(const Row& row) {
     interval = PercentInterval(row.efficiency->efficiency_interval);
   }
   return {
-      absl::StrCat(cell.run.binary, cell.oversubscribed ? "*" : ""),
+      absl::StrCat(cell.Trainer(), cell.oversubscribed ? "*" : ""),
       row.scaling,
       absl::StrCat(cell.run.world_size),
-      absl::StrCat(cell.rank_batch),
+      BatchText(cell.rank_batch),
       absl::StrCat(cell.repetitions.size()),
       absl::StrFormat("%.0f", MedianOf(cell, &Throughput::images_per_second)),
       speedup,
@@ -94,23 +96,30 @@ std::vector<std::string> Cells(const Row& row) {
 
 std::string BaseLine(const Cell& base) {
   return absl::StrFormat(
-      "Base case: %s, %d thread%s per rank, batch %d; medians over "
+      "Base case: %s, %d thread%s per rank, batch %s; medians over "
       "repetitions of %d steps after warm-up.\n",
       base.Name(), base.run.threads_per_rank,
-      base.run.threads_per_rank == 1 ? "" : "s", base.rank_batch,
+      base.run.threads_per_rank == 1 ? "" : "s", BatchText(base.rank_batch),
       base.repetitions[0].steps);
 }
 
-// The row of the largest world size under one way of scaling, in words.
-std::string InWords(absl::Span<const Row> rows, Scaling scaling) {
-  const Row* largest = nullptr;
+// Of the rows under one way of scaling the fastest of the largest world size;
+// null without any.
+const Row* BestOfTheLargest(absl::Span<const Row> rows, Scaling scaling) {
+  const auto rank = [](const Row& row) {
+    return std::make_pair(row.cell->run.world_size, row.efficiency->speedup);
+  };
+  const Row* best = nullptr;
   for (const Row& row : rows) {
     if (row.scaling != ScalingName(scaling) || !row.efficiency.ok()) continue;
-    if (largest == nullptr ||
-        row.cell->run.world_size > largest->cell->run.world_size) {
-      largest = &row;
-    }
+    if (best == nullptr || rank(row) > rank(*best)) best = &row;
   }
+  return best;
+}
+
+// That row in words.
+std::string InWords(absl::Span<const Row> rows, Scaling scaling) {
+  const Row* largest = BestOfTheLargest(rows, scaling);
   const std::string title =
       scaling == Scaling::kStrong ? "Strong scaling: " : "Weak scaling: ";
   if (largest == nullptr) {
@@ -122,7 +131,8 @@ std::string InWords(absl::Span<const Row> rows, Scaling scaling) {
   const std::string held =
       scaling == Scaling::kStrong
           ? absl::StrCat("the same global batch of ", cell.global_batch)
-          : absl::StrCat("the same batch of ", cell.rank_batch, " per rank");
+          : absl::StrCat("the same batch of ", BatchText(cell.rank_batch),
+                         " per rank");
   return absl::StrFormat(
       "%s%s, with %s, trains %.2f times as fast as %s (ideal %.3g): %s "
       "efficiency, 95 %% interval %s; %s of the ranks' time is exposed "
@@ -184,7 +194,7 @@ std::string ScalingReport(absl::Span<const RunTrace> runs,
     if (row.scaling == "base") absl::StrAppend(&text, BaseLine(*row.cell));
     table.AddRow(Cells(row));
   }
-  absl::StrAppend(&text, "\n", table.ToString(), "\n");
+  absl::StrAppend(&text, "\n", table.ToString(), "\n", PipelineTable(cells));
   for (Scaling scaling : kScalings) {
     absl::StrAppend(&text, InWords(rows, scaling));
   }

@@ -1,5 +1,5 @@
-// The study's answer as text: what was compared with what, the table, and two
-// lines in words.
+// The study's answer as text: what was compared with what, the table, that of
+// the pipelines (pipeline_report.h), and two lines in words.
 
 #ifndef ANALYSIS_SCALING_REPORT_H_
 #define ANALYSIS_SCALING_REPORT_H_

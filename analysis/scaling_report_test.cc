@@ -54,6 +54,36 @@ TEST(ScalingReport, IsTheTableAndTwoLinesInWords) {
       "exposed communication, 5.0 % waiting for data.\n");
 }
 
+RunTrace Pipeline(const std::string& schedule, double step_seconds) {
+  return MakeRun({.binary = "pipeline",
+                  .world_size = 2,
+                  .batch_size = 16,
+                  .step_seconds = step_seconds,
+                  .schedule = schedule});
+}
+
+TEST(ScalingReport, PipelinesAreRowsOfTheirSchedule) {
+  std::vector<RunTrace> runs = Study();
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    runs.push_back(Pipeline("1f1b", 0.08));
+    runs.push_back(Pipeline("gpipe", 0.1));
+  }
+  const std::string text = ScalingReport(runs, {});
+  EXPECT_THAT(text, HasSubstr("\npipeline 1f1b   strong       2          32    "
+                              " 2       800     1.25      62.5 %"));
+  EXPECT_THAT(text, HasSubstr("\npipeline gpipe  strong       2          32    "
+                              " 2       640     1.00      50.0 %"));
+  EXPECT_THAT(text, HasSubstr("\npipeline        ranks  micro-batches"));
+  EXPECT_THAT(text, HasSubstr("\npipeline 1f1b       2         4 x 16"));
+  // The fastest of 2 ranks, though it is not the last.
+  EXPECT_THAT(text, HasSubstr("\nStrong scaling: ddp on 2 ranks"));
+  runs.push_back(Pipeline("zbv", 0.05));
+  runs.push_back(Pipeline("zbv", 0.05));
+  EXPECT_THAT(ScalingReport(runs, {}),
+              HasSubstr("\nStrong scaling: pipeline zbv on 2 ranks, with the "
+                        "same global batch of 64, trains 2.00 times"));
+}
+
 TEST(ScalingReport, RefusalsAreSaidUnderTheTable) {
   std::vector<RunTrace> runs = Study();
   runs.push_back(MakeRun({.world_size = 4, .batch_size = 48}));

@@ -12,7 +12,7 @@ namespace {
 // The sums of docs/metrics.md over the measured steps.
 struct Sums {
   std::vector<double> step_seconds;  // per step, of the slowest rank
-  std::vector<double> examples;      // per step, of all ranks
+  std::vector<double> examples;      // per step, of all replicas
   std::vector<double> rank_batch;    // per step, of the fullest rank
   double rank_seconds = 0;           // over all ranks
   double exposed_seconds = 0;
@@ -20,6 +20,7 @@ struct Sums {
 };
 
 Sums SumSteps(const RunTrace& run, size_t first) {
+  const int64_t sharing = RanksPerReplica(run);
   Sums sums;
   for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
     double slowest = 0;
@@ -34,8 +35,10 @@ Sums SumSteps(const RunTrace& run, size_t first) {
       sums.data_wait_seconds += step.data_wait_seconds;
     }
     sums.step_seconds.push_back(slowest);
-    sums.examples.push_back(static_cast<double>(examples));
-    sums.rank_batch.push_back(static_cast<double>(fullest));
+    // Every rank of a replica reported the replica's examples.
+    sums.examples.push_back(static_cast<double>(examples / sharing));
+    sums.rank_batch.push_back(static_cast<double>(fullest) /
+                              static_cast<double>(sharing));
   }
   return sums;
 }
@@ -72,7 +75,7 @@ absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
   result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
   result.data_wait_share = sums.data_wait_seconds / sums.rank_seconds;
   result.global_batch = static_cast<int64_t>(Median(sums.examples));
-  result.largest_rank_batch = static_cast<int64_t>(Median(sums.rank_batch));
+  result.largest_rank_batch = Median(sums.rank_batch);
   return result;
 }
 

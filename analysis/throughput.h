@@ -23,9 +23,10 @@ struct Throughput {
   double step_seconds = 0;        // median over steps of the slowest rank's
   double exposed_comm_share = 0;  // of all ranks' time, 0..1
   double data_wait_share = 0;     // likewise
-  int64_t global_batch = 0;       // examples a step, all ranks; median
-  int64_t largest_rank_batch =
-      0;  // examples a step on the fullest rank; median
+  int64_t global_batch = 0;       // examples a step, all replicas; median
+  // Examples a step on the fullest rank, in a pipeline those of its replica
+  // over the ranks that share them; median.
+  double largest_rank_batch = 0;
 };
 
 // Fails, naming the file, where CheckRun does, where too few steps are left,

@@ -25,6 +25,36 @@ TEST(Throughput, CountsAllRanksExamples) {
   EXPECT_EQ(result->largest_rank_batch, 32);
 }
 
+TEST(Throughput, CountsTheExamplesOfAPipelineOnce) {
+  // 2 micro-batches of 16, which both ranks report.
+  const auto one = MeasureThroughput(MakeRun({.binary = "pipeline",
+                                              .world_size = 2,
+                                              .batch_size = 16,
+                                              .step_seconds = 0.1,
+                                              .schedule = "1f1b",
+                                              .micro_batches = 2}),
+                                     {10});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_NEAR(one->images_per_second, 320, 1e-9);
+  EXPECT_EQ(one->global_batch, 32);
+  EXPECT_EQ(one->largest_rank_batch, 16);
+}
+
+TEST(Throughput, CountsEveryReplicaOfAPipeline) {
+  const auto two = MeasureThroughput(MakeRun({.binary = "pipeline",
+                                              .world_size = 6,
+                                              .batch_size = 16,
+                                              .step_seconds = 0.1,
+                                              .schedule = "1f1b",
+                                              .replicas = 2,
+                                              .micro_batches = 2}),
+                                     {10});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_NEAR(two->images_per_second, 640, 1e-9);
+  EXPECT_EQ(two->global_batch, 64);
+  EXPECT_NEAR(two->largest_rank_batch, 32.0 / 3, 1e-12);
+}
+
 TEST(Throughput, AStepIsAsLongAsOnItsSlowestRank) {
   RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.1, .steps = 10});
   for (int i = 0; i < 10; ++i) {

@@ -1,6 +1,5 @@
-// Stands in for `single` and `ddp` in the tests of the study: takes their
-// flags and writes the records of a run without training. --model says how it
-// behaves.
+// Stands in for the trainers in the tests of the study: takes their flags and
+// writes the records of a run without training. --model says how it behaves.
 
 #include <signal.h>
 #include <unistd.h>
@@ -29,6 +28,11 @@ ABSL_FLAG(
     "hangs: half-way, once two runs are complete");
 ABSL_FLAG(int64_t, nproc, 1, "");
 ABSL_FLAG(int64_t, batch_size, 64, "");
+ABSL_FLAG(std::string, schedule, "", "");
+ABSL_FLAG(int64_t, pp, 0, "");
+ABSL_FLAG(int64_t, dp, 0, "");
+ABSL_FLAG(int64_t, chunks, 1, "");
+ABSL_FLAG(int64_t, microbatches, 1, "");
 ABSL_FLAG(int64_t, max_steps, 60, "");
 ABSL_FLAG(int64_t, epochs, 5, "");
 ABSL_FLAG(int64_t, train_size, 0, "");
@@ -48,6 +52,10 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
   run.flags = {{"batch_size", absl::StrCat(absl::GetFlag(FLAGS_batch_size))},
                {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))},
                {"model", absl::GetFlag(FLAGS_model)}};
+  if (binary == "pipeline") {
+    run.flags["schedule"] = absl::GetFlag(FLAGS_schedule);
+    run.flags["microbatches"] = absl::StrCat(absl::GetFlag(FLAGS_microbatches));
+  }
   SetConfigHashes(&run);
   run.rank = rank;
   run.world_size = absl::GetFlag(FLAGS_nproc);
@@ -64,11 +72,37 @@ StepRecord MakeStep(int64_t rank, int64_t step) {
   record.rank = rank;
   record.step = step;
   record.epoch = 1;
-  record.examples = absl::GetFlag(FLAGS_batch_size);
+  record.examples =
+      absl::GetFlag(FLAGS_batch_size) * absl::GetFlag(FLAGS_microbatches);
   record.step_seconds = 1e-3 * static_cast<double>(record.examples);
   if (absl::GetFlag(FLAGS_nproc) > 1) record.step_seconds *= 1.25;
   record.exposed_comm_seconds = 0.08 * record.step_seconds;
   return record;
+}
+
+// One pipeline over all ranks: in the schedule for all of the step, at work for
+// half of it, as was predicted.
+ScheduleRecord MakeSchedule(const StepRecord& step) {
+  ScheduleRecord record;
+  record.rank = record.pipeline_rank = step.rank;
+  record.step = step.step;
+  record.schedule = absl::GetFlag(FLAGS_schedule);
+  record.pipeline_size = absl::GetFlag(FLAGS_nproc);
+  record.stages = record.pipeline_size * absl::GetFlag(FLAGS_chunks);
+  record.micro_batches = absl::GetFlag(FLAGS_microbatches);
+  record.schedule_seconds = record.span_seconds = step.step_seconds;
+  record.busy_seconds = 0.5 * step.step_seconds;
+  record.predicted_seconds = step.step_seconds;
+  record.predicted_span_bubble = record.predicted_wall_bubble = 0.5;
+  return record;
+}
+
+bool WriteSchedules(const std::vector<StepRecord>& steps,
+                    RecordWriter& writer) {
+  for (const StepRecord& step : steps) {
+    if (!writer.Write(MakeSchedule(step)).ok()) return false;
+  }
+  return true;
 }
 
 bool WriteRun(const std::string& binary, int64_t steps) {
@@ -82,6 +116,8 @@ bool WriteRun(const std::string& binary, int64_t steps) {
     }
     if (!(*writer)->Write(MakeRunRecord(binary, id, rank)).ok()) return false;
     if (!(*writer)->Write(records).ok()) return false;
+    const bool cut = binary == "pipeline" || binary == "model_parallel";
+    if (cut && !WriteSchedules(records, **writer)) return false;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "analysis/throughput.h"
 
@@ -48,9 +49,14 @@ absl::Status CheckCores(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
+template <typename T, typename U>
+bool Contains(const std::vector<T>& items, const U& item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
+
 absl::Status CheckDivision(const StudyConfig& config) {
-  const bool strong = std::count(config.scalings.begin(), config.scalings.end(),
-                                 Scaling::kStrong) > 0;
+  const bool strong = Contains(config.trainers, "ddp") &&
+                      Contains(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
     if (!strong || config.batch_size % world_size == 0) continue;
     return Bad("--batch_size=", config.batch_size,
@@ -59,6 +65,45 @@ absl::Status CheckDivision(const StudyConfig& config) {
                world_size, ": pass another batch size or --scaling=weak");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckMicroBatches(const StudyConfig& config) {
+  if (!Contains(config.trainers, "pipeline")) return absl::OkStatus();
+  if (config.micro_batches < 1) {
+    return Bad("--microbatches=", config.micro_batches, ": expected 1 or more");
+  }
+  if (config.batch_size % config.micro_batches == 0) return absl::OkStatus();
+  return Bad(
+      "--batch_size=", config.batch_size,
+      ": the pipeline divides it into --microbatches=", config.micro_batches,
+      ", and it does not divide: pass another of the two");
+}
+
+// model_parallel and pipeline alone need something to do.
+absl::Status CheckAnyRun(const StudyConfig& config) {
+  const bool all_cut =
+      std::all_of(config.trainers.begin(), config.trainers.end(), CutsTheModel);
+  if (!all_cut || LargestWorldSize(config) > 1) return absl::OkStatus();
+  return Bad(
+      "--world_sizes=1: model_parallel and pipeline cut the model over "
+      "the ranks and need 2 or more");
+}
+
+// The items of `text`, each of which must be one of `known`.
+absl::StatusOr<std::vector<std::string>> ParseNames(
+    absl::string_view flag, absl::string_view text,
+    const std::vector<std::string>& known) {
+  std::vector<std::string> names;
+  absl::Status status = ForEachItem(flag, text, [&](absl::string_view item) {
+    if (!Contains(known, item)) {
+      return Bad("--", flag, "=", text, ": \"", item,
+                 "\" is unknown; expected some of ", absl::StrJoin(known, ","));
+    }
+    names.push_back(std::string(item));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return names;
 }
 
 }  // namespace
@@ -83,35 +128,44 @@ absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
   return sizes;
 }
 
-absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view text) {
+absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
+                                                   absl::string_view text) {
   std::vector<Scaling> scalings;
-  absl::Status status =
-      ForEachItem("scaling", text, [&](absl::string_view item) {
-        for (Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
-          if (item != ScalingName(scaling)) continue;
-          scalings.push_back(scaling);
-          return absl::OkStatus();
-        }
-        return Bad("--scaling=", text, ": \"", item,
-                   "\" is unknown; expected strong, weak or strong,weak");
-      });
+  absl::Status status = ForEachItem(flag, text, [&](absl::string_view item) {
+    for (Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
+      if (item != ScalingName(scaling)) continue;
+      scalings.push_back(scaling);
+      return absl::OkStatus();
+    }
+    return Bad("--", flag, "=", text, ": \"", item,
+               "\" is unknown; expected strong, weak or strong,weak");
+  });
   if (!status.ok()) return status;
   return scalings;
 }
 
 absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
-  std::vector<std::string> trainers;
-  absl::Status status =
-      ForEachItem("trainers", text, [&](absl::string_view item) {
-        if (item != "single" && item != "ddp") {
-          return Bad("--trainers=", text, ": \"", item,
-                     "\" is unknown; expected single, ddp or single,ddp");
-        }
-        trainers.push_back(std::string(item));
-        return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
-  return trainers;
+  return ParseNames("trainers", text,
+                    {"single", "ddp", "model_parallel", "pipeline"});
+}
+
+absl::StatusOr<std::vector<std::string>> ParseSchedules(
+    absl::string_view text) {
+  return ParseNames(
+      "schedules", text,
+      {"naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1", "zbv"});
+}
+
+bool CutsTheModel(absl::string_view trainer) {
+  return trainer == "model_parallel" || trainer == "pipeline";
+}
+
+int64_t LayersOfModel(absl::string_view model) {
+  if (model == "simple_cnn") return 4;  // conv1, conv2, fc1, fc2
+  if (model == "mp_mlp") return 3;      // fc1, relu, fc2
+  if (model == "linear") return 1;
+  if (model == "mlp") return 3;  // at its default depth
+  return 0;
 }
 
 int64_t LargestWorldSize(const StudyConfig& config) {
@@ -155,6 +209,10 @@ absl::Status CheckStudyConfig(const StudyConfig& config) {
                "\" is no flag; expected --name=value, with spaces between");
   }
   if (absl::Status status = CheckDivision(config); !status.ok()) return status;
+  if (absl::Status status = CheckMicroBatches(config); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = CheckAnyRun(config); !status.ok()) return status;
   return CheckCores(config);
 }
 

@@ -15,9 +15,22 @@
 namespace rankwise {
 
 struct StudyConfig {
-  std::vector<std::string> trainers = {"single", "ddp"};
-  std::vector<int64_t> world_sizes = {1, 2};  // of every trainer but single
+  std::vector<std::string> trainers = {"single", "ddp", "model_parallel",
+                                       "pipeline"};
+  // Of every trainer but single; model_parallel and pipeline cut the model over
+  // the ranks, and run at those above 1.
+  std::vector<int64_t> world_sizes = {1, 2};
   std::vector<Scaling> scalings = {Scaling::kStrong, Scaling::kWeak};
+  // Of model_parallel and pipeline instead of `scalings`.
+  std::vector<Scaling> pipeline_scalings = {Scaling::kStrong};
+  // Of the trainer pipeline.
+  std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved_1f1b",
+                                        "zero_bubble_h1"};
+  // Of the trainer pipeline, per step under strong scaling; times the world
+  // size under weak.
+  int64_t micro_batches = 4;
+  std::string model;         // for messages
+  int64_t model_layers = 0;  // more stages are not run; 0: not known
   int64_t repetitions = 5;
   // Examples a step: of all ranks under strong, of each under weak scaling.
   int64_t batch_size = 64;
@@ -32,11 +45,20 @@ struct StudyConfig {
   std::vector<std::string> trainer_flags;
 };
 
-// "1,2,4" as world sizes, "strong,weak", and "single,ddp"; each refuses what is
-// empty, unknown or said twice.
+// "1,2,4" as world sizes, "strong,weak", "single,ddp", and "gpipe,1f1b"; each
+// refuses what is empty, unknown or said twice. `flag`: for messages.
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text);
-absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view text);
+absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
+                                                   absl::string_view text);
 absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text);
+absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view text);
+
+// True for the trainers whose ranks hold parts of one model.
+bool CutsTheModel(absl::string_view trainer);
+
+// Layers that the trainers' model of that name can be cut at, where they do not
+// depend on other flags; else 0.
+int64_t LayersOfModel(absl::string_view model);
 
 // Fails with a message that names the flag to change.
 absl::Status CheckStudyConfig(const StudyConfig& config);

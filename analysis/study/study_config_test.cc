@@ -39,18 +39,34 @@ TEST(ParseWorldSizes, RefusesWhatIsNoWorldSize) {
 }
 
 TEST(ParseScalings, KnowsTwo) {
-  EXPECT_THAT(*ParseScalings("weak,strong"),
+  EXPECT_THAT(*ParseScalings("scaling", "weak,strong"),
               ElementsAre(Scaling::kWeak, Scaling::kStrong));
-  EXPECT_EQ(ParseScalings("Strong").status().message(),
+  EXPECT_EQ(ParseScalings("scaling", "Strong").status().message(),
             "--scaling=Strong: \"Strong\" is unknown; expected strong, weak or "
             "strong,weak");
 }
 
-TEST(ParseTrainers, KnowsTwo) {
-  EXPECT_THAT(*ParseTrainers("ddp"), ElementsAre("ddp"));
+TEST(ParseTrainers, KnowsFour) {
+  EXPECT_THAT(*ParseTrainers("pipeline,ddp"), ElementsAre("pipeline", "ddp"));
   EXPECT_EQ(ParseTrainers("single,fsdp").status().message(),
-            "--trainers=single,fsdp: \"fsdp\" is unknown; expected single, ddp "
-            "or single,ddp");
+            "--trainers=single,fsdp: \"fsdp\" is unknown; expected some of "
+            "single,ddp,model_parallel,pipeline");
+}
+
+TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
+  EXPECT_THAT(*ParseSchedules("zbv,1f1b"), ElementsAre("zbv", "1f1b"));
+  EXPECT_EQ(ParseSchedules("1f1b,1F1B").status().message(),
+            "--schedules=1f1b,1F1B: \"1F1B\" is unknown; expected some of "
+            "naive,gpipe,1f1b,interleaved_1f1b,zero_bubble_h1,zbv");
+  EXPECT_EQ(ParseSchedules("zbv,zbv").status().message(),
+            "--schedules=zbv,zbv: zbv occurs twice");
+}
+
+TEST(LayersOfModel, AreKnownWhereNoOtherFlagSaysThem) {
+  EXPECT_EQ(LayersOfModel("simple_cnn"), 4);
+  EXPECT_EQ(LayersOfModel("mp_mlp"), 3);
+  EXPECT_EQ(LayersOfModel("linear"), 1);
+  EXPECT_EQ(LayersOfModel("gpt"), 0);
 }
 
 TEST(ThreadsPerRank, SharesTheCoresOfTheLargestWorldSize) {
@@ -92,6 +108,16 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
       {[](StudyConfig* c) { c->batch_size = 63; },
        "--batch_size=63: strong scaling divides it among the ranks, and it "
        "does not divide by the world size 2"},
+      {[](StudyConfig* c) { c->micro_batches = 0; },
+       "--microbatches=0: expected 1 or more"},
+      {[](StudyConfig* c) { c->batch_size = 66; },
+       "--batch_size=66: the pipeline divides it into --microbatches=4, and it "
+       "does not divide"},
+      {[](StudyConfig* c) {
+         c->trainers = {"model_parallel", "pipeline"};
+         c->world_sizes = {1};
+       },
+       "--world_sizes=1: model_parallel and pipeline cut the model"},
       {[](StudyConfig* c) { c->trainer_flags = {"lr=1"}; },
        "--trainer_flags: \"lr=1\" is no flag"},
   };
@@ -110,9 +136,17 @@ TEST(CheckStudyConfig, OversubscribingIsPossibleWhenAskedFor) {
   EXPECT_TRUE(CheckStudyConfig(config).ok());
 }
 
+TEST(CheckStudyConfig, WhatNoTrainerDividesNeedNotDivide) {
+  StudyConfig config = OnCores(2);
+  config.batch_size = 63;
+  config.trainers = {"single", "model_parallel"};
+  EXPECT_TRUE(CheckStudyConfig(config).ok());
+}
+
 TEST(CheckStudyConfig, WeakScalingNeedsNoDivision) {
   StudyConfig config = OnCores(2);
   config.batch_size = 63;
+  config.micro_batches = 3;
   config.scalings = {Scaling::kWeak};
   EXPECT_TRUE(CheckStudyConfig(config).ok());
 }

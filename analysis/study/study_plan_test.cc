@@ -11,15 +11,18 @@
 namespace rankwise {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> Stems(const StudyConfig& config) {
   std::vector<std::string> stems;
-  for (const PlannedRun& run : PlanStudy(config)) {
+  for (const PlannedRun& run : PlanStudy(config).runs) {
     stems.push_back(run.FileStem());
   }
   return stems;
@@ -31,7 +34,62 @@ TEST(PlanStudy, SharedConfigurationsRunOnce) {
   EXPECT_THAT(
       Stems(config),
       UnorderedElementsAre("single-x1-batch64-rep1", "ddp-x1-batch64-rep1",
-                           "ddp-x2-batch32-rep1", "ddp-x2-batch64-rep1"));
+                           "ddp-x2-batch32-rep1", "ddp-x2-batch64-rep1",
+                           "model_parallel-x2-batch64-rep1",
+                           "pipeline-gpipe-x2-batch4x16-rep1",
+                           "pipeline-1f1b-x2-batch4x16-rep1",
+                           "pipeline-interleaved_1f1b-x2-batch4x16-rep1",
+                           "pipeline-zero_bubble_h1-x2-batch4x16-rep1"));
+  EXPECT_THAT(PlanStudy(config).not_run, IsEmpty());
+}
+
+TEST(PlanStudy, PipelinesUnderBothWaysOfScaling) {
+  StudyConfig config;
+  config.repetitions = 1;
+  config.trainers = {"model_parallel", "pipeline"};
+  config.schedules = {"1f1b"};
+  config.pipeline_scalings = {Scaling::kStrong, Scaling::kWeak};
+  config.world_sizes = {1, 2, 4};
+  EXPECT_THAT(
+      Stems(config),
+      UnorderedElementsAre(
+          "model_parallel-x2-batch64-rep1", "model_parallel-x2-batch128-rep1",
+          "model_parallel-x4-batch64-rep1", "model_parallel-x4-batch256-rep1",
+          "pipeline-1f1b-x2-batch4x16-rep1", "pipeline-1f1b-x2-batch8x16-rep1",
+          "pipeline-1f1b-x4-batch4x16-rep1",
+          "pipeline-1f1b-x4-batch16x16-rep1"));
+}
+
+TEST(PlanStudy, MoreStagesThanLayersAreNotRun) {
+  StudyConfig config;
+  config.repetitions = 2;
+  config.trainers = {"model_parallel", "pipeline"};
+  config.schedules = {"1f1b", "interleaved_1f1b"};
+  config.pipeline_scalings = {Scaling::kStrong, Scaling::kWeak};
+  config.world_sizes = {4};
+  config.model = "simple_cnn";
+  config.model_layers = 4;
+  const StudyPlan plan = PlanStudy(config);
+  EXPECT_EQ(plan.runs.size(), 8u);
+  EXPECT_THAT(
+      plan.not_run,
+      ElementsAre("pipeline interleaved_1f1b x4: the model would be cut into 8 "
+                  "stages, and simple_cnn has 4 layers"));
+  config.model_layers = 3;
+  EXPECT_THAT(PlanStudy(config).runs, IsEmpty());
+  EXPECT_THAT(PlanStudy(config).not_run,
+              Contains("model_parallel x4: the model would be cut into 4 "
+                       "stages, and simple_cnn has 3 layers"));
+  config.model_layers = 0;  // the trainers will say
+  EXPECT_THAT(PlanStudy(config).not_run, IsEmpty());
+}
+
+TEST(PlannedRun, NamesSayHowTheBatchIsDivided) {
+  EXPECT_EQ((PlannedRun{"ddp", 2, 32}.Name()), "ddp x2, batch 32 per rank");
+  EXPECT_EQ((PlannedRun{"model_parallel", 2, 64}.Name()),
+            "model_parallel x2, batch 64");
+  EXPECT_EQ((PlannedRun{"pipeline", 2, 16, 1, "1f1b", 4}.Name()),
+            "pipeline 1f1b x2, 4 micro-batches of 16");
 }
 
 TEST(PlanStudy, OneWayOfScaling) {
@@ -48,8 +106,8 @@ TEST(PlanStudy, EveryRepetitionOnceInAnOrderOfTheSeed) {
   StudyConfig config;
   config.repetitions = 7;
   const std::vector<std::string> stems = Stems(config);
-  EXPECT_EQ(stems.size(), 28u);
-  EXPECT_EQ(std::set<std::string>(stems.begin(), stems.end()).size(), 28u);
+  EXPECT_EQ(stems.size(), 63u);
+  EXPECT_EQ(std::set<std::string>(stems.begin(), stems.end()).size(), 63u);
   EXPECT_EQ(Stems(config), stems);
   config.seed = 1;
   EXPECT_NE(Stems(config), stems);
@@ -59,7 +117,7 @@ TEST(PlanStudy, RepetitionsAreMixed) {
   StudyConfig config;
   config.repetitions = 10;
   std::vector<std::string> first_ten;
-  for (const PlannedRun& run : PlanStudy(config)) {
+  for (const PlannedRun& run : PlanStudy(config).runs) {
     if (first_ten.size() < 10) first_ten.push_back(run.Name());
   }
   EXPECT_THAT(first_ten, Not(Each(first_ten[0])));
@@ -82,11 +140,28 @@ TEST(TrainerArguments, SayWhatTheRunIs) {
               Each(Not(StartsWith("--nproc"))));
 }
 
+TEST(TrainerArguments, SayHowThePipelineIsCut) {
+  const StudyConfig config;
+  const auto arguments = TrainerArguments(
+      config, {"pipeline", 2, 16, 1, "interleaved_1f1b", 4}, "r");
+  for (const char* expected :
+       {"--nproc=2", "--pp=2", "--dp=1", "--schedule=interleaved_1f1b",
+        "--chunks=2", "--microbatches=4", "--batch_size=16"}) {
+    EXPECT_THAT(arguments, Contains(expected));
+  }
+  EXPECT_THAT(TrainerArguments(config, {"pipeline", 2, 16, 1, "1f1b", 4}, "r"),
+              Contains("--chunks=1"));
+  EXPECT_THAT(TrainerArguments(config, {"model_parallel", 2, 64}, "r"),
+              AllOf(Contains("--nproc=2"), Contains("--batch_size=64"),
+                    Each(Not(StartsWith("--schedule")))));
+}
+
 TEST(TrainerArguments, AllRunsDifferInNothingButBatchRanksAndRecord) {
   StudyConfig config;
+  config.trainers = {"single", "ddp", "model_parallel"};
   config.train_size = 1000;
   std::map<std::string, std::set<std::string>> values;
-  for (const PlannedRun& run : PlanStudy(config)) {
+  for (const PlannedRun& run : PlanStudy(config).runs) {
     for (const std::string& flag :
          TrainerArguments(config, run, run.FileStem())) {
       const size_t equals = flag.find('=');

@@ -40,17 +40,19 @@ class StudyTest : public testing::Test {
     fs::remove_all(root_);
     fs::create_directories(root_ / "trainers");
     const fs::path fake = fs::current_path() / "analysis/study/fake_trainer";
-    fs::create_symlink(fake, root_ / "trainers/single");
-    fs::create_symlink(fake, root_ / "trainers/ddp");
+    for (const char* name : {"single", "ddp", "model_parallel", "pipeline"}) {
+      fs::create_symlink(fake, root_ / "trainers" / name);
+    }
   }
 
   // The study's command line, started in root_; 2 threads per rank would ask
-  // for more cores than a small machine has.
+  // for more cores than a small machine has. The last of a flag counts.
   std::string CommandLine(const std::string& flags) {
     return absl::StrCat(
         "cd ", root_.string(), " && exec ",
         (fs::current_path() / "analysis/study/study_for_test").string(),
-        " --trainer_dir=trainers --threads=1 --oversubscribe --output_dir=out ",
+        " --trainer_dir=trainers --threads=1 --oversubscribe --output_dir=out "
+        "--trainers=single,ddp ",
         flags, " 2>&1");
   }
   Outcome Study(const std::string& flags) {
@@ -92,10 +94,86 @@ TEST_F(StudyTest, PrintsTheTableOfWhatItRan) {
   EXPECT_EQ(CountRecords(".jsonl"), 8);
 }
 
+constexpr char kAllTrainers[] =
+    " --trainers=single,ddp,model_parallel,pipeline ";
+
+TEST_F(StudyTest, RunsEveryScheduleOfThePipeline) {
+  const Outcome outcome =
+      Study(absl::StrCat("--repetitions=2 --model=good", kAllTrainers));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("18 runs of 60 steps"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("] pipeline 1f1b x2, 4 micro-batches of 16, run 2: 800 "
+                        "images/s"));
+  // 64 examples in 80 ms, against 64 ms of single.
+  for (const char* row :
+       {"\nmodel_parallel             strong ", "\npipeline gpipe ",
+        "\npipeline 1f1b              strong       2          32     2       "
+        "800     0.80      40.0 %",
+        "\npipeline interleaved_1f1b  strong ",
+        "\npipeline zero_bubble_h1    strong "}) {
+    EXPECT_THAT(outcome.output, HasSubstr(row));
+  }
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("\npipeline 1f1b                  2         4 x 16       50.0 "
+                "%     50.0 %       50.0 %     50.0 %        80.00      80.00  "
+                "+0.0 %\n"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("\npipeline 1f1b                  2       50.0 50.0 "));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("\nmodel_parallel                 2         1 x 64 "));
+  EXPECT_EQ(CountRecords(".jsonl"), 18);
+}
+
+TEST_F(StudyTest, PipelinesScaleWeaklyWhereAskedTo) {
+  const Outcome outcome = Study(
+      "--repetitions=2 --trainers=single,pipeline --schedules=gpipe "
+      "--pipeline_scaling=weak --model=good");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  // 128 examples in 160 ms.
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("\npipeline gpipe  weak         2          64     2     "
+                "  800     0.80      40.0 %"));
+  EXPECT_THAT(outcome.output, HasSubstr("        8 x 16 "));
+}
+
+TEST_F(StudyTest, CutsThatTheModelDoesNotHaveAreNotRun) {
+  const Outcome outcome =
+      Study(absl::StrCat("--repetitions=1 --dry_run --world_sizes=1,4 "
+                         "--schedules=1f1b,interleaved_1f1b",
+                         kAllTrainers));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("--schedule=1f1b"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("--schedule=interleaved_1f1b")));
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("Not run: pipeline interleaved_1f1b x4: the model would be cut "
+                "into 8 stages, and simple_cnn has 4 layers.\n"));
+  const Outcome none = Study(
+      "--trainers=pipeline --schedules=1f1b --world_sizes=8 --batch_size=64");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.output, HasSubstr("study: nothing to run: pipeline 1f1b x8: "
+                                     "the model would be cut into 8 stages"));
+}
+
+TEST_F(StudyTest, WhatWasNotRunIsSaidUnderTheTable) {
+  const Outcome outcome = Study(
+      "--repetitions=1 --world_sizes=2 --trainers=single,model_parallel "
+      "--model=linear");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("\nNot run: model_parallel x2: the model would be cut "
+                        "into 2 stages, and linear has 1 layer.\n"));
+}
+
 TEST_F(StudyTest, PrintsTheSameTableFromTheRecords) {
-  const std::string first = Study("--repetitions=2").output;
+  const std::string first =
+      Study(absl::StrCat("--repetitions=2", kAllTrainers)).output;
   const Outcome again = Study("--from=out");
   EXPECT_EQ(again.exit_code, 0);
+  EXPECT_THAT(again.output, HasSubstr("\npipeline zero_bubble_h1"));
   EXPECT_THAT(first, HasSubstr(again.output));
 }
 
@@ -197,7 +275,12 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--world_sizes=2,x", "\"x\" is not a world size"},
       {"--repetitions=0", "--repetitions=0: expected 1 or more"},
       {"--repetitions=two", "Illegal value 'two' specified for flag"},
-      {"--trainers=fsdp", "\"fsdp\" is unknown; expected single, ddp"},
+      {"--trainers=fsdp", "\"fsdp\" is unknown; expected some of single"},
+      {"--schedules=2f2b", "\"2f2b\" is unknown; expected some of naive"},
+      {"--pipeline_scaling=both",
+       "--pipeline_scaling=both: \"both\" is unknown"},
+      {"--trainers=pipeline --microbatches=5",
+       "divides it into --microbatches=5, and it does not divide"},
       {"--scaling=both", "\"both\" is unknown; expected strong, weak"},
       {"--max_steps=5", "--max_steps=5: expected 15 or more"},
       {"--batch_size=33", "does not divide by the world size 2"},

@@ -9,7 +9,7 @@
 
 namespace rankwise {
 
-// The folder with the binaries `single` and `ddp`, found from the path of the
+// The folder with the trainers' binaries, found from the path of the
 // study's own binary: in its runfiles (`bazel run`, or started by hand from
 // bazel-bin), else beside it in the tree of build outputs. Absolute.
 absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
