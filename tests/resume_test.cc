@@ -135,19 +135,20 @@ TEST(ResumeTest, AnotherConfigurationIsRefused) {
 
 TEST(ResumeTest, AnotherGradientExchangeOrCosineIsRefused) {
   const std::string dir = FreshDir("exchange");
-  ASSERT_EQ(RunTrainer("ddp",
-                       Flags(dir, 3, {"--comm_hook=fp16", "--schedule=cosine"}))
-                .code,
-            0);
+  ASSERT_EQ(
+      RunTrainer("ddp",
+                 Flags(dir, 3, {"--comm_hook=fp16", "--lr_schedule=cosine"}))
+          .code,
+      0);
   const Finished longer = RunTrainer(
       "ddp",
-      Flags(dir, 8, {"--resume", "--comm_hook=fp16", "--schedule=cosine"}));
+      Flags(dir, 8, {"--resume", "--comm_hook=fp16", "--lr_schedule=cosine"}));
   EXPECT_EQ(longer.code, 1);
   EXPECT_THAT(
       longer.err,
       HasSubstr("steps of the cosine=3, this run has steps of the cosine=8"));
   const Finished exact =
-      RunTrainer("ddp", Flags(dir, 3, {"--resume", "--schedule=cosine"}));
+      RunTrainer("ddp", Flags(dir, 3, {"--resume", "--lr_schedule=cosine"}));
   EXPECT_EQ(exact.code, 1);
   EXPECT_THAT(exact.err, HasSubstr("--comm_hook=fp16"));
 }

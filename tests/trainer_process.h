@@ -20,7 +20,7 @@ struct Finished {
   std::string err;
 };
 
-// `name`: single or ddp.
+// `name`: single, ddp, model_parallel or pipeline.
 std::unique_ptr<TestProcess> StartTrainer(
     const std::string& name, const std::vector<std::string>& flags,
     const std::vector<std::string>& environment = {});

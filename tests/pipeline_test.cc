@@ -1,0 +1,159 @@
+// A pipeline is another order of the same work: whatever the schedule, the
+// number of stages and the cut, the losses and weights are those of one process
+// that accumulates the same micro-batches, to the last bit.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tests/trained.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+// 16 examples a step: an epoch has two whole steps, and one of micro-batches of
+// 4, 4 and 2 examples.
+std::vector<std::string> With(std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--train_size=42", "--test_size=10",
+                             "--batch_size=4", "--epochs=2", "--seed=3"});
+  return flags;
+}
+
+const Trained& Single() {
+  static const auto* const kTrained =
+      new Trained(Train("single", 1, With({"--accumulate=4"})));
+  return *kTrained;
+}
+
+struct Case {
+  std::string name;
+  int ranks;
+  std::vector<std::string> flags;
+};
+
+void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+
+std::vector<Case> Cases() {
+  return {
+      {"Naive", 2, {"--schedule=naive", "--split=time"}},
+      {"Gpipe", 2, {"--schedule=gpipe", "--split=parameters"}},
+      {"OneForwardOneBackward", 2, {"--schedule=1f1b"}},
+      {"Interleaved", 2, {"--schedule=interleaved_1f1b", "--split=1,2,3"}},
+      {"ZeroBubble", 2, {"--schedule=zero_bubble_h1", "--split=layers"}},
+      {"Zbv", 2, {"--schedule=zbv"}},
+      {"FourRanks", 4, {"--pp=4"}},
+      {"RecomputedForwards", 2, {"--recompute"}},
+      {"RecomputedForwardsOfSplitBackwards",
+       2,
+       {"--schedule=zbv", "--recompute"}},
+  };
+}
+
+class PipelineTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PipelineTest, IsBitEqualToOneProcess) {
+  std::vector<std::string> flags = With({"--microbatches=4"});
+  flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
+  ASSERT_EQ(Single().losses[0].size(), 6u);
+  ASSERT_EQ(Single().evaluations.size(), 2u);
+  ExpectBitEqual(Single(), Train("pipeline", GetParam().ranks, flags));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PipelineTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(PipelineCsvTest, ASchedulesFileIsFollowed) {
+  const std::string file = FreshDir("csv") + "/mixed.csv";
+  // Between 1F1B and GPipe, with whole and with split backwards.
+  std::ofstream(file) << "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n"
+                         "1F0,1F1,1I0,1F2,1W0,1I1,1W1,1F3,1I2,1W2,1I3,1W3\n";
+  const Trained run =
+      Train("pipeline", 2, With({"--microbatches=4", "--schedule=" + file}));
+  ExpectBitEqual(Single(), run);
+  std::map<int64_t, int64_t> peaks;  // by rank
+  for (const Record& record : RecordsIn(run.record)) {
+    const auto* schedule = std::get_if<ScheduleRecord>(&record);
+    if (schedule == nullptr) continue;
+    EXPECT_EQ(schedule->schedule, file);
+    if (schedule->step == 1) peaks[schedule->rank] = schedule->peak_activations;
+  }
+  EXPECT_EQ(peaks, (std::map<int64_t, int64_t>{{0, 3}, {1, 3}}));
+}
+
+TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
+  const std::vector<std::string> flags = {"--train_size=17", "--test_size=1",
+                                          "--batch_size=4", "--epochs=2"};
+  std::vector<std::string> single = flags, pipeline = flags;
+  single.push_back("--accumulate=4");
+  pipeline.insert(pipeline.end(), {"--microbatches=4", "--schedule=zbv"});
+  ExpectBitEqual(Train("single", 1, single), Train("pipeline", 2, pipeline));
+}
+
+// Six whole steps, and one of 10 examples. The cut by FLOPs is after conv2,
+// which hands on 4096 numbers per example.
+TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
+  const std::string trace = FreshDir("trace") + "/steps.json";
+  const Trained run =
+      Train("pipeline", 2,
+            {"--microbatches=4", "--batch_size=4", "--train_size=106",
+             "--epochs=1", "--eval=false", "--trace=" + trace});
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (const Record& entry : RecordsIn(run.record)) {
+    const auto* record = std::get_if<ScheduleRecord>(&entry);
+    if (record == nullptr) continue;
+    SCOPED_TRACE("rank " + std::to_string(record->rank) + ", step " +
+                 std::to_string(record->step));
+    EXPECT_TRUE(seen.emplace(record->rank, record->step).second);
+    EXPECT_EQ(record->schedule, "1f1b");
+    EXPECT_EQ(record->pipeline_rank, record->rank);
+    EXPECT_EQ(record->pipeline_size, 2);
+    EXPECT_EQ(record->stages, 2);
+    EXPECT_EQ(record->replicas, 1);
+    const bool whole = record->step < 7;
+    EXPECT_EQ(record->micro_batches, whole ? 4 : 3);
+    EXPECT_EQ(record->sent_bytes, (whole ? 16 : 10) * 4096 * 4);
+    EXPECT_EQ(record->received_bytes, record->sent_bytes);
+    EXPECT_EQ(record->peak_activations, 2 - record->rank);
+    EXPECT_GT(record->busy_seconds, 0);
+    EXPECT_LE(record->busy_seconds, record->span_seconds);
+    EXPECT_LE(record->span_seconds, record->schedule_seconds);
+    EXPECT_LE(record->wait_seconds + record->busy_seconds,
+              record->schedule_seconds);
+    if (!whole) continue;
+    EXPECT_EQ(std::isnan(record->predicted_seconds), record->step < 4);
+    if (record->step < 4) continue;
+    EXPECT_GT(record->predicted_seconds, 0);
+    EXPECT_GT(record->predicted_wall_bubble, 0);
+    EXPECT_LT(record->predicted_wall_bubble, 1);
+    EXPECT_LE(record->predicted_span_bubble, record->predicted_wall_bubble);
+  }
+  EXPECT_EQ(seen.size(), 14u);
+
+  std::ifstream file(trace);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << trace;
+  std::map<int, std::string> processes;
+  std::map<std::string, int> computations;  // by process
+  for (const auto& event : json["traceEvents"]) {
+    if (event["name"] == "process_name")
+      processes[event["pid"]] = event["args"]["name"];
+    const std::string kind = event.value("cat", "");
+    if (kind == "forward" || kind == "backward")
+      ++computations[processes[event["pid"]]];
+  }
+  EXPECT_EQ(computations,
+            (std::map<std::string, int>{{"measured", 16}, {"predicted", 16}}));
+}
+
+}  // namespace
+}  // namespace rankwise
