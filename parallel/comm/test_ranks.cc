@@ -1,5 +1,7 @@
 #include "parallel/comm/test_ranks.h"
 
+#include <stdlib.h>
+
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -8,15 +10,28 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "c10/util/Exception.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_env.h"
 
 namespace rankwise {
+namespace {
+
+// LibTorch 2.11 has one flight recorder per process, and each group's first
+// collective writes into its map without a lock (FlightRecorderDetail.hpp,
+// recordWithResetEnabled). That is unsound where ranks are threads, so tests
+// switch it off before the first group reads the variable.
+void DisableFlightRecorder() {
+  static const int done = setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/1);
+  TORCH_CHECK(done == 0, "cannot set TORCH_FR_BUFFER_SIZE");
+}
+
+}  // namespace
 
 std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
-                                          const std::string& store) {
+                                          const std::string& store,
+                                          absl::Duration collective_timeout) {
+  DisableFlightRecorder();
   RankEnv env;
   env.rank = env.local_rank = rank;
   env.world_size = env.local_world_size = world_size;
@@ -25,7 +40,7 @@ std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
   config.device = "cpu";
   config.file_store = store;
   config.rendezvous_timeout = absl::Seconds(60);
-  config.collective_timeout = absl::Seconds(60);
+  config.collective_timeout = collective_timeout;
   auto communicator = Communicator::Create(env, config);
   TORCH_CHECK(communicator.ok(), communicator.status().ToString());
   return *std::move(communicator);

@@ -19,7 +19,7 @@
 #include "c10/util/Exception.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/comm/test_ranks.h"
 #include "parallel/pipeline/communication.h"
 #include "torch/csrc/autograd/autograd.h"
 
@@ -27,22 +27,6 @@ namespace rankwise {
 namespace {
 
 constexpr int kExamples = 3;  // per micro-batch but the last
-
-std::unique_ptr<Communicator> Connect(int rank, int num_ranks,
-                                      const std::string& store,
-                                      absl::Duration timeout) {
-  RankEnv env;
-  env.rank = env.local_rank = rank;
-  env.world_size = env.local_world_size = num_ranks;
-  CommConfig config;
-  config.backend = "gloo";
-  config.device = "cpu";
-  config.file_store = store;
-  config.collective_timeout = timeout;
-  auto communicator = Communicator::Create(env, config);
-  TORCH_CHECK(communicator.ok(), communicator.status().ToString());
-  return *std::move(communicator);
-}
 
 at::Tensor Random(const std::vector<int64_t>& shape, int64_t seed) {
   const at::Generator generator =
@@ -76,7 +60,8 @@ std::vector<std::string> ErrorsOnRanks(
       try {
         std::unique_ptr<Communicator> communicator;
         if (num_ranks > 1) {
-          communicator = Connect(rank, num_ranks, store, collective_timeout);
+          communicator =
+              ConnectRank(rank, num_ranks, store, collective_timeout);
         }
         body(communicator == nullptr ? Group() : communicator->process_group(),
              rank);
@@ -108,7 +93,7 @@ bool RunRank(int rank, int num_ranks, const std::string& store,
   try {
     std::unique_ptr<Communicator> communicator;
     if (num_ranks > 1)
-      communicator = Connect(rank, num_ranks, store, absl::Seconds(60));
+      communicator = ConnectRank(rank, num_ranks, store, absl::Seconds(60));
     body(communicator == nullptr ? Group() : communicator->process_group(),
          rank);
   } catch (const std::exception& error) {
