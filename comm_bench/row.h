@@ -1,0 +1,33 @@
+// One line of the benchmark's output.
+#ifndef RANKWISE_COMM_BENCH_ROW_H_
+#define RANKWISE_COMM_BENCH_ROW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm_bench/summary.h"
+
+namespace rankwise {
+
+// The same on every rank.
+struct Row {
+  std::string collective;  // "all_reduce"
+  std::string layer;       // "c10d"; of the ladder: "gloo", "backend", ...
+  std::vector<int> ranks;  // of the group, as ranks of the job; empty: all
+  int64_t bytes = 0;
+  int64_t count = 0;
+  std::string dtype;  // "float32"; "" without elements
+  std::string op;     // "sum"; "" where nothing is reduced
+  int root = -1;      // -1: none
+  bool in_place = false;
+  Summary time;      // seconds of one call
+  double algbw = 0;  // GB/s, decimal; 0 without elements
+  double busbw = 0;
+  int64_t wrong = -1;  // wrong elements on all ranks; -1: not checked
+  Series::End end = Series::End::kCounted;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_ROW_H_

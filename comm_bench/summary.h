@@ -1,0 +1,44 @@
+// From raw samples to the numbers of a row.
+#ifndef RANKWISE_COMM_BENCH_SUMMARY_H_
+#define RANKWISE_COMM_BENCH_SUMMARY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "comm_bench/timing.h"
+
+namespace rankwise {
+
+// How the ranks' times of one iteration become one.
+enum class Across {
+  kSlowest,   // the longest time of any rank, from its own start: the default
+  kTransfer,  // from the last start to the last end: without the skew
+  kMakespan,  // from the first start to the last end
+  kMean,      // over ranks
+};
+
+// One value per iteration that counts.
+std::vector<double> Combine(const Series& series, Across across);
+
+struct Summary {
+  int64_t samples = 0;
+  int64_t late = 0;                                       // iterations left out
+  double min = 0, median = 0, p95 = 0, p99 = 0, max = 0;  // seconds
+  double median_low = 0, median_high = 0;  // 95 % interval of the median
+  double skew = 0;  // median spread of the ranks' starts, seconds
+};
+
+Summary Summarize(const Series& series, Across across);
+
+// The order statistics that enclose the median with at least 95 %: binomial,
+// distribution-free (Le Boudec 2010, theorem 2.1). The extremes below six
+// samples. `sorted` ascending and not empty.
+struct MedianInterval {
+  double low = 0, high = 0;
+};
+MedianInterval IntervalOfMedian(absl::Span<const double> sorted);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_SUMMARY_H_
