@@ -39,6 +39,10 @@ struct CommConfig {
   // Compare every collective's kind, shapes and dtype across ranks before it
   // runs. Slow: one extra barrier and gather per collective.
   bool check_collectives = false;
+  // All-reduces of CPU tensors over Gloo of at most so many bytes run in the
+  // calling thread by recursive doubling (direct_all_reduce.h), without Gloo's
+  // queue; 0: none. The same on all ranks.
+  int64_t direct_all_reduce_bytes = 0;
   // Path of the file through which ranks meet; empty: a TCP store at
   // MASTER_ADDR:MASTER_PORT. The file must not exist before the job.
   std::string file_store;
