@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "c10/core/ScalarType.h"
 
 namespace rankwise {
 namespace {
@@ -15,28 +14,6 @@ using State = CollectiveReport::State;
 
 int64_t NowNs() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
-}
-
-// torch's C++ name of a type, "Float", in Python's words.
-std::string DtypeName(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Float:
-      return "float32";
-    case c10::ScalarType::Double:
-      return "float64";
-    case c10::ScalarType::Half:
-      return "float16";
-    case c10::ScalarType::BFloat16:
-      return "bfloat16";
-    case c10::ScalarType::Byte:
-      return "uint8";
-    case c10::ScalarType::Int:
-      return "int32";
-    case c10::ScalarType::Long:
-      return "int64";
-    default:
-      return c10::toString(dtype);
-  }
 }
 
 // "0, 2"; the middle of a long list is left out.
@@ -95,6 +72,7 @@ CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
   std::lock_guard<std::mutex> lock(mutex_);
   Entry& entry = NewEntry(name, tensors, group);
   entry.sequence = ++groups_[group].sequence;
+  traffic_.Add(entry.ticket, name, tensors, group, /*peer=*/-1, entry.start_ns);
   entry.state = observed ? State::kInFlight : State::kUnobserved;
   if (observed && in_flight_++ == 0) busy_since_ns_ = entry.start_ns;
   return entry.ticket;
@@ -109,11 +87,13 @@ CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
   entry.sequence = groups_[group].sequence;
   entry.state = State::kUnobserved;
   entry.peer = mapped ? ranks[peer] : peer;
+  traffic_.Add(entry.ticket, name, tensors, group, entry.peer, entry.start_ns);
   return entry.ticket;
 }
 
 bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (ok && records_traffic_) traffic_.Ended(ticket, NowNs());
   Entry& entry = entries_[ticket % kEntries];
   if (entry.ticket != ticket) return false;
   entry.state = ok ? State::kDone : State::kFailed;
@@ -122,11 +102,56 @@ bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok) {
 
 void CollectiveLog::End(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (ok && records_traffic_) traffic_.Ended(ticket, NowNs());
   Entry& entry = entries_[ticket % kEntries];
   const bool known = entry.ticket == ticket;
   const bool awaited = !known || entry.state == State::kInFlight;
   if (known) entry.state = ok ? State::kDone : State::kFailed;
   if (awaited && --in_flight_ == 0) busy_ns_ += NowNs() - busy_since_ns_;
+}
+
+void CollectiveLog::StartTraffic() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  traffic_.Start();
+  records_traffic_ = true;
+}
+
+void CollectiveLog::StopTraffic() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  traffic_.Stop();
+}
+
+std::vector<TrafficEvent> CollectiveLog::TakeTraffic() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  records_traffic_ = false;
+  std::vector<TrafficEvent> events;
+  for (const TrafficRecorder::Noted& noted : traffic_.Take()) {
+    TrafficEvent& event = events.emplace_back();
+    event.op = noted.op;
+    event.bytes = noted.bytes;
+    event.count = noted.count;
+    if (noted.dtype != c10::ScalarType::Undefined) {
+      event.dtype = DtypeName(noted.dtype);
+    }
+    event.peer = noted.peer;
+    event.ranks = groups_[noted.group].ranks;
+    event.start_ns = noted.start_ns;
+    event.wait_start_ns = noted.wait_start_ns;
+    event.end_ns = noted.end_ns;
+  }
+  return events;
+}
+
+void CollectiveLog::WaitPointToPoint(Ticket ticket) {
+  if (!records_traffic_) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  traffic_.Waited(ticket, NowNs());
+}
+
+void CollectiveLog::StartCoalescing(int group) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  traffic_.Add(next_ticket_, "start_coalescing", {}, group, /*peer=*/-1,
+               NowNs());
 }
 
 const CollectiveLog::Entry* CollectiveLog::Oldest(State state) const {

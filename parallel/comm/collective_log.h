@@ -12,6 +12,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "c10/util/ArrayRef.h"
+#include "parallel/comm/traffic.h"
 
 namespace rankwise {
 
@@ -59,6 +60,17 @@ class CollectiveLog {
                            int peer, int group = 0);
   // False when the start was so long ago that it has been forgotten.
   bool EndPointToPoint(Ticket ticket, bool ok);
+
+  // From StartTraffic to StopTraffic every call is noted beside its entry: that
+  // takes no allocation, and while it is off no time either. TakeTraffic stops
+  // and hands over what was noted since StartTraffic.
+  void StartTraffic();
+  void StopTraffic();
+  std::vector<TrafficEvent> TakeTraffic();
+  // The wait for a message begins.
+  void WaitPointToPoint(Ticket ticket);
+  // The calls up to the next "coalesced" are launched by it.
+  void StartCoalescing(int group);
 
   // The oldest collective that failed; if there is none, the oldest in flight;
   // if there is none either, the last one started.
@@ -114,6 +126,8 @@ class CollectiveLog {
   int in_flight_ = 0;
   int64_t busy_since_ns_ = 0;
   int64_t busy_ns_ = 0;
+  TrafficRecorder traffic_;
+  std::atomic<bool> records_traffic_{false};
   std::atomic<int64_t> last_start_ns_{0};
 };
 

@@ -181,6 +181,11 @@ int64_t Communicator::last_collective_start_ns() const {
 double Communicator::collective_seconds() const {
   return parts_->log->busy_seconds();
 }
+void Communicator::StartTraffic() { parts_->log->StartTraffic(); }
+void Communicator::StopTraffic() { parts_->log->StopTraffic(); }
+std::vector<TrafficEvent> Communicator::TakeTraffic() {
+  return parts_->log->TakeTraffic();
+}
 
 namespace {
 

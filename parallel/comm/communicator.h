@@ -18,6 +18,7 @@
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/fake_backend.h"
 #include "parallel/comm/rank_env.h"
+#include "parallel/comm/traffic.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -122,6 +123,13 @@ class Communicator {
   // Seconds during which at least one collective was in flight, since Create.
   // NCCL's are not counted: the host does not see them complete.
   double collective_seconds() const;
+
+  // What this rank communicates in any group from StartTraffic to StopTraffic.
+  // TakeTraffic stops and hands over what was noted since StartTraffic. Called
+  // while no other thread starts anything.
+  void StartTraffic();
+  void StopTraffic();
+  std::vector<TrafficEvent> TakeTraffic();
 
  private:
   struct Parts;

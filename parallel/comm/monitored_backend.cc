@@ -148,7 +148,10 @@ class MonitoredBackend : public c10d::Backend {
   }
 
   // A coalesced group of calls is one collective to the ranks that wait for it.
-  void startCoalescing() override { inner_->startCoalescing(); }
+  void startCoalescing() override {
+    log_->StartCoalescing(group_);
+    inner_->startCoalescing();
+  }
   WorkPtr endCoalescing() override {
     return Log("coalesced", {}, [&] { return inner_->endCoalescing(); });
   }

@@ -18,6 +18,7 @@ class MonitoredMessage : public c10d::Work {
 
   bool wait(std::chrono::milliseconds timeout) override {
     try {
+      entry_.Waiting();
       const bool completed = inner_->wait(timeout);
       entry_.Done();
       return completed;
@@ -61,6 +62,8 @@ MessageEntry::MessageEntry(std::shared_ptr<CollectiveLog> log, const char* name,
       peer_(peer),
       group_(group),
       ticket_(log_->BeginPointToPoint(name, tensors, peer, group)) {}
+
+void MessageEntry::Waiting() const { log_->WaitPointToPoint(ticket_); }
 
 void MessageEntry::Done() const { log_->EndPointToPoint(ticket_, true); }
 

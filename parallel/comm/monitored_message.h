@@ -20,6 +20,8 @@ class MessageEntry {
   MessageEntry(std::shared_ptr<CollectiveLog> log, const char* name,
                at::ArrayRef<at::Tensor> tensors, int peer, int group);
 
+  // Someone begins to wait for it.
+  void Waiting() const;
   void Done() const;
   // Noted even when the start has been forgotten.
   void Failed() const;
