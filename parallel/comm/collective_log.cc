@@ -36,6 +36,12 @@ int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
   return static_cast<int>(groups_.size()) - 1;
 }
 
+int CollectiveLog::RankInJob(int rank, int group) const {
+  const std::vector<int>& ranks = groups_[group].ranks;
+  const bool mapped = rank >= 0 && static_cast<size_t>(rank) < ranks.size();
+  return mapped ? ranks[rank] : rank;
+}
+
 CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
                                               at::ArrayRef<at::Tensor> tensors,
                                               int group) {
@@ -68,11 +74,12 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
 
 CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
                                            at::ArrayRef<at::Tensor> tensors,
-                                           bool observed, int group) {
+                                           bool observed, int group, int root) {
   std::lock_guard<std::mutex> lock(mutex_);
   Entry& entry = NewEntry(name, tensors, group);
   entry.sequence = ++groups_[group].sequence;
-  traffic_.Add(entry.ticket, name, tensors, group, /*peer=*/-1, entry.start_ns);
+  traffic_.Add(entry.ticket, name, tensors, group, RankInJob(root, group),
+               entry.start_ns);
   entry.state = observed ? State::kInFlight : State::kUnobserved;
   if (observed && in_flight_++ == 0) busy_since_ns_ = entry.start_ns;
   return entry.ticket;
@@ -82,11 +89,9 @@ CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
     const char* name, at::ArrayRef<at::Tensor> tensors, int peer, int group) {
   std::lock_guard<std::mutex> lock(mutex_);
   Entry& entry = NewEntry(name, tensors, group);
-  const std::vector<int>& ranks = groups_[group].ranks;
-  const bool mapped = peer >= 0 && static_cast<size_t>(peer) < ranks.size();
   entry.sequence = groups_[group].sequence;
   entry.state = State::kUnobserved;
-  entry.peer = mapped ? ranks[peer] : peer;
+  entry.peer = RankInJob(peer, group);
   traffic_.Add(entry.ticket, name, tensors, group, entry.peer, entry.start_ns);
   return entry.ticket;
 }
@@ -121,12 +126,12 @@ void CollectiveLog::StopTraffic() {
   traffic_.Stop();
 }
 
-std::vector<TrafficEvent> CollectiveLog::TakeTraffic() {
+std::vector<CommEvent> CollectiveLog::TakeTraffic() {
   std::lock_guard<std::mutex> lock(mutex_);
   records_traffic_ = false;
-  std::vector<TrafficEvent> events;
+  std::vector<CommEvent> events;
   for (const TrafficRecorder::Noted& noted : traffic_.Take()) {
-    TrafficEvent& event = events.emplace_back();
+    CommEvent& event = events.emplace_back();
     event.op = noted.op;
     event.bytes = noted.bytes;
     event.count = noted.count;

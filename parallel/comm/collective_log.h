@@ -49,9 +49,10 @@ class CollectiveLog {
   int AddGroup(const std::string& name, std::vector<int> ranks);
 
   // Notes the start of collective `name` (a string literal) over `tensors`.
-  // `observed` says that End will be called.
+  // `observed` says that End will be called. `root`: its rank in the group; -1:
+  // there is none.
   Ticket Begin(const char* name, at::ArrayRef<at::Tensor> tensors,
-               bool observed, int group = 0);
+               bool observed, int group = 0, int root = -1);
   void End(Ticket ticket, bool ok);
 
   // The same for send to and recv from rank `peer` of the group (-1: any). They
@@ -66,7 +67,7 @@ class CollectiveLog {
   // and hands over what was noted since StartTraffic.
   void StartTraffic();
   void StopTraffic();
-  std::vector<TrafficEvent> TakeTraffic();
+  std::vector<CommEvent> TakeTraffic();
   // The wait for a message begins.
   void WaitPointToPoint(Ticket ticket);
   // The calls up to the next "coalesced" are launched by it.
@@ -114,6 +115,7 @@ class CollectiveLog {
     Ticket last = 0;
   };
 
+  int RankInJob(int rank, int group) const;
   Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors,
                   int group);
   CollectiveReport Report(const Entry& entry) const;

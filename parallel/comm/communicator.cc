@@ -183,7 +183,7 @@ double Communicator::collective_seconds() const {
 }
 void Communicator::StartTraffic() { parts_->log->StartTraffic(); }
 void Communicator::StopTraffic() { parts_->log->StopTraffic(); }
-std::vector<TrafficEvent> Communicator::TakeTraffic() {
+std::vector<CommEvent> Communicator::TakeTraffic() {
   return parts_->log->TakeTraffic();
 }
 

@@ -129,7 +129,7 @@ class Communicator {
   // while no other thread starts anything.
   void StartTraffic();
   void StopTraffic();
-  std::vector<TrafficEvent> TakeTraffic();
+  std::vector<CommEvent> TakeTraffic();
 
  private:
   struct Parts;

@@ -33,8 +33,9 @@ class MonitoredBackend : public c10d::Backend {
   // Collectives.
   WorkPtr broadcast(Tensors& tensors,
                     const c10d::BroadcastOptions& opts) override {
-    return Log("broadcast", tensors,
-               [&] { return inner_->broadcast(tensors, opts); });
+    return Log(
+        "broadcast", tensors, [&] { return inner_->broadcast(tensors, opts); },
+        opts.rootRank);
   }
   WorkPtr allreduce(Tensors& tensors,
                     const c10d::AllreduceOptions& opts) override {
@@ -52,8 +53,9 @@ class MonitoredBackend : public c10d::Backend {
                [&] { return inner_->allreduce_coalesced(tensors, opts); });
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
-    return Log("reduce", tensors,
-               [&] { return inner_->reduce(tensors, opts); });
+    return Log(
+        "reduce", tensors, [&] { return inner_->reduce(tensors, opts); },
+        opts.rootRank);
   }
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& opts) override {
@@ -80,13 +82,15 @@ class MonitoredBackend : public c10d::Backend {
   }
   WorkPtr gather(TensorLists& outputs, Tensors& inputs,
                  const c10d::GatherOptions& opts) override {
-    return Log("gather", inputs,
-               [&] { return inner_->gather(outputs, inputs, opts); });
+    return Log(
+        "gather", inputs, [&] { return inner_->gather(outputs, inputs, opts); },
+        opts.rootRank);
   }
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
                   const c10d::ScatterOptions& opts) override {
-    return Log("scatter", outputs,
-               [&] { return inner_->scatter(outputs, inputs, opts); });
+    return Log(
+        "scatter", outputs,
+        [&] { return inner_->scatter(outputs, inputs, opts); }, opts.rootRank);
   }
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
                          const c10d::ReduceScatterOptions& opts) override {
@@ -243,10 +247,11 @@ class MonitoredBackend : public c10d::Backend {
   }
 
   template <typename Call>
-  WorkPtr Log(const char* name, at::ArrayRef<at::Tensor> tensors, Call call) {
+  WorkPtr Log(const char* name, at::ArrayRef<at::Tensor> tensors, Call call,
+              int64_t root = -1) {
     const bool observed = watch_ == WatchCompletion::kYes;
     const CollectiveLog::Ticket ticket =
-        log_->Begin(name, tensors, observed, group_);
+        log_->Begin(name, tensors, observed, group_, static_cast<int>(root));
     WorkPtr work = EndIfThrown(ticket, call);
     if (observed && work != nullptr) {
       work->getFuture()->addCallback(

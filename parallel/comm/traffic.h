@@ -13,14 +13,15 @@ namespace rankwise {
 
 // One collective or message. Times are of the steady clock in nanoseconds; 0
 // where nobody saw the moment.
-struct TrafficEvent {
+struct CommEvent {
   // "all_reduce", "send", "recv", ... "start_coalescing" precedes calls that
   // one "coalesced" launches together.
   std::string op;
   int64_t bytes = 0;  // of the tensors that the rank hands over, or receives
   int64_t count = 0;  // elements
   std::string dtype;  // "float32"; "" without tensors
-  int peer = -1;      // of send and recv: a rank of the job
+  // A rank of the job: the other side of a message, or a collective's root.
+  int peer = -1;
   std::vector<int> ranks = {};  // of the group; empty: all ranks
   int64_t start_ns = 0;
   // When the rank first waited for it: known of messages where completion is

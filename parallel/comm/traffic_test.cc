@@ -85,11 +85,14 @@ TEST_F(TrafficTest, EventsOfTwoGroupsWithTheirTimes) {
   all->allreduce(one_)->wait();
   some->send(one_, /*dst_rank=*/0, /*tag=*/3)->wait();
   all->barrier()->wait();
+  c10d::BroadcastOptions from_its_second_rank;
+  from_its_second_rank.rootRank = 1;
+  some->broadcast(one_, from_its_second_rank)->wait();
   AwaitEnds();
   log_->StopTraffic();
   all->allreduce(one_)->wait();
-  const std::vector<TrafficEvent> events = log_->TakeTraffic();
-  ASSERT_EQ(events.size(), 3u);
+  const std::vector<CommEvent> events = log_->TakeTraffic();
+  ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[0].op, "all_reduce");
   EXPECT_EQ(events[0].bytes, 40);
   EXPECT_EQ(events[0].dtype, "float32");
@@ -104,6 +107,8 @@ TEST_F(TrafficTest, EventsOfTwoGroupsWithTheirTimes) {
   EXPECT_EQ(events[2].op, "barrier");
   EXPECT_EQ(events[2].dtype, "");
   EXPECT_GE(events[2].start_ns, events[1].end_ns);
+  EXPECT_EQ(events[3].op, "broadcast");
+  EXPECT_EQ(events[3].peer, 6) << "the root";
 }
 
 TEST_F(TrafficTest, EndsAreUnknownWhereCompletionIsNotWatched) {
@@ -111,9 +116,9 @@ TEST_F(TrafficTest, EndsAreUnknownWhereCompletionIsNotWatched) {
   log_->StartTraffic();
   backend->allreduce(one_)->wait();
   backend->send(one_, 0, 0)->wait();
-  const std::vector<TrafficEvent> events = log_->TakeTraffic();
+  const std::vector<CommEvent> events = log_->TakeTraffic();
   ASSERT_EQ(events.size(), 2u);
-  for (const TrafficEvent& event : events) {
+  for (const CommEvent& event : events) {
     EXPECT_GT(event.start_ns, 0);
     EXPECT_EQ(event.wait_start_ns, 0);
     EXPECT_EQ(event.end_ns, 0);
