@@ -10,11 +10,26 @@ namespace rankwise {
 namespace {
 
 constexpr absl::string_view kFollowing[] = {
-    "accumulate",    "batch_size", "checkpoint_dir", "checkpoint_every",
-    "devices",       "dp",         "file_store",     "keep_checkpoints",
-    "log_dir",       "log_every",  "microbatches",   "nproc",
-    "oversubscribe", "pp",         "record",         "resume",
-    "split",         "trace",
+    "accumulate",
+    "batch_size",
+    "checkpoint_dir",
+    "checkpoint_every",
+    "csv",
+    "devices",
+    "dp",
+    "file_store",
+    "keep_checkpoints",
+    "log_dir",
+    "log_every",
+    "microbatches",
+    "nproc",
+    "oversubscribe",
+    "pp",
+    "record",
+    "resume",
+    "split",
+    "trace",
+    "traffic_steps",
 };
 
 }  // namespace

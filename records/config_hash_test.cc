@@ -50,6 +50,13 @@ TEST(ConfigHash, ThePipelinesShapeFollowsTheWorldSize) {
   EXPECT_NE(two.scaling_hash, four.scaling_hash);
 }
 
+TEST(ConfigHash, WhatIsOnlyWrittenDownDoesNotCount) {
+  const RunRecord one = RunWith({{"csv", ""}, {"traffic_steps", "0"}});
+  const RunRecord two = RunWith({{"csv", "a.csv"}, {"traffic_steps", "3"}});
+  EXPECT_NE(one.config_hash, two.config_hash);
+  EXPECT_EQ(one.scaling_hash, two.scaling_hash);
+}
+
 TEST(ConfigHash, EveryOtherFlagCounts) {
   const RunRecord one = RunWith({{"nproc", "1"}, {"lr", "0.1"}});
   const RunRecord two = RunWith({{"nproc", "1"}, {"lr", "0.2"}});

@@ -1,11 +1,13 @@
 #include "records/field_reader.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace rankwise {
@@ -18,6 +20,14 @@ bool FitsInt64(const Json& value) {
   return !value.is_number_unsigned() ||
          value.get<uint64_t>() <=
              static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+}
+
+bool IsCount(const Json& value, int64_t minimum) {
+  return FitsInt64(value) && value.get<int64_t>() >= minimum;
+}
+
+bool IsSeconds(const Json& value) {
+  return value.is_number() && value.get<double>() >= 0;
 }
 
 absl::Status CheckVersion(const std::string& version) {
@@ -75,14 +85,44 @@ void FieldReader::TextList(const char* name, std::vector<std::string>& out) {
   }
 }
 
+void FieldReader::Flag(const char* name, bool& out) {
+  const Json* value = Find(name);
+  if (value == nullptr) return;
+  if (!value->is_boolean()) return Expect(name, "true or false", *value);
+  out = value->get<bool>();
+}
+
+void FieldReader::Choice(const char* name, std::string& out,
+                         std::initializer_list<absl::string_view> choices) {
+  const Json* value = Find(name);
+  if (value == nullptr) return;
+  const std::string text = value->is_string() ? value->get<std::string>() : "";
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    out = text;
+    return;
+  }
+  Expect(name, absl::StrCat("one of ", absl::StrJoin(choices, ", ")), *value);
+}
+
 void FieldReader::Count(const char* name, int64_t& out, int64_t minimum) {
   const Json* value = Find(name);
   if (value == nullptr) return;
-  if (!FitsInt64(*value) || value->get<int64_t>() < minimum) {
+  if (!IsCount(*value, minimum)) {
     return Expect(name, absl::StrCat("an integer of at least ", minimum),
                   *value);
   }
   out = value->get<int64_t>();
+}
+
+void FieldReader::CountList(const char* name, std::vector<int64_t>& out) {
+  const Json* value = Find(name);
+  if (value == nullptr) return;
+  constexpr absl::string_view kExpected = "a list of integers of at least 0";
+  if (!value->is_array()) return Expect(name, kExpected, *value);
+  for (const Json& count : *value) {
+    if (!IsCount(count, 0)) return Expect(name, kExpected, *value);
+    out.push_back(count.get<int64_t>());
+  }
 }
 
 void FieldReader::Number(const char* name, double& out) {
@@ -105,10 +145,22 @@ void FieldReader::Number(const char* name, double& out) {
 void FieldReader::Seconds(const char* name, double& out) {
   const Json* value = Find(name);
   if (value == nullptr) return;
-  if (!value->is_number() || value->get<double>() < 0) {
+  if (!IsSeconds(*value)) {
     return Expect(name, "a number of seconds, 0 or more", *value);
   }
   out = value->get<double>();
+}
+
+void FieldReader::SecondsList(const char* name, std::vector<double>& out) {
+  const Json* value = Find(name);
+  if (value == nullptr) return;
+  constexpr absl::string_view kExpected =
+      "a list of numbers of seconds, 0 or more";
+  if (!value->is_array()) return Expect(name, kExpected, *value);
+  for (const Json& seconds : *value) {
+    if (!IsSeconds(seconds)) return Expect(name, kExpected, *value);
+    out.push_back(seconds.get<double>());
+  }
 }
 
 void FieldReader::Estimate(const char* name, double& out, double maximum) {
@@ -149,6 +201,25 @@ const Json* FieldReader::FindObject(const char* name) {
   if (value == nullptr || value->is_object()) return value;
   Expect(name, "an object", *value);
   return nullptr;
+}
+
+std::vector<const Json*> FieldReader::FindObjects(const char* name) {
+  const Json* value = Find(name);
+  if (value == nullptr) return {};
+  std::vector<const Json*> objects;
+  if (value->is_array()) {
+    for (const Json& element : *value) {
+      if (element.is_object()) objects.push_back(&element);
+    }
+    if (objects.size() == value->size()) return objects;
+  }
+  Expect(name, "a list of objects", *value);
+  return {};
+}
+
+std::string FieldReader::ElementName(absl::string_view list,
+                                     size_t index) const {
+  return absl::StrCat(where_, ".", list, "[", index, "]");
 }
 
 void FieldReader::Expect(absl::string_view name, absl::string_view expected,

@@ -19,6 +19,21 @@ void AppendNumber(T value, std::string* out) {
   out->append(digits, end.ptr - digits);
 }
 
+// A negative, infinite or NaN duration is a clock's mistake.
+double Duration(double value) {
+  return std::isfinite(value) && value > 0 ? value : 0.0;
+}
+
+template <typename T>
+void AppendList(const std::vector<T>& values, std::string* out) {
+  out->push_back('[');
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    AppendNumber(values[i], out);
+  }
+  out->push_back(']');
+}
+
 }  // namespace
 
 void FieldWriter::Name(const char* name) {
@@ -44,9 +59,20 @@ void FieldWriter::TextList(const char* name,
   out_->append(Dump(nlohmann::json(values)));
 }
 
+void FieldWriter::Flag(const char* name, bool value) {
+  Name(name);
+  out_->append(value ? "true" : "false");
+}
+
 void FieldWriter::Count(const char* name, int64_t value, int64_t) {
   Name(name);
   AppendNumber(value, out_);
+}
+
+void FieldWriter::CountList(const char* name,
+                            const std::vector<int64_t>& values) {
+  Name(name);
+  AppendList(values, out_);
 }
 
 void FieldWriter::Number(const char* name, double value) {
@@ -63,7 +89,15 @@ void FieldWriter::Number(const char* name, double value) {
 }
 
 void FieldWriter::Seconds(const char* name, double value) {
-  Number(name, std::isfinite(value) && value > 0 ? value : 0.0);
+  Number(name, Duration(value));
+}
+
+void FieldWriter::SecondsList(const char* name,
+                              const std::vector<double>& values) {
+  Name(name);
+  std::vector<double> durations(values.size());
+  std::transform(values.begin(), values.end(), durations.begin(), Duration);
+  AppendList(durations, out_);
 }
 
 void FieldWriter::Estimate(const char* name, double value, double maximum) {

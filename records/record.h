@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 1;
+inline constexpr int kSchemaMinor = 2;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
 struct HostInfo {
@@ -39,7 +39,7 @@ struct VersionInfo {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.1";
+  std::string schema_version = "1.2";
   std::string run_id;      // the same on every rank of the run (run_id.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // "" when unknown (git_commit.h)
@@ -135,8 +135,82 @@ struct ScheduleRecord {
   double predicted_wall_bubble = 0;
 };
 
+// What one rank measured of one row of the communication benchmark: its raw
+// samples. The lists over iterations are equally long.
+struct CollectiveRecord {
+  int64_t rank = 0;
+  std::string collective;      // "all_reduce"
+  std::string layer = "c10d";  // through which the call went
+  std::vector<int64_t> ranks;  // of the group, this one among them; empty: all
+  int64_t bytes = 0;           // of a call
+  int64_t count = 0;           // elements of a call
+  std::string dtype;           // "float32"; "" without elements
+  std::string op;              // "sum"; "" where nothing is reduced
+  int64_t root = -1;           // rank in the group; -1: none
+  bool in_place = false;
+  int64_t in_flight = 1;         // calls started before the first is waited for
+  std::string cache = "hot";     // or "cold": buffers rotate
+  std::string sync = "barrier";  // "window", "none": how iterations start
+  int64_t launch = 0;            // which of several launches of the job
+  double trips = 1;    // a call's time is that of an iteration divided by it
+  int64_t wrong = -1;  // elements of this rank; -1: not checked
+  std::string end = "counted";  // "precise", "out_of_time", "max_iterations",
+                                // "interrupted": why the iterations ended
+  std::vector<double> seconds;  // of each iteration on this rank
+  // Of each iteration, on rank 0's clock since the earliest start of any rank.
+  std::vector<double> start_seconds;
+  std::vector<int64_t> late;  // iterations not counted: some rank started late
+  double clock_error_seconds = 0;  // bound of the error of start_seconds
+};
+
+// One rank's share of a collective beside computation. The lists hold one
+// value per iteration and are equally long.
+struct OverlapRecord {
+  int64_t rank = 0;
+  std::string collective;
+  int64_t bytes = 0;
+  std::string dtype;
+  int64_t gemm_size = 1;                     // of square matrices
+  std::vector<double> compute_seconds;       // the computation alone
+  std::vector<double> comm_seconds;          // the collective alone
+  std::vector<double> both_seconds;          // both started together
+  std::vector<double> both_compute_seconds;  // of these, the computation's own
+  std::vector<double> both_comm_seconds;     // and the collective's own
+};
+
+// A message or collective that a rank took part in.
+struct RecordedTransfer {
+  std::string op;     // "all_reduce", "send", "recv", ...
+  int64_t bytes = 0;  // of this rank's buffer
+  int64_t count = 0;  // elements of it
+  std::string dtype;  // "float32"
+  int64_t peer = -1;  // the other rank of the job, or the root; or none
+  std::vector<int64_t> ranks;  // of the group, as ranks of the job; empty: all
+  double start_seconds = 0;    // since the step began
+  double end_seconds = 0;      // NaN: not observed
+};
+
+// What one rank communicated in one training step.
+struct TrafficRecord {
+  int64_t rank = 0;
+  int64_t step = 0;                  // as in StepRecord
+  std::vector<RecordedTransfer> events;  // in the order of their start
+  double step_seconds = 0;           // as in StepRecord
+  double exposed_comm_seconds = 0;   // as in StepRecord, or a pipeline's wait
+};
+
+// Where a rank ran, beyond the run record: what may explain its times.
+struct EnvironmentRecord {
+  int64_t rank = 0;
+  std::string topology;       // "1 package, 2 cores, 4 PUs, 1 NUMA node, ..."
+  std::vector<int64_t> cpus;  // logical CPUs that the process may run on
+  // Variables that steer communication and threads, of those that are set.
+  std::map<std::string, std::string> variables;
+};
+
 using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
-                            CheckpointRecord, ScheduleRecord>;
+                            CheckpointRecord, ScheduleRecord, CollectiveRecord,
+                            OverlapRecord, TrafficRecord, EnvironmentRecord>;
 
 }  // namespace rankwise
 

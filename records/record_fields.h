@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "records/comm_record_fields.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -72,8 +73,7 @@ void ListFields(Fields& fields, R& record) {
     fields.Text("path", record.path);
     fields.Count("bytes", record.bytes);
     fields.Seconds("seconds", record.seconds);
-  } else {
-    static_assert(std::is_same_v<T, ScheduleRecord>);
+  } else if constexpr (std::is_same_v<T, ScheduleRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("step", record.step);
     fields.Text("schedule", record.schedule);
@@ -97,6 +97,8 @@ void ListFields(Fields& fields, R& record) {
     fields.Below("pipeline_rank", record.pipeline_rank, "pipeline_size",
                  record.pipeline_size);
     fields.Below("replica", record.replica, "replicas", record.replicas);
+  } else {
+    ListCommFields(fields, record);
   }
 }
 

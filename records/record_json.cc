@@ -1,29 +1,24 @@
 #include "records/record_json.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "records/field_reader.h"
 #include "records/field_writer.h"
 #include "records/record_fields.h"
+#include "records/record_kind.h"
 
 namespace rankwise {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* KindOf(const RunRecord&) { return "run"; }
-constexpr const char* KindOf(const StepRecord&) { return "step"; }
-constexpr const char* KindOf(const EpochRecord&) { return "epoch"; }
-constexpr const char* KindOf(const EvalRecord&) { return "eval"; }
-constexpr const char* KindOf(const CheckpointRecord&) { return "checkpoint"; }
-constexpr const char* KindOf(const ScheduleRecord&) { return "schedule"; }
-
 template <typename T>
 void Append(const T& record, std::string* out) {
-  out->append("{\"kind\":\"").append(KindOf(record)).push_back('"');
+  out->append("{\"kind\":\"").append(KindOf(record).name).push_back('"');
   FieldWriter fields(out);
   ListFields(fields, record);
   out->push_back('}');
@@ -32,10 +27,29 @@ void Append(const T& record, std::string* out) {
 template <typename T>
 absl::StatusOr<Record> ParseAs(const Json& object) {
   T record;
-  FieldReader fields(object, KindOf(record));
+  FieldReader fields(object, KindOf(record).name);
   ListFields(fields, record);
   if (!fields.status().ok()) return fields.status();
   return record;
+}
+
+absl::Status UnknownKind(const Json& kind) {
+  std::string name = kind.dump(-1, ' ', /*ensure_ascii=*/true);
+  if (name.size() > 60) name = absl::StrCat(name.substr(0, 57), "...");
+  return absl::NotFoundError(
+      absl::StrCat("the record kind ", name, " is not known"));
+}
+
+// As the first kind of record, from the `index`th on, that is called `kind`.
+template <size_t index>
+absl::StatusOr<Record> ParseKind(const Json& kind, const Json& object) {
+  if constexpr (index == std::variant_size_v<Record>) {
+    return UnknownKind(kind);
+  } else {
+    using T = std::variant_alternative_t<index, Record>;
+    if (kind == KindOf(T()).name) return ParseAs<T>(object);
+    return ParseKind<index + 1>(kind, object);
+  }
 }
 
 }  // namespace
@@ -69,16 +83,7 @@ absl::StatusOr<Record> ParseRecord(absl::string_view line) {
     return absl::InvalidArgumentError(
         "the record has no \"kind\" that is a string");
   }
-  if (*kind == "run") return ParseAs<RunRecord>(object);
-  if (*kind == "step") return ParseAs<StepRecord>(object);
-  if (*kind == "epoch") return ParseAs<EpochRecord>(object);
-  if (*kind == "eval") return ParseAs<EvalRecord>(object);
-  if (*kind == "checkpoint") return ParseAs<CheckpointRecord>(object);
-  if (*kind == "schedule") return ParseAs<ScheduleRecord>(object);
-  std::string name = kind->dump(-1, ' ', /*ensure_ascii=*/true);
-  if (name.size() > 60) name = absl::StrCat(name.substr(0, 57), "...");
-  return absl::NotFoundError(
-      absl::StrCat("the record kind ", name, " is not known"));
+  return ParseKind<0>(*kind, object);
 }
 
 }  // namespace rankwise

@@ -86,7 +86,11 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
       EpochRecord{0, 1, 1.5, 50000, 31.25},
       EvalRecord{0, 1, 1.25, 5012, 10000, 2.5},
       CheckpointRecord{0, 782, 1, "/tmp/a \"b\"\n/ckpt", 25700000, 0.125},
-      ExampleSchedule()};
+      ExampleSchedule(),
+      CollectiveRecord(),
+      OverlapRecord(),
+      TrafficRecord(),
+      EnvironmentRecord()};
   for (const Record& record : records) {
     const std::string line = ToJsonLine(record);
     EXPECT_THAT(line, StartsWith("{\"kind\":\""));
@@ -218,9 +222,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.1\"", "\"one\"",
+      {ExampleRun(), "\"1.2\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.1\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.2\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -301,10 +305,10 @@ TEST(RecordJson, DeepNestingIsOnlyAnotherBadLine) {
 
 TEST(RecordJson, UnknownKindIsNotFound) {
   const absl::Status status =
-      ParseRecord("{\"kind\":\"collective\",\"rank\":0}").status();
+      ParseRecord("{\"kind\":\"bubble\",\"rank\":0}").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("the record kind \"collective\" is not known"));
+              HasSubstr("the record kind \"bubble\" is not known"));
 }
 
 TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
@@ -322,7 +326,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.1\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.2\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "records/record_json.h"
+#include "records/record_kind.h"
 
 namespace rankwise {
 namespace {
@@ -93,12 +94,13 @@ class LineVisitor {
       return absl::InvalidArgumentError(absl::StrCat(
           "a record of rank ", rank, ", which has no run record above it"));
     }
-    if (std::holds_alternative<ScheduleRecord>(record) && minor->second < 1) {
-      return absl::InvalidArgumentError(
-          "a schedule record, a kind of schema version 1.1, under a run record "
-          "of version 1.0");
-    }
-    return absl::OkStatus();
+    const RecordKind kind =
+        std::visit([](const auto& r) { return KindOf(r); }, record);
+    if (kind.since_minor <= minor->second) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a record of kind ", kind.name, ", which schema version ", kSchemaMajor,
+        ".", kind.since_minor, " added, under a run record of version ",
+        kSchemaMajor, ".", minor->second));
   }
 
   const ReadOptions& options_;

@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string RunLine(const std::string& version = "1.1") {
+std::string RunLine(const std::string& version = "1.2") {
   RunRecord run;
   run.schema_version = version;
   return ToJsonLine(run) + "\n";
@@ -136,15 +136,28 @@ TEST(RecordReader, OlderMinorVersionsAreRead) {
 
 TEST(RecordReader, AKindThatItsRunsVersionLacksIsRefused) {
   EXPECT_THAT(ErrorOf(RunLine("1.0") + ScheduleLine()),
-              HasSubstr(":2: a schedule record, a kind of schema version 1.1, "
-                        "under a run record of version 1.0"));
+              HasSubstr(":2: a record of kind schedule, which schema version "
+                        "1.1 added, under a run record of version 1.0"));
   // What counts is the latest run record of its rank.
   EXPECT_THAT(ErrorOf(RunLine("1.1") + RunLine("1.0") + ScheduleLine()),
-              HasSubstr(":3: a schedule record"));
+              HasSubstr(":3: a record of kind schedule"));
   EXPECT_TRUE(
       ReadRecords(WriteFile("later.jsonl",
                             RunLine("1.0") + RunLine("1.1") + ScheduleLine()))
           .ok());
+}
+
+TEST(RecordReader, TheKindsAboutCommunicationNeedVersion12) {
+  const std::vector<Record> kinds = {CollectiveRecord(), OverlapRecord(),
+                                     TrafficRecord(), EnvironmentRecord()};
+  for (const Record& record : kinds) {
+    const std::string line = ToJsonLine(record) + "\n";
+    EXPECT_THAT(ErrorOf(RunLine("1.1") + line),
+                HasSubstr("which schema version 1.2 added, under a run record "
+                          "of version 1.1"));
+    const std::string path = WriteFile("comm.jsonl", RunLine("1.2") + line);
+    EXPECT_TRUE(ReadRecords(path).ok()) << ReadRecords(path).status();
+  }
 }
 
 TEST(RecordReader, ABrokenScheduleIsNamedByLineAndField) {
