@@ -136,7 +136,7 @@ std::vector<CommEvent> CollectiveLog::TakeTraffic() {
     event.bytes = noted.bytes;
     event.count = noted.count;
     if (noted.dtype != c10::ScalarType::Undefined) {
-      event.dtype = DtypeName(noted.dtype);
+      event.dtype = PythonDtypeName(noted.dtype);
     }
     event.peer = noted.peer;
     event.ranks = groups_[noted.group].ranks;
@@ -197,7 +197,7 @@ CollectiveReport CollectiveLog::Report(const Entry& entry) const {
                   groups_[entry.group].label);
   if (entry.tensors > 0) {
     absl::StrAppend(&report.description, " of [", absl::StrJoin(shapes, ", "),
-                    "] ", DtypeName(entry.dtype));
+                    "] ", PythonDtypeName(entry.dtype));
   }
   return report;
 }

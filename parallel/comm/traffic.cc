@@ -7,7 +7,7 @@
 
 namespace rankwise {
 
-std::string DtypeName(c10::ScalarType dtype) {
+std::string PythonDtypeName(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Float:
       return "float32";

@@ -31,8 +31,8 @@ struct CommEvent {
   int64_t end_ns = 0;
 };
 
-// torch's type in Python's words: "float32".
-std::string DtypeName(c10::ScalarType dtype);
+// A type as PyTorch spells it in Python: "float32".
+std::string PythonDtypeName(c10::ScalarType dtype);
 
 // The events as they come. Not thread-safe: CollectiveLog, whose tickets these
 // are, calls it under its lock.
