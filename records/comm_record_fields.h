@@ -84,8 +84,11 @@ void ListTrafficEventFields(Fields& fields, R& record) {
   fields.CountList("ranks", record.ranks);
   fields.Seconds("start_seconds", record.start_seconds);
   fields.Estimate("end_seconds", record.end_seconds);
+  fields.Estimate("wait_start_seconds", record.wait_start_seconds);
   fields.Check(!(record.end_seconds < record.start_seconds),
                "\"end_seconds\" is before \"start_seconds\"");
+  fields.Check(!(record.wait_start_seconds < record.start_seconds),
+               "\"wait_start_seconds\" is before \"start_seconds\"");
 }
 
 template <typename Fields, typename R>

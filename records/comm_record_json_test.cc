@@ -59,6 +59,7 @@ TrafficRecord ExampleTraffic() {
                           -1,           {},   0.25, 0.5};
   RecordedTransfer send{"send", 64,     16,  "float32",
                         3,      {1, 3}, 0.5, std::nan("")};
+  bucket.wait_start_seconds = 0.375;
   TrafficRecord record;
   record.rank = 1;
   record.step = 7;
@@ -108,10 +109,11 @@ TEST(CommRecordJson, TrafficIsTheTextOfTheGrammar) {
             R"({"kind":"traffic","rank":1,"step":7,"events":[)"
             R"({"op":"all_reduce","bytes":4096,"count":1024,)"
             R"("dtype":"float32","peer":-1,"ranks":[],"start_seconds":0.25,)"
-            R"("end_seconds":0.5},)"
+            R"("end_seconds":0.5,"wait_start_seconds":0.375},)"
             R"({"op":"send","bytes":64,"count":16,"dtype":"float32",)"
             R"("peer":3,"ranks":[1,3],"start_seconds":0.5,)"
-            R"("end_seconds":"NaN"}],"step_seconds":2,)"
+            R"("end_seconds":"NaN","wait_start_seconds":"NaN"}],)"
+            R"("step_seconds":2,)"
             R"("exposed_comm_seconds":0.125})");
 }
 
@@ -208,6 +210,9 @@ TEST(CommRecordJson, BrokenRecordsSayWhatIsWrong) {
        R"(in the traffic.events[1] record: the field "op" is missing)"},
       {ExampleTraffic(), R"("end_seconds":0.5)", R"("end_seconds":0.125)",
        R"(traffic.events[0] record: "end_seconds" is before "start_seconds")"},
+      {ExampleTraffic(), R"("wait_start_seconds":0.375)",
+       R"("wait_start_seconds":0.125)",
+       R"("wait_start_seconds" is before "start_seconds")"},
       {ExampleTraffic(), R"("end_seconds":0.5)", R"("end_seconds":"soon")",
        R"("end_seconds" should be a number of 0 or more, or "NaN")"},
       {ExampleTraffic(), R"("events":[)", R"("events":[5,)",

@@ -9,6 +9,7 @@
 #define RECORDS_RECORD_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <variant>
@@ -188,15 +189,17 @@ struct RecordedTransfer {
   std::vector<int64_t> ranks;  // of the group, as ranks of the job; empty: all
   double start_seconds = 0;    // since the step began
   double end_seconds = 0;      // NaN: not observed
+  // When the rank began to wait for it; NaN: not observed.
+  double wait_start_seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
 // What one rank communicated in one training step.
 struct TrafficRecord {
   int64_t rank = 0;
-  int64_t step = 0;                  // as in StepRecord
+  int64_t step = 0;                      // as in StepRecord
   std::vector<RecordedTransfer> events;  // in the order of their start
-  double step_seconds = 0;           // as in StepRecord
-  double exposed_comm_seconds = 0;   // as in StepRecord, or a pipeline's wait
+  double step_seconds = 0;               // as in StepRecord
+  double exposed_comm_seconds = 0;  // as in StepRecord, or a pipeline's wait
 };
 
 // Where a rank ran, beyond the run record: what may explain its times.
