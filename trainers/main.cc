@@ -3,19 +3,15 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/comm/comm_flags.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/placement.h"
@@ -29,19 +25,6 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
-
-// --help shows the flags of all the trainer's files, not just of the one with
-// main().
-void DescribeCommandLine(const char* usage) {
-  absl::SetProgramUsageMessage(usage);
-  absl::FlagsUsageConfig config;
-  const auto is_ours = [](absl::string_view file) {
-    return absl::StrContains(file, "trainers/");
-  };
-  config.contains_help_flags = is_ours;
-  config.contains_helpshort_flags = is_ours;
-  absl::SetFlagsUsageConfig(config);
-}
 
 int Report(const std::string& who, const absl::Status& status) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(),
@@ -63,12 +46,6 @@ absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
   }
   return trainer.check_flags == nullptr ? absl::OkStatus()
                                         : trainer.check_flags();
-}
-
-int ThreadsPerRank(int asked, const RankEnv& env) {
-  if (asked > 0) return asked;
-  const int cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::max(1, cores / env.local_world_size);
 }
 
 // While the communicator lives: it explains what failed.
@@ -125,7 +102,7 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
 }  // namespace
 
 int TrainerMain(int argc, char** argv, const Trainer& trainer) {
-  DescribeCommandLine(trainer.usage);
+  DescribeCommandLine(trainer.usage, "trainers/");
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   absl::StatusOr<TrainConfig> config = TrainConfigFromFlags();
   if (!config.ok()) return Report(trainer.name, config.status());

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "parallel/comm/comm_flags.h"
 #include "parallel/comm/placement.h"
 #include "parallel/comm/rank_env.h"
 #include "trainers/stage_flags.h"
@@ -16,7 +17,6 @@ ABSL_FLAG(std::string, devices, "cpu,cpu",
           "each cpu is a slot that runs the same code. With --nproc above 1 "
           "every rank is a stage and this is unused");
 
-ABSL_DECLARE_FLAG(int, nproc);
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 
 namespace rankwise {

@@ -8,10 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "parallel/comm/comm_flags.h"
+#include "parallel/comm/flag_checks.h"
 #include "parallel/comm/mesh.h"
 #include "parallel/pipeline/schedule.h"
-#include "trainers/flag_checks.h"
-#include "trainers/flags.h"
 #include "trainers/stage_flags.h"
 #include "trainers/stage_split.h"
 
@@ -32,7 +32,6 @@ ABSL_FLAG(std::string, trace, "",
           "file for the last full step's timeline, measured and predicted, for "
           "Perfetto or chrome://tracing");
 
-ABSL_DECLARE_FLAG(int, nproc);
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 

@@ -1,8 +1,8 @@
 #include "trainers/stage_flags.h"
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
+#include "parallel/comm/comm_flags.h"
 #include "trainers/flags.h"
 #include "trainers/models/model.h"
 #include "trainers/stage_split.h"
@@ -10,8 +10,6 @@
 ABSL_FLAG(std::string, split, "flops",
           "where to cut: layers, parameters, flops, time (balanced; time is "
           "profiled), or the first layer of each later stage, as in 2,5");
-
-ABSL_DECLARE_FLAG(std::string, backend);
 
 namespace rankwise {
 

@@ -1,4 +1,4 @@
-#include "trainers/flag_checks.h"
+#include "parallel/comm/flag_checks.h"
 
 #include <filesystem>
 #include <system_error>

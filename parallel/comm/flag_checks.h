@@ -1,6 +1,6 @@
 // Checks of flags that name the flag as it is typed.
-#ifndef RANKWISE_TRAINERS_FLAG_CHECKS_H_
-#define RANKWISE_TRAINERS_FLAG_CHECKS_H_
+#ifndef RANKWISE_PARALLEL_COMM_FLAG_CHECKS_H_
+#define RANKWISE_PARALLEL_COMM_FLAG_CHECKS_H_
 
 #include <limits>
 #include <string>
@@ -43,4 +43,4 @@ class FlagChecks {
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_FLAG_CHECKS_H_
+#endif  // RANKWISE_PARALLEL_COMM_FLAG_CHECKS_H_

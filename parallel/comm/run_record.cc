@@ -1,0 +1,69 @@
+#include "parallel/comm/run_record.h"
+
+#include <ATen/ops/tensor.h>
+#include <torch/version.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "records/config_hash.h"
+#include "records/git_commit.h"
+#include "records/host.h"
+#include "records/run_id.h"
+#ifdef RANKWISE_CUDA
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#endif
+
+namespace rankwise {
+namespace {
+
+absl::StatusOr<std::string> AgreeOnRunId(Communicator* comm) {
+  std::string id = NewRunId(absl::Now());
+  if (comm == nullptr) return id;
+  at::Tensor bytes =
+      at::tensor(std::vector<int64_t>(id.begin(), id.end()), at::kLong)
+          .to(comm->device());
+  absl::Status status = comm->Broadcast(bytes, /*root=*/0);
+  if (!status.ok()) return status;
+  bytes = bytes.cpu();
+  const int64_t* codes = bytes.data_ptr<int64_t>();
+  return std::string(codes, codes + bytes.numel());
+}
+
+VersionInfo Versions() {
+  VersionInfo versions;
+  versions.torch = TORCH_VERSION;
+  versions.compiler = CompilerVersion();
+#ifdef RANKWISE_CUDA
+  versions.cuda =
+      absl::StrCat(CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10);
+  versions.nccl = absl::StrCat(NCCL_MAJOR, ".", NCCL_MINOR, ".", NCCL_PATCH);
+#endif
+  return versions;
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
+  RunRecord run;
+  absl::StatusOr<std::string> id = AgreeOnRunId(rank.comm);
+  if (!id.ok()) return id.status();
+  run.run_id = *id;
+  run.binary = rank.binary;
+  run.git_commit = GitCommit(rank.workspace);
+  run.flags = rank.flags;
+  SetConfigHashes(&run);
+  run.rank = rank.env.rank;
+  run.world_size = rank.env.world_size;
+  if (rank.comm != nullptr) run.backend = std::string(rank.comm->backend());
+  run.host = CollectHostInfo();
+  for (const c10::Device& device : rank.devices)
+    run.devices.push_back(device.str());
+  run.threads_per_rank = rank.threads;
+  run.versions = Versions();
+  return run;
+}
+
+}  // namespace rankwise
