@@ -5,13 +5,16 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gloo/transport/unbound_buffer.h"
+#include "parallel/comm/direct_all_reduce.h"
 #include "parallel/comm/network.h"
 #include "parallel/comm/plain_error.h"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp"
 #ifdef RANKWISE_CUDA
@@ -57,10 +60,36 @@ void Describe(const GroupPlace& place, c10d::Backend::Options& options) {
   options.global_ranks_in_group.assign(place.ranks.begin(), place.ranks.end());
 }
 
-// ProcessGroupGloo leaves abort() empty.
-class AbortableGloo : public Gloo {
+// The numeric address by which the other ranks reach this one.
+absl::StatusOr<std::string> AddressOf(const RankEnv& env) {
+  if (!env.network_interface.empty()) {
+    return AddressOfInterface(env.network_interface);
+  }
+  if (env.local_world_size == env.world_size) return "127.0.0.1";
+  absl::StatusOr<std::string> address = LocalAddressTowards(env.master_addr);
+  if (!address.ok() || !IsLoopbackAddress(*address)) return address;
+  return absl::UnavailableError(
+      absl::StrCat(env.master_addr, " leads to the loopback interface only"));
+}
+
+// ProcessGroupGloo leaves abort() empty, and is slow where there is little to
+// reduce.
+class FasterGloo : public Gloo {
  public:
   using Gloo::Gloo;
+
+  void SetDirect(std::unique_ptr<DirectAllReduce> direct) {
+    direct_ = std::move(direct);
+  }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(
+      std::vector<at::Tensor>& tensors,
+      const c10d::AllreduceOptions& options) override {
+    if (direct_ != nullptr && direct_->Takes(tensors, options)) {
+      return direct_->Start(tensors, options);
+    }
+    return Gloo::allreduce(tensors, options);
+  }
 
   // A wait that times out makes Gloo fail everything in flight in its context
   // and close the connections.
@@ -74,25 +103,57 @@ class AbortableGloo : public Gloo {
         // The timeout that was asked for.
       }
     }
+    if (direct_ != nullptr) direct_->Abort();
   }
+
+ private:
+  std::unique_ptr<DirectAllReduce> direct_;  // none: everything goes to Gloo
 };
+
+absl::StatusOr<std::unique_ptr<DirectAllReduce>> MakeDirect(
+    const RankEnv& env, const GroupPlace& place,
+    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout,
+    int64_t max_bytes) {
+  absl::StatusOr<std::string> address = AddressOf(env);
+  if (!address.ok()) return address.status();
+  DirectAllReduceConfig config;
+  config.rank = place.rank;
+  config.size = place.size();
+  config.address = *std::move(address);
+  config.max_bytes = max_bytes;
+  config.timeout = absl::ToChronoMilliseconds(timeout);
+  c10d::PrefixStore part("direct", store);
+  return DirectAllReduce::Create(config, part);
+}
 
 }  // namespace
 
 absl::StatusOr<BackendPtr> MakeGloo(
     const RankEnv& env, const GroupPlace& place,
-    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout) {
+    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout,
+    int64_t direct_bytes) {
+  constexpr const char* kAdvice =
+      "; if machines have several networks, name the interface in "
+      "GLOO_SOCKET_IFNAME";
   try {
     auto options = Gloo::Options::create(absl::ToChronoMilliseconds(timeout));
     options->devices.push_back(GlooDevice(env));
     Describe(place, *options);
-    return BackendPtr(c10::make_intrusive<AbortableGloo>(
-        store, place.rank, place.size(), options));
+    auto gloo = c10::make_intrusive<FasterGloo>(store, place.rank, place.size(),
+                                                options);
+    if (direct_bytes > 0 && place.size() > 1) {
+      auto direct = MakeDirect(env, place, store, timeout, direct_bytes);
+      if (!direct.ok()) {
+        return absl::UnavailableError(
+            absl::StrCat(Attempted("direct all-reduces", env, place),
+                         direct.status().message(), kAdvice));
+      }
+      gloo->SetDirect(*std::move(direct));
+    }
+    return BackendPtr(std::move(gloo));
   } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat(
-        Attempted("Gloo", env, place), PlainMessage(error),
-        "; if machines have several networks, name the interface in "
-        "GLOO_SOCKET_IFNAME"));
+    return absl::UnavailableError(absl::StrCat(Attempted("Gloo", env, place),
+                                               PlainMessage(error), kAdvice));
   }
 }
 

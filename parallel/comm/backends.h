@@ -2,6 +2,7 @@
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,12 @@ struct GroupPlace {
 // RankEnv's network_interface, else to the interface that leads to MASTER_ADDR;
 // no host name is resolved. Every group needs a part of the store for itself.
 // abort() closes all connections: what is in flight, here and on the peers,
-// fails at once.
+// fails at once. All-reduces of CPU tensors of at most `direct_bytes` go past
+// Gloo (direct_all_reduce.h); 0: none.
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGloo(
     const RankEnv& env, const GroupPlace& place,
-    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout);
+    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout,
+    int64_t direct_bytes = 0);
 
 // NCCL on `device`; Unimplemented in a build without CUDA. A collective that
 // takes longer than `timeout` ends the process, with NCCL's report on stderr.

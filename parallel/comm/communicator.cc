@@ -60,6 +60,7 @@ absl::Status Communicator::Parts::Connect() {
   groups_config.device = device;
   groups_config.collective_timeout = config.collective_timeout;
   groups_config.check_collectives = config.check_collectives;
+  groups_config.direct_all_reduce_bytes = config.direct_all_reduce_bytes;
   groups_config.fake = config.fake;
   groups = std::make_unique<ProcessGroups>(std::move(groups_config),
                                            connection.store, log);

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -216,6 +217,29 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host) {
   }
   return absl::UnavailableError(
       absl::StrCat("no network interface leads to ", host));
+}
+
+absl::StatusOr<std::string> AddressOfInterface(const std::string& interface) {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return SocketError("listing the interfaces");
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(found, freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+      if (interface != one->ifa_name || one->ifa_addr == nullptr ||
+          one->ifa_addr->sa_family != family) {
+        continue;
+      }
+      const socklen_t length =
+          family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      char text[NI_MAXHOST];
+      if (getnameinfo(one->ifa_addr, length, text, sizeof(text), nullptr, 0,
+                      NI_NUMERICHOST) == 0) {
+        return std::string(text);
+      }
+    }
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the network interface ", interface, " has no IP address"));
 }
 
 bool IsLoopbackAddress(const std::string& address) {

@@ -31,6 +31,9 @@ absl::Status WaitForListener(const std::string& host, int port,
 // The address of this machine's interface through which `host` is reached.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host);
 
+// An address of the network interface, IPv4 where it has one.
+absl::StatusOr<std::string> AddressOfInterface(const std::string& interface);
+
 // True for an address that only this machine can reach.
 bool IsLoopbackAddress(const std::string& address);
 

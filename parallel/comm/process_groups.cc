@@ -79,7 +79,7 @@ absl::StatusOr<BackendPtr> ProcessGroups::Checked(const Building& building,
 absl::Status ProcessGroups::AddGloo(Building& building) {
   absl::StatusOr<BackendPtr> gloo =
       MakeGloo(config_.env, building.place, building.StorePart(store_, "gloo"),
-               config_.collective_timeout);
+               config_.collective_timeout, config_.direct_all_reduce_bytes);
   if (gloo.ok()) gloo = Checked(building, *std::move(gloo));
   if (!gloo.ok()) return gloo.status();
   building.Add(c10::kCPU, BackendType::GLOO,

@@ -3,6 +3,7 @@
 #ifndef RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 #define RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct ProcessGroupsConfig {
   c10::Device device = c10::kCPU;
   absl::Duration collective_timeout;
   bool check_collectives = false;
+  int64_t direct_all_reduce_bytes = 0;
   FakeBackendConfig fake;
 };
 

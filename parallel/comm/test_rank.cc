@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -31,6 +32,7 @@ ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
 ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(30), "");
 ABSL_FLAG(absl::Duration, collective_timeout, absl::Seconds(30), "");
 ABSL_FLAG(bool, check_collectives, false, "");
+ABSL_FLAG(int64_t, direct_all_reduce_bytes, 0, "");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
 
 namespace rankwise {
@@ -218,6 +220,7 @@ absl::Status Run() {
   config.rendezvous_timeout = absl::GetFlag(FLAGS_rendezvous_timeout);
   config.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
   config.check_collectives = absl::GetFlag(FLAGS_check_collectives);
+  config.direct_all_reduce_bytes = absl::GetFlag(FLAGS_direct_all_reduce_bytes);
   config.file_store = absl::GetFlag(FLAGS_file_store);
   config.device = "cpu";
   const absl::StatusOr<RankEnv> env = ReadRankEnv();

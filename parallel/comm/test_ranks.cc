@@ -30,7 +30,8 @@ void DisableFlightRecorder() {
 
 std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
                                           const std::string& store,
-                                          absl::Duration collective_timeout) {
+                                          absl::Duration collective_timeout,
+                                          int64_t direct_all_reduce_bytes) {
   DisableFlightRecorder();
   RankEnv env;
   env.rank = env.local_rank = rank;
@@ -41,6 +42,7 @@ std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
   config.file_store = store;
   config.rendezvous_timeout = absl::Seconds(60);
   config.collective_timeout = collective_timeout;
+  config.direct_all_reduce_bytes = direct_all_reduce_bytes;
   auto communicator = Communicator::Create(env, config);
   TORCH_CHECK(communicator.ok(), communicator.status().ToString());
   return *std::move(communicator);
