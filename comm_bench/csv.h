@@ -1,0 +1,46 @@
+// The results as CSV.
+#ifndef RANKWISE_COMM_BENCH_CSV_H_
+#define RANKWISE_COMM_BENCH_CSV_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm_bench/row.h"
+
+namespace rankwise {
+
+// A header and one line per row; fields quoted as RFC 4180 says, lines ended by
+// '\n'. What does not apply is empty; numbers read back bit-equal. Each row is
+// one write(2), so that what was measured survives the process. Not
+// thread-safe.
+class CsvWriter {
+ public:
+  // Creates the file where it is missing (its folder must exist). Appends to
+  // one that this class wrote, FailedPrecondition where it holds anything else.
+  // `launch` is a column: the launch of a repeated job. `path` is taken as it
+  // is: resolve it against BUILD_WORKING_DIRECTORY first.
+  static absl::StatusOr<std::unique_ptr<CsvWriter>> Open(
+      const std::string& path, int launch = 0);
+
+  CsvWriter(const CsvWriter&) = delete;
+  CsvWriter& operator=(const CsvWriter&) = delete;
+  ~CsvWriter();
+
+  absl::Status Write(const Row& row);
+
+ private:
+  CsvWriter(std::string path, int fd, int launch);
+  // Writes the header into an empty file, and otherwise checks it.
+  absl::Status Begin();
+  absl::Status Append(const std::string& text);
+
+  const std::string path_;
+  const int fd_;
+  const int launch_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_CSV_H_
