@@ -1,0 +1,98 @@
+#include "comm_bench/element_types.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace rankwise {
+namespace {
+
+struct Dtype {
+  c10::ScalarType type;
+  const char* name;
+  const char* alias;  // "" where there is none
+};
+
+constexpr Dtype kDtypes[] = {
+    {c10::ScalarType::Float, "float32", "fp32"},
+    {c10::ScalarType::Double, "float64", "fp64"},
+    {c10::ScalarType::Half, "float16", "fp16"},
+    {c10::ScalarType::BFloat16, "bfloat16", "bf16"},
+    {c10::ScalarType::Int, "int32", ""},
+    {c10::ScalarType::Long, "int64", ""},
+    {c10::ScalarType::Byte, "uint8", ""},
+};
+
+struct Op {
+  ReduceOp op;
+  const char* name;
+};
+
+constexpr Op kOps[] = {
+    {ReduceOp::kSum, "sum"},      {ReduceOp::kAverage, "avg"},
+    {ReduceOp::kMin, "min"},      {ReduceOp::kMax, "max"},
+    {ReduceOp::kProduct, "prod"},
+};
+
+void AppendDtype(std::string* out, const Dtype& dtype) {
+  absl::StrAppend(out, dtype.name);
+  if (*dtype.alias != '\0') absl::StrAppend(out, " (", dtype.alias, ")");
+}
+
+void AppendOp(std::string* out, const Op& op) { out->append(op.name); }
+
+}  // namespace
+
+const std::vector<c10::ScalarType>& AllDtypes() {
+  static const auto* const all = [] {
+    auto* types = new std::vector<c10::ScalarType>;
+    for (const Dtype& dtype : kDtypes) types->push_back(dtype.type);
+    return types;
+  }();
+  return *all;
+}
+
+const std::vector<ReduceOp>& AllOps() {
+  static const auto* const all = [] {
+    auto* ops = new std::vector<ReduceOp>;
+    for (const Op& op : kOps) ops->push_back(op.op);
+    return ops;
+  }();
+  return *all;
+}
+
+std::string DtypeName(c10::ScalarType dtype) {
+  for (const Dtype& known : kDtypes) {
+    if (known.type == dtype) return known.name;
+  }
+  return c10::toString(dtype);
+}
+
+absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name) {
+  for (const Dtype& known : kDtypes) {
+    if (!name.empty() && (name == known.name || name == known.alias)) {
+      return known.type;
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown dtype '", name, "'; there are ",
+                   absl::StrJoin(kDtypes, ", ", AppendDtype)));
+}
+
+std::string OpName(ReduceOp op) {
+  for (const Op& known : kOps) {
+    if (known.op == op) return known.name;
+  }
+  return "";
+}
+
+absl::StatusOr<ReduceOp> ParseOp(const std::string& name) {
+  for (const Op& known : kOps) {
+    if (name == known.name) return known.op;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown op '", name, "'; there are ",
+                   absl::StrJoin(kOps, ", ", AppendOp)));
+}
+
+}  // namespace rankwise
