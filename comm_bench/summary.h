@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "comm_bench/timing.h"
+#include "comm_bench/series.h"
 
 namespace rankwise {
 
@@ -21,6 +20,8 @@ enum class Across {
 // One value per iteration that counts.
 std::vector<double> Combine(const Series& series, Across across);
 
+// Quantiles interpolate between order statistics (order_statistics.h). All are
+// 0 where no iteration counts.
 struct Summary {
   int64_t samples = 0;
   int64_t late = 0;                                       // iterations left out
@@ -30,14 +31,6 @@ struct Summary {
 };
 
 Summary Summarize(const Series& series, Across across);
-
-// The order statistics that enclose the median with at least 95 %: binomial,
-// distribution-free (Le Boudec 2010, theorem 2.1). The extremes below six
-// samples. `sorted` ascending and not empty.
-struct MedianInterval {
-  double low = 0, high = 0;
-};
-MedianInterval IntervalOfMedian(absl::Span<const double> sorted);
 
 }  // namespace rankwise
 
