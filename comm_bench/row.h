@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm_bench/series.h"
 #include "comm_bench/summary.h"
 
 namespace rankwise {

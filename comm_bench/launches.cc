@@ -1,0 +1,201 @@
+#include "comm_bench/launches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "comm_bench/kruskal_wallis.h"
+#include "comm_bench/order_statistics.h"
+
+namespace rankwise {
+namespace {
+
+using Records = std::vector<const CollectiveRecord*>;
+
+// Records of one row, by launch.
+using Launches = std::map<int64_t, Records>;
+
+// Equal for records of the same row.
+auto KeyOf(const CollectiveRecord& r) {
+  return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
+                  r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
+                  r.trips);
+}
+
+std::vector<Launches> SortIntoRows(absl::Span<const CollectiveRecord> records) {
+  std::vector<Launches> rows;
+  std::map<decltype(KeyOf(records[0])), size_t> row_of_key;
+  for (const CollectiveRecord& record : records) {
+    const auto [entry, is_new] =
+        row_of_key.try_emplace(KeyOf(record), rows.size());
+    if (is_new) rows.emplace_back();
+    rows[entry->second][record.launch].push_back(&record);
+  }
+  return rows;
+}
+
+absl::Status CheckLaunch(const Records& ranks) {
+  const CollectiveRecord& first = *ranks[0];
+  const std::string where =
+      absl::StrCat("launch ", first.launch, " of ", first.collective, " of ",
+                   first.bytes, " bytes: ");
+  std::set<int64_t> seen;
+  for (const CollectiveRecord* record : ranks) {
+    if (!seen.insert(record->rank).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, "two records of rank ", record->rank,
+                       "; are these the records of two jobs?"));
+    }
+    if (record->seconds.size() != first.seconds.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, "rank ", record->rank, " has ", record->seconds.size(),
+          " iterations, rank ", first.rank, " has ", first.seconds.size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRow(const Launches& launches) {
+  const Records& first = launches.begin()->second;
+  for (const auto& [launch, ranks] : launches) {
+    if (absl::Status status = CheckLaunch(ranks); !status.ok()) return status;
+    if (ranks.size() == first.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        first[0]->collective, " of ", first[0]->bytes, " bytes: launch ",
+        launch, " has records of ", ranks.size(), " ranks, launch ",
+        launches.begin()->first, " of ", first.size()));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<double> SamplesOf(const Records& ranks) {
+  std::set<int64_t> late;
+  for (const CollectiveRecord* record : ranks) {
+    late.insert(record->late.begin(), record->late.end());
+  }
+  std::vector<double> samples;
+  for (size_t i = 0; i < ranks[0]->seconds.size(); ++i) {
+    if (late.count(static_cast<int64_t>(i)) > 0) continue;
+    double slowest = 0;
+    for (const CollectiveRecord* record : ranks) {
+      slowest = std::max(slowest, record->seconds[i]);
+    }
+    samples.push_back(slowest / ranks[0]->trips);
+  }
+  return samples;
+}
+
+CollectiveRecord WithoutSamples(CollectiveRecord record) {
+  record.seconds.clear();
+  record.start_seconds.clear();
+  record.late.clear();
+  return record;
+}
+
+double RelativeDeviation(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (double value : values) squares += (value - mean) * (value - mean);
+  return mean > 0 ? std::sqrt(squares / (n - 1)) / mean : 0;
+}
+
+std::optional<LaunchSpread> Compare(const Launches& launches) {
+  LaunchSpread result;
+  std::vector<std::vector<double>> samples_of_launches;
+  std::vector<double> within;
+  for (const auto& [launch, ranks] : launches) {
+    std::vector<double> samples = SamplesOf(ranks);
+    if (samples.empty()) continue;
+    std::sort(samples.begin(), samples.end());
+    const double median = QuantileOfSorted(samples, 0.5);
+    const double range =
+        QuantileOfSorted(samples, 0.75) - QuantileOfSorted(samples, 0.25);
+    within.push_back(median > 0 ? range / median : 0);
+    result.launches.push_back(launch);
+    result.median_seconds.push_back(median);
+    samples_of_launches.push_back(std::move(samples));
+  }
+  if (result.launches.empty()) return std::nullopt;
+  result.row = WithoutSamples(*launches.begin()->second[0]);
+  const auto [low, high] = std::minmax_element(result.median_seconds.begin(),
+                                               result.median_seconds.end());
+  result.spread = *low > 0 ? *high / *low - 1 : 0;
+  result.deviation = RelativeDeviation(result.median_seconds);
+  result.within = Median(within);
+  result.p_value = KruskalWallisPValue(samples_of_launches);
+  return result;
+}
+
+std::string TextOrNone(const std::string& text) {
+  return text.empty() ? "-" : text;
+}
+
+constexpr char kHeader[] =
+    "# between  of the launches' medians, largest / smallest - 1\n"
+    "# sd       of the launches' medians, standard deviation / mean\n"
+    "# within   of a launch's iterations, interquartile range / median\n"
+    "# p        of launches that do not differ looking like these "
+    "(Kruskal-Wallis)\n"
+    "# *        launches differ by more than their iterations explain\n"
+    "#    collective      size     type   op place | launches  between       "
+    "sd   within      p | medians\n"
+    "#                       B                     |                 %        "
+    "%        %        | us\n";
+
+std::string FormatLine(const LaunchSpread& spread) {
+  const CollectiveRecord& row = spread.row;
+  const std::string p = std::isnan(spread.p_value)
+                            ? "-"
+                            : absl::StrFormat("%.3f", spread.p_value);
+  std::string line = absl::StrFormat(
+      " %14s %9s %8s %4s %5s | %8d %8.1f %8.1f %8.1f %6s%c|", row.collective,
+      row.dtype.empty() ? "-" : absl::StrCat(row.bytes), TextOrNone(row.dtype),
+      TextOrNone(row.op),
+      row.dtype.empty() ? "-"
+      : row.in_place    ? "in"
+                        : "out",
+      spread.launches.size(), 100 * spread.spread, 100 * spread.deviation,
+      100 * spread.within, p, spread.differ() ? '*' : ' ');
+  for (double median : spread.median_seconds) {
+    absl::StrAppendFormat(&line, " %.2f", median * 1e6);
+  }
+  if (row.layer != "c10d") absl::StrAppend(&line, "  layer ", row.layer);
+  if (!row.ranks.empty()) {
+    absl::StrAppend(&line, "  ranks ", absl::StrJoin(row.ranks, ","));
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LaunchSpread>> CompareLaunches(
+    absl::Span<const CollectiveRecord> records) {
+  std::vector<LaunchSpread> rows;
+  for (const Launches& launches : SortIntoRows(records)) {
+    if (absl::Status status = CheckRow(launches); !status.ok()) return status;
+    if (std::optional<LaunchSpread> row = Compare(launches)) {
+      rows.push_back(*std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string FormatLaunches(absl::Span<const LaunchSpread> rows) {
+  if (rows.empty()) return "";
+  std::string text = kHeader;
+  for (const LaunchSpread& row : rows) text += FormatLine(row);
+  return text;
+}
+
+}  // namespace rankwise

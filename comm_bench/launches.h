@@ -1,0 +1,45 @@
+// How much a row's time varies between launches of the same job, apart from how
+// much it varies between iterations of one launch.
+#ifndef RANKWISE_COMM_BENCH_LAUNCHES_H_
+#define RANKWISE_COMM_BENCH_LAUNCHES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "records/record.h"
+
+namespace rankwise {
+
+// Of one row. A launch's samples are the times of a call of each iteration's
+// slowest rank, without late iterations.
+struct LaunchSpread {
+  CollectiveRecord row;  // what was measured; without samples
+  // Ascending, with each launch's median; launches without a sample are left
+  // out.
+  std::vector<int64_t> launches;
+  std::vector<double> median_seconds;
+  double spread = 0;     // largest median / smallest median - 1
+  double deviation = 0;  // of the medians: standard deviation / mean
+  double within = 0;     // median over launches of interquartile range / median
+  double p_value = 0;    // that launches do not differ (kruskal_wallis.h)
+
+  // By more than their iterations explain.
+  bool differ() const { return p_value <= 0.01; }
+};
+
+// One for each row that has samples, in the order of `records`, which are of
+// all ranks and launches. InvalidArgument: a rank's record of a launch is there
+// twice, ranks of a launch have different numbers of iterations, or launches
+// have different numbers of ranks.
+absl::StatusOr<std::vector<LaunchSpread>> CompareLaunches(
+    absl::Span<const CollectiveRecord> records);
+
+// A table, one line per row. "" without rows.
+std::string FormatLaunches(absl::Span<const LaunchSpread> rows);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_LAUNCHES_H_
