@@ -3,6 +3,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -30,6 +31,23 @@ void FormatStep(benchmark::State& state) {
   }
 }
 BENCHMARK(FormatStep);
+
+// A row of the communication benchmark with range(0) iterations.
+void FormatCollective(benchmark::State& state) {
+  CollectiveRecord row;
+  for (int64_t i = 0; i < state.range(0); ++i) {
+    row.seconds.push_back(4.5e-5 + 1.234567e-9 * static_cast<double>(i));
+    row.start_seconds.push_back(6.789e-5 * static_cast<double>(i));
+  }
+  const Record record = row;
+  std::string line;
+  for (auto _ : state) {
+    line.clear();
+    AppendJsonLine(record, &line);
+    benchmark::DoNotOptimize(line.data());
+  }
+}
+BENCHMARK(FormatCollective)->Arg(1000);
 
 // Time per step, written to a file in batches of range(0) steps.
 void WriteSteps(benchmark::State& state) {
