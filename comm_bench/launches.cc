@@ -32,11 +32,16 @@ auto KeyOf(const CollectiveRecord& r) {
 }
 
 std::vector<Launches> SortIntoRows(absl::Span<const CollectiveRecord> records) {
+  using Key = decltype(KeyOf(records[0]));
   std::vector<Launches> rows;
-  std::map<decltype(KeyOf(records[0])), size_t> row_of_key;
+  // What a launch measures twice becomes two rows.
+  std::map<std::pair<Key, int>, size_t> row_of_key_and_turn;
+  std::map<std::tuple<Key, int64_t, int64_t>, int> turns;
   for (const CollectiveRecord& record : records) {
-    const auto [entry, is_new] =
-        row_of_key.try_emplace(KeyOf(record), rows.size());
+    const Key key = KeyOf(record);
+    const int turn = turns[{key, record.launch, record.rank}]++;
+    const auto [entry, is_new] = row_of_key_and_turn.try_emplace(
+        std::pair<Key, int>(key, turn), rows.size());
     if (is_new) rows.emplace_back();
     rows[entry->second][record.launch].push_back(&record);
   }

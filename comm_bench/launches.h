@@ -31,9 +31,9 @@ struct LaunchSpread {
 };
 
 // One for each row that has samples, in the order of `records`, which are of
-// all ranks and launches. InvalidArgument: a rank's record of a launch is there
-// twice, ranks of a launch have different numbers of iterations, or launches
-// have different numbers of ranks.
+// all ranks and launches. What launches measured several times is as many rows.
+// InvalidArgument: ranks of a launch have different numbers of iterations, or
+// launches have different numbers of ranks.
 absl::StatusOr<std::vector<LaunchSpread>> CompareLaunches(
     absl::Span<const CollectiveRecord> records);
 
