@@ -25,12 +25,13 @@ double ArrivalOf(int rank, const std::vector<double>& arrival_seconds) {
 }  // namespace
 
 BatchRunner::BatchRunner(Control& control, const Iteration& iteration,
-                         const std::vector<double>& arrival_seconds,
-                         RankClock clock, const std::atomic<bool>* stop)
+                         const TimingConfig& config, RankClock clock,
+                         const std::atomic<bool>* stop)
     : control_(control),
       iteration_(iteration),
       stop_(stop),
-      arrival_seconds_(ArrivalOf(control.rank(), arrival_seconds)),
+      before_each_(config.before_each),
+      arrival_seconds_(ArrivalOf(control.rank(), config.arrival_seconds)),
       sync_(control, std::move(clock)) {
   Restart();
 }
@@ -81,6 +82,7 @@ double BatchRunner::FirstStart() {
 }
 
 void BatchRunner::Align(Sync sync, double planned) {
+  if (before_each_ != nullptr) before_each_();
   const RankClock& clock = sync_.clock();
   if (sync == Sync::kWindow) {
     WaitUntil(clock, sync_.OwnTime(planned) + arrival_seconds_);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "comm_bench/clock_sync.h"
@@ -31,7 +32,7 @@ struct Batch {
 class BatchRunner {
  public:
   BatchRunner(Control& control, const Iteration& iteration,
-              const std::vector<double>& arrival_seconds, RankClock clock,
+              const TimingConfig& config, RankClock clock,
               const std::atomic<bool>* stop);
 
   // `window_seconds`: of kWindow, from one planned start to the next.
@@ -49,6 +50,7 @@ class BatchRunner {
   Control& control_;
   const Iteration& iteration_;
   const std::atomic<bool>* const stop_;
+  const std::function<void()> before_each_;
   const double arrival_seconds_;  // of this rank
   ClockSync sync_;
   int64_t next_index_ = 0;

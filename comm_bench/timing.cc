@@ -40,7 +40,8 @@ class Progress {
       : config_(config),
         pace_seconds_(warm_up.pace_seconds),
         window_seconds_((1 + kWindowSlack) * warm_up.iteration_seconds +
-                        kWindowMargin + LatestArrival(config)) {
+                        kWindowMargin + LatestArrival(config) +
+                        (config.before_each ? warm_up.pace_seconds : 0)) {
     series_.seconds.resize(world_size);
     series_.start_seconds.resize(world_size);
   }
@@ -165,7 +166,7 @@ Series TimeIterationsOnClock(const RankClock& clock, Control& control,
                              const Iteration& iteration,
                              const TimingConfig& config,
                              const std::atomic<bool>* stop) {
-  BatchRunner runner(control, iteration, config.arrival_seconds, clock, stop);
+  BatchRunner runner(control, iteration, config, clock, stop);
   const WarmUp warm_up = RunWarmUp(runner, config);
   Progress progress(config, control.world_size(), warm_up);
   if (warm_up.stop) return progress.Finish(End::kInterrupted);

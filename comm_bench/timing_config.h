@@ -35,6 +35,9 @@ struct TimingConfig {
   // Seconds by which each rank starts late on purpose; ranks beyond the end are
   // punctual.
   std::vector<double> arrival_seconds = {};
+  // Runs on each rank before it lines up for an iteration, outside the time
+  // measured; may be empty.
+  std::function<void()> before_each = nullptr;
 };
 
 // Blocks until the iteration has ended on this rank. `index` counts from 0,

@@ -263,6 +263,11 @@ double FakeCostSeconds(const FakeBackendConfig& config, double bytes) {
   return config.alpha_us * 1e-6 + config.beta_ns_per_byte * 1e-9 * bytes;
 }
 
+double FakeTailSeconds(const FakeBackendConfig& config, uint64_t number) {
+  const bool slow = config.tail_every > 0 && number % config.tail_every == 0;
+  return slow ? config.tail_us * 1e-6 : 0;
+}
+
 c10::intrusive_ptr<c10d::Backend> MakeFakeBackend(
     int rank, int world_size, const FakeBackendConfig& config) {
   TORCH_CHECK(rank >= 0 && rank < world_size, "rank ", rank,

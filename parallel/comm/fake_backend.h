@@ -23,11 +23,12 @@
 //    fails after the timeout with the missing ranks' numbers.
 //
 // Cost of a call, from the moment the rank enters it:
-//     lateness + alpha + beta * bytes
+//     lateness + alpha + beta * bytes + tail
 // where lateness is the largest skew (+ straggler delay) of the ranks that take
 // part, all of them for a collective and two for send/recv, and bytes is the
 // size of the whole buffer as nccl-tests counts it: of the output for
 // all_gather, of the input for reduce_scatter and all_to_all, 0 for a barrier.
+// The tail is paid by every tail_every-th collective, and never by send/recv.
 // Collectives follow each other (one channel), and so do the messages from one
 // rank to another; a send completes without its recv. Moving the data happens
 // within that time; where moving takes longer, the call takes longer.
@@ -38,6 +39,7 @@
 #define RANKWISE_PARALLEL_COMM_FAKE_BACKEND_H_
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -58,6 +60,10 @@ struct FakeBackendConfig {
   std::vector<double> skew_us = {};
   int straggler_rank = -1;  // one rank that is later still; -1: none
   double straggler_us = 0;
+  // Every tail_every-th collective (the first is number 1) takes tail_us
+  // longer; 0: none does.
+  int tail_every = 0;
+  double tail_us = 0;
   // FakeWorld only: how long a call waits for the other ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
@@ -65,8 +71,11 @@ struct FakeBackendConfig {
 // Seconds by which `rank` enters every call late.
 double FakeLatenessSeconds(const FakeBackendConfig& config, int rank);
 
-// Seconds that a call takes beside lateness: alpha + beta * bytes.
+// Seconds that a call takes beside lateness and tail: alpha + beta * bytes.
 double FakeCostSeconds(const FakeBackendConfig& config, double bytes);
+
+// Seconds that collective `number`, from 1, takes longer than others.
+double FakeTailSeconds(const FakeBackendConfig& config, uint64_t number);
 
 // One rank, alone, among `world_size`. Thread-safe as gloo's backend is: calls
 // may come from any thread, but their order must be the program's.

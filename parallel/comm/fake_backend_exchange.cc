@@ -104,7 +104,8 @@ FakeExchange::WorkPtr FakeExchange::Collective(int rank, c10d::OpType type,
     if (complete) meetings_.erase(sequence);
     failure = meeting->failure;
     if (!failure && complete) {
-      Start(meeting, bytes);
+      Start(meeting,
+            Cost(bytes) + Seconds(FakeTailSeconds(config_, sequence + 1)));
     } else if (!failure) {
       ArmTimeout();
     }
@@ -138,8 +139,9 @@ std::exception_ptr FakeExchange::Mismatch(const Meeting& meeting) const {
   return nullptr;
 }
 
-void FakeExchange::Start(std::shared_ptr<Meeting> meeting, double bytes) {
-  const auto end = std::max(meeting->last_entry, channel_free_) + Cost(bytes);
+void FakeExchange::Start(std::shared_ptr<Meeting> meeting,
+                         Clock::duration cost) {
+  const auto end = std::max(meeting->last_entry, channel_free_) + cost;
   channel_free_ = end;
   std::vector<const FakeCall*> from;
   std::vector<int> to;

@@ -91,7 +91,7 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
   Clock::duration WorstLateness() const;
   Clock::duration Cost(double bytes) const;
   void Arrive(Meeting& meeting, int rank, FakeCall call, WorkPtr work);
-  void Start(std::shared_ptr<Meeting> meeting, double bytes);
+  void Start(std::shared_ptr<Meeting> meeting, Clock::duration cost);
   Clock::time_point SendTime(int source, int target, double bytes);
   void Deliver(Message message, WaitingRecv recv);
   void ArmTimeout();

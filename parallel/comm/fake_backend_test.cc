@@ -223,6 +223,22 @@ TEST(FakeBackendTest, CallsReturnAtOnceAndQueueUp) {
   EXPECT_EQ(x[0].item<float>(), 2);
 }
 
+TEST(FakeBackendTest, EveryKthCollectiveHasATail) {
+  const FakeBackendConfig config = {.tail_every = 3, .tail_us = 20000};
+  for (uint64_t number : {1, 2, 4, 5}) {
+    EXPECT_EQ(FakeTailSeconds(config, number), 0);
+  }
+  EXPECT_DOUBLE_EQ(FakeTailSeconds(config, 3), 0.02);
+  EXPECT_DOUBLE_EQ(FakeTailSeconds(config, 6), 0.02);
+  EXPECT_EQ(FakeTailSeconds({}, 3), 0);
+
+  auto group = Group(0, 2, config);
+  auto call = [&] { group->barrier()->wait(); };
+  call();
+  call();
+  EXPECT_GE(SecondsOf(call), 0.02);
+}
+
 TEST(FakeBackendTest, FuturesHoldTheTensorsAndRunCallbacks) {
   auto group = Group(0, 2, {.alpha_us = 1000});
   Tensors x{at::ones(1)};

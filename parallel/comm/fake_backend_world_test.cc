@@ -141,6 +141,17 @@ TEST(FakeWorldTest, TheLatestRankAndTheCostDecideTheTime) {
           });
 }
 
+TEST(FakeWorldTest, TheTailIsOfTheSameCollectiveOnAllRanks) {
+  OnRanks(2, {.tail_every = 2, .tail_us = 10000}, [](int, const Group& group) {
+    for (int pair = 0; pair < 2; ++pair) {
+      group->barrier()->wait();
+      const auto start = steady_clock::now();
+      group->barrier()->wait();
+      EXPECT_GE(steady_clock::now() - start, milliseconds(10));
+    }
+  });
+}
+
 TEST(FakeWorldTest, DifferentCollectivesFailOnAllRanksNamingBoth) {
   OnRanks(2, {}, [](int rank, const Group& group) {
     Tensors x{Filled(1)};

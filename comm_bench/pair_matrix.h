@@ -1,0 +1,65 @@
+// Latency and bandwidth between all pairs of ranks, and who stands out.
+#ifndef RANKWISE_COMM_BENCH_PAIR_MATRIX_H_
+#define RANKWISE_COMM_BENCH_PAIR_MATRIX_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "c10/core/Device.h"
+#include "comm_bench/control.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
+
+namespace rankwise {
+
+struct PairConfig {
+  int64_t latency_bytes = 8;
+  int64_t bandwidth_bytes = 1 << 20;
+  int64_t warmup = 3;         // round trips before counting starts, per size
+  int64_t iterations = 20;    // round trips that count, per size
+  bool concurrently = false;  // disjoint pairs at once; else one by one
+  c10::Device device = c10::kCPU;  // of the messages
+};
+
+// [i][j] and [j][i] are the same; NaN on the diagonal and for pairs that were
+// not reached.
+struct PairMatrix {
+  std::vector<std::vector<double>> latency_seconds;     // half round trip
+  std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
+
+  int world_size() const { return static_cast<int>(latency_seconds.size()); }
+};
+
+// Ping-pongs by send and recv over `group`, timed on the lower rank: medians
+// over iterations. Collective over all ranks, with the same configuration; the
+// result is the same on all. `stop`, set by any rank, ends it after the pairs
+// under way. InvalidArgument for sizes or iterations below 1; what send and
+// recv throw passes through.
+absl::StatusOr<PairMatrix> MeasurePairs(
+    c10d::ProcessGroup& group, Control& control, const PairConfig& config,
+    const std::atomic<bool>* stop = nullptr);
+
+struct Straggler {
+  int rank = 0;
+  // The median latency of its pairs, less that of the others.
+  double delay_seconds = 0;
+};
+
+// The rank all of whose pairs take at least `factor` times the median latency
+// of the pairs without it; none when nobody stands out so. InvalidArgument
+// below three ranks, as with two there is no pair to compare with.
+absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
+                                                       double factor = 1.5);
+
+// Two tables for the terminal, a row and a column per rank.
+std::string FormatPairMatrix(const PairMatrix& matrix);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_PAIR_MATRIX_H_

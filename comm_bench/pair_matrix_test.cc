@@ -1,0 +1,122 @@
+#include "comm_bench/pair_matrix.h"
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm_bench/rank_threads_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/comm/test_ranks.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+using testing::HasSubstr;
+
+PairMatrix WithLatencies(const std::vector<std::vector<double>>& seconds) {
+  return {seconds, seconds};
+}
+
+const double kNone = std::numeric_limits<double>::quiet_NaN();
+
+TEST(PairMatrixTest, EveryRankGetsEveryPairOverGloo) {
+  for (const bool concurrently : {false, true}) {
+    OnRanks(3, [&](Communicator& communicator) {
+      auto control = MakeGroupControl(communicator.process_group());
+      const auto matrix = MeasurePairs(
+          *communicator.process_group(), *control,
+          {.warmup = 1, .iterations = 3, .concurrently = concurrently});
+      ASSERT_TRUE(matrix.ok()) << matrix.status();
+      ASSERT_EQ(matrix->world_size(), 3);
+      double sum = 0;
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(std::isnan(matrix->latency_seconds[i][i]));
+        for (int j = 0; j < i; ++j) {
+          EXPECT_GT(matrix->latency_seconds[i][j], 0);
+          EXPECT_GT(matrix->bandwidth_gb_per_s[i][j], 0);
+          EXPECT_EQ(matrix->latency_seconds[i][j],
+                    matrix->latency_seconds[j][i]);
+          sum += matrix->latency_seconds[i][j];
+        }
+      }
+      for (const auto& other : control->Gather({sum})) {
+        EXPECT_EQ(other[0], sum);
+      }
+    });
+  }
+}
+
+TEST(PairMatrixTest, AStopLeavesTheRestOpen) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    const std::atomic<bool> stop = rank.control.rank() == 2;
+    const auto matrix = MeasurePairs(*rank.group, rank.control,
+                                     {.warmup = 0, .iterations = 1}, &stop);
+    ASSERT_TRUE(matrix.ok()) << matrix.status();
+    EXPECT_GT(matrix->latency_seconds[0][1], 0);
+    EXPECT_TRUE(std::isnan(matrix->latency_seconds[0][2]));
+    EXPECT_TRUE(std::isnan(matrix->bandwidth_gb_per_s[1][2]));
+  });
+}
+
+TEST(PairMatrixTest, RefusesEmptyMessages) {
+  OnFakeRanks(2, {}, [](FakeRank& rank) {
+    const auto matrix =
+        MeasurePairs(*rank.group, rank.control, {.latency_bytes = 0});
+    EXPECT_EQ(matrix.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(matrix.status().message(), HasSubstr("latency_bytes is 0"));
+  });
+}
+
+TEST(PairMatrixTest, TheStragglerIsTheRankAllOfWhosePairsAreSlow) {
+  const auto straggler = FindStraggler(WithLatencies({{kNone, 5, 1, 1},
+                                                      {5, kNone, 6, 5},
+                                                      {1, 6, kNone, 2},
+                                                      {1, 5, 2, kNone}}));
+  ASSERT_TRUE(straggler.ok()) << straggler.status();
+  ASSERT_TRUE(straggler->has_value());
+  EXPECT_EQ((*straggler)->rank, 1);
+  EXPECT_EQ((*straggler)->delay_seconds, 4);
+}
+
+TEST(PairMatrixTest, OneSlowPairIsNoStraggler) {
+  const auto straggler = FindStraggler(WithLatencies({{kNone, 5, 1, 1},
+                                                      {5, kNone, 1, 1},
+                                                      {1, 1, kNone, 1},
+                                                      {1, 1, 1, kNone}}));
+  ASSERT_TRUE(straggler.ok()) << straggler.status();
+  EXPECT_FALSE(straggler->has_value());
+}
+
+TEST(PairMatrixTest, PairsNotReachedSayNothing) {
+  const auto straggler = FindStraggler(WithLatencies(
+      {{kNone, 5, kNone}, {5, kNone, kNone}, {kNone, kNone, kNone}}));
+  ASSERT_TRUE(straggler.ok()) << straggler.status();
+  EXPECT_FALSE(straggler->has_value());
+}
+
+TEST(PairMatrixTest, TwoRanksHaveNoStraggler) {
+  const auto straggler = FindStraggler(WithLatencies({{kNone, 5}, {5, kNone}}));
+  EXPECT_EQ(straggler.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(straggler.status().message(), HasSubstr("it takes three"));
+}
+
+TEST(PairMatrixTest, ReadsAsTables) {
+  PairMatrix matrix = WithLatencies({{kNone, 45e-6}, {45e-6, kNone}});
+  matrix.bandwidth_gb_per_s = {{kNone, 1.5}, {1.5, kNone}};
+  EXPECT_EQ(FormatPairMatrix(matrix),
+            "latency, us (half round trip)\n"
+            "  rank         0         1\n"
+            "     0         -     45.00\n"
+            "     1     45.00         -\n"
+            "bandwidth, GB/s\n"
+            "  rank         0         1\n"
+            "     0         -      1.50\n"
+            "     1      1.50         -\n");
+}
+
+}  // namespace
+}  // namespace rankwise
