@@ -1,0 +1,39 @@
+// Ranks 0 and 1, 2 and 3, ... send to each other at the same time. The last of
+// an odd number of ranks does nothing. Bus bandwidth counts both directions.
+#include "comm_bench/collectives/buffers.h"
+#include "comm_bench/collectives/entries.h"
+#include "comm_bench/collectives/messages.h"
+
+namespace rankwise {
+namespace {
+
+int Peer(const Call& call) { return call.rank ^ 1; }
+
+bool HasPeer(const Call& call) { return Peer(call) < call.world_size; }
+
+void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
+           Works& works) {
+  if (!HasPeer(call)) return;
+  Exchange(group, call, buffers, Peer(call), Peer(call), works);
+}
+
+std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
+  if (!HasPeer(call)) return std::nullopt;
+  return CheckMessage(call, buffers, Peer(call));
+}
+
+}  // namespace
+
+constinit const Collective kBidirectional = {
+    .name = "bidirectional",
+    .summary = "pairs of ranks send to each other at the same time",
+    .in_place = false,
+    .min_world_size = 2,
+    .bus_factor = [](int) { return 2.0; },
+    .make = WholeBuffers,
+    .fill = FillMessage,
+    .start = Start,
+    .check = Check,
+};
+
+}  // namespace rankwise

@@ -1,0 +1,32 @@
+#include "comm_bench/collectives/buffers.h"
+
+#include "ATen/ops/empty.h"
+
+namespace rankwise {
+
+at::Tensor NewBuffer(const Call& call, int64_t count) {
+  return at::empty({count},
+                   at::TensorOptions().dtype(call.dtype).device(call.device));
+}
+
+at::Tensor PartOf(const at::Tensor& buffer, int index, int parts) {
+  const int64_t size = buffer.numel() / parts;
+  return buffer.narrow(0, index * size, size);
+}
+
+std::vector<at::Tensor> EqualParts(const at::Tensor& buffer, int parts) {
+  std::vector<at::Tensor> views;
+  for (int i = 0; i < parts; ++i) views.push_back(PartOf(buffer, i, parts));
+  return views;
+}
+
+Buffers WholeBuffers(const Call& call) {
+  Buffers buffers;
+  buffers.input = NewBuffer(call, call.count);
+  buffers.output = call.in_place ? buffers.input : NewBuffer(call, call.count);
+  buffers.input_parts = {buffers.input};
+  buffers.output_parts = {buffers.output};
+  return buffers;
+}
+
+}  // namespace rankwise

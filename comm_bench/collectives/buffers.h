@@ -1,0 +1,27 @@
+// How the entries allocate and divide their buffers.
+#ifndef RANKWISE_COMM_BENCH_COLLECTIVES_BUFFERS_H_
+#define RANKWISE_COMM_BENCH_COLLECTIVES_BUFFERS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "comm_bench/collective.h"
+
+namespace rankwise {
+
+// `count` elements of the call's type on its device, not set.
+at::Tensor NewBuffer(const Call& call, int64_t count);
+
+// Part `index` of `parts` equal ones: a view.
+at::Tensor PartOf(const at::Tensor& buffer, int index, int parts);
+// All of them.
+std::vector<at::Tensor> EqualParts(const at::Tensor& buffer, int parts);
+
+// The buffers of a collective whose input and output are as large as the row,
+// and one tensor in place. The parts are the whole tensors.
+Buffers WholeBuffers(const Call& call);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_COLLECTIVES_BUFFERS_H_

@@ -1,0 +1,61 @@
+// The root gets all ranks' buffers, one after the other. In place, its input is
+// its own part of the output; the others' calls are the same.
+#include "comm_bench/collectives/buffers.h"
+#include "comm_bench/collectives/entries.h"
+#include "comm_bench/pattern.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+Buffers Make(const Call& call) {
+  Buffers buffers;
+  if (call.rank == call.root) {
+    buffers.output = NewBuffer(call, call.count);
+    buffers.output_parts = EqualParts(buffers.output, call.world_size);
+  }
+  buffers.input = call.in_place && call.rank == call.root
+                      ? buffers.output_parts[call.root]
+                      : NewBuffer(call, call.count / call.world_size);
+  buffers.input_parts = {buffers.input};
+  return buffers;
+}
+
+void FillBuffers(const Call& call, Buffers& buffers) {
+  if (call.rank == call.root) FillUnwritten(buffers.output);
+  Fill(buffers.input, {{buffers.input.numel(), 0, DataOf(call.rank)}});
+}
+
+void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
+           Works& works) {
+  std::vector<std::vector<at::Tensor>> outputs;
+  if (call.rank == call.root) outputs.push_back(buffers.output_parts);
+  c10d::GatherOptions options;
+  options.rootRank = call.root;
+  works.push_back(group.gather(outputs, buffers.input_parts, options));
+}
+
+std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
+  if (call.rank != call.root) return std::nullopt;
+  std::vector<PatternRun> parts;
+  for (int rank = 0; rank < call.world_size; ++rank) {
+    parts.push_back({call.count / call.world_size, 0, DataOf(rank)});
+  }
+  return FindWrong(buffers.output, parts);
+}
+
+}  // namespace
+
+constinit const Collective kGather = {
+    .name = "gather",
+    .summary = "the root gets the buffers of all, one after the other",
+    .rooted = true,
+    .granularity = [](int n) { return int64_t{n}; },
+    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .make = Make,
+    .fill = FillBuffers,
+    .start = Start,
+    .check = Check,
+};
+
+}  // namespace rankwise

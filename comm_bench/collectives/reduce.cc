@@ -1,0 +1,50 @@
+// The root gets the reduction of all ranks' buffers. c10d's call is in place
+// and may leave anything in the others' buffers; out of place adds the copy
+// that saves their input.
+#include "comm_bench/collectives/buffers.h"
+#include "comm_bench/collectives/entries.h"
+#include "comm_bench/collectives/reduction.h"
+#include "comm_bench/pattern.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+void FillBuffers(const Call& call, Buffers& buffers) {
+  FillUnwritten(buffers.output);
+  Fill(buffers.input, {{call.count, 0, ContributionOf(call)}});
+}
+
+void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
+           Works& works) {
+  if (!call.in_place) buffers.output.copy_(buffers.input);
+  c10d::ReduceOptions options;
+  options.reduceOp = C10dOp(call.op);
+  options.rootRank = call.root;
+  works.push_back(group.reduce(buffers.output_parts, options));
+}
+
+std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
+  if (call.rank != call.root) return std::nullopt;
+  return FindWrong(buffers.output, {{call.count, 0, ReductionOf(call)}},
+                   ToleranceOf(call));
+}
+
+}  // namespace
+
+constinit const Collective kReduce = {
+    .name = "reduce",
+    .summary =
+        "the root gets the reduction of all buffers; out of place with "
+        "the copy that c10d's in-place call needs",
+    .reduces = true,
+    .rooted = true,
+    .prefers_in_place = true,
+    .bus_factor = [](int) { return 1.0; },
+    .make = WholeBuffers,
+    .fill = FillBuffers,
+    .start = Start,
+    .check = Check,
+};
+
+}  // namespace rankwise
