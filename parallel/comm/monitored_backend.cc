@@ -30,6 +30,8 @@ class MonitoredBackend : public c10d::Backend {
         watch_(watch),
         group_(group) {}
 
+  const c10::intrusive_ptr<c10d::Backend>& inner() const { return inner_; }
+
   // Collectives.
   WorkPtr broadcast(Tensors& tensors,
                     const c10d::BroadcastOptions& opts) override {
@@ -290,6 +292,12 @@ c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     WatchCompletion watch, int group) {
   return c10::make_intrusive<MonitoredBackend>(std::move(inner), std::move(log),
                                                watch, group);
+}
+
+c10::intrusive_ptr<c10d::Backend> WithoutMonitoring(
+    const c10::intrusive_ptr<c10d::Backend>& backend) {
+  const auto* monitored = dynamic_cast<const MonitoredBackend*>(backend.get());
+  return monitored == nullptr ? backend : monitored->inner();
 }
 
 }  // namespace rankwise

@@ -31,6 +31,11 @@ c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
     WatchCompletion watch, int group = 0);
 
+// The `inner` of such a backend, for those who measure what monitoring costs;
+// any other backend itself.
+c10::intrusive_ptr<c10d::Backend> WithoutMonitoring(
+    const c10::intrusive_ptr<c10d::Backend>& backend);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_PARALLEL_COMM_MONITORED_BACKEND_H_
