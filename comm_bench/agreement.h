@@ -1,0 +1,22 @@
+// Whether all ranks were asked for the same.
+#ifndef RANKWISE_COMM_BENCH_AGREEMENT_H_
+#define RANKWISE_COMM_BENCH_AGREEMENT_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "comm_bench/control.h"
+
+namespace rankwise {
+
+// Collective. InvalidArgument, the same on every rank, names the first flag
+// that differs, a rank that differs from rank 0, and both values. `flags` are
+// names with values; those that only say where a rank's output goes are the
+// caller's to leave out.
+absl::Status CheckSameFlags(Control& control,
+                            const std::map<std::string, std::string>& flags);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_AGREEMENT_H_

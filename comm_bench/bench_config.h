@@ -1,0 +1,52 @@
+// What the benchmark is asked to measure. Filled from flags by
+// bench_flags.h.
+#ifndef RANKWISE_COMM_BENCH_BENCH_CONFIG_H_
+#define RANKWISE_COMM_BENCH_BENCH_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c10/core/ScalarType.h"
+#include "comm_bench/collective.h"
+#include "comm_bench/measure.h"
+
+namespace rankwise {
+
+struct BenchConfig {
+  // sweep, pairs, new_group, ladder, overlap or replay.
+  std::string mode = "sweep";
+
+  // What is swept: the product of all lists.
+  std::vector<const Collective*> collectives;
+  std::vector<c10::ScalarType> dtypes = {c10::ScalarType::Float};
+  std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  std::string place = "auto";  // auto (as c10d's call does it), in, out, both
+  std::vector<int64_t> sizes;  // bytes
+  // A list was given as "all": what a collective refuses is left out instead of
+  // ending the run.
+  bool lenient = false;
+  int root = 0;
+  // all_to_all_v: a traffic matrix's file, or how skewed the traffic is.
+  std::string traffic_file;
+  double traffic_skew = 0;
+  // Ranks of each of the groups that run at the same time; 0: one group of all.
+  int group_size = 0;
+
+  // How it is measured.
+  MeasureConfig measure;
+
+  // Of overlap: the GEMM's rows and columns; of replay: the trainer's records.
+  int64_t gemm_size = 512;
+  std::string replay_file;
+
+  // Where it goes.
+  std::string record_file;
+  std::string csv_file;
+  int relaunch = 1;  // times that all ranks are started; measure.launch says
+                     // which of them this is
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_BENCH_CONFIG_H_

@@ -1,0 +1,287 @@
+#include "comm_bench/bench_flags.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "comm_bench/collectives.h"
+#include "comm_bench/element_types.h"
+#include "comm_bench/sizes.h"
+#include "parallel/comm/comm_flags.h"
+#include "parallel/comm/flag_checks.h"
+
+// What is measured.
+ABSL_FLAG(std::string, mode, "sweep",
+          "sweep: collectives over sizes; pairs: latency and bandwidth between "
+          "every two ranks; new_group: how long it takes to make a process "
+          "group; ladder: what each layer of software adds to an all_reduce; "
+          "overlap: a collective beside a matrix product; replay: the "
+          "communication that a trainer recorded by --traffic_steps");
+ABSL_FLAG(std::string, collectives, "all_reduce",
+          "names separated by commas, or all: all_reduce, all_gather, "
+          "reduce_scatter, broadcast, reduce, all_to_all, all_to_all_v, "
+          "gather, scatter, send_recv, ping_pong, bidirectional, barrier");
+ABSL_FLAG(std::string, min_bytes, "8", "the smallest size, such as 8 or 4K");
+ABSL_FLAG(std::string, max_bytes, "64M", "the largest size");
+ABSL_FLAG(double, factor, 4, "from one size to the next");
+ABSL_FLAG(std::string, sizes, "",
+          "sizes separated by commas, instead of the three flags above");
+ABSL_FLAG(std::string, dtypes, "float32",
+          "separated by commas, or all: float32, float64, float16, bfloat16, "
+          "int32, int64, uint8");
+ABSL_FLAG(std::string, ops, "sum",
+          "separated by commas, or all: sum, avg, min, max, prod");
+ABSL_FLAG(std::string, place, "auto",
+          "in, out (of place) or both; auto: what c10d's own call does");
+ABSL_FLAG(int, root, 0, "of broadcast, reduce, gather and scatter");
+ABSL_FLAG(std::string, traffic, "",
+          "of all_to_all_v: file with one line of weights per sending rank");
+ABSL_FLAG(double, traffic_skew, 0,
+          "of all_to_all_v without a file: 0 is even; above it, low ranks "
+          "receive more");
+ABSL_FLAG(int, group_size, 0,
+          "ranks per group: groups of so many run at the same time; 0: one "
+          "group of all ranks");
+ABSL_FLAG(int64_t, gemm_size, 512,
+          "of overlap: rows and columns of the matrices that are multiplied");
+ABSL_FLAG(std::string, replay, "", "of replay: file of the trainer's records");
+
+// How it is measured.
+ABSL_FLAG(int, in_flight, 1,
+          "calls that are started before the first is waited for");
+ABSL_FLAG(std::string, cache, "hot",
+          "hot: the same buffers each time; cold: caches are overwritten "
+          "before each iteration");
+ABSL_FLAG(bool, check, true,
+          "check every element of the result before and after timing");
+ABSL_FLAG(int64_t, warmup, -1,
+          "iterations that do not count; -1: until stable");
+ABSL_FLAG(int64_t, iterations, 0, "exactly so many; 0: until precise");
+ABSL_FLAG(double, precision, 0.05,
+          "a size is done when the 95 % interval of its median lies within "
+          "this share of it");
+ABSL_FLAG(double, max_seconds, 0.3, "a size is done after so long");
+ABSL_FLAG(std::string, sync, "barrier",
+          "how ranks line up before each iteration: barrier, window (an agreed "
+          "time of a common clock) or none");
+ABSL_FLAG(std::string, across, "slowest",
+          "how the ranks' times of one iteration become one: slowest, transfer "
+          "(last start to last end), makespan (first start to last end), mean");
+ABSL_FLAG(std::string, arrival_us, "",
+          "microseconds by which rank 0, 1, ... start late on purpose, "
+          "separated by commas");
+ABSL_FLAG(int, relaunch, 1,
+          "start all ranks so often, and show the variance between launches "
+          "apart from that between iterations");
+ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
+
+// Where it goes.
+ABSL_FLAG(std::string, record, "",
+          "file to append all raw samples to, as JSON lines (docs/records.md)");
+ABSL_FLAG(std::string, csv, "", "file to write the table to");
+
+// What --backend=fake pretends beyond latency, bandwidth and a straggler.
+ABSL_FLAG(std::string, fake_skew_us, "",
+          "microseconds by which rank 0, 1, ... enter every call late");
+ABSL_FLAG(int, fake_tail_every, 0, "every so many calls one takes longer");
+ABSL_FLAG(double, fake_tail_us, 0, "by how many microseconds");
+
+namespace rankwise {
+namespace {
+
+std::vector<std::string> Names(const std::string& list) {
+  return absl::StrSplit(list, ',');
+}
+
+// Reads a list of names, "all" standing for `all`.
+template <typename T>
+std::vector<T> ReadList(
+    const char* flag, const std::string& text, const std::vector<T>& all,
+    const std::function<absl::StatusOr<T>(const std::string&)>& read,
+    FlagChecks& checks) {
+  if (text == "all") return all;
+  std::vector<T> items;
+  for (const std::string& name : Names(text)) {
+    absl::StatusOr<T> item = read(name);
+    if (item.ok()) {
+      items.push_back(*std::move(item));
+    } else {
+      checks.Complain(
+          absl::StrCat("--", flag, "=", text, ": ", item.status().message()));
+    }
+  }
+  return items;
+}
+
+std::vector<double> ReadMicroseconds(const char* flag, const std::string& text,
+                                     FlagChecks& checks) {
+  std::vector<double> numbers;
+  if (text.empty()) return numbers;
+  for (const std::string& part : Names(text)) {
+    double number = 0;
+    if (!absl::SimpleAtod(part, &number) || !(number >= 0 && number <= 1e9)) {
+      checks.Complain(absl::StrCat("--", flag, "=", text, ": \"", part,
+                                   "\" must be a number of microseconds "
+                                   "between 0 and 1e9"));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+int64_t ReadSize(const char* flag, const std::string& text,
+                 FlagChecks& checks) {
+  const absl::StatusOr<int64_t> bytes = ParseBytes(text);
+  if (bytes.ok()) return *bytes;
+  checks.Complain(
+      absl::StrCat("--", flag, "=", text, ": ", bytes.status().message()));
+  return 1;
+}
+
+std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
+  const std::string list = absl::GetFlag(FLAGS_sizes);
+  if (!list.empty()) {
+    const absl::StatusOr<std::vector<int64_t>> sizes = ParseByteList(list);
+    if (sizes.ok()) return *sizes;
+    checks.Complain(
+        absl::StrCat("--sizes=", list, ": ", sizes.status().message()));
+    return {};
+  }
+  const int64_t min =
+      ReadSize("min_bytes", absl::GetFlag(FLAGS_min_bytes), checks);
+  const int64_t max =
+      ReadSize("max_bytes", absl::GetFlag(FLAGS_max_bytes), checks);
+  const double factor = absl::GetFlag(FLAGS_factor);
+  if (min > max) {
+    checks.Complain(absl::StrCat("--min_bytes=", FormatBytes(min),
+                                 ": is above --max_bytes=", FormatBytes(max)));
+  }
+  if (!(factor >= 1.01)) {
+    checks.Complain(
+        absl::StrCat("--factor=", factor, ": must be at least 1.01"));
+  }
+  return checks.status().ok() ? GeometricSizes(min, max, factor)
+                              : std::vector<int64_t>();
+}
+
+void ReadWhat(BenchConfig& config, FlagChecks& checks) {
+  config.mode = absl::GetFlag(FLAGS_mode);
+  checks.OneOf("mode", config.mode,
+               {"sweep", "pairs", "new_group", "ladder", "overlap", "replay"});
+  const std::string collectives = absl::GetFlag(FLAGS_collectives);
+  const std::string dtypes = absl::GetFlag(FLAGS_dtypes);
+  const std::string ops = absl::GetFlag(FLAGS_ops);
+  config.lenient = collectives == "all" || dtypes == "all" || ops == "all";
+  config.collectives = ReadList<const Collective*>(
+      "collectives", collectives, AllCollectives(), FindCollective, checks);
+  config.dtypes = ReadList<c10::ScalarType>("dtypes", dtypes, AllDtypes(),
+                                            ParseDtype, checks);
+  config.ops = ReadList<ReduceOp>("ops", ops, AllOps(), ParseOp, checks);
+  config.place = absl::GetFlag(FLAGS_place);
+  checks.OneOf("place", config.place, {"auto", "in", "out", "both"});
+  config.sizes = SizesFromFlags(checks);
+  config.root = absl::GetFlag(FLAGS_root);
+  checks.InRange("root", config.root, 0);
+  config.traffic_file = UserPath(absl::GetFlag(FLAGS_traffic));
+  config.traffic_skew = absl::GetFlag(FLAGS_traffic_skew);
+  checks.InRange("traffic_skew", config.traffic_skew, 0.0, 10.0);
+  config.group_size = absl::GetFlag(FLAGS_group_size);
+  checks.InRange("group_size", config.group_size, 0);
+  config.gemm_size = absl::GetFlag(FLAGS_gemm_size);
+  checks.InRange<int64_t>("gemm_size", config.gemm_size, 1, 1 << 16);
+  config.replay_file = UserPath(absl::GetFlag(FLAGS_replay));
+  if (config.mode == "replay" && config.replay_file.empty()) {
+    checks.Complain(
+        "--mode=replay: needs --replay=FILE, records that a trainer wrote "
+        "with --traffic_steps");
+  }
+}
+
+void ReadTiming(TimingConfig& timing, FlagChecks& checks) {
+  timing.warmup = absl::GetFlag(FLAGS_warmup);
+  timing.iterations = absl::GetFlag(FLAGS_iterations);
+  timing.precision = absl::GetFlag(FLAGS_precision);
+  timing.max_seconds = absl::GetFlag(FLAGS_max_seconds);
+  checks.InRange<int64_t>("warmup", timing.warmup, -1, 1'000'000);
+  checks.InRange<int64_t>("iterations", timing.iterations, 0, 1'000'000);
+  checks.InRange("precision", timing.precision, 1e-4, 1.0);
+  checks.InRange("max_seconds", timing.max_seconds, 1e-3, 3600.0);
+  const std::string sync = absl::GetFlag(FLAGS_sync);
+  checks.OneOf("sync", sync, {"barrier", "window", "none"});
+  timing.sync = sync == "window" ? Sync::kWindow
+                : sync == "none" ? Sync::kNone
+                                 : Sync::kBarrier;
+  for (const double us : ReadMicroseconds(
+           "arrival_us", absl::GetFlag(FLAGS_arrival_us), checks)) {
+    timing.arrival_seconds.push_back(us * 1e-6);
+  }
+}
+
+void ReadHow(BenchConfig& config, FlagChecks& checks) {
+  MeasureConfig& measure = config.measure;
+  measure.in_flight = absl::GetFlag(FLAGS_in_flight);
+  checks.InRange("in_flight", measure.in_flight, 1, 1024);
+  const std::string cache = absl::GetFlag(FLAGS_cache);
+  checks.OneOf("cache", cache, {"hot", "cold"});
+  measure.cold = cache == "cold";
+  measure.check = absl::GetFlag(FLAGS_check);
+  ReadTiming(measure.timing, checks);
+  const std::string across = absl::GetFlag(FLAGS_across);
+  checks.OneOf("across", across, {"slowest", "transfer", "makespan", "mean"});
+  measure.across = across == "transfer"   ? Across::kTransfer
+                   : across == "makespan" ? Across::kMakespan
+                   : across == "mean"     ? Across::kMean
+                                          : Across::kSlowest;
+}
+
+void ReadWhere(BenchConfig& config, FlagChecks& checks) {
+  config.record_file = UserPath(absl::GetFlag(FLAGS_record));
+  config.csv_file = UserPath(absl::GetFlag(FLAGS_csv));
+  checks.ParentExists("record", config.record_file);
+  checks.ParentExists("csv", config.csv_file);
+  config.relaunch = absl::GetFlag(FLAGS_relaunch);
+  checks.InRange("relaunch", config.relaunch, 1, 1000);
+  config.measure.launch = absl::GetFlag(FLAGS_launch);
+  checks.InRange("launch", config.measure.launch, 0);
+  if (config.relaunch > 1 && config.mode != "sweep") {
+    checks.Complain(absl::StrCat("--relaunch=", config.relaunch,
+                                 ": only for --mode=sweep"));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
+  FlagChecks checks;
+  BenchConfig config;
+  ReadWhat(config, checks);
+  ReadHow(config, checks);
+  ReadWhere(config, checks);
+  if (!checks.status().ok()) return checks.status();
+  return config;
+}
+
+absl::Status AddFakeFlags(FakeBackendConfig& fake) {
+  FlagChecks checks;
+  fake.skew_us = ReadMicroseconds("fake_skew_us",
+                                  absl::GetFlag(FLAGS_fake_skew_us), checks);
+  fake.tail_every = absl::GetFlag(FLAGS_fake_tail_every);
+  fake.tail_us = absl::GetFlag(FLAGS_fake_tail_us);
+  checks.InRange("fake_tail_every", fake.tail_every, 0);
+  checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
+  return checks.status();
+}
+
+std::map<std::string, std::string> SharedFlags() {
+  std::map<std::string, std::string> flags = FlagsOf("comm_bench/");
+  for (const char* own : {"record", "csv", "log_dir", "nproc"})
+    flags.erase(own);
+  return flags;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,28 @@
+// The benchmark's command line, beside parallel/comm/comm_flags. Part of the
+// binary: the libraries below see only the structs.
+#ifndef RANKWISE_COMM_BENCH_BENCH_FLAGS_H_
+#define RANKWISE_COMM_BENCH_BENCH_FLAGS_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm_bench/bench_config.h"
+#include "parallel/comm/fake_backend.h"
+
+namespace rankwise {
+
+// InvalidArgument names the flag, its value and what is allowed.
+absl::StatusOr<BenchConfig> BenchConfigFromFlags();
+
+// Adds what only the benchmark's ranks under --backend=fake can show: lateness
+// of each rank, and a tail.
+absl::Status AddFakeFlags(FakeBackendConfig& fake);
+
+// The flags that every rank must be given alike.
+std::map<std::string, std::string> SharedFlags();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_BENCH_FLAGS_H_

@@ -1,0 +1,36 @@
+// One rank as the benchmark's modes see it.
+#ifndef RANKWISE_COMM_BENCH_BENCH_RANK_H_
+#define RANKWISE_COMM_BENCH_BENCH_RANK_H_
+
+#include <atomic>
+#include <string>
+
+#include "c10/core/Device.h"
+#include "c10/util/intrusive_ptr.h"
+#include "comm_bench/control.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
+
+namespace rankwise {
+
+class Communicator;
+class Output;
+
+struct BenchRank {
+  Communicator* comm = nullptr;  // null where ranks are threads (fake)
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // of all ranks
+  Control* control = nullptr;
+  Output* output = nullptr;
+  c10::Device device = c10::kCPU;
+  std::string backend;                      // "gloo"
+  const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C
+
+  int rank() const { return control->rank(); }
+  int world_size() const { return control->world_size(); }
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_BENCH_RANK_H_

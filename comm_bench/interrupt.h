@@ -1,0 +1,18 @@
+// Ctrl-C asks for an orderly end.
+#ifndef RANKWISE_COMM_BENCH_INTERRUPT_H_
+#define RANKWISE_COMM_BENCH_INTERRUPT_H_
+
+#include <atomic>
+
+namespace rankwise {
+
+// From now on the first SIGINT or SIGTERM only sets the returned flag; a second
+// one ends the process at once.
+const std::atomic<bool>& CatchInterrupts();
+
+// The signal that came, 0 if none.
+int InterruptSignal();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_INTERRUPT_H_

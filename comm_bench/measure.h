@@ -1,0 +1,53 @@
+// Measures one row: a collective of one shape, checked and timed.
+#ifndef RANKWISE_COMM_BENCH_MEASURE_H_
+#define RANKWISE_COMM_BENCH_MEASURE_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm_bench/collective.h"
+#include "comm_bench/control.h"
+#include "comm_bench/row.h"
+#include "comm_bench/timing.h"
+#include "records/record.h"
+
+namespace rankwise {
+
+struct MeasureConfig {
+  TimingConfig timing;
+  Across across = Across::kSlowest;
+  int in_flight = 1;  // calls started before the first is waited for
+  bool cold = false;  // caches are overwritten before each iteration
+  bool check = true;
+  int launch = 0;
+};
+
+struct Measurement {
+  Row row;                   // the same on every rank
+  CollectiveRecord samples;  // of this rank
+  // The first wrong element of any rank, as a sentence; empty: none, or not
+  // checked.
+  std::string wrong;
+};
+
+// From a series: the row's times, and rank `rank`'s samples. An iteration makes
+// `calls` calls, each after the other or at the same time; busbw is algbw times
+// `bus_factor`.
+Measurement Assemble(Row row, const Series& series, int rank, double calls,
+                     double bus_factor, const MeasureConfig& config);
+
+// Collective over all ranks of `control`. `group` is this rank's: that of all
+// ranks, or one of several whose ranks are disjoint, which then run at the same
+// time; `ranks` are the group's, as ranks of the job (empty: all).
+// Throws what a failed call throws.
+Measurement MeasureRow(c10d::ProcessGroup& group, Control& control,
+                       const Collective& collective, const Call& call,
+                       const std::vector<int>& ranks,
+                       const MeasureConfig& config,
+                       const std::atomic<bool>* stop = nullptr);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_MEASURE_H_

@@ -1,0 +1,18 @@
+// Several launches of all ranks, for the variance between them.
+#ifndef RANKWISE_COMM_BENCH_RELAUNCH_H_
+#define RANKWISE_COMM_BENCH_RELAUNCH_H_
+
+#include "comm_bench/bench_config.h"
+#include "parallel/comm/launcher.h"
+
+namespace rankwise {
+
+// Starts this binary's ranks `config.relaunch` times with the same arguments,
+// one launch after the other, and prints how much launches differ beyond what
+// iterations do. Returns main's exit code: the first that is not 0.
+int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
+             char** argv);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_RELAUNCH_H_

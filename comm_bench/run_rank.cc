@@ -1,0 +1,158 @@
+#include "comm_bench/run_rank.h"
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ATen/Parallel.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "comm_bench/agreement.h"
+#include "comm_bench/bench_flags.h"
+#include "comm_bench/bench_rank.h"
+#include "comm_bench/environment.h"
+#include "comm_bench/modes.h"
+#include "comm_bench/output.h"
+#include "parallel/comm/comm_flags.h"
+#include "parallel/comm/fake_backend.h"
+#include "parallel/comm/plain_error.h"
+#include "parallel/comm/run_record.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
+              const BenchConfig& config) {
+  Facts facts = {
+      {"host", absl::StrCat(run.host.hostname, ", ", run.host.cpu_model)},
+      {"topology", environment.topology},
+      {"versions",
+       absl::StrCat("torch ", run.versions.torch, ", ", run.versions.compiler,
+                    run.versions.nccl.empty() ? "" : ", NCCL ",
+                    run.versions.nccl)},
+      {"ranks", absl::StrCat(run.world_size, " over ", run.backend, ", ",
+                             run.threads_per_rank, " threads each")}};
+  for (const auto& [name, value] : environment.variables)
+    facts.push_back({name, value});
+  if (config.relaunch > 1)
+    facts.push_back({"launch", absl::StrCat(config.measure.launch + 1, " of ",
+                                            config.relaunch)});
+  return facts;
+}
+
+// Opens the files, shows where this runs, and measures.
+absl::Status Measure(const BenchConfig& config, const RunRecord& run,
+                     BenchRank& rank) {
+  const EnvironmentRecord environment = CollectEnvironment(run.rank);
+  absl::StatusOr<std::unique_ptr<Output>> output =
+      Output::Open({.record_file = config.record_file,
+                    .csv_file = config.csv_file,
+                    .launch = config.measure.launch,
+                    .across = config.measure.across},
+                   run, environment);
+  if (!output.ok()) return output.status();
+  (*output)->Print(FormatFacts(FactsOf(run, environment, config)));
+  rank.output = output->get();
+  absl::Status status = RunMode(config, rank);
+  rank.output = nullptr;
+  return status;
+}
+
+absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
+                          int threads, const std::atomic<bool>& stop) {
+  const std::unique_ptr<Control> control =
+      MakeGroupControl(comm.process_group());
+  absl::Status same = CheckSameFlags(*control, SharedFlags());
+  if (!same.ok()) return same;
+  RunningRank running;
+  running.binary = "comm_bench";
+  running.workspace = Workspace();
+  running.flags = FlagsOf("comm_bench/");
+  running.env = comm.env();
+  running.devices = {comm.device()};
+  running.threads = threads;
+  running.comm = &comm;
+  const absl::StatusOr<RunRecord> run = DescribeRun(running);
+  if (!run.ok()) return run.status();
+  BenchRank rank;
+  rank.comm = &comm;
+  rank.group = comm.process_group();
+  rank.control = control.get();
+  rank.device = comm.device();
+  rank.backend = std::string(comm.backend());
+  rank.stop = &stop;
+  return Measure(config, *run, rank);
+}
+
+// One thread of RunFakeRanks. Ranks talk about their samples at no cost.
+absl::Status RunFakeRank(const BenchConfig& config, const FakeWorld& measured,
+                         const FakeWorld& free, const RunRecord& run,
+                         const std::atomic<bool>& stop) {
+  const int place = static_cast<int>(run.rank);
+  const std::unique_ptr<Control> control =
+      MakeGroupControl(MakeFakeProcessGroup(free.backend(place)));
+  BenchRank rank;
+  rank.group = MakeFakeProcessGroup(measured.backend(place));
+  rank.control = control.get();
+  rank.backend = "fake";
+  rank.stop = &stop;
+  try {
+    return Measure(config, run, rank);
+  } catch (const std::exception& error) {
+    return absl::InternalError(PlainMessage(error));
+  }
+}
+
+}  // namespace
+
+absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
+                     const RankEnv& env, const std::atomic<bool>& stop) {
+  const int threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
+  at::set_num_threads(threads);
+  absl::StatusOr<std::unique_ptr<Communicator>> comm =
+      Communicator::Create(env, comm_config);
+  if (!comm.ok()) return comm.status();
+  try {
+    return RunConnected(config, **comm, threads, stop);
+  } catch (const std::exception& error) {
+    return (*comm)->ExplainFailure("measuring", error);
+  }
+}
+
+absl::Status RunFakeRanks(const BenchConfig& config,
+                          const FakeBackendConfig& fake, int world_size,
+                          const std::atomic<bool>& stop) {
+  RunningRank running;
+  running.binary = "comm_bench";
+  running.workspace = Workspace();
+  running.flags = FlagsOf("comm_bench/");
+  running.env.world_size = world_size;
+  running.devices = {c10::Device(c10::kCPU)};
+  absl::StatusOr<RunRecord> run = DescribeRun(running);
+  if (!run.ok()) return run.status();
+  run->backend = "fake";
+  const FakeWorld measured(world_size, fake);
+  const FakeWorld free(world_size, {});
+  std::vector<absl::Status> statuses(world_size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank, own = *run]() mutable {
+      own.rank = rank;
+      statuses[rank] = RunFakeRank(config, measured, free, own, stop);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rankwise

@@ -1,0 +1,245 @@
+#include "comm_bench/sweep.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "comm_bench/cost_fit.h"
+#include "comm_bench/measure.h"
+#include "comm_bench/output.h"
+#include "parallel/comm/communicator.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+std::vector<bool> Places(const BenchConfig& config,
+                         const Collective& collective) {
+  if (!collective.has_elements) return {false};
+  if (config.place == "auto") return {collective.prefers_in_place};
+  if (config.place != "both") return {config.place == "in"};
+  std::vector<bool> places;
+  if (collective.out_of_place) places.push_back(false);
+  if (collective.in_place) places.push_back(true);
+  return places;
+}
+
+// All combinations, whether they can run or not.
+std::vector<SweepCase> Combinations(const BenchConfig& config) {
+  std::vector<SweepCase> cases;
+  for (const Collective* collective : config.collectives) {
+    const auto dtypes = collective->has_elements
+                            ? config.dtypes
+                            : std::vector<c10::ScalarType>{config.dtypes[0]};
+    const auto ops =
+        collective->reduces ? config.ops : std::vector<ReduceOp>{config.ops[0]};
+    for (const c10::ScalarType dtype : dtypes) {
+      for (const ReduceOp op : ops) {
+        for (const bool in_place : Places(config, *collective))
+          cases.push_back({collective, dtype, op, in_place});
+      }
+    }
+  }
+  return cases;
+}
+
+Call CallOf(const SweepCase& item, const BenchConfig& config, int64_t bytes,
+            int world_size) {
+  Call call;
+  call.count = CountFor(*item.collective, bytes, item.dtype, world_size);
+  call.dtype = item.dtype;
+  call.op = item.op;
+  call.root = item.collective->rooted ? config.root : 0;
+  call.in_place = item.in_place;
+  call.world_size = world_size;
+  return call;
+}
+
+absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
+                       int group_size, const std::string& backend) {
+  if (config.measure.in_flight > 1 && item.collective->trips > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        item.collective->name, " with --in_flight=", config.measure.in_flight,
+        ": a message waits for the one before it; leave out --in_flight"));
+  }
+  return CheckCall(*item.collective,
+                   CallOf(item, config, config.sizes[0], group_size), backend);
+}
+
+int GroupSize(const BenchConfig& config, int world_size) {
+  return config.group_size == 0 ? world_size : config.group_size;
+}
+
+absl::Status CheckGroups(const BenchConfig& config, int world_size,
+                         const std::string& backend) {
+  const int size = GroupSize(config, world_size);
+  if (world_size % size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--group_size=", size, ": does not divide the ", world_size, " ranks"));
+  }
+  if (size != world_size && backend == "fake") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--group_size=", size, ": the ranks of --backend=fake are one group"));
+  }
+  return absl::OkStatus();
+}
+
+// The group that this rank measures in.
+struct Place {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::vector<int> ranks;  // of the job; empty: all
+};
+
+absl::StatusOr<Place> FindPlace(const BenchConfig& config,
+                                const BenchRank& rank) {
+  Place place;
+  place.group = rank.group;
+  const int size = GroupSize(config, rank.world_size());
+  if (size == rank.world_size()) return place;
+  const int number = rank.rank() / size;
+  for (int i = 0; i < size; ++i) place.ranks.push_back(number * size + i);
+  auto group = rank.comm->NewGroup(absl::StrCat("group", number), place.ranks);
+  if (!group.ok()) return group.status();
+  place.group = *std::move(group);
+  return place;
+}
+
+absl::StatusOr<TrafficMatrix> ReadTraffic(const BenchConfig& config,
+                                          int group_size) {
+  if (!config.traffic_file.empty())
+    return TrafficMatrix::Read(config.traffic_file, group_size);
+  return TrafficMatrix::Skewed(config.traffic_skew, group_size);
+}
+
+// Measures the rows of one sweep after the other.
+class Sweep {
+ public:
+  Sweep(const BenchConfig& config, const BenchRank& rank, Place place,
+        const TrafficMatrix& traffic)
+      : config_(config),
+        rank_(rank),
+        place_(std::move(place)),
+        traffic_(traffic) {}
+
+  // One block; with the fit of its costs below it.
+  absl::Status RunCase(const SweepCase& item) {
+    std::vector<CostPoint> points;
+    int64_t last_count = -1;
+    for (const int64_t bytes : SizesOf(*item.collective)) {
+      const Call call = CallOf(item, config_, bytes, place_.group->getSize());
+      // Small sizes may all be the smallest that can be divided.
+      if (std::exchange(last_count, call.count) == call.count) continue;
+      const absl::StatusOr<Row> row = RunRow(*item.collective, call);
+      if (!row.ok()) return row.status();
+      points.push_back({static_cast<double>(row->bytes), row->time.median});
+      if (row->end == Series::End::kInterrupted) return Interrupted();
+    }
+    rank_.output->Print(FormatCostFit(item.collective->name, points));
+    return absl::OkStatus();
+  }
+
+  // OK, or how much was wrong in all blocks.
+  absl::Status Verdict() const {
+    if (wrong_rows_ == 0) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        wrong_rows_, " of ", rows_, " rows had wrong results; ", first_wrong_));
+  }
+
+ private:
+  std::vector<int64_t> SizesOf(const Collective& collective) const {
+    return collective.has_elements ? config_.sizes : std::vector<int64_t>{0};
+  }
+
+  absl::StatusOr<Row> RunRow(const Collective& collective, Call call) {
+    call.rank = place_.group->getRank();
+    call.device = rank_.device;
+    call.traffic = &traffic_;
+    const Measurement measured =
+        MeasureRow(*place_.group, *rank_.control, collective, call,
+                   place_.ranks, config_.measure, rank_.stop);
+    if (measured.samples.seconds.empty()) return measured.row;  // interrupted
+    ++rows_;
+    if (!measured.wrong.empty()) {
+      ++wrong_rows_;
+      if (first_wrong_.empty()) first_wrong_ = measured.wrong;
+    }
+    absl::Status added = rank_.output->Add(measured.row, measured.samples);
+    if (!added.ok()) return added;
+    return measured.row;
+  }
+
+  absl::Status Interrupted() const {
+    return absl::CancelledError(
+        absl::StrCat("interrupted; ", rows_, " rows were measured"));
+  }
+
+  const BenchConfig& config_;
+  const BenchRank& rank_;
+  const Place place_;
+  const TrafficMatrix& traffic_;
+  int rows_ = 0, wrong_rows_ = 0;
+  std::string first_wrong_;
+};
+
+void Announce(const SweepPlan& plan, const BenchConfig& config,
+              const BenchRank& rank) {
+  for (const std::string& reason : plan.left_out)
+    rank.output->Print(absl::StrCat("# left out: ", reason, "\n"));
+  if (config.group_size > 0 && config.group_size < rank.world_size()) {
+    rank.output->Print(
+        absl::StrCat("# ", rank.world_size() / config.group_size, " groups of ",
+                     config.group_size,
+                     " ranks at the same time; times over all ranks, "
+                     "bandwidths of one group\n"));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config, int group_size,
+                                    const std::string& backend) {
+  SweepPlan plan;
+  for (const SweepCase& item : Combinations(config)) {
+    const absl::Status possible = CheckCase(item, config, group_size, backend);
+    if (possible.ok()) {
+      plan.cases.push_back(item);
+    } else if (config.lenient) {
+      plan.left_out.emplace_back(possible.message());
+    } else {
+      return possible;
+    }
+  }
+  if (!plan.cases.empty()) return plan;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "nothing is left to measure: ", absl::StrJoin(plan.left_out, "; ")));
+}
+
+absl::Status CheckSweep(const BenchConfig& config, int world_size,
+                        const std::string& backend) {
+  absl::Status status = CheckGroups(config, world_size, backend);
+  if (!status.ok()) return status;
+  const int group_size = GroupSize(config, world_size);
+  status = PlanSweep(config, group_size, backend).status();
+  if (!status.ok()) return status;
+  return ReadTraffic(config, group_size).status();
+}
+
+absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
+  absl::Status possible = CheckSweep(config, rank.world_size(), rank.backend);
+  if (!possible.ok()) return possible;
+  const int group_size = GroupSize(config, rank.world_size());
+  const SweepPlan plan = *PlanSweep(config, group_size, rank.backend);
+  const TrafficMatrix traffic = *ReadTraffic(config, group_size);
+  absl::StatusOr<Place> place = FindPlace(config, rank);
+  if (!place.ok()) return place.status();
+  Announce(plan, config, rank);
+  Sweep sweep(config, rank, *std::move(place), traffic);
+  for (const SweepCase& item : plan.cases) {
+    absl::Status status = sweep.RunCase(item);
+    if (!status.ok()) return status;
+  }
+  rank.output->PrintLegend();
+  return sweep.Verdict();
+}
+
+}  // namespace rankwise

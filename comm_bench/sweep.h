@@ -1,0 +1,49 @@
+// Collectives over sizes: the benchmark's main mode.
+#ifndef RANKWISE_COMM_BENCH_SWEEP_H_
+#define RANKWISE_COMM_BENCH_SWEEP_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm_bench/bench_config.h"
+#include "comm_bench/bench_rank.h"
+#include "comm_bench/collective.h"
+#include "comm_bench/traffic_matrix.h"
+
+namespace rankwise {
+
+// One block of the table: everything but the size.
+struct SweepCase {
+  const Collective* collective = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;
+};
+
+struct SweepPlan {
+  std::vector<SweepCase> cases;
+  std::vector<std::string> left_out;  // why, a sentence each
+};
+
+// All combinations that are asked for and can run in groups of `group_size`
+// ranks over `backend`. InvalidArgument says why one cannot, unless
+// `config.lenient`, and when none can.
+absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config, int group_size,
+                                    const std::string& backend);
+
+// Why the sweep cannot run with `world_size` ranks over `backend`: by its plan,
+// its groups or its traffic matrix.
+absl::Status CheckSweep(const BenchConfig& config, int world_size,
+                        const std::string& backend);
+
+// Collective. Prints and records row by row. Cancelled after Ctrl-C, with what
+// was measured kept; DataLoss, at the end, where a result was wrong. Throws
+// what a failed call throws.
+absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_SWEEP_H_
