@@ -44,6 +44,7 @@ struct OutputConfig {
   std::string record_file;    // JSON lines, absolute; empty: none
   int64_t log_every = 100;    // batches between two lines of rank 0
   bool show_progress = true;  // the bar on a terminal
+  int64_t traffic_steps = 0;  // whose communication is recorded; 0: none
 };
 
 struct TrainConfig {

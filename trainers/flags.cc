@@ -76,6 +76,9 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, record, "",
     "file to append this run's records to, as JSON lines (docs/records.md)");
+ABSL_FLAG(int64_t, traffic_steps, 0,
+          "steps, from the third on, whose communication goes to --record too, "
+          "for comm_bench to replay; 0: none");
 ABSL_FLAG(int64_t, log_every, 100, "steps between two lines of rank 0");
 ABSL_FLAG(bool, progress, true, "a progress bar where stdout is a terminal");
 ABSL_FLAG(std::string, checkpoint_dir, "",
@@ -172,10 +175,15 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
 OutputConfig OutputFromFlags(FlagChecks& checks) {
   OutputConfig output;
   output.record_file = UserPath(absl::GetFlag(FLAGS_record));
+  output.traffic_steps = absl::GetFlag(FLAGS_traffic_steps);
   output.log_every = absl::GetFlag(FLAGS_log_every);
   output.show_progress = absl::GetFlag(FLAGS_progress);
   checks.InRange<int64_t>("log_every", output.log_every, 1);
   checks.ParentExists("record", output.record_file);
+  checks.InRange<int64_t>("traffic_steps", output.traffic_steps, 0);
+  if (output.traffic_steps > 0 && output.record_file.empty()) {
+    checks.Complain("--traffic_steps: needs --record, the file to write to");
+  }
   return output;
 }
 

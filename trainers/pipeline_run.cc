@@ -253,6 +253,7 @@ absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
   training_->optimizer().ZeroGrad();
 
   input.clock.Begin(Phase::kBetween);
+  worker_.comm->StopTraffic();  // what the meter asks is not the step's
   if (TimesHold()) {
     absl::StatusOr<ScheduleRecord> record =
         meter_->Add(input.step, **schedule, step);
@@ -263,6 +264,7 @@ absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
   const Extent extent = ExtentOf(step.spans);
   return StepOutcome{.loss = step.loss,
                      .exposed_comm_seconds = exposed,
+                     .wait_seconds = step.wait_seconds,
                      .forward_seconds = extent.forward_seconds,
                      .backward_seconds = extent.backward_seconds};
 }

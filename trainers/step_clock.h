@@ -55,6 +55,11 @@ class StepClock {
   // (reading its loss sees to that).
   StepTimes Read() const;
 
+  // When the step began, by the host's clock.
+  std::chrono::steady_clock::time_point start() const {
+    return marks_.front().host;
+  }
+
  private:
   struct Mark {
     Phase phase;

@@ -30,6 +30,7 @@ absl::Status StepLog::Flush() {
     losses.push_back(step.loss.to(at::kFloat));
   const torch::Tensor on_host = at::stack(losses).cpu();
   std::vector<StepRecord> records;
+  std::vector<TrafficRecord> traffic;
   for (size_t i = 0; i < pending_.size(); ++i) {
     StepRecord& record = pending_[i].record;
     record.loss = on_host.data_ptr<float>()[i];
@@ -40,10 +41,18 @@ absl::Status StepLog::Flush() {
       first_non_finite_step_ = record.step;
     }
     records.push_back(record);
+    if (!pending_[i].traffic.has_value()) continue;
+    traffic.push_back(*std::move(pending_[i].traffic));
+    traffic.back().step_seconds = record.step_seconds;
   }
   last_loss_ = records.back().loss;
   pending_.clear();
-  return writer_ == nullptr ? absl::OkStatus() : writer_->Write(records);
+  if (writer_ == nullptr) return absl::OkStatus();
+  absl::Status written = writer_->Write(records);
+  for (size_t i = 0; i < traffic.size() && written.ok(); ++i) {
+    written = writer_->Write(Record(std::move(traffic[i])));
+  }
+  return written;
 }
 
 }  // namespace rankwise

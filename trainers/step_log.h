@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,8 @@ struct PendingStep {
   StepRecord record;
   torch::Tensor loss;  // scalar on the device
   StepClock clock;     // after Begin(Phase::kEnd)
+  // Complete but for step_seconds.
+  std::optional<TrafficRecord> traffic = {};
 };
 
 // Sums over the steps of the current epoch that were flushed.

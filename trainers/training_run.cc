@@ -56,7 +56,10 @@ absl::Status TrainingRun::Guarded(const std::string& attempted, Body body) {
 
 TrainingRun::TrainingRun(const TrainConfig& config, const Worker& worker,
                          ModelSpec spec)
-    : config_(config), worker_(worker), spec_(std::move(spec)) {}
+    : config_(config),
+      worker_(worker),
+      spec_(std::move(spec)),
+      traffic_(worker.comm, config.output.traffic_steps) {}
 
 absl::Status TrainingRun::BuildModel(const ModelPlacement& placement) {
   at::manual_seed(config_.seed);
@@ -101,6 +104,13 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
 }
 
 absl::Status TrainingRun::OpenOutputs() {
+  if (config_.output.traffic_steps > 0 &&
+      (worker_.comm == nullptr || !worker_.devices.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--traffic_steps=", config_.output.traffic_steps, ": ", worker_.trainer,
+        " in one process communicates nothing that could be "
+        "recorded; leave it out, or start several ranks"));
+  }
   steps_per_epoch_ =
       CeilDiv(data_.train_loader->batches_per_epoch(), config_.accumulate);
   total_steps_ = steps_per_epoch_ * config_.epochs;
@@ -254,6 +264,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                 static_cast<int64_t>(i)));
   }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
+    traffic_.Begin();
     absl::StatusOr<StepOutcome> outcome =
         step({number, micro_batches, seeds, learning_rate_.At(number), clock});
     if (!outcome.ok()) return outcome.status();
@@ -268,8 +279,14 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.forward_seconds = outcome->forward_seconds;
     record.backward_seconds = outcome->backward_seconds;
     record.examples = CountExamples(micro_batches);
+    std::optional<TrafficRecord> traffic = traffic_.End(record, clock.start());
+    if (traffic.has_value()) {
+      traffic->exposed_comm_seconds =
+          outcome->exposed_comm_seconds + outcome->wait_seconds;
+    }
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
-    return log_->Add({record, outcome->loss, std::move(finished)});
+    return log_->Add(
+        {record, outcome->loss, std::move(finished), std::move(traffic)});
   });
 }
 

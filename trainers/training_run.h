@@ -26,6 +26,7 @@
 #include "trainers/resume.h"
 #include "trainers/step_clock.h"
 #include "trainers/step_log.h"
+#include "trainers/step_traffic.h"
 #include "trainers/training_data.h"
 #include "trainers/worker.h"
 
@@ -44,6 +45,7 @@ struct StepInput {
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
   double exposed_comm_seconds = 0;
+  double wait_seconds = 0;  // of a pipeline: blocked for messages
   // What a pipeline's executor timed within Phase::kSchedule.
   double forward_seconds = 0, backward_seconds = 0;
 };
@@ -130,6 +132,7 @@ class TrainingRun {
   std::optional<CheckpointStore> checkpoints_;
   std::optional<Console> console_;
   std::optional<StepLog> log_;
+  StepTraffic traffic_;
   EvaluateFunction evaluate_;  // null: Evaluate
   Progress progress_;
   bool warned_non_finite_ = false;

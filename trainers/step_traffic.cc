@@ -1,0 +1,54 @@
+#include "trainers/step_traffic.h"
+
+#include <limits>
+#include <utility>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/traffic.h"
+
+namespace rankwise {
+namespace {
+
+RecordedTransfer ToTransfer(const CommEvent& event,
+                            std::chrono::steady_clock::time_point start) {
+  const int64_t start_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                               start.time_since_epoch())
+                               .count();
+  const auto seconds = [start_ns](int64_t ns) {
+    return ns == 0 ? std::numeric_limits<double>::quiet_NaN()
+                   : static_cast<double>(ns - start_ns) * 1e-9;
+  };
+  RecordedTransfer transfer;
+  transfer.op = event.op;
+  transfer.bytes = event.bytes;
+  transfer.count = event.count;
+  transfer.dtype = event.dtype;
+  transfer.peer = event.peer;
+  transfer.ranks.assign(event.ranks.begin(), event.ranks.end());
+  transfer.start_seconds = seconds(event.start_ns);
+  transfer.end_seconds = seconds(event.end_ns);
+  transfer.wait_start_seconds = seconds(event.wait_start_ns);
+  return transfer;
+}
+
+}  // namespace
+
+void StepTraffic::Begin() {
+  ++seen_;
+  recording_ = seen_ > kWarmUpSteps && seen_ <= kWarmUpSteps + steps_;
+  if (recording_) comm_->StartTraffic();
+}
+
+std::optional<TrafficRecord> StepTraffic::End(
+    const StepRecord& step, std::chrono::steady_clock::time_point start) {
+  if (!std::exchange(recording_, false)) return std::nullopt;
+  TrafficRecord record;
+  record.rank = step.rank;
+  record.step = step.step;
+  for (const CommEvent& event : comm_->TakeTraffic()) {
+    record.events.push_back(ToTransfer(event, start));
+  }
+  return record;
+}
+
+}  // namespace rankwise
