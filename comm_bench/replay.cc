@@ -1,0 +1,215 @@
+#include "comm_bench/replay.h"
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "comm_bench/order_statistics.h"
+#include "comm_bench/recorded_traffic.h"
+#include "comm_bench/replay_plan.h"
+#include "comm_bench/step_replay.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+using Group = std::vector<int64_t>;
+
+// All groups of the recorded steps, in rounds of groups that have no rank in
+// common: as Communicator::NewGroup wants them made.
+std::vector<std::vector<Group>> RoundsOfGroups(const RecordedTraffic& traffic) {
+  std::set<Group> groups;
+  for (const std::vector<TrafficRecord>& step : traffic.steps) {
+    for (const TrafficRecord& record : step) {
+      for (const RecordedTransfer& event : record.events) {
+        if (!event.ranks.empty()) groups.insert(event.ranks);
+      }
+    }
+  }
+  std::vector<std::vector<Group>> rounds;
+  std::vector<std::set<int64_t>> taken;
+  for (const Group& group : groups) {
+    const auto fits = [&](const std::set<int64_t>& ranks) {
+      return std::none_of(group.begin(), group.end(),
+                          [&](int64_t rank) { return ranks.count(rank) > 0; });
+    };
+    const auto round =
+        std::find_if(taken.begin(), taken.end(), fits) - taken.begin();
+    if (round == static_cast<std::ptrdiff_t>(taken.size())) {
+      taken.emplace_back();
+      rounds.emplace_back();
+    }
+    taken[round].insert(group.begin(), group.end());
+    rounds[round].push_back(group);
+  }
+  return rounds;
+}
+
+absl::StatusOr<ReplayGroups> MakeGroups(const RecordedTraffic& traffic,
+                                        Communicator& comm) {
+  ReplayGroups groups = {{{}, comm.process_group()}};
+  for (const std::vector<Group>& round : RoundsOfGroups(traffic)) {
+    Group mine = {comm.rank()};  // where no group of the round has this rank
+    for (const Group& group : round) {
+      if (std::count(group.begin(), group.end(), comm.rank()) > 0) mine = group;
+    }
+    auto made = comm.NewGroup("replay", {mine.begin(), mine.end()});
+    if (!made.ok()) return made.status();
+    groups[mine] = *std::move(made);
+  }
+  return groups;
+}
+
+// NCCL matches messages by their order, and blocks where two ranks both send
+// first and nothing launches the calls together.
+absl::Status CheckBackend(const RecordedTraffic& traffic,
+                          const Communicator& comm) {
+  if (comm.backend() != "nccl" || traffic.backend == "nccl") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      traffic.file, ": recorded over ", traffic.backend,
+      ", whose order of messages may block NCCL; record it over nccl, or "
+      "replay it with --backend=",
+      traffic.backend));
+}
+
+// [rank][value]
+ReplayTimes Summarized(const std::vector<std::vector<double>>& seconds) {
+  ReplayTimes times;
+  std::vector<double> slowest = seconds[0];
+  for (const std::vector<double>& rank : seconds) {
+    times.ranks.push_back(Median(rank));
+    for (size_t i = 0; i < rank.size(); ++i) {
+      slowest[i] = std::max(slowest[i], rank[i]);
+    }
+  }
+  times.slowest = Median(slowest);
+  return times;
+}
+
+ReplayTimes OfTrainer(const RecordedTraffic& traffic,
+                      double TrafficRecord::*seconds) {
+  std::vector<std::vector<double>> values(traffic.world_size);
+  for (const std::vector<TrafficRecord>& step : traffic.steps) {
+    for (size_t rank = 0; rank < step.size(); ++rank) {
+      values[rank].push_back(step[rank].*seconds);
+    }
+  }
+  return Summarized(values);
+}
+
+ReplayResult Describe(const RecordedTraffic& traffic) {
+  ReplayResult result;
+  result.trainer = traffic.trainer;
+  for (const auto& step : traffic.steps) result.steps.push_back(step[0].step);
+  for (const TrafficRecord& record : traffic.steps[0]) {
+    int64_t calls = 0, bytes = 0;
+    for (const RecordedTransfer& event : record.events) {
+      if (IsCoalescingMark(event)) continue;
+      ++calls;
+      bytes += event.bytes;
+    }
+    result.calls.push_back(calls);
+    result.bytes.push_back(bytes);
+  }
+  result.step = OfTrainer(traffic, &TrafficRecord::step_seconds);
+  result.exposed = OfTrainer(traffic, &TrafficRecord::exposed_comm_seconds);
+  return result;
+}
+
+bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
+  const double mine = stop != nullptr && stop->load() ? 1 : 0;
+  for (const std::vector<double>& rank : control.Gather({&mine, 1})) {
+    if (rank[0] != 0) return true;
+  }
+  return false;
+}
+
+// This rank's seconds of each iteration, with and without gaps. The first
+// repetition of each step warms up.
+struct Samples {
+  std::vector<double> gaps, back_to_back;
+};
+
+Samples RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
+                 Control& control, const std::atomic<bool>* stop) {
+  const auto run = [&](StepReplay& step, bool keep_gaps) {
+    control.Barrier();
+    return step.Run(keep_gaps);
+  };
+  Samples samples;
+  for (StepReplay& step : steps) run(step, /*keep_gaps=*/false);
+  for (int64_t i = 0; i < iterations; ++i) {
+    if (AnyStopped(control, stop)) break;
+    StepReplay& step = steps[static_cast<size_t>(i) % steps.size()];
+    samples.gaps.push_back(run(step, /*keep_gaps=*/true));
+    samples.back_to_back.push_back(run(step, /*keep_gaps=*/false));
+  }
+  return samples;
+}
+
+}  // namespace
+
+absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
+                                    const ReplayConfig& config,
+                                    const std::atomic<bool>* stop) {
+  const absl::StatusOr<RecordedTraffic> traffic =
+      ReadTraffic(config.file, comm.world_size());
+  if (!traffic.ok()) return traffic.status();
+  absl::Status fits = CheckBackend(*traffic, comm);
+  if (!fits.ok()) return fits;
+  absl::StatusOr<ReplayGroups> groups = MakeGroups(*traffic, comm);
+  if (!groups.ok()) return groups.status();
+  ReplayResult result = Describe(*traffic);
+  try {
+    std::vector<StepReplay> steps;
+    for (const std::vector<TrafficRecord>& step : traffic->steps) {
+      steps.emplace_back(step[static_cast<size_t>(comm.rank())],
+                         LeadInSeconds(step), *groups, comm.device());
+    }
+    const Samples samples = RunSteps(steps, config.iterations, control, stop);
+    if (samples.gaps.empty()) {
+      return absl::CancelledError("stopped before the first iteration");
+    }
+    result.iterations = static_cast<int64_t>(samples.gaps.size());
+    result.gaps = Summarized(control.Gather(samples.gaps));
+    result.back_to_back = Summarized(control.Gather(samples.back_to_back));
+  } catch (const std::exception& error) {
+    return comm.ExplainFailure("replaying recorded communication", error);
+  }
+  return result;
+}
+
+std::string FormatReplay(const ReplayResult& result) {
+  std::string text = absl::StrFormat(
+      "replay of %s, ranks %d, steps %s; medians of %d iterations each way, "
+      "milliseconds per step\n"
+      "  rank     calls        MB  trainer's step  exposed: trainer  replay"
+      "  computing costs  back to back\n",
+      result.trainer, result.calls.size(), absl::StrJoin(result.steps, ", "),
+      result.iterations);
+  const auto times = [&](double step, double exposed, double gaps,
+                         double back_to_back) {
+    absl::StrAppendFormat(&text, "%16.3f  %16.3f  %6.3f  %15.3f  %12.3f\n",
+                          step * 1e3, exposed * 1e3, gaps * 1e3,
+                          (exposed - gaps) * 1e3, back_to_back * 1e3);
+  };
+  for (size_t rank = 0; rank < result.calls.size(); ++rank) {
+    absl::StrAppendFormat(&text, "  %4d  %8d  %8.3f", rank, result.calls[rank],
+                          static_cast<double>(result.bytes[rank]) * 1e-6);
+    times(result.step.ranks[rank], result.exposed.ranks[rank],
+          result.gaps.ranks[rank], result.back_to_back.ranks[rank]);
+  }
+  absl::StrAppendFormat(&text, "  %-24s", "slowest rank");
+  times(result.step.slowest, result.exposed.slowest, result.gaps.slowest,
+        result.back_to_back.slowest);
+  return text;
+}
+
+}  // namespace rankwise

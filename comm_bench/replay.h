@@ -1,0 +1,68 @@
+// Trainer-shaped traffic: what a trainer communicated in some of its steps,
+// repeated without its computation.
+#ifndef RANKWISE_COMM_BENCH_REPLAY_H_
+#define RANKWISE_COMM_BENCH_REPLAY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "comm_bench/control.h"
+#include "parallel/comm/communicator.h"
+
+namespace rankwise {
+
+struct ReplayConfig {
+  std::string file;         // with traffic records of as many ranks
+  int64_t iterations = 20;  // each way; the recorded steps take turns
+};
+
+// Seconds per step of each rank, and of the slowest rank of each step: medians.
+struct ReplayTimes {
+  std::vector<double> ranks;
+  double slowest = 0;
+};
+
+// The same on every rank.
+struct ReplayResult {
+  std::string trainer;         // "ddp"
+  std::vector<int64_t> steps;  // that were recorded
+  std::vector<int64_t> calls;  // of each rank in the first of them
+  std::vector<int64_t> bytes;  // likewise, of the ranks' own buffers
+  int64_t iterations = 0;      // that were made, each way
+  ReplayTimes step;            // the trainer's whole steps
+  ReplayTimes exposed;         // the trainer's own exposed communication
+  ReplayTimes gaps;            // see Replay
+  ReplayTimes back_to_back;    // see Replay
+};
+
+// Repeats the recorded steps in two ways, in turn:
+//   gaps          each rank's thread computes nothing, but sleeps as long as it
+//                 computed between its calls. The step's time without these
+//                 gaps is what stays exposed when nothing competes with
+//                 communication for cores, memory and links.
+//   back_to_back  without gaps: what the communication takes by itself.
+// A trainer's exposed communication beyond that of `gaps` is what computing at
+// the same time costs: contention, and ranks that are later than they were in
+// the recorded step.
+//
+// An event that nobody was seen to wait for (all but Gloo's messages) counts as
+// hidden until the step's end, or until a later event has to wait for it; ranks
+// start together, as if they had begun the recorded step at the same time.
+//
+// Collective over all ranks of `comm`, which are those of `control`. Makes the
+// groups that the trainer used. `stop`, set on any rank, ends it early with
+// what was measured. Errors: of ReadTraffic; Cancelled before the first
+// iteration; what ExplainFailure says of a failed call.
+absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
+                                    const ReplayConfig& config,
+                                    const std::atomic<bool>* stop = nullptr);
+
+// A table in milliseconds.
+std::string FormatReplay(const ReplayResult& result);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_COMM_BENCH_REPLAY_H_

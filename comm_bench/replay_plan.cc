@@ -1,0 +1,78 @@
+#include "comm_bench/replay_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace rankwise {
+namespace {
+
+struct Moment {
+  double begin_seconds, end_seconds;
+  ReplayAction action;
+};
+
+bool WaitWasSeen(const RecordedTransfer& event) {
+  return std::isfinite(event.wait_start_seconds) &&
+         std::isfinite(event.end_seconds);
+}
+
+std::vector<Moment> MomentsOf(const TrafficRecord& record) {
+  using Kind = ReplayAction::Kind;
+  std::vector<Moment> moments;
+  for (size_t i = 0; i < record.events.size(); ++i) {
+    const RecordedTransfer& event = record.events[i];
+    moments.push_back(
+        {event.start_seconds, event.start_seconds, {Kind::kStart, i}});
+    if (WaitWasSeen(event)) {
+      moments.push_back(
+          {event.wait_start_seconds, event.end_seconds, {Kind::kWait, i}});
+    }
+  }
+  std::stable_sort(moments.begin(), moments.end(),
+                   [](const Moment& a, const Moment& b) {
+                     return a.begin_seconds < b.begin_seconds;
+                   });
+  return moments;
+}
+
+}  // namespace
+
+std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
+                                     double lead_in_seconds) {
+  std::vector<ReplayAction> plan;
+  std::vector<size_t> unseen;  // started, with an end that nobody waited for
+  double cursor = lead_in_seconds;
+  for (Moment& moment : MomentsOf(record)) {
+    ReplayAction action = std::move(moment.action);
+    action.gap_seconds = std::max(0.0, moment.begin_seconds - cursor);
+    cursor = std::max(cursor, moment.end_seconds);
+    if (action.kind == ReplayAction::Kind::kStart) {
+      const auto ended = std::stable_partition(
+          unseen.begin(), unseen.end(), [&](size_t other) {
+            return record.events[other].end_seconds > moment.begin_seconds;
+          });
+      action.after.assign(ended, unseen.end());
+      unseen.erase(ended, unseen.end());
+      const RecordedTransfer& event = record.events[action.event];
+      if (std::isfinite(event.end_seconds) && !WaitWasSeen(event)) {
+        unseen.push_back(action.event);
+      }
+    }
+    plan.push_back(std::move(action));
+  }
+  return plan;
+}
+
+double LeadInSeconds(const std::vector<TrafficRecord>& step) {
+  double earliest = std::numeric_limits<double>::infinity();
+  for (const TrafficRecord& record : step) {
+    for (const RecordedTransfer& event : record.events) {
+      earliest = std::min(earliest, event.start_seconds);
+    }
+  }
+  return std::isfinite(earliest) ? earliest : 0;
+}
+
+}  // namespace rankwise
