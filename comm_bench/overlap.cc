@@ -1,0 +1,240 @@
+#include "comm_bench/overlap.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "ATen/detail/CUDAHooksInterface.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/mm.h"
+#include "absl/strings/str_format.h"
+#include "comm_bench/beside_compute.h"
+#include "comm_bench/element_types.h"
+#include "comm_bench/order_statistics.h"
+#include "comm_bench/overlap_definitions.h"
+
+namespace rankwise {
+namespace {
+
+using Samples = std::vector<double> OverlapSamples::*;
+constexpr Samples kLists[] = {
+    &OverlapSamples::compute,     &OverlapSamples::comm,
+    &OverlapSamples::both,        &OverlapSamples::compute_begin,
+    &OverlapSamples::compute_end, &OverlapSamples::comm_end};
+
+double LargestOf(Control& control, double mine) {
+  double largest = mine;
+  for (const auto& rank : control.Gather({&mine, 1})) {
+    largest = std::max(largest, rank[0]);
+  }
+  return largest;
+}
+
+// Runs of a collective and a computation on one rank.
+class Runs {
+ public:
+  Runs(c10d::ProcessGroup& group, Control& control,
+       const Collective& collective, const Call& call)
+      : group_(group),
+        control_(control),
+        collective_(collective),
+        call_(call),
+        buffers_(collective.make(call)) {}
+
+  BesideTimes Run(bool communicate, const std::function<void()>& compute) {
+    if (communicate && collective_.fill != nullptr) {
+      collective_.fill(call_, buffers_);
+    }
+    if (call_.device.is_cuda()) {
+      at::detail::getCUDAHooks().deviceSynchronize(call_.device.index());
+    }
+    control_.Barrier();
+    return RunBeside(group_, communicate ? &collective_ : nullptr, call_,
+                     buffers_, compute);
+  }
+
+  // The median of some runs of the slowest rank; the first warms up.
+  double Typical(bool communicate, const std::function<void()>& compute,
+                 int64_t runs) {
+    std::vector<double> seconds;
+    Run(communicate, compute);
+    for (int64_t i = 0; i < std::max<int64_t>(runs, 1); ++i) {
+      seconds.push_back(Run(communicate, compute).end);
+    }
+    return LargestOf(control_, Median(seconds));
+  }
+
+ private:
+  c10d::ProcessGroup& group_;
+  Control& control_;
+  const Collective& collective_;
+  const Call& call_;
+  Buffers buffers_;
+};
+
+std::function<void()> Products(int64_t size, c10::Device device,
+                               int64_t times) {
+  const at::Tensor a =
+      at::full({size, size}, 0.5, at::TensorOptions(at::kFloat).device(device));
+  return [a, product = at::empty_like(a), times]() mutable {
+    for (int64_t i = 0; i < times; ++i) at::mm_out(product, a, a);
+  };
+}
+
+// As many products as take as long as asked for; the same on every rank.
+int64_t CountProducts(Runs& runs, const Call& call,
+                      const OverlapConfig& config) {
+  constexpr double kMost = 1e6;
+  const double wanted = config.compute_seconds > 0
+                            ? config.compute_seconds
+                            : runs.Typical(true, nullptr, config.warmup);
+  const double one = runs.Typical(
+      false, Products(config.gemm_size, call.device, 1), config.warmup);
+  return static_cast<int64_t>(std::clamp(std::round(wanted / one), 1.0, kMost));
+}
+
+bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
+  return LargestOf(control, stop != nullptr && stop->load() ? 1 : 0) > 0;
+}
+
+// Of every rank.
+std::vector<OverlapSamples> Exchange(const OverlapSamples& mine,
+                                     Control& control) {
+  std::vector<OverlapSamples> ranks(static_cast<size_t>(control.world_size()));
+  if (mine.both.empty()) return ranks;
+  for (Samples list : kLists) {
+    std::vector<std::vector<double>> all = control.Gather(mine.*list);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank].*list = std::move(all[rank]);
+    }
+  }
+  return ranks;
+}
+
+// What the computation took within both, and the collective.
+std::vector<double> ComputeWithinBoth(const OverlapSamples& samples) {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < samples.both.size(); ++i) {
+    seconds.push_back(samples.compute_end[i] - samples.compute_begin[i]);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+OverlapFigures FiguresOf(const OverlapSamples& samples) {
+  OverlapFigures figures;
+  figures.compute_seconds = Median(samples.compute);
+  figures.comm_seconds = Median(samples.comm);
+  figures.both_seconds = Median(samples.both);
+  figures.osu = OsuOverlap(figures.both_seconds, figures.compute_seconds,
+                           figures.comm_seconds);
+  figures.imb_nbc = ImbNbcOverlap(figures.both_seconds, figures.compute_seconds,
+                                  figures.comm_seconds);
+  std::vector<double> hta, union_seconds, union_share;
+  for (size_t i = 0; i < samples.both.size(); ++i) {
+    const Intervals compute = {
+        {samples.compute_begin[i], samples.compute_end[i]}};
+    const Intervals comm = {{0, samples.comm_end[i]}};
+    const UnionOverlap overlap = IntervalUnionOverlap(compute, comm);
+    hta.push_back(HtaOverlap(compute, comm));
+    union_seconds.push_back(overlap.seconds);
+    union_share.push_back(overlap.share);
+  }
+  figures.hta = Median(hta);
+  figures.union_seconds = Median(union_seconds);
+  figures.union_share = Median(union_share);
+  figures.compute_slowdown =
+      Median(ComputeWithinBoth(samples)) / figures.compute_seconds;
+  figures.comm_slowdown = Median(samples.comm_end) / figures.comm_seconds;
+  return figures;
+}
+
+OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
+                         const Collective& collective, const Call& call,
+                         const OverlapConfig& config,
+                         const std::atomic<bool>* stop) {
+  Runs runs(group, control, collective, call);
+  OverlapResult result;
+  result.collective = collective.name;
+  result.bytes =
+      call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
+  result.dtype = DtypeName(call.dtype);
+  std::function<void()> compute = config.compute;
+  if (compute == nullptr) {
+    result.gemm_size = config.gemm_size;
+    result.gemms = CountProducts(runs, call, config);
+    compute = Products(config.gemm_size, call.device, result.gemms);
+  }
+  OverlapSamples mine;
+  for (int64_t i = -config.warmup; i < config.iterations; ++i) {
+    if (AnyStopped(control, stop)) break;
+    const BesideTimes computed = runs.Run(false, compute);
+    const BesideTimes communicated = runs.Run(true, nullptr);
+    const BesideTimes both = runs.Run(true, compute);
+    if (i < 0) continue;
+    mine.compute.push_back(computed.compute_end - computed.compute_begin);
+    mine.comm.push_back(communicated.comm_end);
+    mine.both.push_back(both.end);
+    mine.compute_begin.push_back(both.compute_begin);
+    mine.compute_end.push_back(both.compute_end);
+    mine.comm_end.push_back(both.comm_end);
+  }
+  result.ranks = Exchange(mine, control);
+  return result;
+}
+
+std::string FormatOverlap(const OverlapResult& result) {
+  std::string text =
+      absl::StrFormat("%s of %d bytes, %s, beside ", result.collective,
+                      result.bytes, result.dtype);
+  if (result.gemms > 0) {
+    absl::StrAppendFormat(&text, "%d products of %d x %d float32 matrices",
+                          result.gemms, result.gemm_size, result.gemm_size);
+  } else {
+    text += "a computation";
+  }
+  const size_t iterations =
+      result.ranks.empty() ? 0 : result.ranks[0].both.size();
+  if (iterations == 0) return text + ": nothing was measured\n";
+  absl::StrAppendFormat(
+      &text,
+      "; medians of %d iterations\n"
+      "           alone ms        both ms  overlap by                          "
+      "      slowed down by\n"
+      "  rank  compute     comm               OSU  IMB-NBC      HTA    union "
+      "of "
+      "all   compute     comm\n",
+      iterations);
+  for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    const OverlapFigures f = FiguresOf(result.ranks[rank]);
+    absl::StrAppendFormat(
+        &text,
+        "  %4d %8.3f %8.3f %9.3f  %6.1f %% %6.1f %% %6.1f %% %7.3f ms %5.1f %%"
+        "  %6.2f x %6.2f x\n",
+        rank, f.compute_seconds * 1e3, f.comm_seconds * 1e3,
+        f.both_seconds * 1e3, f.osu * 100, f.imb_nbc * 100, f.hta * 100,
+        f.union_seconds * 1e3, f.union_share * 100, f.compute_slowdown,
+        f.comm_slowdown);
+  }
+  return text;
+}
+
+OverlapRecord RecordOf(const OverlapResult& result, int rank) {
+  const OverlapSamples& samples = result.ranks[static_cast<size_t>(rank)];
+  OverlapRecord record;
+  record.rank = rank;
+  record.collective = result.collective;
+  record.bytes = result.bytes;
+  record.dtype = result.dtype;
+  record.gemm_size = std::max<int64_t>(result.gemm_size, 1);
+  record.compute_seconds = samples.compute;
+  record.comm_seconds = samples.comm;
+  record.both_seconds = samples.both;
+  record.both_compute_seconds = ComputeWithinBoth(samples);
+  record.both_comm_seconds = samples.comm_end;
+  return record;
+}
+
+}  // namespace rankwise
