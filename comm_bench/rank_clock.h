@@ -18,7 +18,7 @@ struct RankClock {
 // kernel and a time namespace, which is what its id is made of.
 RankClock HostClock();
 
-// Sleeps while more than a millisecond is left, then yields the core over and
+// Sleeps while more than 0.3 ms are left, then yields the core over and
 // over: ranks may share it.
 void WaitUntil(const RankClock& clock, double time);
 
