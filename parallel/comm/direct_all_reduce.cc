@@ -1,5 +1,6 @@
 #include "parallel/comm/direct_all_reduce.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,9 @@ using Op = c10d::ReduceOp::RedOpType;
 // How long the caller itself waits for a peer: of the order of what handing
 // over to another thread and back costs.
 constexpr std::chrono::microseconds kPatience{200};
+
+// What no deadline exceeds, so that infinite timeouts do not overflow.
+constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
 // Opens every message: what both sides must agree on.
 struct Header {
@@ -193,7 +197,8 @@ DirectAllReduce::WorkPtr DirectAllReduce::Start(
   operation->started = Clock::now();
   operation->deadline =
       operation->started +
-      (options.timeout.count() > 0 ? options.timeout : config_.timeout);
+      std::min(options.timeout.count() > 0 ? options.timeout : config_.timeout,
+               kLongest);
   operation->work =
       c10::make_intrusive<DirectWork>(config_.rank, operation->tensors);
   std::unique_lock<std::mutex> lock(mutex_);

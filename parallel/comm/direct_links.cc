@@ -124,15 +124,20 @@ struct Guest {
 
 absl::StatusOr<Guest> Accept(int listener, uint64_t secret,
                              absl::Time deadline) {
-  pollfd ready = {listener, POLLIN, 0};
-  const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
-  if (left_ms <= 0 || poll(&ready, 1, static_cast<int>(left_ms)) <= 0) {
+  constexpr absl::Duration kToSayHello = absl::Seconds(5);
+  int ready = 0;
+  do {
+    pollfd polled = {listener, POLLIN, 0};
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    ready = left_ms > 0 ? poll(&polled, 1, static_cast<int>(left_ms)) : 0;
+  } while (ready < 0 && errno == EINTR);
+  if (ready <= 0) {
     return absl::UnavailableError("a rank of the group did not connect");
   }
   Guest guest;
   guest.fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   if (guest.fd < 0) return SystemError("accepting a connection");
-  const timeval timeout = TimeUntil(deadline);
+  const timeval timeout = absl::ToTimeval(kToSayHello);
   setsockopt(guest.fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   Hello hello;
   const ssize_t got = recv(guest.fd, &hello, sizeof(hello), MSG_WAITALL);
@@ -158,7 +163,8 @@ ssize_t Moved(ssize_t result, int peer) {
 absl::StatusOr<std::unique_ptr<DirectLinks>> DirectLinks::Connect(
     int rank, const std::vector<int>& peers, const std::string& address,
     c10d::Store& store, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  constexpr absl::Duration kLongest = absl::Hours(24);  // fits poll()
+  const absl::Time deadline = absl::Now() + std::min(timeout, kLongest);
   absl::StatusOr<Listener> listener =
       Listen(/*loopback_only=*/address == "127.0.0.1", /*port=*/0);
   if (!listener.ok()) return listener.status();
