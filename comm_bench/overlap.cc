@@ -82,16 +82,23 @@ std::function<void()> Products(int64_t size, c10::Device device,
   };
 }
 
-// As many products as take as long as asked for; the same on every rank.
+// As many products as take as long as asked for; the same on every rank. Many
+// in a row are slower than one: the guess is corrected by what it took.
 int64_t CountProducts(Runs& runs, const Call& call,
                       const OverlapConfig& config) {
   constexpr double kMost = 1e6;
+  constexpr int kGuesses = 3;
   const double wanted = config.compute_seconds > 0
                             ? config.compute_seconds
                             : runs.Typical(true, nullptr, config.warmup);
-  const double one = runs.Typical(
-      false, Products(config.gemm_size, call.device, 1), config.warmup);
-  return static_cast<int64_t>(std::clamp(std::round(wanted / one), 1.0, kMost));
+  double count = 1;
+  for (int i = 0; i < kGuesses; ++i) {
+    const auto products =
+        Products(config.gemm_size, call.device, static_cast<int64_t>(count));
+    const double seconds = runs.Typical(false, products, config.warmup);
+    count = std::clamp(std::round(count * wanted / seconds), 1.0, kMost);
+  }
+  return static_cast<int64_t>(count);
 }
 
 bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
