@@ -10,9 +10,13 @@
 #include "comm_bench/ladder.h"
 #include "comm_bench/measure.h"
 #include "comm_bench/output.h"
+#include "comm_bench/overlap.h"
+#include "comm_bench/pair_matrix.h"
+#include "comm_bench/replay.h"
 #include "comm_bench/sweep.h"
 #include "comm_bench/timing.h"
 #include "parallel/comm/communicator.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
 namespace {
@@ -42,8 +46,35 @@ absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
       },
       timing, rank.stop);
   if (!status.ok()) return status;
-  return rank.output->Add(NewGroupRow(series, config),
-                          SamplesOf(series, rank, config));
+  Row row;
+  row.collective = "new_group";
+  row.layer = "c10d";
+  const Measurement measured = Assemble(row, series, rank.rank(), /*calls=*/1,
+                                        /*bus_factor=*/1, config.measure);
+  return rank.output->Add(measured.row, measured.samples);
+}
+
+absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
+  if (rank.world_size() < 2)
+    return absl::InvalidArgumentError("--mode=pairs: needs at least 2 ranks");
+  PairConfig pairs;
+  pairs.device = rank.device;
+  if (config.measure.timing.iterations > 0)
+    pairs.iterations = config.measure.timing.iterations;
+  const absl::StatusOr<PairMatrix> matrix =
+      MeasurePairs(*rank.group, *rank.control, pairs, rank.stop);
+  if (!matrix.ok()) return matrix.status();
+  rank.output->Print(FormatPairMatrix(*matrix));
+  if (rank.world_size() < 3) return absl::OkStatus();
+  const auto straggler = FindStraggler(*matrix);
+  if (!straggler.ok()) return straggler.status();
+  rank.output->Print(straggler->has_value()
+                         ? absl::StrCat("rank ", (*straggler)->rank,
+                                        " stands out: its messages take ",
+                                        (*straggler)->delay_seconds * 1e6,
+                                        " us longer\n")
+                         : "no rank stands out\n");
+  return absl::OkStatus();
 }
 
 absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
@@ -72,11 +103,47 @@ absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
   return absl::OkStatus();
 }
 
+// Each collective of the sweep at each size.
+absl::Status RunOverlaps(const BenchConfig& config, const BenchRank& rank) {
+  const absl::StatusOr<std::vector<SweepCall>> calls = PlanCalls(config, rank);
+  if (!calls.ok()) return calls.status();
+  OverlapConfig overlap;
+  overlap.gemm_size = config.gemm_size;
+  if (config.measure.timing.iterations > 0)
+    overlap.iterations = config.measure.timing.iterations;
+  for (const SweepCall& item : *calls) {
+    const OverlapResult result =
+        RunOverlap(*rank.group, *rank.control, *item.collective, item.call,
+                   overlap, rank.stop);
+    if (*rank.stop) break;
+    rank.output->Print(FormatOverlap(result));
+    absl::Status written = rank.output->Write(RecordOf(result, rank.rank()));
+    if (!written.ok()) return written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunReplay(const BenchConfig& config, const BenchRank& rank) {
+  if (rank.comm == nullptr) return NeedsProcesses(config);
+  ReplayConfig replay;
+  replay.file = config.replay_file;
+  if (config.measure.timing.iterations > 0)
+    replay.iterations = config.measure.timing.iterations;
+  const absl::StatusOr<ReplayResult> result =
+      Replay(*rank.comm, *rank.control, replay, rank.stop);
+  if (!result.ok()) return result.status();
+  rank.output->Print(FormatReplay(*result));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunMode(const BenchConfig& config, const BenchRank& rank) {
   if (config.mode == "new_group") return RunNewGroup(config, rank);
   if (config.mode == "ladder") return RunLadders(config, rank);
+  if (config.mode == "overlap") return RunOverlaps(config, rank);
+  if (config.mode == "replay") return RunReplay(config, rank);
+  if (config.mode == "pairs") return RunPairs(config, rank);
   return RunSweep(config, rank);
 }
 

@@ -33,6 +33,7 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
   Facts facts = {
       {"host", absl::StrCat(run.host.hostname, ", ", run.host.cpu_model)},
       {"topology", environment.topology},
+      {"cpus", FormatCpus(environment.cpus)},
       {"versions",
        absl::StrCat("torch ", run.versions.torch, ", ", run.versions.compiler,
                     run.versions.nccl.empty() ? "" : ", NCCL ",

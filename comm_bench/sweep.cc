@@ -43,8 +43,14 @@ std::vector<SweepCase> Combinations(const BenchConfig& config) {
   return cases;
 }
 
-Call CallOf(const SweepCase& item, const BenchConfig& config, int64_t bytes,
-            int world_size) {
+std::vector<int64_t> SizesOf(const Collective& collective,
+                             const BenchConfig& config) {
+  return collective.has_elements ? config.sizes : std::vector<int64_t>{0};
+}
+
+Call CallOf(const SweepCase& item, const BenchConfig& config,
+            const TrafficMatrix& traffic, int64_t bytes) {
+  const int world_size = traffic.world_size();
   Call call;
   call.count = CountFor(*item.collective, bytes, item.dtype, world_size);
   call.dtype = item.dtype;
@@ -52,18 +58,20 @@ Call CallOf(const SweepCase& item, const BenchConfig& config, int64_t bytes,
   call.root = item.collective->rooted ? config.root : 0;
   call.in_place = item.in_place;
   call.world_size = world_size;
+  call.traffic = &traffic;
   return call;
 }
 
 absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
-                       int group_size, const std::string& backend) {
+                       const TrafficMatrix& traffic,
+                       const std::string& backend) {
   if (config.measure.in_flight > 1 && item.collective->trips > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         item.collective->name, " with --in_flight=", config.measure.in_flight,
         ": a message waits for the one before it; leave out --in_flight"));
   }
   return CheckCall(*item.collective,
-                   CallOf(item, config, config.sizes[0], group_size), backend);
+                   CallOf(item, config, traffic, config.sizes[0]), backend);
 }
 
 int GroupSize(const BenchConfig& config, int world_size) {
@@ -125,8 +133,8 @@ class Sweep {
   absl::Status RunCase(const SweepCase& item) {
     std::vector<CostPoint> points;
     int64_t last_count = -1;
-    for (const int64_t bytes : SizesOf(*item.collective)) {
-      const Call call = CallOf(item, config_, bytes, place_.group->getSize());
+    for (const int64_t bytes : SizesOf(*item.collective, config_)) {
+      const Call call = CallOf(item, config_, traffic_, bytes);
       // Small sizes may all be the smallest that can be divided.
       if (std::exchange(last_count, call.count) == call.count) continue;
       const absl::StatusOr<Row> row = RunRow(*item.collective, call);
@@ -134,7 +142,9 @@ class Sweep {
       points.push_back({static_cast<double>(row->bytes), row->time.median});
       if (row->end == Series::End::kInterrupted) return Interrupted();
     }
-    rank_.output->Print(FormatCostFit(item.collective->name, points));
+    const absl::StatusOr<CostFit> fit = FitCost(points);
+    if (fit.ok())
+      rank_.output->Print(absl::StrCat("# ", FormatCostFit(*fit), "\n"));
     return absl::OkStatus();
   }
 
@@ -146,14 +156,9 @@ class Sweep {
   }
 
  private:
-  std::vector<int64_t> SizesOf(const Collective& collective) const {
-    return collective.has_elements ? config_.sizes : std::vector<int64_t>{0};
-  }
-
   absl::StatusOr<Row> RunRow(const Collective& collective, Call call) {
     call.rank = place_.group->getRank();
     call.device = rank_.device;
-    call.traffic = &traffic_;
     const Measurement measured =
         MeasureRow(*place_.group, *rank_.control, collective, call,
                    place_.ranks, config_.measure, rank_.stop);
@@ -196,11 +201,12 @@ void Announce(const SweepPlan& plan, const BenchConfig& config,
 
 }  // namespace
 
-absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config, int group_size,
+absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config,
+                                    const TrafficMatrix& traffic,
                                     const std::string& backend) {
   SweepPlan plan;
   for (const SweepCase& item : Combinations(config)) {
-    const absl::Status possible = CheckCase(item, config, group_size, backend);
+    const absl::Status possible = CheckCase(item, config, traffic, backend);
     if (possible.ok()) {
       plan.cases.push_back(item);
     } else if (config.lenient) {
@@ -219,17 +225,42 @@ absl::Status CheckSweep(const BenchConfig& config, int world_size,
   absl::Status status = CheckGroups(config, world_size, backend);
   if (!status.ok()) return status;
   const int group_size = GroupSize(config, world_size);
-  status = PlanSweep(config, group_size, backend).status();
-  if (!status.ok()) return status;
-  return ReadTraffic(config, group_size).status();
+  const absl::StatusOr<TrafficMatrix> traffic = ReadTraffic(config, group_size);
+  if (!traffic.ok()) return traffic.status();
+  return PlanSweep(config, *traffic, backend).status();
+}
+
+absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
+                                                 const BenchRank& rank) {
+  const TrafficMatrix traffic = TrafficMatrix::Skewed(0, rank.world_size());
+  const absl::StatusOr<SweepPlan> plan =
+      PlanSweep(config, traffic, rank.backend);
+  if (!plan.ok()) return plan.status();
+  std::vector<SweepCall> calls;
+  for (const SweepCase& item : plan->cases) {
+    const std::string name = item.collective->name;
+    if (item.collective->trips > 1 || name == "all_to_all_v") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--mode=", config.mode, " --collectives=", name,
+                       ": not measured; choose among the other collectives"));
+    }
+    for (const int64_t bytes : SizesOf(*item.collective, config)) {
+      SweepCall next = {item.collective, CallOf(item, config, traffic, bytes)};
+      next.call.traffic = nullptr;  // it ends here
+      next.call.rank = rank.rank();
+      next.call.device = rank.device;
+      calls.push_back(next);
+    }
+  }
+  return calls;
 }
 
 absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
   absl::Status possible = CheckSweep(config, rank.world_size(), rank.backend);
   if (!possible.ok()) return possible;
   const int group_size = GroupSize(config, rank.world_size());
-  const SweepPlan plan = *PlanSweep(config, group_size, rank.backend);
   const TrafficMatrix traffic = *ReadTraffic(config, group_size);
+  const SweepPlan plan = *PlanSweep(config, traffic, rank.backend);
   absl::StatusOr<Place> place = FindPlace(config, rank);
   if (!place.ok()) return place.status();
   Announce(plan, config, rank);

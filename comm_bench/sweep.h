@@ -28,16 +28,29 @@ struct SweepPlan {
   std::vector<std::string> left_out;  // why, a sentence each
 };
 
-// All combinations that are asked for and can run in groups of `group_size`
-// ranks over `backend`. InvalidArgument says why one cannot, unless
+// All combinations that are asked for and can run in groups of as many ranks as
+// `traffic` has, over `backend`. InvalidArgument says why one cannot, unless
 // `config.lenient`, and when none can.
-absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config, int group_size,
+absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config,
+                                    const TrafficMatrix& traffic,
                                     const std::string& backend);
 
 // Why the sweep cannot run with `world_size` ranks over `backend`: by its plan,
 // its groups or its traffic matrix.
 absl::Status CheckSweep(const BenchConfig& config, int world_size,
                         const std::string& backend);
+
+// A call of the sweep in the group of all ranks.
+struct SweepCall {
+  const Collective* collective = nullptr;
+  Call call;
+};
+
+// The sweep's calls without traffic matrices, for modes that measure something
+// else of them. InvalidArgument as CheckSweep, and for collectives that cannot
+// run beside anything: those that block, and all_to_all_v.
+absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
+                                                 const BenchRank& rank);
 
 // Collective. Prints and records row by row. Cancelled after Ctrl-C, with what
 // was measured kept; DataLoss, at the end, where a result was wrong. Throws

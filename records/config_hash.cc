@@ -19,6 +19,7 @@ constexpr absl::string_view kFollowing[] = {
     "dp",
     "file_store",
     "keep_checkpoints",
+    "launch",
     "log_dir",
     "log_every",
     "microbatches",

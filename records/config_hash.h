@@ -16,8 +16,9 @@ namespace rankwise {
 // nproc, pp, dp, devices, split, batch_size, microbatches, accumulate; and for
 // those that only say what is written where: record, csv, trace, traffic_steps,
 // log_dir, log_every, checkpoint_dir, checkpoint_every, keep_checkpoints,
-// resume, file_store, oversubscribe. Whether the batches fit (equal per rank,
-// or equal in total) is for analysis to judge from the examples of the steps.
+// launch, resume, file_store, oversubscribe. Whether the batches fit (equal per
+// rank, or equal in total) is for analysis to judge from the examples of the
+// steps.
 bool FollowsWorldSizeOrOutput(absl::string_view flag);
 
 // 16 hexadecimal digits of 64-bit FNV-1a over "name=value\n" in name order.

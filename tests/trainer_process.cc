@@ -10,23 +10,47 @@
 
 namespace rankwise {
 
+namespace {
+
+std::unique_ptr<TestProcess> Start(
+    const std::string& binary, const std::vector<std::string>& flags,
+    const std::vector<std::string>& environment) {
+  std::vector<std::string> argv = {Runfile(binary)};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  return std::make_unique<TestProcess>(argv, environment);
+}
+
+Finished Finish(TestProcess& process) {
+  Finished finished;
+  finished.code = process.Wait();
+  finished.out = process.Stdout();
+  finished.err = process.Stderr();
+  return finished;
+}
+
+}  // namespace
+
 std::unique_ptr<TestProcess> StartTrainer(
     const std::string& name, const std::vector<std::string>& flags,
     const std::vector<std::string>& environment) {
-  std::vector<std::string> argv = {Runfile(absl::StrCat("trainers/", name))};
-  argv.insert(argv.end(), flags.begin(), flags.end());
-  return std::make_unique<TestProcess>(argv, environment);
+  return Start(absl::StrCat("trainers/", name), flags, environment);
 }
 
 Finished RunTrainer(const std::string& name,
                     const std::vector<std::string>& flags,
                     const std::vector<std::string>& environment) {
-  const auto process = StartTrainer(name, flags, environment);
-  Finished finished;
-  finished.code = process->Wait();
-  finished.out = process->Stdout();
-  finished.err = process->Stderr();
-  return finished;
+  return Finish(*StartTrainer(name, flags, environment));
+}
+
+std::unique_ptr<TestProcess> StartCommBench(
+    const std::vector<std::string>& flags,
+    const std::vector<std::string>& environment) {
+  return Start("comm_bench/comm_bench", flags, environment);
+}
+
+Finished RunCommBench(const std::vector<std::string>& flags,
+                      const std::vector<std::string>& environment) {
+  return Finish(*StartCommBench(flags, environment));
 }
 
 std::vector<pid_t> ChildrenOf(pid_t launcher) {

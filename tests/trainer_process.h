@@ -1,4 +1,4 @@
-// The trainers as a user runs them: real processes, whose records and messages
+// The binaries as a user runs them: real processes, whose records and messages
 // the tests read.
 #ifndef RANKWISE_TESTS_TRAINER_PROCESS_H_
 #define RANKWISE_TESTS_TRAINER_PROCESS_H_
@@ -27,6 +27,13 @@ std::unique_ptr<TestProcess> StartTrainer(
 Finished RunTrainer(const std::string& name,
                     const std::vector<std::string>& flags,
                     const std::vector<std::string>& environment = {});
+
+// The same for the communication benchmark.
+std::unique_ptr<TestProcess> StartCommBench(
+    const std::vector<std::string>& flags,
+    const std::vector<std::string>& environment = {});
+Finished RunCommBench(const std::vector<std::string>& flags,
+                      const std::vector<std::string>& environment = {});
 
 // The process ids of a launcher's ranks.
 std::vector<pid_t> ChildrenOf(pid_t launcher);

@@ -270,7 +270,11 @@ absl::StatusOr<std::vector<at::Tensor>> Communicator::AllGather(
 
 absl::Status Communicator::Barrier() {
   try {
-    process_group()->barrier()->wait();
+    // Past ProcessGroup::barrier, which keeps a tensor in a static variable and
+    // so cannot be called by two ranks that are threads.
+    c10d::BarrierOptions options;
+    options.device = device();
+    process_group()->getBackend(device().type())->barrier(options)->wait();
   } catch (const std::exception& error) {
     return ExplainFailure("barrier", error);
   }

@@ -102,14 +102,14 @@ class MonitoredBackend : public c10d::Backend {
   WorkPtr _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input,
       const c10d::ReduceScatterOptions& opts) override {
-    return Log("reduce_scatter", input, [&] {
+    return LogWait("reduce_scatter", input, [&] {
       return inner_->_reduce_scatter_base(output, input, opts);
     });
   }
   WorkPtr reduce_scatter_tensor_coalesced(
       Tensors& outputs, Tensors& inputs,
       const c10d::ReduceScatterOptions& opts) override {
-    return Log("reduce_scatter_coalesced", inputs, [&] {
+    return LogWait("reduce_scatter_coalesced", inputs, [&] {
       return inner_->reduce_scatter_tensor_coalesced(outputs, inputs, opts);
     });
   }
@@ -263,6 +263,18 @@ class MonitoredBackend : public c10d::Backend {
           /*uses_future=*/false);
     }
     return work;
+  }
+
+  // For calls whose works have no future.
+  template <typename Call>
+  WorkPtr LogWait(const char* name, at::ArrayRef<at::Tensor> tensors,
+                  Call call) {
+    const bool observed = watch_ == WatchCompletion::kYes;
+    const CollectiveLog::Ticket ticket =
+        log_->Begin(name, tensors, observed, group_);
+    WorkPtr work = EndIfThrown(ticket, call);
+    if (!observed || work == nullptr) return work;
+    return MakeMonitoredWait(std::move(work), log_, ticket);
   }
 
   template <typename Call>

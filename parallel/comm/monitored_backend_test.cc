@@ -141,6 +141,63 @@ TEST_F(MonitoredBackendTest, AFailedMessageIsNotedHoweverOldItIs) {
   EXPECT_EQ(log_->Suspect().peer, 1);
 }
 
+// Without a future, as Gloo's reduce_scatters are.
+class WaitedWork : public c10d::Work {
+ public:
+  explicit WaitedWork(bool ok) : ok_(ok) {}
+  bool wait(std::chrono::milliseconds) override {
+    if (!ok_) throw std::runtime_error("Connection closed by peer");
+    return true;
+  }
+
+ private:
+  const bool ok_;
+};
+
+class WaitedBackend : public c10d::Backend {
+ public:
+  explicit WaitedBackend(bool ok) : Backend(0, 2), ok_(ok) {}
+  const std::string getBackendName() const override { return "waited"; }
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
+      at::Tensor&, at::Tensor&, const c10d::ReduceScatterOptions&) override {
+    return c10::make_intrusive<WaitedWork>(ok_);
+  }
+
+ private:
+  const bool ok_;
+};
+
+class ReduceScatterTest : public MonitoredBackendTest {
+ protected:
+  c10::intrusive_ptr<c10d::Work> Start(bool ok) {
+    const auto backend = MakeMonitoredBackend(
+        c10::make_intrusive<WaitedBackend>(ok), log_, WatchCompletion::kYes);
+    at::Tensor output = at::zeros({1});
+    return backend->_reduce_scatter_base(output, one_[0], {});
+  }
+};
+
+TEST_F(ReduceScatterTest, EndsInTheWaitForIt) {
+  const auto work = Start(/*ok=*/true);
+  EXPECT_EQ(log_->in_flight(), 1);
+  work->wait();
+  work->wait();
+  EXPECT_EQ(log_->in_flight(), 0);
+  EXPECT_EQ(log_->LastStarted().state, CollectiveReport::State::kDone);
+}
+
+TEST_F(ReduceScatterTest, FailsInTheWaitForIt) {
+  const auto work = Start(/*ok=*/false);
+  EXPECT_THROW(work->wait(), std::runtime_error);
+  EXPECT_EQ(log_->in_flight(), 0);
+  EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
+}
+
+TEST_F(ReduceScatterTest, EndsWhenNobodyWaits) {
+  Start(/*ok=*/true);
+  EXPECT_EQ(log_->in_flight(), 0);
+}
+
 TEST_F(MonitoredBackendTest, ACallThatThrowsIsLoggedAsFailed) {
   const auto backend = MakeMonitoredBackend(
       c10::make_intrusive<ThrowingBackend>(), log_, WatchCompletion::kYes);

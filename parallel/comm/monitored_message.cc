@@ -1,5 +1,6 @@
 #include "parallel/comm/monitored_message.h"
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -9,25 +10,14 @@ namespace rankwise {
 namespace {
 
 // Forwards every virtual function of c10d::Work.
-class MonitoredMessage : public c10d::Work {
+class ForwardedWork : public c10d::Work {
  public:
-  MonitoredMessage(c10::intrusive_ptr<c10d::Work> inner, MessageEntry entry)
-      : Work(/*rank=*/-1, inner->retrieveOpType()),
-        inner_(std::move(inner)),
-        entry_(std::move(entry)) {}
+  explicit ForwardedWork(c10::intrusive_ptr<c10d::Work> inner)
+      : Work(/*rank=*/-1, inner->retrieveOpType()), inner_(std::move(inner)) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
-    try {
-      entry_.Waiting();
-      const bool completed = inner_->wait(timeout);
-      entry_.Done();
-      return completed;
-    } catch (...) {
-      entry_.Failed();
-      throw;
-    }
+    return inner_->wait(timeout);
   }
-
   bool isCompleted() override { return inner_->isCompleted(); }
   bool isSuccess() const override { return inner_->isSuccess(); }
   std::exception_ptr exception() const override { return inner_->exception(); }
@@ -49,7 +39,58 @@ class MonitoredMessage : public c10d::Work {
 
  private:
   const c10::intrusive_ptr<c10d::Work> inner_;
+};
+
+class MonitoredMessage : public ForwardedWork {
+ public:
+  MonitoredMessage(c10::intrusive_ptr<c10d::Work> inner, MessageEntry entry)
+      : ForwardedWork(std::move(inner)), entry_(std::move(entry)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    try {
+      entry_.Waiting();
+      const bool completed = ForwardedWork::wait(timeout);
+      entry_.Done();
+      return completed;
+    } catch (...) {
+      entry_.Failed();
+      throw;
+    }
+  }
+
+ private:
   const MessageEntry entry_;
+};
+
+class MonitoredWait : public ForwardedWork {
+ public:
+  MonitoredWait(c10::intrusive_ptr<c10d::Work> inner,
+                std::shared_ptr<CollectiveLog> log,
+                CollectiveLog::Ticket ticket)
+      : ForwardedWork(std::move(inner)),
+        log_(std::move(log)),
+        ticket_(ticket) {}
+  ~MonitoredWait() override { End(/*ok=*/true); }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    try {
+      const bool completed = ForwardedWork::wait(timeout);
+      End(/*ok=*/true);
+      return completed;
+    } catch (...) {
+      End(/*ok=*/false);
+      throw;
+    }
+  }
+
+ private:
+  void End(bool ok) {
+    if (!ended_.exchange(true)) log_->End(ticket_, ok);
+  }
+
+  const std::shared_ptr<CollectiveLog> log_;
+  const CollectiveLog::Ticket ticket_;
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace
@@ -76,6 +117,13 @@ void MessageEntry::Failed() const {
 c10::intrusive_ptr<c10d::Work> MakeMonitoredMessage(
     c10::intrusive_ptr<c10d::Work> inner, const MessageEntry& entry) {
   return c10::make_intrusive<MonitoredMessage>(std::move(inner), entry);
+}
+
+c10::intrusive_ptr<c10d::Work> MakeMonitoredWait(
+    c10::intrusive_ptr<c10d::Work> inner, std::shared_ptr<CollectiveLog> log,
+    CollectiveLog::Ticket ticket) {
+  return c10::make_intrusive<MonitoredWait>(std::move(inner), std::move(log),
+                                            ticket);
 }
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// A send or recv whose end is noted in a CollectiveLog.
+// Calls without futures, whose end is noted in a CollectiveLog by their wait().
 #ifndef RANKWISE_PARALLEL_COMM_MONITORED_MESSAGE_H_
 #define RANKWISE_PARALLEL_COMM_MONITORED_MESSAGE_H_
 
@@ -38,6 +38,12 @@ class MessageEntry {
 // futures: they complete, or fail, in wait() only.
 c10::intrusive_ptr<c10d::Work> MakeMonitoredMessage(
     c10::intrusive_ptr<c10d::Work> inner, const MessageEntry& entry);
+
+// The same for a collective: `inner`, whose wait() ends `ticket`, as does its
+// end if nobody waits. Gloo's reduce_scatters have no futures either.
+c10::intrusive_ptr<c10d::Work> MakeMonitoredWait(
+    c10::intrusive_ptr<c10d::Work> inner, std::shared_ptr<CollectiveLog> log,
+    CollectiveLog::Ticket ticket);
 
 }  // namespace rankwise
 

@@ -1,0 +1,289 @@
+// The communication benchmark as a user runs it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "parallel/comm/test_process.h"
+#include "records/record.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Short rows: correctness and form are what is tested here, not times.
+const std::vector<std::string> kQuick = {"--threads=1", "--iterations=3",
+                                         "--warmup=1"};
+
+std::vector<std::string> Quick(std::vector<std::string> flags) {
+  flags.insert(flags.end(), kQuick.begin(), kQuick.end());
+  return flags;
+}
+
+std::vector<CollectiveRecord> RowsIn(const std::string& path) {
+  std::vector<CollectiveRecord> rows;
+  for (const Record& record : RecordsIn(path)) {
+    if (const auto* row = std::get_if<CollectiveRecord>(&record))
+      rows.push_back(*row);
+  }
+  return rows;
+}
+
+int LinesIn(const std::string& path) {
+  std::ifstream file(path);
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) ++lines;
+  return lines;
+}
+
+TEST(CommBenchTest, MeasuresEveryCollectiveAndRecordsEverySample) {
+  const std::string records = TemporaryPath("all.jsonl");
+  const std::string csv = TemporaryPath("all.csv");
+  const Finished run = RunCommBench(
+      Quick({"--nproc=2", "--collectives=all", "--sizes=8,4K", "--place=both",
+             absl::StrCat("--record=", records), absl::StrCat("--csv=", csv)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  std::map<std::string, int> rows;
+  for (const CollectiveRecord& row : RowsIn(records)) {
+    ++rows[row.collective];
+    EXPECT_THAT(row.seconds, SizeIs(3)) << row.collective;
+    EXPECT_THAT(row.start_seconds, SizeIs(3)) << row.collective;
+    EXPECT_EQ(row.wrong, 0) << row.collective;
+  }
+  EXPECT_THAT(rows, SizeIs(13));
+  EXPECT_EQ(rows["all_reduce"], 2 * 2 * 2) << "ranks, sizes, places";
+  EXPECT_EQ(rows["barrier"], 2);
+  int total = 0;
+  for (const auto& [name, count] : rows) {
+    total += count;
+    EXPECT_THAT(run.out, HasSubstr(name));
+  }
+  EXPECT_EQ(LinesIn(csv), 1 + total / 2);
+}
+
+TEST(CommBenchTest, RecordsWhereItRan) {
+  const std::string records = TemporaryPath("where.jsonl");
+  const Finished run =
+      RunCommBench(Quick({"--sizes=8", absl::StrCat("--record=", records)}),
+                   {"GLOO_SOCKET_IFNAME=lo", "NOT_OURS=1"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  int found = 0;
+  for (const Record& record : RecordsIn(records)) {
+    const auto* place = std::get_if<EnvironmentRecord>(&record);
+    if (place == nullptr) continue;
+    ++found;
+    EXPECT_THAT(place->topology, HasSubstr("package"));
+    EXPECT_FALSE(place->cpus.empty());
+    EXPECT_EQ(place->variables.at("GLOO_SOCKET_IFNAME"), "lo");
+    EXPECT_FALSE(place->variables.contains("NOT_OURS"));
+  }
+  EXPECT_EQ(found, 1);
+}
+
+struct Variant {
+  const char* name;
+  std::vector<std::string> flags;
+  const char* output;
+};
+
+class CommBenchVariantTest : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(CommBenchVariantTest, Runs) {
+  const Finished run = RunCommBench(Quick(GetParam().flags));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, ContainsRegex(GetParam().output));
+  EXPECT_THAT(run.err, IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CommBenchVariantTest,
+    ::testing::ValuesIn(std::vector<Variant>{
+        {"Window", {"--nproc=2", "--sizes=4K", "--sync=window"}, "4096"},
+        {"NoSync", {"--nproc=2", "--sizes=4K", "--sync=none"}, "4096"},
+        {"Cold", {"--nproc=2", "--sizes=4K", "--cache=cold"}, "4096"},
+        {"InFlight", {"--nproc=2", "--sizes=4K", "--in_flight=4"}, "4096"},
+        {"Unchecked", {"--nproc=2", "--sizes=4K", "--check=false"}, "4096"},
+        {"Transfer",
+         {"--nproc=2", "--sizes=4K", "--across=transfer",
+          "--arrival_us=0,2000"},
+         "4096"},
+        {"Types",
+         {"--nproc=2", "--sizes=64", "--dtypes=all", "--ops=all"},
+         "left out: all_reduce of int32 with op avg"},
+        {"SubGroups",
+         {"--nproc=4", "--sizes=4K", "--group_size=2"},
+         "2 groups of 2 ranks"},
+        {"SkewedTraffic",
+         {"--nproc=3", "--collectives=all_to_all_v", "--sizes=4K",
+          "--traffic_skew=1"},
+         "all_to_all_v"},
+        {"Pairs", {"--nproc=2", "--mode=pairs"}, "[Ll]atency"},
+        {"NewGroup", {"--nproc=2", "--mode=new_group"}, "new_group"},
+        {"Ladder", {"--nproc=2", "--mode=ladder", "--sizes=4K"}, "reducer"},
+        {"Overlap",
+         {"--nproc=2", "--mode=overlap", "--sizes=64K", "--gemm_size=64"},
+         "OSU"},
+        {"FakeStraggler",
+         {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
+          "--fake_straggler_rank=2", "--fake_straggler_us=5000",
+          "--mode=pairs"},
+         "rank 2 stands out"},
+        {"FakeSweep",
+         {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
+          "--sizes=8,4K,64K"},
+         "alpha"},
+    }),
+    [](const auto& info) { return info.param.name; });
+
+TEST(CommBenchTest, RelaunchesAndComparesLaunches) {
+  const std::string records = TemporaryPath("launches.jsonl");
+  const Finished run =
+      RunCommBench(Quick({"--nproc=2", "--relaunch=2", "--sizes=4K",
+                          absl::StrCat("--record=", records)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("launch"));
+  std::set<int64_t> launches;
+  for (const CollectiveRecord& row : RowsIn(records))
+    launches.insert(row.launch);
+  EXPECT_THAT(launches, ::testing::ElementsAre(0, 1));
+}
+
+// Enough iterations that only a signal ends them.
+std::vector<std::string> Endless(const std::string& records) {
+  return {"--nproc=2",    "--threads=1",
+          "--warmup=0",   "--collectives=all_reduce,broadcast",
+          "--sizes=8,16", "--iterations=20",
+          "--dtypes=all", "--ops=all",
+          "--cache=cold", absl::StrCat("--record=", records)};
+}
+
+TEST(CommBenchTest, CtrlCKeepsWhatWasMeasured) {
+  const std::string records = TemporaryPath("interrupted.jsonl");
+  const auto run = StartCommBench(Endless(records));
+  ASSERT_TRUE(run->AwaitOutput("float32", 2)) << run->Stderr();
+  run->Signal(SIGINT);
+  EXPECT_EQ(run->Wait(), 130);
+  EXPECT_THAT(RowsIn(records), SizeIs(::testing::Ge(4)));
+  EXPECT_THAT(run->Stderr(), HasSubstr("interrupted"));
+}
+
+TEST(CommBenchTest, AKilledPeerIsNamedAndEarlierRowsAreKept) {
+  const std::string records = TemporaryPath("killed.jsonl");
+  const auto run = StartCommBench(Endless(records));
+  ASSERT_TRUE(run->AwaitOutput("float32", 2)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_THAT(ranks, SizeIs(2));
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_EQ(run->Wait(absl::Seconds(20)), 137);
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*signal 9"));
+  EXPECT_THAT(RowsIn(records), SizeIs(::testing::Ge(4)));
+}
+
+TEST(CommBenchTest, RanksThatDisagreeAreNamed) {
+  const std::string store = TemporaryPath("store");
+  std::vector<std::unique_ptr<TestProcess>> ranks;
+  for (const char* size : {"4K", "8K"}) {
+    const size_t rank = ranks.size();
+    ranks.push_back(StartCommBench(
+        Quick({absl::StrCat("--sizes=", size),
+               absl::StrCat("--file_store=", store)}),
+        {absl::StrCat("RANK=", rank), absl::StrCat("LOCAL_RANK=", rank),
+         "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2"}));
+  }
+  EXPECT_EQ(ranks[0]->Wait(), 2);
+  EXPECT_EQ(ranks[1]->Wait(), 2);
+  EXPECT_THAT(ranks[0]->Stderr(),
+              HasSubstr("ranks disagree: rank 1 has --sizes=8K but rank 0 has "
+                        "--sizes=4K"));
+}
+
+struct BadInput {
+  const char* name;
+  std::vector<std::string> flags;
+  const char* message;
+};
+
+class CommBenchBadInputTest : public ::testing::TestWithParam<BadInput> {};
+
+TEST_P(CommBenchBadInputTest, EndsInOneLine) {
+  const Finished run = RunCommBench(Quick(GetParam().flags));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr(GetParam().message));
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(run.err, '\n')),
+              SizeIs(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CommBenchBadInputTest,
+    ::testing::ValuesIn(std::vector<BadInput>{
+        {"UnknownCollective",
+         {"--nproc=2", "--collectives=all_reduce,allreduce2"},
+         "allreduce2"},
+        {"UnknownMode", {"--mode=swep"}, "--mode=swep: must be one of sweep"},
+        {"NoSize", {"--sizes=8,12Q"}, "\"12Q\" is no size"},
+        {"MinAboveMax",
+         {"--min_bytes=1M", "--max_bytes=1K"},
+         "is above --max_bytes"},
+        {"Factor", {"--factor=1"}, "--factor=1: must be at least"},
+        {"UnknownDtype", {"--dtypes=float8"}, "--dtypes=float8"},
+        {"UnknownOp", {"--ops=median"}, "--ops=median"},
+        {"IntegerAverage",
+         {"--nproc=2", "--dtypes=int32", "--ops=avg"},
+         "the average of integers is no integer"},
+        {"RootOutside",
+         {"--nproc=2", "--collectives=broadcast", "--root=2"},
+         "with root 2"},
+        {"TooFewRanks", {"--collectives=send_recv"}, "needs at least 2 ranks"},
+        {"InPlaceAllToAll",
+         {"--nproc=2", "--collectives=all_to_all", "--place=in"},
+         "cannot run in place"},
+        {"PingPongInFlight",
+         {"--nproc=2", "--collectives=ping_pong", "--in_flight=2"},
+         "ping_pong with --in_flight=2"},
+        {"GroupSize", {"--nproc=4", "--group_size=3"}, "does not divide"},
+        {"NoTrafficFile",
+         {"--nproc=2", "--collectives=all_to_all_v", "--traffic=/no/such/file"},
+         "/no/such/file"},
+        {"NoReplayFile", {"--mode=replay"}, "needs --replay=FILE"},
+        {"BadArrival", {"--arrival_us=0,x"}, "--arrival_us=0,x"},
+        {"BadSync", {"--sync=tea"}, "--sync=tea: must be one of"},
+        {"BadPrecision", {"--precision=0"}, "--precision=0"},
+        {"NoFolder", {"--csv=/no/such/folder/a.csv"}, "does not exist"},
+        {"Word", {"all_reduce"}, "\"all_reduce\" is not a flag"},
+        {"FakeProcesses", {"--backend=fake", "--nproc=2"}, "leave out --nproc"},
+        {"FakeLadder",
+         {"--backend=fake", "--mode=ladder"},
+         "--mode=ladder: not with --backend=fake"},
+    }),
+    [](const auto& info) { return info.param.name; });
+
+TEST(CommBenchTest, ATrafficMatrixThatDoesNotBalanceIsRefused) {
+  const std::string path = TemporaryPath("traffic.txt");
+  std::ofstream(path) << "1, 1\n3, 1\n";
+  const Finished run =
+      RunCommBench(Quick({"--nproc=2", "--collectives=all_to_all_v",
+                          absl::StrCat("--traffic=", path)}));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr(path));
+  EXPECT_THAT(run.err, HasSubstr("line 2"));
+}
+
+}  // namespace
+}  // namespace rankwise
