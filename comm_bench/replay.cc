@@ -170,8 +170,9 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
   try {
     std::vector<StepReplay> steps;
     for (const std::vector<TrafficRecord>& step : traffic->steps) {
-      steps.emplace_back(step[static_cast<size_t>(comm.rank())],
-                         LeadInSeconds(step), *groups, comm.device());
+      const auto rank = static_cast<size_t>(comm.rank());
+      steps.emplace_back(step[rank], LeadInSeconds(step)[rank], *groups,
+                         comm.device());
     }
     const Samples samples = RunSteps(steps, config.iterations, control, stop);
     if (samples.gaps.empty()) {

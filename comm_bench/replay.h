@@ -45,12 +45,12 @@ struct ReplayResult {
 //                 communication for cores, memory and links.
 //   back_to_back  without gaps: what the communication takes by itself.
 // A trainer's exposed communication beyond that of `gaps` is what computing at
-// the same time costs: contention, and ranks that are later than they were in
-// the recorded step.
+// the same time costs: cores, memory and links are shared. Waiting for ranks
+// that compute longer is in both.
 //
 // An event that nobody was seen to wait for (all but Gloo's messages) counts as
-// hidden until the step's end, or until a later event has to wait for it; ranks
-// start together, as if they had begun the recorded step at the same time.
+// hidden until the step's end, or until a later event has to wait for it. Ranks
+// start as far apart as they did, as far as that is known (LeadInSeconds).
 //
 // Collective over all ranks of `comm`, which are those of `control`. Makes the
 // groups that the trainer used. `stop`, set on any rank, ends it early with

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "comm_bench/order_statistics.h"
+
 namespace rankwise {
 namespace {
 
@@ -37,6 +39,35 @@ std::vector<Moment> MomentsOf(const TrafficRecord& record) {
   return moments;
 }
 
+// When the collectives that end on all ranks together ended on this one.
+std::vector<double> CommonEnds(const TrafficRecord& record, size_t ranks) {
+  std::vector<double> ends;
+  for (const RecordedTransfer& event : record.events) {
+    const bool everybody = event.ranks.empty() || event.ranks.size() == ranks;
+    if (everybody && (event.op == "all_reduce" || event.op == "all_gather" ||
+                      event.op == "barrier")) {
+      ends.push_back(event.end_seconds);
+    }
+  }
+  return ends;
+}
+
+// Seconds by which each rank began the step after rank 0.
+std::vector<double> StartOffsets(const std::vector<TrafficRecord>& step) {
+  std::vector<double> offsets;
+  const std::vector<double> first = CommonEnds(step[0], step.size());
+  for (const TrafficRecord& record : step) {
+    const std::vector<double> ends = CommonEnds(record, step.size());
+    std::vector<double> apart;
+    for (size_t i = 0; i < std::min(first.size(), ends.size()); ++i) {
+      if (std::isfinite(first[i] - ends[i]))
+        apart.push_back(first[i] - ends[i]);
+    }
+    offsets.push_back(apart.empty() ? 0 : Median(std::move(apart)));
+  }
+  return offsets;
+}
+
 }  // namespace
 
 std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
@@ -65,14 +96,19 @@ std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
   return plan;
 }
 
-double LeadInSeconds(const std::vector<TrafficRecord>& step) {
+std::vector<double> LeadInSeconds(const std::vector<TrafficRecord>& step) {
+  const std::vector<double> offsets = StartOffsets(step);
   double earliest = std::numeric_limits<double>::infinity();
-  for (const TrafficRecord& record : step) {
-    for (const RecordedTransfer& event : record.events) {
-      earliest = std::min(earliest, event.start_seconds);
+  for (size_t rank = 0; rank < step.size(); ++rank) {
+    for (const RecordedTransfer& event : step[rank].events) {
+      earliest = std::min(earliest, event.start_seconds + offsets[rank]);
     }
   }
-  return std::isfinite(earliest) ? earliest : 0;
+  std::vector<double> lead_in;
+  for (double offset : offsets) {
+    lead_in.push_back(std::isfinite(earliest) ? earliest - offset : 0);
+  }
+  return lead_in;
 }
 
 }  // namespace rankwise

@@ -34,9 +34,13 @@ struct ReplayAction {
 std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
                                      double lead_in_seconds);
 
-// The earliest start of any rank's first event: time that no rank needs to
-// spend again. 0 without events.
-double LeadInSeconds(const std::vector<TrafficRecord>& step);
+// How long each rank of a step, by its own clock, computes before the first
+// event of any rank: time that nobody needs to spend again. Ranks do not begin
+// a step at the same moment. How far apart they did is estimated from
+// collectives that end on all ranks together (all_reduce, all_gather, barrier:
+// the median of those of all ranks); without these they count as punctual. A
+// rank that began late has a shorter, perhaps negative, lead-in.
+std::vector<double> LeadInSeconds(const std::vector<TrafficRecord>& step);
 
 }  // namespace rankwise
 

@@ -1,5 +1,6 @@
 #include "comm_bench/replay_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using Kind = ReplayAction::Kind;
 
 RecordedTransfer Event(const std::string& op, double start, double end,
@@ -73,10 +75,22 @@ TEST(ReplayPlanTest, WhatIsNotObservedIsWaitedForByNobody) {
 }
 
 TEST(ReplayPlanTest, TheLeadInIsThatOfTheEarliestRank) {
-  EXPECT_EQ(LeadInSeconds({Step({Event("send", 3, 4)}), Step({}),
-                           Step({Event("recv", 2, 4)})}),
-            2);
-  EXPECT_EQ(LeadInSeconds({Step({})}), 0);
+  EXPECT_THAT(LeadInSeconds({Step({Event("send", 3, 4)}), Step({}),
+                             Step({Event("recv", 2, 4)})}),
+              ElementsAre(2, 2, 2));
+  EXPECT_THAT(LeadInSeconds({Step({})}), ElementsAre(0));
+}
+
+// By their own clocks; the second rank began 3 after the first.
+TEST(ReplayPlanTest, CommonEndsTellHowFarApartRanksBegan) {
+  const TrafficRecord first =
+      Step({Event("broadcast", 4, 9), Event("all_reduce", 5, 10),
+            Event("all_reduce", 6, 12)});
+  const TrafficRecord second =
+      Step({Event("broadcast", 4, 5), Event("all_reduce", 5, 7),
+            Event("all_reduce", 6, 9)});
+  EXPECT_THAT(LeadInSeconds({first, second}), ElementsAre(4, 1));
+  EXPECT_DOUBLE_EQ(PlanReplay(second, 1)[0].gap_seconds, 3);
 }
 
 }  // namespace
