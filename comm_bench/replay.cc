@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "comm_bench/order_statistics.h"
 #include "comm_bench/recorded_traffic.h"
 #include "comm_bench/replay_plan.h"
@@ -189,12 +188,12 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
 
 std::string FormatReplay(const ReplayResult& result) {
   std::string text = absl::StrFormat(
-      "replay of %s, ranks %d, steps %s; medians of %d iterations each way, "
-      "milliseconds per step\n"
+      "replay of %s, ranks %d, %d steps from %d to %d; medians of %d "
+      "iterations each way, milliseconds per step\n"
       "  rank     calls        MB  trainer's step  exposed: trainer  replay"
       "  computing costs  back to back\n",
-      result.trainer, result.calls.size(), absl::StrJoin(result.steps, ", "),
-      result.iterations);
+      result.trainer, result.calls.size(), result.steps.size(),
+      result.steps.front(), result.steps.back(), result.iterations);
   const auto times = [&](double step, double exposed, double gaps,
                          double back_to_back) {
     absl::StrAppendFormat(&text, "%16.3f  %16.3f  %6.3f  %15.3f  %12.3f\n",
