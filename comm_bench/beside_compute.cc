@@ -109,6 +109,7 @@ BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
   }
   for (const auto& work : works) work->wait();
   times.end = SecondsSince(start);
+  times.comm_end_seen = watched;
   times.comm_end = works.empty() ? times.compute_begin
                    : watched     ? completions.Last()
                                  : times.end;

@@ -14,9 +14,10 @@ struct BesideTimes {
   double compute_begin = 0;  // once the collective's start has returned
   double compute_end = 0;
   // Of the collective by its futures, also while the rank still computes. Of
-  // messages that have none (Gloo's): when the wait for them returned.
+  // those that have none (Gloo's messages): when the wait for them returned.
   double comm_end = 0;
-  double end = 0;  // of both
+  bool comm_end_seen = true;  // false: comm_end is when the wait returned
+  double end = 0;             // of both
 };
 
 // Starts the collective, if there is one, then computes, if there is anything

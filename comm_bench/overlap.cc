@@ -55,11 +55,11 @@ class Runs {
   }
 
   // The median of some runs of the slowest rank; the first warms up.
-  double Typical(bool communicate, const std::function<void()>& compute,
-                 int64_t runs) {
+  double Typical(bool communicate, const std::function<void()>& compute) {
+    constexpr int kRuns = 9;
     std::vector<double> seconds;
     Run(communicate, compute);
-    for (int64_t i = 0; i < std::max<int64_t>(runs, 1); ++i) {
+    for (int i = 0; i < kRuns; ++i) {
       seconds.push_back(Run(communicate, compute).end);
     }
     return LargestOf(control_, Median(seconds));
@@ -90,12 +90,12 @@ int64_t CountProducts(Runs& runs, const Call& call,
   constexpr int kGuesses = 3;
   const double wanted = config.compute_seconds > 0
                             ? config.compute_seconds
-                            : runs.Typical(true, nullptr, config.warmup);
+                            : runs.Typical(true, nullptr);
   double count = 1;
   for (int i = 0; i < kGuesses; ++i) {
     const auto products =
         Products(config.gemm_size, call.device, static_cast<int64_t>(count));
-    const double seconds = runs.Typical(false, products, config.warmup);
+    const double seconds = runs.Typical(false, products);
     count = std::clamp(std::round(count * wanted / seconds), 1.0, kMost);
   }
   return static_cast<int64_t>(count);
@@ -187,6 +187,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
     mine.compute_begin.push_back(both.compute_begin);
     mine.compute_end.push_back(both.compute_end);
     mine.comm_end.push_back(both.comm_end);
+    result.comm_ends_seen &= both.comm_end_seen;
   }
   result.ranks = Exchange(mine, control);
   return result;
@@ -224,6 +225,11 @@ std::string FormatOverlap(const OverlapResult& result) {
         f.both_seconds * 1e3, f.osu * 100, f.imb_nbc * 100, f.hta * 100,
         f.union_seconds * 1e3, f.union_share * 100, f.compute_slowdown,
         f.comm_slowdown);
+  }
+  if (!result.comm_ends_seen) {
+    text +=
+        "  its end is seen only by waiting for it, after the computation: HTA, "
+        "union and its slowdown\n  are those of the wait\n";
   }
   return text;
 }

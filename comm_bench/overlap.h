@@ -44,13 +44,16 @@ struct OverlapFigures {
   double compute_slowdown = 1, comm_slowdown = 1;
 };
 
-// The same on every rank.
+// The same on every rank but for comm_ends_seen.
 struct OverlapResult {
   std::string collective;
   int64_t bytes = 0;
   std::string dtype;
   int64_t gemm_size = 0;
   int64_t gemms = 0;  // per computation; 0: another computation
+  // Whether this rank saw the collective end. If not, what looks into the runs
+  // of both (hta, union, comm_slowdown) takes the wait's return for it.
+  bool comm_ends_seen = true;
   std::vector<OverlapSamples> ranks;
 };
 
