@@ -5,7 +5,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
 #include <thread>
+#include <vector>
 
 #include "ATen/ops/zeros.h"
 #include "comm_bench/collectives.h"
@@ -18,7 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kCommSeconds = 0.02, kComputeSeconds = 0.03;
+constexpr double kCommSeconds = 0.04, kComputeSeconds = 0.06;
+constexpr double kShare = kCommSeconds / kComputeSeconds;
 // What sleeps and threads may take on a busy machine.
 constexpr double kSlack = 0.15;
 
@@ -69,34 +74,60 @@ OverlapResult Measure(const Collective& collective) {
   return result;
 }
 
-TEST(OverlapTest, AnAsynchronousCollectiveIsHidden) {
-  const OverlapResult result = Measure(AllReduce(Start));
-  ASSERT_EQ(result.ranks.size(), 2u);
-  for (const OverlapSamples& samples : result.ranks) {
-    const OverlapFigures figures = FiguresOf(samples);
-    EXPECT_NEAR(figures.comm_seconds, kCommSeconds, kSlack * kCommSeconds);
-    EXPECT_NEAR(figures.osu, 1, kSlack);
-    EXPECT_NEAR(figures.imb_nbc, kCommSeconds / kComputeSeconds, kSlack);
-    EXPECT_NEAR(figures.hta, 1, kSlack);
-    EXPECT_NEAR(figures.union_seconds, kCommSeconds, kSlack * kCommSeconds);
-    EXPECT_NEAR(figures.union_share, kCommSeconds / kComputeSeconds, kSlack);
-    EXPECT_NEAR(figures.compute_slowdown, 1, kSlack);
-    EXPECT_NEAR(figures.comm_slowdown, 1, kSlack) << "though waited for late";
+struct Pair {
+  double expected, found;
+};
+using Pairs = std::vector<Pair>;
+
+// Both ranks' figures are as expected. A busy machine disturbs now this figure,
+// now that one; a wrong one is wrong in every attempt.
+void ExpectFigures(const Collective& collective,
+                   const std::function<Pairs(const OverlapFigures&)>& pairs) {
+  constexpr int kAttempts = 8;
+  std::map<size_t, Pair> off;  // by number; what no attempt has got right
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const OverlapResult result = Measure(collective);
+    ASSERT_EQ(result.ranks.size(), 2u);
+    size_t number = 0;
+    for (const OverlapSamples& samples : result.ranks) {
+      for (const Pair& pair : pairs(FiguresOf(samples))) {
+        const bool right = std::abs(pair.expected - pair.found) <= kSlack;
+        if (right) off.erase(number);
+        if (!right && (attempt == 0 || off.count(number) > 0)) {
+          off[number] = pair;
+        }
+        ++number;
+      }
+    }
+    if (off.empty()) return;
+  }
+  for (const auto& [number, pair] : off) {
+    ADD_FAILURE() << "figure " << number << ": " << pair.found << " instead of "
+                  << pair.expected;
   }
 }
 
+TEST(OverlapTest, AnAsynchronousCollectiveIsHidden) {
+  ExpectFigures(AllReduce(Start), [](const OverlapFigures& found) {
+    return Pairs{{1, found.comm_seconds / kCommSeconds},
+                 {1, found.osu},
+                 {kShare, found.imb_nbc},
+                 {1, found.hta},
+                 {1, found.union_seconds / kCommSeconds},
+                 {kShare, found.union_share},
+                 {1, found.compute_slowdown},
+                 {1, found.comm_slowdown}};  // though waited for late
+  });
+}
+
 TEST(OverlapTest, ABlockingCollectiveIsNot) {
-  const OverlapResult result = Measure(AllReduce(StartAndWait));
-  ASSERT_EQ(result.ranks.size(), 2u);
-  for (const OverlapSamples& samples : result.ranks) {
-    const OverlapFigures figures = FiguresOf(samples);
-    EXPECT_NEAR(figures.osu, 0, kSlack);
-    EXPECT_NEAR(figures.imb_nbc, 0, kSlack);
-    EXPECT_NEAR(figures.hta, 0, kSlack);
-    EXPECT_NEAR(figures.union_share, 0, kSlack);
-    EXPECT_NEAR(figures.both_seconds, kCommSeconds + kComputeSeconds,
-                kSlack * (kCommSeconds + kComputeSeconds));
-  }
+  ExpectFigures(AllReduce(StartAndWait), [](const OverlapFigures& found) {
+    return Pairs{{0, found.osu},
+                 {0, found.imb_nbc},
+                 {0, found.hta},
+                 {0, found.union_share},
+                 {1, found.both_seconds / (kCommSeconds + kComputeSeconds)}};
+  });
 }
 
 TEST(OverlapTest, RealRanksBesideMatrixProducts) {
