@@ -18,11 +18,13 @@ namespace {
 
 using End = Series::End;
 
-constexpr int64_t kFirstBatch = 6;      // as many as an interval takes
+constexpr int64_t kFirstBatch = 6;  // as many as an interval takes
+constexpr int64_t kLargestBatch = 1 << 20;
 constexpr int64_t kIntervalSize = 6;    // IntervalOfMedian
 constexpr double kBatchSeconds = 0.2;   // the longest batch
 constexpr double kWindowSlack = 0.5;    // share of the median duration
 constexpr double kWindowMargin = 2e-4;  // seconds
+constexpr double kWindowGrowth = 16;    // at most
 constexpr double kLateShare = 0.1;  // of a batch: its windows were too short
 
 double LatestArrival(const TimingConfig& config) {
@@ -41,7 +43,8 @@ class Progress {
         pace_seconds_(warm_up.pace_seconds),
         window_seconds_((1 + kWindowSlack) * warm_up.iteration_seconds +
                         kWindowMargin + LatestArrival(config) +
-                        (config.before_each ? warm_up.pace_seconds : 0)) {
+                        (config.before_each ? warm_up.pace_seconds : 0)),
+        longest_window_seconds_(kWindowGrowth * window_seconds_) {
     series_.seconds.resize(world_size);
     series_.start_seconds.resize(world_size);
   }
@@ -64,6 +67,7 @@ class Progress {
   double elapsed_seconds_ = 0;
   double pace_seconds_;  // from one iteration to the next; 0: not known
   double window_seconds_;
+  const double longest_window_seconds_;
   int64_t next_batch_ = kFirstBatch;
   bool stop_ = false;
 };
@@ -75,9 +79,11 @@ int64_t Progress::NextCount() const {
   if (!counted) {
     seconds = std::min(seconds, config_.max_seconds - elapsed_seconds_);
   }
+  const bool windows = config_.sync == Sync::kWindow;
+  const double pace = std::max(pace_seconds_, windows ? window_seconds_ : 0);
   int64_t affordable = 1;
-  if (pace_seconds_ > 0 && seconds > pace_seconds_) {
-    affordable = static_cast<int64_t>(seconds / pace_seconds_);
+  if (pace > 0 && seconds > pace) {
+    affordable = static_cast<int64_t>(seconds / pace);
   }
   return std::min({limit - series_.iterations(), next_batch_, affordable});
 }
@@ -91,12 +97,12 @@ void Progress::Add(const Batch& batch) {
       late_ones.end() -
       std::lower_bound(late_ones.begin(), late_ones.end(), before));
   if (config_.sync == Sync::kWindow && late > kLateShare * batch.iterations()) {
-    window_seconds_ *= 2;
+    window_seconds_ = std::min(2 * window_seconds_, longest_window_seconds_);
   }
   pace_seconds_ =
       (batch.elapsed_seconds - elapsed_seconds_) / batch.iterations();
   elapsed_seconds_ = batch.elapsed_seconds;
-  next_batch_ *= 2;
+  next_batch_ = std::min(2 * next_batch_, kLargestBatch);
   stop_ = batch.stop;
 }
 

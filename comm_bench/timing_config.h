@@ -20,7 +20,7 @@ enum class Sync {
 struct TimingConfig {
   // Iterations before counting starts; -1: until the median of five differs
   // from that of the five before by at most a tenth, or for about
-  // max_warmup_seconds.
+  // max_warmup_seconds. Under kWindow at least one, which sizes the windows.
   int64_t warmup = -1;
   double max_warmup_seconds = 0.1;
   // Exactly so many iterations; 0: until precise or out of time.

@@ -96,6 +96,13 @@ TEST(TimingTest, CountedIterationsRunExactly) {
   for (int64_t i = 0; i < 103; ++i) EXPECT_EQ(indices[i], i);
 }
 
+TEST(TimingTest, SlowIterationsTakeAnyNumberOfBatches) {
+  const Series series = OnSimulatedClock([](int64_t) { return 0.15; },
+                                         {.warmup = 1, .iterations = 200});
+  EXPECT_EQ(series.end, End::kCounted);
+  EXPECT_EQ(series.iterations(), 200);
+}
+
 TEST(TimingTest, WarmsUpUntilStable) {
   int64_t calls = 0;
   const Series series = OnSimulatedClock(
@@ -198,6 +205,17 @@ TEST(TimingTest, AnOverrunWindowMakesTheNextOnesLate) {
     for (const int64_t iteration : {3, 4, 5}) {
       EXPECT_THAT(series.late, Contains(iteration));
     }
+  });
+}
+
+// The clock gains a second between any two reads, so every start is late.
+TEST(TimingTest, WindowsThatAreAlwaysMissedDoNotGrowForever) {
+  OnFakeRanks(1, {}, [](FakeRank& rank) {
+    double now = 0;
+    const Series series = TimeIterationsOnClock(
+        {[&now] { return now += 1; }}, rank.control, [](int64_t) {},
+        {.warmup = 0, .iterations = 40, .sync = Sync::kWindow});
+    EXPECT_EQ(series.iterations(), 40);
   });
 }
 

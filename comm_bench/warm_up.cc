@@ -34,7 +34,10 @@ int64_t NextCount(const TimingConfig& config, const std::vector<double>& done,
                   double elapsed_seconds) {
   const auto count = static_cast<int64_t>(done.size());
   int64_t wanted = static_cast<int64_t>(kWidth);
-  if (config.warmup >= 0) wanted = std::min(wanted, config.warmup - count);
+  if (config.warmup >= 0) {
+    const int64_t least = config.sync == Sync::kWindow ? 1 : 0;
+    wanted = std::min(wanted, std::max(config.warmup, least) - count);
+  }
   if (count == 0) return std::min<int64_t>(wanted, 1);
   const double pace = elapsed_seconds / count;
   if (config.warmup < 0) {
