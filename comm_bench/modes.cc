@@ -54,6 +54,25 @@ absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
   return rank.output->Add(measured.row, measured.samples);
 }
 
+// Messages between this rank and a higher one, timed here.
+CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank) {
+  CollectiveRecord record;
+  record.rank = rank;
+  record.collective = "ping_pong";
+  record.ranks = {rank, samples.peer};
+  record.bytes = record.count = samples.bytes;
+  record.dtype = "uint8";
+  record.sync = "none";
+  record.seconds = samples.seconds;
+  // One after the other; the answer takes as long as the message.
+  double start = 0;
+  for (const double half_trip : samples.seconds) {
+    record.start_seconds.push_back(start);
+    start += 2 * half_trip;
+  }
+  return record;
+}
+
 absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
   if (rank.world_size() < 2)
     return absl::InvalidArgumentError("--mode=pairs: needs at least 2 ranks");
@@ -65,6 +84,10 @@ absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
       MeasurePairs(*rank.group, *rank.control, pairs, rank.stop);
   if (!matrix.ok()) return matrix.status();
   rank.output->Print(FormatPairMatrix(*matrix));
+  for (const PairMatrix::Samples& samples : matrix->samples) {
+    absl::Status written = rank.output->Write(RecordOf(samples, rank.rank()));
+    if (!written.ok()) return written;
+  }
   if (rank.world_size() < 3) return absl::OkStatus();
   const auto straggler = FindStraggler(*matrix);
   if (!straggler.ok()) return straggler.status();

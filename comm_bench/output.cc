@@ -32,13 +32,13 @@ void Output::Print(const std::string& text) const {
   std::fflush(stdout);
 }
 
+// What is shown has been kept.
 absl::Status Output::Add(const Row& row, const CollectiveRecord& samples) {
+  absl::Status status = Write(samples);
+  if (status.ok() && csv_ != nullptr) status = csv_->Write(row);
+  if (!status.ok()) return status;
   Print(table_.Add(row));
-  if (csv_ != nullptr) {
-    absl::Status status = csv_->Write(row);
-    if (!status.ok()) return status;
-  }
-  return Write(samples);
+  return absl::OkStatus();
 }
 
 absl::Status Output::Write(const Record& record) {

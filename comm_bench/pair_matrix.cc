@@ -28,8 +28,9 @@ using Result = std::array<double, 2>;  // half round trips: latency, bandwidth
 
 class PingPong {
  public:
-  PingPong(c10d::ProcessGroup& group, const PairConfig& config)
-      : group_(group), config_(config) {}
+  PingPong(c10d::ProcessGroup& group, const PairConfig& config,
+           std::vector<PairMatrix::Samples>& samples)
+      : group_(group), config_(config), samples_(samples) {}
 
   Result Lead(int peer) {
     return {LeadOne(peer, config_.latency_bytes),
@@ -60,6 +61,7 @@ class PingPong {
       Wait(group_.recv(message, peer, kTag));
       if (i >= config_.warmup) half_trips.push_back((clock.now() - start) / 2);
     }
+    samples_.push_back({peer, bytes, half_trips});
     return Median(std::move(half_trips));
   }
 
@@ -76,6 +78,7 @@ class PingPong {
 
   c10d::ProcessGroup& group_;
   const PairConfig& config_;
+  std::vector<PairMatrix::Samples>& samples_;
 };
 
 absl::Status CheckConfig(const PairConfig& config) {
@@ -102,7 +105,7 @@ Result Measure(PingPong& ping_pong, const PairRound& round, int rank) {
 PairMatrix EmptyMatrix(int world_size) {
   const std::vector<std::vector<double>> empty(
       world_size, std::vector<double>(world_size, kNone));
-  return {empty, empty};
+  return {empty, empty, {}};
 }
 
 // The latencies of all pairs reached that have, or do not have, `rank` in them.
@@ -127,7 +130,7 @@ absl::StatusOr<PairMatrix> MeasurePairs(c10d::ProcessGroup& group,
   if (absl::Status status = CheckConfig(config); !status.ok()) return status;
   const int world_size = control.world_size();
   PairMatrix matrix = EmptyMatrix(world_size);
-  PingPong ping_pong(group, config);
+  PingPong ping_pong(group, config, matrix.samples);
   for (const PairRound& round : config.concurrently
                                     ? PairsInRounds(world_size)
                                     : PairsOneByOne(world_size)) {

@@ -30,17 +30,26 @@ struct PairConfig {
 // [i][j] and [j][i] are the same; NaN on the diagonal and for pairs that were
 // not reached.
 struct PairMatrix {
+  // The half round trips behind a median, where this rank timed them: with
+  // each higher rank, per size.
+  struct Samples {
+    int peer = 0;
+    int64_t bytes = 0;
+    std::vector<double> seconds;
+  };
+
   std::vector<std::vector<double>> latency_seconds;     // half round trip
   std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
+  std::vector<Samples> samples = {};                    // of this rank only
 
   int world_size() const { return static_cast<int>(latency_seconds.size()); }
 };
 
 // Ping-pongs by send and recv over `group`, timed on the lower rank: medians
 // over iterations. Collective over all ranks, with the same configuration; the
-// result is the same on all. `stop`, set by any rank, ends it after the pairs
-// under way. InvalidArgument for sizes or iterations below 1; what send and
-// recv throw passes through.
+// matrices are the same on all. `stop`, set by any rank, ends it after the
+// pairs under way. InvalidArgument for sizes or iterations below 1; what send
+// and recv throw passes through.
 absl::StatusOr<PairMatrix> MeasurePairs(
     c10d::ProcessGroup& group, Control& control, const PairConfig& config,
     const std::atomic<bool>* stop = nullptr);

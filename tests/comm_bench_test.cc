@@ -193,7 +193,7 @@ TEST(CommBenchTest, AKilledPeerIsNamedAndEarlierRowsAreKept) {
   EXPECT_EQ(run->Wait(absl::Seconds(20)), 137);
   EXPECT_TRUE(AllGone(ranks));
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*signal 9"));
-  EXPECT_THAT(RowsIn(records), SizeIs(::testing::Ge(4)));
+  EXPECT_THAT(RowsIn(records), SizeIs(::testing::Ge(3)));
 }
 
 TEST(CommBenchTest, RanksThatDisagreeAreNamed) {
@@ -282,7 +282,7 @@ TEST(CommBenchTest, ATrafficMatrixThatDoesNotBalanceIsRefused) {
                           absl::StrCat("--traffic=", path)}));
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr(path));
-  EXPECT_THAT(run.err, HasSubstr("line 2"));
+  EXPECT_THAT(run.err, HasSubstr(":2: the matrix does not balance"));
 }
 
 }  // namespace

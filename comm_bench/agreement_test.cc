@@ -1,0 +1,44 @@
+#include "comm_bench/agreement.h"
+
+#include <map>
+#include <string>
+
+#include "comm_bench/rank_threads_for_test.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using Flags = std::map<std::string, std::string>;
+
+TEST(AgreementTest, EqualFlagsAgree) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    Control& control = rank.control;
+    EXPECT_TRUE(CheckSameFlags(control, {{"sizes", "8"}, {"ops", ""}}).ok());
+  });
+}
+
+TEST(AgreementTest, TheFirstDifferenceIsNamedOnAllRanks) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    Control& control = rank.control;
+    const Flags flags = {{"dtypes", "float32"},
+                         {"sizes", control.rank() == 2 ? "16" : "8"}};
+    EXPECT_EQ(CheckSameFlags(control, flags).message(),
+              "ranks disagree: rank 2 has --sizes=16 but rank 0 has "
+              "--sizes=8; give every rank the same flags");
+  });
+}
+
+TEST(AgreementTest, AFlagThatOneRankLacksIsNamed) {
+  OnFakeRanks(2, {}, [](FakeRank& rank) {
+    Control& control = rank.control;
+    Flags flags = {{"sizes", "8"}};
+    if (control.rank() == 1) flags["warmup"] = "3";
+    EXPECT_EQ(CheckSameFlags(control, flags).message(),
+              "ranks disagree: rank 1 has --warmup=3 but rank 0 has no "
+              "--warmup; give every rank the same flags");
+  });
+}
+
+}  // namespace
+}  // namespace rankwise
