@@ -10,6 +10,7 @@
 
 #include "c10/core/Event.h"
 #include "c10/core/impl/VirtualGuardImpl.h"
+#include "comm_bench/seconds_since.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
@@ -17,10 +18,6 @@ namespace rankwise {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Notes when futures complete, on whatever thread they do.
 class Completions {

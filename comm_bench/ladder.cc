@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "ATen/core/Tensor.h"
-#include "ATen/detail/CUDAHooksInterface.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "comm_bench/device_sync.h"
 #include "parallel/comm/direct_all_reduce.h"
 #include "parallel/comm/monitored_backend.h"
 #include "parallel/ddp/distributed_data_parallel.h"
@@ -86,14 +86,21 @@ class MessagesRung : public Rung {
  private:
   void RunStep(const ReduceStep& step) {
     using Receive = ReduceStep::Receive;
-    const bool receive = step.receive != Receive::kNothing;
-    c10::intrusive_ptr<c10d::Work> received, sent;
-    if (receive) received = backend_->recv(theirs_, step.peer, /*tag=*/0);
-    if (step.send) sent = backend_->send(mine_, step.peer, /*tag=*/0);
-    if (received != nullptr) received->wait();
-    if (sent != nullptr) sent->wait();
+    Exchange(step.peer, step.receive != Receive::kNothing, step.send);
     if (step.receive == Receive::kReduce) mine_[0].add_(theirs_[0]);
     if (step.receive == Receive::kCopy) mine_[0].copy_(theirs_[0]);
+  }
+
+  // Neither message waits for the other. NCCL, which would run one after the
+  // other, gets both as one group.
+  void Exchange(int peer, bool receive, bool send) {
+    const bool grouped = backend_->supportsCoalescing();
+    if (grouped) backend_->startCoalescing();
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    if (receive) works.push_back(backend_->recv(theirs_, peer, /*tag=*/0));
+    if (send) works.push_back(backend_->send(mine_, peer, /*tag=*/0));
+    if (grouped) works = {backend_->endCoalescing()};
+    for (const auto& work : works) work->wait();
   }
 
   const BackendPtr backend_;
@@ -193,12 +200,6 @@ absl::StatusOr<std::unique_ptr<Ladder>> Build(Communicator& comm,
   return ladder;
 }
 
-void Synchronize(c10::Device device) {
-  if (device.is_cuda()) {
-    at::detail::getCUDAHooks().deviceSynchronize(device.index());
-  }
-}
-
 // Every element of `result`, within what the mean over ranks rounds.
 bool IsRight(const at::Tensor& result, double expected) {
   const double tolerance = 1e-5 * std::abs(expected);
@@ -212,7 +213,7 @@ absl::Status Check(Ladder& ladder, Control& control, c10::Device device) {
   for (auto& [name, rung] : ladder.rungs) {
     rung->Fill();
     rung->Run();
-    Synchronize(device);
+    SynchronizeDevice(device);
     if (wrong.empty() && !IsRight(rung->result(), rung->expected())) {
       wrong = name;
     }
@@ -278,7 +279,8 @@ void FillInAdds(std::vector<LadderRung>& rungs) {
 
 absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        int64_t bytes,
-                                       const TimingConfig& config) {
+                                       const TimingConfig& config,
+                                       const std::atomic<bool>* stop) {
   constexpr int64_t kElement = sizeof(float);
   const int64_t count = std::max<int64_t>((bytes + kElement - 1) / kElement, 1);
   auto built = Build(comm, count);
@@ -298,9 +300,9 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
       control,
       [&](int64_t index) {
         ladder.rungs[index % rungs].second->Run();
-        Synchronize(device);
+        SynchronizeDevice(device);
       },
-      interleaved);
+      interleaved, stop);
   checked = Check(ladder, control, device);
   if (!checked.ok()) return checked;
 
@@ -308,7 +310,8 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   result.backend = std::string(comm.backend());
   result.bytes = count * kElement;
   result.world_size = comm.world_size();
-  for (int64_t i = 0; i < rungs; ++i) {
+  result.stopped = all.end == Series::End::kInterrupted;
+  for (int64_t i = 0; i < std::min(rungs, all.iterations()); ++i) {
     LadderRung rung;
     rung.name = ladder.rungs[i].first;
     rung.series = EveryNth(all, i, rungs);

@@ -3,6 +3,7 @@
 #ifndef RANKWISE_COMM_BENCH_LADDER_H_
 #define RANKWISE_COMM_BENCH_LADDER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -40,17 +41,20 @@ struct LadderResult {
   std::string backend;  // "gloo"
   int64_t bytes = 0;    // of float32
   int world_size = 1;
-  std::vector<LadderRung> rungs;
+  std::vector<LadderRung> rungs;  // that have samples
+  bool stopped = false;           // by `stop`
 };
 
 // All-reduces of `bytes` (rounded up to whole float32) by every rung in turn,
 // round after round, so that what disturbs the machine disturbs all alike.
 // config.iterations are those of each rung, 0: 200; config.warmup likewise, -1:
-// 20. Collective over all ranks of `comm`, which are those of `control`.
-// Internal if a rung's result is wrong; failed collectives throw.
+// 20. Collective over all ranks of `comm`, which are those of `control`; all
+// return the same. `stop`, set on any rank, ends it early with what was
+// measured. Internal if a rung's result is wrong; failed collectives throw.
 absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        int64_t bytes,
-                                       const TimingConfig& config);
+                                       const TimingConfig& config,
+                                       const std::atomic<bool>* stop = nullptr);
 
 // A table in microseconds, times of the slowest rank.
 std::string FormatLadder(const LadderResult& result);

@@ -1,5 +1,6 @@
 #include "comm_bench/ladder.h"
 
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -45,6 +46,25 @@ TEST_P(LadderTest, EveryRungIsRightAndTimed) {
       EXPECT_EQ(rung.series.seconds.size(), comm.world_size());
       for (const auto& rank : rung.series.seconds) {
         for (const double seconds : rank) EXPECT_GT(seconds, 0) << rung.name;
+      }
+    }
+  });
+}
+
+TEST(LadderStopTest, AStopOnOneRankEndsItOnAllWithWhatWasMeasured) {
+  OnRanks(2, [](Communicator& comm) {
+    const auto control = MakeGroupControl(comm.process_group());
+    const std::atomic<bool> stop{comm.rank() == 1};
+    TimingConfig config;
+    config.iterations = 1000;
+    for (const int64_t warmup : {0, 1}) {
+      config.warmup = warmup;
+      const auto result = RunLadder(comm, *control, 64, config, &stop);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(result->stopped);
+      EXPECT_EQ(result->rungs.empty(), warmup > 0);
+      for (const LadderRung& rung : result->rungs) {
+        EXPECT_EQ(rung.series.iterations(), 1) << rung.name;
       }
     }
   });

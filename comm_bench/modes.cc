@@ -1,14 +1,17 @@
 #include "comm_bench/modes.h"
 
 #include <cstdint>
-#include <string>
+#include <exception>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "comm_bench/device_sync.h"
 #include "comm_bench/ladder.h"
 #include "comm_bench/measure.h"
+#include "comm_bench/mode_records.h"
 #include "comm_bench/output.h"
 #include "comm_bench/overlap.h"
 #include "comm_bench/pair_matrix.h"
@@ -16,6 +19,7 @@
 #include "comm_bench/sweep.h"
 #include "comm_bench/timing.h"
 #include "parallel/comm/communicator.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
@@ -27,69 +31,92 @@ absl::Status NeedsProcesses(const BenchConfig& config) {
       ": not with --backend=fake, whose ranks are threads without a job"));
 }
 
-// How long it takes to make a group of all ranks, connections included.
+// `what` in the plural.
+absl::Status Interrupted(int64_t count, const char* what) {
+  return absl::CancelledError(
+      absl::StrCat("interrupted; ", count, " ", what, " were measured"));
+}
+
+// Why a group could not be made, on its way out of the timing engine.
+struct NoGroup : std::exception {
+  explicit NoGroup(absl::Status why) : status(std::move(why)) {}
+  absl::Status status;
+};
+
+// Connections included: Gloo has made them when NewGroup returns, NCCL makes
+// them in the group's first collective.
+void MakeGroup(const BenchRank& rank, int64_t index,
+               const std::vector<int>& ranks) {
+  const auto group = rank.comm->NewGroup(absl::StrCat("timed", index), ranks);
+  if (!group.ok()) throw NoGroup(group.status());
+  if (!rank.device.is_cuda()) return;
+  c10d::BarrierOptions options;
+  options.device = rank.device;
+  (*group)->getBackend(rank.device.type())->barrier(options)->wait();
+  SynchronizeDevice(rank.device);
+}
+
+absl::StatusOr<TimingConfig> TimingOfGroups(const BenchConfig& config) {
+  constexpr int64_t kUsual = 10, kMost = 100;
+  TimingConfig timing = config.measure.timing;
+  if (timing.warmup < 0) timing.warmup = 1;
+  if (timing.iterations == 0) timing.iterations = kUsual;
+  if (timing.iterations + timing.warmup <= kMost) return timing;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--iterations=", timing.iterations, " --warmup=", timing.warmup,
+      ": --mode=new_group makes at most ", kMost,
+      " groups, as each stays open until the end"));
+}
+
+// How long it takes to make a group of all ranks.
 absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
   if (rank.comm == nullptr) return NeedsProcesses(config);
-  constexpr int64_t kGroups = 10;  // each stays open until the end
-  TimingConfig timing = config.measure.timing;
-  timing.warmup = 1;
-  if (timing.iterations == 0) timing.iterations = kGroups;
+  const absl::StatusOr<TimingConfig> timing = TimingOfGroups(config);
+  if (!timing.ok()) return timing.status();
   std::vector<int> everybody(rank.world_size());
-  for (int i = 0; i < rank.world_size(); ++i) everybody[i] = i;
-  absl::Status status;
-  const Series series = TimeIterations(
-      *rank.control,
-      [&](int64_t index) {
-        status.Update(
-            rank.comm->NewGroup(absl::StrCat("timed", index), everybody)
-                .status());
-      },
-      timing, rank.stop);
-  if (!status.ok()) return status;
+  std::iota(everybody.begin(), everybody.end(), 0);
+  Series series;
+  try {
+    series = TimeIterations(
+        *rank.control,
+        [&](int64_t index) { MakeGroup(rank, index, everybody); }, *timing,
+        rank.stop);
+  } catch (const NoGroup& failure) {
+    return failure.status;
+  }
   Row row;
   row.collective = "new_group";
   row.layer = "c10d";
-  const Measurement measured = Assemble(row, series, rank.rank(), /*calls=*/1,
-                                        /*bus_factor=*/1, config.measure);
-  return rank.output->Add(measured.row, measured.samples);
-}
-
-// Messages between this rank and a higher one, timed here.
-CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank) {
-  CollectiveRecord record;
-  record.rank = rank;
-  record.collective = "ping_pong";
-  record.ranks = {rank, samples.peer};
-  record.bytes = record.count = samples.bytes;
-  record.dtype = "uint8";
-  record.sync = "none";
-  record.seconds = samples.seconds;
-  // One after the other; the answer takes as long as the message.
-  double start = 0;
-  for (const double half_trip : samples.seconds) {
-    record.start_seconds.push_back(start);
-    start += 2 * half_trip;
+  if (series.iterations() > 0) {
+    const Measurement measured = Assemble(row, series, rank.rank(), /*calls=*/1,
+                                          /*bus_factor=*/1, config.measure);
+    absl::Status added = rank.output->Add(measured.row, measured.samples);
+    if (!added.ok()) return added;
   }
-  return record;
+  if (series.end == Series::End::kInterrupted)
+    return Interrupted(series.iterations(), "groups");
+  rank.output->PrintLegend();
+  return absl::OkStatus();
 }
 
-absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
-  if (rank.world_size() < 2)
-    return absl::InvalidArgumentError("--mode=pairs: needs at least 2 ranks");
+PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
   PairConfig pairs;
-  pairs.device = rank.device;
+  pairs.device = device;
+  if (config.sizes_given) {
+    pairs.latency_bytes = config.sizes.front();
+    pairs.bandwidth_bytes = config.sizes.back();
+  }
+  if (config.measure.timing.warmup >= 0)
+    pairs.warmup = config.measure.timing.warmup;
   if (config.measure.timing.iterations > 0)
     pairs.iterations = config.measure.timing.iterations;
-  const absl::StatusOr<PairMatrix> matrix =
-      MeasurePairs(*rank.group, *rank.control, pairs, rank.stop);
-  if (!matrix.ok()) return matrix.status();
-  rank.output->Print(FormatPairMatrix(*matrix));
-  for (const PairMatrix::Samples& samples : matrix->samples) {
-    absl::Status written = rank.output->Write(RecordOf(samples, rank.rank()));
-    if (!written.ok()) return written;
-  }
+  return pairs;
+}
+
+// Nothing below three ranks.
+absl::Status ShowStraggler(const PairMatrix& matrix, const BenchRank& rank) {
   if (rank.world_size() < 3) return absl::OkStatus();
-  const auto straggler = FindStraggler(*matrix);
+  const auto straggler = FindStraggler(matrix);
   if (!straggler.ok()) return straggler.status();
   rank.output->Print(straggler->has_value()
                          ? absl::StrCat("rank ", (*straggler)->rank,
@@ -100,48 +127,78 @@ absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
   return absl::OkStatus();
 }
 
+absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
+  if (rank.world_size() < 2)
+    return absl::InvalidArgumentError("--mode=pairs: needs at least 2 ranks");
+  const absl::StatusOr<PairMatrix> matrix = MeasurePairs(
+      *rank.group, *rank.control, PairsOf(config, rank.device), rank.stop);
+  if (!matrix.ok()) return matrix.status();
+  for (const PairMatrix::Samples& samples : matrix->samples) {
+    absl::Status written = rank.output->Write(
+        RecordOf(samples, rank.rank(), config.measure.launch));
+    if (!written.ok()) return written;
+  }
+  rank.output->Print(FormatPairMatrix(*matrix));
+  if (matrix->stopped) return Interrupted(matrix->pairs, "pairs");
+  return ShowStraggler(*matrix, rank);
+}
+
+// What has samples.
+absl::Status Keep(const LadderResult& ladder, const BenchConfig& config,
+                  const BenchRank& rank) {
+  if (ladder.rungs.empty()) return absl::OkStatus();
+  for (const LadderRung& rung : ladder.rungs) {
+    const Measurement measured = Assemble(RowOf(ladder, rung), rung.series,
+                                          rank.rank(), 1, 1, config.measure);
+    absl::Status written = rank.output->Write(measured.samples);
+    if (!written.ok()) return written;
+  }
+  rank.output->Print(FormatLadder(ladder));
+  return absl::OkStatus();
+}
+
 absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
   if (rank.comm == nullptr) return NeedsProcesses(config);
+  int64_t rungs = 0;
   for (const int64_t bytes : config.sizes) {
-    const absl::StatusOr<LadderResult> ladder =
-        RunLadder(*rank.comm, *rank.control, bytes, config.measure.timing);
+    const absl::StatusOr<LadderResult> ladder = RunLadder(
+        *rank.comm, *rank.control, bytes, config.measure.timing, rank.stop);
     if (!ladder.ok()) return ladder.status();
-    rank.output->Print(FormatLadder(*ladder));
-    for (const LadderRung& rung : ladder->rungs) {
-      Row row;
-      row.collective = "all_reduce";
-      row.layer = rung.name;
-      row.bytes = ladder->bytes;
-      row.count = ladder->bytes / static_cast<int64_t>(sizeof(float));
-      row.dtype = "float32";
-      row.op = "sum";
-      row.in_place = true;
-      absl::Status written = rank.output->Write(
-          Assemble(row, rung.series, rank.rank(), 1, 1, config.measure)
-              .samples);
-      if (!written.ok()) return written;
-    }
-    if (*rank.stop) break;
+    absl::Status kept = Keep(*ladder, config, rank);
+    if (!kept.ok()) return kept;
+    rungs += static_cast<int64_t>(ladder->rungs.size());
+    if (ladder->stopped) return Interrupted(rungs, "rungs");
   }
   return absl::OkStatus();
+}
+
+OverlapConfig OverlapOf(const BenchConfig& config) {
+  OverlapConfig overlap;
+  overlap.gemm_size = config.gemm_size;
+  if (config.measure.timing.warmup >= 0)
+    overlap.warmup = config.measure.timing.warmup;
+  if (config.measure.timing.iterations > 0)
+    overlap.iterations = config.measure.timing.iterations;
+  return overlap;
 }
 
 // Each collective of the sweep at each size.
 absl::Status RunOverlaps(const BenchConfig& config, const BenchRank& rank) {
   const absl::StatusOr<std::vector<SweepCall>> calls = PlanCalls(config, rank);
   if (!calls.ok()) return calls.status();
-  OverlapConfig overlap;
-  overlap.gemm_size = config.gemm_size;
-  if (config.measure.timing.iterations > 0)
-    overlap.iterations = config.measure.timing.iterations;
+  int64_t rows = 0;
   for (const SweepCall& item : *calls) {
     const OverlapResult result =
         RunOverlap(*rank.group, *rank.control, *item.collective, item.call,
-                   overlap, rank.stop);
-    if (*rank.stop) break;
-    rank.output->Print(FormatOverlap(result));
-    absl::Status written = rank.output->Write(RecordOf(result, rank.rank()));
-    if (!written.ok()) return written;
+                   OverlapOf(config), rank.stop);
+    const OverlapRecord record = RecordOf(result, rank.rank());
+    if (!record.both_seconds.empty()) {
+      absl::Status written = rank.output->Write(record);
+      if (!written.ok()) return written;
+      rank.output->Print(FormatOverlap(result));
+      ++rows;
+    }
+    if (result.stopped) return Interrupted(rows, "rows");
   }
   return absl::OkStatus();
 }
@@ -155,7 +212,15 @@ absl::Status RunReplay(const BenchConfig& config, const BenchRank& rank) {
   const absl::StatusOr<ReplayResult> result =
       Replay(*rank.comm, *rank.control, replay, rank.stop);
   if (!result.ok()) return result.status();
+  for (const auto& [layer, samples] :
+       {std::pair("gaps", &result->own_gaps),
+        std::pair("back_to_back", &result->own_back_to_back)}) {
+    absl::Status written = rank.output->Write(RecordOf(
+        *samples, result->stopped, layer, rank.rank(), config.measure.launch));
+    if (!written.ok()) return written;
+  }
   rank.output->Print(FormatReplay(*result));
+  if (result->stopped) return Interrupted(result->iterations, "iterations");
   return absl::OkStatus();
 }
 

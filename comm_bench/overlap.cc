@@ -4,12 +4,14 @@
 #include <cmath>
 #include <utility>
 
-#include "ATen/detail/CUDAHooksInterface.h"
 #include "ATen/ops/empty_like.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/mm.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "comm_bench/any_stopped.h"
 #include "comm_bench/beside_compute.h"
+#include "comm_bench/device_sync.h"
 #include "comm_bench/element_types.h"
 #include "comm_bench/order_statistics.h"
 #include "comm_bench/overlap_definitions.h"
@@ -46,9 +48,7 @@ class Runs {
     if (communicate && collective_.fill != nullptr) {
       collective_.fill(call_, buffers_);
     }
-    if (call_.device.is_cuda()) {
-      at::detail::getCUDAHooks().deviceSynchronize(call_.device.index());
-    }
+    SynchronizeDevice(call_.device);
     control_.Barrier();
     return RunBeside(group_, communicate ? &collective_ : nullptr, call_,
                      buffers_, compute);
@@ -101,10 +101,6 @@ int64_t CountProducts(Runs& runs, const Call& call,
   return static_cast<int64_t>(count);
 }
 
-bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
-  return LargestOf(control, stop != nullptr && stop->load() ? 1 : 0) > 0;
-}
-
 // Of every rank.
 std::vector<OverlapSamples> Exchange(const OverlapSamples& mine,
                                      Control& control) {
@@ -119,7 +115,26 @@ std::vector<OverlapSamples> Exchange(const OverlapSamples& mine,
   return ranks;
 }
 
-// What the computation took within both, and the collective.
+OverlapResult Describe(const Collective& collective, const Call& call) {
+  OverlapResult result;
+  result.collective = collective.name;
+  result.bytes =
+      call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
+  if (collective.has_elements) result.dtype = DtypeName(call.dtype);
+  if (collective.reduces) result.op = OpName(call.op);
+  result.in_place = call.in_place;
+  return result;
+}
+
+// "all_reduce of 4096 bytes, float32, sum, in place,"; "barrier".
+std::string Title(const OverlapResult& result) {
+  if (result.dtype.empty()) return result.collective;
+  return absl::StrCat(result.collective, " of ", result.bytes, " bytes, ",
+                      result.dtype, result.op.empty() ? "" : ", ", result.op,
+                      result.in_place ? ", in place," : ", out of place,");
+}
+
+// What the computation took within both.
 std::vector<double> ComputeWithinBoth(const OverlapSamples& samples) {
   std::vector<double> seconds;
   for (size_t i = 0; i < samples.both.size(); ++i) {
@@ -163,11 +178,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const OverlapConfig& config,
                          const std::atomic<bool>* stop) {
   Runs runs(group, control, collective, call);
-  OverlapResult result;
-  result.collective = collective.name;
-  result.bytes =
-      call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
-  result.dtype = DtypeName(call.dtype);
+  OverlapResult result = Describe(collective, call);
   std::function<void()> compute = config.compute;
   if (compute == nullptr) {
     result.gemm_size = config.gemm_size;
@@ -176,7 +187,8 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
   }
   OverlapSamples mine;
   for (int64_t i = -config.warmup; i < config.iterations; ++i) {
-    if (AnyStopped(control, stop)) break;
+    result.stopped = AnyStopped(control, stop);
+    if (result.stopped) break;
     const BesideTimes computed = runs.Run(false, compute);
     const BesideTimes communicated = runs.Run(true, nullptr);
     const BesideTimes both = runs.Run(true, compute);
@@ -194,9 +206,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
 }
 
 std::string FormatOverlap(const OverlapResult& result) {
-  std::string text =
-      absl::StrFormat("%s of %d bytes, %s, beside ", result.collective,
-                      result.bytes, result.dtype);
+  std::string text = Title(result) + " beside ";
   if (result.gemms > 0) {
     absl::StrAppendFormat(&text, "%d products of %d x %d float32 matrices",
                           result.gemms, result.gemm_size, result.gemm_size);
@@ -241,6 +251,8 @@ OverlapRecord RecordOf(const OverlapResult& result, int rank) {
   record.collective = result.collective;
   record.bytes = result.bytes;
   record.dtype = result.dtype;
+  record.op = result.op;
+  record.in_place = result.in_place;
   record.gemm_size = std::max<int64_t>(result.gemm_size, 1);
   record.compute_seconds = samples.compute;
   record.comm_seconds = samples.comm;

@@ -48,12 +48,15 @@ struct OverlapFigures {
 struct OverlapResult {
   std::string collective;
   int64_t bytes = 0;
-  std::string dtype;
+  std::string dtype;  // "" without elements
+  std::string op;     // "sum"; "" where nothing is reduced
+  bool in_place = false;
   int64_t gemm_size = 0;
   int64_t gemms = 0;  // per computation; 0: another computation
   // Whether this rank saw the collective end. If not, what looks into the runs
   // of both (hta, union, comm_slowdown) takes the wait's return for it.
   bool comm_ends_seen = true;
+  bool stopped = false;  // by `stop`
   std::vector<OverlapSamples> ranks;
 };
 

@@ -135,7 +135,10 @@ TEST(OverlapTest, RealRanksBesideMatrixProducts) {
   ASSERT_TRUE(collective.ok()) << collective.status();
   OnRanks(2, [&](Communicator& comm) {
     const auto control = MakeGroupControl(comm.process_group());
-    Call call{.count = 1 << 14, .rank = comm.rank(), .world_size = 2};
+    Call call{.count = 1 << 14,
+              .in_place = true,
+              .rank = comm.rank(),
+              .world_size = 2};
     const OverlapResult result =
         RunOverlap(*comm.process_group(), *control, **collective, call,
                    {.gemm_size = 64, .iterations = 3});
@@ -151,6 +154,12 @@ TEST(OverlapTest, RealRanksBesideMatrixProducts) {
       EXPECT_LE(record.both_compute_seconds[i], record.both_seconds[i]);
       EXPECT_GT(record.both_comm_seconds[i], 0);
     }
+    EXPECT_EQ(record.op, "sum");
+    EXPECT_TRUE(record.in_place);
+    EXPECT_FALSE(result.stopped);
+    EXPECT_THAT(FormatOverlap(result),
+                HasSubstr("all_reduce of 65536 bytes, float32, sum, in place, "
+                          "beside "));
     EXPECT_THAT(FormatOverlap(result),
                 HasSubstr("products of 64 x 64 float32 matrices; medians of 3 "
                           "iterations\n"));
@@ -163,6 +172,7 @@ TEST(OverlapTest, StoppedBeforeAnythingWasMeasured) {
     const OverlapResult result =
         RunOverlap(*rank.group, rank.control, AllReduce(Start),
                    {.count = 4, .world_size = 2}, {.gemm_size = 8}, &stop);
+    EXPECT_TRUE(result.stopped);
     EXPECT_THAT(FormatOverlap(result), HasSubstr("nothing was measured"));
     EXPECT_TRUE(RecordOf(result, 1).both_seconds.empty());
   });

@@ -9,11 +9,11 @@
 
 #include "ATen/Functions.h"
 #include "ATen/core/Tensor.h"
-#include "ATen/detail/CUDAHooksInterface.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "comm_bench/any_stopped.h"
+#include "comm_bench/device_sync.h"
 #include "comm_bench/order_statistics.h"
-#include "comm_bench/pair_schedule.h"
 #include "comm_bench/rank_clock.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr int kTag = 0;
 
-// What a pair's lower rank tells after a round; the others tell NaN.
+// What a pair's lower rank tells of it; the others tell NaN.
 using Result = std::array<double, 2>;  // half round trips: latency, bandwidth
 
 class PingPong {
@@ -54,15 +54,15 @@ class PingPong {
   double LeadOne(int peer, int64_t bytes) {
     Tensors message = Message(bytes);
     const RankClock clock = HostClock();
-    std::vector<double> half_trips;
+    std::vector<double> trips;
     for (int64_t i = 0; i < config_.warmup + config_.iterations; ++i) {
       const double start = clock.now();
       Wait(group_.send(message, peer, kTag));
       Wait(group_.recv(message, peer, kTag));
-      if (i >= config_.warmup) half_trips.push_back((clock.now() - start) / 2);
+      if (i >= config_.warmup) trips.push_back(clock.now() - start);
     }
-    samples_.push_back({peer, bytes, half_trips});
-    return Median(std::move(half_trips));
+    samples_.push_back({peer, bytes, trips});
+    return Median(std::move(trips)) / 2;
   }
 
   Tensors Message(int64_t bytes) const {
@@ -71,9 +71,7 @@ class PingPong {
 
   void Wait(const c10::intrusive_ptr<c10d::Work>& work) const {
     work->wait();
-    if (config_.device.is_cuda()) {
-      at::detail::getCUDAHooks().deviceSynchronize(config_.device.index());
-    }
+    SynchronizeDevice(config_.device);
   }
 
   c10d::ProcessGroup& group_;
@@ -94,18 +92,18 @@ absl::Status CheckConfig(const PairConfig& config) {
   return absl::OkStatus();
 }
 
-Result Measure(PingPong& ping_pong, const PairRound& round, int rank) {
-  for (const auto& [low, high] : round) {
-    if (rank == low) return ping_pong.Lead(high);
-    if (rank == high) ping_pong.Follow(low);
-  }
+Result Measure(PingPong& ping_pong, int low, int high, int rank) {
+  if (rank == low) return ping_pong.Lead(high);
+  if (rank == high) ping_pong.Follow(low);
   return {kNone, kNone};
 }
 
 PairMatrix EmptyMatrix(int world_size) {
   const std::vector<std::vector<double>> empty(
       world_size, std::vector<double>(world_size, kNone));
-  return {empty, empty, {}};
+  PairMatrix matrix;
+  matrix.latency_seconds = matrix.bandwidth_gb_per_s = empty;
+  return matrix;
 }
 
 // The latencies of all pairs reached that have, or do not have, `rank` in them.
@@ -131,23 +129,18 @@ absl::StatusOr<PairMatrix> MeasurePairs(c10d::ProcessGroup& group,
   const int world_size = control.world_size();
   PairMatrix matrix = EmptyMatrix(world_size);
   PingPong ping_pong(group, config, matrix.samples);
-  for (const PairRound& round : config.concurrently
-                                    ? PairsInRounds(world_size)
-                                    : PairsOneByOne(world_size)) {
-    const Result own = Measure(ping_pong, round, control.rank());
-    const double stopped = stop != nullptr && *stop;
-    // Keeps the next round from starting before this has ended, too.
-    const auto all = control.Gather({own[0], own[1], stopped});
-    for (const auto& [low, high] : round) {
-      matrix.latency_seconds[low][high] = all[low][0];
-      matrix.latency_seconds[high][low] = all[low][0];
-      const double bandwidth = config.bandwidth_bytes / all[low][1] * 1e-9;
+  for (int low = 0; low < world_size && !matrix.stopped; ++low) {
+    for (int high = low + 1; high < world_size && !matrix.stopped; ++high) {
+      const Result own = Measure(ping_pong, low, high, control.rank());
+      // Keeps the next pair from starting before this one has ended, too.
+      const std::vector<double> told = control.Gather(own)[low];
+      matrix.latency_seconds[low][high] = told[0];
+      matrix.latency_seconds[high][low] = told[0];
+      const double bandwidth = config.bandwidth_bytes / told[1] * 1e-9;
       matrix.bandwidth_gb_per_s[low][high] = bandwidth;
       matrix.bandwidth_gb_per_s[high][low] = bandwidth;
-    }
-    if (std::any_of(all.begin(), all.end(),
-                    [](const auto& values) { return values[2] != 0; })) {
-      break;
+      ++matrix.pairs;
+      matrix.stopped = AnyStopped(control, stop);
     }
   }
   return matrix;

@@ -21,16 +21,15 @@ namespace rankwise {
 struct PairConfig {
   int64_t latency_bytes = 8;
   int64_t bandwidth_bytes = 1 << 20;
-  int64_t warmup = 3;         // round trips before counting starts, per size
-  int64_t iterations = 20;    // round trips that count, per size
-  bool concurrently = false;  // disjoint pairs at once; else one by one
+  int64_t warmup = 3;       // round trips before counting starts, per size
+  int64_t iterations = 20;  // round trips that count, per size
   c10::Device device = c10::kCPU;  // of the messages
 };
 
 // [i][j] and [j][i] are the same; NaN on the diagonal and for pairs that were
 // not reached.
 struct PairMatrix {
-  // The half round trips behind a median, where this rank timed them: with
+  // The round trips behind twice a median, where this rank timed them: with
   // each higher rank, per size.
   struct Samples {
     int peer = 0;
@@ -41,15 +40,18 @@ struct PairMatrix {
   std::vector<std::vector<double>> latency_seconds;     // half round trip
   std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
   std::vector<Samples> samples = {};                    // of this rank only
+  int pairs = 0;                                        // that were measured
+  bool stopped = false;                                 // by `stop`
 
   int world_size() const { return static_cast<int>(latency_seconds.size()); }
 };
 
-// Ping-pongs by send and recv over `group`, timed on the lower rank: medians
-// over iterations. Collective over all ranks, with the same configuration; the
-// matrices are the same on all. `stop`, set by any rank, ends it after the
-// pairs under way. InvalidArgument for sizes or iterations below 1; what send
-// and recv throw passes through.
+// Ping-pongs by send and recv over `group`, one pair of ranks after the other,
+// timed on the lower rank: medians over iterations. Collective over all ranks,
+// with the same configuration; the matrices, `pairs` and `stopped` are the same
+// on all. `stop`, set by any rank, ends it after the pair under way.
+// InvalidArgument for sizes or iterations below 1; what send and recv throw
+// passes through.
 absl::StatusOr<PairMatrix> MeasurePairs(
     c10d::ProcessGroup& group, Control& control, const PairConfig& config,
     const std::atomic<bool>* stop = nullptr);

@@ -18,36 +18,53 @@ namespace {
 using testing::HasSubstr;
 
 PairMatrix WithLatencies(const std::vector<std::vector<double>>& seconds) {
-  return {seconds, seconds};
+  PairMatrix matrix;
+  matrix.latency_seconds = matrix.bandwidth_gb_per_s = seconds;
+  return matrix;
 }
 
 const double kNone = std::numeric_limits<double>::quiet_NaN();
 
 TEST(PairMatrixTest, EveryRankGetsEveryPairOverGloo) {
-  for (const bool concurrently : {false, true}) {
-    OnRanks(3, [&](Communicator& communicator) {
-      auto control = MakeGroupControl(communicator.process_group());
-      const auto matrix = MeasurePairs(
-          *communicator.process_group(), *control,
-          {.warmup = 1, .iterations = 3, .concurrently = concurrently});
-      ASSERT_TRUE(matrix.ok()) << matrix.status();
-      ASSERT_EQ(matrix->world_size(), 3);
-      double sum = 0;
-      for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(std::isnan(matrix->latency_seconds[i][i]));
-        for (int j = 0; j < i; ++j) {
-          EXPECT_GT(matrix->latency_seconds[i][j], 0);
-          EXPECT_GT(matrix->bandwidth_gb_per_s[i][j], 0);
-          EXPECT_EQ(matrix->latency_seconds[i][j],
-                    matrix->latency_seconds[j][i]);
-          sum += matrix->latency_seconds[i][j];
-        }
+  OnRanks(3, [&](Communicator& communicator) {
+    auto control = MakeGroupControl(communicator.process_group());
+    const auto matrix = MeasurePairs(*communicator.process_group(), *control,
+                                     {.warmup = 1, .iterations = 3});
+    ASSERT_TRUE(matrix.ok()) << matrix.status();
+    ASSERT_EQ(matrix->world_size(), 3);
+    double sum = 0;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(std::isnan(matrix->latency_seconds[i][i]));
+      for (int j = 0; j < i; ++j) {
+        EXPECT_GT(matrix->latency_seconds[i][j], 0);
+        EXPECT_GT(matrix->bandwidth_gb_per_s[i][j], 0);
+        EXPECT_EQ(matrix->latency_seconds[i][j], matrix->latency_seconds[j][i]);
+        sum += matrix->latency_seconds[i][j];
       }
-      for (const auto& other : control->Gather({sum})) {
-        EXPECT_EQ(other[0], sum);
-      }
-    });
-  }
+    }
+    for (const auto& other : control->Gather({sum})) {
+      EXPECT_EQ(other[0], sum);
+    }
+    EXPECT_EQ(matrix->pairs, 3);
+    EXPECT_FALSE(matrix->stopped);
+  });
+}
+
+TEST(PairMatrixTest, TheLowerRankKeepsTheRoundTrips) {
+  OnFakeRanks(2, {}, [](FakeRank& rank) {
+    const auto matrix = MeasurePairs(
+        *rank.group, rank.control,
+        {.latency_bytes = 4, .bandwidth_bytes = 64, .iterations = 1});
+    ASSERT_TRUE(matrix.ok()) << matrix.status();
+    if (rank.control.rank() == 1) {
+      EXPECT_TRUE(matrix->samples.empty());
+      return;
+    }
+    ASSERT_EQ(matrix->samples.size(), 2u);
+    EXPECT_EQ(matrix->samples[0].bytes, 4);
+    EXPECT_EQ(matrix->samples[1].bytes, 64);
+    EXPECT_EQ(matrix->samples[0].seconds[0], 2 * matrix->latency_seconds[0][1]);
+  });
 }
 
 TEST(PairMatrixTest, AStopLeavesTheRestOpen) {
@@ -56,6 +73,8 @@ TEST(PairMatrixTest, AStopLeavesTheRestOpen) {
     const auto matrix = MeasurePairs(*rank.group, rank.control,
                                      {.warmup = 0, .iterations = 1}, &stop);
     ASSERT_TRUE(matrix.ok()) << matrix.status();
+    EXPECT_TRUE(matrix->stopped);
+    EXPECT_EQ(matrix->pairs, 1);
     EXPECT_GT(matrix->latency_seconds[0][1], 0);
     EXPECT_TRUE(std::isnan(matrix->latency_seconds[0][2]));
     EXPECT_TRUE(std::isnan(matrix->bandwidth_gb_per_s[1][2]));

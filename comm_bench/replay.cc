@@ -1,6 +1,7 @@
 #include "comm_bench/replay.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <set>
 #include <utility>
@@ -8,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "comm_bench/any_stopped.h"
 #include "comm_bench/order_statistics.h"
 #include "comm_bench/recorded_traffic.h"
 #include "comm_bench/replay_plan.h"
+#include "comm_bench/seconds_since.h"
 #include "comm_bench/step_replay.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -122,35 +125,29 @@ ReplayResult Describe(const RecordedTraffic& traffic) {
   return result;
 }
 
-bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
-  const double mine = stop != nullptr && stop->load() ? 1 : 0;
-  for (const std::vector<double>& rank : control.Gather({&mine, 1})) {
-    if (rank[0] != 0) return true;
-  }
-  return false;
-}
-
-// This rank's seconds of each iteration, with and without gaps. The first
-// repetition of each step warms up.
-struct Samples {
-  std::vector<double> gaps, back_to_back;
-};
-
-Samples RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
-                 Control& control, const std::atomic<bool>* stop) {
-  const auto run = [&](StepReplay& step, bool keep_gaps) {
+// Runs all steps in turn; fills in this rank's samples, and whether it was
+// stopped. The first repetition of each step warms up.
+void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
+              Control& control, const std::atomic<bool>* stop,
+              ReplayResult& result) {
+  for (StepReplay& step : steps) {
     control.Barrier();
-    return step.Run(keep_gaps);
-  };
-  Samples samples;
-  for (StepReplay& step : steps) run(step, /*keep_gaps=*/false);
-  for (int64_t i = 0; i < iterations; ++i) {
-    if (AnyStopped(control, stop)) break;
-    StepReplay& step = steps[static_cast<size_t>(i) % steps.size()];
-    samples.gaps.push_back(run(step, /*keep_gaps=*/true));
-    samples.back_to_back.push_back(run(step, /*keep_gaps=*/false));
+    step.Run(/*keep_gaps=*/false);
   }
-  return samples;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto run = [&](StepReplay& step, bool keep_gaps, ReplaySamples& own) {
+    control.Barrier();
+    own.start_seconds.push_back(SecondsSince(begin));
+    own.seconds.push_back(step.Run(keep_gaps));
+  };
+  for (int64_t i = 0; i < iterations; ++i) {
+    result.stopped = AnyStopped(control, stop);
+    if (result.stopped) break;
+    StepReplay& step = steps[static_cast<size_t>(i) % steps.size()];
+    run(step, /*keep_gaps=*/true, result.own_gaps);
+    run(step, /*keep_gaps=*/false, result.own_back_to_back);
+    ++result.iterations;
+  }
 }
 
 }  // namespace
@@ -173,13 +170,13 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
       steps.emplace_back(step[rank], LeadInSeconds(step)[rank], *groups,
                          comm.device());
     }
-    const Samples samples = RunSteps(steps, config.iterations, control, stop);
-    if (samples.gaps.empty()) {
-      return absl::CancelledError("stopped before the first iteration");
+    RunSteps(steps, config.iterations, control, stop, result);
+    if (result.iterations == 0) {
+      return absl::CancelledError("interrupted; no iteration was measured");
     }
-    result.iterations = static_cast<int64_t>(samples.gaps.size());
-    result.gaps = Summarized(control.Gather(samples.gaps));
-    result.back_to_back = Summarized(control.Gather(samples.back_to_back));
+    result.gaps = Summarized(control.Gather(result.own_gaps.seconds));
+    result.back_to_back =
+        Summarized(control.Gather(result.own_back_to_back.seconds));
   } catch (const std::exception& error) {
     return comm.ExplainFailure("replaying recorded communication", error);
   }

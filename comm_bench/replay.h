@@ -25,7 +25,13 @@ struct ReplayTimes {
   double slowest = 0;
 };
 
-// The same on every rank.
+// One rank's iterations: when each began, on its own clock since the warm-up
+// ended, and its seconds per step.
+struct ReplaySamples {
+  std::vector<double> start_seconds, seconds;
+};
+
+// The same on every rank, but for the samples.
 struct ReplayResult {
   std::string trainer;         // "ddp"
   std::vector<int64_t> steps;  // that were recorded
@@ -36,6 +42,9 @@ struct ReplayResult {
   ReplayTimes exposed;         // the trainer's own exposed communication
   ReplayTimes gaps;            // see Replay
   ReplayTimes back_to_back;    // see Replay
+  ReplaySamples own_gaps;      // this rank's, behind gaps
+  ReplaySamples own_back_to_back;
+  bool stopped = false;  // by `stop`
 };
 
 // Repeats the recorded steps in two ways, in turn:

@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr double kGapSeconds = 0.03;
 
@@ -104,6 +105,10 @@ TEST(ReplayTest, BucketsAndABroadcastAsOftenAsAskedFor) {
     EXPECT_EQ(result.exposed.slowest, 0.5);
     EXPECT_GT(result.back_to_back.slowest, 0);
     EXPECT_GE(result.gaps.slowest, result.gaps.ranks[0]);
+    EXPECT_THAT(result.own_gaps.seconds, SizeIs(2));
+    EXPECT_THAT(result.own_back_to_back.seconds, SizeIs(2));
+    EXPECT_THAT(result.own_back_to_back.start_seconds, SizeIs(2));
+    EXPECT_FALSE(result.stopped);
   });
 }
 

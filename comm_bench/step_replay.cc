@@ -8,10 +8,11 @@
 #include <tuple>
 #include <utility>
 
-#include "ATen/detail/CUDAHooksInterface.h"
 #include "ATen/ops/zeros.h"
+#include "comm_bench/device_sync.h"
 #include "comm_bench/element_types.h"
 #include "comm_bench/recorded_traffic.h"
+#include "comm_bench/seconds_since.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -20,10 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Sleeps, and is punctual all the same: a sleep ends late by up to a
 // scheduler's tick. Returns how long it took.
@@ -158,9 +155,7 @@ double StepReplay::Run(bool keep_gaps) {
     }
   }
   for (Event& event : parts.events) parts.AwaitEnd(event);
-  if (parts.device.is_cuda()) {
-    at::detail::getCUDAHooks().deviceSynchronize(parts.device.index());
-  }
+  SynchronizeDevice(parts.device);
   return SecondsSince(start) - passed;
 }
 

@@ -60,6 +60,8 @@ void ListOverlapFields(Fields& fields, R& record) {
   fields.Text("collective", record.collective);
   fields.Count("bytes", record.bytes);
   fields.Text("dtype", record.dtype);
+  fields.Text("op", record.op);
+  fields.Flag("in_place", record.in_place);
   fields.Count("gemm_size", record.gemm_size, 1);
   fields.SecondsList("compute_seconds", record.compute_seconds);
   fields.SecondsList("comm_seconds", record.comm_seconds);

@@ -45,6 +45,8 @@ OverlapRecord ExampleOverlap() {
   record.collective = "all_reduce";
   record.bytes = 4096;
   record.dtype = "float32";
+  record.op = "sum";
+  record.in_place = true;
   record.gemm_size = 256;
   record.compute_seconds = {1, 2};
   record.comm_seconds = {0.5, 0.25};
@@ -98,7 +100,8 @@ TEST(CommRecordJson, CollectiveIsTheTextOfTheGrammar) {
 TEST(CommRecordJson, OverlapIsTheTextOfTheGrammar) {
   EXPECT_EQ(ToJsonLine(ExampleOverlap()),
             R"({"kind":"overlap","rank":1,"collective":"all_reduce",)"
-            R"("bytes":4096,"dtype":"float32","gemm_size":256,)"
+            R"("bytes":4096,"dtype":"float32","op":"sum","in_place":true,)"
+            R"("gemm_size":256,)"
             R"("compute_seconds":[1,2],"comm_seconds":[0.5,0.25],)"
             R"("both_seconds":[1.5,2.25],"both_compute_seconds":[1.5,2],)"
             R"("both_comm_seconds":[0.75,0.5]})");

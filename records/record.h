@@ -150,7 +150,7 @@ struct CollectiveRecord {
   int64_t root = -1;           // rank in the group; -1: none
   bool in_place = false;
   int64_t in_flight = 1;         // calls started before the first is waited for
-  std::string cache = "hot";     // or "cold": buffers rotate
+  std::string cache = "hot";     // or "cold": emptied each time
   std::string sync = "barrier";  // "window", "none": how iterations start
   int64_t launch = 0;            // which of several launches of the job
   double trips = 1;    // a call's time is that of an iteration divided by it
@@ -170,7 +170,9 @@ struct OverlapRecord {
   int64_t rank = 0;
   std::string collective;
   int64_t bytes = 0;
-  std::string dtype;
+  std::string dtype;  // "" without elements
+  std::string op;     // "sum"; "" where nothing is reduced
+  bool in_place = false;
   int64_t gemm_size = 1;                     // of square matrices
   std::vector<double> compute_seconds;       // the computation alone
   std::vector<double> comm_seconds;          // the collective alone

@@ -1,0 +1,22 @@
+#include "comm_bench/any_stopped.h"
+
+#include <atomic>
+
+#include "comm_bench/rank_threads_for_test.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+TEST(AnyStoppedTest, OneRankIsEnoughAndAllKnow) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    const std::atomic<bool> stop = rank.control.rank() == 2;
+    const std::atomic<bool> go_on = false;
+    EXPECT_TRUE(AnyStopped(rank.control, &stop));
+    EXPECT_FALSE(AnyStopped(rank.control, &go_on));
+    EXPECT_FALSE(AnyStopped(rank.control, nullptr));
+  });
+}
+
+}  // namespace
+}  // namespace rankwise
