@@ -61,7 +61,7 @@ absl::StatusOr<TimingConfig> TimingOfGroups(const BenchConfig& config) {
   TimingConfig timing = config.measure.timing;
   if (timing.warmup < 0) timing.warmup = 1;
   if (timing.iterations == 0) timing.iterations = kUsual;
-  if (timing.iterations + timing.warmup <= kMost) return timing;
+  if (timing.iterations <= kMost - timing.warmup) return timing;
   return absl::InvalidArgumentError(absl::StrCat(
       "--iterations=", timing.iterations, " --warmup=", timing.warmup,
       ": --mode=new_group makes at most ", kMost,
@@ -106,8 +106,6 @@ PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
     pairs.latency_bytes = config.sizes.front();
     pairs.bandwidth_bytes = config.sizes.back();
   }
-  if (config.measure.timing.warmup >= 0)
-    pairs.warmup = config.measure.timing.warmup;
   if (config.measure.timing.iterations > 0)
     pairs.iterations = config.measure.timing.iterations;
   return pairs;
@@ -175,8 +173,6 @@ absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
 OverlapConfig OverlapOf(const BenchConfig& config) {
   OverlapConfig overlap;
   overlap.gemm_size = config.gemm_size;
-  if (config.measure.timing.warmup >= 0)
-    overlap.warmup = config.measure.timing.warmup;
   if (config.measure.timing.iterations > 0)
     overlap.iterations = config.measure.timing.iterations;
   return overlap;
