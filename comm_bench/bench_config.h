@@ -23,6 +23,7 @@ struct BenchConfig {
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
   std::string place = "auto";  // auto (as c10d's call does it), in, out, both
   std::vector<int64_t> sizes;  // bytes
+  bool sizes_given = false;    // as a list: --sizes
   // A list was given as "all": what a collective refuses is left out instead of
   // ending the run.
   bool lenient = false;

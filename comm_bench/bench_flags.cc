@@ -1,13 +1,17 @@
 #include "comm_bench/bench_flags.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "comm_bench/collectives.h"
 #include "comm_bench/element_types.h"
@@ -30,7 +34,8 @@ ABSL_FLAG(std::string, min_bytes, "8", "the smallest size, such as 8 or 4K");
 ABSL_FLAG(std::string, max_bytes, "64M", "the largest size");
 ABSL_FLAG(double, factor, 4, "from one size to the next");
 ABSL_FLAG(std::string, sizes, "",
-          "sizes separated by commas, instead of the three flags above");
+          "sizes separated by commas, instead of the three flags above; of "
+          "pairs: the first for latency, the last for bandwidth");
 ABSL_FLAG(std::string, dtypes, "float32",
           "separated by commas, or all: float32, float64, float16, bfloat16, "
           "int32, int64, uint8");
@@ -83,7 +88,7 @@ ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
 // Where it goes.
 ABSL_FLAG(std::string, record, "",
           "file to append all raw samples to, as JSON lines (docs/records.md)");
-ABSL_FLAG(std::string, csv, "", "file to write the table to");
+ABSL_FLAG(std::string, csv, "", "file to append the table's rows to");
 
 // What --backend=fake pretends beyond latency, bandwidth and a straggler.
 ABSL_FLAG(std::string, fake_skew_us, "",
@@ -93,6 +98,11 @@ ABSL_FLAG(double, fake_tail_us, 0, "by how many microseconds");
 
 namespace rankwise {
 namespace {
+
+bool IsSet(const char* flag) {
+  const absl::CommandLineFlag* found = absl::FindCommandLineFlag(flag);
+  return found->CurrentValue() != found->DefaultValue();
+}
 
 std::vector<std::string> Names(const std::string& list) {
   return absl::StrSplit(list, ',');
@@ -185,6 +195,7 @@ void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   config.place = absl::GetFlag(FLAGS_place);
   checks.OneOf("place", config.place, {"auto", "in", "out", "both"});
   config.sizes = SizesFromFlags(checks);
+  config.sizes_given = IsSet("sizes");
   config.root = absl::GetFlag(FLAGS_root);
   checks.InRange("root", config.root, 0);
   config.traffic_file = UserPath(absl::GetFlag(FLAGS_traffic));
@@ -216,6 +227,12 @@ void ReadTiming(TimingConfig& timing, FlagChecks& checks) {
   timing.sync = sync == "window" ? Sync::kWindow
                 : sync == "none" ? Sync::kNone
                                  : Sync::kBarrier;
+  const std::string across = absl::GetFlag(FLAGS_across);
+  checks.OneOf("across", across, {"slowest", "transfer", "makespan", "mean"});
+  timing.across = across == "transfer"   ? Across::kTransfer
+                  : across == "makespan" ? Across::kMakespan
+                  : across == "mean"     ? Across::kMean
+                                         : Across::kSlowest;
   for (const double us : ReadMicroseconds(
            "arrival_us", absl::GetFlag(FLAGS_arrival_us), checks)) {
     timing.arrival_seconds.push_back(us * 1e-6);
@@ -231,12 +248,62 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
   measure.cold = cache == "cold";
   measure.check = absl::GetFlag(FLAGS_check);
   ReadTiming(measure.timing, checks);
-  const std::string across = absl::GetFlag(FLAGS_across);
-  checks.OneOf("across", across, {"slowest", "transfer", "makespan", "mean"});
-  measure.across = across == "transfer"   ? Across::kTransfer
-                   : across == "makespan" ? Across::kMakespan
-                   : across == "mean"     ? Across::kMean
-                                          : Across::kSlowest;
+}
+
+// Which modes a flag means something to; every other refuses it.
+struct FlagUse {
+  const char* flag;
+  const char* modes;
+};
+constexpr FlagUse kFlagUses[] = {
+    {"collectives", "sweep overlap"},
+    {"min_bytes", "sweep ladder overlap"},
+    {"max_bytes", "sweep ladder overlap"},
+    {"factor", "sweep ladder overlap"},
+    {"sizes", "sweep ladder overlap pairs"},
+    {"dtypes", "sweep overlap"},
+    {"ops", "sweep overlap"},
+    {"place", "sweep overlap"},
+    {"root", "sweep overlap"},
+    {"traffic", "sweep"},
+    {"traffic_skew", "sweep"},
+    {"group_size", "sweep"},
+    {"gemm_size", "overlap"},
+    {"replay", "replay"},
+    {"in_flight", "sweep"},
+    {"cache", "sweep"},
+    {"check", "sweep"},
+    {"warmup", "sweep new_group ladder"},
+    {"precision", "sweep new_group"},
+    {"max_seconds", "sweep new_group"},
+    {"sync", "sweep new_group ladder"},
+    {"across", "sweep new_group"},
+    {"arrival_us", "sweep new_group ladder"},
+    {"relaunch", "sweep"},
+    {"csv", "sweep new_group"},
+};
+
+void CheckUses(const std::string& mode, FlagChecks& checks) {
+  for (const FlagUse& use : kFlagUses) {
+    const std::vector<std::string> modes = absl::StrSplit(use.modes, ' ');
+    if (!IsSet(use.flag) ||
+        std::find(modes.begin(), modes.end(), mode) != modes.end())
+      continue;
+    checks.Complain(
+        absl::StrCat("--", use.flag, ": means nothing to --mode=", mode,
+                     "; it is for --mode=", absl::StrJoin(modes, ", ")));
+  }
+}
+
+void CheckTraffic(const BenchConfig& config, FlagChecks& checks) {
+  if (config.traffic_file.empty() && config.traffic_skew == 0) return;
+  if (!config.traffic_file.empty() && config.traffic_skew != 0)
+    checks.Complain("--traffic and --traffic_skew: give one of them");
+  for (const Collective* collective : config.collectives) {
+    if (absl::string_view(collective->name) == "all_to_all_v") return;
+  }
+  checks.Complain(
+      "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
 }
 
 void ReadWhere(BenchConfig& config, FlagChecks& checks) {
@@ -248,10 +315,6 @@ void ReadWhere(BenchConfig& config, FlagChecks& checks) {
   checks.InRange("relaunch", config.relaunch, 1, 1000);
   config.measure.launch = absl::GetFlag(FLAGS_launch);
   checks.InRange("launch", config.measure.launch, 0);
-  if (config.relaunch > 1 && config.mode != "sweep") {
-    checks.Complain(absl::StrCat("--relaunch=", config.relaunch,
-                                 ": only for --mode=sweep"));
-  }
 }
 
 }  // namespace
@@ -262,6 +325,8 @@ absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
   ReadWhat(config, checks);
   ReadHow(config, checks);
   ReadWhere(config, checks);
+  CheckTraffic(config, checks);
+  CheckUses(config.mode, checks);
   if (!checks.status().ok()) return checks.status();
   return config;
 }
@@ -274,6 +339,12 @@ absl::Status AddFakeFlags(FakeBackendConfig& fake) {
   fake.tail_us = absl::GetFlag(FLAGS_fake_tail_us);
   checks.InRange("fake_tail_every", fake.tail_every, 0);
   checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
+  if ((fake.tail_us > 0) != (fake.tail_every > 0))
+    checks.Complain("--fake_tail_us, --fake_tail_every: need each other");
+  for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us"}) {
+    if (IsSet(flag) && absl::GetFlag(FLAGS_backend) != "fake")
+      checks.Complain(absl::StrCat("--", flag, ": only for --backend=fake"));
+  }
   return checks.status();
 }
 

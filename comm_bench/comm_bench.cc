@@ -4,6 +4,8 @@
 //
 // docs/comm_bench.md describes the modes and what the columns mean.
 
+#include <signal.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -14,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
+#include "comm_bench/collectives.h"
 #include "comm_bench/interrupt.h"
 #include "comm_bench/relaunch.h"
 #include "comm_bench/run_rank.h"
@@ -22,6 +25,8 @@
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/rank_env.h"
+
+ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
 namespace rankwise {
 namespace {
@@ -50,10 +55,9 @@ absl::StatusOr<Asked> ReadFlags(const std::vector<char*>& words) {
   return Asked{*bench, *comm, *launch};
 }
 
-// What all ranks find alike, rank 0 says for them.
+// What all ranks have agreed on, rank 0 says for them.
 bool SaidByRankZero(const absl::Status& status) {
-  return absl::IsCancelled(status) || absl::IsDataLoss(status) ||
-         absl::IsInvalidArgument(status);
+  return absl::IsCancelled(status) || absl::IsDataLoss(status);
 }
 
 int Report(const std::string& who, const absl::Status& status, int rank = 0) {
@@ -62,25 +66,27 @@ int Report(const std::string& who, const absl::Status& status, int rank = 0) {
     std::fprintf(stderr, "%s: %s%s\n", who.c_str(),
                  absl::IsCancelled(status) ? "" : "error: ",
                  std::string(status.message()).c_str());
-  if (absl::IsCancelled(status)) return 128 + InterruptSignal();
+  if (absl::IsCancelled(status)) {
+    // Another rank may have had the signal.
+    return 128 + (InterruptSignal() == 0 ? SIGINT : InterruptSignal());
+  }
   return absl::IsInvalidArgument(status) ? kBadUsage : kFailed;
 }
 
 // This process as one rank, or as all of --backend=fake.
 int Run(const Asked& asked) {
   LineBufferOutput();
-  const std::atomic<bool>& stop = CatchInterrupts();
   if (asked.comm.backend == "fake") {
     return Report("comm_bench",
                   RunFakeRanks(asked.bench, asked.comm.fake,
-                               FakeRankEnvFromFlags().world_size, stop));
+                               FakeRankEnvFromFlags().world_size));
   }
   const absl::StatusOr<RankEnv> env =
       ReadRankEnv({.master_required = asked.comm.file_store.empty()});
   if (!env.ok()) return Report("comm_bench", env.status());
   absl::Status status;
   try {
-    status = RunRank(asked.bench, asked.comm, *env, stop);
+    status = RunRank(asked.bench, asked.comm, *env);
   } catch (const std::exception& error) {  // while connecting
     status = absl::InternalError(PlainMessage(error));
   }
@@ -88,6 +94,12 @@ int Run(const Asked& asked) {
                     ? "comm_bench"
                     : absl::StrCat("comm_bench: rank ", env->rank),
                 status, env->rank);
+}
+
+int List() {
+  for (const Collective* collective : AllCollectives())
+    std::printf("%-15s %s\n", collective->name, collective->summary);
+  return 0;
 }
 
 // What can be refused before any rank is started.
@@ -108,6 +120,15 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<Asked> asked =
       ReadFlags(absl::ParseCommandLine(argc, argv));
   if (!asked.ok()) return Report("comm_bench", asked.status());
+  if (absl::GetFlag(FLAGS_list)) return List();
+  if (asked->bench.relaunch > 1 &&
+      (InsideLauncher() || asked->comm.backend == "fake")) {
+    return Report("comm_bench",
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "--relaunch=", asked->bench.relaunch,
+                      ": only where this program starts the ranks itself, by "
+                      "--nproc; start the job several times instead")));
+  }
   if (!InsideLauncher() && asked->comm.backend != "fake") {
     const absl::Status possible = CheckLocally(*asked);
     if (!possible.ok()) return Report("comm_bench", possible);

@@ -20,7 +20,7 @@ namespace rankwise {
 namespace {
 
 struct Field {
-  const char* name;
+  std::string name;
   std::string value;
 };
 
@@ -34,36 +34,40 @@ std::string IfKnown(int64_t number) {
   return number < 0 ? "" : absl::StrCat(number);
 }
 
-std::vector<Field> FieldsOf(const Row& row, int launch) {
+std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
   const bool elements = !row.dtype.empty();
   const Summary& time = row.time;
   const auto seconds = [&time](double value) {
     return time.samples > 0 ? Digits(value) : "";
   };
-  return {{"collective", row.collective},
-          {"layer", row.layer},
-          {"launch", absl::StrCat(launch)},
-          {"ranks", absl::StrJoin(row.ranks, ",")},
-          {"bytes", elements ? absl::StrCat(row.bytes) : ""},
-          {"count", elements ? absl::StrCat(row.count) : ""},
-          {"dtype", row.dtype},
-          {"op", row.op},
-          {"root", IfKnown(row.root)},
-          {"in_place", elements ? (row.in_place ? "true" : "false") : ""},
-          {"samples", absl::StrCat(time.samples)},
-          {"late", absl::StrCat(time.late)},
-          {"min_seconds", seconds(time.min)},
-          {"median_seconds", seconds(time.median)},
-          {"median_low_seconds", seconds(time.median_low)},
-          {"median_high_seconds", seconds(time.median_high)},
-          {"p95_seconds", seconds(time.p95)},
-          {"p99_seconds", seconds(time.p99)},
-          {"max_seconds", seconds(time.max)},
-          {"skew_seconds", seconds(time.skew)},
-          {"algbw_gb_per_second", row.algbw > 0 ? Digits(row.algbw) : ""},
-          {"busbw_gb_per_second", row.busbw > 0 ? Digits(row.busbw) : ""},
-          {"wrong", IfKnown(row.wrong)},
-          {"end", EndName(row.end)}};
+  std::vector<Field> fields;
+  for (const auto& [name, value] : context) fields.push_back({name, value});
+  const std::vector<Field> own = {
+      {"collective", row.collective},
+      {"layer", row.layer},
+      {"ranks", absl::StrJoin(row.ranks, ",")},
+      {"bytes", elements ? absl::StrCat(row.bytes) : ""},
+      {"count", elements ? absl::StrCat(row.count) : ""},
+      {"dtype", row.dtype},
+      {"op", row.op},
+      {"root", IfKnown(row.root)},
+      {"in_place", elements ? (row.in_place ? "true" : "false") : ""},
+      {"samples", absl::StrCat(time.samples)},
+      {"late", absl::StrCat(time.late)},
+      {"min_seconds", seconds(time.min)},
+      {"median_seconds", seconds(time.median)},
+      {"median_low_seconds", seconds(time.median_low)},
+      {"median_high_seconds", seconds(time.median_high)},
+      {"p95_seconds", seconds(time.p95)},
+      {"p99_seconds", seconds(time.p99)},
+      {"max_seconds", seconds(time.max)},
+      {"skew_seconds", seconds(time.skew)},
+      {"algbw_gb_per_second", row.algbw > 0 ? Digits(row.algbw) : ""},
+      {"busbw_gb_per_second", row.busbw > 0 ? Digits(row.busbw) : ""},
+      {"wrong", IfKnown(row.wrong)},
+      {"end", EndName(row.end)}};
+  fields.insert(fields.end(), own.begin(), own.end());
+  return fields;
 }
 
 std::string Quoted(const std::string& text) {
@@ -71,16 +75,16 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
 }
 
-std::string LineOf(const Row& row, int launch) {
-  return absl::StrJoin(FieldsOf(row, launch), ",",
+std::string LineOf(const Row& row, const CsvContext& context) {
+  return absl::StrJoin(FieldsOf(row, context), ",",
                        [](std::string* out, const Field& field) {
                          out->append(Quoted(field.value));
                        }) +
          "\n";
 }
 
-std::string Header() {
-  return absl::StrJoin(FieldsOf(Row(), 0), ",",
+std::string Header(const CsvContext& context) {
+  return absl::StrJoin(FieldsOf(Row(), context), ",",
                        [](std::string* out, const Field& field) {
                          out->append(field.name);
                        }) +
@@ -97,26 +101,26 @@ absl::Status Failed(absl::string_view attempt, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CsvWriter>> CsvWriter::Open(
-    const std::string& path, int launch) {
+    const std::string& path, const CsvContext& context) {
   const int fd =
       ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd < 0) return Failed("opening", path);
-  std::unique_ptr<CsvWriter> writer(new CsvWriter(path, fd, launch));
+  std::unique_ptr<CsvWriter> writer(new CsvWriter(path, fd, context));
   if (absl::Status status = writer->Begin(); !status.ok()) return status;
   return writer;
 }
 
-CsvWriter::CsvWriter(std::string path, int fd, int launch)
-    : path_(std::move(path)), fd_(fd), launch_(launch) {}
+CsvWriter::CsvWriter(std::string path, int fd, CsvContext context)
+    : path_(std::move(path)), fd_(fd), context_(std::move(context)) {}
 
 CsvWriter::~CsvWriter() { ::close(fd_); }
 
 absl::Status CsvWriter::Write(const Row& row) {
-  return Append(LineOf(row, launch_));
+  return Append(LineOf(row, context_));
 }
 
 absl::Status CsvWriter::Begin() {
-  const std::string header = Header();
+  const std::string header = Header(context_);
   // Devices and pipes have no beginning to look at.
   const off_t size = ::lseek(fd_, 0, SEEK_END);
   if (size <= 0) return Append(header);

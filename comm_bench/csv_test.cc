@@ -17,7 +17,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr char kHeader[] =
-    "collective,layer,launch,ranks,bytes,count,dtype,op,root,in_place,samples,"
+    "collective,layer,ranks,bytes,count,dtype,op,root,in_place,samples,"
     "late,min_seconds,median_seconds,median_low_seconds,median_high_seconds,"
     "p95_seconds,p99_seconds,max_seconds,skew_seconds,algbw_gb_per_second,"
     "busbw_gb_per_second,wrong,end\n";
@@ -56,13 +56,14 @@ void WriteText(const std::string& path, const std::string& text) {
 
 TEST(CsvWriter, WritesEachRowAtOnce) {
   const std::string path = PathFor("rows.csv");
-  auto writer = CsvWriter::Open(path, /*launch=*/2);
+  auto writer = CsvWriter::Open(path, {{"run_id", "r1"}, {"launch", "2"}});
   ASSERT_TRUE(writer.ok()) << writer.status();
-  EXPECT_EQ(TextOf(path), kHeader);
+  const std::string header = std::string("run_id,launch,") + kHeader;
+  EXPECT_EQ(TextOf(path), header);
   ASSERT_TRUE((*writer)->Write(ExampleRow()).ok());
   EXPECT_EQ(TextOf(path),
-            std::string(kHeader) +
-                "broadcast,c10d,2,\"0,2\",4096,1024,float32,,1,true,20,1,"
+            header +
+                "r1,2,broadcast,c10d,\"0,2\",4096,1024,float32,,1,true,20,1,"
                 "0.125,0.25,0.1875,0.375,0.5,1,2,0.0625,0.1,0.2,0,"
                 "out_of_time\n");
 }
@@ -73,7 +74,7 @@ TEST(CsvWriter, WhatDoesNotApplyIsEmpty) {
   barrier.collective = "barrier";
   ASSERT_TRUE((*CsvWriter::Open(path))->Write(barrier).ok());
   EXPECT_THAT(TextOf(path),
-              EndsWith("\nbarrier,,0,,,,,,,,0,0,,,,,,,,,,,,counted\n"));
+              EndsWith("\nbarrier,,,,,,,,,0,0,,,,,,,,,,,,counted\n"));
 }
 
 TEST(CsvWriter, QuotesWhatWouldBreakALine) {

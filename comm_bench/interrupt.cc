@@ -1,6 +1,7 @@
 #include "comm_bench/interrupt.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 namespace rankwise {
 namespace {
@@ -10,7 +11,11 @@ std::atomic<int> caught{0};
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
+// For an orderly end; a rank that is blocked will not come to it.
+constexpr unsigned kSecondsToEnd = 5;
+
 void Note(int signal) {
+  ::alarm(kSecondsToEnd);  // ends the process
   caught = signal;
   interrupted = true;
 }

@@ -6,8 +6,8 @@
 
 namespace rankwise {
 
-// From now on the first SIGINT or SIGTERM only sets the returned flag; a second
-// one ends the process at once.
+// From now on the first SIGINT or SIGTERM only sets the returned flag, and ends
+// the process 5 s later if that has not ended it; a second one does at once.
 const std::atomic<bool>& CatchInterrupts();
 
 // The signal that came, 0 if none.

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "ATen/detail/CUDAHooksInterface.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/cache_eviction.h"
+#include "comm_bench/device_sync.h"
 #include "comm_bench/element_types.h"
 #include "comm_bench/end_name.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -35,8 +35,7 @@ class Calls {
     for (const auto& work : works_) work->wait();
     works_.clear();
     // A wait for NCCL only orders streams.
-    if (call_.device.is_cuda())
-      at::detail::getCUDAHooks().deviceSynchronize(call_.device.index());
+    SynchronizeDevice(call_.device);
   }
 
   // The first wrong element; `total` counts those of all buffers.
@@ -158,8 +157,6 @@ CollectiveRecord SamplesOf(const Row& row, const Series& series, int rank,
   samples.op = row.op;
   samples.root = row.root;
   samples.in_place = row.in_place;
-  samples.in_flight = config.in_flight;
-  samples.cache = config.cold ? "cold" : "hot";
   samples.sync = SyncName(config.timing.sync);
   samples.launch = config.launch;
   samples.trips = calls;
@@ -175,7 +172,7 @@ CollectiveRecord SamplesOf(const Row& row, const Series& series, int rank,
 
 Measurement Assemble(Row row, const Series& series, int rank, double calls,
                      double bus_factor, const MeasureConfig& config) {
-  row.time = PerCall(Summarize(series, config.across), calls);
+  row.time = PerCall(Summarize(series, config.timing.across), calls);
   row.end = series.end;
   if (row.bytes > 0 && row.time.median > 0) {
     row.algbw = static_cast<double>(row.bytes) / row.time.median * 1e-9;
@@ -211,6 +208,8 @@ Measurement MeasureRow(c10d::ProcessGroup& group, Control& control,
   Measurement measurement =
       Assemble(row, series, control.rank(), collective.trips * config.in_flight,
                bus_factor, config);
+  measurement.samples.in_flight = config.in_flight;
+  measurement.samples.cache = config.cold ? "cold" : "hot";
   if (config.check) verification.AddTo(measurement);
   return measurement;
 }

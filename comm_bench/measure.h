@@ -3,7 +3,6 @@
 #define RANKWISE_COMM_BENCH_MEASURE_H_
 
 #include <atomic>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,6 @@ namespace rankwise {
 
 struct MeasureConfig {
   TimingConfig timing;
-  Across across = Across::kSlowest;
   int in_flight = 1;  // calls started before the first is waited for
   bool cold = false;  // caches are overwritten before each iteration
   bool check = true;

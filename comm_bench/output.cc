@@ -11,7 +11,7 @@ absl::StatusOr<std::unique_ptr<Output>> Output::Open(
   std::unique_ptr<Output> output(new Output(config, run));
   if (!config.csv_file.empty() && output->shows()) {
     absl::StatusOr<std::unique_ptr<CsvWriter>> csv =
-        CsvWriter::Open(config.csv_file, config.launch);
+        CsvWriter::Open(config.csv_file, config.csv_context);
     if (!csv.ok()) return csv.status();
     output->csv_ = *std::move(csv);
   }

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm_bench/across.h"
 #include "comm_bench/csv.h"
 #include "comm_bench/row.h"
-#include "comm_bench/summary.h"
 #include "comm_bench/table.h"
 #include "records/record.h"
 #include "records/record_writer.h"
@@ -20,7 +20,7 @@ namespace rankwise {
 struct OutputConfig {
   std::string record_file;  // empty: none
   std::string csv_file;     // empty: none
-  int launch = 0;
+  CsvContext csv_context;
   Across across = Across::kSlowest;
 };
 

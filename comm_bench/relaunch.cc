@@ -1,5 +1,6 @@
 #include "comm_bench/relaunch.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/launches.h"
 #include "records/record.h"
@@ -30,7 +33,11 @@ class SampleFile {
                 .string();
     const int fd = ::mkstemps(path_.data(), 6);
     own_ = fd >= 0;
-    if (own_) ::close(fd);
+    if (own_) {
+      ::close(fd);
+    } else {
+      path_.clear();
+    }
   }
   ~SampleFile() {
     std::error_code ignored;
@@ -40,6 +47,7 @@ class SampleFile {
   SampleFile& operator=(const SampleFile&) = delete;
 
   const std::string& path() const { return path_; }
+  bool ok() const { return own_ || !path_.empty(); }
 
  private:
   std::string path_;
@@ -91,10 +99,14 @@ int LaunchOnce(int number, const std::string& samples,
   return LaunchRanks(launch, static_cast<int>(words.size()), pointers.data());
 }
 
+// The launches before number `ended`.
 absl::Status Compare(const std::string& path,
-                     const std::set<std::string>& earlier) {
-  const auto samples = SamplesIn(path, earlier);
+                     const std::set<std::string>& earlier, int ended) {
+  auto samples = SamplesIn(path, earlier);
   if (!samples.ok()) return samples.status();
+  std::erase_if(*samples, [ended](const CollectiveRecord& row) {
+    return row.launch >= ended;
+  });
   const auto spreads = CompareLaunches(*samples);
   if (!spreads.ok()) return spreads.status();
   std::printf("\n%s", FormatLaunches(*spreads).c_str());
@@ -106,16 +118,26 @@ absl::Status Compare(const std::string& path,
 int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
              char** argv) {
   const SampleFile file(config.record_file);
-  const std::set<std::string> earlier = RunsIn(file.path());
-  for (int number = 0; number < config.relaunch; ++number) {
-    const int code = LaunchOnce(number, file.path(), launch, argc, argv);
-    if (code != 0) return code;
+  if (!file.ok()) {
+    std::fprintf(stderr,
+                 "comm_bench: error: no file can be made in the temporary "
+                 "folder; name one by --record\n");
+    return 1;
   }
-  const absl::Status compared = Compare(file.path(), earlier);
-  if (compared.ok()) return 0;
+  const std::set<std::string> earlier = RunsIn(file.path());
+  int code = 0;
+  int ended = 0;
+  while (code == 0 && ended < config.relaunch) {
+    code = LaunchOnce(ended, file.path(), launch, argc, argv);
+    if (code == 0) ++ended;
+  }
+  // What has ended is compared also when the others never will.
+  if (ended < 2) return code;
+  const absl::Status compared = Compare(file.path(), earlier, ended);
+  if (compared.ok()) return code;
   std::fprintf(stderr, "comm_bench: error: %s\n",
                std::string(compared.message()).c_str());
-  return 1;
+  return code == 0 ? 1 : code;
 }
 
 }  // namespace rankwise

@@ -11,7 +11,8 @@
 
 namespace rankwise {
 
-// The same on every rank.
+// The same on every rank; of groups that run at the same time, each rank
+// describes its own, and the times are those of all.
 struct Row {
   std::string collective;  // "all_reduce"
   std::string layer;       // "c10d"; of the ladder: "gloo", "backend", ...

@@ -14,6 +14,7 @@
 #include "comm_bench/bench_flags.h"
 #include "comm_bench/bench_rank.h"
 #include "comm_bench/environment.h"
+#include "comm_bench/interrupt.h"
 #include "comm_bench/modes.h"
 #include "comm_bench/output.h"
 #include "parallel/comm/comm_flags.h"
@@ -48,16 +49,43 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
   return facts;
 }
 
-// Opens the files, shows where this runs, and measures.
+// What tells this run's rows in a CSV file from another's.
+CsvContext ContextOf(const RunRecord& run, const BenchConfig& config) {
+  CsvContext context = {{"run_id", run.run_id},
+                        {"backend", run.backend},
+                        {"world_size", absl::StrCat(run.world_size)},
+                        {"launch", absl::StrCat(config.measure.launch)}};
+  for (const char* flag : {"across", "sync", "in_flight", "cache"})
+    context.push_back({flag, run.flags.at(flag)});
+  return context;
+}
+
+// Opens the files of all ranks, or of none.
+absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
+    const BenchConfig& config, const RunRecord& run,
+    const EnvironmentRecord& environment, Control& control) {
+  absl::StatusOr<std::unique_ptr<Output>> output =
+      Output::Open({.record_file = config.record_file,
+                    .csv_file = config.csv_file,
+                    .csv_context = ContextOf(run, config),
+                    .across = config.measure.timing.across},
+                   run, environment);
+  const auto opened = control.Gather({output.ok() ? 1.0 : 0.0});
+  if (!output.ok()) return output.status();
+  for (size_t rank = 0; rank < opened.size(); ++rank) {
+    if (opened[rank][0] == 1) continue;
+    return absl::UnavailableError(
+        absl::StrCat("rank ", rank, " could not open its files and says why"));
+  }
+  return output;
+}
+
+// Shows where this runs, and measures.
 absl::Status Measure(const BenchConfig& config, const RunRecord& run,
                      BenchRank& rank) {
   const EnvironmentRecord environment = CollectEnvironment(run.rank);
   absl::StatusOr<std::unique_ptr<Output>> output =
-      Output::Open({.record_file = config.record_file,
-                    .csv_file = config.csv_file,
-                    .launch = config.measure.launch,
-                    .across = config.measure.across},
-                   run, environment);
+      OpenOutput(config, run, environment, *rank.control);
   if (!output.ok()) return output.status();
   (*output)->Print(FormatFacts(FactsOf(run, environment, config)));
   rank.output = output->get();
@@ -114,12 +142,13 @@ absl::Status RunFakeRank(const BenchConfig& config, const FakeWorld& measured,
 }  // namespace
 
 absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
-                     const RankEnv& env, const std::atomic<bool>& stop) {
+                     const RankEnv& env) {
   const int threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
   at::set_num_threads(threads);
   absl::StatusOr<std::unique_ptr<Communicator>> comm =
       Communicator::Create(env, comm_config);
   if (!comm.ok()) return comm.status();
+  const std::atomic<bool>& stop = CatchInterrupts();
   try {
     return RunConnected(config, **comm, threads, stop);
   } catch (const std::exception& error) {
@@ -128,14 +157,16 @@ absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
 }
 
 absl::Status RunFakeRanks(const BenchConfig& config,
-                          const FakeBackendConfig& fake, int world_size,
-                          const std::atomic<bool>& stop) {
+                          const FakeBackendConfig& fake, int world_size) {
+  const std::atomic<bool>& stop = CatchInterrupts();
   RunningRank running;
   running.binary = "comm_bench";
   running.workspace = Workspace();
   running.flags = FlagsOf("comm_bench/");
   running.env.world_size = world_size;
   running.devices = {c10::Device(c10::kCPU)};
+  running.env.local_world_size = world_size;
+  running.threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), running.env);
   absl::StatusOr<RunRecord> run = DescribeRun(running);
   if (!run.ok()) return run.status();
   run->backend = "fake";
@@ -145,6 +176,7 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank, own = *run]() mutable {
+      at::set_num_threads(running.threads);
       own.rank = rank;
       statuses[rank] = RunFakeRank(config, measured, free, own, stop);
     });

@@ -2,8 +2,6 @@
 #ifndef RANKWISE_COMM_BENCH_RUN_RANK_H_
 #define RANKWISE_COMM_BENCH_RUN_RANK_H_
 
-#include <atomic>
-
 #include "absl/status/status.h"
 #include "comm_bench/bench_config.h"
 #include "parallel/comm/communicator.h"
@@ -12,14 +10,14 @@
 namespace rankwise {
 
 // Connects this process to the other ranks, makes sure that all were asked for
-// the same, and runs the mode. Cancelled after Ctrl-C (`stop`).
+// the same, and runs the mode. Cancelled after Ctrl-C, which is caught from
+// then on.
 absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
-                     const RankEnv& env, const std::atomic<bool>& stop);
+                     const RankEnv& env);
 
 // The same with --backend=fake: `world_size` ranks as threads of this process.
 absl::Status RunFakeRanks(const BenchConfig& config,
-                          const FakeBackendConfig& fake, int world_size,
-                          const std::atomic<bool>& stop);
+                          const FakeBackendConfig& fake, int world_size);
 
 }  // namespace rankwise
 

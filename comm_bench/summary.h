@@ -5,17 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm_bench/across.h"
 #include "comm_bench/series.h"
 
 namespace rankwise {
-
-// How the ranks' times of one iteration become one.
-enum class Across {
-  kSlowest,   // the longest time of any rank, from its own start: the default
-  kTransfer,  // from the last start to the last end: without the skew
-  kMakespan,  // from the first start to the last end
-  kMean,      // over ranks
-};
 
 // One value per iteration that counts.
 std::vector<double> Combine(const Series& series, Across across);

@@ -78,6 +78,14 @@ int GroupSize(const BenchConfig& config, int world_size) {
   return config.group_size == 0 ? world_size : config.group_size;
 }
 
+absl::Status CheckArrivals(const BenchConfig& config, int world_size) {
+  const size_t given = config.measure.timing.arrival_seconds.size();
+  if (given <= static_cast<size_t>(world_size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--arrival_us: ", given, " numbers for ", world_size,
+                   world_size == 1 ? " rank" : " ranks"));
+}
+
 absl::Status CheckGroups(const BenchConfig& config, int world_size,
                          const std::string& backend) {
   const int size = GroupSize(config, world_size);
@@ -136,7 +144,12 @@ class Sweep {
     for (const int64_t bytes : SizesOf(*item.collective, config_)) {
       const Call call = CallOf(item, config_, traffic_, bytes);
       // Small sizes may all be the smallest that can be divided.
-      if (std::exchange(last_count, call.count) == call.count) continue;
+      if (std::exchange(last_count, call.count) == call.count) {
+        rank_.output->Print(
+            absl::StrCat("# ", bytes, " bytes: as the row above",
+                         ", rounded to whole elements per rank", "\n"));
+        continue;
+      }
       const absl::StatusOr<Row> row = RunRow(*item.collective, call);
       if (!row.ok()) return row.status();
       points.push_back({static_cast<double>(row->bytes), row->time.median});
@@ -170,6 +183,8 @@ class Sweep {
     }
     absl::Status added = rank_.output->Add(measured.row, measured.samples);
     if (!added.ok()) return added;
+    if (!measured.wrong.empty())
+      rank_.output->Print(absl::StrCat("# WRONG: ", measured.wrong, "\n"));
     return measured.row;
   }
 
@@ -222,7 +237,8 @@ absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config,
 
 absl::Status CheckSweep(const BenchConfig& config, int world_size,
                         const std::string& backend) {
-  absl::Status status = CheckGroups(config, world_size, backend);
+  absl::Status status = CheckArrivals(config, world_size);
+  if (status.ok()) status = CheckGroups(config, world_size, backend);
   if (!status.ok()) return status;
   const int group_size = GroupSize(config, world_size);
   const absl::StatusOr<TrafficMatrix> traffic = ReadTraffic(config, group_size);
@@ -267,7 +283,9 @@ absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
   Sweep sweep(config, rank, *std::move(place), traffic);
   for (const SweepCase& item : plan.cases) {
     absl::Status status = sweep.RunCase(item);
-    if (!status.ok()) return status;
+    if (status.ok()) continue;
+    rank.output->PrintLegend();
+    return status;
   }
   rank.output->PrintLegend();
   return sweep.Verdict();

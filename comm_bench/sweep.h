@@ -2,7 +2,6 @@
 #ifndef RANKWISE_COMM_BENCH_SWEEP_H_
 #define RANKWISE_COMM_BENCH_SWEEP_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -131,7 +131,7 @@ void Progress::FlagLate() {
 }
 
 bool Progress::IsPrecise() const {
-  const Summary summary = Summarize(series_, Across::kSlowest);
+  const Summary summary = Summarize(series_, config_.across);
   if (summary.samples < std::max(kIntervalSize, config_.min_iterations)) {
     return false;
   }

@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "comm_bench/across.h"
+
 namespace rankwise {
 
 // How ranks line up before each iteration.
@@ -27,6 +29,8 @@ struct TimingConfig {
   int64_t iterations = 0;
   int64_t min_iterations = 5;  // even when out of time
   int64_t max_iterations = 10000;
+  // What the median is of.
+  Across across = Across::kSlowest;
   // Ends when the 95 % interval of the median, which takes six iterations that
   // count, lies within this share of it to both sides.
   double precision = 0.05;

@@ -26,10 +26,10 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::TempDir;
 
 // Short rows: correctness and form are what is tested here, not times.
-const std::vector<std::string> kQuick = {"--threads=1", "--iterations=3",
-                                         "--warmup=1"};
+const std::vector<std::string> kQuick = {"--threads=1", "--iterations=3"};
 
 std::vector<std::string> Quick(std::vector<std::string> flags) {
   flags.insert(flags.end(), kQuick.begin(), kQuick.end());
@@ -139,6 +139,14 @@ INSTANTIATE_TEST_SUITE_P(
         {"Overlap",
          {"--nproc=2", "--mode=overlap", "--sizes=64K", "--gemm_size=64"},
          "OSU"},
+        {"OverlapAll",
+         {"--nproc=2", "--mode=overlap", "--sizes=64", "--gemm_size=16",
+          "--collectives=all"},
+         "left out: .*ping_pong"},
+        {"List", {"--list"}, "all_reduce +every rank"},
+        {"OddSizes",
+         {"--nproc=2", "--sizes=7,8,9"},
+         "9 bytes: as the row above"},
         {"FakeStraggler",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--fake_straggler_rank=2", "--fake_straggler_us=5000",
@@ -196,6 +204,13 @@ TEST(CommBenchTest, AKilledPeerIsNamedAndEarlierRowsAreKept) {
   EXPECT_THAT(RowsIn(records), SizeIs(::testing::Ge(3)));
 }
 
+TEST(CommBenchTest, AFileThatOneRankCannotOpenEndsAll) {
+  const Finished run = RunCommBench(
+      Quick({"--nproc=2", "--sizes=8", absl::StrCat("--csv=", TempDir())}));
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, HasSubstr("opening the CSV file"));
+}
+
 TEST(CommBenchTest, RanksThatDisagreeAreNamed) {
   const std::string store = TemporaryPath("store");
   std::vector<std::unique_ptr<TestProcess>> ranks;
@@ -212,6 +227,25 @@ TEST(CommBenchTest, RanksThatDisagreeAreNamed) {
   EXPECT_THAT(ranks[0]->Stderr(),
               HasSubstr("ranks disagree: rank 1 has --sizes=8K but rank 0 has "
                         "--sizes=4K"));
+}
+
+// These decide how ranks connect, so they are compared before.
+TEST(CommBenchTest, RanksThatDisagreeAboutConnectionsAreNamed) {
+  const std::string store = TemporaryPath("store");
+  std::vector<std::unique_ptr<TestProcess>> ranks;
+  for (const char* bytes : {"65536", "0"}) {
+    const size_t rank = ranks.size();
+    ranks.push_back(StartCommBench(
+        Quick({absl::StrCat("--direct_all_reduce_bytes=", bytes),
+               absl::StrCat("--file_store=", store)}),
+        {absl::StrCat("RANK=", rank), absl::StrCat("LOCAL_RANK=", rank),
+         "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2"}));
+  }
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->Wait(), 2);
+    EXPECT_THAT(rank->Stderr(), AllOf(HasSubstr("rank 1"),
+                                      HasSubstr("direct_all_reduce_bytes")));
+  }
 }
 
 struct BadInput {
@@ -266,6 +300,21 @@ INSTANTIATE_TEST_SUITE_P(
         {"BadSync", {"--sync=tea"}, "--sync=tea: must be one of"},
         {"BadPrecision", {"--precision=0"}, "--precision=0"},
         {"NoFolder", {"--csv=/no/such/folder/a.csv"}, "does not exist"},
+        {"FlagOfAnotherMode",
+         {"--nproc=2", "--mode=pairs", "--group_size=2"},
+         "--group_size: means nothing to --mode=pairs; it is for --mode=sweep"},
+        {"TrafficOfNobody",
+         {"--nproc=2", "--traffic_skew=1"},
+         "only for --collectives=all_to_all_v"},
+        {"FakeFlag",
+         {"--nproc=2", "--fake_skew_us=0,5"},
+         "--fake_skew_us: only for --backend=fake"},
+        {"TooManyArrivals",
+         {"--nproc=2", "--arrival_us=0,1,2"},
+         "3 numbers for 2 ranks"},
+        {"FakeRelaunch",
+         {"--backend=fake", "--relaunch=2"},
+         "--relaunch=2: only where"},
         {"Word", {"all_reduce"}, "\"all_reduce\" is not a flag"},
         {"FakeProcesses", {"--backend=fake", "--nproc=2"}, "leave out --nproc"},
         {"FakeLadder",

@@ -36,6 +36,7 @@ struct Communicator::Parts {
   bool failed = false;
 
   absl::Status Meet();
+  absl::Status Agree();
   absl::Status Connect();
 };
 
@@ -51,6 +52,33 @@ absl::Status Communicator::Parts::Meet() {
   if (!met.ok()) return met.status();
   connection = *std::move(met);
   return absl::OkStatus();
+}
+
+// What all ranks must be configured with alike to connect. Rank 0 compares, and
+// tells all.
+absl::Status Communicator::Parts::Agree() {
+  if (env.world_size == 1 || backend == "fake") return absl::OkStatus();
+  c10d::Store& store = *connection.store;
+  const auto key = [](int rank) { return absl::StrCat("settings/", rank); };
+  const std::string own =
+      absl::StrCat("backend ", backend, ", direct_all_reduce_bytes ",
+                   config.direct_all_reduce_bytes, ", check_collectives ",
+                   config.check_collectives ? "on" : "off");
+  store.set(key(env.rank), own);
+  if (env.rank == 0) {
+    std::string verdict = "agreed";
+    for (int rank = 1; rank < env.world_size && verdict == "agreed"; ++rank) {
+      const std::string other = store.get_to_str(key(rank));
+      if (other == own) continue;
+      verdict = absl::StrCat("ranks disagree: rank ", rank, " has ", other,
+                             ", but rank 0 ", own,
+                             "; give every rank the same flags");
+    }
+    store.set("settings/verdict", verdict);
+  }
+  const std::string verdict = store.get_to_str("settings/verdict");
+  return verdict == "agreed" ? absl::OkStatus()
+                             : absl::InvalidArgumentError(verdict);
 }
 
 absl::Status Communicator::Parts::Connect() {
@@ -97,6 +125,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   parts->device = *device;
   parts->backend = *backend;
   absl::Status status = parts->Meet();
+  if (status.ok()) status = parts->Agree();
   if (status.ok()) status = parts->Connect();
   if (!status.ok()) return status;
   return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));

@@ -68,7 +68,8 @@ class Communicator {
   // Meets the other ranks and connects to them; blocks for up to
   // `rendezvous_timeout`. DeadlineExceeded names the missing ranks, Unavailable
   // a MASTER_ADDR that cannot be reached or refuses, InvalidArgument a
-  // configuration that cannot work. Under backend=fake nobody is met.
+  // configuration that cannot work or that the ranks do not share. Under
+  // backend=fake nobody is met.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(
       const RankEnv& env, const CommConfig& config);
 
