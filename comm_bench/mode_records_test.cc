@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "records/record.h"
 #include "records/record_json.h"
 
 namespace rankwise {

@@ -19,6 +19,7 @@
 #include "comm_bench/sweep.h"
 #include "comm_bench/timing.h"
 #include "parallel/comm/communicator.h"
+#include "records/record.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
