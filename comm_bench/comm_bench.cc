@@ -73,10 +73,21 @@ int Report(const std::string& who, const absl::Status& status, int rank = 0) {
   return absl::IsInvalidArgument(status) ? kBadUsage : kFailed;
 }
 
+// Only where this program starts the ranks itself can it start them again.
+absl::Status CheckRelaunch(const Asked& asked, const std::string& launcher) {
+  if (asked.bench.relaunch == 1 || launcher == "nproc") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--relaunch=", asked.bench.relaunch,
+      ": only where this program starts "
+      "the ranks itself, by --nproc; start the job several times instead"));
+}
+
 // This process as one rank, or as all of --backend=fake.
 int Run(const Asked& asked) {
   LineBufferOutput();
   if (asked.comm.backend == "fake") {
+    const absl::Status relaunch = CheckRelaunch(asked, "");
+    if (!relaunch.ok()) return Report("comm_bench", relaunch);
     return Report("comm_bench",
                   RunFakeRanks(asked.bench, asked.comm.fake,
                                FakeRankEnvFromFlags().world_size));
@@ -84,6 +95,8 @@ int Run(const Asked& asked) {
   const absl::StatusOr<RankEnv> env =
       ReadRankEnv({.master_required = asked.comm.file_store.empty()});
   if (!env.ok()) return Report("comm_bench", env.status());
+  const absl::Status relaunch = CheckRelaunch(asked, env->launcher);
+  if (!relaunch.ok()) return Report("comm_bench", relaunch);
   absl::Status status;
   try {
     status = RunRank(asked.bench, asked.comm, *env);
@@ -121,14 +134,6 @@ int Main(int argc, char** argv) {
       ReadFlags(absl::ParseCommandLine(argc, argv));
   if (!asked.ok()) return Report("comm_bench", asked.status());
   if (absl::GetFlag(FLAGS_list)) return List();
-  if (asked->bench.relaunch > 1 &&
-      (InsideLauncher() || asked->comm.backend == "fake")) {
-    return Report("comm_bench",
-                  absl::InvalidArgumentError(absl::StrCat(
-                      "--relaunch=", asked->bench.relaunch,
-                      ": only where this program starts the ranks itself, by "
-                      "--nproc; start the job several times instead")));
-  }
   if (!InsideLauncher() && asked->comm.backend != "fake") {
     const absl::Status possible = CheckLocally(*asked);
     if (!possible.ok()) return Report("comm_bench", possible);

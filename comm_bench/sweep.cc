@@ -256,12 +256,18 @@ absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
   for (const SweepCase& item : plan->cases) {
     const std::string name = item.collective->name;
     if (item.collective->trips > 1 || name == "all_to_all_v") {
-      return absl::InvalidArgumentError(
+      const std::string reason =
           absl::StrCat("--mode=", config.mode, " --collectives=", name,
-                       ": not measured; choose among the other collectives"));
+                       ": not measured; choose among the other collectives");
+      if (!config.lenient) return absl::InvalidArgumentError(reason);
+      rank.output->Print(absl::StrCat("# left out: ", reason, "\n"));
+      continue;
     }
+    int64_t last_count = -1;
     for (const int64_t bytes : SizesOf(*item.collective, config)) {
       SweepCall next = {item.collective, CallOf(item, config, traffic, bytes)};
+      if (std::exchange(last_count, next.call.count) == next.call.count)
+        continue;
       next.call.traffic = nullptr;  // it ends here
       next.call.rank = rank.rank();
       next.call.device = rank.device;
@@ -274,6 +280,11 @@ absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
 absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
   absl::Status possible = CheckSweep(config, rank.world_size(), rank.backend);
   if (!possible.ok()) return possible;
+  if (config.measure.cold && rank.device.is_cuda()) {
+    return absl::InvalidArgumentError(
+        "--cache=cold: the caches of a GPU cannot be emptied from here; leave "
+        "it out");
+  }
   const int group_size = GroupSize(config, rank.world_size());
   const TrafficMatrix traffic = *ReadTraffic(config, group_size);
   const SweepPlan plan = *PlanSweep(config, traffic, rank.backend);

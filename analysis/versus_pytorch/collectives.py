@@ -38,12 +38,13 @@ def parse_args():
 def make_call(dist, torch, name, size, world):
     whole = torch.ones(size // 4)
     part = torch.ones(size // 4 // world)
+    other = torch.empty_like(whole)
     return {
         "all_reduce": lambda: dist.all_reduce(whole),
         "all_gather": lambda: dist.all_gather_into_tensor(whole, part),
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole),
         "broadcast": lambda: dist.broadcast(whole, 0),
-        "all_to_all": lambda: dist.all_to_all_single(torch.empty_like(whole), whole),
+        "all_to_all": lambda: dist.all_to_all_single(other, whole),
     }[name]
 
 
@@ -67,7 +68,7 @@ def work(args):
     dist.destroy_process_group()
 
 
-def run_pytorch(args, folder):
+def run_pytorch(args, _):
     import socket
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
