@@ -3,24 +3,21 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "parallel/comm/traffic.h"
 
 namespace rankwise {
 namespace {
 
 struct Dtype {
   c10::ScalarType type;
-  const char* name;
   const char* alias;  // "" where there is none
 };
 
 constexpr Dtype kDtypes[] = {
-    {c10::ScalarType::Float, "float32", "fp32"},
-    {c10::ScalarType::Double, "float64", "fp64"},
-    {c10::ScalarType::Half, "float16", "fp16"},
-    {c10::ScalarType::BFloat16, "bfloat16", "bf16"},
-    {c10::ScalarType::Int, "int32", ""},
-    {c10::ScalarType::Long, "int64", ""},
-    {c10::ScalarType::Byte, "uint8", ""},
+    {c10::ScalarType::Float, "fp32"}, {c10::ScalarType::Double, "fp64"},
+    {c10::ScalarType::Half, "fp16"},  {c10::ScalarType::BFloat16, "bf16"},
+    {c10::ScalarType::Int, ""},       {c10::ScalarType::Long, ""},
+    {c10::ScalarType::Byte, ""},
 };
 
 struct Op {
@@ -35,7 +32,7 @@ constexpr Op kOps[] = {
 };
 
 void AppendDtype(std::string* out, const Dtype& dtype) {
-  absl::StrAppend(out, dtype.name);
+  absl::StrAppend(out, DtypeName(dtype.type));
   if (*dtype.alias != '\0') absl::StrAppend(out, " (", dtype.alias, ")");
 }
 
@@ -61,16 +58,12 @@ const std::vector<ReduceOp>& AllOps() {
   return *all;
 }
 
-std::string DtypeName(c10::ScalarType dtype) {
-  for (const Dtype& known : kDtypes) {
-    if (known.type == dtype) return known.name;
-  }
-  return c10::toString(dtype);
-}
+std::string DtypeName(c10::ScalarType dtype) { return PythonDtypeName(dtype); }
 
 absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name) {
   for (const Dtype& known : kDtypes) {
-    if (!name.empty() && (name == known.name || name == known.alias)) {
+    if (!name.empty() &&
+        (name == DtypeName(known.type) || name == known.alias)) {
       return known.type;
     }
   }

@@ -22,7 +22,6 @@ class Calls {
       : group_(group), collective_(collective), call_(call) {
     for (int i = 0; i < in_flight; ++i)
       buffers_.push_back(collective.make(call));
-    Fill();
   }
 
   void Fill() {
@@ -192,7 +191,11 @@ Measurement MeasureRow(c10d::ProcessGroup& group, Control& control,
   const Row row = DescribeRow(collective, call, ranks);
   Calls calls(group, collective, call, config.in_flight);
   Verification verification(calls, control, row);
-  if (config.check) verification.Run("before");
+  if (config.check) {
+    verification.Run("before");
+  } else {
+    calls.Fill();
+  }
   TimingConfig timing = config.timing;
   std::unique_ptr<CacheEviction> eviction;
   if (config.cold) {

@@ -214,6 +214,26 @@ void Announce(const SweepPlan& plan, const BenchConfig& config,
   }
 }
 
+// What a sweep is made of, once it is known to be possible.
+struct PreparedSweep {
+  TrafficMatrix traffic;
+  SweepPlan plan;
+};
+
+absl::StatusOr<PreparedSweep> PrepareSweep(const BenchConfig& config,
+                                           int world_size,
+                                           const std::string& backend) {
+  absl::Status status = CheckArrivals(config, world_size);
+  if (status.ok()) status = CheckGroups(config, world_size, backend);
+  if (!status.ok()) return status;
+  absl::StatusOr<TrafficMatrix> traffic =
+      ReadTraffic(config, GroupSize(config, world_size));
+  if (!traffic.ok()) return traffic.status();
+  absl::StatusOr<SweepPlan> plan = PlanSweep(config, *traffic, backend);
+  if (!plan.ok()) return plan.status();
+  return PreparedSweep{*std::move(traffic), *std::move(plan)};
+}
+
 }  // namespace
 
 absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config,
@@ -237,13 +257,7 @@ absl::StatusOr<SweepPlan> PlanSweep(const BenchConfig& config,
 
 absl::Status CheckSweep(const BenchConfig& config, int world_size,
                         const std::string& backend) {
-  absl::Status status = CheckArrivals(config, world_size);
-  if (status.ok()) status = CheckGroups(config, world_size, backend);
-  if (!status.ok()) return status;
-  const int group_size = GroupSize(config, world_size);
-  const absl::StatusOr<TrafficMatrix> traffic = ReadTraffic(config, group_size);
-  if (!traffic.ok()) return traffic.status();
-  return PlanSweep(config, *traffic, backend).status();
+  return PrepareSweep(config, world_size, backend).status();
 }
 
 absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
@@ -278,21 +292,19 @@ absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
 }
 
 absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
-  absl::Status possible = CheckSweep(config, rank.world_size(), rank.backend);
-  if (!possible.ok()) return possible;
+  const absl::StatusOr<PreparedSweep> prepared =
+      PrepareSweep(config, rank.world_size(), rank.backend);
+  if (!prepared.ok()) return prepared.status();
   if (config.measure.cold && rank.device.is_cuda()) {
     return absl::InvalidArgumentError(
         "--cache=cold: the caches of a GPU cannot be emptied from here; leave "
         "it out");
   }
-  const int group_size = GroupSize(config, rank.world_size());
-  const TrafficMatrix traffic = *ReadTraffic(config, group_size);
-  const SweepPlan plan = *PlanSweep(config, traffic, rank.backend);
   absl::StatusOr<Place> place = FindPlace(config, rank);
   if (!place.ok()) return place.status();
-  Announce(plan, config, rank);
-  Sweep sweep(config, rank, *std::move(place), traffic);
-  for (const SweepCase& item : plan.cases) {
+  Announce(prepared->plan, config, rank);
+  Sweep sweep(config, rank, *std::move(place), prepared->traffic);
+  for (const SweepCase& item : prepared->plan.cases) {
     absl::Status status = sweep.RunCase(item);
     if (status.ok()) continue;
     rank.output->PrintLegend();

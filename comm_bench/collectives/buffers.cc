@@ -29,4 +29,17 @@ Buffers WholeBuffers(const Call& call) {
   return buffers;
 }
 
+RootedBuffers MakeRootedBuffers(const Call& call) {
+  RootedBuffers buffers;
+  const bool root = call.rank == call.root;
+  if (root) {
+    buffers.whole = NewBuffer(call, call.count);
+    buffers.parts = EqualParts(buffers.whole, call.world_size);
+  }
+  buffers.own = call.in_place && root
+                    ? buffers.parts[call.root]
+                    : NewBuffer(call, call.count / call.world_size);
+  return buffers;
+}
+
 }  // namespace rankwise

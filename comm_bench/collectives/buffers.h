@@ -22,6 +22,16 @@ std::vector<at::Tensor> EqualParts(const at::Tensor& buffer, int parts);
 // and one tensor in place. The parts are the whole tensors.
 Buffers WholeBuffers(const Call& call);
 
+// The two sides of a collective between a root and all: on the root, the row's
+// whole buffer with a view of each rank's part; on every rank its own part,
+// which in place is the root's view of it.
+struct RootedBuffers {
+  at::Tensor whole;  // not defined but on the root
+  std::vector<at::Tensor> parts;
+  at::Tensor own;
+};
+RootedBuffers MakeRootedBuffers(const Call& call);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVES_BUFFERS_H_

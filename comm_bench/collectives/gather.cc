@@ -1,5 +1,7 @@
 // The root gets all ranks' buffers, one after the other. In place, its input is
 // its own part of the output; the others' calls are the same.
+#include <utility>
+
 #include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
 #include "comm_bench/pattern.h"
@@ -9,15 +11,12 @@ namespace rankwise {
 namespace {
 
 Buffers Make(const Call& call) {
+  RootedBuffers made = MakeRootedBuffers(call);
   Buffers buffers;
-  if (call.rank == call.root) {
-    buffers.output = NewBuffer(call, call.count);
-    buffers.output_parts = EqualParts(buffers.output, call.world_size);
-  }
-  buffers.input = call.in_place && call.rank == call.root
-                      ? buffers.output_parts[call.root]
-                      : NewBuffer(call, call.count / call.world_size);
-  buffers.input_parts = {buffers.input};
+  buffers.output = made.whole;
+  buffers.output_parts = std::move(made.parts);
+  buffers.input = made.own;
+  buffers.input_parts = {made.own};
   return buffers;
 }
 

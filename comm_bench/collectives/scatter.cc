@@ -1,5 +1,7 @@
 // Rank r gets the r-th part of the root's buffer. In place, the root's output
 // is its own part of the input; the others' calls are the same.
+#include <utility>
+
 #include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
 #include "comm_bench/pattern.h"
@@ -9,15 +11,12 @@ namespace rankwise {
 namespace {
 
 Buffers Make(const Call& call) {
+  RootedBuffers made = MakeRootedBuffers(call);
   Buffers buffers;
-  if (call.rank == call.root) {
-    buffers.input = NewBuffer(call, call.count);
-    buffers.input_parts = EqualParts(buffers.input, call.world_size);
-  }
-  buffers.output = call.in_place && call.rank == call.root
-                       ? buffers.input_parts[call.root]
-                       : NewBuffer(call, call.count / call.world_size);
-  buffers.output_parts = {buffers.output};
+  buffers.input = made.whole;
+  buffers.input_parts = std::move(made.parts);
+  buffers.output = made.own;
+  buffers.output_parts = {made.own};
   return buffers;
 }
 
