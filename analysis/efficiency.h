@@ -14,8 +14,9 @@
 namespace rankwise {
 
 enum class Scaling {
-  kStrong,  // the global batch is held equal
-  kWeak,    // the batch per rank is held equal
+  kStrong,       // the global batch is held equal
+  kWeak,         // the batch per rank is held equal
+  kFixedMemory,  // the peak memory of the fullest rank is held equal
 };
 
 absl::string_view ScalingName(Scaling scaling);  // "strong", "weak"

@@ -10,6 +10,27 @@
 namespace rankwise {
 namespace {
 
+// Records of other kinds are not kept.
+void Append(const Record& record, RankTrace& trace) {
+  if (const auto* step = std::get_if<StepRecord>(&record)) {
+    trace.steps.push_back(*step);
+  } else if (const auto* schedule = std::get_if<ScheduleRecord>(&record)) {
+    trace.schedules.push_back(*schedule);
+  } else if (const auto* eval = std::get_if<EvalRecord>(&record)) {
+    trace.evals.push_back(*eval);
+  } else if (const auto* call = std::get_if<CollectiveRecord>(&record)) {
+    trace.collectives.push_back(*call);
+  } else if (const auto* traffic = std::get_if<TrafficRecord>(&record)) {
+    trace.traffic.push_back(*traffic);
+  } else if (const auto* timeline = std::get_if<TimelineRecord>(&record)) {
+    trace.timelines.push_back(*timeline);
+  } else if (const auto* memory = std::get_if<MemoryRecord>(&record)) {
+    trace.memory = *memory;
+  } else if (const auto* where = std::get_if<EnvironmentRecord>(&record)) {
+    trace.environment = *where;
+  }
+}
+
 // Sorts the records of one file into runs.
 class RunCollector {
  public:
@@ -17,14 +38,10 @@ class RunCollector {
 
   absl::Status Add(const Record& record) {
     if (const auto* run = std::get_if<RunRecord>(&record)) return Open(*run);
-    if (const auto* step = std::get_if<StepRecord>(&record)) {
-      const auto [run, trace] = current_.at(step->rank);
-      runs_[run].ranks[trace].steps.push_back(*step);
-    }
-    if (const auto* schedule = std::get_if<ScheduleRecord>(&record)) {
-      const auto [run, trace] = current_.at(schedule->rank);
-      runs_[run].ranks[trace].schedules.push_back(*schedule);
-    }
+    const int64_t rank =
+        std::visit([](const auto& r) { return r.rank; }, record);
+    const auto [run, trace] = current_.at(rank);
+    Append(record, runs_[run].ranks[trace]);
     return absl::OkStatus();
   }
 
@@ -58,7 +75,7 @@ class RunCollector {
       }
     }
     current_[record.rank] = {entry->second, ranks.size()};
-    ranks.push_back({record, {}, {}});
+    ranks.push_back({.run = record});
     return absl::OkStatus();
   }
 

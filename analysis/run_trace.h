@@ -4,6 +4,7 @@
 #define ANALYSIS_RUN_TRACE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,15 @@ namespace rankwise {
 
 struct RankTrace {
   RunRecord run;
-  std::vector<StepRecord> steps;          // in the order they were taken
-  std::vector<ScheduleRecord> schedules;  // in the order they were written
+  std::vector<StepRecord> steps = {};  // in the order they were taken
+  // In the order they were written.
+  std::vector<ScheduleRecord> schedules = {};
+  std::vector<EvalRecord> evals = {};
+  std::vector<CollectiveRecord> collectives = {};
+  std::vector<TrafficRecord> traffic = {};
+  std::vector<TimelineRecord> timelines = {};
+  std::optional<MemoryRecord> memory = {};
+  std::optional<EnvironmentRecord> environment = {};
 };
 
 struct RunTrace {

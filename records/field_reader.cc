@@ -163,6 +163,10 @@ void FieldReader::SecondsList(const char* name, std::vector<double>& out) {
   }
 }
 
+void FieldReader::NewEstimate(const char* name, double& out) {
+  if (object_.contains(name)) Estimate(name, out);
+}
+
 void FieldReader::Estimate(const char* name, double& out, double maximum) {
   const Json* value = Find(name);
   if (value == nullptr) return;

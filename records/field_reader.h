@@ -42,6 +42,9 @@ class FieldReader {
   // A number from 0 to `maximum`, or "NaN": not known.
   void Estimate(const char* name, double& out,
                 double maximum = std::numeric_limits<double>::max());
+  // An estimate that a minor version added to a kind: where it is missing,
+  // `out` stays as it is.
+  void NewEstimate(const char* name, double& out);
   template <typename T>
   void Object(const char* name, T& out) {
     const nlohmann::json* value = FindObject(name);

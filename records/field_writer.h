@@ -45,6 +45,7 @@ class FieldWriter {
   // written as NaN, which means "not known".
   void Estimate(const char* name, double value,
                 double maximum = std::numeric_limits<double>::max());
+  void NewEstimate(const char* name, double value) { Estimate(name, value); }
   template <typename T>
   void Object(const char* name, const T& value) {
     Name(name);

@@ -20,7 +20,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 2;
+inline constexpr int kSchemaMinor = 3;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
 struct HostInfo {
@@ -40,7 +40,7 @@ struct VersionInfo {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.2";
+  std::string schema_version = "1.3";
   std::string run_id;      // the same on every rank of the run (run_id.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // "" when unknown (git_commit.h)
@@ -123,6 +123,9 @@ struct ScheduleRecord {
                                 // end; actions are computation
   double busy_seconds = 0;      // of which actions ran
   double wait_seconds = 0;      // blocked for messages
+  // Of wait_seconds, while the awaited message was under way; the rest of the
+  // wait was for the peer's computation. NaN: not known.
+  double exposed_transfer_seconds = std::numeric_limits<double>::quiet_NaN();
   // What the sends take: with a process per stage by the link's latency and
   // bandwidth, measured as the run starts; in one process the copies' own time.
   double transfer_seconds = 0;
@@ -213,9 +216,36 @@ struct EnvironmentRecord {
   std::map<std::string, std::string> variables;
 };
 
+// The most memory that a rank held during its run. Written as the run ends.
+struct MemoryRecord {
+  int64_t rank = 0;
+  int64_t peak_host_bytes = 0;    // resident, of the process
+  int64_t peak_device_bytes = 0;  // of its accelerators; 0 without any
+};
+
+// One action of a pipeline's stage.
+struct RecordedSpan {
+  std::string action;  // "F", "B", "I", "W", as in docs/pipeline.md
+  int64_t stage = 0;
+  int64_t micro_batch = 0;
+  double start_seconds = 0;  // since the first start on any rank of the replica
+  double end_seconds = 0;
+};
+
+// When a rank's actions ran in one step of a pipeline, as measured or as
+// simulated with measured costs.
+struct TimelineRecord {
+  int64_t rank = 0;
+  int64_t step = 0;
+  std::string schedule;             // as in ScheduleRecord
+  std::string origin = "measured";  // or "simulated"
+  std::vector<RecordedSpan> spans;  // in order of start
+};
+
 using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
                             CheckpointRecord, ScheduleRecord, CollectiveRecord,
-                            OverlapRecord, TrafficRecord, EnvironmentRecord>;
+                            OverlapRecord, TrafficRecord, EnvironmentRecord,
+                            MemoryRecord, TimelineRecord>;
 
 }  // namespace rankwise
 

@@ -87,6 +87,8 @@ void ListFields(Fields& fields, R& record) {
     fields.Seconds("span_seconds", record.span_seconds);
     fields.Seconds("busy_seconds", record.busy_seconds);
     fields.Seconds("wait_seconds", record.wait_seconds);
+    fields.NewEstimate("exposed_transfer_seconds",
+                       record.exposed_transfer_seconds);
     fields.Seconds("transfer_seconds", record.transfer_seconds);
     fields.Count("sent_bytes", record.sent_bytes);
     fields.Count("received_bytes", record.received_bytes);
@@ -97,6 +99,24 @@ void ListFields(Fields& fields, R& record) {
     fields.Below("pipeline_rank", record.pipeline_rank, "pipeline_size",
                  record.pipeline_size);
     fields.Below("replica", record.replica, "replicas", record.replicas);
+  } else if constexpr (std::is_same_v<T, MemoryRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("peak_host_bytes", record.peak_host_bytes);
+    fields.Count("peak_device_bytes", record.peak_device_bytes);
+  } else if constexpr (std::is_same_v<T, RecordedSpan>) {
+    fields.Text("action", record.action);
+    fields.Count("stage", record.stage);
+    fields.Count("micro_batch", record.micro_batch);
+    fields.Seconds("start_seconds", record.start_seconds);
+    fields.Seconds("end_seconds", record.end_seconds);
+    fields.Check(!(record.end_seconds < record.start_seconds),
+                 "\"end_seconds\" is before \"start_seconds\"");
+  } else if constexpr (std::is_same_v<T, TimelineRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Text("schedule", record.schedule);
+    fields.Choice("origin", record.origin, {"measured", "simulated"});
+    fields.Objects("spans", record.spans);
   } else {
     ListCommFields(fields, record);
   }

@@ -57,6 +57,7 @@ ScheduleRecord ExampleSchedule() {
   schedule.sent_bytes = 4096;
   schedule.received_bytes = 8192;
   schedule.peak_activations = 3;
+  schedule.exposed_transfer_seconds = 0.015625;
   schedule.predicted_seconds = 0.25;
   schedule.predicted_span_bubble = 0.125;
   schedule.predicted_wall_bubble = 0.2;
@@ -90,7 +91,9 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
       CollectiveRecord(),
       OverlapRecord(),
       TrafficRecord(),
-      EnvironmentRecord()};
+      EnvironmentRecord(),
+      MemoryRecord{1, 1 << 30, 0},
+      TimelineRecord{1, 7, "1f1b", "simulated", {{"F", 1, 2, 0.5, 0.75}}}};
   for (const Record& record : records) {
     const std::string line = ToJsonLine(record);
     EXPECT_THAT(line, StartsWith("{\"kind\":\""));
@@ -109,10 +112,20 @@ TEST(RecordJson, ScheduleIsTheTextOfTheGrammar) {
             "\"replica\":1,\"replicas\":2,\"stages\":4,\"micro_batches\":8,"
             "\"schedule_seconds\":0.5,\"span_seconds\":0.4375,"
             "\"busy_seconds\":0.375,\"wait_seconds\":0.0625,"
+            "\"exposed_transfer_seconds\":0.015625,"
             "\"transfer_seconds\":0.03125,\"sent_bytes\":4096,"
             "\"received_bytes\":8192,\"peak_activations\":3,"
             "\"predicted_seconds\":0.25,\"predicted_span_bubble\":0.125,"
             "\"predicted_wall_bubble\":0.2}");
+}
+
+TEST(RecordJson, AScheduleFromBefore13HasNoExposedTransfers) {
+  const std::string old =
+      absl::StrReplaceAll(ToJsonLine(ExampleSchedule()),
+                          {{"\"exposed_transfer_seconds\":0.015625,", ""}});
+  const auto schedule = ParseAs<ScheduleRecord>(old);
+  EXPECT_TRUE(std::isnan(schedule.exposed_transfer_seconds));
+  EXPECT_EQ(schedule.sent_bytes, 4096);
 }
 
 TEST(RecordJson, RunKeepsNestedFields) {
@@ -222,9 +235,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.2\"", "\"one\"",
+      {ExampleRun(), "\"1.3\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.2\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.3\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -326,7 +339,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.2\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.3\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

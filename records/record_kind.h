@@ -29,6 +29,8 @@ constexpr RecordKind KindOf(const TrafficRecord&) { return {"traffic", 2}; }
 constexpr RecordKind KindOf(const EnvironmentRecord&) {
   return {"environment", 2};
 }
+constexpr RecordKind KindOf(const MemoryRecord&) { return {"memory", 3}; }
+constexpr RecordKind KindOf(const TimelineRecord&) { return {"timeline", 3}; }
 
 }  // namespace rankwise
 

@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string RunLine(const std::string& version = "1.2") {
+std::string RunLine(const std::string& version = "1.3") {
   RunRecord run;
   run.schema_version = version;
   return ToJsonLine(run) + "\n";
@@ -157,6 +157,18 @@ TEST(RecordReader, TheKindsAboutCommunicationNeedVersion12) {
                           "of version 1.1"));
     const std::string path = WriteFile("comm.jsonl", RunLine("1.2") + line);
     EXPECT_TRUE(ReadRecords(path).ok()) << ReadRecords(path).status();
+  }
+}
+
+TEST(RecordReader, MemoryAndTimelinesNeedVersion13) {
+  const std::vector<Record> kinds = {MemoryRecord(), TimelineRecord()};
+  for (const Record& record : kinds) {
+    const std::string line = ToJsonLine(record) + "\n";
+    EXPECT_THAT(ErrorOf(RunLine("1.2") + line),
+                HasSubstr("which schema version 1.3 added, under a run record "
+                          "of version 1.2"));
+    EXPECT_TRUE(
+        ReadRecords(WriteFile("new.jsonl", RunLine("1.3") + line)).ok());
   }
 }
 

@@ -1,0 +1,89 @@
+// Everything that a study's runs say, in figures and in words, before it is
+// drawn or printed: scaling_report and report/ render it.
+
+#ifndef ANALYSIS_ANSWER_ANSWER_H_
+#define ANALYSIS_ANSWER_ANSWER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "analysis/cell.h"
+#include "analysis/cost_model/network_model.h"
+#include "analysis/efficiency.h"
+#include "analysis/ledger/waterfall.h"
+#include "analysis/prediction/prediction.h"
+#include "analysis/run_trace.h"
+#include "analysis/scaling_law.h"
+
+namespace rankwise {
+
+struct AnswerConfig {
+  ThroughputConfig throughput;
+  BootstrapConfig bootstrap;
+  bool force = false;  // compare what would be refused, with a warning mark
+};
+
+// A cell under one way of scaling, or as a base case.
+struct ScalingRow {
+  const Cell* cell = nullptr;
+  std::string scaling;         // "base", "strong", "weak", "both", "-", ...
+  const Cell* base = nullptr;  // null: this is the base case, or none fits
+  absl::StatusOr<Efficiency> efficiency = absl::NotFoundError("");
+};
+
+// The rows of one trainer and schedule under one way of scaling, with the base.
+struct ScalingSeries {
+  std::string trainer;
+  Scaling scaling = Scaling::kStrong;
+  std::vector<const ScalingRow*> rows;  // by world size
+  std::vector<FittedLaw> laws;
+  std::vector<std::string> no_law;  // which law was not fitted, and why
+};
+
+// Mean over the ranks that see the loss, of one run per cell.
+struct LossCurve {
+  std::string name;  // "ddp on 2 ranks, batch 32"
+  std::vector<int64_t> steps;
+  std::vector<double> losses;
+};
+
+// One step of one cell's first replica, measured and, where it was, simulated.
+struct TimelinePicture {
+  const Cell* cell = nullptr;
+  std::vector<TimelineRecord> measured;  // by pipeline rank
+  std::vector<TimelineRecord> simulated;
+};
+
+struct Finding {
+  std::string title;  // "How well it scales", "What costs most", ...
+  std::string text;   // sentences
+};
+
+// Pointers point into the answer's own cells and rows.
+struct Answer {
+  std::vector<Cell> cells;
+  std::vector<ScalingRow> rows;  // base cases first; ablations left out
+  std::vector<ScalingSeries> series;
+  std::vector<CellLedger> ledgers;  // of cells that have one
+  std::vector<Waterfall> waterfalls;
+  std::vector<Ablation> ablations;
+  std::vector<NetworkModel> networks;  // one per backend that was measured
+  std::vector<TimelinePicture> timelines;
+  std::vector<Score> scores;
+  std::vector<Prediction> predictions;  // of sizes that were not run
+  std::vector<LossCurve> losses;
+  std::vector<Finding> findings;
+  std::vector<std::string> notes;  // refusals, runs left out, warnings
+};
+
+// Depends on the runs alone: records read back from disk give the same answer.
+std::unique_ptr<Answer> Analyze(absl::Span<const RunTrace> runs,
+                                const AnswerConfig& config);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_ANSWER_ANSWER_H_

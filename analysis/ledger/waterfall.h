@@ -1,0 +1,85 @@
+// From the ideal step to the measured one, cause by cause: what the efficiency
+// of a cell was lost to. docs/metrics.md has the formulas.
+
+#ifndef ANALYSIS_LEDGER_WATERFALL_H_
+#define ANALYSIS_LEDGER_WATERFALL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "analysis/efficiency.h"
+#include "analysis/ledger/ledger.h"
+
+namespace rankwise {
+
+// A cell of the study with the median ledger of its repetitions.
+struct CellLedger {
+  const Cell* cell = nullptr;
+  Ledger ledger;
+};
+
+enum class LossCause {
+  kSmallerBatch,       // the same work is slower in a rank's smaller batches
+  kSharedMachine,      // ranks that do not communicate slow each other down
+  kCommBesideCompute,  // computing is slower while communication runs
+  kExposedComm,        // waiting for communication
+  kBubble,             // waiting for other stages
+  kImbalance,          // one rank has more to do, or is slower, all the time
+  kNoise,              // the slowest of N variable ranks: expected maximum
+  kDataWait,
+  kRest,
+};
+
+struct Loss {
+  LossCause cause = LossCause::kRest;
+  double seconds = 0;            // of the step; negative: gained
+  double efficiency_points = 0;  // of 1; all losses add up to 1 - efficiency
+};
+
+struct Waterfall {
+  const Cell* cell = nullptr;
+  const Cell* base = nullptr;
+  Scaling scaling = Scaling::kStrong;
+  double ideal_seconds = 0;     // base step * work per rank ratio
+  double measured_seconds = 0;  // ideal_seconds + sum of losses
+  std::vector<Loss> losses;     // in the order of LossCause, zeros left out
+  // Causes that could not be told apart, and which run would tell them: "the
+  // smaller batch is not told apart from shared cores, as single was not run
+  // with batch 32".
+  std::vector<std::string> merged;
+};
+
+// "smaller batch per rank", "exposed communication", ...
+std::string LossName(LossCause cause);
+// One sentence about what to change against it.
+std::string Remedy(LossCause cause);
+
+// `cells` may hold, beside `cell` and `base`, the two that tell causes apart: a
+// cell of the base's trainer and world size with `cell`'s batch per rank, and
+// one that differs from `cell` in skip_communication only. Fails where
+// CompareToBase does, and where `cell` or `base` has no ledger.
+absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
+                                      const CellLedger& base,
+                                      const CellLedger& cell, Scaling scaling);
+
+// The ledger against an experiment: the same cell with communication switched
+// off. What the step got shorter by should be what the ledger calls exposed
+// communication, and what communication slowed computing down by.
+struct Ablation {
+  const Cell* cell = nullptr;
+  const Cell* without = nullptr;
+  double saved_seconds = 0;    // step with - step without
+  double exposed_seconds = 0;  // by the ledger, critical rank
+  double slowed_seconds = 0;   // compute with - compute without
+  // (exposed + slowed) / saved - 1.
+  double disagreement = 0;
+};
+
+// One per cell that was run with and without communication.
+std::vector<Ablation> FindAblations(absl::Span<const CellLedger> cells);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_LEDGER_WATERFALL_H_

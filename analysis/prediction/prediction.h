@@ -1,0 +1,111 @@
+// What a configuration would take at a world size where it has not run, and how
+// right such predictions were where it has.
+
+#ifndef ANALYSIS_PREDICTION_PREDICTION_H_
+#define ANALYSIS_PREDICTION_PREDICTION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "analysis/cell.h"
+#include "analysis/cost_model/network_model.h"
+#include "analysis/run_trace.h"
+#include "analysis/statistics.h"
+#include "analysis/throughput.h"
+
+namespace rankwise {
+
+// One way to train on dp * pp ranks.
+struct Layout {
+  int64_t dp = 1;
+  int64_t pp = 1;
+  int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
+  int64_t micro_batches = 1;
+  std::string schedule = "";  // of pp > 1
+  double bucket_bytes = 0;    // of DDP's all-reduces; 0: as recorded
+
+  int64_t world_size() const { return dp * pp; }
+  std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
+};
+
+struct Prediction {
+  Layout layout;
+  double step_seconds = 0;
+  Interval step_interval;  // 95 %
+  double images_per_second = 0;
+  Interval images_interval;
+  double exposed_comm_seconds = 0;
+  double bubble_seconds = 0;
+  double peak_bytes = 0;                 // of the fullest rank; 0: not known
+  bool extrapolated = false;             // beyond what was measured
+  std::vector<std::string> assumptions;  // one line each
+};
+
+// A prediction beside the truth that it had not seen.
+struct ScoredPrediction {
+  Prediction prediction;
+  const Cell* cell = nullptr;   // the held-out one
+  double measured_seconds = 0;  // median of its repetitions' steps
+  double error = 0;             // predicted / measured - 1
+  bool covered = false;         // measured lies in step_interval
+};
+
+struct Score {
+  std::vector<ScoredPrediction> points;
+  int64_t fitted_up_to = 0;  // the largest world size that was used
+  double median_absolute_error = 0;
+  double coverage = 0;  // share of points that are covered
+};
+
+// Predicts from a study's runs: computing from the recorded steps, buckets from
+// the traffic records of ddp, stages from the timelines of the pipelines, and
+// communication from `network`.
+class Predictor {
+ public:
+  // `runs` outlive the predictor. FailedPrecondition, with the command that
+  // would mend it, where nothing can be predicted from them.
+  static absl::StatusOr<Predictor> Create(absl::Span<const RunTrace> runs,
+                                          const NetworkModel& network,
+                                          const ThroughputConfig& config);
+
+  absl::StatusOr<Prediction> Predict(const Layout& layout) const;
+
+  Predictor(Predictor&&) noexcept;
+  ~Predictor();
+
+ private:
+  struct Parts;
+  explicit Predictor(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+// Fits on the runs of at most `fit_up_to` ranks, predicts every cell of the
+// larger ones, and compares. FailedPrecondition where either side is empty.
+absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
+                                       absl::Span<const Cell> cells,
+                                       int64_t fit_up_to,
+                                       const NetworkModel& network,
+                                       const ThroughputConfig& config);
+
+struct RecommendConfig {
+  int64_t world_size = 1;
+  int64_t global_batch = 0;       // examples a step
+  double memory_limit_bytes = 0;  // of a rank; 0: none
+};
+
+struct Recommendation {
+  std::vector<Prediction> candidates;  // those that fit, the fastest first
+  std::vector<std::string> left_out;   // and why: memory, divisibility
+  std::string reason;                  // why the first one, in a sentence
+};
+
+absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
+                                         const RecommendConfig& config);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_PREDICTION_PREDICTION_H_

@@ -1,0 +1,61 @@
+// Laws of scaling fitted to speedups: how much of the work does not scale.
+
+#ifndef ANALYSIS_SCALING_LAW_H_
+#define ANALYSIS_SCALING_LAW_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "analysis/statistics.h"
+
+namespace rankwise {
+
+enum class ScalingLaw {
+  kAmdahl,     // S = 1 / (s + (1 - s) / N): strong scaling (Amdahl 1967)
+  kGustafson,  // S = N - s (N - 1): weak scaling (Gustafson 1988)
+  kUsl,        // S = N / (1 + a (N - 1) + b N (N - 1)) (Gunther 1993)
+};
+
+// Throughput of one world size, a value per repetition. Ranks count in units of
+// the base's.
+struct ScalingPoint {
+  double ranks = 1;
+  std::vector<double> throughputs;
+};
+
+struct LawParameter {
+  std::string name;  // "serial fraction", "contention", "coherency"
+  double value = 0;
+  Interval interval;  // 95 %, by bootstrap over the repetitions
+};
+
+struct FittedLaw {
+  ScalingLaw law = ScalingLaw::kAmdahl;
+  std::vector<LawParameter> parameters;
+  double median_relative_error = 0;  // of the speedups at the points
+  // Where USL's speedup is largest; infinite where it only grows.
+  double best_ranks = 0;
+
+  double Speedup(double ranks) const;
+};
+
+std::string ScalingLawName(ScalingLaw law);
+
+// Least relative squares; fractions and coefficients are not negative.
+// FailedPrecondition where there are fewer distinct world sizes above the base
+// than parameters, or a point has fewer than 2 repetitions. `points` holds the
+// base, at ranks 1.
+absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
+                                        absl::Span<const ScalingPoint> points,
+                                        const BootstrapConfig& config = {});
+
+// The serial fraction that one speedup S on N > 1 ranks stands for:
+// (1/S - 1/N) / (1 - 1/N) (Karp and Flatt 1990). Where it grows with N, the
+// loss is overhead, not serial work.
+double KarpFlatt(double speedup, double ranks);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_SCALING_LAW_H_
