@@ -104,7 +104,8 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out) {
   std::map<CellKey, Cell> cells;
-  for (const RunTrace& run : runs) {
+  for (size_t index = 0; index < runs.size(); ++index) {
+    const RunTrace& run = runs[index];
     absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
     if (!throughput.ok()) {
       left_out->push_back(std::string(throughput.status().message()));
@@ -130,6 +131,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       }
     }
     cell.repetitions.push_back(*std::move(throughput));
+    cell.run_indices.push_back(index);
   }
   std::vector<Cell> result;
   for (auto& [key, cell] : cells) result.push_back(std::move(cell));

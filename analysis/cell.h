@@ -20,6 +20,8 @@ struct Cell {
   int64_t global_batch = 0;
   double rank_batch = 0;  // Throughput::largest_rank_batch
   std::vector<Throughput> repetitions;
+  // Of each repetition, its place among the runs given to GroupIntoCells.
+  std::vector<size_t> run_indices;
   // One per repetition that has schedule records in order, without them none.
   std::vector<PipelineUse> pipelines;
   // A device other than the CPU that two ranks of one host used, or "".
