@@ -1,7 +1,11 @@
 #include "analysis/run_trace.h"
 
 #include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -134,6 +138,58 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
       [&collector](const Record& record) { return collector.Add(record); });
   if (!summary.ok()) return summary.status();
   return collector.Take();
+}
+
+absl::StatusOr<std::vector<std::string>> RecordFilesIn(
+    const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return absl::NotFoundError(absl::StrCat(path, ": no such file or folder"));
+  }
+  if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".jsonl") {
+      files.push_back(entry.path().string());
+    }
+  }
+  if (error) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, ": cannot be listed: ", error.message()));
+  }
+  if (files.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        path,
+        ": holds no *.jsonl; is it a folder that a study or --record "
+        "wrote to?"));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
+    absl::Span<const std::string> files) {
+  std::vector<absl::StatusOr<std::vector<RunTrace>>> loaded(files.size());
+  std::atomic<size_t> next = 0;
+  const auto load = [&files, &loaded, &next] {
+    for (size_t i = next++; i < files.size(); i = next++) {
+      loaded[i] = LoadRuns(files[i]);
+    }
+  };
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < std::min(cores, files.size()); ++i) {
+    helpers.emplace_back(load);
+  }
+  load();
+  for (std::thread& helper : helpers) helper.join();
+  std::vector<RunTrace> runs;
+  for (absl::StatusOr<std::vector<RunTrace>>& of_file : loaded) {
+    if (!of_file.ok()) return of_file.status();
+    std::move(of_file->begin(), of_file->end(), std::back_inserter(runs));
+  }
+  return runs;
 }
 
 absl::Status CheckRun(const RunTrace& run) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -37,6 +38,17 @@ struct RunTrace {
 // passed over. Fails as VisitRecords does, and where a rank opens one run
 // twice or the ranks of a run disagree about the world size.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
+
+// The record files that `path` names: itself where it is a file, and of a
+// folder its *.jsonl in the order of their names. NotFound where there is no
+// `path`, or no such file in it.
+absl::StatusOr<std::vector<std::string>> RecordFilesIn(const std::string& path);
+
+// The runs of every file as LoadRuns reads it, in the order of `files`; reads
+// several at a time, a thread per core. Where files fail, the error is that of
+// the first of them in this order.
+absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
+    absl::Span<const std::string> files);
 
 // Fails, saying why, unless the run has every rank, the ranks recorded the
 // same steps, and their schedule records, if any, agree on the replicas.

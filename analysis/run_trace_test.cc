@@ -3,16 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "analysis/trace_for_test.h"
 #include "records/record_json.h"
 
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string WriteRecords(const std::vector<Record>& records) {
@@ -87,6 +90,68 @@ TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {
                       .status()
                       .message()),
       HasSubstr(":2: rank 1 of the run a has world size 3, and rank 0 has 2"));
+}
+
+// A new folder of a test's own.
+std::string MakeFolder(const std::string& name) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directory(path);
+  return path;
+}
+
+void WriteRun(const std::string& path, const std::string& id) {
+  std::ofstream(path) << ToJsonLine(RunOf(id, 0, 1)) << "\n"
+                      << ToJsonLine(StepOf(0, 1)) << "\n";
+}
+
+TEST(RecordFilesIn, AreTheFileItselfOrTheFoldersInOrder) {
+  const std::string dir = MakeFolder("record_files");
+  for (const char* name : {"b.jsonl", "a.jsonl", "c.json", "d.log"}) {
+    WriteRun(dir + "/" + name, "x");
+  }
+  EXPECT_THAT(*RecordFilesIn(dir),
+              ElementsAre(dir + "/a.jsonl", dir + "/b.jsonl"));
+  EXPECT_THAT(*RecordFilesIn(dir + "/c.json"), ElementsAre(dir + "/c.json"));
+}
+
+TEST(RecordFilesIn, SaysWhatIsMissing) {
+  const std::string dir = MakeFolder("no_record_files");
+  const absl::Status empty = RecordFilesIn(dir).status();
+  EXPECT_TRUE(absl::IsNotFound(empty));
+  EXPECT_THAT(std::string(empty.message()),
+              HasSubstr("no_record_files: holds no *.jsonl"));
+  const absl::Status missing = RecordFilesIn(dir + "/none").status();
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_THAT(std::string(missing.message()),
+              HasSubstr("/none: no such file or folder"));
+}
+
+TEST(LoadRunsFrom, KeepsTheOrderOfTheFiles) {
+  const std::string dir = MakeFolder("many_runs");
+  std::vector<std::string> files, expected;
+  for (int i = 0; i < 40; ++i) {
+    expected.push_back("run" + std::to_string(i));
+    files.push_back(dir + "/" + expected.back() + ".jsonl");
+    WriteRun(files.back(), expected.back());
+  }
+  const auto runs = LoadRunsFrom(files);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> ids;
+  for (const RunTrace& run : *runs) ids.push_back(run.ranks[0].run.run_id);
+  EXPECT_EQ(ids, expected);
+  EXPECT_EQ((*runs)[39].source, files[39]);
+}
+
+TEST(LoadRunsFrom, TheFirstFileThatFailsIsNamed) {
+  const std::string dir = MakeFolder("broken_runs");
+  std::vector<std::string> files;
+  for (int i = 0; i < 20; ++i) {
+    files.push_back(dir + "/" + std::to_string(i) + ".jsonl");
+    if (i != 5 && i != 7) WriteRun(files.back(), "x");
+  }
+  EXPECT_THAT(std::string(LoadRunsFrom(files).status().message()),
+              HasSubstr("/5.jsonl"));
 }
 
 std::string WhyNot(const RunTrace& run) {
