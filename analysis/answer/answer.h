@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "analysis/cell.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/efficiency.h"
@@ -81,7 +80,7 @@ struct Answer {
 };
 
 // Depends on the runs alone: records read back from disk give the same answer.
-std::unique_ptr<Answer> Analyze(absl::Span<const RunTrace> runs,
+std::unique_ptr<Answer> Analyze(std::vector<RunTrace> runs,
                                 const AnswerConfig& config);
 
 }  // namespace rankwise
