@@ -24,6 +24,8 @@ struct AnswerConfig {
   ThroughputConfig throughput;
   BootstrapConfig bootstrap;
   bool force = false;  // compare what would be refused, with a warning mark
+  // More threads than cores were asked for.
+  bool allow_oversubscribed = false;
 };
 
 // A cell under one way of scaling, or as a base case.
