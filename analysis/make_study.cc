@@ -1,0 +1,77 @@
+// Writes a made study, to measure what summarising it takes:
+//   bazel run //analysis:make_study -- --output_dir=/tmp/million
+//   /usr/bin/time -v bazel-bin/analysis/study/study --from=/tmp/million
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "analysis/made_study.h"
+#include "analysis/run_trace.h"
+
+ABSL_FLAG(std::string, output_dir, "", "new folder for the record files");
+ABSL_FLAG(int64_t, records, 1'000'000, "step and schedule records, at least");
+ABSL_FLAG(uint64_t, seed, 0, "of the noise of the steps");
+
+namespace rankwise {
+namespace {
+
+// `bazel run` starts in the runfiles; users mean the folder they typed in.
+std::string UserPath(const std::string& path) {
+  const char* from = std::getenv("BUILD_WORKING_DIRECTORY");
+  if (from == nullptr) return path;
+  return (std::filesystem::path(from) / path).string();
+}
+
+absl::Status MakeStudy() {
+  const MadeStudyConfig config = {.records = absl::GetFlag(FLAGS_records),
+                                  .seed = absl::GetFlag(FLAGS_seed)};
+  if (config.records < 1) {
+    return absl::InvalidArgumentError("--records: expected 1 or more");
+  }
+  if (absl::GetFlag(FLAGS_output_dir).empty()) {
+    return absl::InvalidArgumentError("--output_dir: name a new folder");
+  }
+  const std::string dir = UserPath(absl::GetFlag(FLAGS_output_dir));
+  if (RecordFilesIn(dir).ok()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("--output_dir=", dir, ": holds records already"));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--output_dir=", dir, ": ", error.message()));
+  }
+  return WriteMadeStudy(dir, config);
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Writes the records of a study that nobody ran, to measure how soon one "
+      "is summarised.\n"
+      "  bazel run //analysis:make_study -- --output_dir=/tmp/million");
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() > 1) {
+    std::fprintf(stderr,
+                 "make_study: unexpected argument \"%s\"; all options are "
+                 "flags, as in --output_dir=/tmp/million\n",
+                 arguments[1]);
+    return 2;
+  }
+  const absl::Status made = rankwise::MakeStudy();
+  if (made.ok()) return 0;
+  std::fprintf(stderr, "make_study: %s\n", std::string(made.message()).c_str());
+  return 2;
+}
