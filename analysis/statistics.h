@@ -1,9 +1,10 @@
-// Order statistics and bootstrap intervals. docs/metrics.md says where they
-// are used.
+// Order statistics, bootstrap intervals and a rank test. docs/metrics.md says
+// where they are used.
 
 #ifndef ANALYSIS_STATISTICS_H_
 #define ANALYSIS_STATISTICS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/types/span.h"
@@ -34,6 +35,24 @@ struct BootstrapConfig {
 Interval BootstrapRatioOfMedians(absl::Span<const double> numerator,
                                  absl::Span<const double> denominator,
                                  const BootstrapConfig& config = {});
+
+struct MannWhitney {
+  double u = 0;        // pairs in which a's value is larger; ties count half
+  double p_value = 1;  // two-sided
+  bool exact = false;  // else by the normal approximation
+};
+
+// Whether values of `a` tend to be larger or smaller than those of `b` (Mann
+// and Whitney 1947). Exact, by their recurrence, for samples of at most 20
+// values without ties; else by the normal approximation with their correction
+// for ties and one of 1/2 for continuity. Neither sample may be empty or hold
+// a NaN.
+MannWhitney MannWhitneyTest(absl::Span<const double> a,
+                            absl::Span<const double> b);
+
+// The smallest two-sided p that samples of m and n values can reach: 2 over the
+// number of ways to choose m of m + n. Requires m, n > 0.
+double SmallestMannWhitneyP(size_t m, size_t n);
 
 }  // namespace rankwise
 

@@ -84,5 +84,84 @@ TEST(Bootstrap, CoversTheTruthAboutAsOftenAsItSays) {
   EXPECT_LT(covered, studies);
 }
 
+// first, first + step, ...
+std::vector<double> Range(int count, double first, double step) {
+  std::vector<double> values;
+  for (int i = 0; i < count; ++i) values.push_back(first + step * i);
+  return values;
+}
+
+TEST(MannWhitneyTest, SmallSamplesAreExact) {
+  // The example of scipy.stats.mannwhitneyu (1.17.1).
+  const MannWhitney ages =
+      MannWhitneyTest({19, 22, 16, 29, 24}, {20, 11, 17, 12});
+  EXPECT_EQ(ages.u, 17);
+  EXPECT_TRUE(ages.exact);
+  EXPECT_NEAR(ages.p_value, 0.1111111111111111, 1e-15);
+  // scipy with method="exact".
+  const MannWhitney large =
+      MannWhitneyTest(Range(20, 0, 1), Range(18, 3.123, 1.37));
+  EXPECT_EQ(large.u, 106);
+  EXPECT_TRUE(large.exact);
+  EXPECT_NEAR(large.p_value, 0.030479818017967446, 1e-14);
+}
+
+TEST(MannWhitneyTest, AgreesWithThePublishedTable) {
+  // Mann and Whitney 1947, table I: n = m = 5, P(U <= 4) = .048; n = m = 4,
+  // P(U <= 1) = .029; n = 4, m = 3, P(U <= 0) = .028. One-sided.
+  EXPECT_NEAR(MannWhitneyTest({1, 2, 3, 4, 9}, {5, 6, 7, 8, 10}).p_value / 2,
+              0.048, 5e-4);
+  EXPECT_NEAR(MannWhitneyTest({1, 2, 3, 5}, {4, 6, 7, 8}).p_value / 2, 0.029,
+              5e-4);
+  EXPECT_NEAR(MannWhitneyTest({1, 2, 3}, {4, 5, 6, 7}).p_value / 2, 0.028,
+              6e-4);
+}
+
+TEST(MannWhitneyTest, TiesAndLargeSamplesTakeTheNormalApproximation) {
+  // scipy 1.17.1.
+  const MannWhitney ties =
+      MannWhitneyTest({1, 2, 2, 3, 5, 8}, {2, 4, 4, 6, 9, 9, 10});
+  EXPECT_EQ(ties.u, 9);
+  EXPECT_FALSE(ties.exact);
+  EXPECT_NEAR(ties.p_value, 0.09760706947335236, 1e-14);
+  const MannWhitney large =
+      MannWhitneyTest(Range(25, 0, 1), Range(22, 3.123, 1.37));
+  EXPECT_EQ(large.u, 178);
+  EXPECT_FALSE(large.exact);
+  EXPECT_NEAR(large.p_value, 0.03964902300854824, 1e-14);
+}
+
+TEST(MannWhitneyTest, IsSymmetricAndOneForEqualSamples) {
+  const std::vector<double> a = {3, 1, 4, 15}, b = {9, 2, 6, 5, 7};
+  EXPECT_EQ(MannWhitneyTest(a, b).p_value, MannWhitneyTest(b, a).p_value);
+  EXPECT_EQ(MannWhitneyTest(a, b).u + MannWhitneyTest(b, a).u, 20);
+  EXPECT_EQ(MannWhitneyTest({1, 1, 1}, {1, 1}).p_value, 1);
+  EXPECT_EQ(MannWhitneyTest({3}, {5}).p_value, 1);
+  EXPECT_EQ(MannWhitneyTest({3}, {3}).p_value, 1);
+}
+
+TEST(MannWhitneyTest, RejectsATrueHypothesisAsOftenAsItSays) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> noise;
+  int rejected = 0;
+  const int trials = 2000;
+  for (int trial = 0; trial < trials; ++trial) {
+    std::vector<double> a(9), b(11);
+    for (double& x : a) x = noise(random);
+    for (double& x : b) x = noise(random);
+    rejected += MannWhitneyTest(a, b).p_value < 0.05;
+  }
+  EXPECT_GT(rejected, 0.03 * trials);
+  EXPECT_LE(rejected, 0.06 * trials);
+}
+
+TEST(MannWhitneyTest, FewValuesCannotReachASmallP) {
+  EXPECT_NEAR(SmallestMannWhitneyP(3, 3), 0.1, 1e-15);
+  EXPECT_NEAR(SmallestMannWhitneyP(4, 4), 2.0 / 70, 1e-15);
+  EXPECT_EQ(SmallestMannWhitneyP(1, 1), 1);
+  EXPECT_NEAR(MannWhitneyTest(Range(5, 0, 1), Range(5, 9, 1)).p_value,
+              SmallestMannWhitneyP(5, 5), 1e-15);
+}
+
 }  // namespace
 }  // namespace rankwise
