@@ -28,7 +28,7 @@ struct ScalingPoint {
 struct LawParameter {
   std::string name;  // "serial fraction", "contention", "coherency"
   double value = 0;
-  Interval interval;  // 95 %, by bootstrap over the repetitions
+  Interval interval;  // 95 %: see FitScalingLaw
 };
 
 struct FittedLaw {
@@ -43,10 +43,22 @@ struct FittedLaw {
 
 std::string ScalingLawName(ScalingLaw law);
 
-// Least relative squares; fractions and coefficients are not negative.
+// Fits the ratios of the points' medians to the base's, which `points` holds
+// once, at ranks 1. The squares of relative errors are least: of the speedups
+// for Gustafson, of their inverses for the others, in which the laws are
+// linear. Serial fractions lie between 0 and 1, coefficients are not negative.
+//
+// The intervals are a parametric bootstrap that few repetitions do not make too
+// narrow: each resample moves every median by as much as medians of lognormal
+// repetitions of that point's own spread vary, widened from the normal to
+// Student's t with the degrees of freedom of Satterthwaite (1946), and fits
+// again; they run between the quantiles of what was fitted. They hold the
+// spread of repetitions, not the law's own misfit: that is
+// median_relative_error. A truth of 0 is covered always.
+//
 // FailedPrecondition where there are fewer distinct world sizes above the base
-// than parameters, or a point has fewer than 2 repetitions. `points` holds the
-// base, at ranks 1.
+// than parameters, or a point has fewer than 2 repetitions. InvalidArgument
+// without the base, below 1 rank, or for throughputs that are not above 0.
 absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
                                         absl::Span<const ScalingPoint> points,
                                         const BootstrapConfig& config = {});

@@ -1,0 +1,351 @@
+#include "analysis/scaling_law.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Every law is linear in its parameters p: of Amdahl and USL the inverse of the
+// speedup, of Gustafson the speedup itself, is fixed + factors * p.
+struct LinearForm {
+  bool inverse = true;
+  double fixed = 0;
+  std::vector<double> factors;
+};
+
+LinearForm FormOf(ScalingLaw law, double n) {
+  switch (law) {
+    case ScalingLaw::kAmdahl:
+      return {true, 1 / n, {1 - 1 / n}};
+    case ScalingLaw::kGustafson:
+      return {false, n, {1 - n}};
+    case ScalingLaw::kUsl:
+      break;
+  }
+  return {true, 1 / n, {1 - 1 / n, n - 1}};
+}
+
+std::vector<std::string> ParameterNames(ScalingLaw law) {
+  if (law == ScalingLaw::kUsl) return {"contention", "coherency"};
+  return {"serial fraction"};
+}
+
+double SpeedupOf(ScalingLaw law, absl::Span<const double> parameters,
+                 double ranks) {
+  const LinearForm form = FormOf(law, ranks);
+  double value = form.fixed;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    value += form.factors[i] * parameters[i];
+  }
+  return form.inverse ? 1 / value : value;
+}
+
+// A world size above the base's and its speedup.
+struct Observed {
+  double ranks = 0;
+  double speedup = 0;
+};
+
+// Sums of the normal equations in which each observation's error is a share of
+// what was observed: parameters solve a p = b.
+struct NormalEquations {
+  double a00 = 0, a01 = 0, a11 = 0, b0 = 0, b1 = 0;
+};
+
+NormalEquations Accumulate(ScalingLaw law, absl::Span<const Observed> points) {
+  NormalEquations sums;
+  for (const Observed& point : points) {
+    const LinearForm form = FormOf(law, point.ranks);
+    const double scale = form.inverse ? point.speedup : 1 / point.speedup;
+    const double x0 = form.factors[0] * scale;
+    const double x1 = form.factors.size() > 1 ? form.factors[1] * scale : 0;
+    const double y = 1 - form.fixed * scale;
+    sums.a00 += x0 * x0;
+    sums.a01 += x0 * x1;
+    sums.a11 += x1 * x1;
+    sums.b0 += x0 * y;
+    sums.b1 += x1 * y;
+  }
+  return sums;
+}
+
+// Without regard to what a parameter may be.
+std::vector<double> SolveUnbounded(ScalingLaw law, const NormalEquations& s) {
+  if (law != ScalingLaw::kUsl) return {s.b0 / s.a00};
+  const double determinant = s.a00 * s.a11 - s.a01 * s.a01;
+  return {(s.b0 * s.a11 - s.b1 * s.a01) / determinant,
+          (s.b1 * s.a00 - s.b0 * s.a01) / determinant};
+}
+
+// Where a coefficient of USL would be negative, the squares are least on the
+// better of the two edges, where one of them is 0.
+std::vector<double> SolveOnEdge(const NormalEquations& s) {
+  const double a = std::max(0.0, s.b0 / s.a00);
+  const double b = std::max(0.0, s.b1 / s.a11);
+  // By how much each lowers the sum of squares.
+  const double gain_a = a * (2 * s.b0 - a * s.a00);
+  const double gain_b = b * (2 * s.b1 - b * s.a11);
+  return gain_a >= gain_b ? std::vector<double>{a, 0}
+                          : std::vector<double>{0, b};
+}
+
+std::vector<double> Solve(ScalingLaw law, absl::Span<const Observed> points) {
+  const NormalEquations sums = Accumulate(law, points);
+  const std::vector<double> free = SolveUnbounded(law, sums);
+  if (law != ScalingLaw::kUsl) return {std::clamp(free[0], 0.0, 1.0)};
+  const bool allowed = std::isfinite(free[0]) && std::isfinite(free[1]) &&
+                       free[0] >= 0 && free[1] >= 0;
+  return allowed ? free : SolveOnEdge(sums);
+}
+
+// A point in logarithms, where the spread of repetitions is a share.
+struct LogPoint {
+  double ranks = 0;
+  size_t repetitions = 0;
+  double median = 0;
+  double deviation = 0;  // standard deviation of the repetitions
+};
+
+double Deviation(absl::Span<const double> sample) {
+  const double n = static_cast<double>(sample.size());
+  double mean = 0, squares = 0;
+  for (double x : sample) mean += x / n;
+  for (double x : sample) squares += (x - mean) * (x - mean);
+  return std::sqrt(squares / (n - 1));
+}
+
+std::vector<LogPoint> LogPoints(absl::Span<const ScalingPoint> points) {
+  std::vector<LogPoint> result;
+  for (const ScalingPoint& point : points) {
+    std::vector<double> logs;
+    for (double x : point.throughputs) logs.push_back(std::log(x));
+    result.push_back({point.ranks, logs.size(), Median(logs), Deviation(logs)});
+  }
+  return result;
+}
+
+std::vector<double> Medians(absl::Span<const LogPoint> points) {
+  std::vector<double> medians;
+  for (const LogPoint& point : points) medians.push_back(point.median);
+  return medians;
+}
+
+std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
+                               absl::Span<const double> centres) {
+  double base = 0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (points[i].ranks == 1) base = centres[i];
+  }
+  std::vector<Observed> result;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (points[i].ranks == 1) continue;
+    result.push_back({points[i].ranks, std::exp(centres[i] - base)});
+  }
+  return result;
+}
+
+// How many degrees of freedom each parameter's spread has when it is put
+// together from those of the points (Satterthwaite 1946): those of the point
+// that matters alone, or those of all where all matter alike.
+std::vector<double> DegreesOfFreedom(ScalingLaw law,
+                                     absl::Span<const LogPoint> points) {
+  constexpr double kStep = 1e-6;
+  std::vector<double> centres = Medians(points);
+  const auto solve = [&] {
+    return SolveUnbounded(law, Accumulate(law, Speedups(points, centres)));
+  };
+  const std::vector<double> at = solve();
+  std::vector<double> sums(at.size(), 0), squares(at.size(), 0);
+  for (size_t i = 0; i < points.size(); ++i) {
+    centres[i] += kStep;
+    const std::vector<double> beside = solve();
+    centres[i] = points[i].median;
+    const double n = static_cast<double>(points[i].repetitions);
+    for (size_t p = 0; p < at.size(); ++p) {
+      const double effect =
+          (beside[p] - at[p]) / kStep * points[i].deviation / std::sqrt(n);
+      sums[p] += effect * effect;
+      squares[p] += std::pow(effect, 4) / (n - 1);
+    }
+  }
+  for (size_t p = 0; p < sums.size(); ++p) {
+    sums[p] = squares[p] > 0 ? sums[p] * sums[p] / squares[p] : 1;
+  }
+  return sums;
+}
+
+// By how far the medians of so many repetitions may be off, drawn once.
+std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
+                                 std::mt19937_64* random) {
+  std::normal_distribution<double> normal;
+  std::vector<double> shifts, sample;
+  for (const LogPoint& point : points) {
+    sample.resize(point.repetitions);
+    for (double& x : sample) x = point.deviation * normal(*random);
+    shifts.push_back(Median(sample));
+  }
+  return shifts;
+}
+
+// Normal shifts become Student's, as the deviations are themselves estimates.
+// Two repetitions can ask for more than any reason; a factor of e^50 says
+// "anything" as well.
+std::vector<double> Shifted(absl::Span<const LogPoint> points,
+                            absl::Span<const double> shifts,
+                            double degrees_of_freedom,
+                            std::mt19937_64* random) {
+  std::chi_squared_distribution<double> chi_squared(degrees_of_freedom);
+  const double factor = std::sqrt(degrees_of_freedom / chi_squared(*random));
+  std::vector<double> centres = Medians(points);
+  for (size_t i = 0; i < points.size(); ++i) {
+    centres[i] += std::clamp(factor * shifts[i], -50.0, 50.0);
+  }
+  return centres;
+}
+
+// One interval per parameter.
+std::vector<Interval> Intervals(ScalingLaw law,
+                                absl::Span<const LogPoint> points,
+                                const BootstrapConfig& config) {
+  std::mt19937_64 random(config.seed);
+  const std::vector<double> freedom = DegreesOfFreedom(law, points);
+  std::vector<std::vector<double>> values(freedom.size());
+  for (int i = 0; i < config.resamples; ++i) {
+    const std::vector<double> shifts = RandomShifts(points, &random);
+    for (size_t p = 0; p < freedom.size(); ++p) {
+      const std::vector<double> centres =
+          Shifted(points, shifts, freedom[p], &random);
+      values[p].push_back(Solve(law, Speedups(points, centres))[p]);
+    }
+  }
+  const double tail = (1 - config.confidence) / 2;
+  std::vector<Interval> intervals;
+  for (const std::vector<double>& v : values) {
+    intervals.push_back({Quantile(v, tail), Quantile(v, 1 - tail)});
+  }
+  return intervals;
+}
+
+absl::Status CheckPoint(const ScalingPoint& point) {
+  const auto is_wrong = [](double x) { return !(x > 0 && std::isfinite(x)); };
+  if (!(point.ranks >= 1 && std::isfinite(point.ranks))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a point has ", point.ranks,
+                     " ranks, and they are counted from the base's 1"));
+  }
+  if (std::any_of(point.throughputs.begin(), point.throughputs.end(),
+                  is_wrong)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a throughput on ", point.ranks,
+                     " times the base's ranks is not a number above 0"));
+  }
+  if (point.throughputs.size() >= 2) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "on ", point.ranks, " times the base's ranks there is ",
+      point.throughputs.size(),
+      " repetition, and a fit needs 2 or more: pass --repetitions"));
+}
+
+absl::Status CheckPoints(ScalingLaw law,
+                         absl::Span<const ScalingPoint> points) {
+  std::set<double> sizes;
+  int bases = 0;
+  for (const ScalingPoint& point : points) {
+    if (absl::Status status = CheckPoint(point); !status.ok()) return status;
+    if (point.ranks == 1) {
+      ++bases;
+    } else {
+      sizes.insert(point.ranks);
+    }
+  }
+  if (bases != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a fit needs the base case once, and there are ", bases));
+  }
+  const size_t needed = ParameterNames(law).size();
+  if (sizes.size() >= needed) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(ScalingLawName(law), " has ", needed,
+                   needed == 1 ? " parameter" : " parameters",
+                   ", and there are ", sizes.size(),
+                   " world sizes above the base's to fit: run more of them by "
+                   "--world_sizes"));
+}
+
+double MedianRelativeError(const FittedLaw& fitted,
+                           absl::Span<const Observed> points) {
+  std::vector<double> errors;
+  for (const Observed& point : points) {
+    errors.push_back(std::abs(fitted.Speedup(point.ranks) / point.speedup - 1));
+  }
+  return Median(errors);
+}
+
+// Where the derivative of N / (1 + a (N - 1) + b N (N - 1)) is 0 (Gunther 2007,
+// section 4.4.2).
+double BestRanks(ScalingLaw law, absl::Span<const double> parameters) {
+  if (law != ScalingLaw::kUsl || parameters[1] == 0) return kInfinity;
+  return std::max(1.0,
+                  std::sqrt(std::max(0.0, 1 - parameters[0]) / parameters[1]));
+}
+
+}  // namespace
+
+double FittedLaw::Speedup(double ranks) const {
+  std::vector<double> values;
+  for (const LawParameter& parameter : parameters) {
+    values.push_back(parameter.value);
+  }
+  return SpeedupOf(law, values, ranks);
+}
+
+std::string ScalingLawName(ScalingLaw law) {
+  switch (law) {
+    case ScalingLaw::kAmdahl:
+      return "Amdahl";
+    case ScalingLaw::kGustafson:
+      return "Gustafson";
+    case ScalingLaw::kUsl:
+      break;
+  }
+  return "USL";
+}
+
+absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
+                                        absl::Span<const ScalingPoint> points,
+                                        const BootstrapConfig& config) {
+  if (absl::Status status = CheckPoints(law, points); !status.ok()) {
+    return status;
+  }
+  const std::vector<LogPoint> logs = LogPoints(points);
+  const std::vector<Observed> observed = Speedups(logs, Medians(logs));
+  const std::vector<double> values = Solve(law, observed);
+  const std::vector<Interval> intervals = Intervals(law, logs, config);
+  const std::vector<std::string> names = ParameterNames(law);
+  FittedLaw fitted;
+  fitted.law = law;
+  for (size_t i = 0; i < values.size(); ++i) {
+    fitted.parameters.push_back({names[i], values[i], intervals[i]});
+  }
+  fitted.median_relative_error = MedianRelativeError(fitted, observed);
+  fitted.best_ranks = BestRanks(law, values);
+  return fitted;
+}
+
+double KarpFlatt(double speedup, double ranks) {
+  assert(speedup > 0 && ranks > 1);
+  return (1 / speedup - 1 / ranks) / (1 - 1 / ranks);
+}
+
+}  // namespace rankwise
