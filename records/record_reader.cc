@@ -1,14 +1,12 @@
 #include "records/record_reader.h"
 
-#include <cerrno>
-#include <cstdio>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "records/line_reader.h"
 #include "records/record_json.h"
 #include "records/record_kind.h"
 
@@ -21,24 +19,6 @@ int MinorVersion(const RunRecord& run) {
       absl::StrSplit(run.schema_version, '.');
   int minor = 0;
   return parts.size() == 2 && absl::SimpleAtoi(parts[1], &minor) ? minor : 0;
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                             &std::fclose);
-  const auto failed = [&path] {
-    return absl::ErrnoToStatus(errno,
-                               absl::StrCat("reading records from ", path));
-  };
-  if (file == nullptr) return failed();
-  std::string text;
-  char chunk[1 << 16];
-  size_t n = 0;
-  while ((n = std::fread(chunk, 1, sizeof(chunk), file.get())) > 0) {
-    text.append(chunk, n);
-  }
-  if (std::ferror(file.get())) return failed();
-  return text;
 }
 
 // Takes the lines of one file in turn; keeps what the next one depends on.
@@ -115,20 +95,16 @@ class LineVisitor {
 absl::StatusOr<ReadSummary> VisitRecords(
     const std::string& path, const ReadOptions& options,
     const std::function<absl::Status(const Record&)>& visit) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
+  LineReader lines(path);
   LineVisitor visitor(options, visit);
-  absl::string_view rest = *text;
-  for (int64_t line_number = 1; !rest.empty(); ++line_number) {
-    const size_t newline = rest.find('\n');
-    const bool has_newline = newline != absl::string_view::npos;
-    const absl::string_view line = rest.substr(0, newline);
-    rest.remove_prefix(has_newline ? newline + 1 : rest.size());
-    if (absl::Status s = visitor.Line(line, has_newline); !s.ok()) {
-      return absl::Status(
-          s.code(), absl::StrCat(path, ":", line_number, ": ", s.message()));
+  while (lines.Next()) {
+    const absl::Status taken = visitor.Line(lines.line(), lines.has_newline());
+    if (!taken.ok()) {
+      return absl::Status(taken.code(), absl::StrCat(path, ":", lines.number(),
+                                                     ": ", taken.message()));
     }
   }
+  if (!lines.status().ok()) return lines.status();
   if (visitor.summary().records > 0) return visitor.summary();
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": holds no record; is it a file written by --record?"));
