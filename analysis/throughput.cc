@@ -51,10 +51,11 @@ double Sum(const std::vector<double>& values) {
 
 }  // namespace
 
-absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
-                                             const ThroughputConfig& config) {
+absl::Status CheckMeasurable(const RunTrace& run,
+                             const ThroughputConfig& config) {
   if (absl::Status status = CheckRun(run); !status.ok()) return status;
-  const int64_t recorded = run.ranks[0].steps.size();
+  const std::vector<StepRecord>& steps = run.ranks[0].steps;
+  const int64_t recorded = static_cast<int64_t>(steps.size());
   const int64_t measured = recorded - config.warmup_steps;
   if (measured < kMinMeasuredSteps) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -62,15 +63,25 @@ absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
         std::max<int64_t>(measured, 0), " after ", config.warmup_steps,
         " of warm-up, and at least ", kMinMeasuredSteps, " are needed"));
   }
-  const Sums sums = SumSteps(run, config.warmup_steps);
-  const double seconds = Sum(sums.step_seconds);
-  if (!(seconds > 0)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(run.source, ": the steps took no time"));
+  for (const RankTrace& trace : run.ranks) {
+    if (std::any_of(
+            trace.steps.begin() + config.warmup_steps, trace.steps.end(),
+            [](const StepRecord& step) { return step.step_seconds > 0; })) {
+      return absl::OkStatus();
+    }
   }
+  return absl::FailedPreconditionError(
+      absl::StrCat(run.source, ": the steps took no time"));
+}
+
+absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
+                                             const ThroughputConfig& config) {
+  absl::Status status = CheckMeasurable(run, config);
+  if (!status.ok()) return status;
+  const Sums sums = SumSteps(run, config.warmup_steps);
   Throughput result;
-  result.steps = measured;
-  result.images_per_second = Sum(sums.examples) / seconds;
+  result.steps = static_cast<int64_t>(sums.step_seconds.size());
+  result.images_per_second = Sum(sums.examples) / Sum(sums.step_seconds);
   result.step_seconds = Median(sums.step_seconds);
   result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
   result.data_wait_share = sums.data_wait_seconds / sums.rank_seconds;

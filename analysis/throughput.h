@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "analysis/run_trace.h"
 
@@ -29,8 +30,12 @@ struct Throughput {
   double largest_rank_batch = 0;
 };
 
-// Fails, naming the file, where CheckRun does, where too few steps are left,
-// and where the steps took no time.
+// Fails, naming the file, where CheckRun does, where too few steps are left
+// after warm-up, and where these took no time.
+absl::Status CheckMeasurable(const RunTrace& run,
+                             const ThroughputConfig& config);
+
+// Fails where CheckMeasurable does.
 absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
                                              const ThroughputConfig& config);
 

@@ -16,8 +16,8 @@ namespace rankwise {
 // Seconds of a step; they add up to it.
 struct LedgerParts {
   double compute_seconds = 0;
-  // A rank only waited for communication: for gradients, or for a message that
-  // was under way.
+  // A rank did nothing but communicate: it waited for gradients, waited for a
+  // message that was under way, or handed one to the transport.
   double exposed_comm_seconds = 0;
   // Waiting for another stage's computation.
   double bubble_seconds = 0;
@@ -32,29 +32,41 @@ struct LedgerParts {
 
 struct RankLedger {
   int64_t rank = 0;
+  // Where a process runs several stages on devices of its own, the stage, and
+  // there is one of these per stage; -1 elsewhere.
+  int64_t stage = -1;
   LedgerParts parts;        // means over the steps after warm-up
   double busy_seconds = 0;  // median over them of compute_seconds
 };
 
 struct Ledger {
-  std::vector<RankLedger> ranks;  // by rank
+  std::vector<RankLedger> ranks;  // by rank, then stage
   // Means over the steps of what the step's critical rank did: the one that
-  // computed longest, for which the others waited.
+  // waited least for the others, so that they waited for it.
   LedgerParts critical;
   // Of a step, the compute time of its critical rank beyond the mean of its
   // ranks; mean over steps. Part of critical.compute_seconds.
   double imbalance_seconds = 0;
-  // Of imbalance_seconds, what ranks that are all alike, each as variable from
-  // step to step as they were, would show by chance: the expected maximum over
-  // the ranks beyond the mean, from the ranks' own samples.
+  // Of imbalance_seconds, what is due to chance: another rank is slowest in
+  // another step. The expected maximum over the ranks, each drawn independently
+  // from its own steps, beyond the largest of their means; at most
+  // imbalance_seconds less that largest mean beyond the mean of all.
   double noise_seconds = 0;
+  // Of compute_seconds, in the optimizer; mean over ranks and steps.
+  double optimizer_seconds = 0;
   // Median over ranks and steps of |residual| / step.
   double median_residual_share = 0;
   bool separates_bubble = true;  // false: the records are from before schema
                                  // 1.3, and exposed transfers are in the bubble
+
+  // Over ranks and steps.
+  double MeanComputeSeconds() const {
+    return critical.compute_seconds - imbalance_seconds;
+  }
 };
 
-// Fails, naming the file, where MeasureThroughput does.
+// Fails, naming the file, where MeasureThroughput does, and where a step lacks
+// a schedule record of a stage that other steps have.
 absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config);
 
