@@ -45,6 +45,7 @@ struct CostCurve {
   double median_relative_error = 0;   // of the segments, at the points
 
   double SecondsFor(double bytes) const;
+  const CostSegment& SegmentFor(double bytes) const;
 };
 
 struct CostFitConfig {
