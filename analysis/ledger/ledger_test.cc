@@ -1,0 +1,272 @@
+#include "analysis/ledger/ledger.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "analysis/ledger/parts_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ThroughputConfig kNoWarmUp{0};
+
+void ExpectParts(const LedgerParts& parts, const LedgerParts& expected) {
+  EXPECT_NEAR(parts.compute_seconds, expected.compute_seconds, 1e-12);
+  EXPECT_NEAR(parts.exposed_comm_seconds, expected.exposed_comm_seconds, 1e-12);
+  EXPECT_NEAR(parts.bubble_seconds, expected.bubble_seconds, 1e-12);
+  EXPECT_NEAR(parts.data_wait_seconds, expected.data_wait_seconds, 1e-12);
+  EXPECT_NEAR(parts.residual_seconds, expected.residual_seconds, 1e-12);
+}
+
+Ledger LedgerOf(const RunTrace& run,
+                const ThroughputConfig& config = kNoWarmUp) {
+  const auto ledger = MeasureLedger(run, config);
+  EXPECT_TRUE(ledger.ok()) << ledger.status();
+  return ledger.ok() ? *ledger : Ledger();
+}
+
+std::string Refusal(const RunTrace& run) {
+  const auto ledger = MeasureLedger(run, kNoWarmUp);
+  EXPECT_EQ(ledger.status().code(), absl::StatusCode::kFailedPrecondition);
+  return std::string(ledger.status().message());
+}
+
+TEST(LedgerTest, FindsTheParts) {
+  const LedgerParts parts = {0.06, 0.02, 0, 0.01, 0.004};
+  for (const char* trainer : {"single", "ddp"}) {
+    const Ledger ledger = LedgerOf(MakeRunOf(
+        {.binary = trainer}, [&](int64_t, int64_t) { return parts; }));
+    ASSERT_EQ(ledger.ranks.size(), 1u) << trainer;
+    EXPECT_EQ(ledger.ranks[0].stage, -1);
+    ExpectParts(ledger.ranks[0].parts, parts);
+    ExpectParts(ledger.critical, parts);
+    EXPECT_DOUBLE_EQ(ledger.ranks[0].busy_seconds, 0.06);
+    EXPECT_DOUBLE_EQ(ledger.optimizer_seconds, 0.006);
+    EXPECT_EQ(ledger.imbalance_seconds, 0);
+    EXPECT_EQ(ledger.noise_seconds, 0);
+    EXPECT_NEAR(ledger.median_residual_share, 0.004 / 0.094, 1e-12);
+    EXPECT_TRUE(ledger.separates_bubble);
+  }
+}
+
+TEST(LedgerTest, FindsThePartsOfAPipeline) {
+  const LedgerParts first = {0.05, 0.02, 0.03, 0.002, 0.001};
+  const LedgerParts second = {0.07, 0.02, 0.01, 0.001, 0.002};
+  const Ledger ledger = LedgerOf(MakeRunOf(
+      {.binary = "pipeline",
+       .world_size = 4,
+       .schedule = "1f1b",
+       .replicas = 2},
+      [&](int64_t rank, int64_t) { return rank % 2 == 0 ? first : second; }));
+  ASSERT_EQ(ledger.ranks.size(), 4u);
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ledger.ranks[rank].rank, rank);
+    ExpectParts(ledger.ranks[rank].parts, rank % 2 == 0 ? first : second);
+  }
+  ExpectParts(ledger.critical, second);
+  EXPECT_NEAR(ledger.imbalance_seconds, 0.01, 1e-12);
+  EXPECT_NEAR(ledger.noise_seconds, 0, 1e-12);
+  EXPECT_NEAR(ledger.MeanComputeSeconds(), 0.06, 1e-12);
+  EXPECT_TRUE(ledger.separates_bubble);
+}
+
+TEST(LedgerTest, PartsAddUpToTheStepWhateverItHolds) {
+  std::mt19937_64 random(3);
+  std::exponential_distribution<double> draw(100);
+  for (const char* schedule : {"", "1f1b"}) {
+    const RunTrace run =
+        MakeRunOf({.binary = schedule[0] == 0 ? "ddp" : "pipeline",
+                   .world_size = 3,
+                   .steps = 200,
+                   .schedule = schedule},
+                  [&](int64_t, int64_t) {
+                    return LedgerParts{draw(random), draw(random),
+                                       schedule[0] == 0 ? 0 : draw(random),
+                                       draw(random), draw(random)};
+                  });
+    const Ledger ledger = LedgerOf(run);
+    double least = 1, most = 0;
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      double sum = 0;
+      for (const StepRecord& step : run.ranks[rank].steps) {
+        sum += step.step_seconds;
+      }
+      EXPECT_NEAR(ledger.ranks[rank].parts.Total(), sum / 200, 1e-12);
+      least = std::min(least, sum / 200);
+      most = std::max(most, sum / 200);
+    }
+    EXPECT_GE(ledger.critical.Total(), least);
+    EXPECT_GE(ledger.noise_seconds, 0);
+    EXPECT_LE(ledger.noise_seconds, ledger.imbalance_seconds);
+  }
+}
+
+TEST(LedgerTest, LeavesOutTheWarmUp) {
+  const RunTrace run = MakeRunOf({.world_size = 2}, [](int64_t, int64_t step) {
+    return LedgerParts{step <= 10 ? 5 : 0.1};
+  });
+  EXPECT_NEAR(LedgerOf(run, {10}).critical.Total(), 0.1, 1e-12);
+}
+
+TEST(LedgerTest, TheCriticalRankWaitedLeast) {
+  // Every third step, rank 1 waits for its data, and rank 0 for rank 1.
+  const RunTrace run =
+      MakeRunOf({.world_size = 2, .steps = 30}, [](int64_t rank, int64_t step) {
+        if (step % 3 != 0 || rank == 0) {
+          return LedgerParts{0.1, step % 3 == 0 ? 0.06 : 0.01};
+        }
+        return LedgerParts{0.1, 0.01, 0, 0.05};
+      });
+  ExpectParts(LedgerOf(run).critical, {0.1, 0.01, 0, 0.05 / 3, 0});
+}
+
+// Step times of 4 ranks, normal around `levels` with a deviation of 2 ms.
+RunTrace NoisyRun(const std::vector<double>& levels, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> noise(0, 0.002);
+  return MakeRunOf(
+      {.world_size = static_cast<int64_t>(levels.size()), .steps = 400},
+      [&](int64_t rank, int64_t) {
+        return LedgerParts{levels[rank] + noise(random)};
+      });
+}
+
+TEST(LedgerTest, AStragglerIsImbalance) {
+  // 4 standard errors of a mean of 400 steps.
+  const double tolerance = 4 * 0.002 / std::sqrt(400);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Ledger ledger = LedgerOf(NoisyRun({0.1, 0.1, 0.12, 0.1}, seed));
+    EXPECT_NEAR(ledger.imbalance_seconds - ledger.noise_seconds,
+                0.02 - 0.02 / 4, tolerance);
+    EXPECT_NEAR(ledger.noise_seconds, 0, 1e-5);
+  }
+}
+
+TEST(LedgerTest, TheSlowestOfEqualRanksIsNoise) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Ledger ledger = LedgerOf(NoisyRun({0.1, 0.1, 0.1, 0.1}, seed));
+    // Mean of the largest of 4 standard normal variables (Harter 1961).
+    const double expected = 0.002 * 1.02938;
+    EXPECT_NEAR(ledger.imbalance_seconds, expected, 0.15 * expected);
+    EXPECT_NEAR(ledger.noise_seconds, expected, 0.2 * expected);
+    // The means of 400 steps differ by chance.
+    EXPECT_NEAR(ledger.imbalance_seconds - ledger.noise_seconds, 0, 3e-4);
+  }
+}
+
+TEST(LedgerTest, WhatSlowsAllRanksTogetherIsNeither) {
+  std::mt19937_64 random(5);
+  std::exponential_distribution<double> noise(100);
+  const RunTrace run = MakeRunOf(
+      {.world_size = 2, .steps = 100},
+      [&](int64_t, int64_t) { return LedgerParts{0.1 + noise(random)}; });
+  RunTrace together = run;
+  for (size_t i = 0; i < 100; ++i) {
+    together.ranks[1].steps[i] = run.ranks[0].steps[i];
+    together.ranks[1].steps[i].rank = 1;
+  }
+  EXPECT_GT(LedgerOf(run).noise_seconds, 0.003);
+  EXPECT_NEAR(LedgerOf(together).imbalance_seconds, 0, 1e-12);
+  EXPECT_NEAR(LedgerOf(together).noise_seconds, 0, 1e-12);
+}
+
+TEST(LedgerTest, RanksThatAreSlowInTurnAreMoreThanChance) {
+  // Each is slow in half of the steps, never both, though chance would have
+  // both slow, or none, in half of them.
+  const Ledger ledger = LedgerOf(MakeRunOf(
+      {.world_size = 2, .steps = 100}, [](int64_t rank, int64_t step) {
+        return LedgerParts{(step <= 50) == (rank == 0) ? 0.12 : 0.1};
+      }));
+  EXPECT_NEAR(ledger.imbalance_seconds, 0.01, 1e-12);
+  EXPECT_NEAR(ledger.noise_seconds, 0.005, 1e-12);
+}
+
+TEST(LedgerTest, OldRecordsKeepTransfersInTheBubble) {
+  RunTrace run =
+      MakeRunOf({.binary = "pipeline", .world_size = 2, .schedule = "gpipe"},
+                [](int64_t, int64_t) {
+                  return LedgerParts{0.05, 0.02, 0.03, 0, 0.001};
+                });
+  run.ranks[1].schedules[7].exposed_transfer_seconds =
+      std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(LedgerOf(run).separates_bubble);
+  for (RankTrace& trace : run.ranks) {
+    for (ScheduleRecord& schedule : trace.schedules) {
+      schedule.exposed_transfer_seconds =
+          std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  ExpectParts(LedgerOf(run).critical, {0.05, 0.015, 0.035, 0, 0.001});
+}
+
+// Two stages in one process: 40 ms on the first device, 30 on the second, 5 of
+// optimizer.
+RunTrace LocalStages() {
+  RunTrace run = MakeRunOf(
+      {.binary = "model_parallel", .world_size = 1, .schedule = "naive"},
+      [](int64_t, int64_t) {
+        return LedgerParts{0.05, 0, 0.03, 0, 0.001};
+      });
+  std::vector<ScheduleRecord> stages;
+  for (ScheduleRecord record : run.ranks[0].schedules) {
+    record.pipeline_size = 2;
+    record.schedule_seconds = 0.075;
+    record.exposed_transfer_seconds = 0;
+    for (int64_t stage : {0, 1}) {
+      record.pipeline_rank = stage;
+      record.busy_seconds = stage == 0 ? 0.04 : 0.03;
+      record.wait_seconds = record.schedule_seconds - record.busy_seconds;
+      stages.push_back(record);
+    }
+  }
+  run.ranks[0].schedules = stages;
+  return run;
+}
+
+TEST(LedgerTest, StagesOfOneProcessHaveALedgerEach) {
+  const Ledger ledger = LedgerOf(LocalStages());
+  ASSERT_EQ(ledger.ranks.size(), 2u);
+  EXPECT_EQ(ledger.ranks[0].stage, 0);
+  EXPECT_EQ(ledger.ranks[1].stage, 1);
+  ExpectParts(ledger.ranks[0].parts, {0.045, 0, 0.035, 0, 0.001});
+  ExpectParts(ledger.ranks[1].parts, {0.035, 0, 0.045, 0, 0.001});
+  ExpectParts(ledger.critical, ledger.ranks[0].parts);
+  EXPECT_NEAR(ledger.imbalance_seconds, 0.005, 1e-12);
+}
+
+TEST(LedgerTest, RefusesStepsWithoutTheirScheduleRecords) {
+  RunTrace run = LocalStages();
+  run.ranks[0].schedules.erase(run.ranks[0].schedules.begin() + 9);
+  EXPECT_THAT(Refusal(run),
+              HasSubstr("run.jsonl: step 5 of rank 0 has 1 schedule records"));
+  run = LocalStages();
+  run.ranks[0].schedules[9].pipeline_rank = 0;
+  EXPECT_THAT(Refusal(run), HasSubstr("step 5"));
+  run = LocalStages();
+  run.ranks[0].schedules[1].pipeline_rank = 0;
+  EXPECT_THAT(Refusal(run), HasSubstr("step 1"));
+  run = LocalStages();
+  run.ranks[0].schedules.resize(4);
+  EXPECT_THAT(Refusal(run), HasSubstr("step 3 of rank 0 has 0"));
+}
+
+TEST(LedgerTest, RefusesRunsThatCannotBeMeasured) {
+  EXPECT_THAT(Refusal(MakeRun({.steps = 4})), HasSubstr("run.jsonl: 4 steps"));
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks.pop_back();
+  EXPECT_THAT(Refusal(run), HasSubstr("1 of its 2 ranks"));
+  EXPECT_THAT(Refusal(MakeRun({.step_seconds = 0})), HasSubstr("took no time"));
+}
+
+}  // namespace
+}  // namespace rankwise
