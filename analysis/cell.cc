@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -68,14 +69,80 @@ bool SeveralDevicesPerRank(const RunTrace& run) {
       [](const RankTrace& trace) { return trace.run.devices.size() > 1; });
 }
 
-bool Oversubscribed(const RunTrace& run) {
-  std::map<std::string, int64_t> threads;  // by host
-  for (const RankTrace& trace : run.ranks) {
-    const HostInfo& host = trace.run.host;
-    threads[host.hostname] += trace.run.threads_per_rank;
-    if (host.cores > 0 && threads[host.hostname] > host.cores) return true;
+using Ranks = std::vector<const RankTrace*>;
+
+bool MoreThreadsThanCores(const Ranks& ranks) {
+  int64_t threads = 0;
+  for (const RankTrace* trace : ranks) threads += trace->run.threads_per_rank;
+  const int64_t cores = ranks[0]->run.host.cores;
+  return cores > 0 && threads > cores;
+}
+
+// Whether some ranks have more threads than CPUs to run them on: all of them,
+// or those that are confined to the CPUs of one.
+bool MoreThreadsThanCpus(const Ranks& ranks) {
+  std::map<std::set<int64_t>, int64_t> threads;  // by where they may run
+  std::set<int64_t> everywhere;
+  for (const RankTrace* trace : ranks) {
+    const std::vector<int64_t>& cpus = trace->environment->cpus;
+    everywhere.insert(cpus.begin(), cpus.end());
+    threads[{cpus.begin(), cpus.end()}] += trace->run.threads_per_rank;
+  }
+  threads.try_emplace(everywhere, 0);
+  for (const auto& [place, own] : threads) {
+    int64_t confined = 0;
+    for (const auto& [cpus, count] : threads) {
+      const bool within =
+          std::includes(place.begin(), place.end(), cpus.begin(), cpus.end());
+      if (within) confined += count;
+    }
+    if (confined > static_cast<int64_t>(place.size())) return true;
   }
   return false;
+}
+
+bool Oversubscribed(const RunTrace& run) {
+  std::map<std::string, Ranks> hosts;
+  for (const RankTrace& trace : run.ranks) {
+    hosts[trace.run.host.hostname].push_back(&trace);
+  }
+  return std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
+    const Ranks& ranks = host.second;
+    const bool places_known =
+        std::all_of(ranks.begin(), ranks.end(), [](const RankTrace* trace) {
+          return trace->environment.has_value() &&
+                 !trace->environment->cpus.empty();
+        });
+    return places_known ? MoreThreadsThanCpus(ranks)
+                        : MoreThreadsThanCores(ranks);
+  });
+}
+
+std::string CodeVersion(const RunRecord& run) {
+  return absl::StrCat("commit ",
+                      run.git_commit.empty() ? "unknown" : run.git_commit,
+                      " with torch ", run.versions.torch);
+}
+
+// Adds what may differ between the repetitions of a cell.
+void AddRun(const RunTrace& run, Cell& cell) {
+  if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
+  cell.oversubscribed |= Oversubscribed(run);
+  cell.several_devices_per_rank |= SeveralDevicesPerRank(run);
+  const std::string version = CodeVersion(run.ranks[0].run);
+  std::vector<std::string>& versions = cell.code_versions;
+  if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
+    versions.push_back(version);
+  }
+}
+
+void SetPeakBytes(absl::Span<const RunTrace> runs, Cell& cell) {
+  std::vector<double> peaks;
+  for (size_t index : cell.run_indices) {
+    const double peak = PeakBytes(runs[index]);
+    if (peak > 0) peaks.push_back(peak);
+  }
+  if (!peaks.empty()) cell.peak_bytes = Median(peaks);
 }
 
 }  // namespace
@@ -95,6 +162,22 @@ std::string Cell::Name() const {
                       run.world_size == 1 ? " rank" : " ranks");
 }
 
+bool Cell::IsAblation() const {
+  const auto flag = run.flags.find("skip_communication");
+  return flag != run.flags.end() && flag->second == "true";
+}
+
+double PeakBytes(const RunTrace& run) {
+  int64_t fullest = 0;
+  for (const RankTrace& trace : run.ranks) {
+    if (!trace.memory.has_value()) return 0;
+    const int64_t on_device = trace.memory->peak_device_bytes;
+    fullest = std::max(
+        fullest, on_device > 0 ? on_device : trace.memory->peak_host_bytes);
+  }
+  return static_cast<double>(fullest);
+}
+
 std::string BatchText(double examples) {
   const bool whole = examples == std::floor(examples);
   return absl::StrFormat(whole ? "%.0f" : "%.1f", examples);
@@ -106,6 +189,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
   std::map<CellKey, Cell> cells;
   for (size_t index = 0; index < runs.size(); ++index) {
     const RunTrace& run = runs[index];
+    if (!run.ranks.empty() && run.ranks[0].run.binary == "comm_bench") continue;
     absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
     if (!throughput.ok()) {
       left_out->push_back(std::string(throughput.status().message()));
@@ -118,9 +202,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       cell.global_batch = throughput->global_batch;
       cell.rank_batch = throughput->largest_rank_batch;
     }
-    if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
-    cell.oversubscribed |= Oversubscribed(run);
-    cell.several_devices_per_rank |= SeveralDevicesPerRank(run);
+    AddRun(run, cell);
     if (!run.ranks[0].schedules.empty()) {
       absl::StatusOr<PipelineUse> use = MeasurePipelineUse(run, config);
       if (use.ok()) {
@@ -134,7 +216,10 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
     cell.run_indices.push_back(index);
   }
   std::vector<Cell> result;
-  for (auto& [key, cell] : cells) result.push_back(std::move(cell));
+  for (auto& [key, cell] : cells) {
+    SetPeakBytes(runs, cell);
+    result.push_back(std::move(cell));
+  }
   return result;
 }
 

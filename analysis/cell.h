@@ -26,16 +26,28 @@ struct Cell {
   std::vector<PipelineUse> pipelines;
   // A device other than the CPU that two ranks of one host used, or "".
   std::string shared_device;
-  // The ranks of one host had more threads than the host has cores.
+  // Ranks of one host had more threads than the cores they may run on: those of
+  // their environment records, or without these the host's.
   bool oversubscribed = false;
   // A rank worked with more than one device.
   bool several_devices_per_rank = false;
+  // What the repetitions were built from: commit and torch, each pair once.
+  std::vector<std::string> code_versions;
+  // Median over the repetitions in which it is known of PeakBytes; 0: in none.
+  double peak_bytes = 0;
 
   // One value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
   std::string Trainer() const;  // "ddp", "pipeline 1f1b"
   std::string Name() const;     // "pipeline 1f1b on 2 ranks"
+  // Communication was left out (--skip_communication): explains other cells,
+  // and is compared with none.
+  bool IsAblation() const;
 };
+
+// The peak memory of the run's fullest rank: of its accelerators where it used
+// any, else of the host. 0: some rank did not record it.
+double PeakBytes(const RunTrace& run);
 
 // "32", "21.3": examples per rank need not be whole in a pipeline.
 std::string BatchText(double examples);
@@ -43,7 +55,8 @@ std::string BatchText(double examples);
 // Groups runs into cells by trainer, world size, batch and its division into
 // micro-batches, replicas and stages, threads, and the flags that do not follow
 // the world size. Order: "single" first, then by trainer, world size and batch.
-// Runs that cannot be measured are left out, and why is appended to `left_out`;
+// Runs of comm_bench, which have no steps, are passed over. Runs that cannot be
+// measured are left out, and why is appended to `left_out`;
 // so is why a run that stays has no PipelineUse in spite of schedule records.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,

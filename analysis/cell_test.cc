@@ -111,6 +111,28 @@ TEST(Cell, OversubscribedWhenThreadsExceedTheCoresOfAHost) {
   EXPECT_FALSE(CellOf(run).oversubscribed);
 }
 
+TEST(Cell, EnvironmentRecordsSayWhichCoresRanksShare) {
+  RunTrace run = MakeRun({.world_size = 2});
+  const auto with_cpus = [&run](const std::vector<std::vector<int64_t>>& cpus,
+                                int64_t threads) {
+    for (size_t i = 0; i < cpus.size(); ++i) {
+      RankTrace& trace = run.ranks[i];
+      trace.environment = EnvironmentRecord{trace.run.rank, "", cpus[i], {}};
+      trace.run.threads_per_rank = threads;
+      trace.run.host.cores = static_cast<int64_t>(cpus[i].size());
+    }
+    return CellOf(run).oversubscribed;
+  };
+  EXPECT_FALSE(with_cpus({{0, 1}, {2, 3}}, 2));  // bound to cores of their own
+  EXPECT_TRUE(with_cpus({{0, 1}, {1, 2}}, 2));
+  EXPECT_TRUE(with_cpus({{0, 1}, {0, 1}}, 2));
+  EXPECT_FALSE(with_cpus({{0}, {0, 1, 2, 3}}, 1));
+  run = MakeRun({.world_size = 3});
+  // Two on one core, though three cores would do.
+  EXPECT_TRUE(with_cpus({{0}, {0}, {0, 1, 2, 3}}, 1));
+  EXPECT_FALSE(with_cpus({{0}, {1}, {0, 1, 2, 3}}, 1));
+}
+
 TEST(Cell, ASharedDeviceIsNoticed) {
   RunTrace run = MakeRun({.world_size = 2});
   EXPECT_EQ(CellOf(run).shared_device, "");  // all ranks share the CPU
@@ -125,6 +147,60 @@ TEST(Cell, SeveralDevicesOfARankAreNoticed) {
   EXPECT_FALSE(CellOf(run).several_devices_per_rank);
   run.ranks[1].run.devices = {"cuda:0", "cuda:1"};
   EXPECT_TRUE(CellOf(run).several_devices_per_rank);
+}
+
+MemoryRecord Memory(int64_t host, int64_t device) { return {0, host, device}; }
+
+TEST(PeakBytes, IsThatOfTheFullestRank) {
+  RunTrace run = MakeRun({.world_size = 2});
+  EXPECT_EQ(PeakBytes(run), 0);
+  run.ranks[0].memory = Memory(3000, 0);
+  EXPECT_EQ(PeakBytes(run), 0);  // rank 1 may have held more
+  run.ranks[1].memory = Memory(4000, 0);
+  EXPECT_EQ(PeakBytes(run), 4000);
+  run.ranks[0].memory = Memory(3000, 500);
+  run.ranks[1].memory = Memory(4000, 400);
+  EXPECT_EQ(PeakBytes(run), 500);  // of the accelerators
+}
+
+TEST(Cell, PeakMemoryIsTheMedianOfTheRepetitionsThatKnowIt) {
+  std::vector<RunTrace> runs(4, MakeRun({}));
+  for (size_t i = 0; i < 3; ++i) {
+    runs[i].ranks[0].memory = Memory(1000 * (i + 1), 0);
+  }
+  std::vector<std::string> left_out;
+  EXPECT_EQ(GroupIntoCells(runs, {10}, &left_out).at(0).peak_bytes, 2000);
+  EXPECT_EQ(CellOf(runs[3]).peak_bytes, 0);
+}
+
+TEST(Cell, KnowsTheCodeOfItsRepetitions) {
+  std::vector<RunTrace> runs(3, MakeRun({}));
+  runs[1].ranks[0].run.git_commit = "c0ffee";
+  std::vector<std::string> left_out;
+  EXPECT_THAT(GroupIntoCells(runs, {10}, &left_out).at(0).code_versions,
+              ElementsAre("commit unknown with torch 2.11.0",
+                          "commit c0ffee with torch 2.11.0"));
+}
+
+TEST(Cell, AnAblationIsACellOfItsOwn) {
+  std::vector<RunTrace> runs(2, MakeRun({.world_size = 2}));
+  for (size_t i = 0; i < 2; ++i) {
+    RunRecord& run = runs[i].ranks[0].run;
+    run.flags["skip_communication"] = i == 0 ? "false" : "true";
+    SetConfigHashes(&run);
+  }
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_NE(cells[0].IsAblation(), cells[1].IsAblation());
+  EXPECT_FALSE(CellOf(MakeRun({})).IsAblation());
+}
+
+TEST(GroupIntoCells, TheBenchmarkHasNoCells) {
+  std::vector<std::string> left_out;
+  const RunTrace run = MakeRun({.binary = "comm_bench", .steps = 0});
+  EXPECT_TRUE(GroupIntoCells({run}, {10}, &left_out).empty());
+  EXPECT_TRUE(left_out.empty());
 }
 
 }  // namespace

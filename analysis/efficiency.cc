@@ -1,46 +1,47 @@
 #include "analysis/efficiency.h"
 
 #include <algorithm>
-#include <string>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "records/config_hash.h"
 
 namespace rankwise {
 namespace {
 
-absl::Status Differ(const Cell& base, const Cell& cell, absl::string_view what,
-                    absl::string_view base_value, absl::string_view value) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(cell.Name(), " and its base case ", base.Name(),
-                   " differ in ", what, ": ", value, " and ", base_value));
-}
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// What is wrong with a comparison, each with what would mend it.
+using Reasons = std::vector<std::string>;
+
+struct Pair {
+  const Cell& base;
+  const Cell& cell;
+
+  void Differ(absl::string_view what, absl::string_view base_value,
+              absl::string_view value, absl::string_view mend,
+              Reasons& reasons) const {
+    reasons.push_back(absl::StrCat(cell.Name(), " and its base case ",
+                                   base.Name(), " differ in ", what, ": ",
+                                   value, " and ", base_value, "; ", mend));
+  }
+};
 
 // Flags that only one of the two trainers has are not compared.
-absl::Status CheckFlags(const Cell& base, const Cell& cell) {
-  for (const auto& [name, value] : cell.run.flags) {
+void CheckFlags(const Pair& pair, Reasons& reasons) {
+  for (const auto& [name, value] : pair.cell.run.flags) {
     if (FollowsWorldSizeOrOutput(name)) continue;
-    const auto other = base.run.flags.find(name);
-    if (other == base.run.flags.end() || other->second == value) continue;
-    return Differ(base, cell, absl::StrCat("--", name),
-                  absl::StrCat("\"", other->second, "\""),
-                  absl::StrCat("\"", value, "\""));
+    const auto other = pair.base.run.flags.find(name);
+    if (other == pair.base.run.flags.end() || other->second == value) continue;
+    pair.Differ(absl::StrCat("--", name),
+                absl::StrCat("\"", other->second, "\""),
+                absl::StrCat("\"", value, "\""),
+                absl::StrCat("run both with the same --", name), reasons);
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckBatch(const Cell& base, const Cell& cell, Scaling scaling) {
-  const bool strong = scaling == Scaling::kStrong;
-  const auto held_of = [strong](const Cell& c) {
-    return strong ? static_cast<double>(c.global_batch) : c.rank_batch;
-  };
-  const double held = held_of(cell), base_held = held_of(base);
-  if (held == base_held) return absl::OkStatus();
-  return Differ(base, cell,
-                strong ? "the global batch, which strong scaling holds equal"
-                       : "the batch per rank, which weak scaling holds equal",
-                BatchText(base_held), BatchText(held));
 }
 
 // "cpu", or "cuda" for "cuda:1".
@@ -49,104 +50,267 @@ std::string DeviceKind(const Cell& cell) {
   return cell.run.devices[0].substr(0, cell.run.devices[0].find(':'));
 }
 
-absl::Status CheckMachine(const Cell& base, const Cell& cell) {
-  const RunRecord& a = base.run;
-  const RunRecord& b = cell.run;
+void CheckMachine(const Pair& pair, Reasons& reasons) {
+  const RunRecord& a = pair.base.run;
+  const RunRecord& b = pair.cell.run;
   if (a.threads_per_rank != b.threads_per_rank) {
-    return Differ(base, cell, "threads per rank",
-                  absl::StrCat(a.threads_per_rank),
-                  absl::StrCat(b.threads_per_rank));
+    pair.Differ("threads per rank", absl::StrCat(a.threads_per_rank),
+                absl::StrCat(b.threads_per_rank),
+                "run both with the same --threads", reasons);
   }
-  if (DeviceKind(base) != DeviceKind(cell)) {
-    return Differ(base, cell, "the device", DeviceKind(base), DeviceKind(cell));
+  const std::string device = DeviceKind(pair.base);
+  if (device != DeviceKind(pair.cell)) {
+    pair.Differ("the device", device, DeviceKind(pair.cell),
+                "run both with the same --device", reasons);
   }
   if (a.host.cpu_model != b.host.cpu_model) {
-    return Differ(base, cell, "the CPU", a.host.cpu_model, b.host.cpu_model);
+    pair.Differ("the CPU", a.host.cpu_model, b.host.cpu_model,
+                "run both on one kind of machine", reasons);
   }
+}
+
+void CheckCode(const Pair& pair, Reasons& reasons) {
+  const RunRecord& a = pair.base.run;
+  const RunRecord& b = pair.cell.run;
   if (a.versions.torch != b.versions.torch) {
-    return Differ(base, cell, "the version of torch", a.versions.torch,
-                  b.versions.torch);
+    pair.Differ("the version of torch", a.versions.torch, b.versions.torch,
+                "run both again with one, into a new --output_dir", reasons);
   }
-  return absl::OkStatus();
+  const auto name = [](const std::string& commit) {
+    return commit.empty() ? "unknown" : commit;
+  };
+  if (a.git_commit != b.git_commit) {
+    pair.Differ("the commit they were built from", name(a.git_commit),
+                name(b.git_commit),
+                "run both again from one, into a new --output_dir", reasons);
+  }
 }
 
-absl::Status CheckDevices(const Cell& cell) {
+// What is wrong with one of the two cells by itself.
+void CheckCell(const Cell& cell, const ComparisonConfig& config,
+               Reasons& reasons) {
+  if (!cell.shared_device.empty()) {
+    reasons.push_back(absl::StrCat(
+        "two ranks of ", cell.Name(), " shared the device ", cell.shared_device,
+        ": pass --device=auto, and no more ranks than there are devices"));
+  }
   if (cell.several_devices_per_rank) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("a rank of ", cell.Name(),
-                     " used several devices, and efficiency "
-                     "compares ranks of one device each"));
+    reasons.push_back(absl::StrCat(
+        "a rank of ", cell.Name(),
+        " used several devices, and efficiency compares ranks of one device "
+        "each: run a process per device, by --nproc"));
   }
-  if (cell.shared_device.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "two ranks of ", cell.Name(), " shared the device ", cell.shared_device));
+  if (cell.oversubscribed && !config.allow_oversubscribed) {
+    reasons.push_back(absl::StrCat(
+        "the ranks of ", cell.Name(),
+        " had more threads than cores: lower --threads, leave out that world "
+        "size, or pass --oversubscribe to compare them anyway"));
+  }
+  if (cell.code_versions.size() > 1) {
+    reasons.push_back(absl::StrCat(
+        "the repetitions of ", cell.Name(), " ran different code (",
+        absl::StrJoin(cell.code_versions, ", "),
+        "): run them again, into a new --output_dir"));
+  }
 }
 
-absl::Status CheckRepetitions(const Cell& cell) {
-  if (cell.repetitions.size() >= 2) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      cell.Name(), " has ", cell.repetitions.size(),
-      " repetition, and an interval needs 2 or more: pass --repetitions"));
+Reasons FewRepetitions(const Pair& pair) {
+  std::vector<const Cell*> cells = {&pair.base};
+  if (&pair.cell != &pair.base) cells.push_back(&pair.cell);
+  Reasons reasons;
+  for (const Cell* cell : cells) {
+    if (cell->repetitions.size() >= 2) continue;
+    reasons.push_back(absl::StrCat(
+        cell->Name(), " has ", cell->repetitions.size(),
+        " repetition, and an interval needs 2 or more: pass --repetitions"));
+  }
+  return reasons;
+}
+
+std::string MegaBytes(double bytes) {
+  return absl::StrFormat("%.0f MB", bytes / 1e6);
+}
+
+void CheckMemory(const Pair& pair, absl::string_view mend, Reasons& reasons) {
+  for (const Cell* cell : {&pair.base, &pair.cell}) {
+    if (cell->peak_bytes > 0) continue;
+    reasons.push_back(absl::StrCat(
+        "the peak memory of ", cell->Name(),
+        ", which fixed-memory scaling holds equal, is not in its records: ",
+        "run it again, as trainers record it now"));
+    return;
+  }
+  const double base = pair.base.peak_bytes, peak = pair.cell.peak_bytes;
+  if (std::abs(peak - base) <= kMemoryTolerance * base) return;
+  pair.Differ(
+      "the peak memory of a rank, which fixed-memory scaling holds equal",
+      MegaBytes(base), MegaBytes(peak), mend, reasons);
+}
+
+// What the way of scaling holds equal.
+void CheckHeld(const Pair& pair, Scaling scaling, Reasons& reasons) {
+  const Cell& base = pair.base;
+  const Cell& cell = pair.cell;
+  const std::string mend = absl::StrCat(
+      "//:study -- --scaling=", ScalingName(scaling), " runs such ones");
+  switch (scaling) {
+    case Scaling::kStrong:
+      if (base.global_batch == cell.global_batch) return;
+      return pair.Differ("the global batch, which strong scaling holds equal",
+                         absl::StrCat(base.global_batch),
+                         absl::StrCat(cell.global_batch), mend, reasons);
+    case Scaling::kWeak:
+      if (base.rank_batch == cell.rank_batch) return;
+      return pair.Differ("the batch per rank, which weak scaling holds equal",
+                         BatchText(base.rank_batch), BatchText(cell.rank_batch),
+                         mend, reasons);
+    case Scaling::kFixedMemory:
+      return CheckMemory(pair, mend, reasons);
+  }
+}
+
+// Reasons that no force passes over: there is nothing to compare.
+Reasons FinalReasons(const Pair& pair, Scaling scaling) {
+  Reasons reasons;
+  for (const Cell* cell : {&pair.base, &pair.cell}) {
+    if (!cell->IsAblation()) continue;
+    reasons.push_back(absl::StrCat(
+        cell->Name(), " ran without communication (--skip_communication), ",
+        "and is compared with nothing: run it without that flag"));
+  }
+  CheckHeld(pair, scaling, reasons);
+  return reasons;
+}
+
+Reasons MendableReasons(const Pair& pair, const ComparisonConfig& config) {
+  Reasons reasons;
+  CheckCell(pair.base, config, reasons);
+  if (&pair.base != &pair.cell) CheckCell(pair.cell, config, reasons);
+  CheckFlags(pair, reasons);
+  CheckMachine(pair, reasons);
+  CheckCode(pair, reasons);
+  return reasons;
+}
+
+absl::Status FirstOf(const Reasons& reasons) {
+  return reasons.empty() ? absl::OkStatus()
+                         : absl::FailedPreconditionError(reasons[0]);
+}
+
+// Whether `other` may be the base case of `cell` as far as what was run goes.
+bool Fits(const Cell& other, const Cell& cell, Scaling scaling) {
+  const Pair pair{other, cell};
+  Reasons reasons = FinalReasons(pair, scaling);
+  CheckFlags(pair, reasons);
+  CheckMachine(pair, reasons);
+  return reasons.empty();
+}
+
+double Rate(const Cell& cell) {
+  return Median(cell.Values(&Throughput::images_per_second));
+}
+
+Interval SpeedupInterval(const Cell& base, const Cell& cell,
+                         const BootstrapConfig& config) {
+  return BootstrapRatioOfMedians(cell.Values(&Throughput::images_per_second),
+                                 base.Values(&Throughput::images_per_second),
+                                 config);
+}
+
+// Of the candidates that fit; null without any.
+const Cell* FastestThatFits(absl::Span<const Cell* const> candidates,
+                            const Cell& cell, Scaling scaling) {
+  const Cell* fastest = nullptr;
+  for (const Cell* candidate : candidates) {
+    if (!Fits(*candidate, cell, scaling)) continue;
+    if (fastest == nullptr || Rate(*candidate) > Rate(*fastest)) {
+      fastest = candidate;
+    }
+  }
+  return fastest;
+}
+
+// The cells of `cell`'s trainer and schedule on the fewest ranks.
+std::vector<const Cell*> SmallestOfItsTrainer(absl::Span<const Cell> cells,
+                                              const Cell& cell) {
+  std::vector<const Cell*> smallest;
+  for (const Cell& other : cells) {
+    if (other.Trainer() != cell.Trainer() || other.IsAblation()) continue;
+    const int64_t size =
+        smallest.empty() ? cell.run.world_size : smallest[0]->run.world_size;
+    if (other.run.world_size < size) smallest.clear();
+    if (other.run.world_size <= size) smallest.push_back(&other);
+  }
+  return smallest;
 }
 
 }  // namespace
 
 absl::string_view ScalingName(Scaling scaling) {
-  return scaling == Scaling::kStrong ? "strong" : "weak";
+  switch (scaling) {
+    case Scaling::kStrong:
+      return "strong";
+    case Scaling::kWeak:
+      return "weak";
+    case Scaling::kFixedMemory:
+      break;
+  }
+  return "fixed_memory";
 }
 
 absl::Status CheckComparable(const Cell& base, const Cell& cell,
-                             Scaling scaling) {
-  absl::Status status = CheckFlags(base, cell);
-  if (status.ok()) status = CheckMachine(base, cell);
-  if (status.ok()) status = CheckBatch(base, cell, scaling);
-  if (status.ok()) status = CheckDevices(base);
-  if (status.ok()) status = CheckDevices(cell);
-  return status;
+                             Scaling scaling, const ComparisonConfig& config) {
+  const Pair pair{base, cell};
+  if (!config.force) {
+    absl::Status status = FirstOf(MendableReasons(pair, config));
+    if (!status.ok()) return status;
+  }
+  return FirstOf(FinalReasons(pair, scaling));
 }
 
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling) {
-  std::vector<const Cell*> candidates;
+  std::vector<const Cell*> single;
   for (const Cell& other : cells) {
-    if (other.run.binary == "single") candidates.push_back(&other);
+    if (other.run.binary == "single") single.push_back(&other);
   }
-  if (candidates.empty()) {
-    int64_t smallest = cell.run.world_size;
-    for (const Cell& other : cells) {
-      if (other.Trainer() != cell.Trainer()) continue;
-      if (other.run.world_size < smallest) candidates.clear();
-      smallest = std::min(smallest, other.run.world_size);
-      if (other.run.world_size == smallest) candidates.push_back(&other);
-    }
+  const std::vector<const Cell*> smallest = SmallestOfItsTrainer(cells, cell);
+  const Cell* base = FastestThatFits(single, cell, scaling);
+  const Cell* own = FastestThatFits(smallest, cell, scaling);
+  if (base != nullptr && own != nullptr && own->run.world_size == 1 &&
+      SpeedupInterval(*base, *own, {}).low > 1) {
+    return own;
   }
-  for (const Cell* candidate : candidates) {
-    if (CheckComparable(*candidate, cell, scaling).ok()) return candidate;
-  }
-  if (!candidates.empty()) return candidates[0];
+  if (base != nullptr) return base;
+  if (!single.empty()) return single[0];
+  if (own != nullptr) return own;
+  if (!smallest.empty()) return smallest[0];
   return absl::NotFoundError(absl::StrCat(
       "there is no base case for ", cell.Name(),
-      ": run \"single\" or a smaller world size in the same study"));
+      ": run \"single\" or a smaller world size in the same study, as by ",
+      "--trainers=single,", cell.run.binary));
 }
 
 absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
                                          Scaling scaling,
-                                         const BootstrapConfig& config) {
-  absl::Status status = CheckComparable(base, cell, scaling);
-  if (status.ok()) status = CheckRepetitions(base);
-  if (status.ok()) status = CheckRepetitions(cell);
+                                         const ComparisonConfig& config) {
+  absl::Status status = CheckComparable(base, cell, scaling, config);
   if (!status.ok()) return status;
-  const std::vector<double> rates = cell.Values(&Throughput::images_per_second);
-  const std::vector<double> base_rates =
-      base.Values(&Throughput::images_per_second);
+  const Reasons few = FewRepetitions({base, cell});
+  if (!config.force && !few.empty()) return FirstOf(few);
+  Efficiency result;
+  result.speedup = Rate(cell) / Rate(base);
+  result.speedup_interval = few.empty()
+                                ? SpeedupInterval(base, cell, config.bootstrap)
+                                : Interval{kUnknown, kUnknown};
   const double ideal = static_cast<double>(cell.run.world_size) /
                        static_cast<double>(base.run.world_size);
-  Efficiency result;
-  result.speedup = Median(rates) / Median(base_rates);
-  result.speedup_interval = BootstrapRatioOfMedians(rates, base_rates, config);
   result.efficiency = result.speedup / ideal;
   result.efficiency_interval = {result.speedup_interval.low / ideal,
                                 result.speedup_interval.high / ideal};
+  Reasons forced = MendableReasons({base, cell}, config);
+  forced.insert(forced.end(), few.begin(), few.end());
+  result.warning = absl::StrJoin(forced, "; ");
   return result;
 }
 

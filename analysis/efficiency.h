@@ -4,6 +4,8 @@
 #ifndef ANALYSIS_EFFICIENCY_H_
 #define ANALYSIS_EFFICIENCY_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,16 +21,36 @@ enum class Scaling {
   kFixedMemory,  // the peak memory of the fullest rank is held equal
 };
 
-absl::string_view ScalingName(Scaling scaling);  // "strong", "weak"
+// "strong", "weak", "fixed_memory"
+absl::string_view ScalingName(Scaling scaling);
 
-// Fails, naming the first difference, where the two cells differ in more than
-// the world size and what `scaling` says follows from it.
+// Peak memories that differ by less than this share of the base's are equal.
+inline constexpr double kMemoryTolerance = 0.1;
+
+struct ComparisonConfig {
+  BootstrapConfig bootstrap;
+  // Cells whose ranks had more threads than cores are compared too: whoever ran
+  // them asked for it.
+  bool allow_oversubscribed = false;
+  // Gives the figure in spite of what is wrong with it, and says so. What the
+  // way of scaling holds equal must be equal all the same.
+  bool force = false;
+};
+
+// Fails where the two cells differ in more than the world size and what
+// `scaling` says follows from it, where one of them is an ablation, where ranks
+// shared cores or a device, or a rank used several, and where the code changed.
+// The message names the first reason, and the command or flag that mends it.
 absl::Status CheckComparable(const Cell& base, const Cell& cell,
-                             Scaling scaling);
+                             Scaling scaling,
+                             const ComparisonConfig& config = {});
 
-// The base case for `cell`: a cell of the trainer "single" if there is one,
-// else one of the smallest world size of the same trainer and schedule; among
-// several the first that is comparable. It may be `cell` itself. Never null.
+// The base case for `cell`: the fastest cell of the trainer "single" whose
+// configuration fits, or one of `cell`'s own trainer and schedule on one rank
+// that is faster beyond its 95 % interval; without such cells the fastest that
+// fits of the smallest world size of `cell`'s trainer. Where none fits, the
+// first of these, so that CheckComparable can say why. It may be `cell` itself.
+// Never null; NotFound where there is none.
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling);
 
@@ -37,13 +59,16 @@ struct Efficiency {
   Interval speedup_interval;
   double efficiency = 0;  // speedup over the ratio of world sizes; 1 is ideal
   Interval efficiency_interval;
+  // What ComparisonConfig::force passed over; "" for nothing. The intervals of
+  // a cell of one repetition are NaN then.
+  std::string warning;
 };
 
 // Fails where CheckComparable does, and where a cell has fewer than 2
 // repetitions.
 absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
                                          Scaling scaling,
-                                         const BootstrapConfig& config = {});
+                                         const ComparisonConfig& config = {});
 
 }  // namespace rankwise
 

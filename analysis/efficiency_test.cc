@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,8 @@ TEST(Efficiency, RefusesAnotherBatch) {
   const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kStrong),
             "ddp on 2 ranks and its base case single on 1 rank differ in the "
-            "global batch, which strong scaling holds equal: 128 and 64");
+            "global batch, which strong scaling holds equal: 128 and 64; "
+            "//:study -- --scaling=strong runs such ones");
   const Cell strong = MakeCell({.world_size = 2, .batch_size = 32}, {0.1, 0.1});
   EXPECT_THAT(WhyNot(Single(), strong, Scaling::kWeak),
               HasSubstr("the batch per rank, which weak scaling holds equal: "
@@ -81,8 +83,10 @@ TEST(Efficiency, RefusesAnotherBatch) {
 TEST(Efficiency, RefusesAnotherConfigurationNamingTheFlag) {
   Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
   cell.run.flags["lr"] = "0.2";
-  EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
-              HasSubstr("differ in --lr: \"0.2\" and \"0.1\""));
+  EXPECT_THAT(
+      WhyNot(Single(), cell, Scaling::kWeak),
+      HasSubstr("differ in --lr: \"0.2\" and \"0.1\"; run both with the "
+                "same --lr"));
 }
 
 TEST(Efficiency, RefusesAnotherMachineOrBuild) {
@@ -90,11 +94,13 @@ TEST(Efficiency, RefusesAnotherMachineOrBuild) {
   Cell cell = good;
   cell.run.threads_per_rank = 2;
   EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
-              HasSubstr("differ in threads per rank: 2 and 1"));
+              HasSubstr("differ in threads per rank: 2 and 1; run both with "
+                        "the same --threads"));
   cell = good;
   cell.run.devices = {"cuda:0"};
   EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
-              HasSubstr("differ in the device: cuda and cpu"));
+              HasSubstr("differ in the device: cuda and cpu; run both with "
+                        "the same --device"));
   cell = good;
   cell.run.host.cpu_model = "Another CPU";
   EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
@@ -102,14 +108,16 @@ TEST(Efficiency, RefusesAnotherMachineOrBuild) {
   cell = good;
   cell.run.versions.torch = "2.10.0";
   EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
-              HasSubstr("differ in the version of torch: 2.10.0 and 2.11.0"));
+              HasSubstr("differ in the version of torch: 2.10.0 and 2.11.0; "
+                        "run both again"));
 }
 
 TEST(Efficiency, RefusesASharedAccelerator) {
   Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
   cell.shared_device = "cuda:0";
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
-            "two ranks of ddp on 2 ranks shared the device cuda:0");
+            "two ranks of ddp on 2 ranks shared the device cuda:0: pass "
+            "--device=auto, and no more ranks than there are devices");
 }
 
 TEST(Efficiency, RefusesASingleRepetition) {
@@ -117,6 +125,175 @@ TEST(Efficiency, RefusesASingleRepetition) {
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
             "ddp on 2 ranks has 1 repetition, and an interval needs 2 or more: "
             "pass --repetitions");
+}
+
+TEST(Efficiency, RefusesChangedCode) {
+  const Cell good = MakeCell({.world_size = 2}, {0.1, 0.1});
+  Cell cell = good;
+  cell.run.git_commit = "c0ffee";
+  EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
+              HasSubstr("differ in the commit they were built from: c0ffee and "
+                        "unknown; run both again from one, into a new "
+                        "--output_dir"));
+  cell = good;
+  cell.code_versions = {"commit a with torch 2", "commit b with torch 2"};
+  EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
+            "the repetitions of ddp on 2 ranks ran different code (commit a "
+            "with torch 2, commit b with torch 2): run them again, into a new "
+            "--output_dir");
+}
+
+TEST(Efficiency, RefusesSharedCoresThatNobodyAskedFor) {
+  const Cell cell = MakeCell({.world_size = 9}, {0.1, 0.1});  // of 8 cores
+  EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
+            "the ranks of ddp on 9 ranks had more threads than cores: lower "
+            "--threads, leave out that world size, or pass --oversubscribe to "
+            "compare them anyway");
+  ComparisonConfig asked;
+  asked.allow_oversubscribed = true;
+  const auto result = CompareToBase(Single(), cell, Scaling::kWeak, asked);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->warning, "");
+}
+
+TEST(Efficiency, NeverComparesAnAblation) {
+  Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
+  cell.run.flags["skip_communication"] = "true";
+  const std::string reason =
+      "ddp on 2 ranks ran without communication (--skip_communication), and is "
+      "compared with nothing: run it without that flag";
+  EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak), reason);
+  ComparisonConfig force;
+  force.force = true;
+  EXPECT_EQ(
+      CompareToBase(Single(), cell, Scaling::kWeak, force).status().message(),
+      reason);
+  cell.run.flags["skip_communication"] = "false";
+  EXPECT_TRUE(CompareToBase(Single(), cell, Scaling::kWeak).ok());
+}
+
+TEST(Force, GivesTheFigureAndSaysEverythingThatIsWrongWithIt) {
+  Cell cell = MakeCell({.world_size = 2}, {0.125, 0.125});
+  cell.run.flags["lr"] = "0.2";
+  cell.run.git_commit = "c0ffee";
+  cell.shared_device = "cuda:0";
+  cell.oversubscribed = true;
+  ComparisonConfig force;
+  force.force = true;
+  EXPECT_TRUE(CheckComparable(Single(), cell, Scaling::kWeak, force).ok());
+  const auto result = CompareToBase(Single(), cell, Scaling::kWeak, force);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->efficiency, 0.8, 1e-9);
+  for (const char* reason :
+       {"--lr: ", "c0ffee", "cuda:0", "more threads than cores"}) {
+    EXPECT_THAT(result->warning, HasSubstr(reason));
+  }
+}
+
+TEST(Force, OneRepetitionHasAFigureButNoInterval) {
+  ComparisonConfig force;
+  force.force = true;
+  const auto result = CompareToBase(
+      Single(), MakeCell({.world_size = 2}, {0.125}), Scaling::kWeak, force);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->efficiency, 0.8, 1e-9);
+  EXPECT_TRUE(std::isnan(result->efficiency_interval.low));
+  EXPECT_TRUE(std::isnan(result->efficiency_interval.high));
+  EXPECT_THAT(result->warning, HasSubstr("has 1 repetition"));
+}
+
+TEST(Force, WhatIsHeldEqualMustBeEqualAllTheSame) {
+  ComparisonConfig force;
+  force.force = true;
+  const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
+  EXPECT_THAT(
+      CompareToBase(Single(), cell, Scaling::kStrong, force).status().message(),
+      HasSubstr("the global batch, which strong scaling holds equal"));
+}
+
+TEST(Force, SaysNothingWhereNothingIsWrong) {
+  ComparisonConfig force;
+  force.force = true;
+  const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
+  EXPECT_EQ(CompareToBase(Single(), cell, Scaling::kWeak, force)->warning, "");
+}
+
+Cell WithPeak(Cell cell, double bytes) {
+  cell.peak_bytes = bytes;
+  return cell;
+}
+
+TEST(FixedMemory, HoldsThePeakOfTheFullestRankEqual) {
+  const Cell base = WithPeak(Single(), 1e9);
+  // Twice the batch per rank in the same memory, as a sharded model allows.
+  const Cell cell =
+      MakeCell({.world_size = 2, .batch_size = 128}, {0.16, 0.16});
+  for (double peak : {0.9e9, 1.0e9, 1.1e9}) {
+    const auto result =
+        CompareToBase(base, WithPeak(cell, peak), Scaling::kFixedMemory);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_NEAR(result->speedup, 2.5, 1e-9);
+    EXPECT_NEAR(result->efficiency, 1.25, 1e-9);
+  }
+  for (double peak : {0.89e9, 1.11e9}) {
+    EXPECT_THAT(WhyNot(base, WithPeak(cell, peak), Scaling::kFixedMemory),
+                HasSubstr("the peak memory of a rank, which fixed-memory "
+                          "scaling holds equal: "));
+  }
+  EXPECT_THAT(WhyNot(base, WithPeak(cell, 2e9), Scaling::kFixedMemory),
+              HasSubstr("equal: 2000 MB and 1000 MB; //:study -- "
+                        "--scaling=fixed_memory runs such ones"));
+}
+
+TEST(FixedMemory, RefusesWhatIsNotKnown) {
+  const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
+  EXPECT_THAT(
+      WhyNot(WithPeak(Single(), 1e9), cell, Scaling::kFixedMemory),
+      HasSubstr("the peak memory of ddp on 2 ranks, which fixed-memory scaling "
+                "holds equal, is not in its records: run it again"));
+  EXPECT_THAT(WhyNot(Single(), WithPeak(cell, 1e9), Scaling::kFixedMemory),
+              HasSubstr("the peak memory of single on 1 rank,"));
+}
+
+TEST(ScalingName, IsThatOfTheCommandLine) {
+  EXPECT_EQ(ScalingName(Scaling::kStrong), "strong");
+  EXPECT_EQ(ScalingName(Scaling::kWeak), "weak");
+  EXPECT_EQ(ScalingName(Scaling::kFixedMemory), "fixed_memory");
+}
+
+TEST(FindBase, TheFastestSingleIsTaken) {
+  const std::vector<Cell> cells = {
+      WithPeak(MakeCell({.binary = "single", .batch_size = 32}, {0.1, 0.1}),
+               1e9),
+      WithPeak(MakeCell({.binary = "single", .batch_size = 64}, {0.1, 0.1}),
+               1e9),
+      WithPeak(MakeCell({.binary = "single", .batch_size = 48}, {0.1, 0.1}),
+               1e9),
+      WithPeak(MakeCell({.world_size = 2}, {0.1, 0.1}), 1e9)};
+  EXPECT_EQ(*FindBase(cells, cells[3], Scaling::kFixedMemory), &cells[1]);
+}
+
+TEST(FindBase, ASlowSingleIsNoBaseWhereTheTrainerIsFasterOnOneRank) {
+  std::vector<Cell> cells = {Single(),
+                             MakeCell({.world_size = 1}, {0.09, 0.089, 0.091}),
+                             MakeCell({.world_size = 2}, {0.1, 0.1})};
+  EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[1]);
+  EXPECT_EQ(*FindBase(cells, cells[1], Scaling::kWeak), &cells[1]);
+  EXPECT_EQ(*FindBase(cells, cells[0], Scaling::kWeak), &cells[0]);
+  // Not by chance: the median is faster, the interval holds 1.
+  cells[1] = MakeCell({.world_size = 1}, {0.099, 0.098, 0.102});
+  EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[0]);
+  // Nor does one of more ranks take single's place.
+  cells[1] = MakeCell({.world_size = 2, .batch_size = 32}, {0.01, 0.01});
+  cells[2] = MakeCell({.world_size = 4, .batch_size = 16}, {0.01, 0.01});
+  EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kStrong), &cells[0]);
+}
+
+TEST(FindBase, AnAblationIsNone) {
+  std::vector<Cell> cells = {MakeCell({.world_size = 1}, {0.1, 0.1}),
+                             MakeCell({.world_size = 2}, {0.1, 0.1})};
+  cells[0].run.flags["skip_communication"] = "true";
+  EXPECT_EQ(*FindBase(cells, cells[1], Scaling::kWeak), &cells[1]);
 }
 
 TEST(FindBase, SingleIsPreferred) {
@@ -171,7 +348,7 @@ TEST(Efficiency, APipelineIsComparedByItsGlobalBatch) {
                    Scaling::kWeak),
             "pipeline 1f1b on 3 ranks and its base case single on 1 rank "
             "differ in the batch per rank, which weak scaling holds equal: "
-            "21.3 and 64");
+            "21.3 and 64; //:study -- --scaling=weak runs such ones");
 }
 
 TEST(Efficiency, APipelinesBatchMayGrowWithItsRanks) {
@@ -197,14 +374,16 @@ TEST(Efficiency, RefusesRanksOfSeveralDevices) {
   cell.several_devices_per_rank = true;
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
             "a rank of ddp on 1 rank used several devices, and efficiency "
-            "compares ranks of one device each");
+            "compares ranks of one device each: run a process per device, by "
+            "--nproc");
 }
 
 TEST(FindBase, SaysWhatIsMissing) {
   const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
   EXPECT_EQ(FindBase({}, cell, Scaling::kWeak).status().message(),
             "there is no base case for ddp on 2 ranks: run \"single\" or a "
-            "smaller world size in the same study");
+            "smaller world size in the same study, as by "
+            "--trainers=single,ddp");
 }
 
 }  // namespace

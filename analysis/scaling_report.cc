@@ -32,13 +32,15 @@ double MedianOf(const Cell& cell, double Throughput::*metric) {
 // of the base's own world size is a row of both.
 std::vector<Row> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
                         const BootstrapConfig& bootstrap) {
+  const ComparisonConfig comparison{bootstrap, /*allow_oversubscribed=*/true};
   std::vector<Row> rows;
   absl::Status refusal;
   for (Scaling scaling : kScalings) {
     const absl::StatusOr<const Cell*> base = FindBase(cells, cell, scaling);
     if (!base.ok()) return {{&cell, "-", nullptr, base.status()}};
     if (*base == &cell) return {{&cell, "base", nullptr}};
-    absl::Status comparable = CheckComparable(**base, cell, scaling);
+    absl::Status comparable =
+        CheckComparable(**base, cell, scaling, comparison);
     if (!comparable.ok()) {
       refusal.Update(comparable);
       continue;
@@ -48,7 +50,7 @@ std::vector<Row> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
       continue;
     }
     rows.push_back({&cell, std::string(ScalingName(scaling)), *base,
-                    CompareToBase(**base, cell, scaling, bootstrap)});
+                    CompareToBase(**base, cell, scaling, comparison)});
   }
   if (rows.empty()) rows.push_back({&cell, "-", nullptr, refusal});
   return rows;
