@@ -12,6 +12,10 @@
 namespace rankwise {
 namespace {
 
+// More say nothing more about the slowest of a step: it is known to less than
+// a hundredth of the ranks' deviation.
+constexpr size_t kStepsForNoise = 1 << 16;
+
 void Add(const LedgerParts& parts, LedgerParts* sum) {
   sum->compute_seconds += parts.compute_seconds;
   sum->exposed_comm_seconds += parts.exposed_comm_seconds;
@@ -65,6 +69,24 @@ std::vector<RankLedger> MeasureRanks(
   return ranks;
 }
 
+// The slowest of a step's ranks, were each drawn from its own steps, beyond the
+// one that is slowest on the whole.
+double SlowestByChance(const std::vector<std::vector<double>>& compute) {
+  const size_t stride = (compute[0].size() - 1) / kStepsForNoise + 1;
+  std::vector<std::vector<double>> samples(compute.size());
+  double slowest = 0;
+  for (size_t rank = 0; rank < compute.size(); ++rank) {
+    double sum = 0;
+    for (size_t i = 0; i < compute[rank].size(); i += stride) {
+      samples[rank].push_back(compute[rank][i]);
+      sum += compute[rank][i];
+    }
+    slowest =
+        std::max(slowest, sum / static_cast<double>(samples[rank].size()));
+  }
+  return ExpectedMaximum(samples) - slowest;
+}
+
 // Fills imbalance_seconds and noise_seconds from `ranks` and `critical`.
 void MeasureImbalance(const std::vector<std::vector<double>>& compute,
                       Ledger* ledger) {
@@ -77,8 +99,8 @@ void MeasureImbalance(const std::vector<std::vector<double>>& compute,
   ledger->imbalance_seconds = ledger->critical.compute_seconds - mean;
   if (compute.size() < 2) return;
   const double beyond_means = ledger->imbalance_seconds - (slowest - mean);
-  const double by_chance = ExpectedMaximum(compute) - slowest;
-  ledger->noise_seconds = std::max(0.0, std::min(by_chance, beyond_means));
+  ledger->noise_seconds =
+      std::max(0.0, std::min(SlowestByChance(compute), beyond_means));
 }
 
 double MedianResidualShare(const std::vector<Place>& places) {

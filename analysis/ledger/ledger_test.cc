@@ -164,6 +164,16 @@ TEST(LedgerTest, TheSlowestOfEqualRanksIsNoise) {
   }
 }
 
+TEST(LedgerTest, NoiseOfALongRunIsThatOfAShortOne) {
+  std::mt19937_64 random(11);
+  std::exponential_distribution<double> noise(1000);
+  const Ledger ledger = LedgerOf(MakeRunOf(
+      {.world_size = 2, .steps = 150000},
+      [&](int64_t, int64_t) { return LedgerParts{0.1 + noise(random)}; }));
+  // The larger of two exponential variables is half as much again.
+  EXPECT_NEAR(ledger.noise_seconds, 5e-4, 1e-5);
+}
+
 TEST(LedgerTest, WhatSlowsAllRanksTogetherIsNeither) {
   std::mt19937_64 random(5);
   std::exponential_distribution<double> noise(100);
