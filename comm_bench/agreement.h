@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 

@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
-#include "comm_bench/rank_threads_for_test.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/rank_threads_for_test.h"
 
 namespace rankwise {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "comm_bench/rank_threads_for_test.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/rank_threads_for_test.h"
 
 namespace rankwise {
 namespace {

@@ -7,9 +7,9 @@
 #include <functional>
 #include <vector>
 
-#include "comm_bench/clock_sync.h"
-#include "comm_bench/control.h"
 #include "comm_bench/timing_config.h"
+#include "parallel/comm/clock_sync.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 

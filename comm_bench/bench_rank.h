@@ -7,7 +7,7 @@
 
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 
 namespace c10d {
 class ProcessGroup;

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "comm_bench/control.h"
 #include "comm_bench/series.h"
 #include "comm_bench/summary.h"
 #include "comm_bench/timing.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "comm_bench/control.h"
 #include "comm_bench/timing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/control.h"
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

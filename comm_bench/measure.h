@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "comm_bench/collective.h"
-#include "comm_bench/control.h"
 #include "comm_bench/row.h"
 #include "comm_bench/timing.h"
+#include "parallel/comm/control.h"
 #include "records/record.h"
 
 namespace rankwise {

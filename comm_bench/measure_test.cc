@@ -5,9 +5,9 @@
 
 #include "ATen/core/Tensor.h"
 #include "comm_bench/collectives.h"
-#include "comm_bench/rank_threads_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {

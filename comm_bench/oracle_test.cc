@@ -14,15 +14,15 @@
 #include "ATen/core/Tensor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "comm_bench/clock_sync.h"
 #include "comm_bench/cost_fit.h"
 #include "comm_bench/pair_matrix.h"
-#include "comm_bench/rank_clock.h"
-#include "comm_bench/rank_threads_for_test.h"
 #include "comm_bench/summary.h"
 #include "comm_bench/timing.h"
 #include "comm_bench/timing_on_clock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/clock_sync.h"
+#include "parallel/comm/rank_clock.h"
+#include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {

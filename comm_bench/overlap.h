@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm_bench/collective.h"
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 #include "records/record.h"
 
 namespace rankwise {

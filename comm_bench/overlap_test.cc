@@ -13,7 +13,7 @@
 
 #include "ATen/ops/zeros.h"
 #include "comm_bench/collectives.h"
-#include "comm_bench/rank_threads_for_test.h"
+#include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

@@ -14,7 +14,7 @@
 #include "comm_bench/any_stopped.h"
 #include "comm_bench/device_sync.h"
 #include "comm_bench/order_statistics.h"
-#include "comm_bench/rank_clock.h"
+#include "parallel/comm/rank_clock.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 
 namespace c10d {
 class ProcessGroup;

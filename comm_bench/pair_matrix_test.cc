@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "comm_bench/rank_threads_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

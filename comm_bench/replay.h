@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "comm_bench/control.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm_bench/control.h"
 #include "comm_bench/step_replay.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/control.h"
 #include "parallel/comm/test_ranks.h"
 #include "parallel/comm/traffic.h"
 #include "records/record_writer.h"

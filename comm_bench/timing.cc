@@ -8,10 +8,10 @@
 
 #include "comm_bench/batch.h"
 #include "comm_bench/late_starts.h"
-#include "comm_bench/rank_clock.h"
 #include "comm_bench/summary.h"
 #include "comm_bench/timing_on_clock.h"
 #include "comm_bench/warm_up.h"
+#include "parallel/comm/rank_clock.h"
 
 namespace rankwise {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <atomic>
 
-#include "comm_bench/control.h"
 #include "comm_bench/series.h"
 #include "comm_bench/timing_config.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 

@@ -4,9 +4,9 @@
 
 #include <atomic>
 
-#include "comm_bench/control.h"
-#include "comm_bench/rank_clock.h"
 #include "comm_bench/timing.h"
+#include "parallel/comm/control.h"
+#include "parallel/comm/rank_clock.h"
 
 namespace rankwise {
 

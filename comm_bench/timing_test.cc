@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "comm_bench/rank_clock.h"
-#include "comm_bench/rank_threads_for_test.h"
 #include "comm_bench/timing_on_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/rank_clock.h"
+#include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {

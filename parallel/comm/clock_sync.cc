@@ -1,4 +1,4 @@
-#include "comm_bench/clock_sync.h"
+#include "parallel/comm/clock_sync.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 // What ranks tell each other beside what is measured.
-#ifndef RANKWISE_COMM_BENCH_CONTROL_H_
-#define RANKWISE_COMM_BENCH_CONTROL_H_
+#ifndef RANKWISE_PARALLEL_COMM_CONTROL_H_
+#define RANKWISE_PARALLEL_COMM_CONTROL_H_
 
 #include <memory>
 #include <vector>
@@ -36,4 +36,4 @@ std::unique_ptr<Control> MakeGroupControl(
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_COMM_BENCH_CONTROL_H_
+#endif  // RANKWISE_PARALLEL_COMM_CONTROL_H_

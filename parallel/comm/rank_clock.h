@@ -1,6 +1,6 @@
 // The clock that a rank takes its stamps from.
-#ifndef RANKWISE_COMM_BENCH_RANK_CLOCK_H_
-#define RANKWISE_COMM_BENCH_RANK_CLOCK_H_
+#ifndef RANKWISE_PARALLEL_COMM_RANK_CLOCK_H_
+#define RANKWISE_PARALLEL_COMM_RANK_CLOCK_H_
 
 #include <functional>
 
@@ -24,4 +24,4 @@ void WaitUntil(const RankClock& clock, double time);
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_COMM_BENCH_RANK_CLOCK_H_
+#endif  // RANKWISE_PARALLEL_COMM_RANK_CLOCK_H_

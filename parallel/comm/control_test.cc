@@ -1,4 +1,4 @@
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 
 #include <atomic>
 #include <vector>

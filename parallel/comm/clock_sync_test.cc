@@ -1,10 +1,10 @@
-#include "comm_bench/clock_sync.h"
+#include "parallel/comm/clock_sync.h"
 
 #include <cmath>
 #include <vector>
 
-#include "comm_bench/rank_threads_for_test.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/rank_threads_for_test.h"
 
 namespace rankwise {
 namespace {

@@ -1,11 +1,11 @@
 // A clock that all ranks share: rank 0's.
-#ifndef RANKWISE_COMM_BENCH_CLOCK_SYNC_H_
-#define RANKWISE_COMM_BENCH_CLOCK_SYNC_H_
+#ifndef RANKWISE_PARALLEL_COMM_CLOCK_SYNC_H_
+#define RANKWISE_PARALLEL_COMM_CLOCK_SYNC_H_
 
 #include <vector>
 
-#include "comm_bench/control.h"
-#include "comm_bench/rank_clock.h"
+#include "parallel/comm/control.h"
+#include "parallel/comm/rank_clock.h"
 
 namespace rankwise {
 
@@ -45,4 +45,4 @@ class ClockSync {
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_COMM_BENCH_CLOCK_SYNC_H_
+#endif  // RANKWISE_PARALLEL_COMM_CLOCK_SYNC_H_

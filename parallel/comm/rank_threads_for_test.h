@@ -1,11 +1,11 @@
 // For tests: ranks as threads over the fake backend.
-#ifndef RANKWISE_COMM_BENCH_RANK_THREADS_FOR_TEST_H_
-#define RANKWISE_COMM_BENCH_RANK_THREADS_FOR_TEST_H_
+#ifndef RANKWISE_PARALLEL_COMM_RANK_THREADS_FOR_TEST_H_
+#define RANKWISE_PARALLEL_COMM_RANK_THREADS_FOR_TEST_H_
 
 #include <functional>
 
 #include "c10/util/intrusive_ptr.h"
-#include "comm_bench/control.h"
+#include "parallel/comm/control.h"
 #include "parallel/comm/fake_backend.h"
 
 namespace c10d {
@@ -28,4 +28,4 @@ void OnFakeRanks(int world_size, const FakeBackendConfig& costs,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_COMM_BENCH_RANK_THREADS_FOR_TEST_H_
+#endif  // RANKWISE_PARALLEL_COMM_RANK_THREADS_FOR_TEST_H_

@@ -1,4 +1,4 @@
-#include "comm_bench/rank_clock.h"
+#include "parallel/comm/rank_clock.h"
 
 #include <chrono>
 

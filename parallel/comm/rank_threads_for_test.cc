@@ -1,4 +1,4 @@
-#include "comm_bench/rank_threads_for_test.h"
+#include "parallel/comm/rank_threads_for_test.h"
 
 #include <exception>
 #include <memory>
