@@ -101,6 +101,36 @@ TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
 
 // Six whole steps, and one of 10 examples. The cut by FLOPs is after conv2,
 // which hands on 4096 numbers per example.
+// Measured and simulated, one of each per rank.
+TEST(PipelineRecordsTest, TheLastFullStepsTimelineIsWrittenAtTheEnd) {
+  const Trained run = Train("pipeline", 2,
+                            {"--microbatches=4", "--batch_size=4",
+                             "--train_size=106", "--epochs=1", "--eval=false"});
+  std::map<std::pair<std::string, int64_t>, TimelineRecord> timelines;
+  std::map<int64_t, int64_t> peaks;
+  for (const Record& entry : RecordsIn(run.record)) {
+    const auto* timeline = std::get_if<TimelineRecord>(&entry);
+    if (timeline != nullptr)
+      timelines[{timeline->origin, timeline->rank}] = *timeline;
+    const auto* memory = std::get_if<MemoryRecord>(&entry);
+    if (memory != nullptr) peaks[memory->rank] = memory->peak_host_bytes;
+  }
+  EXPECT_EQ(peaks.size(), 2u);
+  ASSERT_EQ(timelines.size(), 4u);
+  for (const std::string origin : {"measured", "simulated"}) {
+    const TimelineRecord& first = timelines[{origin, 0}];
+    const TimelineRecord& last = timelines[{origin, 1}];
+    EXPECT_EQ(first.step, 6) << "the seventh has fewer micro-batches";
+    ASSERT_EQ(first.spans.size(), 8u);
+    ASSERT_EQ(last.spans.size(), 8u);
+    EXPECT_EQ(first.spans[0].start_seconds, 0);
+    // A micro-batch reaches the second stage when the first is done with it,
+    // and comes back from there.
+    EXPECT_GE(last.spans[0].start_seconds, first.spans[0].end_seconds);
+    EXPECT_GE(first.spans[2].start_seconds, last.spans[1].end_seconds);
+  }
+}
+
 TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
   const std::string trace = FreshDir("trace") + "/steps.json";
   const Trained run =
@@ -129,6 +159,8 @@ TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
     EXPECT_LE(record->span_seconds, record->schedule_seconds);
     EXPECT_LE(record->wait_seconds + record->busy_seconds,
               record->schedule_seconds);
+    EXPECT_GT(record->exposed_transfer_seconds, 0);
+    EXPECT_LE(record->exposed_transfer_seconds, record->wait_seconds);
     if (!whole) continue;
     EXPECT_EQ(std::isnan(record->predicted_seconds), record->step < 4);
     if (record->step < 4) continue;

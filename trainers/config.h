@@ -62,6 +62,9 @@ struct TrainConfig {
   bool bf16 = false;  // forward pass under bfloat16 autocast
   int threads = 0;    // intra-op threads per rank; 0: cores / local ranks
   int64_t check_divergence_every = 0;  // steps between two checks; 0: never
+  // For comparison: ranks compute as ever and exchange nothing. Without
+  // evaluation and checkpoints.
+  bool skip_communication = false;
 };
 
 }  // namespace rankwise

@@ -20,7 +20,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
       TrainingRun::Create(config, worker);
   if (!run.ok()) return run.status();
   absl::StatusOr<std::unique_ptr<DataParallelEngine>> engine =
-      MakeEngine((*run)->model(), *worker.comm);
+      MakeEngine((*run)->model(), *worker.comm, config.skip_communication);
   if (!engine.ok()) return engine.status();
   Optimizer& optimizer = (*run)->optimizer();
   const Objective& objective = (*run)->objective();

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/ddp/distributed_data_parallel.h"
@@ -26,6 +27,8 @@ ABSL_FLAG(bool, static_graph, false,
           "the set of used parameters never changes");
 ABSL_FLAG(bool, broadcast_buffers, true,
           "give every rank rank 0's buffers before each forward");
+
+ABSL_DECLARE_FLAG(bool, skip_communication);
 
 namespace rankwise {
 namespace {
@@ -60,6 +63,15 @@ absl::Status CheckDdpFlags() {
     return Bad("comm_hook", hook, "none, fp16 or bf16");
   if (engine == "simple" && hook != "none")
     return Bad("comm_hook", hook, "none with --ddp=simple, which has no hooks");
+  if (absl::GetFlag(FLAGS_skip_communication)) {
+    if (hook != "none")
+      return Bad("comm_hook", hook, "none with --skip_communication");
+    if (absl::GetFlag(FLAGS_find_unused_parameters)) {
+      return absl::InvalidArgumentError(
+          "--find_unused_parameters: ranks ask each other for them, which "
+          "--skip_communication cannot leave out");
+    }
+  }
   for (const auto& [name, value] :
        {std::pair{"bucket_cap_mb", absl::GetFlag(FLAGS_bucket_cap_mb)},
         std::pair{"first_bucket_mb", absl::GetFlag(FLAGS_first_bucket_mb)}}) {
@@ -76,9 +88,9 @@ std::string DdpSettings() {
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
-    torch::nn::Module& model, Communicator& comm) {
+    torch::nn::Module& model, Communicator& comm, bool skip_communication) {
   if (absl::GetFlag(FLAGS_ddp) == "simple") {
-    auto simple = SimpleDataParallel::Create(model, comm);
+    auto simple = SimpleDataParallel::Create(model, comm, skip_communication);
     if (!simple.ok()) return simple.status();
     return std::unique_ptr<DataParallelEngine>(std::move(*simple));
   }
@@ -91,6 +103,7 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
   config.find_unused_parameters = absl::GetFlag(FLAGS_find_unused_parameters);
   config.static_graph = absl::GetFlag(FLAGS_static_graph);
   config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
+  config.skip_communication = skip_communication;
   config.comm_hook = CommHooks().at(absl::GetFlag(FLAGS_comm_hook));
   auto reducer = DistributedDataParallel::Create(model, comm, config);
   if (!reducer.ok()) return reducer.status();

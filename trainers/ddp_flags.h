@@ -24,7 +24,7 @@ std::string DdpSettings();
 
 // The engine that --ddp names, over the flags' buckets. Collective.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
-    torch::nn::Module& model, Communicator& comm);
+    torch::nn::Module& model, Communicator& comm, bool skip_communication);
 
 }  // namespace rankwise
 

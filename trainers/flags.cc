@@ -71,6 +71,9 @@ ABSL_FLAG(bool, eval, true, "evaluate on the whole test set after each epoch");
 ABSL_FLAG(
     int64_t, check_divergence_every, 0,
     "steps between two comparisons of the parameters across ranks; 0: never");
+ABSL_FLAG(bool, skip_communication, false,
+          "compute as ever but exchange nothing: shows what communication "
+          "costs. Losses are not those of training; no evaluation");
 
 // Output.
 ABSL_FLAG(
@@ -187,6 +190,20 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   return output;
 }
 
+void CheckSkippedCommunication(const TrainConfig& config, FlagChecks& checks) {
+  if (!config.skip_communication) return;
+  if (!config.checkpoint.dir.empty()) {
+    checks.Complain(
+        "--skip_communication: what the ranks hold is no trained model, and is "
+        "not saved; leave out --checkpoint_dir");
+  }
+  if (config.check_divergence_every > 0) {
+    checks.Complain(
+        "--skip_communication: the ranks' parameters diverge; leave out "
+        "--check_divergence_every");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
@@ -206,6 +223,9 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   config.seed = absl::GetFlag(FLAGS_seed);
   config.threads = absl::GetFlag(FLAGS_threads);
   config.check_divergence_every = absl::GetFlag(FLAGS_check_divergence_every);
+  config.skip_communication = absl::GetFlag(FLAGS_skip_communication);
+  if (config.skip_communication) config.evaluate = false;
+  CheckSkippedCommunication(config, checks);
   checks.InRange<int64_t>("epochs", config.epochs, 1);
   checks.InRange<int64_t>("max_steps", config.max_steps, 0);
   checks.InRange<int64_t>("accumulate", config.accumulate, 1);

@@ -1,5 +1,6 @@
 #include "trainers/local_model_parallel.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "trainers/objective.h"
 #include "trainers/stage_profile.h"
 #include "trainers/stage_split.h"
+#include "trainers/timeline_record.h"
 
 namespace rankwise {
 
@@ -62,17 +64,20 @@ absl::Status LocalModelParallel::CreateTraining() {
                          .bf16 = config_.bf16}));
     stages.push_back(stages_.back().get());
   }
-  sequence_.emplace(std::move(stages), devices_);
+  sequence_.emplace(std::move(stages), devices_, config_.skip_communication);
   return absl::OkStatus();
 }
 
 absl::Status LocalModelParallel::Train() {
   training_->Say(
       StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
-  absl::Status status =
-      training_->Train([this](const StepInput& input) { return Step(input); });
-  if (status.ok()) training_->Say(Summary());
-  return status;
+  training_->AtEnd([this] {
+    training_->Say(Summary());
+    return last_full_step_ == 0 ? absl::OkStatus()
+                                : training_->Write(LastTimeline());
+  });
+  return training_->Train(
+      [this](const StepInput& input) { return Step(input); });
 }
 
 absl::StatusOr<StepOutcome> LocalModelParallel::Step(const StepInput& input) {
@@ -127,22 +132,44 @@ absl::Status LocalModelParallel::Note(int64_t step, size_t micro_batches,
     record.span_seconds = extent.seconds();
     record.busy_seconds = busy_seconds[i];
     record.wait_seconds = seconds - busy_seconds[i];
+    record.exposed_transfer_seconds = 0;
     record.peak_activations = 1;
     record.predicted_seconds = record.predicted_span_bubble =
         record.predicted_wall_bubble = std::numeric_limits<double>::quiet_NaN();
     if (i < measured.boundaries.size()) {
       // As many bytes of activations forth as of gradients back.
       record.transfer_seconds = measured.boundaries[i].seconds;
+      // Nothing else happens while a copy is made.
+      record.exposed_transfer_seconds = record.transfer_seconds;
       record.sent_bytes = measured.boundaries[i].bytes / 2;
       record.received_bytes = measured.boundaries[i].bytes / 2;
     }
     absl::Status written = training_->Write(record);
     if (!written.ok()) return written;
   }
+  if (static_cast<int64_t>(micro_batches) == config_.accumulate) {
+    last_full_step_ = step;
+    last_full_ = measured.timeline;
+  }
   if (std::exchange(warmed_up_, true)) {
     steps_.push_back({seconds, busy_seconds, measured.boundaries});
   }
   return absl::OkStatus();
+}
+
+// All stages in one: they take turns.
+TimelineRecord LocalModelParallel::LastTimeline() const {
+  std::vector<Span> spans;
+  for (const std::vector<Span>& of_stage : last_full_.ranks)
+    spans.insert(spans.end(), of_stage.begin(), of_stage.end());
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return a.start_seconds < b.start_seconds;
+  });
+  TimelineRecord record = ToTimelineRecord(spans, spans.front().start_seconds);
+  record.rank = worker_.env.rank;
+  record.step = last_full_step_;
+  record.schedule = "naive";
+  return record;
 }
 
 absl::StatusOr<EvalRecord> LocalModelParallel::EvaluateTestSet(

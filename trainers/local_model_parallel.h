@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/model_parallel/sequential_stages.h"
+#include "records/record.h"
 #include "trainers/config.h"
 #include "trainers/model_stage.h"
 #include "trainers/models/model.h"
@@ -42,6 +43,7 @@ class LocalModelParallel {
   absl::StatusOr<StepOutcome> Step(const StepInput& input);
   absl::Status Note(int64_t step, size_t micro_batches,
                     const SequentialStep& measured);
+  TimelineRecord LastTimeline() const;
   absl::StatusOr<EvalRecord> EvaluateTestSet(TrainingData& data, int64_t epoch);
   std::string Summary() const;
 
@@ -62,6 +64,8 @@ class LocalModelParallel {
   std::optional<SequentialStages> sequence_;
   std::vector<Measures> steps_;  // but the first, which warms up
   bool warmed_up_ = false;
+  Timeline last_full_;          // of the last step with all micro-batches
+  int64_t last_full_step_ = 0;  // 0: none yet
 };
 
 }  // namespace rankwise

@@ -34,7 +34,7 @@ int Report(const std::string& who, const absl::Status& status) {
 }
 
 absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
-                        const LaunchConfig& launch) {
+                        const TrainConfig& config, const LaunchConfig& launch) {
   if (words.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", words[1], "\" is not a flag; flags look like --batch_size=64"));
@@ -43,6 +43,11 @@ absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
     return absl::InvalidArgumentError(
         absl::StrCat("--nproc=", launch.nproc, ": ", trainer.name,
                      " is one process; use the trainer ddp"));
+  }
+  if (!trainer.distributed && config.skip_communication) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--skip_communication: ", trainer.name,
+                     " communicates nothing that could be left out"));
   }
   return trainer.check_flags == nullptr ? absl::OkStatus()
                                         : trainer.check_flags();
@@ -110,7 +115,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (!comm_config.ok()) return Report(trainer.name, comm_config.status());
   absl::StatusOr<LaunchConfig> launch = LaunchConfigFromFlags();
   if (!launch.ok()) return Report(trainer.name, launch.status());
-  absl::Status usage = CheckUsage(trainer, words, *launch);
+  absl::Status usage = CheckUsage(trainer, words, *config, *launch);
   if (!usage.ok()) return Report(trainer.name, usage);
   if (launch->nproc > 1 && !InsideLauncher())
     return LaunchRanks(*launch, argc, argv);

@@ -13,8 +13,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/job_clock.h"
 #include "parallel/pipeline/trace.h"
 #include "trainers/median.h"
+#include "trainers/timeline_record.h"
 
 namespace rankwise {
 namespace {
@@ -41,6 +43,18 @@ int64_t CountSends(const std::vector<Span>& spans) {
     return span.action.kind == ActionKind::kSendForward ||
            span.action.kind == ActionKind::kSendBackward;
   });
+}
+
+// Of the waits, the part in which the messages were under way.
+double ExposedTransfer(const std::vector<MessageWait>& waits,
+                       const LinkCosts& link) {
+  double seconds = 0;
+  for (const MessageWait& wait : waits) {
+    seconds += std::min(wait.seconds,
+                        link.alpha_seconds + static_cast<double>(wait.bytes) *
+                                                 link.beta_seconds_per_byte);
+  }
+  return seconds;
 }
 
 // Every rank's `values`, which are equally many.
@@ -116,7 +130,8 @@ absl::StatusOr<ScheduleRecord> PipelineMeter::Add(
   const Extent extent = ExtentOf(measured.spans);
   record.span_seconds = extent.seconds();
   record.busy_seconds = extent.busy_seconds();
-  record.wait_seconds = measured.wait_seconds;
+  record.wait_seconds = measured.wait_seconds();
+  record.exposed_transfer_seconds = ExposedTransfer(measured.waits, link_);
   // What a sender sees of a message ends long after it has arrived.
   record.transfer_seconds =
       static_cast<double>(CountSends(measured.spans)) * link_.alpha_seconds +
@@ -135,7 +150,7 @@ absl::StatusOr<ScheduleRecord> PipelineMeter::Add(
   if (full_steps_ > 1) {  // the first one warms up
     shares_.push_back({record.schedule_seconds, record.span_seconds,
                        record.busy_seconds, record.wait_seconds});
-    recent_.push_back(measured.spans);
+    recent_.push_back({step, measured.spans});
     if (recent_.size() > kRecentSteps) recent_.pop_front();
   }
   if (full_steps_ == next_prediction_) {
@@ -156,8 +171,8 @@ void PipelineMeter::FillPrediction(ScheduleRecord& record) const {
 std::vector<double> PipelineMeter::MedianCosts() const {
   const size_t stages = static_cast<size_t>(schedule_.num_stages());
   std::vector<std::vector<double>> samples(stages * kKinds);
-  for (const std::vector<Span>& spans : recent_) {
-    for (const Span& span : spans) {
+  for (const FullStep& step : recent_) {
+    for (const Span& span : step.spans) {
       if (!IsCompute(span.action.kind)) continue;
       samples[static_cast<size_t>(span.action.stage) * kKinds +
               static_cast<size_t>(span.action.kind)]
@@ -273,13 +288,47 @@ std::string PipelineMeter::BubbleLines(
                            predicted_bubbles_.wall, predicted_bubbles_.span));
 }
 
+absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
+  std::vector<TimelineRecord> records;
+  if (recent_.empty()) return records;
+  const JobClock clock(worker_.comm);
+  std::vector<Span> measured = recent_.back().spans;
+  for (Span& span : measured) {
+    span.start_seconds = clock.RootTime(span.start_seconds);
+    span.end_seconds = clock.RootTime(span.end_seconds);
+  }
+  absl::StatusOr<std::vector<std::vector<double>>> starts =
+      GatherAll({ExtentOf(measured).start_seconds}, worker_);
+  if (!starts.ok()) return starts.status();
+  const auto first = starts->begin() + worker_.replica() * worker_.shards;
+  const double start = (*std::min_element(first, first + worker_.shards))[0];
+  records.push_back(Describe(measured, start, "measured"));
+  if (predicted_ && worker_.replica() == 0) {
+    const std::vector<Span>& simulated =
+        prediction_.ranks[static_cast<size_t>(worker_.shard())];
+    records.push_back(Describe(simulated, 0, "simulated"));
+  }
+  return records;
+}
+
+TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
+                                       double origin_seconds,
+                                       const char* origin) const {
+  TimelineRecord record = ToTimelineRecord(spans, origin_seconds);
+  record.rank = worker_.env.rank;
+  record.step = recent_.back().step;
+  record.schedule = schedule_.name;
+  record.origin = origin;
+  return record;
+}
+
 absl::Status PipelineMeter::WriteTimelines(const std::string& path) const {
   if (recent_.empty()) {
     return absl::FailedPreconditionError(
         "--trace: needs two steps with all their --microbatches at least; give "
         "more --train_size or --max_steps");
   }
-  std::vector<double> mine = Flatten(recent_.back());
+  std::vector<double> mine = Flatten(recent_.back().spans);
   const size_t spans = mine.size() / kNumbersPerSpan;
   absl::StatusOr<std::vector<std::vector<double>>> counts =
       GatherAll({static_cast<double>(spans)}, worker_);

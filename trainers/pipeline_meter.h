@@ -37,6 +37,11 @@ class PipelineMeter {
   // bubbles and the step's time, measured and predicted. On every rank.
   absl::StatusOr<std::string> Summary();
 
+  // When this rank's actions ran in the last full step, and when they should
+  // have by the prediction (of the first replica only). Empty after too few
+  // steps. Throws what a failed message throws.
+  absl::StatusOr<std::vector<TimelineRecord>> Timelines() const;
+
   // The last full step of all ranks of this replica, measured and predicted, as
   // a trace file that the first rank writes.
   absl::Status WriteTimelines(const std::string& path) const;
@@ -45,10 +50,16 @@ class PipelineMeter {
   struct StepShare {
     double seconds = 0, span_seconds = 0, busy_seconds = 0, wait_seconds = 0;
   };
+  struct FullStep {
+    int64_t step = 0;
+    std::vector<Span> spans;
+  };
   bool IsFull(const Schedule& schedule) const {
     return &schedule == &schedule_;
   }
   absl::Status Predict();
+  TimelineRecord Describe(const std::vector<Span>& spans, double origin_seconds,
+                          const char* origin) const;
   std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here
   void FillPrediction(ScheduleRecord& record) const;
   std::string RankTable(const std::vector<std::vector<double>>& ranks) const;
@@ -60,8 +71,8 @@ class PipelineMeter {
   const Worker& worker_;
   int64_t full_steps_ = 0;
   int64_t next_prediction_;
-  std::deque<std::vector<Span>> recent_;  // of the last full steps
-  std::vector<StepShare> shares_;         // of all full steps but the first
+  std::deque<FullStep> recent_;    // the last ones
+  std::vector<StepShare> shares_;  // of all full steps but the first
   int peak_activations_ = 0;
   double sent_bytes_ = 0, transfer_seconds_ = 0;  // in the last full step
   bool predicted_ = false;

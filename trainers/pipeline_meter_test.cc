@@ -96,6 +96,48 @@ TEST_F(PipelineMeterTest, TooFewStepsAreSaidToBeTooFew) {
   });
 }
 
+TEST_F(PipelineMeterTest, TransfersAreExposedNoLongerThanTheyTake) {
+  OnRanks(2, [&](Communicator& comm) {
+    const Schedule schedule = *AddCommunication(*MakeSchedule(
+        "1f1b", {.num_ranks = 2, .num_micro_batches = kMicroBatches}));
+    Worker worker;
+    worker.env = comm.env();
+    worker.comm = &comm;
+    worker.shards = 2;
+    PipelineMeter meter(schedule, {0, 0},
+                        {.alpha_seconds = 0.5, .beta_seconds_per_byte = 0.001},
+                        worker);
+    ExecutorStep step = Measured(schedule, comm.rank(), 0);
+    // Under way for 1.5 s each; and one that had arrived.
+    step.waits = {{1000, 4}, {1000, 0.25}, {0, 0}};
+    const auto record = meter.Add(1, schedule, step);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_NEAR(record->wait_seconds, 4.25, 1e-12);
+    EXPECT_NEAR(record->exposed_transfer_seconds, 1.75, 1e-12);
+  });
+}
+
+TEST_F(PipelineMeterTest, TimelinesCountFromTheFirstStartOfAnyRank) {
+  Run(4, /*late=*/5, [](PipelineMeter& meter, const Worker& worker, auto&) {
+    const auto timelines = meter.Timelines();
+    ASSERT_TRUE(timelines.ok()) << timelines.status();
+    ASSERT_EQ(timelines->size(), 2u);
+    const double forward_elsewhere = worker.env.rank;
+    for (const TimelineRecord& timeline : *timelines) {
+      EXPECT_EQ(timeline.rank, worker.env.rank);
+      EXPECT_EQ(timeline.step, 4);
+      EXPECT_EQ(timeline.schedule, "1f1b");
+      ASSERT_EQ(timeline.spans.size(), 2u * kMicroBatches);
+      EXPECT_EQ(timeline.spans[0].action, "F");
+      EXPECT_EQ(timeline.spans[0].stage, worker.env.rank);
+      EXPECT_NEAR(timeline.spans[0].start_seconds, forward_elsewhere, 1e-9);
+      EXPECT_NEAR(timeline.spans[0].end_seconds, forward_elsewhere + 1, 1e-9);
+    }
+    EXPECT_EQ((*timelines)[0].origin, "measured");
+    EXPECT_EQ((*timelines)[1].origin, "simulated");
+  });
+}
+
 TEST_F(PipelineMeterTest, TheTraceHoldsBothTimelines) {
   const std::string path = TemporaryPath("trace.json");
   Run(4, 0, [&](PipelineMeter& meter, const Worker&, const auto&) {

@@ -169,12 +169,14 @@ void PipelineRun::FindSharedWeights() {
 }
 
 absl::Status PipelineRun::ConnectStages() {
-  replica_gradients_.emplace(mesh_->group("dp"), mesh_->size("dp"));
+  replica_gradients_.emplace(mesh_->group("dp"), mesh_->size("dp"),
+                             config_.skip_communication);
   std::vector<Stage*> stages;
   for (const auto& stage : stages_) stages.push_back(stage.get());
   ExecutorConfig config;
   config.device = worker_.device;
   config.recompute = pipeline_.recompute;
+  config.skip_communication = config_.skip_communication;
   config.on_gradients_ready = [this](int stage) {
     replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
   };
@@ -197,7 +199,7 @@ absl::Status PipelineRun::ConnectStages() {
   std::vector<std::string> copies;
   for (const TiedWeight& copy : training_->model().copies())
     copies.push_back(copy.copy_name);
-  if (worker_.shards > 1) {
+  if (worker_.shards > 1 && !config_.skip_communication) {
     training_->optimizer().ShareNorm(
         [this](torch::Tensor& squared_norm) {
           std::vector<torch::Tensor> sum = {squared_norm.to(worker_.device)};
@@ -212,9 +214,12 @@ absl::Status PipelineRun::ConnectStages() {
 absl::Status PipelineRun::Train() {
   training_->Say(
       StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
-  absl::Status status =
-      training_->Train([this](const StepInput& input) { return Step(input); });
-  if (!status.ok()) return status;
+  training_->AtEnd([this] { return Finish(); });
+  return training_->Train(
+      [this](const StepInput& input) { return Step(input); });
+}
+
+absl::Status PipelineRun::Finish() {
   if (!TimesHold()) {
     training_->Say(
         "no utilisation, bubble or trace: on CUDA the host's clock knows when "
@@ -224,6 +229,12 @@ absl::Status PipelineRun::Train() {
   absl::StatusOr<std::string> summary = meter_->Summary();
   if (!summary.ok()) return summary.status();
   training_->Say(*summary);
+  absl::StatusOr<std::vector<TimelineRecord>> timelines = meter_->Timelines();
+  if (!timelines.ok()) return timelines.status();
+  for (const TimelineRecord& timeline : *timelines) {
+    absl::Status written = training_->Write(timeline);
+    if (!written.ok()) return written;
+  }
   return pipeline_.trace_file.empty()
              ? absl::OkStatus()
              : meter_->WriteTimelines(pipeline_.trace_file);
@@ -264,7 +275,7 @@ absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
   const Extent extent = ExtentOf(step.spans);
   return StepOutcome{.loss = step.loss,
                      .exposed_comm_seconds = exposed,
-                     .wait_seconds = step.wait_seconds,
+                     .wait_seconds = step.wait_seconds(),
                      .forward_seconds = extent.forward_seconds,
                      .backward_seconds = extent.backward_seconds};
 }
@@ -280,6 +291,7 @@ int PipelineRun::RankOf(size_t layer) const {
 // Both ranks of a tied weight end with the gradient of all its uses. Returns
 // the seconds that it took.
 double PipelineRun::AddUpTiedGradients() {
+  if (config_.skip_communication) return 0;
   const double start = Now();
   for (SharedWeight& shared : shared_with_peers_) {
     AddUpSharedGradient(*worker_.comm->process_group(), shared.peer, shared.tag,

@@ -51,6 +51,7 @@ class PipelineRun {
   absl::Status ConnectStages();
 
   absl::StatusOr<StepOutcome> Step(const StepInput& input);
+  absl::Status Finish();
   double AddUpTiedGradients();
   absl::StatusOr<EvalRecord> EvaluateTestSet(TrainingData& data, int64_t epoch);
 

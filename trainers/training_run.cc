@@ -21,6 +21,7 @@
 #include "trainers/dropout_seed.h"
 #include "trainers/evaluate.h"
 #include "trainers/failure.h"
+#include "trainers/peak_memory.h"
 #include "trainers/run_record.h"
 
 namespace rankwise {
@@ -174,6 +175,11 @@ absl::Status TrainingRun::RestoreIfAsked() {
 }
 
 void TrainingRun::Announce() {
+  if (config_.skip_communication) {
+    console_->Say(
+        "warning: --skip_communication: ranks exchange nothing; losses are not "
+        "those of training, and nothing is evaluated");
+  }
   console_->SayRank(absl::StrCat(worker_.device.str(), ", ", worker_.threads,
                                  worker_.threads == 1 ? " thread" : " threads",
                                  DescribeBackend(worker_)));
@@ -216,7 +222,17 @@ absl::Status TrainingRun::Train(const StepFunction& step) {
                      [&] { return FinishEpoch(); });
     if (!status.ok()) return status;
   }
-  return writer_ == nullptr ? absl::OkStatus() : writer_->Close();
+  return Guarded("the end of the run", [&] { return Finish(); });
+}
+
+absl::Status TrainingRun::Finish() {
+  if (at_end_ != nullptr) {
+    absl::Status status = at_end_();
+    if (!status.ok()) return status;
+  }
+  if (writer_ == nullptr) return absl::OkStatus();
+  absl::Status written = writer_->Write(Record(MeasurePeakMemory(worker_)));
+  return written.ok() ? writer_->Close() : written;
 }
 
 absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {

@@ -82,6 +82,11 @@ class TrainingRun {
     evaluate_ = std::move(evaluate);
   }
 
+  // After the last step, while records can still be written.
+  void AtEnd(std::function<absl::Status()> at_end) {
+    at_end_ = std::move(at_end);
+  }
+
   Model& model() { return *model_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Objective& objective() const { return *objective_; }
@@ -111,6 +116,7 @@ class TrainingRun {
                          StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch);
   absl::Status FinishEpoch();
+  absl::Status Finish();
   absl::Status SaveCheckpoint();
   absl::Status ExportModel();
   bool done() const;
@@ -133,7 +139,8 @@ class TrainingRun {
   std::optional<Console> console_;
   std::optional<StepLog> log_;
   StepTraffic traffic_;
-  EvaluateFunction evaluate_;  // null: Evaluate
+  EvaluateFunction evaluate_;             // null: Evaluate
+  std::function<absl::Status()> at_end_;  // may be null
   Progress progress_;
   bool warned_non_finite_ = false;
 };

@@ -28,6 +28,13 @@ int64_t NowNs() {
 }
 
 absl::Status CheckConfig(const DdpConfig& config) {
+  if (config.skip_communication &&
+      (config.find_unused_parameters ||
+       config.comm_hook != DdpConfig::CommHook::kNone)) {
+    return absl::InvalidArgumentError(
+        "skip_communication works neither with find_unused_parameters nor with "
+        "a comm_hook");
+  }
   if (config.bucket_cap_bytes > 0 && config.first_bucket_bytes > 0) {
     return absl::OkStatus();
   }
@@ -137,6 +144,12 @@ void DistributedDataParallel::BuildReducer() {
 }
 
 void DistributedDataParallel::RegisterCommHook() {
+  if (config_.skip_communication) {
+    last_local_bucket_ = std::make_shared<LastBucketTime>(0);
+    reducer_->register_comm_hook(
+        std::make_unique<LocalHook>(last_local_bucket_));
+    return;
+  }
   using Hook = DdpConfig::CommHook;
   if (config_.comm_hook == Hook::kNone) return;
   const bool fp16 = config_.comm_hook == Hook::kFp16;
@@ -153,11 +166,13 @@ void DistributedDataParallel::BeforeForward() {
   step_syncs_ = sync_ || recording;
   if (step_syncs_) {
     logger_->set_runtime_stats_and_log();
-    if (communicator_.device().is_cuda()) ReadDeviceTimes();
+    if (communicator_.device().is_cuda() && !config_.skip_communication)
+      ReadDeviceTimes();
     reducer_->prepare_for_forward();
   }
   reducer_->rebuild_buckets();
-  if (buffers_stale_ && config_.broadcast_buffers) {
+  if (buffers_stale_ && config_.broadcast_buffers &&
+      !config_.skip_communication) {
     BroadcastFromRankZero(ModelBuffers(module_), communicator_);
   }
 }
@@ -184,8 +199,11 @@ void DistributedDataParallel::AfterBackward() {
     comm_start_ns = NowNs();
     reducer_->delay_all_reduce();
   } else if (step_syncs_) {
-    CheckReduced(/*communicated=*/comm_start_ns >= backward_start_ns_);
+    const int64_t last_ns =
+        config_.skip_communication ? last_local_bucket_->load() : comm_start_ns;
+    CheckReduced(/*communicated=*/last_ns >= backward_start_ns_);
   }
+  if (config_.skip_communication) return;
   if (communicator_.device().is_cuda()) return;
   exposed_seconds_ = step_syncs_ ? (NowNs() - comm_start_ns) * 1e-9 : 0;
 }

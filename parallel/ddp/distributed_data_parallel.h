@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "parallel/ddp/engine.h"
+#include "parallel/ddp/local_hook.h"
 #include "torch/types.h"
 
 namespace torch::nn {
@@ -50,6 +51,10 @@ struct DdpConfig {
   // fp16_compress_hook does.
   enum class CommHook { kNone, kFp16, kBf16 };
   CommHook comm_hook = CommHook::kNone;
+  // For comparison: buckets are filled and read as ever, but gradients and
+  // buffers stay the rank's own. Not with find_unused_parameters, whose
+  // all-reduce the reducer makes by itself, nor with a comm_hook.
+  bool skip_communication = false;
 };
 
 class DistributedDataParallel : public DataParallelEngine {
@@ -113,6 +118,8 @@ class DistributedDataParallel : public DataParallelEngine {
   bool graph_recorded_ = false;  // static_graph: the first step is done
   std::vector<int64_t> ready_times_;  // per parameter, before this backward
   int64_t backward_start_ns_ = 0;
+  // With skip_communication; else null.
+  std::shared_ptr<LastBucketTime> last_local_bucket_;
   double exposed_seconds_ = 0;
 };
 

@@ -19,11 +19,13 @@ namespace {
 enum class Kind { kReducer, kReducerCopies, kSimple };
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> Make(
-    Kind kind, torch::nn::Module& module, Communicator& communicator) {
+    Kind kind, torch::nn::Module& module, Communicator& communicator,
+    bool skip_communication = false) {
   if (kind == Kind::kSimple) {
-    return SimpleDataParallel::Create(module, communicator);
+    return SimpleDataParallel::Create(module, communicator, skip_communication);
   }
   DdpConfig config;
+  config.skip_communication = skip_communication;
   config.gradient_as_bucket_view = kind == Kind::kReducer;
   return DistributedDataParallel::Create(module, communicator, config);
 }
@@ -165,6 +167,30 @@ TEST_P(EngineTest, MeasuresExposedCommunicationAndBuckets) {
     for (const auto& parameter : net.parameters())
       expected += parameter.nbytes();
     EXPECT_EQ(bytes, expected);
+  });
+}
+
+TEST_P(EngineTest, SkippedCommunicationLeavesEveryRankItsOwn) {
+  OnRanks(world_size(), [&](Communicator& comm) {
+    TestNet net, alone;
+    auto engine = Make(kind(), net, comm, /*skip_communication=*/true);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    for (int step = 0; step < 3; ++step) {
+      for (TestNet* each : {&net, &alone}) {
+        each->scale.fill_(1 + comm.rank());
+        ZeroGradients(*each);
+      }
+      // The reducer orders its buckets anew before the second step, together.
+      if (step == 2) comm.StartTraffic();
+      Backward(net, **engine, BatchOf(step, comm.rank()));
+      LossOf(alone, BatchOf(step, comm.rank())).backward();
+      EXPECT_EQ(net.scale.item<float>(), 1 + comm.rank());
+      EXPECT_EQ((*engine)->exposed_comm_seconds(), 0);
+      EXPECT_EQ(Distance(Gradients(net), Gradients(alone)), 0);
+      Descend(net);
+      Descend(alone);
+    }
+    EXPECT_TRUE(comm.TakeTraffic().empty());
   });
 }
 

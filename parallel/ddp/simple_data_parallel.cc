@@ -47,7 +47,8 @@ void UnflattenIntoGradients(const Tensor& row,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SimpleDataParallel>> SimpleDataParallel::Create(
-    torch::nn::Module& module, Communicator& communicator) {
+    torch::nn::Module& module, Communicator& communicator,
+    bool skip_communication) {
   try {
     if (absl::Status s = VerifyModel(module, communicator); !s.ok()) return s;
     BroadcastFromRankZero(ModelParameters(module), communicator);
@@ -56,7 +57,7 @@ absl::StatusOr<std::unique_ptr<SimpleDataParallel>> SimpleDataParallel::Create(
     return communicator.ExplainFailure("setting up SimpleDataParallel", error);
   }
   std::unique_ptr<SimpleDataParallel> simple(
-      new SimpleDataParallel(module, communicator));
+      new SimpleDataParallel(module, communicator, skip_communication));
   if (!simple->groups_.empty()) return simple;
   return absl::InvalidArgumentError(
       "SimpleDataParallel has nothing to do: the model has no parameter that "
@@ -64,8 +65,11 @@ absl::StatusOr<std::unique_ptr<SimpleDataParallel>> SimpleDataParallel::Create(
 }
 
 SimpleDataParallel::SimpleDataParallel(torch::nn::Module& module,
-                                       Communicator& communicator)
-    : module_(module), communicator_(communicator) {
+                                       Communicator& communicator,
+                                       bool skip_communication)
+    : module_(module),
+      communicator_(communicator),
+      skip_communication_(skip_communication) {
   std::map<c10::ScalarType, std::vector<Tensor>> by_dtype;
   for (const NamedTensor& item : ModelParameters(module)) {
     if (!item.tensor.requires_grad()) continue;
@@ -78,7 +82,7 @@ SimpleDataParallel::SimpleDataParallel(torch::nn::Module& module,
 
 void SimpleDataParallel::BeforeForward() {
   step_syncs_ = sync_;
-  if (buffers_stale_)
+  if (buffers_stale_ && !skip_communication_)
     BroadcastFromRankZero(ModelBuffers(module_), communicator_);
   buffers_stale_ = step_syncs_;
 }
@@ -89,6 +93,10 @@ void SimpleDataParallel::AfterBackward() {
   at::NoGradGuard no_grad;
   for (const std::vector<Tensor>& parameters : groups_) {
     std::vector<Tensor> row{FlattenGradients(parameters)};
+    if (skip_communication_) {
+      UnflattenIntoGradients(row[0], parameters);
+      continue;
+    }
     const auto start = std::chrono::steady_clock::now();
     communicator_.process_group()->allreduce(row)->wait();  // the sum
     row[0].div_(communicator_.world_size());                // the mean

@@ -26,8 +26,11 @@ class SimpleDataParallel : public DataParallelEngine {
  public:
   // Checks and broadcasts the model as DistributedDataParallel::Create does. A
   // collective call. Both references must outlive the result.
+  // With `skip_communication`, for comparison, gradients are flattened and put
+  // back, but they and the buffers stay the rank's own.
   static absl::StatusOr<std::unique_ptr<SimpleDataParallel>> Create(
-      torch::nn::Module& module, Communicator& communicator);
+      torch::nn::Module& module, Communicator& communicator,
+      bool skip_communication = false);
 
   void BeforeForward() override;
   void BeforeBackward(const std::vector<torch::Tensor>&) override {}
@@ -42,10 +45,12 @@ class SimpleDataParallel : public DataParallelEngine {
   std::vector<int64_t> bucket_bytes() const override;
 
  private:
-  SimpleDataParallel(torch::nn::Module& module, Communicator& communicator);
+  SimpleDataParallel(torch::nn::Module& module, Communicator& communicator,
+                     bool skip_communication);
 
   torch::nn::Module& module_;
   Communicator& communicator_;
+  const bool skip_communication_;
   // Parameters that need gradients, grouped by dtype.
   std::vector<std::vector<torch::Tensor>> groups_;
   bool sync_ = true;

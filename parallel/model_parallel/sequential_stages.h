@@ -12,6 +12,7 @@
 #include "c10/core/Device.h"
 #include "parallel/pipeline/stage.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/wire_format.h"
 
 namespace rankwise {
 
@@ -35,9 +36,11 @@ class SequentialStages {
  public:
   // Stage i runs on devices[i], where its parameters are. Devices may repeat:
   // on a machine without accelerators each "cpu" is a slot, and what crosses is
-  // copied all the same. The stages must outlive this.
-  SequentialStages(std::vector<Stage*> stages,
-                   std::vector<c10::Device> devices);
+  // copied all the same. The stages must outlive this. With
+  // `skip_communication`, for comparison, nothing is copied: stages compute
+  // with small numbers instead.
+  SequentialStages(std::vector<Stage*> stages, std::vector<c10::Device> devices,
+                   bool skip_communication = false);
 
   // Forward and backward of micro-batches 0 to n-1, one after another.
   // Gradients are added to the parameters'.
@@ -50,10 +53,12 @@ class SequentialStages {
   at::Tensor RunForwardOf(int micro_batch, SequentialStep& step);
   void RunBackwardOf(int micro_batch, SequentialStep& step);
   at::Tensor Transfer(const at::Tensor& tensor, size_t from, size_t to,
-                      SequentialStep& step) const;
+                      SequentialStep& step);
 
   const std::vector<Stage*> stages_;
   const std::vector<c10::Device> devices_;
+  const bool skip_communication_;
+  std::vector<WireBuffers> replacements_;     // by stage; with the above only
   std::vector<at::Tensor> inputs_, outputs_;  // of the micro-batch in progress
 };
 

@@ -48,7 +48,8 @@ void Channel::Wait(Transfer& transfer) {
   const double start = Now();
   transfer.work->wait();
   transfer.work.reset();
-  wait_seconds_ += Now() - start;
+  waits_.push_back(
+      {static_cast<int64_t>(transfer.tensor.nbytes()), Now() - start});
 }
 
 std::vector<std::vector<double>> Channel::Gather(

@@ -3,6 +3,7 @@
 #define RANKWISE_PARALLEL_PIPELINE_CHANNEL_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -27,6 +28,12 @@ struct Transfer {
   c10::intrusive_ptr<c10d::Work> work;  // null until started
 };
 
+// How long a rank was blocked for one message.
+struct MessageWait {
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
 // Not thread-safe. Throws what the process group throws.
 class Channel {
  public:
@@ -45,13 +52,14 @@ class Channel {
   void Start(Transfer& transfer) { Start({&transfer}); }
 
   // Blocks until the transfer is complete (CUDA: makes the current stream
-  // wait), and forgets its work.
+  // wait), and forgets its work. Notes how long that took.
   void Wait(Transfer& transfer);
 
   // Every rank's `values`, by rank; as many on each. Called by all ranks.
   std::vector<std::vector<double>> Gather(const std::vector<double>& values);
 
-  double wait_seconds() const { return wait_seconds_; }  // since construction
+  // Every Wait since the last call, in order.
+  std::vector<MessageWait> TakeWaits() { return std::exchange(waits_, {}); }
 
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
@@ -59,7 +67,7 @@ class Channel {
   int rank_;
   c10::Device device_;
   bool coalesces_ = false;
-  double wait_seconds_ = 0;
+  std::vector<MessageWait> waits_;
 };
 
 }  // namespace rankwise

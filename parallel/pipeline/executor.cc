@@ -19,7 +19,7 @@ struct PipelineExecutor::Parts {
         int rank, ExecutorConfig executor_config)
       : config(std::move(executor_config)),
         channel(std::move(group), std::move(ranks), rank, config.device),
-        buffers(config.device) {}
+        buffers(config.device, config.skip_communication) {}
 
   void CheckPlacement(const Schedule& schedule) const;
   at::Tensor ShareLoss(const std::vector<at::Tensor>& shares, int rank_of_loss);
@@ -108,12 +108,13 @@ ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
   parts.rank_of_stage = schedule.rank_of_stage;
   ScheduleRun::Options options;
   options.on_gradients_ready = parts.config.on_gradients_ready;
+  options.skip_communication = parts.config.skip_communication;
   ScheduleRun run(schedule, parts.channel, parts.buffers, parts.runners,
                   std::move(options));
-  const double waited_before = parts.channel.wait_seconds();
+  parts.channel.TakeWaits();
   ExecutorStep step = run.Run();
   step.loss = parts.ShareLoss(run.shares(), schedule.rank_of_stage.back());
-  step.wait_seconds = parts.channel.wait_seconds() - waited_before;
+  step.waits = parts.channel.TakeWaits();
   step.end_seconds = Now();
   return step;
 }

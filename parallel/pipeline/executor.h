@@ -27,6 +27,10 @@ struct ExecutorConfig {
   // Called when the last gradient of `stage` in this step is complete, before
   // the rank's other actions: where its all-reduce over replicas can start.
   std::function<void(int stage)> on_gradients_ready;
+  // For comparison: every message is one number, which keeps the order of
+  // things, and stages compute with small numbers instead of what they should
+  // have received.
+  bool skip_communication = false;
 };
 
 // One per rank of a pipeline. Not thread-safe. Throws what torch throws, a

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "parallel/pipeline/channel.h"
 #include "parallel/pipeline/timeline.h"
 
 namespace rankwise {
@@ -19,9 +20,15 @@ struct ExecutorStep {
   // far as the host sees it.
   std::vector<Span> spans;
   double start_seconds = 0, end_seconds = 0;  // of Run, on the same clock
-  double wait_seconds = 0;                    // blocked for messages
-  int peak_activations = 0;  // as in ScheduleFacts, counted as it ran
+  std::vector<MessageWait> waits;  // blocked for messages, the loss among them
+  int peak_activations = 0;        // as in ScheduleFacts, counted as it ran
   int64_t sent_bytes = 0, received_bytes = 0;
+
+  double wait_seconds() const {
+    double sum = 0;
+    for (const MessageWait& wait : waits) sum += wait.seconds;
+    return sum;
+  }
 };
 
 }  // namespace rankwise

@@ -76,8 +76,9 @@ TEST(ExecutorTest, GradientsAddUpOverStepsAndBytesAreCounted) {
       const ExecutorStep result = executor.Run(schedule);
       EXPECT_EQ(result.sent_bytes, (3 + 3 + 2) * 6 * 4);
       EXPECT_EQ(result.received_bytes, result.sent_bytes);
-      EXPECT_GE(result.wait_seconds, 0);
-      EXPECT_LE(result.wait_seconds, result.end_seconds - result.start_seconds);
+      EXPECT_GE(result.wait_seconds(), 0);
+      EXPECT_LE(result.wait_seconds(),
+                result.end_seconds - result.start_seconds);
       EXPECT_TRUE(at::allclose(stages.stages[rank]->Gradients()[0],
                                reference.gradients[rank][0] * step));
     }

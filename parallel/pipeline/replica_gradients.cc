@@ -13,8 +13,10 @@
 namespace rankwise {
 
 ReplicaGradients::ReplicaGradients(c10::intrusive_ptr<c10d::ProcessGroup> group,
-                                   int replicas)
-    : group_(std::move(group)), replicas_(replicas) {}
+                                   int replicas, bool skip_communication)
+    : group_(std::move(group)),
+      replicas_(replicas),
+      skip_communication_(skip_communication) {}
 
 ReplicaGradients::~ReplicaGradients() = default;
 
@@ -30,7 +32,7 @@ void ReplicaGradients::Start(const std::vector<at::Tensor>& parameters) {
   }
   if (pieces.empty()) return;
   bucket.flat = {at::cat(pieces)};
-  bucket.work = group_->allreduce(bucket.flat);
+  if (!skip_communication_) bucket.work = group_->allreduce(bucket.flat);
   buckets_.push_back(std::move(bucket));
 }
 
@@ -39,9 +41,11 @@ double ReplicaGradients::Finish() {
   at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
   for (Bucket& bucket : buckets_) {
-    bucket.work->wait();
     at::Tensor& sum = bucket.flat.front();
-    sum.div_(replicas_);
+    if (bucket.work != nullptr) {
+      bucket.work->wait();
+      sum.div_(replicas_);
+    }
     int64_t offset = 0;
     for (at::Tensor& gradient : bucket.gradients) {
       gradient.copy_(

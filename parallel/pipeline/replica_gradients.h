@@ -22,7 +22,10 @@ namespace rankwise {
 class ReplicaGradients {
  public:
   // Null for a single replica: nothing is exchanged then.
-  ReplicaGradients(c10::intrusive_ptr<c10d::ProcessGroup> group, int replicas);
+  // `skip_communication`, for comparison: gradients are put together and back,
+  // but stay the rank's own.
+  ReplicaGradients(c10::intrusive_ptr<c10d::ProcessGroup> group, int replicas,
+                   bool skip_communication = false);
   ~ReplicaGradients();
 
   // Starts averaging the gradients of `parameters`, which every replica passes
@@ -35,11 +38,12 @@ class ReplicaGradients {
  private:
   struct Bucket {
     std::vector<at::Tensor> gradients;
-    std::vector<at::Tensor> flat;  // one tensor, the sum in flight
-    c10::intrusive_ptr<c10d::Work> work;
+    std::vector<at::Tensor> flat;         // one tensor, the sum in flight
+    c10::intrusive_ptr<c10d::Work> work;  // null without communication
   };
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
   const int replicas_;
+  const bool skip_communication_;
   std::vector<Bucket> buckets_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ATen/ops/zeros.h"
 #include "c10/util/Exception.h"
 #include "parallel/pipeline/timeline.h"
 
@@ -61,9 +62,7 @@ void ScheduleRun::Communicate(size_t begin, size_t end) {
     const bool is_send = IsSend(actions_[i].kind);
     const size_t value = values_.CarriedBy(actions_[i]);
     auto& table = is_send ? sends_ : receives_;
-    InFlight& in_flight =
-        table.emplace(value, InFlight{MakeTransfer(actions_[i]), i})
-            .first->second;
+    InFlight& in_flight = table.emplace(value, MakeTransfer(i)).first->second;
     batch.push_back(&in_flight.transfer);
     (is_send ? step_.sent_bytes : step_.received_bytes) +=
         static_cast<int64_t>(in_flight.transfer.tensor.nbytes());
@@ -77,9 +76,12 @@ void ScheduleRun::Communicate(size_t begin, size_t end) {
   }
 }
 
-Transfer ScheduleRun::MakeTransfer(const Action& action) {
+ScheduleRun::InFlight ScheduleRun::MakeTransfer(size_t position) {
+  const Action& action = actions_[position];
   const size_t value = values_.CarriedBy(action);
-  Transfer transfer;
+  InFlight in_flight;
+  in_flight.action = position;
+  Transfer& transfer = in_flight.transfer;
   transfer.is_send = IsSend(action.kind);
   transfer.tag = static_cast<int>(value);
   const int other =
@@ -89,12 +91,16 @@ Transfer ScheduleRun::MakeTransfer(const Action& action) {
     transfer.tensor = ToWire(Take(value));
   } else {
     const Stage& stage = runners_[action.stage]->stage();
-    transfer.tensor =
+    in_flight.value =
         buffers_.Take(WireShape(action.kind == ActionKind::kRecvForward
                                     ? stage.InputShape(action.micro_batch)
                                     : stage.OutputShape(action.micro_batch)));
+    transfer.tensor = in_flight.value;
   }
-  return transfer;
+  if (options_.skip_communication) {
+    transfer.tensor = at::zeros({1}, transfer.tensor.options());
+  }
+  return in_flight;
 }
 
 void ScheduleRun::Compute(size_t position) {
@@ -155,7 +161,7 @@ at::Tensor ScheduleRun::Take(size_t value) {
               ToString(values_.ReceiveOf(value)),
               " is needed before it is posted; schedules must come from "
               "AddCommunication");
-  const at::Tensor tensor = FromWire(received.mapped().transfer.tensor);
+  const at::Tensor tensor = FromWire(received.mapped().value);
   Finish(std::move(received.mapped()));
   const auto arrived = releases_.find(value);
   if (arrived != releases_.end()) {

@@ -33,13 +33,14 @@ class ScheduleRun {
     // limit. Only for schedules that do not deadlock when sends block.
     size_t max_sends = 0;
     std::function<void(int stage)> on_gradients_ready;
+    bool skip_communication = false;  // as in ExecutorConfig
   };
 
   // `runners`: by stage, null where another rank runs it.
   ScheduleRun(const Schedule& schedule, Channel& channel, WireBuffers& buffers,
               StageRunners& runners, Options options);
 
-  // Called once. Leaves loss, wait_seconds and end_seconds to the caller.
+  // Called once. Leaves loss, waits and end_seconds to the caller.
   ExecutorStep Run();
 
   // The last stage's shares of the loss by micro-batch; empty on other ranks.
@@ -48,11 +49,12 @@ class ScheduleRun {
  private:
   struct InFlight {
     Transfer transfer;
+    at::Tensor value;   // of a receive: what the stage will compute with
     size_t action = 0;  // its position in the list
   };
 
   void Communicate(size_t begin, size_t end);
-  Transfer MakeTransfer(const Action& action);
+  InFlight MakeTransfer(size_t position);
   void Compute(size_t position);
   at::Tensor Perform(const Action& action, const at::Tensor& needed);
   void Count(const Action& action);

@@ -99,7 +99,8 @@ TEST(WriteTraceTest, CommunicationHasRowsOfItsOwnAndNoneOverlaps) {
   for (const Json& span : OfPhase(Events({{"measured", &timeline}}), "X")) {
     rows.push_back(span["tid"]);
   }
-  EXPECT_THAT(rows, ElementsAre(1, 2, 0, 1));
+  // In order of start, the longest first.
+  EXPECT_THAT(rows, ElementsAre(0, 1, 2, 2));
 }
 
 TEST(WriteTraceTest, AnEmptyTimelineIsAnEmptyTrace) {

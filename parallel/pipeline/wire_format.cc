@@ -1,9 +1,26 @@
 #include "parallel/pipeline/wire_format.h"
 
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/arange.h"
 #include "ATen/ops/empty.h"
 #include "c10/core/MemoryFormat.h"
+#include "c10/util/accumulate.h"
 
 namespace rankwise {
+namespace {
+
+// Not all the same, which normalisation would turn into zeros, and none so
+// small that computing with it is slow.
+at::Tensor SmallNumbers(const std::vector<int64_t>& shape,
+                        const at::TensorOptions& options) {
+  constexpr double kLargest = 1e-3;
+  return at::arange(c10::multiply_integers(shape), options)
+      .sin_()
+      .mul_(kLargest)
+      .view(shape);
+}
+
+}  // namespace
 
 at::Tensor ToWire(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach().to(at::kFloat);
@@ -28,8 +45,9 @@ at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape) {
         buffer.use_count() == 1 && buffer.storage().use_count() == 1;
     if (is_free && buffer.sizes() == wire_shape) return buffer;
   }
-  buffers_.push_back(
-      at::empty(wire_shape, at::TensorOptions(at::kFloat).device(device_)));
+  const auto options = at::TensorOptions(at::kFloat).device(device_);
+  buffers_.push_back(filled_ ? SmallNumbers(wire_shape, options)
+                             : at::empty(wire_shape, options));
   return buffers_.back();
 }
 

@@ -26,15 +26,19 @@ std::vector<int64_t> WireShape(std::vector<int64_t> shape);
 // as many exist as micro-batches were in flight at once. Not thread-safe.
 class WireBuffers {
  public:
-  explicit WireBuffers(c10::Device device) : device_(device) {}
+  // `filled`: with small finite numbers, for a computation that goes on without
+  // what should have arrived; else the content is any.
+  explicit WireBuffers(c10::Device device, bool filled = false)
+      : device_(device), filled_(filled) {}
 
-  // fp32 of any content; free again when all tensors that share it are gone.
+  // fp32; free again when all tensors that share it are gone.
   at::Tensor Take(const std::vector<int64_t>& wire_shape);
 
   size_t count() const { return buffers_.size(); }
 
  private:
   c10::Device device_;
+  bool filled_;
   std::vector<at::Tensor> buffers_;
 };
 

@@ -1,6 +1,6 @@
 // Files that are there whole or not at all.
-#ifndef RANKWISE_PARALLEL_PIPELINE_REPLACE_FILE_H_
-#define RANKWISE_PARALLEL_PIPELINE_REPLACE_FILE_H_
+#ifndef RANKWISE_PARALLEL_TRACE_REPLACE_FILE_H_
+#define RANKWISE_PARALLEL_TRACE_REPLACE_FILE_H_
 
 #include <functional>
 #include <ostream>
@@ -18,4 +18,4 @@ absl::Status ReplaceFile(const std::string& path,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_PARALLEL_PIPELINE_REPLACE_FILE_H_
+#endif  // RANKWISE_PARALLEL_TRACE_REPLACE_FILE_H_

@@ -1,5 +1,6 @@
-#include "parallel/pipeline/replace_file.h"
+#include "parallel/trace/replace_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,19 @@
 #include "absl/strings/str_cat.h"
 
 namespace rankwise {
+namespace {
+
+bool Sync(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool synced = ::fsync(file) == 0;
+  const int error = errno;
+  ::close(file);
+  errno = error;
+  return synced;
+}
+
+}  // namespace
 
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write) {
@@ -19,7 +33,8 @@ absl::Status ReplaceFile(const std::string& path,
     write(out);
     out.close();
   }
-  if (out && std::rename(temporary.c_str(), path.c_str()) == 0)
+  if (out && Sync(temporary) &&
+      std::rename(temporary.c_str(), path.c_str()) == 0)
     return absl::OkStatus();
   const int error = errno == 0 ? EIO : errno;
   std::remove(temporary.c_str());

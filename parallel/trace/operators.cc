@@ -1,0 +1,88 @@
+#include "parallel/trace/operators.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "torch/csrc/autograd/profiler_kineto.h"
+
+namespace rankwise {
+namespace {
+
+namespace profiler = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+
+template <typename Clock>
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             Clock::now().time_since_epoch())
+      .count();
+}
+
+// Of a few readings the one that took the least time.
+int64_t SteadyMinusSystemNs() {
+  constexpr int kReadings = 5;
+  int64_t shortest = std::numeric_limits<int64_t>::max(), difference = 0;
+  for (int i = 0; i < kReadings; ++i) {
+    const int64_t before = NowNs<std::chrono::steady_clock>();
+    const int64_t system = NowNs<std::chrono::system_clock>();
+    const int64_t after = NowNs<std::chrono::steady_clock>();
+    if (after - before >= shortest) continue;
+    shortest = after - before;
+    difference = before + (after - before) / 2 - system;
+  }
+  return difference;
+}
+
+}  // namespace
+
+void OperatorRecording::Start(bool device) {
+  const torch::profiler::impl::ProfilerConfig config(
+      torch::profiler::impl::ProfilerState::KINETO);
+  std::set<ActivityType> activities = {ActivityType::CPU};
+  if (device) activities.insert(ActivityType::CUDA);
+  profiler::prepareProfiler(config, activities);
+  steady_minus_system_ns_ = SteadyMinusSystemNs();
+  profiler::enableProfiler(
+      config, activities,
+      {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+       at::RecordScope::USER_SCOPE});
+}
+
+std::vector<TraceSpan> OperatorRecording::Stop() {
+  const std::unique_ptr<profiler::ProfilerResult> result =
+      profiler::disableProfiler();
+  std::vector<TraceSpan> spans;
+  std::map<uint64_t, size_t> threads;
+  for (const profiler::KinetoEvent& event : result->events()) {
+    TraceSpan span;
+    span.name = event.name();
+    span.category = "operator";
+    const auto seconds = [this](uint64_t ns) {
+      return static_cast<double>(static_cast<int64_t>(ns) +
+                                 steady_minus_system_ns_) *
+             1e-9;
+    };
+    span.start_seconds = seconds(event.startNs());
+    span.end_seconds = seconds(event.endNs());
+    if (event.deviceType() == c10::DeviceType::CPU) {
+      const size_t thread =
+          threads.emplace(event.startThreadId(), threads.size()).first->second;
+      span.lane =
+          thread == 0 ? "operators" : absl::StrCat("operators ", thread + 1);
+    } else {
+      span.lane = absl::StrCat("device ", event.deviceIndex(), " stream ",
+                               event.deviceResourceId());
+      span.category = "kernel";
+    }
+    spans.push_back(std::move(span));
+  }
+  return spans;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,146 @@
+#include "trainers/step_trace.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "ATen/ops/tensor.h"
+#include "absl/strings/str_cat.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/gather_text.h"
+#include "trainers/step_traffic.h"
+
+namespace rankwise {
+namespace {
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
+}
+
+TraceSpan ToTraceSpan(const CommEvent& event) {
+  TraceSpan span;
+  span.lane = kCommunicationLane;
+  span.name = event.op;
+  span.category = "communication";
+  span.start_seconds = static_cast<double>(event.start_ns) * 1e-9;
+  span.end_seconds =
+      static_cast<double>(std::max(event.start_ns, event.end_ns)) * 1e-9;
+  span.nests = false;
+  span.args = {{"bytes", event.bytes}};
+  if (!event.dtype.empty()) span.args["dtype"] = event.dtype;
+  if (event.peer >= 0) span.args["peer"] = event.peer;
+  if (!event.ranks.empty()) span.args["ranks"] = event.ranks;
+  if (event.end_ns == 0) span.args["end"] = "not seen by the host";
+  return span;
+}
+
+// The earliest start on any rank, on the clock of the job.
+absl::StatusOr<double> FirstStart(const std::vector<TraceSpan>& spans,
+                                  const JobClock& clock, const Worker& worker) {
+  double first = std::numeric_limits<double>::max();
+  for (const TraceSpan& span : spans)
+    first = std::min(first, clock.RootTime(span.start_seconds));
+  if (worker.comm == nullptr) return first;
+  at::Tensor all = at::tensor({first}, at::kDouble).to(worker.device);
+  absl::Status status = worker.comm->AllReduce(all, ReduceOp::kMin);
+  if (!status.ok()) return status;
+  return all.item<double>();
+}
+
+}  // namespace
+
+StepTrace::StepTrace(const TraceConfig& config, const Worker& worker)
+    : config_(config),
+      worker_(worker),
+      clock_(worker.comm),
+      last_(StepTraffic::kWarmUpSteps + config.steps) {}
+
+bool StepTrace::Follows(int64_t seen) const {
+  return seen > StepTraffic::kWarmUpSteps && seen <= last_;
+}
+
+bool StepTrace::Begin() {
+  const bool follows = Follows(++seen_);
+  if (follows && config_.operators && !operators_.has_value())
+    operators_.emplace().Start(!worker_.device.is_cpu());
+  return follows;
+}
+
+void StepTrace::End(int64_t step, const StepClock& clock,
+                    absl::Span<const CommEvent> communication,
+                    std::vector<TraceSpan> own) {
+  const bool follows = Follows(seen_);
+  if (!worker_.device.is_cpu() && (follows || Follows(seen_ + 1))) {
+    c10::impl::VirtualGuardImpl(worker_.device.type())
+        .synchronizeDevice(worker_.device.index());
+  }
+  if (!follows) return;
+  if (first_step_ == 0) first_step_ = step;
+  last_step_ = step;
+  AddPhases(step, clock);
+  for (const CommEvent& event : communication)
+    spans_.push_back(ToTraceSpan(event));
+  for (TraceSpan& span : own) spans_.push_back(std::move(span));
+  if (seen_ == last_) StopOperators();
+}
+
+void StepTrace::AddPhases(int64_t step, const StepClock& clock) {
+  const std::vector<PhaseSpan> phases = clock.Phases();
+  TraceSpan whole;
+  whole.lane = kComputeLane;
+  whole.name = absl::StrCat("step ", step);
+  whole.category = "step";
+  whole.start_seconds = phases.front().start_seconds;
+  whole.end_seconds = phases.back().end_seconds;
+  whole.args = {{"step", step}};
+  spans_.push_back(whole);
+  for (const PhaseSpan& phase : phases) {
+    const char* const name = PhaseName(phase.phase);
+    if (name == nullptr) continue;
+    TraceSpan span;
+    span.lane = phase.phase == Phase::kDataWait ? kDataLane : kComputeLane;
+    span.name = name;
+    span.category = "phase";
+    span.start_seconds = phase.start_seconds;
+    span.end_seconds = phase.end_seconds;
+    spans_.push_back(span);
+  }
+}
+
+void StepTrace::StopOperators() {
+  if (!operators_.has_value()) return;
+  for (TraceSpan& span : operators_->Stop()) spans_.push_back(std::move(span));
+  operators_.reset();
+}
+
+absl::Status StepTrace::Write(std::vector<TraceProcess> more) {
+  written_ = true;
+  StopOperators();  // where the run ended before the last step
+  absl::StatusOr<double> origin = FirstStart(spans_, clock_, worker_);
+  if (!origin.ok()) return origin.status();
+  TraceProcess mine;
+  mine.number = worker_.env.rank;
+  mine.name = absl::StrCat("rank ", worker_.env.rank, " · ", HostName());
+  mine.lanes = {kComputeLane, kCommunicationLane, kDataLane};
+  mine.args = {{"clock_error_us", clock_.error_seconds() * 1e6}};
+  mine.spans = std::exchange(spans_, {});
+  for (TraceSpan& span : mine.spans) {
+    span.start_seconds = clock_.RootTime(span.start_seconds);
+    span.end_seconds = clock_.RootTime(span.end_seconds);
+  }
+  std::vector<std::string> texts =
+      GatherText(worker_.comm, RenderProcess(mine, *origin));
+  if (!worker_.is_first()) return absl::OkStatus();
+  for (TraceProcess& process : more) {
+    process.number = worker_.env.world_size;
+    texts.push_back(RenderProcess(process, *origin));
+  }
+  return WriteTraceFile(config_.file, texts);
+}
+
+}  // namespace rankwise
