@@ -51,30 +51,36 @@ struct Waterfall {
   std::vector<std::string> merged;
 };
 
-// "smaller batch per rank", "exposed communication", ...
+// "smaller batches", "exposed communication", ...
 std::string LossName(LossCause cause);
 // One sentence about what to change against it.
 std::string Remedy(LossCause cause);
 
 // `cells` may hold, beside `cell` and `base`, the two that tell causes apart: a
-// cell of the base's trainer and world size with `cell`'s batch per rank, and
-// one that differs from `cell` in skip_communication only. Fails where
-// CompareToBase does, and where `cell` or `base` has no ledger.
+// cell of the base's trainer and world size whose passes hold as many examples
+// as `cell`'s (--batch_size), and one that differs from `cell` in
+// skip_communication only. Fails where CompareToBase does, and where `cell` or
+// `base` has no ledger.
 absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
                                       const CellLedger& base,
-                                      const CellLedger& cell, Scaling scaling);
+                                      const CellLedger& cell, Scaling scaling,
+                                      const ComparisonConfig& config = {});
 
 // The ledger against an experiment: the same cell with communication switched
 // off. What the step got shorter by should be what the ledger calls exposed
-// communication, and what communication slowed computing down by.
+// communication and bubble, and what communication slowed computing down by.
 struct Ablation {
   const Cell* cell = nullptr;
   const Cell* without = nullptr;
   double saved_seconds = 0;    // step with - step without
   double exposed_seconds = 0;  // by the ledger, critical rank
+  double bubble_seconds = 0;   // likewise: nobody waits for stages either
   double slowed_seconds = 0;   // compute with - compute without
-  // (exposed + slowed) / saved - 1.
+  // (exposed + bubble + slowed) / saved - 1; NaN where nothing was saved.
   double disagreement = 0;
+  // The same without `slowed`: what the ledger of the run with communication
+  // says by itself.
+  double exposed_disagreement = 0;
 };
 
 // One per cell that was run with and without communication.

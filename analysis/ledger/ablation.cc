@@ -1,0 +1,40 @@
+#include <limits>
+
+#include "analysis/ledger/related_cells.h"
+#include "analysis/ledger/waterfall.h"
+
+namespace rankwise {
+namespace {
+
+Ablation Compare(const CellLedger& with, const CellLedger& without) {
+  Ablation result;
+  result.cell = with.cell;
+  result.without = without.cell;
+  result.saved_seconds = StepSeconds(*with.cell) - StepSeconds(*without.cell);
+  result.exposed_seconds = with.ledger.critical.exposed_comm_seconds;
+  result.bubble_seconds = with.ledger.critical.bubble_seconds;
+  result.slowed_seconds = with.ledger.critical.compute_seconds -
+                          without.ledger.critical.compute_seconds;
+  result.disagreement = result.exposed_disagreement =
+      std::numeric_limits<double>::quiet_NaN();
+  if (result.saved_seconds > 0) {
+    const double waited = result.exposed_seconds + result.bubble_seconds;
+    result.disagreement =
+        (waited + result.slowed_seconds) / result.saved_seconds - 1;
+    result.exposed_disagreement = waited / result.saved_seconds - 1;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Ablation> FindAblations(absl::Span<const CellLedger> cells) {
+  std::vector<Ablation> ablations;
+  for (const CellLedger& cell : cells) {
+    const CellLedger* without = WithoutCommunication(*cell.cell, cells);
+    if (without != nullptr) ablations.push_back(Compare(cell, *without));
+  }
+  return ablations;
+}
+
+}  // namespace rankwise

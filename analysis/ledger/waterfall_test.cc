@@ -1,0 +1,271 @@
+#include "analysis/ledger/waterfall.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "analysis/ledger/cells_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+PartsForTest Always(const LedgerParts& parts) {
+  return [parts](int64_t, int64_t) { return parts; };
+}
+
+PartsForTest ByRank(const std::vector<LedgerParts>& parts) {
+  return [parts](int64_t rank, int64_t) { return parts[rank]; };
+}
+
+// Milliseconds by cause.
+std::map<LossCause, double> Losses(const Waterfall& waterfall) {
+  std::map<LossCause, double> losses;
+  for (const Loss& loss : waterfall.losses) {
+    losses[loss.cause] = 1e3 * loss.seconds;
+  }
+  return losses;
+}
+
+Waterfall Explain(const StudyForTest& study, const CellLedger& base,
+                  const CellLedger& cell, Scaling scaling) {
+  const auto waterfall = ExplainLoss(study.ledgers, base, cell, scaling);
+  EXPECT_TRUE(waterfall.ok()) << waterfall.status();
+  return waterfall.ok() ? *waterfall : Waterfall();
+}
+
+void ExpectClosed(const Waterfall& waterfall) {
+  double seconds = 0, points = 0;
+  for (const Loss& loss : waterfall.losses) {
+    seconds += loss.seconds;
+    points += loss.efficiency_points;
+    EXPECT_NE(loss.seconds, 0) << LossName(loss.cause);
+  }
+  EXPECT_NEAR(waterfall.ideal_seconds + seconds, waterfall.measured_seconds,
+              1e-12);
+  const auto efficiency =
+      CompareToBase(*waterfall.base, *waterfall.cell, waterfall.scaling);
+  ASSERT_TRUE(efficiency.ok()) << efficiency.status();
+  EXPECT_NEAR(points, 1 - efficiency->efficiency, 1e-12);
+}
+
+const CellForTest kSingle32 = {{.binary = "single", .batch_size = 32},
+                               Always({0.040, 0, 0, 0.001, 0})};
+const CellForTest kSingle16 = {{.binary = "single", .batch_size = 16},
+                               Always({0.024, 0, 0, 0.001, 0})};
+const CellForTest kDdp16 = {{.world_size = 2, .batch_size = 16},
+                            ByRank({{0.030, 0.009, 0, 0.0015, 0.0005},
+                                    {0.034, 0.005, 0, 0.0015, 0.0005}})};
+const CellForTest kAlone16 = {
+    {.world_size = 2, .batch_size = 16},
+    ByRank({{0.027, 0, 0, 0.0015, 0.0005}, {0.029, 0, 0, 0.0015, 0.0005}}),
+    {{"skip_communication", "true"}}};
+
+TEST(WaterfallTest, TellsEveryCauseApart) {
+  const StudyForTest study({kSingle32, kSingle16, kDdp16, kAlone16});
+  const Waterfall waterfall =
+      Explain(study, study.Find("single", 1, 32), study.Find("ddp", 2, 16),
+              Scaling::kStrong);
+  ExpectClosed(waterfall);
+  EXPECT_NEAR(waterfall.ideal_seconds, 0.0205, 1e-12);
+  EXPECT_NEAR(waterfall.measured_seconds, 0.041, 1e-12);
+  EXPECT_THAT(waterfall.merged, IsEmpty());
+  auto losses = Losses(waterfall);
+  EXPECT_NEAR(losses[LossCause::kSmallerBatch], 24 - 40 / 2, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kSharedMachine], 28 - 24, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kCommBesideCompute], 32 - 28, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kExposedComm], 5, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kImbalance], 2, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kDataWait], 1.5 - 1.0 / 2, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kRest], 0.5, 1e-9);
+  EXPECT_EQ(waterfall.losses.size(), 7u);
+  for (size_t i = 1; i < waterfall.losses.size(); ++i) {
+    EXPECT_LT(waterfall.losses[i - 1].cause, waterfall.losses[i].cause);
+  }
+}
+
+TEST(WaterfallTest, SaysWhichRunWouldTellCausesApart) {
+  const StudyForTest neither({kSingle32, kDdp16});
+  Waterfall waterfall = Explain(neither, neither.Find("single", 1, 32),
+                                neither.Find("ddp", 2, 16), Scaling::kStrong);
+  ExpectClosed(waterfall);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kSmallerBatch], 12, 1e-9);
+  EXPECT_THAT(
+      waterfall.merged,
+      ElementsAre(
+          "smaller batches not told apart from cores and memory that ranks "
+          "share, as single on 1 rank was not run with --batch_size=16",
+          "smaller batches not told apart from computing slowed by "
+          "communication, as ddp on 2 ranks, batch 16, was not run with "
+          "--skip_communication"));
+
+  const StudyForTest no_ablation({kSingle32, kSingle16, kDdp16});
+  waterfall = Explain(no_ablation, no_ablation.Find("single", 1, 32),
+                      no_ablation.Find("ddp", 2, 16), Scaling::kStrong);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kSmallerBatch], 4, 1e-9);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kSharedMachine], 8, 1e-9);
+  EXPECT_THAT(waterfall.merged, ElementsAre(HasSubstr("skip_communication")));
+
+  const StudyForTest no_batch({kSingle32, kDdp16, kAlone16});
+  waterfall = Explain(no_batch, no_batch.Find("single", 1, 32),
+                      no_batch.Find("ddp", 2, 16), Scaling::kStrong);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kSmallerBatch], 8, 1e-9);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kCommBesideCompute], 4, 1e-9);
+  EXPECT_THAT(waterfall.merged, ElementsAre(HasSubstr("--batch_size=16")));
+}
+
+TEST(WaterfallTest, UnderWeakScalingTheBaseHasTheSameBatch) {
+  const StudyForTest study({kSingle32,
+                            kSingle16,
+                            {{.world_size = 4, .batch_size = 32},
+                             Always({0.044, 0.006, 0, 0.001, 0})}});
+  // Though `cells` do not hold the base.
+  const auto waterfall = ExplainLoss({}, study.Find("single", 1, 32),
+                                     study.Find("ddp", 4, 32), Scaling::kWeak);
+  ASSERT_TRUE(waterfall.ok()) << waterfall.status();
+  ExpectClosed(*waterfall);
+  auto losses = Losses(*waterfall);
+  EXPECT_EQ(losses.size(), 2u);
+  EXPECT_NEAR(losses[LossCause::kSharedMachine], 4, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kExposedComm], 6, 1e-9);
+}
+
+TEST(WaterfallTest, SeparatesNoiseFromImbalance) {
+  // The four steps in turn are all that two independent ranks may meet; rank 1
+  // is 3 ms slower all the time, and either by 8 ms in half of its steps.
+  const auto compute = [](int64_t rank, int64_t step) {
+    const bool slow = rank == 0 ? step % 2 == 0 : step % 4 < 2;
+    return 0.020 + (rank == 1 ? 0.003 : 0) + (slow ? 0.008 : 0);
+  };
+  const StudyForTest study(
+      {kSingle32,
+       {{.world_size = 2, .batch_size = 16}, [&](int64_t rank, int64_t step) {
+          const double slowest = std::max(compute(0, step), compute(1, step));
+          return LedgerParts{compute(rank, step),
+                             slowest - compute(rank, step) + 0.001};
+        }}});
+  auto losses = Losses(Explain(study, study.Find("single", 1, 32),
+                               study.Find("ddp", 2, 16), Scaling::kStrong));
+  EXPECT_NEAR(losses[LossCause::kExposedComm], 1, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kImbalance], 1.5, 1e-9);
+  // Only where rank 0 alone is slow is it the slowest, by 5 ms.
+  EXPECT_NEAR(losses[LossCause::kNoise], 5.0 / 4, 1e-9);
+}
+
+TEST(WaterfallTest, APipelineHasSmallerMicroBatchesAndPartOfTheOptimizer) {
+  const StudyForTest study(
+      {kSingle32,
+       {{.binary = "single", .batch_size = 8}, Always({0.015, 0, 0, 0.001, 0})},
+       {{.binary = "pipeline",
+         .world_size = 2,
+         .batch_size = 8,
+         .schedule = "1f1b",
+         .micro_batches = 4},
+        ByRank({{0.028, 0.004, 0.011, 0.0005, 0},
+                {0.032, 0.003, 0.008, 0.0005, 0}})}});
+  const Waterfall waterfall =
+      Explain(study, study.Find("single", 1, 32),
+              study.Find("pipeline 1f1b", 2, 8), Scaling::kStrong);
+  ExpectClosed(waterfall);
+  auto losses = Losses(waterfall);
+  // A rank computes 16 examples' worth in passes of 8; a tenth of 15 ms is the
+  // optimizer, of which it has half.
+  const double alone = 0.9 * 15 * 2 + 0.1 * 15 / 2;
+  EXPECT_NEAR(losses[LossCause::kSmallerBatch], alone - 20, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kSharedMachine], 30 - alone, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kExposedComm], 3, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kBubble], 8, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kImbalance], 2, 1e-9);
+  EXPECT_EQ(losses.count(LossCause::kDataWait), 0u);
+}
+
+TEST(WaterfallTest, WhatTheBaseLosesTooIsNoLoss) {
+  const StudyForTest study({{{.world_size = 2, .batch_size = 32},
+                             Always({0.040, 0.006, 0, 0.002, 0})},
+                            {{.world_size = 4, .batch_size = 32},
+                             Always({0.040, 0.010, 0, 0.001, 0})}});
+  const Waterfall waterfall = Explain(study, study.Find("ddp", 2, 32),
+                                      study.Find("ddp", 4, 32), Scaling::kWeak);
+  ExpectClosed(waterfall);
+  auto losses = Losses(waterfall);
+  EXPECT_NEAR(losses[LossCause::kExposedComm], 4, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kDataWait], -1, 1e-9);
+  EXPECT_EQ(losses.size(), 2u);
+}
+
+TEST(WaterfallTest, ClosesWhateverTheCellsHold) {
+  std::mt19937_64 random(17);
+  std::exponential_distribution<double> draw(50);
+  const auto any = [&](int64_t, int64_t) {
+    return LedgerParts{draw(random), draw(random), 0, draw(random),
+                       draw(random)};
+  };
+  for (int trial = 0; trial < 20; ++trial) {
+    const StudyForTest study(
+        {{{.binary = "single", .batch_size = 48}, any, {}, 3},
+         {{.binary = "single", .batch_size = 16}, any, {}, 4},
+         {{.world_size = 3, .batch_size = 16}, any, {}, 5},
+         {{.world_size = 3, .batch_size = 48}, any, {}, 2}});
+    ExpectClosed(Explain(study, study.Find("single", 1, 48),
+                         study.Find("ddp", 3, 16), Scaling::kStrong));
+    ExpectClosed(Explain(study, study.Find("single", 1, 48),
+                         study.Find("ddp", 3, 48), Scaling::kWeak));
+  }
+}
+
+TEST(WaterfallTest, RefusesWhatCannotBeCompared) {
+  const StudyForTest study({kSingle32, kDdp16});
+  const CellLedger& base = study.Find("single", 1, 32);
+  const CellLedger& cell = study.Find("ddp", 2, 16);
+  const auto refusal = [&](const CellLedger& a, const CellLedger& b,
+                           Scaling scaling) {
+    const auto waterfall = ExplainLoss(study.ledgers, a, b, scaling);
+    EXPECT_EQ(waterfall.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(waterfall.status().message());
+  };
+  EXPECT_THAT(refusal(base, cell, Scaling::kWeak), HasSubstr("batch per rank"));
+  EXPECT_THAT(refusal(base, {cell.cell, {}}, Scaling::kStrong),
+              HasSubstr("ddp on 2 ranks has no ledger"));
+  EXPECT_THAT(refusal({}, cell, Scaling::kStrong), HasSubstr("without"));
+
+  CellForTest once = kDdp16;
+  once.repetitions = 1;
+  const StudyForTest few({kSingle32, once});
+  const CellLedger& few_base = few.Find("single", 1, 32);
+  const CellLedger& few_cell = few.Find("ddp", 2, 16);
+  EXPECT_THAT(refusal(few_base, few_cell, Scaling::kStrong),
+              HasSubstr("--repetitions"));
+  ComparisonConfig forced;
+  forced.force = true;
+  EXPECT_TRUE(
+      ExplainLoss(few.ledgers, few_base, few_cell, Scaling::kStrong, forced)
+          .ok());
+}
+
+TEST(WaterfallTest, EveryCauseHasANameAndASentenceThatNamesAFlag) {
+  std::set<std::string> names, remedies;
+  for (int i = 0; i <= static_cast<int>(LossCause::kRest); ++i) {
+    const LossCause cause = static_cast<LossCause>(i);
+    names.insert(LossName(cause));
+    const std::string remedy = Remedy(cause);
+    remedies.insert(remedy);
+    EXPECT_THAT(remedy, HasSubstr("--"));
+    EXPECT_TRUE(absl::EndsWith(remedy, ".")) << remedy;
+    EXPECT_FALSE(absl::StrContains(remedy, ". ")) << remedy;
+  }
+  EXPECT_EQ(names.size(), 9u);
+  EXPECT_EQ(remedies.size(), 9u);
+}
+
+}  // namespace
+}  // namespace rankwise
