@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -44,6 +45,7 @@ class Work:
 class Result:
     losses: list  # one a step, mean over ranks
     step_seconds: list  # rank 0's
+    exposed_seconds: list  # of DDP's steps, mean over ranks; the last step may be missing
     first_step_seconds: float  # from launch to the arrival of the line that says so
     reported_first_step_seconds: float
     largest_process_mib: float  # peak resident memory of the largest process
@@ -52,24 +54,24 @@ class Result:
 
 
 class Pytorch:
-    """train.py in this very Python environment."""
+    """train.py, in this very Python environment or another."""
 
-    def __init__(self, name="PyTorch", tuned=False):
-        self.name, self.tuned = name, tuned
+    def __init__(self, name="PyTorch", tuned=False, python=sys.executable):
+        self.name, self.tuned, self.python = name, tuned, python
 
     def run(self, work, folder, save_params=False, sample_memory=False):
-        files = {flag: f"{folder}/{flag}" for flag in ("losses", "step_seconds")}
+        flags = ["losses", "step_seconds"] + (["exposed_seconds"] if work.world_size else [])
+        files = {flag: f"{folder}/{flag}" for flag in flags}
         if save_params:
             files["save_params"] = f"{folder}/model.safetensors"
-        command = [sys.executable, str(TRAIN_PY), *work.shared_flags()]
+        command = [self.python, str(TRAIN_PY), *work.shared_flags()]
         command += [f"--{flag}={path}" for flag, path in files.items()]
         command += ["--tuned"] if self.tuned else []
         if work.world_size:
             command += ["--mode=ddp", f"--nproc={work.world_size}"]
         measured = run_measured(command, folder, sample_memory)
-        return Result(losses=read_json(files["losses"]),
-                      step_seconds=read_json(files["step_seconds"]),
-                      params_file=files.get("save_params", ""), **measured)
+        lists = {"exposed_seconds": []} | {flag: read_json(files[flag]) for flag in flags}
+        return Result(**lists, params_file=files.get("save_params", ""), **measured)
 
 
 class Rankwise:
@@ -83,13 +85,12 @@ class Rankwise:
     def run(self, work, folder, save_params=False, sample_memory=False):
         record = f"{folder}/record.jsonl"
         command = [self.ddp if work.world_size else self.single, "--dataset=cifar10",
-                   *work.shared_flags(), f"--record={record}"]
+                   "--device=cpu", *work.shared_flags(), f"--record={record}"]
         command += [f"--nproc={work.world_size}"] if work.world_size else []
         command += [f"--checkpoint_dir={folder}/checkpoints"] if save_params else []
         measured = run_measured(command + self.extra_flags, folder, sample_memory)
-        losses, step_seconds = read_steps(record)
         params = find_params(f"{folder}/checkpoints") if save_params else ""
-        return Result(losses=losses, step_seconds=step_seconds, params_file=params, **measured)
+        return Result(**read_steps(record), params_file=params, **measured)
 
 
 def read_json(path):
@@ -98,16 +99,22 @@ def read_json(path):
 
 
 def read_steps(record):
-    """The mean loss of every step, and rank 0's step times."""
-    losses, step_seconds = {}, []
+    """The part of a Result that the step records hold."""
+    losses, exposed, step_seconds = {}, {}, []
     with open(record) as lines:
         for entry in map(json.loads, lines):
             if entry["kind"] != "step":
                 continue
             losses.setdefault(entry["step"], []).append(float(entry["loss"]))
+            exposed.setdefault(entry["step"], []).append(entry["exposed_comm_seconds"])
             if entry["rank"] == 0:
                 step_seconds.append(entry["step_seconds"])
-    return [sum(losses[step]) / len(losses[step]) for step in sorted(losses)], step_seconds
+    return {"losses": means_by_step(losses), "exposed_seconds": means_by_step(exposed),
+            "step_seconds": step_seconds}
+
+
+def means_by_step(values):
+    return [statistics.fmean(values[step]) for step in sorted(values)]
 
 
 def find_params(folder):

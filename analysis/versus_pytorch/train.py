@@ -74,6 +74,21 @@ def process_start():
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
+class ExposedCommunication:
+    """Per step, how long the end of backward only waited for all-reduces: communication without the
+    part that ran beside computation, by c10d's own timers. c10d adds a step's timers up when the
+    next forward begins, so the last step is missing."""
+
+    def __init__(self, ddp):
+        self.ddp, self.seconds = ddp, []
+        ddp._set_ddp_runtime_logging_sample_rate(1)  # of every step
+
+    def read_step_before(self):
+        times = self.ddp._get_ddp_logging_data()
+        exposed_ns = times["backward_comm_time"] - times["backward_compute_comm_overlap_time"]
+        self.seconds.append(exposed_ns * 1e-9)
+
+
 def make_optimizer(args, model):
     if args.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=args.lr)
@@ -88,6 +103,7 @@ class Trainer:
         self.layout = torch.channels_last if args.tuned else torch.contiguous_format
         self.model.to(memory_format=self.layout)
         self.net = DistributedDataParallel(self.model) if args.mode == "ddp" else self.model
+        self.exposed = ExposedCommunication(self.net) if args.exposed_seconds else None
         self.optimizer = make_optimizer(args, self.model)
         train = Cifar10(args.data_dir, train=True)
         self.sampler = DistributedSampler(train, world_size, rank, shuffle=True, seed=args.seed)
@@ -104,6 +120,8 @@ class Trainer:
     def step(self, images, labels):
         self.optimizer.zero_grad()
         loss = self.forward_loss(images, labels)
+        if self.exposed and self.losses:
+            self.exposed.read_step_before()
         loss.backward()
         self.optimizer.step()
         self.losses.append(loss.detach())
@@ -155,20 +173,20 @@ class Trainer:
                 break
             self.evaluate(epoch)
 
-    def finish(self):
-        losses = torch.stack(self.losses)
+    def mean_over_ranks(self, values):
         if self.args.mode == "ddp":
-            dist.all_reduce(losses)
-            losses /= self.world_size
+            dist.all_reduce(values)
+        return values / self.world_size
+
+    def finish(self):
+        losses = self.mean_over_ranks(torch.stack(self.losses))
+        exposed = self.mean_over_ranks(torch.tensor(self.exposed.seconds if self.exposed else []))
         if self.rank != 0:
             return
         self.print_summary()
-        if self.args.losses:
-            with open(self.args.losses, "w") as file:
-                json.dump(losses.tolist(), file)
-        if self.args.step_seconds:
-            with open(self.args.step_seconds, "w") as file:
-                json.dump(self.step_seconds, file)
+        write_list(self.args.losses, losses.tolist())
+        write_list(self.args.step_seconds, self.step_seconds)
+        write_list(self.args.exposed_seconds, exposed.tolist())
         if self.args.save_params:
             from safetensors.torch import save_file
             parameters = {k: v.contiguous() for k, v in self.model.state_dict().items()}
@@ -182,6 +200,12 @@ class Trainer:
         children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(f"{rate:.1f} images/s (median step {1000 * statistics.median(steady):.2f} ms); "
               f"peak RSS {own:.0f} MiB, largest worker {children:.0f} MiB", flush=True)
+
+
+def write_list(path, values):
+    if path:
+        with open(path, "w") as file:
+            json.dump(values, file)
 
 
 def run_rank(rank, world_size, args, launched):
@@ -222,8 +246,13 @@ def parse_args():
     parser.add_argument("--losses", metavar="FILE",
                         help="step losses (mean over ranks), a JSON list")
     parser.add_argument("--step_seconds", metavar="FILE", help="rank 0's step times, a JSON list")
+    parser.add_argument("--exposed_seconds", metavar="FILE",
+                        help="exposed communication of DDP's steps (mean over ranks), a JSON list")
     parser.add_argument("--save_params", metavar="FILE", help="final weights, safetensors")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.exposed_seconds and args.mode != "ddp":
+        parser.error("--exposed_seconds needs --mode ddp")
+    return args
 
 
 def main():
