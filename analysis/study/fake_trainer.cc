@@ -25,7 +25,8 @@ ABSL_FLAG(
     std::string, model, "good",
     "good; bad: fails at once; crashes: is killed half-way, on 2 ranks only; "
     "stops: early, but with exit code 0; once: fails only the first time; "
-    "hangs: half-way, once two runs are complete");
+    "hangs: half-way, the first time that two runs are complete; forgets: its "
+    "memory");
 ABSL_FLAG(int64_t, nproc, 1, "");
 ABSL_FLAG(int64_t, batch_size, 64, "");
 ABSL_FLAG(std::string, schedule, "", "");
@@ -40,6 +41,12 @@ ABSL_FLAG(int64_t, threads, 1, "");
 ABSL_FLAG(uint64_t, seed, 0, "");
 ABSL_FLAG(bool, eval, true, "");
 ABSL_FLAG(std::string, record, "", "");
+ABSL_FLAG(bool, skip_communication, false, "");
+ABSL_FLAG(int64_t, traffic_steps, 0, "");
+// Of comm_bench.
+ABSL_FLAG(std::string, collectives, "", "");
+ABSL_FLAG(std::string, min_bytes, "", "");
+ABSL_FLAG(std::string, max_bytes, "", "");
 
 namespace rankwise {
 namespace {
@@ -51,7 +58,9 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
   run.binary = binary;
   run.flags = {{"batch_size", absl::StrCat(absl::GetFlag(FLAGS_batch_size))},
                {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))},
-               {"model", absl::GetFlag(FLAGS_model)}};
+               {"model", absl::GetFlag(FLAGS_model)},
+               {"skip_communication",
+                absl::GetFlag(FLAGS_skip_communication) ? "true" : "false"}};
   if (binary == "pipeline") {
     run.flags["schedule"] = absl::GetFlag(FLAGS_schedule);
     run.flags["microbatches"] = absl::StrCat(absl::GetFlag(FLAGS_microbatches));
@@ -66,7 +75,7 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
   return run;
 }
 
-// 1 ms per example, on more than one rank 25 % more.
+// 1 ms per example, on more than one rank that communicate 25 % more.
 StepRecord MakeStep(int64_t rank, int64_t step) {
   StepRecord record;
   record.rank = rank;
@@ -75,7 +84,9 @@ StepRecord MakeStep(int64_t rank, int64_t step) {
   record.examples =
       absl::GetFlag(FLAGS_batch_size) * absl::GetFlag(FLAGS_microbatches);
   record.step_seconds = 1e-3 * static_cast<double>(record.examples);
-  if (absl::GetFlag(FLAGS_nproc) > 1) record.step_seconds *= 1.25;
+  const bool communicates = absl::GetFlag(FLAGS_nproc) > 1 &&
+                            !absl::GetFlag(FLAGS_skip_communication);
+  if (communicates) record.step_seconds *= 1.25;
   record.exposed_comm_seconds = 0.08 * record.step_seconds;
   return record;
 }
@@ -105,19 +116,63 @@ bool WriteSchedules(const std::vector<StepRecord>& steps,
   return true;
 }
 
+// 100 MB, and 1 MB an example; of the last rank 1 MB more.
+MemoryRecord MakeMemory(int64_t rank) {
+  MemoryRecord memory;
+  memory.rank = rank;
+  memory.peak_host_bytes =
+      1000000 * (100 + absl::GetFlag(FLAGS_batch_size) + rank);
+  return memory;
+}
+
+// Two sizes of an all_reduce: 1 ms, and 1 ms more.
+std::vector<CollectiveRecord> MakeCollectives(int64_t rank) {
+  std::vector<CollectiveRecord> records;
+  for (int64_t bytes : {8, 1000000}) {
+    CollectiveRecord record;
+    record.rank = rank;
+    record.collective = "all_reduce";
+    record.bytes = bytes;
+    record.count = bytes / 4;
+    record.dtype = "float32";
+    record.op = "sum";
+    record.seconds = std::vector<double>(9, 1e-3 + 1e-9 * bytes);
+    record.start_seconds = std::vector<double>(9, 0.0);
+    records.push_back(record);
+  }
+  return records;
+}
+
+bool WriteBenchmark(RecordWriter& writer, int64_t rank) {
+  for (const CollectiveRecord& record : MakeCollectives(rank)) {
+    if (!writer.Write(record).ok()) return false;
+  }
+  return true;
+}
+
+bool WriteTraining(const std::string& binary, RecordWriter& writer,
+                   int64_t rank, int64_t steps) {
+  std::vector<StepRecord> records;
+  for (int64_t step = 1; step <= steps; ++step) {
+    records.push_back(MakeStep(rank, step));
+  }
+  if (!writer.Write(records).ok()) return false;
+  const bool cut = binary == "pipeline" || binary == "model_parallel";
+  if (cut && !WriteSchedules(records, writer)) return false;
+  return absl::GetFlag(FLAGS_model) == "forgets" ||
+         writer.Write(MakeMemory(rank)).ok();
+}
+
 bool WriteRun(const std::string& binary, int64_t steps) {
   auto writer = RecordWriter::Open(absl::GetFlag(FLAGS_record));
   if (!writer.ok()) return false;
   const std::string id = NewRunId(absl::Now());
   for (int64_t rank = 0; rank < absl::GetFlag(FLAGS_nproc); ++rank) {
-    std::vector<StepRecord> records;
-    for (int64_t step = 1; step <= steps; ++step) {
-      records.push_back(MakeStep(rank, step));
-    }
     if (!(*writer)->Write(MakeRunRecord(binary, id, rank)).ok()) return false;
-    if (!(*writer)->Write(records).ok()) return false;
-    const bool cut = binary == "pipeline" || binary == "model_parallel";
-    if (cut && !WriteSchedules(records, **writer)) return false;
+    const bool written = binary == "comm_bench"
+                             ? WriteBenchmark(**writer, rank)
+                             : WriteTraining(binary, **writer, rank, steps);
+    if (!written) return false;
   }
   return true;
 }
@@ -148,7 +203,7 @@ int Main(const std::string& binary) {
     std::fprintf(stderr, "%s: a reason to fail\n", binary.c_str());
     return 3;
   }
-  if (model == "hangs" && FinishedRuns() == 2) {
+  if (model == "hangs" && FinishedRuns() == 2 && IsFirst()) {
     WriteRun(binary, steps / 2);
     std::printf("hanging as process %d\n", getpid());
     std::fflush(stdout);

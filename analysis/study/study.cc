@@ -1,13 +1,14 @@
 // The scaling study: trains at several world sizes, and says how well that
 // scales. `bazel run //:study -- --help`; docs/metrics.md for the figures.
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
@@ -15,10 +16,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/scaling_report.h"
+#include "analysis/study/command_line.h"
+#include "analysis/study/config_file.h"
+#include "analysis/study/fixed_memory.h"
+#include "analysis/study/run_times.h"
+#include "analysis/study/study_answer.h"
 #include "analysis/study/study_config.h"
 #include "analysis/study/study_flags.h"
 #include "analysis/study/study_folder.h"
+#include "analysis/study/study_output.h"
 #include "analysis/study/study_plan.h"
 #include "analysis/study/study_runner.h"
 #include "analysis/study/subprocess.h"
@@ -28,102 +34,157 @@ namespace rankwise {
 namespace {
 
 constexpr char kUsage[] =
-    "Trains at several world sizes and prints how well that scales.\n"
-    "  bazel run //:study                        1 and 2 ranks, 3 minutes\n"
+    "Trains at several world sizes and says how well that scales.\n"
+    "  bazel run //:study                           1 and 2 ranks\n"
+    "  bazel run //:study -- --dry_run              what it would run\n"
     "  bazel run //:study -- --world_sizes=1,2,4\n"
-    "  bazel run //:study -- --from=results/TIME  the table once more";
+    "  bazel run //:study -- --config=FILE          flags from a file\n"
+    "  bazel run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
+    "  bazel run //:study -- --from=DIR             the answer once more";
 
-void PrintReport(const std::vector<RunTrace>& runs) {
-  ScalingReportConfig config;
-  config.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  std::cout << ScalingReport(runs, config) << std::flush;
+constexpr int kBadUsage = 2;
+
+// A study that is described, and may begin.
+struct Study {
+  HostInfo host;
+  StudyConfig config;
+  StudyRunnerConfig runner;
+  ConfigFile description;
+};
+
+void Answer(std::vector<RunTrace> runs) {
+  StudyAnswerConfig config;
+  config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
+  config.force = absl::GetFlag(FLAGS_force);
+  PrintAnswer(std::move(runs), config, std::cout);
 }
 
-void PrintCommands(const StudyConfig& config, const StudyPlan& plan,
-                   const StudyRunnerConfig& runner) {
-  for (const PlannedRun& run : plan.runs) {
-    const std::string record =
-        absl::StrCat(runner.output_dir, "/", run.FileStem(), ".jsonl");
-    std::cout << runner.trainer_dir << "/" << run.trainer << " "
-              << absl::StrJoin(TrainerArguments(config, run, record), " ")
-              << "\n";
+absl::StatusOr<int> ReadAgain(const std::string& dir) {
+  if (absl::GetFlag(FLAGS_warmup_steps) < 0) {
+    return absl::InvalidArgumentError("--warmup_steps: expected 0 or more");
   }
+  auto runs = LoadStudyFolder(dir);
+  if (!runs.ok()) return runs.status();
+  Answer(*std::move(runs));
+  return 0;
 }
 
-// What is about to happen, before the first run.
-void PrintHeading(const StudyConfig& config, size_t runs, const HostInfo& host,
-                  const std::string& output_dir) {
-  const int64_t threads = ThreadsPerRank(config);
-  std::cout << "Study of " << absl::StrJoin(config.trainers, ", ")
-            << " at world sizes " << absl::StrJoin(config.world_sizes, ", ")
-            << ": " << runs << " runs of " << config.max_steps << " steps, "
-            << threads << (threads == 1 ? " thread" : " threads")
-            << " per rank at every size, on " << host.cores << " cores of "
-            << (host.cpu_model.empty() ? "a CPU" : host.cpu_model)
-            << ".\nRecords go to " << output_dir << ".\n"
-            << std::flush;
+absl::StatusOr<Study> DescribedStudy() {
+  Study study;
+  study.host = CollectHostInfo();
+  auto config = ConfigFromFlags(study.host);
+  if (!config.ok()) return config.status();
+  study.config = *std::move(config);
+  auto runner = RunnerFromFlags(study.config);
+  if (!runner.ok()) return runner.status();
+  study.runner = *std::move(runner);
+  study.description = DescribeStudy(study.config, study.host);
+  return study;
 }
 
-void PrintNotRun(const StudyPlan& plan) {
-  for (const std::string& reason : plan.not_run) {
-    std::cout << "Not run: " << reason << ".\n";
+int DryRun(const Study& study, const StudyPlan& plan) {
+  const RunTimes times =
+      RunTimes::Load(UserPath("results"), study.runner.output_dir,
+                     study.description, StudyKeys());
+  std::cout << DryRunText(study.config, plan, FixedMemoryRuns(study.config),
+                          times);
+  if (absl::GetFlag(FLAGS_verbose)) {
+    std::cout << "\n" << CommandsText(study.config, plan, study.runner);
   }
+  return 0;
+}
+
+// The folder with study.json in it.
+absl::Status PrepareFolder(const Study& study, const CommandLine& line) {
+  const std::string& dir = study.runner.output_dir;
+  if (absl::GetFlag(FLAGS_resume)) {
+    absl::Status same = CheckSameStudy(*line.folder, study.description,
+                                       absl::GetFlag(FLAGS_force));
+    return same.ok() ? PrepareStudyFolder(dir, FolderUse::kResume) : same;
+  }
+  absl::Status prepared = PrepareStudyFolder(dir);
+  if (!prepared.ok()) return prepared;
+  return WriteWholeFile(StudyFilePath(dir),
+                        ConfigToJson(study.description, StudyKeys()));
+}
+
+void SayHowToGoOn(const std::string& dir) {
+  std::cout << "Go on with: bazel run //:study -- --output_dir=" << dir
+            << " --resume\n";
 }
 
 // The exit code of a study that was run.
-int PrintResult(const StudyResult& result, const StudyPlan& plan,
-                const std::string& output_dir) {
+int Conclude(StudyResult result, const StudyPlan& plan,
+             const std::string& dir) {
+  const size_t complete = result.runs.size();
   std::cout << "\n";
-  if (!result.runs.empty()) PrintReport(result.runs);
-  PrintNotRun(plan);
+  if (complete > 0) Answer(std::move(result.runs));
+  std::cout << NotRunText(plan);
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
   }
   if (result.interrupted_by != 0) {
-    std::cout << "Interrupted: the running trainer was ended; "
-              << result.runs.size() << " of " << plan.runs.size()
-              << " runs are complete and kept.\n";
+    std::cout << "Interrupted: the running trainer was ended; " << complete
+              << " of " << plan.runs.size() << " runs are complete and kept.\n";
   }
-  std::cout << "Records: " << output_dir
-            << "\nThis table again: --from=" << output_dir
-            << " --warmup_steps=" << absl::GetFlag(FLAGS_warmup_steps)
+  if (complete < plan.runs.size()) SayHowToGoOn(dir);
+  std::cout << "Records: " << dir << "\nThis answer again: --from=" << dir
             << std::endl;
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   return result.failed.empty() ? 0 : 1;
 }
 
-absl::StatusOr<int> Study() {
-  const std::string from = absl::GetFlag(FLAGS_from);
-  if (!from.empty()) {
-    if (absl::GetFlag(FLAGS_warmup_steps) < 0) {
-      return absl::InvalidArgumentError("--warmup_steps: expected 0 or more");
-    }
-    const auto runs = LoadStudyFolder(UserPath(from));
-    if (!runs.ok()) return runs.status();
-    PrintReport(*runs);
-    return 0;
+absl::StatusOr<int> RunAll(Study study, const CommandLine& line) {
+  const std::string& dir = study.runner.output_dir;
+  if (absl::Status status = PrepareFolder(study, line); !status.ok()) {
+    return status;
   }
-  const HostInfo host = CollectHostInfo();
-  const absl::StatusOr<StudyConfig> config = ConfigFromFlags(host);
-  if (!config.ok()) return config.status();
-  const absl::StatusOr<StudyRunnerConfig> runner = RunnerFromFlags(*config);
-  if (!runner.ok()) return runner.status();
-  const StudyPlan plan = PlanStudy(*config);
-  if (plan.runs.empty()) {
+  const HeldSignals held;
+  const auto found = FindFixedMemoryRuns(study.config, study.runner, std::cout);
+  if (!found.ok()) return found.status();
+  if (found->interrupted_by != 0) {
+    std::cout << "Interrupted while looking for batches.\n";
+    SayHowToGoOn(dir);
+    return 128 + found->interrupted_by;
+  }
+  for (const PlannedRun& run : found->runs) {
+    study.config.largest_global_batch =
+        std::max(study.config.largest_global_batch, run.GlobalBatch());
+  }
+  const StudyPlan plan = PlanStudy(study.config, found->runs);
+  std::cout << StudyHeading(study.config, plan.runs.size(), study.host, dir)
+            << std::flush;
+  return Conclude(RunStudy(study.config, plan.runs, study.runner, std::cout),
+                  plan, dir);
+}
+
+absl::StatusOr<int> Main(const CommandLine& line) {
+  const std::string from = absl::GetFlag(FLAGS_from);
+  if (!from.empty()) return ReadAgain(UserPath(from));
+  absl::StatusOr<Study> study = DescribedStudy();
+  if (!study.ok()) return study.status();
+  const StudyPlan plan = PlanStudy(study->config);
+  const bool trains =
+      std::any_of(plan.runs.begin(), plan.runs.end(),
+                  [](const PlannedRun& run) { return run.IsTraining(); });
+  if (!trains && FixedMemoryRuns(study->config).empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
-  if (absl::GetFlag(FLAGS_dry_run)) {
-    PrintCommands(*config, plan, *runner);
-    PrintNotRun(plan);
-    return 0;
+  if (absl::GetFlag(FLAGS_dry_run)) return DryRun(*study, plan);
+  return RunAll(*std::move(study), line);
+}
+
+absl::StatusOr<int> ParseAndRun(int argc, char** argv) {
+  const absl::StatusOr<CommandLine> line = ParseStudyCommandLine(argc, argv);
+  if (!line.ok()) return line.status();
+  if (line->positional.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument \"", line->positional[1],
+                     "\"; all options are flags, as in --world_sizes=1,2"));
   }
-  absl::Status prepared = PrepareStudyFolder(runner->output_dir);
-  if (!prepared.ok()) return prepared;
-  PrintHeading(*config, plan.runs.size(), host, runner->output_dir);
-  const HeldSignals held;
-  const StudyResult result = RunStudy(*config, plan.runs, *runner, std::cout);
-  return PrintResult(result, plan, runner->output_dir);
+  return Main(*line);
 }
 
 }  // namespace
@@ -136,17 +197,9 @@ int main(int argc, char** argv) {
     return absl::StrContains(file, "analysis/study/");
   };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  if (arguments.size() > 1) {
-    std::fprintf(stderr,
-                 "study: unexpected argument \"%s\"; all options are "
-                 "flags, as in --world_sizes=1,2\n",
-                 arguments[1]);
-    return 2;
-  }
-  const absl::StatusOr<int> exit_code = rankwise::Study();
+  const absl::StatusOr<int> exit_code = rankwise::ParseAndRun(argc, argv);
   if (exit_code.ok()) return *exit_code;
   std::fprintf(stderr, "study: %s\n",
                std::string(exit_code.status().message()).c_str());
-  return 2;
+  return rankwise::kBadUsage;
 }

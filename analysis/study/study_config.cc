@@ -2,17 +2,31 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "analysis/throughput.h"
 
 namespace rankwise {
 namespace {
 
 constexpr int64_t kMaxWorldSize = 4096;
+
+constexpr std::pair<absl::string_view, double> kMemoryUnits[] = {
+    {"KiB", 1024.0},
+    {"MiB", 1048576.0},
+    {"GiB", 1073741824.0},
+    {"TiB", 1099511627776.0},
+    {"KB", 1e3},
+    {"MB", 1e6},
+    {"GB", 1e9},
+    {"TB", 1e12},
+    {"B", 1}};
 
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
@@ -89,6 +103,27 @@ absl::Status CheckAnyRun(const StudyConfig& config) {
       "the ranks and need 2 or more");
 }
 
+absl::Status CheckMemoryLimit(const StudyConfig& config) {
+  if (SearchesMemory(config) && config.memory_limit_bytes <= 0) {
+    return Bad(
+        "--memory_limit: --scaling=fixed_memory gives every rank the largest "
+        "batch below it: pass one, such as --memory_limit=4GB");
+  }
+  if (SearchesMemory(config) || config.memory_limit_bytes == 0) {
+    return absl::OkStatus();
+  }
+  return Bad(
+      "--memory_limit: nothing depends on it but --scaling=fixed_memory: leave "
+      "it out, or ask for that");
+}
+
+absl::Status CheckNotNegative(absl::string_view flag, int64_t value,
+                              absl::string_view what_0_means) {
+  if (value >= 0) return absl::OkStatus();
+  return Bad("--", flag, "=", value, ": expected 1 or more, or 0 ",
+             what_0_means);
+}
+
 // The items of `text`, each of which must be one of `known`.
 absl::StatusOr<std::vector<std::string>> ParseNames(
     absl::string_view flag, absl::string_view text,
@@ -107,6 +142,30 @@ absl::StatusOr<std::vector<std::string>> ParseNames(
 }
 
 }  // namespace
+
+absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
+                                    absl::string_view text) {
+  absl::string_view number = text;
+  double unit = 1;
+  for (const auto& [suffix, bytes] : kMemoryUnits) {
+    if (!absl::ConsumeSuffix(&number, suffix)) continue;
+    unit = bytes;
+    break;
+  }
+  double amount = 0;
+  if (absl::SimpleAtod(number, &amount) && amount * unit >= 1 &&
+      amount * unit < 1e18) {
+    return static_cast<int64_t>(amount * unit);
+  }
+  return Bad("--", flag, "=", text,
+             ": expected an amount of memory such as 512MB, 1.5GiB or 4GB");
+}
+
+std::string MemoryText(int64_t bytes) {
+  const double amount = static_cast<double>(bytes);
+  return amount < 1e9 ? absl::StrFormat("%.0f MB", amount / 1e6)
+                      : absl::StrFormat("%.2f GB", amount / 1e9);
+}
 
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
   std::vector<int64_t> sizes;
@@ -132,13 +191,14 @@ absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text) {
   std::vector<Scaling> scalings;
   absl::Status status = ForEachItem(flag, text, [&](absl::string_view item) {
-    for (Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
+    for (Scaling scaling :
+         {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
       if (item != ScalingName(scaling)) continue;
       scalings.push_back(scaling);
       return absl::OkStatus();
     }
     return Bad("--", flag, "=", text, ": \"", item,
-               "\" is unknown; expected strong, weak or strong,weak");
+               "\" is unknown; expected some of strong,weak,fixed_memory");
   });
   if (!status.ok()) return status;
   return scalings;
@@ -150,14 +210,18 @@ absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
 }
 
 absl::StatusOr<std::vector<std::string>> ParseSchedules(
-    absl::string_view text) {
+    absl::string_view flag, absl::string_view text) {
   return ParseNames(
-      "schedules", text,
+      flag, text,
       {"naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1", "zbv"});
 }
 
 bool CutsTheModel(absl::string_view trainer) {
   return trainer == "model_parallel" || trainer == "pipeline";
+}
+
+int64_t ChunksPerRank(absl::string_view schedule) {
+  return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
 }
 
 int64_t LayersOfModel(absl::string_view model) {
@@ -178,6 +242,11 @@ int64_t ThreadsPerRank(const StudyConfig& config) {
   return std::max<int64_t>(1, config.cores / LargestWorldSize(config));
 }
 
+bool SearchesMemory(const StudyConfig& config) {
+  return Contains(config.scalings, Scaling::kFixedMemory) ||
+         Contains(config.pipeline_scalings, Scaling::kFixedMemory);
+}
+
 absl::Status CheckStudyConfig(const StudyConfig& config) {
   if (config.repetitions < 1) {
     return Bad("--repetitions=", config.repetitions,
@@ -195,25 +264,23 @@ absl::Status CheckStudyConfig(const StudyConfig& config) {
                kMinMeasuredSteps,
                " to measure after --warmup_steps=", config.warmup_steps);
   }
-  if (config.train_size < 0) {
-    return Bad("--train_size=", config.train_size,
-               ": expected 1 or more, or 0 to choose it");
-  }
-  if (config.threads < 0) {
-    return Bad("--threads=", config.threads,
-               ": expected 1 or more, or 0 to choose it");
-  }
+  absl::Status status =
+      CheckNotNegative("train_size", config.train_size, "to choose it");
+  status.Update(CheckNotNegative("threads", config.threads, "to choose it"));
+  status.Update(CheckNotNegative("ablations", config.ablations, "for none"));
+  status.Update(
+      CheckNotNegative("traffic_steps", config.traffic_steps, "for none"));
+  if (!status.ok()) return status;
   for (const std::string& flag : config.trainer_flags) {
     if (flag.size() > 2 && flag.substr(0, 2) == "--") continue;
     return Bad("--trainer_flags: \"", flag,
                "\" is no flag; expected --name=value, with spaces between");
   }
-  if (absl::Status status = CheckDivision(config); !status.ok()) return status;
-  if (absl::Status status = CheckMicroBatches(config); !status.ok()) {
-    return status;
+  for (const auto& check : {CheckDivision, CheckMicroBatches, CheckAnyRun,
+                            CheckMemoryLimit, CheckCores}) {
+    status.Update(check(config));
   }
-  if (absl::Status status = CheckAnyRun(config); !status.ok()) return status;
-  return CheckCores(config);
+  return status;
 }
 
 }  // namespace rankwise

@@ -43,7 +43,26 @@ struct StudyConfig {
   uint64_t seed = 0;           // of the trainers, and of the order of runs
   // Further flags for every trainer, each as "--name=value".
   std::vector<std::string> trainer_flags;
+  // Repetitions of the runs that only tell the causes of a loss apart: the base
+  // trainer with the smaller batches, and cells without communication. 0: none.
+  int64_t ablations = 3;
+  // Of the trainer pipeline; those that `schedules` lacks do not count.
+  std::vector<std::string> ablation_schedules = {"1f1b"};
+  bool comm_bench = true;     // measure communication at world sizes above 1
+  int64_t traffic_steps = 5;  // of ddp's runs, for predictions
+  // Of the fullest rank of every cell under Scaling::kFixedMemory.
+  int64_t memory_limit_bytes = 0;
+  // Examples of the largest step of any run; 0: batch_size * the largest world
+  // size.
+  int64_t largest_global_batch = 0;
 };
+
+// "512MB", "1.5GiB", "4000000000"; `flag`: for messages.
+absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
+                                    absl::string_view text);
+
+// "312 MB", "1.20 GB".
+std::string MemoryText(int64_t bytes);
 
 // "1,2,4" as world sizes, "strong,weak", "single,ddp", and "gpipe,1f1b"; each
 // refuses what is empty, unknown or said twice. `flag`: for messages.
@@ -51,10 +70,14 @@ absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text);
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text);
 absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text);
-absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view text);
+absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view flag,
+                                                        absl::string_view text);
 
 // True for the trainers whose ranks hold parts of one model.
 bool CutsTheModel(absl::string_view trainer);
+
+// The schedules' own numbers of stages per rank.
+int64_t ChunksPerRank(absl::string_view schedule);
 
 // Layers that the trainers' model of that name can be cut at, where they do not
 // depend on other flags; else 0.
@@ -67,6 +90,9 @@ int64_t LargestWorldSize(const StudyConfig& config);
 
 // Threads per rank of every run.
 int64_t ThreadsPerRank(const StudyConfig& config);
+
+// True where some cells' batch is not given, but follows from the memory limit.
+bool SearchesMemory(const StudyConfig& config);
 
 }  // namespace rankwise
 

@@ -38,12 +38,31 @@ TEST(ParseWorldSizes, RefusesWhatIsNoWorldSize) {
             "--world_sizes=2,2: 2 occurs twice");
 }
 
-TEST(ParseScalings, KnowsTwo) {
+TEST(ParseScalings, KnowsThree) {
   EXPECT_THAT(*ParseScalings("scaling", "weak,strong"),
               ElementsAre(Scaling::kWeak, Scaling::kStrong));
+  EXPECT_THAT(*ParseScalings("scaling", "fixed_memory"),
+              ElementsAre(Scaling::kFixedMemory));
   EXPECT_EQ(ParseScalings("scaling", "Strong").status().message(),
-            "--scaling=Strong: \"Strong\" is unknown; expected strong, weak or "
-            "strong,weak");
+            "--scaling=Strong: \"Strong\" is unknown; expected some of "
+            "strong,weak,fixed_memory");
+}
+
+TEST(ParseMemory, KnowsBothKindsOfUnits) {
+  EXPECT_EQ(*ParseMemory("f", "1GB"), 1000000000);
+  EXPECT_EQ(*ParseMemory("f", "1.5GiB"), 1610612736);
+  EXPECT_EQ(*ParseMemory("f", "512MB"), 512000000);
+  EXPECT_EQ(*ParseMemory("f", "123456789"), 123456789);
+  for (const char* text :
+       {"", "GB", "0", "-1GB", "1 G", "nan", "1e40", "1gb"}) {
+    EXPECT_THAT(std::string(ParseMemory("f", text).status().message()),
+                HasSubstr(std::string("--f=") + text + ": expected an amount"));
+  }
+}
+
+TEST(MemoryText, RoundsToWhatIsRead) {
+  EXPECT_EQ(MemoryText(312400000), "312 MB");
+  EXPECT_EQ(MemoryText(1204000000), "1.20 GB");
 }
 
 TEST(ParseTrainers, KnowsFour) {
@@ -54,11 +73,12 @@ TEST(ParseTrainers, KnowsFour) {
 }
 
 TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
-  EXPECT_THAT(*ParseSchedules("zbv,1f1b"), ElementsAre("zbv", "1f1b"));
-  EXPECT_EQ(ParseSchedules("1f1b,1F1B").status().message(),
+  EXPECT_THAT(*ParseSchedules("schedules", "zbv,1f1b"),
+              ElementsAre("zbv", "1f1b"));
+  EXPECT_EQ(ParseSchedules("schedules", "1f1b,1F1B").status().message(),
             "--schedules=1f1b,1F1B: \"1F1B\" is unknown; expected some of "
             "naive,gpipe,1f1b,interleaved_1f1b,zero_bubble_h1,zbv");
-  EXPECT_EQ(ParseSchedules("zbv,zbv").status().message(),
+  EXPECT_EQ(ParseSchedules("schedules", "zbv,zbv").status().message(),
             "--schedules=zbv,zbv: zbv occurs twice");
 }
 
@@ -118,6 +138,12 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
          c->world_sizes = {1};
        },
        "--world_sizes=1: model_parallel and pipeline cut the model"},
+      {[](StudyConfig* c) { c->ablations = -1; },
+       "--ablations=-1: expected 1 or more, or 0 for none"},
+      {[](StudyConfig* c) { c->scalings = {Scaling::kFixedMemory}; },
+       "--memory_limit: --scaling=fixed_memory gives every rank"},
+      {[](StudyConfig* c) { c->memory_limit_bytes = 1; },
+       "--memory_limit: nothing depends on it"},
       {[](StudyConfig* c) { c->trainer_flags = {"lr=1"}; },
        "--trainer_flags: \"lr=1\" is no flag"},
   };

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +15,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "analysis/study/trainer_path.h"
+#include "records/git_commit.h"
+#include "records/record.h"
 
 ABSL_FLAG(
     std::string, world_sizes, "1,2",
@@ -27,11 +30,27 @@ ABSL_FLAG(int64_t, microbatches, 4,
           "that the pipeline divides a global batch into under strong scaling; "
           "times the world size under weak");
 ABSL_FLAG(std::string, scaling, "strong,weak",
-          "strong: the global batch is held equal; weak: the batch per rank");
-ABSL_FLAG(std::string, pipeline_scaling, "",
-          "of model_parallel and pipeline instead of --scaling; empty: strong "
-          "where --scaling has it, else weak");
+          "strong: the global batch is held equal; weak: the batch per rank; "
+          "fixed_memory: every cell gets the largest batch whose peak memory "
+          "stays under --memory_limit, found by short runs");
+ABSL_FLAG(std::string, memory_limit, "",
+          "of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
+          "accelerator where it has one, else of its process");
+ABSL_FLAG(
+    std::string, pipeline_scaling, "",
+    "of model_parallel and pipeline instead of --scaling; empty: the same "
+    "without weak, if anything else is left");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
+ABSL_FLAG(int64_t, ablations, 3,
+          "runs of every configuration that only tells the causes of a loss "
+          "apart: cells without communication, and the base case with their "
+          "smaller batches; 0: none");
+ABSL_FLAG(std::string, ablation_schedules, "1f1b",
+          "for which of --schedules; empty: none");
+ABSL_FLAG(bool, comm_bench, true,
+          "also measure communication at every world size above 1, 15 s each");
+ABSL_FLAG(int64_t, traffic_steps, 5,
+          "steps whose communication ddp records, for predictions; 0: none");
 ABSL_FLAG(int64_t, batch_size, 64,
           "examples a step: of all ranks together under strong, of each rank "
           "under weak scaling");
@@ -55,13 +74,25 @@ ABSL_FLAG(std::string, backend, "", "as the trainers take it; empty: auto");
 ABSL_FLAG(std::string, precision, "", "fp32 or bf16; empty: fp32");
 ABSL_FLAG(std::string, trainer_flags, "",
           "more flags for every trainer, with spaces between: '--lr=0.01'");
+ABSL_FLAG(std::string, config, "",
+          "file that describes the study: JSON, with flags without their "
+          "dashes as keys, comments allowed; the command line wins. A study's "
+          "own is study.json in its folder");
 ABSL_FLAG(std::string, output_dir, "",
           "folder for the records; empty: results/TIME");
+ABSL_FLAG(bool, resume, false,
+          "go on with the study in --output_dir: only runs that are missing");
 ABSL_FLAG(std::string, from, "",
-          "run nothing: print the table of the records in this folder");
+          "run nothing: read the records in this folder once more");
+ABSL_FLAG(bool, report, true, "write report.html into the folder");
+ABSL_FLAG(bool, force, false,
+          "compare what would be refused, with a mark; under --resume, go on "
+          "with another version of the code or on another machine");
 ABSL_FLAG(absl::Duration, run_timeout, absl::Minutes(10),
           "end a run that takes longer");
-ABSL_FLAG(bool, dry_run, false, "print the commands of all runs, run nothing");
+ABSL_FLAG(bool, dry_run, false,
+          "run nothing: list what would run, and about how long");
+ABSL_FLAG(bool, verbose, false, "with --dry_run: the commands too");
 ABSL_FLAG(std::string, trainer_dir, "",
           "folder of the trainers' binaries; empty: this build's");
 
@@ -96,12 +127,58 @@ std::string ModelOf(const std::vector<std::string>& flags) {
 }
 
 absl::StatusOr<std::vector<Scaling>> PipelineScalings(
-    const std::vector<Scaling>& scalings) {
+    std::vector<Scaling> scalings) {
   const std::string text = absl::GetFlag(FLAGS_pipeline_scaling);
   if (!text.empty()) return ParseScalings("pipeline_scaling", text);
-  const bool strong =
-      std::count(scalings.begin(), scalings.end(), Scaling::kStrong) > 0;
-  return std::vector<Scaling>{strong ? Scaling::kStrong : Scaling::kWeak};
+  if (scalings.size() > 1) {
+    scalings.erase(
+        std::remove(scalings.begin(), scalings.end(), Scaling::kWeak),
+        scalings.end());
+  }
+  return scalings;
+}
+
+// Fills the flags that are lists of names or sizes.
+absl::Status SetLists(StudyConfig* config) {
+  const auto set = [](auto parsed, auto* field) {
+    if (parsed.ok()) *field = *std::move(parsed);
+    return parsed.status();
+  };
+  absl::Status status =
+      set(ParseTrainers(absl::GetFlag(FLAGS_trainers)), &config->trainers);
+  status.Update(set(ParseWorldSizes(absl::GetFlag(FLAGS_world_sizes)),
+                    &config->world_sizes));
+  status.Update(set(ParseScalings("scaling", absl::GetFlag(FLAGS_scaling)),
+                    &config->scalings));
+  if (!status.ok()) return status;
+  status = set(PipelineScalings(config->scalings), &config->pipeline_scalings);
+  status.Update(set(ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)),
+                    &config->schedules));
+  const std::string ablated = absl::GetFlag(FLAGS_ablation_schedules);
+  config->ablation_schedules.clear();
+  if (!ablated.empty()) {
+    status.Update(set(ParseSchedules("ablation_schedules", ablated),
+                      &config->ablation_schedules));
+  }
+  const std::string limit = absl::GetFlag(FLAGS_memory_limit);
+  if (!limit.empty()) {
+    status.Update(
+        set(ParseMemory("memory_limit", limit), &config->memory_limit_bytes));
+  }
+  return status;
+}
+
+absl::Status FindBinaries(const StudyConfig& study,
+                          const std::string& trainer_dir) {
+  for (const std::string& trainer : study.trainers) {
+    const auto path = TrainerPath(trainer_dir, trainer);
+    if (!path.ok()) return path.status();
+  }
+  const bool only_single = study.trainers == std::vector<std::string>{"single"};
+  if (!study.comm_bench || only_single || LargestWorldSize(study) == 1) {
+    return absl::OkStatus();
+  }
+  return CommBenchPath(trainer_dir).status();
 }
 
 }  // namespace
@@ -114,25 +191,46 @@ std::string UserPath(const std::string& path) {
   return (base / path).lexically_normal().string();
 }
 
+const std::vector<ConfigKey>& StudyKeys() {
+  using Type = ConfigKey::Type;
+  static const auto* keys =
+      new std::vector<ConfigKey>{{"trainers", Type::kList},
+                                 {"world_sizes", Type::kList},
+                                 {"schedules", Type::kList},
+                                 {"microbatches", Type::kWhole},
+                                 {"scaling", Type::kList},
+                                 {"memory_limit", Type::kText},
+                                 {"pipeline_scaling", Type::kList},
+                                 {"repetitions", Type::kWhole},
+                                 {"ablations", Type::kWhole},
+                                 {"ablation_schedules", Type::kList},
+                                 {"comm_bench", Type::kBool},
+                                 {"traffic_steps", Type::kWhole},
+                                 {"batch_size", Type::kWhole},
+                                 {"max_steps", Type::kWhole},
+                                 {"warmup_steps", Type::kWhole},
+                                 {"train_size", Type::kWhole},
+                                 {"threads", Type::kWhole},
+                                 {"oversubscribe", Type::kBool},
+                                 {"seed", Type::kWhole},
+                                 {"model", Type::kText},
+                                 {"dataset", Type::kText},
+                                 {"data_dir", Type::kText},
+                                 {"device", Type::kText},
+                                 {"backend", Type::kText},
+                                 {"precision", Type::kText},
+                                 {"trainer_flags", Type::kList, ' '}};
+  return *keys;
+}
+
 absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
   StudyConfig config;
-  const auto trainers = ParseTrainers(absl::GetFlag(FLAGS_trainers));
-  if (!trainers.ok()) return trainers.status();
-  const auto world_sizes = ParseWorldSizes(absl::GetFlag(FLAGS_world_sizes));
-  if (!world_sizes.ok()) return world_sizes.status();
-  const auto scalings = ParseScalings("scaling", absl::GetFlag(FLAGS_scaling));
-  if (!scalings.ok()) return scalings.status();
-  const auto pipeline_scalings = PipelineScalings(*scalings);
-  if (!pipeline_scalings.ok()) return pipeline_scalings.status();
-  const auto schedules = ParseSchedules(absl::GetFlag(FLAGS_schedules));
-  if (!schedules.ok()) return schedules.status();
-  config.trainers = *trainers;
-  config.world_sizes = *world_sizes;
-  config.scalings = *scalings;
-  config.pipeline_scalings = *pipeline_scalings;
-  config.schedules = *schedules;
+  if (absl::Status lists = SetLists(&config); !lists.ok()) return lists;
   config.micro_batches = absl::GetFlag(FLAGS_microbatches);
   config.repetitions = absl::GetFlag(FLAGS_repetitions);
+  config.ablations = absl::GetFlag(FLAGS_ablations);
+  config.comm_bench = absl::GetFlag(FLAGS_comm_bench);
+  config.traffic_steps = absl::GetFlag(FLAGS_traffic_steps);
   config.batch_size = absl::GetFlag(FLAGS_batch_size);
   config.max_steps = absl::GetFlag(FLAGS_max_steps);
   config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
@@ -167,9 +265,9 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
     if (!found.ok()) return found.status();
     runner.trainer_dir = *std::move(found);
   }
-  for (const std::string& trainer : study.trainers) {
-    const auto path = TrainerPath(runner.trainer_dir, trainer);
-    if (!path.ok()) return path.status();
+  if (absl::Status found = FindBinaries(study, runner.trainer_dir);
+      !found.ok()) {
+    return found;
   }
   std::string output_dir = absl::GetFlag(FLAGS_output_dir);
   if (output_dir.empty()) {
@@ -178,6 +276,23 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
   }
   runner.output_dir = UserPath(output_dir);
   return runner;
+}
+
+ConfigFile DescribeStudy(const StudyConfig& study, const HostInfo& host) {
+  ConfigFile file;
+  for (const ConfigKey& key : StudyKeys()) {
+    file.values[key.name] = absl::FindCommandLineFlag(key.name)->CurrentValue();
+  }
+  std::string& data_dir = file.values["data_dir"];
+  if (!data_dir.empty()) data_dir = UserPath(data_dir);
+  StudyOrigin& origin = file.origin.emplace();
+  origin.schema_version = RunRecord().schema_version;
+  const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
+  if (workspace != nullptr) origin.git_commit = GitCommit(workspace);
+  origin.cpu_model = host.cpu_model;
+  origin.cores = host.cores;
+  origin.threads_per_rank = ThreadsPerRank(study);
+  return file;
 }
 
 }  // namespace rankwise

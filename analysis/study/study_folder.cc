@@ -1,36 +1,39 @@
 #include "analysis/study/study_folder.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace rankwise {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> RecordFiles(const std::string& dir) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
-    if (entry.path().extension() == ".jsonl") {
-      files.push_back(entry.path().string());
-    }
+constexpr char kDurations[] = "durations.csv";
+
+// Hands all of `text` to the disk.
+bool WriteAndSync(int file, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  return fsync(file) == 0;
 }
 
 }  // namespace
 
-absl::Status PrepareStudyFolder(const std::string& dir) {
+absl::Status PrepareStudyFolder(const std::string& dir, FolderUse use) {
   std::error_code error;
   fs::create_directories(fs::path(dir) / "logs", error);
   if (error || access(dir.c_str(), W_OK) != 0) {
@@ -38,32 +41,60 @@ absl::Status PrepareStudyFolder(const std::string& dir) {
         "--output_dir=", dir, ": cannot write there: ",
         error ? error.message() : std::string("permission denied")));
   }
-  if (RecordFiles(dir).empty()) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat("--output_dir=", dir,
-                   ": holds records already; choose another folder, or print "
-                   "the table of this one by --from=",
-                   dir));
+  if (use == FolderUse::kResume || !RecordFilesIn(dir).ok()) {
+    return absl::OkStatus();
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      "--output_dir=", dir,
+      ": holds records already; choose another folder, go on with the study "
+      "in this one by --resume, or read it by --from=",
+      dir));
 }
 
 absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir) {
-  std::error_code error;
-  if (!fs::is_directory(dir, error)) {
-    return absl::NotFoundError(
-        absl::StrCat("--from=", dir, ": no such folder"));
+  const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(dir);
+  if (files.ok()) return LoadRunsFrom(*files);
+  return absl::NotFoundError(absl::StrCat("--from=", files.status().message()));
+}
+
+std::string StudyFilePath(const std::string& dir) {
+  return absl::StrCat(dir, "/study.json");
+}
+
+absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
+  const std::string temporary = path + ".writing";
+  const int file =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  bool written = file >= 0 && WriteAndSync(file, text);
+  int error = errno;
+  if (file >= 0) close(file);
+  if (written) {
+    written = rename(temporary.c_str(), path.c_str()) == 0;
+    error = errno;
   }
-  const std::vector<std::string> files = RecordFiles(dir);
-  if (files.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("--from=", dir, ": holds no *.jsonl"));
+  if (written) return absl::OkStatus();
+  unlink(temporary.c_str());
+  return absl::ErrnoToStatus(error, absl::StrCat("writing ", path));
+}
+
+void AddDuration(const std::string& dir, const std::string& run,
+                 absl::Duration elapsed) {
+  std::ofstream file(absl::StrCat(dir, "/", kDurations), std::ios::app);
+  file << run << "," << absl::ToDoubleSeconds(elapsed) << "\n";
+}
+
+std::map<std::string, double> ReadDurations(const std::string& dir) {
+  std::map<std::string, double> durations;
+  std::ifstream file(absl::StrCat(dir, "/", kDurations));
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::vector<std::string> parts = absl::StrSplit(line, ',');
+    double seconds = 0;
+    if (parts.size() == 2 && absl::SimpleAtod(parts[1], &seconds)) {
+      durations[parts[0]] = seconds;
+    }
   }
-  std::vector<RunTrace> runs;
-  for (const std::string& file : files) {
-    absl::StatusOr<std::vector<RunTrace>> more = LoadRuns(file);
-    if (!more.ok()) return more.status();
-    for (RunTrace& run : *more) runs.push_back(std::move(run));
-  }
-  return runs;
+  return durations;
 }
 
 std::string LastLines(const std::string& path, int count) {

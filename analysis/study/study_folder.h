@@ -3,21 +3,44 @@
 #ifndef ANALYSIS_STUDY_STUDY_FOLDER_H_
 #define ANALYSIS_STUDY_STUDY_FOLDER_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "analysis/run_trace.h"
 
 namespace rankwise {
 
-// Creates `dir` and `dir`/logs. Refuses a folder that already holds records,
-// and one that cannot be written to.
-absl::Status PrepareStudyFolder(const std::string& dir);
+enum class FolderUse {
+  kNew,     // for a study that begins
+  kResume,  // for the study that is in there
+};
+
+// Creates `dir` and `dir`/logs. Refuses a folder that cannot be written to, and
+// for a new study one that already holds records.
+absl::Status PrepareStudyFolder(const std::string& dir,
+                                FolderUse use = FolderUse::kNew);
 
 // The runs of every *.jsonl in `dir`, in the order of their names.
 absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir);
+
+// Where the study describes itself: `dir`/study.json.
+std::string StudyFilePath(const std::string& dir);
+
+// Writes `path` whole or not at all.
+absl::Status WriteWholeFile(const std::string& path, absl::string_view text);
+
+// Notes in `dir`/durations.csv how long a run took, start-up included; what
+// cannot be written is left out.
+void AddDuration(const std::string& dir, const std::string& run,
+                 absl::Duration elapsed);
+
+// Run (PlannedRun::FileStem) -> seconds of all that `dir` notes.
+std::map<std::string, double> ReadDurations(const std::string& dir);
 
 // The last `count` lines of a text file; "" where it cannot be read.
 std::string LastLines(const std::string& path, int count);

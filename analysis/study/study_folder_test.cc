@@ -7,13 +7,16 @@
 #include <fstream>
 #include <string>
 
+#include "absl/time/time.h"
 #include "records/record_json.h"
 
 namespace rankwise {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class StudyFolderTest : public testing::Test {
  protected:
@@ -51,6 +54,33 @@ TEST_F(StudyFolderTest, RefusesAFolderWithRecords) {
               HasSubstr("holds records already"));
 }
 
+TEST_F(StudyFolderTest, AStudyGoesOnWhereRecordsAre) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  WriteRun("a.jsonl", "a");
+  EXPECT_TRUE(PrepareStudyFolder(dir_, FolderUse::kResume).ok());
+}
+
+TEST_F(StudyFolderTest, FilesAreWrittenWhole) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  ASSERT_TRUE(WriteWholeFile(StudyFilePath(dir_), "old\nlines\n").ok());
+  ASSERT_TRUE(WriteWholeFile(StudyFilePath(dir_), "new\n").ok());
+  EXPECT_EQ(LastLines(dir_ + "/study.json", 9), "new");
+  EXPECT_FALSE(fs::exists(dir_ + "/study.json.writing"));
+  EXPECT_THAT(std::string(WriteWholeFile("/proc/none/a", "x").message()),
+              HasSubstr("writing /proc/none/a"));
+}
+
+TEST_F(StudyFolderTest, RemembersHowLongRunsTook) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  EXPECT_TRUE(ReadDurations(dir_).empty());
+  AddDuration(dir_, "ddp-x2-batch32-rep1", absl::Milliseconds(2500));
+  AddDuration(dir_, "comm_bench-x2", absl::Seconds(12));
+  std::ofstream(dir_ + "/durations.csv", std::ios::app) << "torn-rep2,";
+  EXPECT_THAT(
+      ReadDurations(dir_),
+      ElementsAre(Pair("comm_bench-x2", 12), Pair("ddp-x2-batch32-rep1", 2.5)));
+}
+
 TEST_F(StudyFolderTest, LoadsRunsByNameAndNothingElse) {
   ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
   WriteRun("b.jsonl", "second");
@@ -64,7 +94,7 @@ TEST_F(StudyFolderTest, LoadsRunsByNameAndNothingElse) {
 
 TEST_F(StudyFolderTest, LoadingSaysWhatIsWrong) {
   EXPECT_THAT(std::string(LoadStudyFolder(dir_).status().message()),
-              HasSubstr("no such folder"));
+              HasSubstr("--from=" + dir_ + ": no such file"));
   ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
   EXPECT_THAT(std::string(LoadStudyFolder(dir_).status().message()),
               HasSubstr("holds no *.jsonl"));

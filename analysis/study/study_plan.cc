@@ -1,20 +1,19 @@
 #include "analysis/study/study_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 namespace rankwise {
 namespace {
 
-// The schedules' own numbers of stages per rank.
-int64_t ChunksPerRank(absl::string_view schedule) {
-  return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
+template <typename T, typename U>
+bool Contains(const std::vector<T>& items, const U& item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
 }
 
 // Repetitions are equal.
@@ -22,12 +21,12 @@ struct ByConfiguration {
   bool operator()(const PlannedRun& a, const PlannedRun& b) const {
     const auto key = [](const PlannedRun& run) {
       return std::tie(run.trainer, run.schedule, run.world_size, run.batch_size,
-                      run.micro_batches);
+                      run.micro_batches, run.skip_communication);
     };
     return key(a) < key(b);
   }
 };
-using RunSet = std::set<PlannedRun, ByConfiguration>;
+using Repetitions = std::map<PlannedRun, int64_t, ByConfiguration>;
 
 // One run of every configuration; equal ones once.
 class Cells {
@@ -35,23 +34,53 @@ class Cells {
   explicit Cells(const StudyConfig& config) : config_(config) {
     for (const std::string& trainer : config.trainers) {
       if (trainer == "single") {
-        runs_.insert({trainer, 1, config.batch_size});
+        AddBase();
         continue;
       }
       for (int64_t world_size : config.world_sizes) Add(trainer, world_size);
     }
   }
 
-  const RunSet& runs() const { return runs_; }
+  void AddFixedMemory(absl::Span<const PlannedRun> found) {
+    for (const PlannedRun& run : found) AddOnce(run, config_.repetitions);
+  }
+
+  // Last, as it goes through the others.
+  void AddAuxiliary() {
+    const Repetitions main = cells_;
+    for (const auto& [run, repetitions] : main) {
+      if (run.world_size > 1) AddAblations(run);
+    }
+    for (const auto& [run, repetitions] : main) {
+      if (!config_.comm_bench || run.world_size == 1) continue;
+      AddOnce({"comm_bench", run.world_size, 0}, 1);
+    }
+  }
+
+  const Repetitions& cells() const { return cells_; }
+  const std::vector<PlannedRun>& searched() const { return searched_; }
   const std::vector<std::string>& not_run() const { return not_run_; }
 
  private:
+  void AddOnce(const PlannedRun& run, int64_t repetitions) {
+    cells_.insert({run, repetitions});
+  }
+
+  void AddBase() {
+    const PlannedRun base = {"single", 1, config_.batch_size};
+    if (SearchesMemory(config_)) searched_.push_back(base);
+    for (const auto* scalings :
+         {&config_.scalings, &config_.pipeline_scalings}) {
+      if (Contains(*scalings, Scaling::kStrong) ||
+          Contains(*scalings, Scaling::kWeak)) {
+        AddOnce(base, config_.repetitions);
+      }
+    }
+  }
+
   void Add(const std::string& trainer, int64_t world_size) {
     if (trainer == "ddp") {
-      for (Scaling scaling : config_.scalings) {
-        const int64_t ranks = scaling == Scaling::kStrong ? world_size : 1;
-        runs_.insert({trainer, world_size, config_.batch_size / ranks});
-      }
+      AddScaled({trainer, world_size, config_.batch_size}, config_.scalings);
     } else if (world_size > 1 && trainer == "model_parallel") {
       AddIfItFits({trainer, world_size, config_.batch_size});
     } else if (world_size > 1) {
@@ -65,109 +94,128 @@ class Cells {
     }
   }
 
-  // `run` is that of strong scaling.
-  void AddIfItFits(PlannedRun run) {
+  void AddIfItFits(const PlannedRun& run) {
     const int64_t stages = run.world_size * ChunksPerRank(run.schedule);
-    if (config_.model_layers > 0 && stages > config_.model_layers) {
-      not_run_.push_back(absl::StrCat(
-          run.trainer, run.schedule.empty() ? "" : " ", run.schedule, " x",
-          run.world_size, ": the model would be cut into ", stages,
-          " stages, and ", config_.model, " has ", config_.model_layers,
-          config_.model_layers == 1 ? " layer" : " layers"));
+    if (config_.model_layers == 0 || stages <= config_.model_layers) {
+      AddScaled(run, config_.pipeline_scalings);
       return;
     }
-    for (Scaling scaling : config_.pipeline_scalings) {
+    not_run_.push_back(absl::StrCat(
+        run.trainer, run.schedule.empty() ? "" : " ", run.schedule, " x",
+        run.world_size, ": the model would be cut into ", stages,
+        " stages, and ", config_.model, " has ", config_.model_layers,
+        config_.model_layers == 1 ? " layer" : " layers"));
+  }
+
+  // `run` has config_.batch_size examples in all, but of ddp on every rank.
+  void AddScaled(const PlannedRun& run, const std::vector<Scaling>& scalings) {
+    for (Scaling scaling : scalings) {
       PlannedRun scaled = run;
-      const int64_t times = scaling == Scaling::kStrong ? 1 : run.world_size;
-      (run.trainer == "pipeline" ? scaled.micro_batches : scaled.batch_size) *=
-          times;
-      runs_.insert(scaled);
+      if (scaling == Scaling::kFixedMemory) {
+        searched_.push_back(run);
+        continue;
+      }
+      const bool strong = scaling == Scaling::kStrong;
+      if (run.trainer == "ddp") {
+        scaled.batch_size /= strong ? run.world_size : 1;
+      } else if (run.trainer == "pipeline") {
+        scaled.micro_batches *= strong ? 1 : run.world_size;
+      } else {
+        scaled.batch_size *= strong ? 1 : run.world_size;
+      }
+      AddOnce(scaled, config_.repetitions);
     }
   }
 
+  void AddAblations(PlannedRun run) {
+    if (config_.ablations == 0) return;
+    if (run.trainer == "pipeline" &&
+        !Contains(config_.ablation_schedules, run.schedule)) {
+      return;
+    }
+    if (Contains(config_.trainers, "single")) {
+      AddOnce({"single", 1, run.batch_size}, config_.ablations);
+    } else if (run.trainer == "ddp" && Contains(config_.world_sizes, 1)) {
+      AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
+    }
+    run.skip_communication = true;
+    AddOnce(run, config_.ablations);
+  }
+
   const StudyConfig& config_;
-  RunSet runs_;
+  Repetitions cells_;
+  std::vector<PlannedRun> searched_;
   std::vector<std::string> not_run_;
 };
 
-// Examples of the largest step times the steps: one epoch holds every run.
-int64_t TrainSize(const StudyConfig& config) {
-  if (config.train_size > 0) return config.train_size;
-  const int64_t largest =
-      *std::max_element(config.world_sizes.begin(), config.world_sizes.end());
-  return config.batch_size * largest * config.max_steps;
-}
-
-// Epochs enough for every run, the same number for all.
-int64_t Epochs(const StudyConfig& config) {
-  const int64_t steps_an_epoch = std::max<int64_t>(
-      1, TrainSize(config) / (config.batch_size * LargestWorldSize(config)));
-  return (config.max_steps + steps_an_epoch - 1) / steps_an_epoch;
+// Fisher and Yates, so that the order does not depend on the library.
+void Shuffle(uint64_t seed, std::vector<PlannedRun>* runs) {
+  std::mt19937_64 random(seed);
+  for (size_t i = runs->size(); i > 1; --i) {
+    std::swap((*runs)[i - 1], (*runs)[random() % i]);
+  }
 }
 
 }  // namespace
 
 std::string PlannedRun::Name() const {
+  if (!IsTraining()) return absl::StrCat(trainer, " x", world_size);
+  const std::string without =
+      skip_communication ? ", without communication" : "";
   if (trainer == "pipeline") {
     return absl::StrCat(trainer, " ", schedule, " x", world_size, ", ",
-                        micro_batches, " micro-batches of ", batch_size);
+                        micro_batches, " micro-batches of ", batch_size,
+                        without);
   }
   return absl::StrCat(trainer, " x", world_size, ", batch ", batch_size,
-                      CutsTheModel(trainer) ? "" : " per rank");
+                      CutsTheModel(trainer) ? "" : " per rank", without);
 }
 
-std::string PlannedRun::FileStem() const {
+std::string PlannedRun::CellStem() const {
+  if (!IsTraining()) return absl::StrCat(trainer, "-x", world_size);
   const bool pipeline = trainer == "pipeline";
   return absl::StrCat(trainer, pipeline ? "-" : "", schedule, "-x", world_size,
                       "-batch",
                       pipeline ? absl::StrCat(micro_batches, "x") : "",
-                      batch_size, "-rep", repetition);
+                      batch_size, skip_communication ? "-nocomm" : "");
 }
 
-StudyPlan PlanStudy(const StudyConfig& config) {
-  const Cells cells(config);
+std::string PlannedRun::FileStem() const {
+  return IsTraining() ? absl::StrCat(CellStem(), "-rep", repetition)
+                      : CellStem();
+}
+
+int64_t PlannedRun::GlobalBatch() const {
+  if (trainer == "pipeline") return batch_size * micro_batches;
+  return trainer == "ddp" ? batch_size * world_size : batch_size;
+}
+
+StudyPlan PlanStudy(const StudyConfig& config,
+                    absl::Span<const PlannedRun> fixed_memory) {
+  Cells cells(config);
+  cells.AddFixedMemory(fixed_memory);
+  cells.AddAuxiliary();
   StudyPlan plan;
   plan.not_run = cells.not_run();
-  std::vector<PlannedRun>& runs = plan.runs;
-  for (int64_t repetition = 1; repetition <= config.repetitions; ++repetition) {
-    for (const PlannedRun& run : cells.runs()) {
-      runs.push_back(run);
-      runs.back().repetition = repetition;
+  for (const auto& [run, repetitions] : cells.cells()) {
+    plan.cells.push_back({run, repetitions});
+  }
+  // By repetition first, so that more repetitions of some cells do not change
+  // which seed gives which order of the others.
+  const int64_t most = std::max(config.repetitions, config.ablations);
+  for (int64_t repetition = 1; repetition <= most; ++repetition) {
+    for (const PlannedCell& cell : plan.cells) {
+      if (repetition > cell.repetitions) continue;
+      plan.runs.push_back(cell.run);
+      plan.runs.back().repetition = repetition;
     }
   }
-  // Fisher and Yates, so that the order does not depend on the library.
-  std::mt19937_64 random(config.seed);
-  for (size_t i = runs.size(); i > 1; --i) {
-    std::swap(runs[i - 1], runs[random() % i]);
-  }
+  Shuffle(config.seed, &plan.runs);
   return plan;
 }
 
-std::vector<std::string> TrainerArguments(const StudyConfig& config,
-                                          const PlannedRun& run,
-                                          const std::string& record_path) {
-  std::vector<std::string> arguments = {
-      absl::StrCat("--record=", record_path),
-      absl::StrCat("--batch_size=", run.batch_size),
-      absl::StrCat("--max_steps=", config.max_steps),
-      absl::StrCat("--epochs=", Epochs(config)),
-      absl::StrCat("--train_size=", TrainSize(config)),
-      absl::StrCat("--threads=", ThreadsPerRank(config)),
-      absl::StrCat("--seed=", config.seed),
-      "--eval=false"};
-  if (run.trainer != "single") {
-    arguments.push_back(absl::StrCat("--nproc=", run.world_size));
-  }
-  if (run.trainer == "pipeline") {
-    arguments.push_back(absl::StrCat("--pp=", run.world_size));
-    arguments.push_back("--dp=1");
-    arguments.push_back(absl::StrCat("--schedule=", run.schedule));
-    arguments.push_back(absl::StrCat("--chunks=", ChunksPerRank(run.schedule)));
-    arguments.push_back(absl::StrCat("--microbatches=", run.micro_batches));
-  }
-  arguments.insert(arguments.end(), config.trainer_flags.begin(),
-                   config.trainer_flags.end());
-  return arguments;
+std::vector<PlannedRun> FixedMemoryRuns(const StudyConfig& config) {
+  return Cells(config).searched();
 }
 
 }  // namespace rankwise

@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "analysis/study/study_config.h"
 
 namespace rankwise {
 
 struct PlannedRun {
-  std::string trainer;
+  std::string trainer;  // or "comm_bench"
   int64_t world_size = 1;
   // Examples: per rank and step; of model_parallel per step; of pipeline per
   // micro-batch.
@@ -20,28 +21,47 @@ struct PlannedRun {
   int64_t repetition = 1;     // from 1
   std::string schedule = "";  // of pipeline
   int64_t micro_batches = 1;  // of pipeline, per step
+  bool skip_communication = false;
 
   // "ddp x2, batch 32 per rank", "pipeline 1f1b x2, 4 micro-batches of 16"
   std::string Name() const;
-  // "ddp-x2-batch32-rep1", "pipeline-1f1b-x2-batch4x16-rep1"
+  // "ddp-x2-batch32", "pipeline-1f1b-x2-batch4x16", "ddp-x2-batch32-nocomm"
+  std::string CellStem() const;
+  // CellStem and the repetition, "ddp-x2-batch32-rep1"; "comm_bench-x2".
   std::string FileStem() const;
+  bool IsTraining() const { return trainer != "comm_bench"; }
+  // Examples a step of all ranks.
+  int64_t GlobalBatch() const;
+};
+
+// One configuration: a run, whose repetition does not count, and how often.
+struct PlannedCell {
+  PlannedRun run;
+  int64_t repetitions = 1;
 };
 
 struct StudyPlan {
+  std::vector<PlannedCell> cells;  // by trainer, schedule, world size, batch
   std::vector<PlannedRun> runs;
   // What the config asks for and no trainer can do, one line each with why.
   std::vector<std::string> not_run;
 };
 
 // Every repetition of every cell once, in an order shuffled by config.seed. A
-// configuration that strong and weak scaling share is run for both at once.
+// configuration that strong and weak scaling share is run for both at once, and
+// so is one of `fixed_memory` (each with the batch that was found for it).
+// Beside them, config.ablations times each:
+// - every cell above one rank without communication;
+// - the base trainer on one rank with that cell's batch per rank, or, of a
+//   pipeline, per micro-batch;
+// and, where config.comm_bench says so, comm_bench once at every world size
+// above one.
 // Expects a config that CheckStudyConfig accepts.
-StudyPlan PlanStudy(const StudyConfig& config);
+StudyPlan PlanStudy(const StudyConfig& config,
+                    absl::Span<const PlannedRun> fixed_memory = {});
 
-// The command line of one run: all but the path of the trainer itself.
-std::vector<std::string> TrainerArguments(const StudyConfig& config,
-                                          const PlannedRun& run,
-                                          const std::string& record_path);
+// The runs under Scaling::kFixedMemory, whose batch_size is to be searched.
+std::vector<PlannedRun> FixedMemoryRuns(const StudyConfig& config);
 
 }  // namespace rankwise
 

@@ -20,6 +20,14 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
+// The runs that are compared, and nothing else.
+StudyConfig WithoutAuxiliaries() {
+  StudyConfig config;
+  config.ablations = 0;
+  config.comm_bench = false;
+  return config;
+}
+
 std::vector<std::string> Stems(const StudyConfig& config) {
   std::vector<std::string> stems;
   for (const PlannedRun& run : PlanStudy(config).runs) {
@@ -29,7 +37,7 @@ std::vector<std::string> Stems(const StudyConfig& config) {
 }
 
 TEST(PlanStudy, SharedConfigurationsRunOnce) {
-  StudyConfig config;
+  StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 1;
   EXPECT_THAT(
       Stems(config),
@@ -44,7 +52,7 @@ TEST(PlanStudy, SharedConfigurationsRunOnce) {
 }
 
 TEST(PlanStudy, PipelinesUnderBothWaysOfScaling) {
-  StudyConfig config;
+  StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 1;
   config.trainers = {"model_parallel", "pipeline"};
   config.schedules = {"1f1b"};
@@ -61,7 +69,7 @@ TEST(PlanStudy, PipelinesUnderBothWaysOfScaling) {
 }
 
 TEST(PlanStudy, MoreStagesThanLayersAreNotRun) {
-  StudyConfig config;
+  StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 2;
   config.trainers = {"model_parallel", "pipeline"};
   config.schedules = {"1f1b", "interleaved_1f1b"};
@@ -90,10 +98,13 @@ TEST(PlannedRun, NamesSayHowTheBatchIsDivided) {
             "model_parallel x2, batch 64");
   EXPECT_EQ((PlannedRun{"pipeline", 2, 16, 1, "1f1b", 4}.Name()),
             "pipeline 1f1b x2, 4 micro-batches of 16");
+  EXPECT_EQ((PlannedRun{"ddp", 2, 32, 1, "", 1, true}.Name()),
+            "ddp x2, batch 32 per rank, without communication");
+  EXPECT_EQ((PlannedRun{"comm_bench", 2, 0}.Name()), "comm_bench x2");
 }
 
 TEST(PlanStudy, OneWayOfScaling) {
-  StudyConfig config;
+  StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 1;
   config.trainers = {"ddp"};
   config.world_sizes = {2, 4};
@@ -103,7 +114,7 @@ TEST(PlanStudy, OneWayOfScaling) {
 }
 
 TEST(PlanStudy, EveryRepetitionOnceInAnOrderOfTheSeed) {
-  StudyConfig config;
+  StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 7;
   const std::vector<std::string> stems = Stems(config);
   EXPECT_EQ(stems.size(), 63u);
@@ -114,7 +125,7 @@ TEST(PlanStudy, EveryRepetitionOnceInAnOrderOfTheSeed) {
 }
 
 TEST(PlanStudy, RepetitionsAreMixed) {
-  StudyConfig config;
+  StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 10;
   std::vector<std::string> first_ten;
   for (const PlannedRun& run : PlanStudy(config).runs) {
@@ -123,66 +134,104 @@ TEST(PlanStudy, RepetitionsAreMixed) {
   EXPECT_THAT(first_ten, Not(Each(first_ten[0])));
 }
 
-TEST(TrainerArguments, SayWhatTheRunIs) {
+// The cells that WithoutAuxiliaries lacks, with their repetitions.
+std::vector<std::string> Auxiliaries(StudyConfig config) {
+  std::set<std::string> main;
+  StudyConfig without = config;
+  without.ablations = 0;
+  without.comm_bench = false;
+  for (const PlannedCell& cell : PlanStudy(without).cells) {
+    main.insert(cell.run.CellStem());
+  }
+  std::vector<std::string> more;
+  for (const PlannedCell& cell : PlanStudy(config).cells) {
+    if (main.count(cell.run.CellStem()) > 0) continue;
+    more.push_back(cell.run.CellStem() + " " +
+                   std::to_string(cell.repetitions));
+  }
+  return more;
+}
+
+TEST(PlanStudy, AuxiliaryCellsOfTheDefaultStudy) {
+  EXPECT_THAT(Auxiliaries(StudyConfig()),
+              UnorderedElementsAre(
+                  "single-x1-batch32 3",  // ddp x2, strong
+                  "single-x1-batch16 3",  // a micro-batch
+                  "ddp-x2-batch32-nocomm 3", "ddp-x2-batch64-nocomm 3",
+                  "model_parallel-x2-batch64-nocomm 3",
+                  "pipeline-1f1b-x2-batch4x16-nocomm 3", "comm_bench-x2 1"));
+}
+
+TEST(PlanStudy, AnAuxiliaryCellThatIsComparedTooIsPlannedOnce) {
   StudyConfig config;
-  config.cores = 8;
-  config.trainer_flags = {"--lr=0.01"};
-  const auto arguments =
-      TrainerArguments(config, {"ddp", 2, 32, 1}, "/out/a.jsonl");
-  for (const char* expected :
-       {"--record=/out/a.jsonl", "--batch_size=32", "--nproc=2",
-        "--max_steps=60", "--threads=4", "--seed=0", "--lr=0.01",
-        // 64 examples of 2 ranks in 60 steps
-        "--train_size=7680", "--epochs=1"}) {
-    EXPECT_THAT(arguments, Contains(expected));
-  }
-  EXPECT_THAT(TrainerArguments(config, {"single", 1, 64, 1}, "/out/a.jsonl"),
-              Each(Not(StartsWith("--nproc"))));
+  config.world_sizes = {1, 2, 4};
+  config.trainers = {"single", "ddp"};
+  config.scalings = {Scaling::kWeak};
+  // single with batch 64 is the base case already.
+  EXPECT_THAT(
+      Auxiliaries(config),
+      UnorderedElementsAre("ddp-x2-batch64-nocomm 3", "ddp-x4-batch64-nocomm 3",
+                           "comm_bench-x2 1", "comm_bench-x4 1"));
+  const std::vector<std::string> stems = Stems(config);
+  EXPECT_EQ(std::set<std::string>(stems.begin(), stems.end()).size(),
+            stems.size());
+  EXPECT_THAT(stems, Contains("single-x1-batch64-rep5"));
+  EXPECT_THAT(stems, Contains("comm_bench-x4"));
 }
 
-TEST(TrainerArguments, SayHowThePipelineIsCut) {
-  const StudyConfig config;
-  const auto arguments = TrainerArguments(
-      config, {"pipeline", 2, 16, 1, "interleaved_1f1b", 4}, "r");
-  for (const char* expected :
-       {"--nproc=2", "--pp=2", "--dp=1", "--schedule=interleaved_1f1b",
-        "--chunks=2", "--microbatches=4", "--batch_size=16"}) {
-    EXPECT_THAT(arguments, Contains(expected));
-  }
-  EXPECT_THAT(TrainerArguments(config, {"pipeline", 2, 16, 1, "1f1b", 4}, "r"),
-              Contains("--chunks=1"));
-  EXPECT_THAT(TrainerArguments(config, {"model_parallel", 2, 64}, "r"),
-              AllOf(Contains("--nproc=2"), Contains("--batch_size=64"),
-                    Each(Not(StartsWith("--schedule")))));
-}
-
-TEST(TrainerArguments, AllRunsDifferInNothingButBatchRanksAndRecord) {
+TEST(PlanStudy, WithoutSingleTheBaseCaseIsTheTrainerOnOneRank) {
   StudyConfig config;
-  config.trainers = {"single", "ddp", "model_parallel"};
-  config.train_size = 1000;
-  std::map<std::string, std::set<std::string>> values;
-  for (const PlannedRun& run : PlanStudy(config).runs) {
-    for (const std::string& flag :
-         TrainerArguments(config, run, run.FileStem())) {
-      const size_t equals = flag.find('=');
-      values[flag.substr(0, equals)].insert(flag.substr(equals));
-    }
-  }
-  for (const auto& [flag, different] : values) {
-    const bool may_differ =
-        flag == "--record" || flag == "--batch_size" || flag == "--nproc";
-    EXPECT_EQ(different.size() > 1, may_differ) << flag;
-  }
+  config.trainers = {"ddp"};
+  config.comm_bench = false;
+  EXPECT_THAT(
+      Auxiliaries(config),
+      UnorderedElementsAre("ddp-x1-batch32 3", "ddp-x2-batch32-nocomm 3",
+                           "ddp-x2-batch64-nocomm 3"));
 }
 
-TEST(TrainerArguments, EpochsSufficeForASmallTrainingSet) {
-  StudyConfig config;  // 60 steps of at most 128 examples
-  config.train_size = 1280;
-  EXPECT_THAT(TrainerArguments(config, {"ddp", 2, 64, 1}, "r"),
-              Contains("--epochs=6"));
-  config.train_size = 5;
-  EXPECT_THAT(TrainerArguments(config, {"ddp", 2, 64, 1}, "r"),
-              Contains("--epochs=60"));
+TEST(PlanStudy, AblationsOfTheSchedulesAskedFor) {
+  StudyConfig config;
+  config.trainers = {"pipeline"};
+  config.comm_bench = false;
+  config.ablations = 7;  // more than repetitions
+  config.ablation_schedules = {"gpipe", "zbv"};
+  EXPECT_THAT(Auxiliaries(config),
+              ElementsAre("pipeline-gpipe-x2-batch4x16-nocomm 7"));
+  EXPECT_THAT(Stems(config),
+              Contains("pipeline-gpipe-x2-batch4x16-nocomm-rep7"));
+  config.ablation_schedules = {};
+  EXPECT_THAT(Auxiliaries(config), IsEmpty());
+}
+
+TEST(PlanStudy, OneRankNeedsNoAuxiliaries) {
+  StudyConfig config;
+  config.world_sizes = {1};
+  EXPECT_THAT(Auxiliaries(config), IsEmpty());
+}
+
+TEST(PlanStudy, CellsWhoseBatchFollowsFromTheMemory) {
+  StudyConfig config = WithoutAuxiliaries();
+  config.repetitions = 1;
+  config.trainers = {"single", "ddp", "pipeline"};
+  config.schedules = {"1f1b"};
+  config.scalings = config.pipeline_scalings = {Scaling::kFixedMemory};
+  std::vector<PlannedRun> searched = FixedMemoryRuns(config);
+  std::vector<std::string> names;
+  for (PlannedRun& run : searched) {
+    names.push_back(run.trainer + " x" + std::to_string(run.world_size));
+    run.batch_size = 8 * static_cast<int64_t>(names.size());
+  }
+  EXPECT_THAT(names,
+              ElementsAre("single x1", "ddp x1", "ddp x2", "pipeline x2"));
+  EXPECT_THAT(Stems(config), IsEmpty());
+  std::vector<std::string> stems;
+  for (const PlannedRun& run : PlanStudy(config, searched).runs) {
+    stems.push_back(run.FileStem());
+  }
+  EXPECT_THAT(stems,
+              UnorderedElementsAre("single-x1-batch8-rep1",
+                                   "ddp-x1-batch16-rep1", "ddp-x2-batch24-rep1",
+                                   "pipeline-1f1b-x2-batch4x32-rep1"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "analysis/study/study_runner.h"
 
-#include <filesystem>
+#include <algorithm>
 #include <map>
 #include <ostream>
 #include <utility>
@@ -11,8 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "analysis/study/study_folder.h"
-#include "analysis/study/subprocess.h"
-#include "analysis/study/trainer_path.h"
+#include "analysis/study/study_run.h"
 #include "analysis/throughput.h"
 
 namespace rankwise {
@@ -56,22 +55,15 @@ class Progress {
   std::string heading_;
 };
 
-// The one run that the file of a finished trainer must hold.
-absl::StatusOr<RunTrace> LoadRun(const std::string& path,
-                                 const PlannedRun& planned) {
-  absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(path);
-  if (!runs.ok()) return runs.status();
-  if (runs->size() != 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": holds ", runs->size(), " runs instead of one"));
-  }
-  const int64_t world_size = runs->front().ranks[0].run.world_size;
-  if (world_size != planned.world_size) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": the run had ", world_size, " ranks instead of ",
-                     planned.world_size));
-  }
-  return std::move(runs->front());
+// "1612 images/s, 5.2 s".
+std::string Achieved(const RunTrace& run, const StudyConfig& config,
+                     absl::Duration elapsed) {
+  const std::string seconds =
+      absl::StrFormat("%.1f s", absl::ToDoubleSeconds(elapsed));
+  const auto throughput = MeasureThroughput(run, {config.warmup_steps});
+  if (!throughput.ok()) return seconds;
+  return absl::StrFormat("%.0f images/s, %s", throughput->images_per_second,
+                         seconds);
 }
 
 class StudyRunner {
@@ -83,33 +75,46 @@ class StudyRunner {
         progress_(total, runner.on_terminal, out),
         out_(out) {}
 
+  void Keep(RunTrace run, const PlannedRun& planned) {
+    ++tallies_[planned.CellStem()].done;
+    result_.runs.push_back(std::move(run));
+  }
+
   // False: the study was interrupted.
   bool RunOne(const PlannedRun& run) {
-    const std::string record_path =
-        absl::StrCat(runner_.output_dir, "/", run.FileStem(), ".jsonl");
-    const std::string log_path =
-        absl::StrCat(runner_.output_dir, "/logs/", run.FileStem(), ".log");
     progress_.Begin(run);
-    Tally& tally = tallies_[run.Name()];
+    Tally& tally = tallies_[run.CellStem()];
     if (tally.failed > 0 && tally.done == 0) {
       progress_.End("skipped, as this configuration has only failed so far");
       return true;
     }
-    const absl::Status status = Try(run, record_path, log_path);
-    ++(status.ok() ? tally.done : tally.failed);
-    if (status.ok()) return true;
-    std::error_code ignored;
-    std::filesystem::rename(record_path, record_path + ".incomplete", ignored);
-    if (result_.interrupted_by != 0) {
+    RunOutcome outcome = MakeRun(config_, run, runner_.trainer_dir,
+                                 runner_.run_timeout, runner_.output_dir);
+    if (outcome.interrupted_by != 0) {
+      result_.interrupted_by = outcome.interrupted_by;
       progress_.End("interrupted", /*goes_on=*/false);
       return false;
     }
-    progress_.End("failed");
-    Report(run, status, log_path);
+    ++(outcome.trace.ok() ? tally.done : tally.failed);
+    if (outcome.trace.ok()) {
+      progress_.End(Achieved(*outcome.trace, config_, outcome.elapsed));
+      AddDuration(runner_.output_dir, run.FileStem(), outcome.elapsed);
+      result_.runs.push_back(*std::move(outcome.trace));
+    } else {
+      progress_.End("failed");
+      Report(run, outcome.trace.status());
+    }
     return true;
   }
 
-  StudyResult Take() { return std::move(result_); }
+  // The order in which the folder is read: the same runs, the same answer.
+  StudyResult Take() {
+    std::sort(result_.runs.begin(), result_.runs.end(),
+              [](const RunTrace& a, const RunTrace& b) {
+                return a.source < b.source;
+              });
+    return std::move(result_);
+  }
 
  private:
   struct Tally {
@@ -117,34 +122,8 @@ class StudyRunner {
     int failed = 0;
   };
 
-  absl::Status Try(const PlannedRun& planned, const std::string& record_path,
-                   const std::string& log_path) {
-    const absl::StatusOr<std::string> trainer =
-        TrainerPath(runner_.trainer_dir, planned.trainer);
-    if (!trainer.ok()) return trainer.status();
-    Command command;
-    command.arguments = TrainerArguments(config_, planned, record_path);
-    command.arguments.insert(command.arguments.begin(), *trainer);
-    command.output_path = log_path;
-    command.timeout = runner_.run_timeout;
-    const absl::StatusOr<CommandEnd> end = RunCommand(command);
-    if (!end.ok()) return end.status();
-    result_.interrupted_by = end->interrupted_by;
-    if (!end->ok()) return absl::UnknownError(end->Describe());
-    absl::StatusOr<RunTrace> run = LoadRun(record_path, planned);
-    if (!run.ok()) return run.status();
-    const absl::StatusOr<Throughput> throughput =
-        MeasureThroughput(*run, {config_.warmup_steps});
-    if (!throughput.ok()) return throughput.status();
-    progress_.End(absl::StrFormat("%.0f images/s, %.1f s",
-                                  throughput->images_per_second,
-                                  absl::ToDoubleSeconds(end->elapsed)));
-    result_.runs.push_back(*std::move(run));
-    return absl::OkStatus();
-  }
-
-  void Report(const PlannedRun& run, const absl::Status& status,
-              const std::string& log_path) {
+  void Report(const PlannedRun& run, const absl::Status& status) {
+    const std::string log_path = PathsOfRun(runner_.output_dir, run).log;
     result_.failed.push_back(absl::StrCat(run.Name(), ", run ", run.repetition,
                                           ": ", status.message()));
     out_ << "  " << status.message() << "\n";
@@ -158,7 +137,7 @@ class StudyRunner {
   const StudyRunnerConfig& runner_;
   Progress progress_;
   std::ostream& out_;
-  std::map<std::string, Tally> tallies_;  // by configuration
+  std::map<std::string, Tally> tallies_;  // by cell
   StudyResult result_;
 };
 
@@ -167,8 +146,23 @@ class StudyRunner {
 StudyResult RunStudy(const StudyConfig& config,
                      const std::vector<PlannedRun>& plan,
                      const StudyRunnerConfig& runner, std::ostream& progress) {
-  StudyRunner study(config, runner, plan.size(), progress);
+  std::vector<PlannedRun> missing;
+  std::vector<std::pair<RunTrace, PlannedRun>> finished;
   for (const PlannedRun& run : plan) {
+    auto found = FindFinishedRun(config, run, runner.output_dir);
+    if (found.ok()) {
+      finished.emplace_back(*std::move(found), run);
+    } else {
+      missing.push_back(run);
+    }
+  }
+  StudyRunner study(config, runner, missing.size(), progress);
+  for (auto& [run, planned] : finished) study.Keep(std::move(run), planned);
+  if (!finished.empty()) {
+    progress << "Kept: " << finished.size() << " of " << plan.size()
+             << " runs are complete already." << std::endl;
+  }
+  for (const PlannedRun& run : missing) {
     if (!study.RunOne(run)) break;
   }
   return study.Take();

@@ -3,79 +3,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
+#include "analysis/study/study_fixture_for_test.h"
 
 namespace rankwise {
 namespace {
 
-namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int exit_code = 0;
-  std::string output;  // stdout and stderr
-};
-
-class StudyTest : public testing::Test {
- protected:
-  StudyTest()
-      : root_(fs::path(testing::TempDir()) /
-              testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    fs::remove_all(root_);
-    fs::create_directories(root_ / "trainers");
-    const fs::path fake = fs::current_path() / "analysis/study/fake_trainer";
-    for (const char* name : {"single", "ddp", "model_parallel", "pipeline"}) {
-      fs::create_symlink(fake, root_ / "trainers" / name);
-    }
-  }
-
-  // The study's command line, started in root_; 2 threads per rank would ask
-  // for more cores than a small machine has. The last of a flag counts.
-  std::string CommandLine(const std::string& flags) {
-    return absl::StrCat(
-        "cd ", root_.string(), " && exec ",
-        (fs::current_path() / "analysis/study/study_for_test").string(),
-        " --trainer_dir=trainers --threads=1 --oversubscribe --output_dir=out "
-        "--trainers=single,ddp ",
-        flags, " 2>&1");
-  }
-  Outcome Study(const std::string& flags) {
-    Outcome outcome;
-    FILE* pipe = popen(CommandLine(flags).c_str(), "r");
-    char chunk[4096];
-    while (const size_t n = fread(chunk, 1, sizeof(chunk), pipe)) {
-      outcome.output.append(chunk, n);
-    }
-    const int status = pclose(pipe);
-    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return outcome;
-  }
-  int CountRecords(const std::string& extension) {
-    int count = 0;
-    for (const auto& entry : fs::directory_iterator(root_ / "out")) {
-      count += entry.path().extension() == extension;
-    }
-    return count;
-  }
-
-  const fs::path root_;
-};
 
 TEST_F(StudyTest, PrintsTheTableOfWhatItRan) {
   const Outcome outcome = Study("--repetitions=2");
@@ -140,10 +81,10 @@ TEST_F(StudyTest, PipelinesScaleWeaklyWhereAskedTo) {
 }
 
 TEST_F(StudyTest, CutsThatTheModelDoesNotHaveAreNotRun) {
-  const Outcome outcome =
-      Study(absl::StrCat("--repetitions=1 --dry_run --world_sizes=1,4 "
-                         "--schedules=1f1b,interleaved_1f1b",
-                         kAllTrainers));
+  const Outcome outcome = Study(
+      absl::StrCat("--repetitions=1 --dry_run --verbose --world_sizes=1,4 "
+                   "--schedules=1f1b,interleaved_1f1b",
+                   kAllTrainers));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("--schedule=1f1b"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("--schedule=interleaved_1f1b")));
@@ -209,59 +150,6 @@ TEST_F(StudyTest, ARunThatHangsIsEnded) {
   EXPECT_THAT(outcome.output, HasSubstr("hanging as process"));
 }
 
-// The text after "hanging as process " in any log, once there is one.
-pid_t WaitForHangingTrainer(const fs::path& logs) {
-  for (int i = 0; i < 3000; ++i) {
-    absl::SleepFor(absl::Milliseconds(10));
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(logs, error)) {
-      std::stringstream text;
-      text << std::ifstream(entry.path()).rdbuf();
-      const std::vector<std::string> parts =
-          absl::StrSplit(text.str(), "hanging as process ");
-      if (parts.size() == 2 && parts[1].find('\n') != std::string::npos) {
-        return std::stoi(parts[1]);
-      }
-    }
-  }
-  return 0;
-}
-
-TEST_F(StudyTest, CtrlCEndsTheTrainerAndKeepsWhatIsDone) {
-  const std::string output = (root_ / "output").string();
-  const std::string command =
-      CommandLine("--repetitions=2 --model=hangs >" + output);
-  const pid_t study = fork();
-  if (study == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  const pid_t trainer = WaitForHangingTrainer(root_ / "out/logs");
-  ASSERT_GT(trainer, 0);
-  kill(study, SIGINT);
-  int status = 0;
-  waitpid(study, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 130);
-  EXPECT_EQ(kill(trainer, 0), -1);
-  std::stringstream text;
-  text << std::ifstream(output).rdbuf();
-  EXPECT_THAT(text.str(),
-              HasSubstr("Interrupted: the running trainer was ended; 2 of 8 "
-                        "runs are complete and kept."));
-  EXPECT_EQ(CountRecords(".jsonl"), 2);
-  EXPECT_EQ(CountRecords(".incomplete"), 1);
-}
-
-TEST_F(StudyTest, DryRunPrintsTheCommandsOnly) {
-  const Outcome outcome = Study("--repetitions=1 --dry_run");
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.output,
-              AllOf(HasSubstr("trainers/ddp --record="), HasSubstr("--nproc=2"),
-                    HasSubstr("ddp-x2-batch32-rep1.jsonl")));
-  EXPECT_FALSE(fs::exists(root_ / "out"));
-}
-
 TEST_F(StudyTest, TheSameFolderTwiceIsRefused) {
   EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
   const Outcome again = Study("--repetitions=1");
@@ -281,14 +169,28 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
        "--pipeline_scaling=both: \"both\" is unknown"},
       {"--trainers=pipeline --microbatches=5",
        "divides it into --microbatches=5, and it does not divide"},
-      {"--scaling=both", "\"both\" is unknown; expected strong, weak"},
+      {"--scaling=both", "\"both\" is unknown; expected some of strong,weak"},
       {"--max_steps=5", "--max_steps=5: expected 15 or more"},
       {"--batch_size=33", "does not divide by the world size 2"},
       {"--run_timeout=0s", "--run_timeout: expected a time above 0"},
       {"--trainer_dir=nowhere", "nowhere/single is not an executable file"},
       {"--output_dir=/proc/study", "/proc/study: cannot write there"},
       {"--trainer_flags=fast", "\"fast\" is no flag"},
-      {"--from=nowhere", "nowhere: no such folder"},
+      {"--from=nowhere", "nowhere: no such file or folder"},
+      {"--comm_bench --trainer_dir=bare",
+       "bare nor beside it: build //comm_bench, or go without by "
+       "--comm_bench=false"},
+      {"--ablations=-1", "--ablations=-1: expected 1 or more, or 0 for none"},
+      {"--ablation_schedules=2f2b", "--ablation_schedules=2f2b: \"2f2b\" is"},
+      {"--scaling=fixed_memory",
+       "--memory_limit: --scaling=fixed_memory gives"},
+      {"--memory_limit=1GB", "--memory_limit: nothing depends on it"},
+      {"--scaling=fixed_memory --memory_limit=much",
+       "--memory_limit=much: expected an amount of memory such as 512MB"},
+      {"--config=nowhere.json", "nowhere.json: cannot be read"},
+      {"--resume --output_dir=", "--resume: pass --output_dir too"},
+      {"--resume --from=trainers", "pass one of the two"},
+      {"--resume --output_dir=trainers", "trainers holds no study.json"},
       {"--from=trainers", "trainers: holds no *.jsonl"},
       {"--from=trainers --warmup_steps=-1", "--warmup_steps: expected 0"},
       {"--unknown=1", "Unknown command line flag 'unknown'"},

@@ -24,6 +24,11 @@ std::vector<fs::path> InRunfiles(const fs::path& runfiles) {
   return folders;
 }
 
+bool IsExecutable(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path) {
@@ -44,14 +49,23 @@ absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path) {
 absl::StatusOr<std::string> TrainerPath(const std::string& dir,
                                         const std::string& trainer) {
   const fs::path path = fs::path(dir) / trainer;
-  std::error_code error;
-  if (fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0) {
-    return path.string();
-  }
+  if (IsExecutable(path)) return path.string();
   return absl::NotFoundError(
       absl::StrCat("the trainer ", path.string(),
                    " is not an executable file; --trainer_dir names its "
                    "folder"));
+}
+
+absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir) {
+  const fs::path dir = fs::path(trainer_dir).lexically_normal();
+  for (const fs::path& path :
+       {dir / "comm_bench", dir.parent_path() / "comm_bench" / "comm_bench"}) {
+    if (IsExecutable(path)) return path.string();
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "comm_bench, which measures communication, is neither in ", dir.string(),
+      " nor beside it: build //comm_bench, or go without by "
+      "--comm_bench=false"));
 }
 
 }  // namespace rankwise

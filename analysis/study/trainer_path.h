@@ -18,6 +18,10 @@ absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
 absl::StatusOr<std::string> TrainerPath(const std::string& dir,
                                         const std::string& trainer);
 
+// The communication benchmark beside the trainers: in their folder, or in the
+// folder comm_bench next to theirs. The error says how to go without.
+absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir);
+
 }  // namespace rankwise
 
 #endif  // ANALYSIS_STUDY_TRAINER_PATH_H_

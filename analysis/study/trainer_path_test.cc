@@ -47,6 +47,18 @@ TEST_F(TrainerPathTest, NowhereSaysWhatToDo) {
               HasSubstr("`bazel run //:study`, or pass --trainer_dir"));
 }
 
+TEST_F(TrainerPathTest, CommBenchIsBesideTheTrainers) {
+  const std::string trainers = (root_ / "trainers").string();
+  MakeBinary("trainers/ddp");
+  EXPECT_THAT(std::string(CommBenchPath(trainers).status().message()),
+              HasSubstr("go without by --comm_bench=false"));
+  MakeBinary("comm_bench/comm_bench");
+  EXPECT_EQ(*CommBenchPath(trainers),
+            (root_ / "comm_bench/comm_bench").string());
+  MakeBinary("trainers/comm_bench");
+  EXPECT_EQ(*CommBenchPath(trainers), (root_ / "trainers/comm_bench").string());
+}
+
 TEST_F(TrainerPathTest, OnlyExecutableFilesAreTrainers) {
   MakeBinary("ddp");
   std::ofstream(root_ / "single") << "text";

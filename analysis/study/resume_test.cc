@@ -1,0 +1,227 @@
+// A study that is interrupted and goes on, or is described by a file.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "analysis/study/study_fixture_for_test.h"
+
+namespace rankwise {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The text after "hanging as process " in any log, once there is one.
+pid_t WaitForHangingTrainer(const fs::path& logs) {
+  for (int i = 0; i < 3000; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(logs, error)) {
+      std::stringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      const std::vector<std::string> parts =
+          absl::StrSplit(text.str(), "hanging as process ");
+      if (parts.size() == 2 && parts[1].find('\n') != std::string::npos) {
+        return std::stoi(parts[1]);
+      }
+    }
+  }
+  return 0;
+}
+
+class ResumeTest : public StudyTest {
+ protected:
+  // Starts a study whose third run hangs, and sends it `signal` then.
+  Outcome Interrupted(const std::string& flags, int signal) {
+    const std::string command =
+        CommandLine(absl::StrCat(flags, " --model=hangs >output"));
+    const pid_t study = fork();
+    if (study == 0) {
+      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      _exit(127);
+    }
+    trainer_ = WaitForHangingTrainer(root() / "out/logs");
+    EXPECT_GT(trainer_, 0);
+    kill(study, signal);
+    int status = 0;
+    waitpid(study, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadFile("output")};
+  }
+
+  pid_t trainer_ = 0;
+};
+
+TEST_F(ResumeTest, CtrlCEndsTheTrainerAndKeepsWhatIsDone) {
+  const Outcome outcome = Interrupted("--repetitions=2", SIGINT);
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_EQ(kill(trainer_, 0), -1);
+  EXPECT_THAT(outcome.output,
+              HasSubstr("Interrupted: the running trainer was ended; 2 of 8 "
+                        "runs are complete and kept."));
+  EXPECT_THAT(outcome.output,
+              HasSubstr(absl::StrCat(
+                  "\nGo on with: bazel run //:study -- --output_dir=",
+                  (root() / "out").string(), " --resume\n")));
+  EXPECT_EQ(CountRecords(".jsonl"), 2);
+  EXPECT_EQ(CountRecords(".incomplete"), 1);
+}
+
+// When the folder's runs were written, by name.
+std::map<std::string, fs::file_time_type> WriteTimes(const fs::path& dir) {
+  std::map<std::string, fs::file_time_type> times;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    times[entry.path().filename()] = fs::last_write_time(entry.path());
+  }
+  return times;
+}
+
+TEST_F(ResumeTest, FinishesWithTheRunsThatAreMissing) {
+  Interrupted("--repetitions=2", SIGINT);
+  const auto before = WriteTimes(root() / "out");
+  const Outcome resumed = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("Kept: 2 of 8 runs are complete"));
+  EXPECT_THAT(resumed.output,
+              AllOf(HasSubstr("[ 6/6] "), Not(HasSubstr("[ 7/"))));
+  const auto after = WriteTimes(root() / "out");
+  EXPECT_EQ(after.size(), 8u);
+  for (const auto& [name, time] : before) EXPECT_EQ(after.at(name), time);
+  EXPECT_EQ(CountRecords(".incomplete"), 0);
+  // Once more there is nothing to do, and the answer is the same.
+  const Outcome again = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_THAT(again.output,
+              AllOf(HasSubstr("Kept: 8 of 8"), HasSubstr("Base case: single")));
+}
+
+TEST_F(ResumeTest, AKilledStudyGoesOnToo) {
+  Interrupted("--repetitions=2", SIGKILL);
+  EXPECT_EQ(CountRecords(".jsonl"), 2);
+  const Outcome resumed = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("Kept: 2 of 8 runs"));
+  EXPECT_EQ(CountRecords(".jsonl"), 8);
+}
+
+TEST_F(ResumeTest, AHalfWrittenRecordIsSetAside) {
+  EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
+  const std::string whole = ReadFile("out/single-x1-batch64-rep1.jsonl");
+  WriteFile("out/single-x1-batch64-rep1.jsonl",
+            whole.substr(0, whole.size() / 2));
+  const Outcome resumed = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, AllOf(HasSubstr("Kept: 3 of 4 runs"),
+                                    HasSubstr("[ 1/1] single x1")));
+  EXPECT_EQ(CountRecords(".jsonl"), 4);
+}
+
+TEST_F(ResumeTest, AFailedRunIsTriedAgain) {
+  const Outcome first = Study("--repetitions=2 --model=once");
+  EXPECT_EQ(first.exit_code, 1);
+  EXPECT_THAT(first.output, HasSubstr("Go on with: "));
+  const Outcome resumed = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(CountRecords(".jsonl"), 8);
+}
+
+TEST_F(ResumeTest, AnotherConfigurationIsRefused) {
+  EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
+  const Outcome other =
+      BareStudy("--output_dir=out --resume --max_steps=30 --seed=4");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.output,
+              HasSubstr("study: --resume: this is another study than the one "
+                        "in the folder: --max_steps is 30, and was 60; --seed "
+                        "is 4, and was 0"));
+  EXPECT_EQ(BareStudy("--output_dir=out --resume --max_steps=60").exit_code, 0);
+}
+
+TEST_F(ResumeTest, AnotherVersionOfTheCodeNeedsForce) {
+  EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
+  const std::string other = absl::StrReplaceAll(
+      ReadFile("out/study.json"),
+      {{"\"schema_version\":\"1.", "\"schema_version\":\"1.9"}});
+  WriteFile("out/study.json", other);
+  const Outcome refused = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("pass --force to mix the two"));
+  EXPECT_EQ(BareStudy("--output_dir=out --resume --force").exit_code, 0);
+}
+
+TEST_F(ResumeTest, AStudyIsRepeatedFromItsOwnDescription) {
+  EXPECT_EQ(Study("--repetitions=3 --world_sizes=2").exit_code, 0);
+  const Outcome again = BareStudy("--config=out/study.json --output_dir=again");
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("single, ddp at world sizes 2: 9 runs"));
+  EXPECT_EQ(ReadFile("again/study.json"), ReadFile("out/study.json"));
+}
+
+TEST_F(ResumeTest, TheCommandLineWinsOverTheFile) {
+  WriteFile("my.json", R"({"repetitions": 3, "seed": 5, // odd
+                           "trainers": ["single"]})");
+  const Outcome outcome = BareStudy(
+      "--config=my.json --repetitions=5 --threads=1 --oversubscribe "
+      "--output_dir=out");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("5 runs of 60 steps"));
+  EXPECT_THAT(ReadFile("out/study.json"), HasSubstr("\"seed\": 5"));
+}
+
+TEST_F(ResumeTest, AWrongFileSaysWhere) {
+  WriteFile("my.json", "{\"repetitons\": 3}");
+  const Outcome unknown = BareStudy("--config=my.json");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.output, HasSubstr("my.json: \"repetitons\" is unknown"));
+  WriteFile("my.json", "{\"repetitions\": 99999999999999999999}");
+  EXPECT_THAT(BareStudy("--config=my.json").output,
+              HasSubstr("my.json: \"repetitions\": "));
+}
+
+TEST_F(ResumeTest, TheExampleDescribesAStudy) {
+  const fs::path example =
+      fs::current_path() / "analysis/study/examples/data_parallel.json";
+  const Outcome outcome = BareStudy(absl::StrCat("--config=", example.string(),
+                                                 " --dry_run --oversubscribe"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("\nddp "), HasSubstr(" 7 "),
+                                    Not(HasSubstr("pipeline"))));
+}
+
+TEST_F(ResumeTest, FoldersOfBeforeAreReadAsEver) {
+  EXPECT_EQ(Study("--repetitions=2").exit_code, 0);
+  const std::string with = BareStudy("--from=out").output;
+  fs::remove(root() / "out/study.json");
+  fs::remove(root() / "out/durations.csv");
+  const Outcome without = BareStudy("--from=out");
+  EXPECT_EQ(without.exit_code, 0) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("Base case: single"));
+}
+
+TEST_F(ResumeTest, TheFolderKnowsItsWarmUp) {
+  EXPECT_EQ(Study("--repetitions=2 --warmup_steps=20").exit_code, 0);
+  EXPECT_THAT(BareStudy("--from=out").output,
+              HasSubstr("of 40 steps after warm-up"));
+  EXPECT_THAT(BareStudy("--from=out --warmup_steps=30").output,
+              HasSubstr("of 30 steps after warm-up"));
+}
+
+}  // namespace
+}  // namespace rankwise

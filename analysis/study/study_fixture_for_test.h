@@ -1,0 +1,46 @@
+// Runs the study's binary from its command line to its exit code, with trainers
+// that only write records (fake_trainer.cc).
+
+#ifndef ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
+#define ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace rankwise {
+
+struct Outcome {
+  int exit_code = 0;
+  std::string output;  // stdout and stderr
+};
+
+class StudyTest : public testing::Test {
+ protected:
+  // A new folder with trainers/, where single, ddp, model_parallel, pipeline
+  // and comm_bench are the fake one, and bare/, where all but comm_bench are.
+  StudyTest();
+
+  // The study's command line, started in root(); 2 threads per rank would ask
+  // for more cores than a small machine has. Output goes to out/; the last of a
+  // flag counts.
+  std::string CommandLine(const std::string& flags) const;
+  Outcome Study(const std::string& flags) const;
+  // The same with nothing but --trainer_dir=trainers beside `flags`.
+  Outcome BareStudy(const std::string& flags) const;
+
+  // Files in out/ that end like this.
+  int CountRecords(const std::string& extension) const;
+  std::string ReadFile(const std::string& path) const;  // in root()
+  void WriteFile(const std::string& path, const std::string& text) const;
+
+  const std::filesystem::path& root() const { return root_; }
+
+ private:
+  const std::filesystem::path root_;
+};
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_

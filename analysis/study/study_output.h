@@ -1,0 +1,36 @@
+// What the study says before its runs, and instead of them.
+
+#ifndef ANALYSIS_STUDY_STUDY_OUTPUT_H_
+#define ANALYSIS_STUDY_STUDY_OUTPUT_H_
+
+#include <string>
+
+#include "absl/types/span.h"
+#include "analysis/study/run_times.h"
+#include "analysis/study/study_config.h"
+#include "analysis/study/study_plan.h"
+#include "analysis/study/study_runner.h"
+#include "records/host.h"
+
+namespace rankwise {
+
+// "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
+std::string StudyHeading(const StudyConfig& config, size_t runs,
+                         const HostInfo& host, const std::string& output_dir);
+
+// The cells with their repetitions and times, the sum, and where the times come
+// from. `searched`: cells whose batch only short runs can tell.
+std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
+                       absl::Span<const PlannedRun> searched,
+                       const RunTimes& times);
+
+// The commands of all runs, one a line.
+std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
+                         const StudyRunnerConfig& runner);
+
+// "Not run: WHAT: why." for each.
+std::string NotRunText(const StudyPlan& plan);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_STUDY_STUDY_OUTPUT_H_
