@@ -63,7 +63,7 @@ double CostOfPiece(absl::Span<const Observation> points) {
   const Terms line = RobustFit(points, 2);
   double cost = 0;
   for (const Observation& point : points) {
-    const double residual = StandardResidual(line, point);
+    const double residual = LogResidual(line, point) / point.relative_sigma;
     cost += std::min(residual * residual, kCutOff * kCutOff);
   }
   return cost;

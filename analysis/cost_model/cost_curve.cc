@@ -18,6 +18,9 @@ namespace {
 
 // A size's median is never taken to be more exact than this.
 constexpr double kFinest = 0.003;
+// A change has to matter: sizes that lie this far from a line, or less, are not
+// held against it. Machines drift by so much from one minute to the next.
+constexpr double kLeastSpread = 0.03;
 
 // A size's samples as one.
 struct Point {
@@ -53,7 +56,7 @@ std::vector<Observation> ObservationsOf(const std::vector<Point>& points) {
 
 std::vector<size_t> PiecesOf(std::vector<Observation> rows,
                              const CostFitConfig& config) {
-  const double spread = LocalSpread(rows);
+  const double spread = std::max(LocalSpread(rows), kLeastSpread);
   for (Observation& row : rows) {
     row.relative_sigma = std::hypot(row.relative_sigma, spread);
   }

@@ -4,6 +4,7 @@
 #ifndef ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
 #define ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,20 +12,18 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/cost_model/cost_curve.h"
+#include "analysis/cost_model/growth.h"
+#include "analysis/cost_model/loggp.h"
 #include "analysis/run_trace.h"
+#include "analysis/statistics.h"
 
 namespace rankwise {
 
-// How alpha and beta of a collective grow with the number of ranks n.
-enum class Growth {
-  kFlat,  // not at all: a message, or a fake backend
-  kTree,  // alpha as ceil(log2 n), beta not
-  kRing,  // alpha as n - 1, beta as (n - 1) / n
-};
-
 struct CostEstimate {
   double seconds = 0;
-  Interval interval;          // 95 %, from those of the curve
+  // 95 %, of a size's median: from the intervals of the curve's alpha and beta,
+  // taken as independent, and how far the measured sizes lie from it.
+  Interval interval;
   bool extrapolated = false;  // beyond the measured world sizes or bytes
 };
 
@@ -36,15 +35,8 @@ struct CollectiveCosts {
   std::vector<CostCurve> curves;  // by world size, each above 1; not empty
 };
 
-// LogGP (Alexandrov et al. 1995) of a message between two ranks.
-struct LogGP {
-  double latency_seconds = 0;       // L
-  double overhead_seconds = 0;      // o, of the sender and of the receiver
-  double gap_seconds = 0;           // g, between two small messages
-  double gap_seconds_per_byte = 0;  // G
-  Interval latency_interval, overhead_interval, gap_interval,
-      gap_per_byte_interval;
-};
+// Stands for every collective that has no costs of its own.
+inline constexpr absl::string_view kAnyCollective = "*";
 
 struct NetworkModel {
   std::string name;                          // "gloo on HOST"
@@ -52,8 +44,14 @@ struct NetworkModel {
   std::vector<CollectiveCosts> collectives;  // by name
   std::vector<LogGP> messages;               // none or one
 
-  // Of one call by `world_size` ranks: 0 for one rank. NotFound, naming what
-  // to measure, where the collective was not.
+  // Null where the collective was not measured.
+  const CollectiveCosts* Find(absl::string_view collective) const;
+
+  // Of one call by `world_size` ranks: 0 for one rank. Between two measured
+  // world sizes both curves are taken to this one by their growth, and weighted
+  // by how near they are (on a logarithmic scale); beyond them the nearest is.
+  // NotFound, naming what to measure, where the collective was not;
+  // InvalidArgument for bytes below 0 and world sizes below 1.
   absl::StatusOr<CostEstimate> Estimate(absl::string_view collective,
                                         double bytes, int64_t world_size) const;
 };
@@ -61,13 +59,18 @@ struct NetworkModel {
 // A model of every call alike, whatever its kind and the world's size.
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);
 
-// From the collective records of comm_bench runs, of one backend. Rows on which
-// ranks disagree, in_flight above 1 (but for LogGP), or that started cold, are
-// passed over. NotFound where none is left.
-absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
-                                        const CostFitConfig& config = {});
+// From the collective records of comm_bench runs, of one backend; other records
+// do not matter. Rows that CollectSamples passes over, calls in flight with
+// others (but for LogGP) and collectives with too few sizes are appended to
+// `left_out`, with the reason, unless that is null. The growth is chosen by
+// FitGrowth where two or more world sizes were measured. NotFound, saying what
+// to run, where nothing is left; InvalidArgument where backends differ.
+absl::StatusOr<NetworkModel> FitNetwork(
+    absl::Span<const RunTrace> runs, const CostFitConfig& config = {},
+    std::vector<std::string>* left_out = nullptr);
 
-// The documented form (docs/cost_model.md), and back.
+// The documented form (docs/cost_model.md), and back, bit by bit. What is
+// broken is refused by the name of the field, as are other versions.
 std::string NetworkToJson(const NetworkModel& network);
 absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text);
 

@@ -34,7 +34,7 @@ double SpreadAbout(const std::vector<Terms>& fits, const Rows& rows,
   std::vector<double> residuals, sigmas;
   for (size_t i = 0; i < starts.size(); ++i) {
     for (const Observation& row : PieceOf(rows, starts, i)) {
-      residuals.push_back(row.relative_sigma * StandardResidual(fits[i], row));
+      residuals.push_back(LogResidual(fits[i], row));
       sigmas.push_back(row.relative_sigma);
     }
   }

@@ -12,6 +12,8 @@ namespace {
 constexpr double kHuber = 1.345;
 constexpr int kMaxSteps = 40;
 constexpr double kConverged = 1e-7;  // relative change of all coefficients
+constexpr double kLongestStep = 0.5;
+constexpr double kFarthest = 20;     // of logarithms; predicted may be 0
 constexpr double kSingular = 1e-12;  // of columns scaled to length 1
 
 using Matrix = std::array<Terms, kMaxTerms>;
@@ -23,30 +25,42 @@ struct NormalEquations {
   Terms scale = {};
 };
 
-double HuberWeight(double residual) {
-  const double size = std::abs(residual);
-  return size <= kHuber ? 1 : kHuber / size;
+// One row of a step towards the fit: `target` is aimed at with `weight`.
+struct WeightedRow {
+  double target = 0;
+  double weight = 0;
+};
+
+// Of the first step: relative least squares.
+WeightedRow RelativeRow(const Observation& row) {
+  const double unit = row.relative_sigma * row.seconds;
+  return {row.seconds, 1 / (unit * unit)};
 }
 
-// Each row divided by what its residual is measured in.
+// The logarithm is straightened about the current fit, which is good for steps
+// up to kLongestStep; a longer way is gone in such steps, with the weight that
+// leaves Huber's psi, and so the fit, as they are.
+WeightedRow LogRow(const Observation& row, const Terms& current) {
+  const double residual = LogResidual(current, row);
+  const double predicted = row.seconds / std::exp(residual);
+  const double step = std::clamp(residual, -kLongestStep, kLongestStep);
+  const double limit = kHuber * row.relative_sigma;
+  const double psi = std::clamp(residual, -limit, limit);
+  const double unit = row.relative_sigma * predicted;
+  const double weight = step == 0 ? 1 : psi / step;
+  return {predicted * (1 + step), weight / (unit * unit)};
+}
+
 NormalEquations MakeEquations(absl::Span<const Observation> rows, int terms,
                               const Terms* current) {
   NormalEquations eq;
   for (const Observation& row : rows) {
-    double unit = row.relative_sigma * row.seconds;
-    double weight = 1;
-    if (current != nullptr) {
-      const double predicted = Predict(*current, row.terms);
-      if (predicted > 0) unit = row.relative_sigma * predicted;
-      weight = HuberWeight((row.seconds - predicted) / unit);
-    }
-    weight /= unit * unit;
+    const WeightedRow weighted =
+        current == nullptr ? RelativeRow(row) : LogRow(row, *current);
     for (int i = 0; i < terms; ++i) {
-      const double weighted = weight * row.terms[i];
-      for (int j = 0; j <= i; ++j) {
-        eq.squares[i][j] += weighted * row.terms[j];
-      }
-      eq.right[i] += weighted * row.seconds;
+      const double term = weighted.weight * row.terms[i];
+      for (int j = 0; j <= i; ++j) eq.squares[i][j] += term * row.terms[j];
+      eq.right[i] += term * weighted.target;
     }
   }
   for (int i = 0; i < terms; ++i) eq.scale[i] = std::sqrt(eq.squares[i][i]);
@@ -150,9 +164,9 @@ double Predict(const Terms& coefficients, const Terms& terms) {
   return sum;
 }
 
-double StandardResidual(const Terms& coefficients, const Observation& row) {
+double LogResidual(const Terms& coefficients, const Observation& row) {
   const double predicted = Predict(coefficients, row.terms);
-  return (row.seconds - predicted) / (row.relative_sigma * predicted);
+  return std::min(kFarthest, std::log(row.seconds / predicted));
 }
 
 Terms RobustFit(absl::Span<const Observation> rows, int terms,

@@ -44,9 +44,8 @@ TEST(RobustFit, ACoefficientThatWouldBeNegativeIsZeroAndTheOthersAreBest) {
   for (const double x : {1.0, 2.0, 3.0}) rows.push_back({{1, x}, 2 - x / 4, 1});
   const Terms fit = RobustFit(rows, 2);
   EXPECT_EQ(fit[1], 0);
-  // The constant with the least relative squares, iterated to be relative to
-  // itself: the mean.
-  EXPECT_NEAR(fit[0], 1.5, 1e-6);
+  // The constant with the least squares of logarithms: the geometric mean.
+  EXPECT_NEAR(fit[0], std::cbrt(1.75 * 1.5 * 1.25), 1e-6);
 }
 
 TEST(RobustFit, TermsThatRowsDoNotTellApartStayFinite) {

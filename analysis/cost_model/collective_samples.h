@@ -1,0 +1,39 @@
+// The calls that comm_bench's records hold, as what is fitted.
+
+#ifndef ANALYSIS_COST_MODEL_COLLECTIVE_SAMPLES_H_
+#define ANALYSIS_COST_MODEL_COLLECTIVE_SAMPLES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "analysis/cost_model/cost_curve.h"
+#include "analysis/run_trace.h"
+
+namespace rankwise {
+
+// One collective of one world size over its sizes.
+struct CollectiveSamples {
+  std::string collective;
+  std::string backend;
+  int64_t world_size = 1;
+  int64_t in_flight = 1;
+  std::vector<CostSamples> sizes;  // by bytes, all different
+};
+
+// Of every iteration the slowest rank's time, divided by the record's trips;
+// iterations that some rank calls late are left out. Rows by all ranks of a run
+// of two or more count, through c10d and with a warm cache. Where a collective
+// was measured in several ways (dtype, op, root, in place, sync), the one with
+// the most sizes over all runs counts. Samples of several runs and launches are
+// put together. What is passed over is appended to `left_out`, with the reason,
+// unless that is null.
+//
+// In the order of collective, world size and in_flight.
+std::vector<CollectiveSamples> CollectSamples(
+    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_COST_MODEL_COLLECTIVE_SAMPLES_H_

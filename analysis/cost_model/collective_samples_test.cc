@@ -1,0 +1,134 @@
+#include "analysis/cost_model/collective_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "analysis/cost_model/runs_for_test.h"
+#include "analysis/run_trace.h"
+#include "records/record.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+RunTrace SmallRun() {
+  return MakeBenchRun(
+      {.bytes = {8, 64, 512}, .noise = {.calls = 4, .spread = 0, .tail = 0}});
+}
+
+TEST(CollectSamples, TakesTheSlowestRankWithoutLateIterations) {
+  std::vector<std::string> left_out;
+  const auto all = CollectSamples({SmallRun()}, &left_out);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].collective, "all_reduce");
+  EXPECT_EQ(all[0].backend, "gloo");
+  EXPECT_EQ(all[0].world_size, 2);
+  ASSERT_EQ(all[0].sizes.size(), 3u);
+  EXPECT_EQ(all[0].sizes[1].bytes, 64);
+  EXPECT_THAT(all[0].sizes[1].seconds,
+              testing::Each(testing::DoubleNear(1e-4 + 64e-9, 1e-15)));
+  EXPECT_EQ(all[0].sizes[1].seconds.size(), 4u);
+  EXPECT_THAT(left_out, IsEmpty());
+}
+
+TEST(CollectSamples, DividesByTheTrips) {
+  const auto all = CollectSamples(
+      {MakeBenchRun({.collectives = {"ping_pong"}, .in_flight = 3})}, nullptr);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].in_flight, 3);
+  EXPECT_NEAR(all[0].sizes[0].seconds[0], 1e-4 + 8e-9, 1e-15);
+}
+
+TEST(CollectSamples, RunsAndLaunchesAreTakenTogether) {
+  RunTrace second = SmallRun();
+  for (RankTrace& rank : second.ranks) {
+    for (CollectiveRecord& record : rank.collectives) record.launch = 1;
+  }
+  const auto all = CollectSamples({SmallRun(), second}, nullptr);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].sizes[0].seconds.size(), 8u);
+}
+
+TEST(CollectSamples, CallsInFlightAreACurveOfTheirOwn) {
+  const auto all = CollectSamples(
+      {MakeBenchRun({.collectives = {"send_recv"}, .in_flight = 8}),
+       MakeBenchRun({.collectives = {"send_recv"}})},
+      nullptr);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].in_flight, 1);
+  EXPECT_EQ(all[1].in_flight, 8);
+}
+
+// What is left of a run after `change` was made to rank 1's middle record.
+template <typename Change>
+std::vector<std::string> LeftOutAfter(const Change& change) {
+  RunTrace run = SmallRun();
+  change(run);
+  std::vector<std::string> left_out;
+  const auto all = CollectSamples({run}, &left_out);
+  EXPECT_EQ(all[0].sizes.size(), 2u);
+  EXPECT_EQ(all[0].sizes[1].bytes, 512);
+  return left_out;
+}
+
+TEST(CollectSamples, PassesOverRowsThatAreNoCallsByAllRanks) {
+  EXPECT_THAT(
+      LeftOutAfter([](RunTrace& run) {
+        run.ranks[1].collectives.erase(run.ranks[1].collectives.begin() + 1);
+      }),
+      ElementsAre("all_reduce of 64 bytes on 2 ranks: has the records "
+                  "of 1 ranks"));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                run.ranks[1].collectives[1].seconds.pop_back();
+              }),
+              ElementsAre(HasSubstr("disagree about its iterations")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks) rank.collectives[1].cache = "cold";
+              }),
+              ElementsAre(HasSubstr("cold cache")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks) rank.collectives[1].layer = "gloo";
+              }),
+              ElementsAre(HasSubstr("went through gloo")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks) {
+                  rank.collectives[1].ranks = {0, 1};
+                }
+              }),
+              ElementsAre(HasSubstr("groups of ranks")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks) {
+                  rank.collectives[1].seconds.clear();
+                  rank.collectives[1].late.clear();
+                }
+              }),
+              ElementsAre(HasSubstr("has no iterations")));
+}
+
+TEST(CollectSamples, OfSeveralWaysTakesTheOneWithTheMostSizes) {
+  RunTrace run = SmallRun();
+  for (RankTrace& rank : run.ranks) {
+    CollectiveRecord other = rank.collectives[0];
+    other.dtype = "bfloat16";
+    rank.collectives.insert(rank.collectives.begin(), other);
+  }
+  std::vector<std::string> left_out;
+  const auto all = CollectSamples({run}, &left_out);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].sizes.size(), 3u);
+  EXPECT_THAT(left_out, ElementsAre(HasSubstr("bfloat16")));
+}
+
+TEST(CollectSamples, OneRankCommunicatesWithNobody) {
+  EXPECT_THAT(CollectSamples({MakeBenchRun({.world_size = 1})}, nullptr),
+              IsEmpty());
+}
+
+}  // namespace
+}  // namespace rankwise

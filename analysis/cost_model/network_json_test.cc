@@ -1,0 +1,141 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_replace.h"
+#include "analysis/cost_model/network_model.h"
+#include "analysis/cost_model/runs_for_test.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+NetworkModel FittedNetwork() {
+  BenchRunForTest one, eight;
+  one.collectives = {"all_reduce", "ping_pong", "send_recv"};
+  one.noise = {};
+  one.seconds = [](double bytes) {
+    return bytes < 1e4 ? 1e-4 / 3 + 1e-9 / 7 * bytes : 4e-4 + 1e-9 * bytes;
+  };
+  eight = one;
+  eight.collectives = {"send_recv"};
+  eight.in_flight = 8;
+  return *FitNetwork({MakeBenchRun(one), MakeBenchRun(eight)});
+}
+
+TEST(NetworkJson, RoundTripIsExact) {
+  const NetworkModel network = FittedNetwork();
+  ASSERT_EQ(network.messages.size(), 1u);
+  ASSERT_GT(network.collectives[0].curves[0].segments.size(), 1u);
+  const std::string text = NetworkToJson(network);
+  const auto read = NetworkFromJson(text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(NetworkToJson(*read), text);
+  ASSERT_EQ(read->collectives.size(), 3u);
+  const CostCurve& before = network.collectives[0].curves[0];
+  const CostCurve& after = read->collectives[0].curves[0];
+  EXPECT_EQ(after.collective, before.collective);
+  EXPECT_EQ(after.backend, before.backend);
+  ASSERT_EQ(after.segments.size(), before.segments.size());
+  for (size_t i = 0; i < before.segments.size(); ++i) {
+    EXPECT_EQ(after.segments[i].alpha_seconds,
+              before.segments[i].alpha_seconds);
+    EXPECT_EQ(after.segments[i].max_bytes, before.segments[i].max_bytes);
+    EXPECT_EQ(after.segments[i].beta_interval.high,
+              before.segments[i].beta_interval.high);
+  }
+  EXPECT_EQ(after.points.size(), before.points.size());
+  EXPECT_EQ(read->messages[0].gap_seconds, network.messages[0].gap_seconds);
+  EXPECT_EQ(read->Estimate("all_reduce", 12345, 7)->interval.high,
+            network.Estimate("all_reduce", 12345, 7)->interval.high);
+}
+
+TEST(NetworkJson, AFlatNetworkGoesThrough) {
+  const auto read = NetworkFromJson(NetworkToJson(FlatNetwork(1e-5, 2e-9)));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_NEAR(read->Estimate("anything", 1e6, 64)->seconds, 2.01e-3, 1e-12);
+}
+
+TEST(NetworkJson, OtherFilesAndVersionsAreRefused) {
+  for (const char* text : {"", "not json", "[]", "{}", "{\"version\": 1}"}) {
+    const auto read = NetworkFromJson(text);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(read.status().message()),
+                HasSubstr("not a network file"));
+  }
+  const auto read = NetworkFromJson(
+      absl::StrReplaceAll(NetworkToJson(FlatNetwork(1, 1)),
+                          {{"\"version\": 1", "\"version\": 2"}}));
+  EXPECT_THAT(std::string(read.status().message()),
+              HasSubstr("version: is 2, and this program reads version 1"));
+}
+
+// The flat network with something else in its place, and what is complained of.
+struct Break {
+  std::string from, to, complaint;
+};
+
+TEST(NetworkJson, WhatIsBrokenIsNamed) {
+  const std::string text = NetworkToJson(FlatNetwork(0.5, 0.25));
+  const std::string curve = "collectives[0].curves[0]";
+  const std::string segment = curve + ".segments[0].";
+  const std::vector<Break> breaks = {
+      {"\"name\": \"flat\"", "\"name\": 3", "name: must be a text"},
+      {"\"name\": \"flat\",", "", "name: is missing"},
+      {"\"growth\": \"flat\"", "\"growth\": \"star\"",
+       "collectives[0].growth: must be flat, tree or ring"},
+      {"\"growth_is_assumed\": true", "\"growth_is_assumed\": 1",
+       "collectives[0].growth_is_assumed: must be true or false"},
+      {"\"world_size\": 2", "\"world_size\": 1",
+       curve + ".world_size: must be an integer above 1"},
+      {"\"alpha_seconds\": 0.5", "\"alpha_seconds\": -0.5",
+       segment + "alpha_seconds: must be a number that is not negative"},
+      {"\"alpha_seconds\": 0.5", "\"alpha_seconds\": \"0.5\"",
+       segment + "alpha_seconds: must be a number"},
+      {"\"beta_seconds_per_byte\": 0.25,", "",
+       segment + "beta_seconds_per_byte: is missing"},
+      {"\"min_bytes\": 0.0", "\"min_bytes\": 8",
+       curve + ".segments: must follow each other without gaps"},
+      {"\"max_bytes\": null", "\"max_bytes\": 8",
+       curve + ".segments: must end with one whose max_bytes is null"},
+      {"\"messages\": []", "\"messages\": {}", "messages: must be a list"},
+      {"\"messages\": []", "\"messages\": [{}]",
+       "messages[0].latency_seconds: is missing"},
+      {"\"collectives\": [", "\"collectives\": [7, ",
+       "collectives[0]: must be an object"},
+  };
+  for (const Break& broken : breaks) {
+    const std::string changed =
+        absl::StrReplaceAll(text, {{broken.from, broken.to}});
+    ASSERT_NE(changed, text) << broken.from;
+    const auto read = NetworkFromJson(changed);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(read.status().message()),
+                HasSubstr(broken.complaint))
+        << broken.from;
+  }
+}
+
+TEST(NetworkJson, IntervalsMustNotFall) {
+  NetworkModel network = FlatNetwork(1, 1);
+  network.collectives[0].curves[0].segments[0].alpha_interval = {2, 1};
+  EXPECT_THAT(
+      std::string(NetworkFromJson(NetworkToJson(network)).status().message()),
+      HasSubstr("alpha_interval: must not fall"));
+}
+
+TEST(NetworkJson, ACollectiveStandsOnce) {
+  NetworkModel network = FlatNetwork(1, 1);
+  network.collectives.push_back(network.collectives[0]);
+  EXPECT_THAT(
+      std::string(NetworkFromJson(NetworkToJson(network)).status().message()),
+      HasSubstr("collectives[1]: is there a second time"));
+}
+
+}  // namespace
+}  // namespace rankwise
