@@ -30,6 +30,8 @@ constexpr absl::string_view kFollowing[] = {
     "resume",
     "split",
     "trace",
+    "trace_ops",
+    "trace_steps",
     "traffic_steps",
 };
 

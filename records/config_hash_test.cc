@@ -51,10 +51,24 @@ TEST(ConfigHash, ThePipelinesShapeFollowsTheWorldSize) {
 }
 
 TEST(ConfigHash, WhatIsOnlyWrittenDownDoesNotCount) {
-  const RunRecord one = RunWith({{"csv", ""}, {"traffic_steps", "0"}});
-  const RunRecord two = RunWith({{"csv", "a.csv"}, {"traffic_steps", "3"}});
+  const RunRecord one = RunWith({{"csv", ""},
+                                 {"trace", ""},
+                                 {"trace_ops", "false"},
+                                 {"trace_steps", "5"},
+                                 {"traffic_steps", "0"}});
+  const RunRecord two = RunWith({{"csv", "a.csv"},
+                                 {"trace", "a.json"},
+                                 {"trace_ops", "true"},
+                                 {"trace_steps", "2"},
+                                 {"traffic_steps", "3"}});
   EXPECT_NE(one.config_hash, two.config_hash);
   EXPECT_EQ(one.scaling_hash, two.scaling_hash);
+}
+
+TEST(ConfigHash, ARunWithoutCommunicationIsAnotherOne) {
+  const RunRecord one = RunWith({{"skip_communication", "false"}});
+  const RunRecord two = RunWith({{"skip_communication", "true"}});
+  EXPECT_NE(one.scaling_hash, two.scaling_hash);
 }
 
 TEST(ConfigHash, EveryOtherFlagCounts) {
