@@ -137,8 +137,10 @@ MannWhitney MannWhitneyTest(absl::Span<const double> a,
   const double ties = TiesOf(std::move(all));
   result.exact =
       ties == 0 && std::max(a.size(), b.size()) <= kLargestExactSample;
-  result.p_value = result.exact ? ExactP(a.size(), b.size(), smaller)
-                                : NormalP(m, n, smaller, ties);
+  result.p_value = result.exact
+                       ? ExactP(a.size(), b.size(), smaller)
+                       : std::max(NormalP(m, n, smaller, ties),
+                                  SmallestMannWhitneyP(a.size(), b.size()));
   return result;
 }
 

@@ -45,8 +45,8 @@ struct MannWhitney {
 // Whether values of `a` tend to be larger or smaller than those of `b` (Mann
 // and Whitney 1947). Exact, by their recurrence, for samples of at most 20
 // values without ties; else by the normal approximation with their correction
-// for ties and one of 1/2 for continuity. Neither sample may be empty or hold
-// a NaN.
+// for ties and one of 1/2 for continuity, but never below SmallestMannWhitneyP.
+// Neither sample may be empty or hold a NaN.
 MannWhitney MannWhitneyTest(absl::Span<const double> a,
                             absl::Span<const double> b);
 

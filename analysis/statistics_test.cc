@@ -131,6 +131,11 @@ TEST(MannWhitneyTest, TiesAndLargeSamplesTakeTheNormalApproximation) {
   EXPECT_NEAR(large.p_value, 0.03964902300854824, 1e-14);
 }
 
+TEST(MannWhitneyTest, ThePOfFewTiedValuesIsNotBelowWhatTheyCanReach) {
+  EXPECT_NEAR(MannWhitneyTest({1, 1, 1, 1}, {2, 2, 2, 2}).p_value, 2.0 / 70,
+              1e-15);
+}
+
 TEST(MannWhitneyTest, IsSymmetricAndOneForEqualSamples) {
   const std::vector<double> a = {3, 1, 4, 15}, b = {9, 2, 6, 5, 7};
   EXPECT_EQ(MannWhitneyTest(a, b).p_value, MannWhitneyTest(b, a).p_value);

@@ -1,0 +1,117 @@
+#include "analysis/compare/call_configurations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+CollectiveRecord Row(int64_t rank, int64_t bytes,
+                     const std::vector<double>& seconds) {
+  CollectiveRecord row;
+  row.rank = rank;
+  row.collective = "all_reduce";
+  row.bytes = bytes;
+  row.dtype = "float32";
+  row.op = "sum";
+  row.seconds = seconds;
+  row.start_seconds = std::vector<double>(seconds.size(), 0);
+  return row;
+}
+
+// Two ranks, one of them twice as slow, of one size.
+RunTrace Launch(const std::vector<double>& seconds, int64_t bytes = 8) {
+  RunTrace run{"bench.jsonl", {}};
+  for (int64_t rank : {0, 1}) {
+    RankTrace trace;
+    trace.run.binary = "comm_bench";
+    trace.run.rank = rank;
+    trace.run.world_size = 2;
+    trace.run.backend = "gloo";
+    trace.run.devices = {"cpu"};
+    std::vector<double> own = seconds;
+    for (double& x : own) x *= static_cast<double>(rank + 1);
+    trace.collectives.push_back(Row(rank, bytes, own));
+    run.ranks.push_back(trace);
+  }
+  return run;
+}
+
+std::vector<Configuration> Measure(const std::vector<RunTrace>& runs,
+                                   CallUnit unit = CallUnit::kLaunch) {
+  std::vector<std::string> left_out;
+  std::vector<Configuration> result = CallConfigurations(runs, unit, &left_out);
+  EXPECT_TRUE(left_out.empty()) << left_out[0];
+  return result;
+}
+
+TEST(CallConfigurations, ALaunchIsARepetitionOfTheSlowestRanksMedian) {
+  const auto found = Measure({Launch({1, 2, 3}), Launch({5, 6, 9})});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].name, "all_reduce of 8 B float32 sum on 2 ranks, gloo");
+  EXPECT_EQ(found[0].unit, "launch");
+  EXPECT_EQ(found[0].samples[0].metric, "call_seconds");
+  EXPECT_THAT(found[0].samples[0].values, ElementsAre(4, 12));
+}
+
+TEST(CallConfigurations, IterationsWhereAskedFor) {
+  const auto found =
+      Measure({Launch({1, 2}), Launch({3})}, CallUnit::kIteration);
+  EXPECT_EQ(found[0].unit, "iteration");
+  EXPECT_THAT(found[0].samples[0].values, ElementsAre(2, 4, 6));
+}
+
+TEST(CallConfigurations, LateIterationsDoNotCountAndTripsDivide) {
+  RunTrace launch = Launch({1, 50, 3});
+  for (RankTrace& trace : launch.ranks) {
+    trace.collectives[0].late = {1};
+    trace.collectives[0].trips = 2;
+  }
+  EXPECT_THAT(Measure({launch})[0].samples[0].values, ElementsAre(2));
+}
+
+TEST(CallConfigurations, RowsAreToldApartAndOrderedBySize) {
+  RunTrace launch = Launch({1}, 4096);
+  for (int64_t rank : {0, 1}) {
+    std::vector<CollectiveRecord>& rows = launch.ranks[rank].collectives;
+    rows.push_back(Row(rank, 16, {1}));
+    rows.push_back(Row(rank, 16, {1}));
+    rows.back().in_flight = 4;
+    rows.push_back(Row(rank, 16, {7}));  // measured twice
+  }
+  const auto found = Measure({launch});
+  ASSERT_EQ(found.size(), 4u);
+  for (int i : {0, 1, 2}) EXPECT_EQ(found[i].identity.at("bytes"), "16");
+  EXPECT_EQ(found[3].identity.at("bytes"), "4096");
+  EXPECT_NE(found[0].identity, found[1].identity);
+  EXPECT_NE(found[1].identity, found[2].identity);
+}
+
+TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
+  RunTrace slow = Launch({1}), fast = Launch({1});
+  slow.ranks[0].run.flags = {{"fake_alpha_us", "500"}, {"max_bytes", "64"}};
+  fast.ranks[0].run.flags = {{"fake_alpha_us", "5"}, {"max_bytes", "128"}};
+  const auto found = Measure({slow, fast});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].flags.size(), 1u);
+}
+
+TEST(CallConfigurations, RanksThatDisagreeAreLeftOut) {
+  RunTrace launch = Launch({1, 2});
+  launch.ranks[1].collectives[0].seconds = {1};
+  std::vector<std::string> left_out;
+  EXPECT_TRUE(
+      CallConfigurations({launch}, CallUnit::kLaunch, &left_out).empty());
+  EXPECT_THAT(left_out, ElementsAre(HasSubstr(
+                            "bench.jsonl: all_reduce of 8 B float32 sum on 2 "
+                            "ranks, gloo: no iteration counts")));
+}
+
+}  // namespace
+}  // namespace rankwise

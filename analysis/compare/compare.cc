@@ -1,0 +1,184 @@
+// Compares two sets of records; exit code 1 where B is worse than A.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "analysis/compare/comparison.h"
+#include "analysis/compare/comparison_text.h"
+#include "analysis/compare/metric.h"
+#include "analysis/compare/record_set.h"
+
+ABSL_FLAG(double, threshold, 0.05,
+          "a change by more than this share counts, if it is also significant");
+ABSL_FLAG(double, alpha, 0.05,
+          "significant is a Mann-Whitney p below this, of each figure by "
+          "itself");
+ABSL_FLAG(std::string, metrics, "",
+          "names separated by commas: step_seconds, images_per_second, "
+          "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "
+          "empty: all");
+ABSL_FLAG(std::string, repetitions_of_calls, "launches",
+          "what counts as a repetition of a collective: launches, or "
+          "iterations as if those of one launch were independent");
+ABSL_FLAG(std::string, ignore_flags, "",
+          "flags of the trainers, separated by commas, in which A and B may "
+          "differ: bucket_cap_mb");
+ABSL_FLAG(int64_t, warmup_steps, 10,
+          "steps at the start of every run that are left out");
+ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
+
+namespace rankwise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kUsage[] =
+    "compares two sets of records: record files, or folders of *.jsonl.\n"
+    "  bazel run //analysis:compare -- BEFORE AFTER\n"
+    "The exit code is 1 where a metric got worse, 0 where none is known to be, "
+    "2 where nothing could be compared. docs/compare.md says how it is judged.";
+
+struct Options {
+  RecordSetConfig records;
+  ChangeConfig change;
+  std::string csv;  // "" for none
+};
+
+std::string UserPath(const std::string& path) {
+  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
+  const fs::path base =
+      typed_in != nullptr ? fs::path(typed_in) : fs::current_path();
+  return (base / path).lexically_normal().string();
+}
+
+absl::StatusOr<CallUnit> ParseCallUnit(const std::string& text) {
+  if (text == "launches") return CallUnit::kLaunch;
+  if (text == "iterations") return CallUnit::kIteration;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--repetitions_of_calls=", text, ": expected launches or iterations"));
+}
+
+absl::StatusOr<Options> OptionsFromFlags() {
+  Options options;
+  ChangeConfig& change = options.change;
+  change.threshold = absl::GetFlag(FLAGS_threshold);
+  if (!(change.threshold >= 0 && change.threshold < 100)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threshold=", change.threshold,
+                     ": expected a share from 0, such as 0.05"));
+  }
+  change.alpha = absl::GetFlag(FLAGS_alpha);
+  if (!(change.alpha >= 1e-6 && change.alpha < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--alpha=", change.alpha, ": expected a number from 1e-6 to 1"));
+  }
+  const auto metrics = ParseMetrics(absl::GetFlag(FLAGS_metrics));
+  if (!metrics.ok()) return metrics.status();
+  change.metrics = *metrics;
+  const std::vector<std::string> ignored =
+      absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
+  change.ignored_flags.insert(ignored.begin(), ignored.end());
+  const auto unit = ParseCallUnit(absl::GetFlag(FLAGS_repetitions_of_calls));
+  if (!unit.ok()) return unit.status();
+  options.records.calls = *unit;
+  options.records.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  if (options.records.throughput.warmup_steps < 0) {
+    return absl::InvalidArgumentError(
+        "--warmup_steps: expected a number from 0");
+  }
+  options.csv = absl::GetFlag(FLAGS_csv);
+  if (!options.csv.empty()) options.csv = UserPath(options.csv);
+  return options;
+}
+
+absl::Status CheckTwo(const std::string& a, const std::string& b) {
+  std::error_code missing;
+  if (a != b && !fs::equivalent(a, b, missing)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      a,
+      ": is both A and B, and a set of records is not compared with itself"));
+}
+
+// Whole or not at all.
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".writing";
+  const int file =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  size_t written = 0;
+  while (file >= 0 && written < text.size()) {
+    const ssize_t n = write(file, text.data() + written, text.size() - written);
+    if (n < 0) break;
+    written += static_cast<size_t>(n);
+  }
+  const bool done = file >= 0 && written == text.size() && fsync(file) == 0 &&
+                    rename(temporary.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  if (file >= 0) close(file);
+  if (done) return absl::OkStatus();
+  unlink(temporary.c_str());
+  return absl::ErrnoToStatus(error, absl::StrCat("--csv: writing ", path));
+}
+
+// True where B is worse.
+absl::StatusOr<bool> Compare(const std::string& path_a,
+                             const std::string& path_b) {
+  const auto options = OptionsFromFlags();
+  if (!options.ok()) return options.status();
+  absl::Status status = CheckTwo(path_a, path_b);
+  if (!status.ok()) return status;
+  const auto a = LoadRecordSet(path_a, options->records);
+  if (!a.ok()) return a.status();
+  const auto b = LoadRecordSet(path_b, options->records);
+  if (!b.ok()) return b.status();
+  const auto comparison = CompareRecordSets(*a, *b, options->change);
+  if (!comparison.ok()) return comparison.status();
+  std::fputs(ComparisonText(*a, *b, *comparison, options->change).c_str(),
+             stdout);
+  if (!options->csv.empty()) {
+    status = WriteFile(options->csv, ComparisonCsv(*comparison));
+    if (!status.ok()) return status;
+  }
+  return comparison->HasRegression();
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(rankwise::kUsage);
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::StrContains(file, "analysis/compare/");
+  };
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() != 3) {
+    std::fprintf(stderr,
+                 "compare: expected two record files or folders, as in "
+                 "\"compare BEFORE AFTER\", and got %d\n",
+                 static_cast<int>(arguments.size()) - 1);
+    return 2;
+  }
+  const absl::StatusOr<bool> worse = rankwise::Compare(
+      rankwise::UserPath(arguments[1]), rankwise::UserPath(arguments[2]));
+  if (worse.ok()) return *worse ? 1 : 0;
+  std::fprintf(stderr, "compare: %s\n",
+               std::string(worse.status().message()).c_str());
+  return 2;
+}

@@ -1,0 +1,143 @@
+// The binary from its command line to its exit code.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/trace_for_test.h"
+#include "records/record_writer.h"
+
+namespace rankwise {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string output;  // stdout and stderr
+};
+
+class CompareTest : public testing::Test {
+ protected:
+  CompareTest()
+      : root_(fs::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+
+  // Started where the binary's runfiles are, with paths as typed in root_.
+  Outcome Compare(const std::string& arguments) {
+    const std::string command =
+        absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
+                     " analysis/compare/compare ", arguments, " 2>&1");
+    Outcome outcome;
+    FILE* pipe = popen(command.c_str(), "r");
+    char chunk[4096];
+    while (const size_t n = fread(chunk, 1, sizeof(chunk), pipe)) {
+      outcome.output.append(chunk, n);
+    }
+    const int status = pclose(pipe);
+    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome;
+  }
+
+  // A folder of `runs` runs of ddp on 2 ranks.
+  void Study(const std::string& folder, double step_seconds, int runs = 5,
+             int64_t batch_size = 64) {
+    fs::create_directories(root_ / folder);
+    for (int i = 0; i < runs; ++i) {
+      const RunTrace run =
+          MakeRun({.world_size = 2,
+                   .batch_size = batch_size,
+                   .step_seconds = step_seconds * (1 + 0.001 * i),
+                   .run_id = absl::StrCat("run", i)});
+      auto writer =
+          RecordWriter::Open(root_ / folder / absl::StrCat(i, ".jsonl"));
+      ASSERT_TRUE(writer.ok()) << writer.status();
+      for (const RankTrace& trace : run.ranks) {
+        ASSERT_TRUE((*writer)->Write(Record(trace.run)).ok());
+        ASSERT_TRUE((*writer)->Write(trace.steps).ok());
+      }
+    }
+  }
+
+  const fs::path root_;
+};
+
+TEST_F(CompareTest, ARegressionIsExitCode1) {
+  Study("before", 0.1);
+  Study("after", 0.12);
+  const Outcome worse = Compare("before after");
+  EXPECT_EQ(worse.exit_code, 1) << worse.output;
+  EXPECT_THAT(worse.output,
+              HasSubstr("\nWorse by more than 5 %: ddp on 2 ranks, batch 64, "
+                        "step_seconds (1.200)"));
+  EXPECT_EQ(Compare("after before").exit_code, 0);
+  EXPECT_EQ(Compare("--threshold=0.3 before after").exit_code, 0);
+  EXPECT_EQ(Compare("--alpha=0.001 before after").exit_code, 0);
+  EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 2);
+}
+
+TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
+  Study("before", 0.1);
+  Study("same", 0.1);
+  Study("few", 0.3, 3);
+  EXPECT_EQ(Compare("before same").exit_code, 0);
+  const Outcome few = Compare("few/0.jsonl before");
+  EXPECT_EQ(few.exit_code, 0);
+  EXPECT_THAT(few.output, HasSubstr("Nothing could be judged."));
+}
+
+TEST_F(CompareTest, WritesCsv) {
+  Study("before", 0.1);
+  Study("after", 0.12);
+  EXPECT_EQ(
+      Compare("--csv=table.csv --metrics=step_seconds before after").exit_code,
+      1);
+  std::stringstream csv;
+  csv << std::ifstream(root_ / "table.csv").rdbuf();
+  EXPECT_THAT(csv.str(),
+              HasSubstr("\n\"ddp on 2 ranks, batch 64\",step_seconds,slower,"
+                        "run,5,5,"));
+  EXPECT_EQ(Compare("--csv=none/table.csv before after").exit_code, 2);
+}
+
+TEST_F(CompareTest, NonsenseIsExitCode2AndSaysWhatIsWrong) {
+  Study("before", 0.1);
+  Study("other", 0.1, 5, 32);
+  fs::create_directories(root_ / "empty");
+  const auto complains = [this](const std::string& arguments,
+                                const std::string& message) {
+    const Outcome outcome = Compare(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments << "\n" << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message)) << arguments;
+  };
+  complains("", "expected two record files or folders");
+  complains("before", "and got 1");
+  complains("before other before", "and got 3");
+  complains("before before", "is both A and B");
+  complains("before ./empty/../before/", "is both A and B");
+  complains("before empty", "empty");
+  complains("before missing", "missing");
+  complains("before other",
+            "have no configuration in common. ddp on 2 ranks, batch 64 is in "
+            "both, but for batch per rank: \"64\" and \"32\"");
+  complains("--threshold=-1 before other", "--threshold=-1: expected");
+  complains("--alpha=2 before other", "--alpha=2: expected");
+  complains("--metrics=speed before other", "there is no \"speed\"");
+  complains("--repetitions_of_calls=steps before other", "expected launches");
+  complains("--warmup_steps=-1 before other", "--warmup_steps: expected");
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,190 @@
+#include "analysis/compare/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// 5 values around 1 that differ by up to 2 %.
+std::vector<double> Around(double centre) {
+  return {0.99 * centre, centre, 1.01 * centre, 0.995 * centre, 1.005 * centre};
+}
+
+RecordSet SetOf(std::vector<MetricSample> samples) {
+  RecordSet set;
+  set.path = "records";
+  Configuration configuration;
+  configuration.name = "ddp on 2 ranks, batch 32";
+  configuration.unit = "run";
+  configuration.samples = std::move(samples);
+  set.configurations = {configuration};
+  return set;
+}
+
+Change Compare(const MetricSample& a, const MetricSample& b,
+               const ChangeConfig& config = {}) {
+  const auto comparison = CompareRecordSets(SetOf({a}), SetOf({b}), config);
+  EXPECT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_EQ(comparison->HasRegression(),
+            comparison->changes.at(0).verdict == Verdict::kWorse);
+  return comparison->changes.at(0);
+}
+
+TEST(CompareRecordSets, FiguresOfAChange) {
+  const Change change =
+      Compare({"step_seconds", Around(0.1)}, {"step_seconds", Around(0.12)});
+  EXPECT_EQ(change.name, "ddp on 2 ranks, batch 32");
+  EXPECT_EQ(change.unit, "run");
+  EXPECT_EQ(change.repetitions_a, 5u);
+  EXPECT_NEAR(change.a, 0.1, 1e-12);
+  EXPECT_NEAR(change.b, 0.12, 1e-12);
+  EXPECT_NEAR(change.ratio, 1.2, 1e-12);
+  EXPECT_GT(change.interval.low, 1.17);
+  EXPECT_LT(change.interval.high, 1.23);
+  EXPECT_NEAR(change.p_value, 2.0 / 252, 1e-12);
+  EXPECT_EQ(change.verdict, Verdict::kWorse);
+}
+
+TEST(Verdict, WorseAndBetterFollowTheMetric) {
+  EXPECT_EQ(Compare({"step_seconds", Around(1)}, {"step_seconds", Around(0.8)})
+                .verdict,
+            Verdict::kBetter);
+  EXPECT_EQ(Compare({"images_per_second", Around(1)},
+                    {"images_per_second", Around(0.8)})
+                .verdict,
+            Verdict::kWorse);
+  EXPECT_EQ(Compare({"images_per_second", Around(1)},
+                    {"images_per_second", Around(1.2)})
+                .verdict,
+            Verdict::kBetter);
+  EXPECT_EQ(
+      Compare({"peak_bytes", Around(1e9)}, {"peak_bytes", Around(2e9)}).verdict,
+      Verdict::kWorse);
+}
+
+TEST(Verdict, TheThresholdIsPassedByWhatIsBeyondIt) {
+  const MetricSample a{"step_seconds", Around(1)};
+  const MetricSample b{"step_seconds", Around(1.1)};
+  EXPECT_EQ(Compare(a, b).verdict, Verdict::kWorse);
+  ChangeConfig config;
+  config.threshold = 0.15;
+  EXPECT_EQ(Compare(a, b, config).verdict, Verdict::kSame);
+  EXPECT_EQ(Compare(b, a, config).verdict, Verdict::kSame);
+}
+
+TEST(Verdict, WhatMayBeChanceIsUnclear) {
+  const MetricSample a{"step_seconds", {1.0, 1.3, 0.8, 1.1, 0.9}};
+  const MetricSample b{"step_seconds", {1.2, 1.5, 0.85, 1.25, 0.95}};
+  EXPECT_EQ(Compare(a, b).verdict, Verdict::kUnclear);
+}
+
+TEST(Verdict, TooFewRepetitionsAreNeverARegression) {
+  const MetricSample a{"step_seconds", {1, 1.01, 0.99}};
+  const MetricSample b{"step_seconds", {3, 3.01, 2.99}};
+  const Change change = Compare(a, b);
+  EXPECT_EQ(change.verdict, Verdict::kTooFew);
+  EXPECT_NEAR(change.ratio, 3, 1e-12);
+  ChangeConfig config;
+  config.alpha = 0.11;  // 3 against 3 can reach 0.1
+  EXPECT_EQ(Compare(a, b, config).verdict, Verdict::kWorse);
+  const Change single = Compare({"step_seconds", {1}}, {"step_seconds", {2}});
+  EXPECT_EQ(single.verdict, Verdict::kTooFew);
+  EXPECT_TRUE(std::isnan(single.interval.low));
+}
+
+TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
+  // Twice the wait for data, but 0.2 % of the step.
+  const MetricSample a{"data_wait_seconds", Around(0.0002), 0.1};
+  const MetricSample b{"data_wait_seconds", Around(0.0004), 0.1};
+  EXPECT_EQ(Compare(a, b).verdict, Verdict::kSame);
+  const MetricSample large_a{"data_wait_seconds", Around(0.002), 0.1};
+  const MetricSample large_b{"data_wait_seconds", Around(0.004), 0.1};
+  EXPECT_EQ(Compare(large_a, large_b).verdict, Verdict::kWorse);
+}
+
+TEST(Verdict, CommunicationOutOfNothingIsUnclear) {
+  const MetricSample a{"exposed_comm_seconds", {0, 0, 0, 0, 0}, 0.1};
+  const MetricSample b{"exposed_comm_seconds", Around(0.05), 0.1};
+  EXPECT_EQ(Compare(a, b).verdict, Verdict::kUnclear);
+}
+
+TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {
+  const RecordSet set = SetOf({{"step_seconds", Around(1)},
+                               {"images_per_second", Around(64)},
+                               {"exposed_comm_seconds", {0, 0}, 1}});
+  EXPECT_EQ(CompareRecordSets(set, set, {})->changes.size(), 2u);
+  ChangeConfig config;
+  config.metrics = {"images_per_second"};
+  const auto comparison = CompareRecordSets(set, set, config);
+  ASSERT_EQ(comparison->changes.size(), 1u);
+  EXPECT_EQ(comparison->changes[0].metric->name, "images_per_second");
+  config.metrics = {"call_seconds"};
+  EXPECT_THAT(CompareRecordSets(set, set, config).status().message(),
+              HasSubstr("holds no --metrics=call_seconds"));
+}
+
+TEST(CompareRecordSets, NothingInCommonNamesTheNearest) {
+  RecordSet a = SetOf({{"step_seconds", {1}}});
+  RecordSet b = a;
+  a.path = "before";
+  b.path = "after";
+  a.configurations[0].flags = {{"lr", "0.1"}};
+  b.configurations[0].flags = {{"lr", "0.2"}};
+  EXPECT_EQ(CompareRecordSets(a, b, {}).status().message(),
+            "before and after have no configuration in common. ddp on 2 ranks, "
+            "batch 32 is in both, but for --lr: \"0.1\" and \"0.2\"; "
+            "--ignore_flags=NAME compares across a flag");
+  ChangeConfig config;
+  config.ignored_flags = {"lr"};
+  EXPECT_TRUE(CompareRecordSets(a, b, config).ok());
+}
+
+TEST(CompareRecordSets, SaysWhatOnlyOneSideHas) {
+  RecordSet a = SetOf({{"step_seconds", {1}}});
+  RecordSet b = a;
+  b.configurations.push_back(b.configurations[0]);
+  b.configurations[1].name = "ddp on 4 ranks, batch 16";
+  b.configurations[1].identity = {{"ranks", "4"}};
+  b.configurations[0].flags = {{"new", "1"}};
+  const auto comparison = CompareRecordSets(a, b, {});
+  EXPECT_THAT(comparison->remarks,
+              ElementsAre("ddp on 2 ranks, batch 32: only B has --new=1",
+                          "only in B: ddp on 4 ranks, batch 16"));
+  EXPECT_EQ(comparison->repetitions_needed, 4u);
+}
+
+// As a gate: runs of equal code are seldom called worse, and a slowdown beyond
+// the threshold is found.
+TEST(Verdict, HoldsInSeededTrials) {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> noise(0, 0.03);
+  const auto sample = [&](double centre) {
+    MetricSample result{"step_seconds", {}};
+    for (int i = 0; i < 6; ++i) {
+      result.values.push_back(centre * std::exp(noise(random)));
+    }
+    return result;
+  };
+  ChangeConfig config;
+  config.bootstrap.resamples = 300;
+  int alarms = 0, found = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    alarms += Compare(sample(1), sample(1), config).verdict == Verdict::kWorse;
+    found +=
+        Compare(sample(1), sample(1.15), config).verdict == Verdict::kWorse;
+  }
+  EXPECT_LE(alarms, 5);
+  EXPECT_GE(found, 475);
+}
+
+}  // namespace
+}  // namespace rankwise

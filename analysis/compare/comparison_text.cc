@@ -1,0 +1,196 @@
+#include "analysis/compare/comparison_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "analysis/text_table.h"
+
+namespace rankwise {
+namespace {
+
+std::string SideText(const char* name, const RecordSet& set) {
+  std::string text = absl::StrCat(name, ": ", set.path, ", ", set.runs,
+                                  set.runs == 1 ? " run" : " runs");
+  for (const std::string& by : set.made_by) absl::StrAppend(&text, "; ", by);
+  return text + "\n";
+}
+
+std::string IntervalText(const Interval& interval) {
+  if (std::isnan(interval.low) || std::isnan(interval.high)) return "-";
+  return absl::StrFormat("[%.3f, %.3f]", interval.low, interval.high);
+}
+
+// "5 runs", "5/4 runs" where the sides differ.
+std::string RepetitionsText(const Change& change) {
+  std::string count = absl::StrCat(change.repetitions_a);
+  if (change.repetitions_b != change.repetitions_a) {
+    absl::StrAppend(&count, "/", change.repetitions_b);
+  }
+  const char* plural =
+      std::max(change.repetitions_a, change.repetitions_b) == 1 ? "" : "s";
+  if (change.unit == "launch" && *plural != 0) plural = "es";
+  return absl::StrCat(count, " ", change.unit, plural);
+}
+
+std::vector<std::string> RowOf(const Change& change) {
+  return {change.name,
+          std::string(change.metric->name),
+          VerdictName(change),
+          RepetitionsText(change),
+          FormatValue(*change.metric, change.a),
+          FormatValue(*change.metric, change.b),
+          absl::StrFormat("%.3f", change.ratio),
+          IntervalText(change.interval),
+          absl::StrFormat("%.3f", change.p_value)};
+}
+
+std::vector<const Change*> With(const Comparison& comparison, Verdict verdict) {
+  std::vector<const Change*> found;
+  for (const Change& change : comparison.changes) {
+    if (change.verdict == verdict) found.push_back(&change);
+  }
+  return found;
+}
+
+bool Uses(const Comparison& comparison, const std::string& unit) {
+  return std::any_of(
+      comparison.changes.begin(), comparison.changes.end(),
+      [&unit](const Change& change) { return change.unit == unit; });
+}
+
+// What counts as a repetition.
+std::string UnitNotes(const Comparison& comparison) {
+  std::string notes;
+  if (Uses(comparison, "run")) {
+    notes += "Repetitions of trainers are runs, never steps.\n";
+  }
+  if (Uses(comparison, "launch")) {
+    notes +=
+        "Repetitions of collectives are launches, each by the median of its "
+        "iterations.\n";
+  }
+  if (Uses(comparison, "iteration")) {
+    notes +=
+        "Repetitions of collectives are iterations, which depend on each other "
+        "within a launch: their intervals and p are too small.\n";
+  }
+  return notes;
+}
+
+std::string FewNote(const Comparison& comparison, double alpha) {
+  const size_t few = With(comparison, Verdict::kTooFew).size();
+  if (few == 0) return "";
+  return absl::StrFormat(
+      "%d of %d figures have too few repetitions to be judged: p below %g "
+      "needs %d on each side (//:study -- --repetitions, comm_bench "
+      "--relaunch).\n",
+      few, comparison.changes.size(), alpha, comparison.repetitions_needed);
+}
+
+std::string UnclearNote(const Comparison& comparison, double threshold) {
+  const size_t unclear = With(comparison, Verdict::kUnclear).size();
+  if (unclear == 0) return "";
+  return absl::StrFormat(
+      "%d of %d figures changed by more than %g %%, which may be chance: more "
+      "repetitions would tell.\n",
+      unclear, comparison.changes.size(), 100 * threshold);
+}
+
+std::string ResultLine(const Comparison& comparison, double threshold) {
+  const std::vector<const Change*> worse = With(comparison, Verdict::kWorse);
+  const std::string by = absl::StrFormat("%g %%", 100 * threshold);
+  if (!worse.empty()) {
+    std::vector<std::string> names;
+    for (const Change* change : worse) {
+      names.push_back(absl::StrFormat("%s, %s (%.3f)", change->name,
+                                      change->metric->name, change->ratio));
+    }
+    return absl::StrCat("Worse by more than ", by, ": ",
+                        absl::StrJoin(names, "; "), ".\n");
+  }
+  if (With(comparison, Verdict::kTooFew).size() == comparison.changes.size()) {
+    return "Nothing could be judged.\n";
+  }
+  return absl::StrCat("Nothing is known to be worse by more than ", by, ".\n");
+}
+
+std::string Quoted(const std::string& field) {
+  if (field.find_first_of(",\"\n") == std::string::npos) return field;
+  return absl::StrCat("\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
+}
+
+std::string Number(double value) {
+  return std::isnan(value) ? "" : absl::StrFormat("%.17g", value);
+}
+
+}  // namespace
+
+std::string VerdictName(const Change& change) {
+  const bool memory = change.metric->unit == Metric::Unit::kBytes;
+  switch (change.verdict) {
+    case Verdict::kWorse:
+      return memory ? "larger" : "slower";
+    case Verdict::kBetter:
+      return memory ? "smaller" : "faster";
+    case Verdict::kUnclear:
+      return "unclear";
+    case Verdict::kTooFew:
+      return "too few";
+    case Verdict::kSame:
+      break;
+  }
+  return "same";
+}
+
+std::string ComparisonText(const RecordSet& a, const RecordSet& b,
+                           const Comparison& comparison,
+                           const ChangeConfig& config) {
+  TextTable table({"configuration", "metric", "verdict", "repetitions", "A",
+                   "B", "B/A", "95 % interval", "p"},
+                  /*left_columns=*/4);
+  for (const Change& change : comparison.changes) table.AddRow(RowOf(change));
+  std::string text = absl::StrCat(SideText("A", a), SideText("B", b), "\n",
+                                  table.ToString(), "\n");
+  absl::StrAppend(&text, UnitNotes(comparison),
+                  FewNote(comparison, config.alpha),
+                  UnclearNote(comparison, config.threshold));
+  for (const std::string& remark : comparison.remarks) {
+    absl::StrAppend(&text, "Note: ", remark, ".\n");
+  }
+  for (const std::string& reason : a.left_out) {
+    absl::StrAppend(&text, "Left out of A: ", reason, ".\n");
+  }
+  for (const std::string& reason : b.left_out) {
+    absl::StrAppend(&text, "Left out of B: ", reason, ".\n");
+  }
+  return absl::StrCat(text, ResultLine(comparison, config.threshold));
+}
+
+std::string ComparisonCsv(const Comparison& comparison) {
+  std::string csv =
+      "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,ratio,"
+      "ratio_low,ratio_high,p\n";
+  for (const Change& c : comparison.changes) {
+    const std::vector<std::string> fields = {Quoted(c.name),
+                                             std::string(c.metric->name),
+                                             VerdictName(c),
+                                             c.unit,
+                                             absl::StrCat(c.repetitions_a),
+                                             absl::StrCat(c.repetitions_b),
+                                             Number(c.a),
+                                             Number(c.b),
+                                             Number(c.ratio),
+                                             Number(c.interval.low),
+                                             Number(c.interval.high),
+                                             Number(c.p_value)};
+    absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");
+  }
+  return csv;
+}
+
+}  // namespace rankwise

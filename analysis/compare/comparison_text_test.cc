@@ -1,0 +1,101 @@
+#include "analysis/compare/comparison_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RecordSet SetOf(const std::string& path, const std::string& unit,
+                std::vector<double> seconds) {
+  RecordSet set;
+  set.path = path;
+  set.runs = seconds.size();
+  set.made_by = {"commit abc, torch 2.11.0, A CPU"};
+  Configuration configuration;
+  configuration.name = "ddp on 2 ranks, batch 32";
+  configuration.unit = unit;
+  configuration.samples = {{"step_seconds", std::move(seconds)}};
+  set.configurations = {configuration};
+  return set;
+}
+
+std::string TextOf(const RecordSet& a, const RecordSet& b) {
+  const ChangeConfig config;
+  return ComparisonText(a, b, *CompareRecordSets(a, b, config), config);
+}
+
+TEST(ComparisonText, IsTheSidesTheTableAndTheResult) {
+  EXPECT_EQ(
+      TextOf(SetOf("before", "run", {0.1, 0.1, 0.1, 0.1}),
+             SetOf("after", "run", {0.12, 0.12, 0.12, 0.12, 0.12})),
+      "A: before, 4 runs; commit abc, torch 2.11.0, A CPU\n"
+      "B: after, 5 runs; commit abc, torch 2.11.0, A CPU\n\n"
+      "configuration             metric        verdict  repetitions       A    "
+      "   B    B/A   95 % interval      p\n"
+      "------------------------------------------------------------------------"
+      "-"
+      "---------------------------------\n"
+      "ddp on 2 ranks, batch 32  step_seconds  slower   4/5 runs     100 ms  "
+      "120 ms  1.200  [1.200, 1.200]  0.016\n\n"
+      "Repetitions of trainers are runs, never steps.\n"
+      "Worse by more than 5 %: ddp on 2 ranks, batch 32, step_seconds "
+      "(1.200).\n");
+}
+
+TEST(ComparisonText, SaysThatRepetitionsAreTooFew) {
+  const std::string text =
+      TextOf(SetOf("a", "launch", {1, 1}), SetOf("b", "launch", {3, 3}));
+  EXPECT_THAT(text, HasSubstr("  too few  2 launches "));
+  EXPECT_THAT(text, HasSubstr("1 of 1 figures have too few repetitions to be "
+                              "judged: p below 0.05 needs 4 on each side"));
+  EXPECT_THAT(text, HasSubstr("Repetitions of collectives are launches"));
+  EXPECT_THAT(text, HasSubstr("\nNothing could be judged.\n"));
+}
+
+TEST(ComparisonText, WarnsOfIterations) {
+  const std::string text = TextOf(SetOf("a", "iteration", {1}),
+                                  SetOf("b", "iteration", {1, 1, 1, 1}));
+  EXPECT_THAT(text, HasSubstr("1/4 iterations"));
+  EXPECT_THAT(text, HasSubstr("depend on each other"));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+}
+
+TEST(ComparisonText, SaysThatAChangeMayBeChance) {
+  EXPECT_THAT(TextOf(SetOf("a", "run", {1, 1.3, 0.8, 1.1, 0.9}),
+                     SetOf("b", "run", {1.2, 1.5, 0.85, 1.25, 0.95})),
+              HasSubstr("\n1 of 1 figures changed by more than 5 %, which may "
+                        "be chance: more repetitions would tell.\nNothing is "
+                        "known to be worse"));
+}
+
+TEST(ComparisonText, NothingWorse) {
+  const RecordSet set = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
+  EXPECT_THAT(TextOf(set, set),
+              HasSubstr("\nNothing is known to be worse by more than 5 %.\n"));
+}
+
+TEST(ComparisonText, WhatWasLeftOutIsNamed) {
+  RecordSet a = SetOf("a", "run", {1, 1, 1, 1});
+  RecordSet b = a;
+  b.left_out = {"x.jsonl: 3 steps leave 0"};
+  EXPECT_THAT(TextOf(a, b), HasSubstr("Left out of B: x.jsonl: 3 steps"));
+}
+
+TEST(ComparisonCsv, HasALinePerChange) {
+  const RecordSet a = SetOf("a", "run", {2}), b = SetOf("b", "run", {3});
+  EXPECT_EQ(ComparisonCsv(*CompareRecordSets(a, b, {})),
+            "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,"
+            "ratio,ratio_low,ratio_high,p\n"
+            "\"ddp on 2 ranks, batch 32\",step_seconds,too few,run,1,1,2,3,1.5,"
+            ",,1\n");
+}
+
+}  // namespace
+}  // namespace rankwise

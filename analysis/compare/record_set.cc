@@ -1,0 +1,59 @@
+#include "analysis/compare/record_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "analysis/compare/call_configurations.h"
+#include "analysis/compare/trainer_configurations.h"
+
+namespace rankwise {
+namespace {
+
+std::string MadeBy(const RunRecord& run) {
+  return absl::StrCat(
+      "commit ",
+      run.git_commit.empty() ? "unknown" : run.git_commit.substr(0, 12),
+      ", torch ", run.versions.torch, ", ", run.host.cpu_model);
+}
+
+}  // namespace
+
+RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
+                           const RecordSetConfig& config) {
+  RecordSet set;
+  set.runs = runs.size();
+  set.configurations =
+      TrainerConfigurations(runs, config.throughput, &set.left_out);
+  for (Configuration& row :
+       CallConfigurations(runs, config.calls, &set.left_out)) {
+    set.configurations.push_back(std::move(row));
+  }
+  for (const RunTrace& run : runs) {
+    if (run.ranks.empty()) continue;
+    const std::string by = MadeBy(run.ranks[0].run);
+    if (std::find(set.made_by.begin(), set.made_by.end(), by) ==
+        set.made_by.end()) {
+      set.made_by.push_back(by);
+    }
+  }
+  return set;
+}
+
+absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
+                                        const RecordSetConfig& config) {
+  const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(path);
+  if (!files.ok()) return files.status();
+  const absl::StatusOr<std::vector<RunTrace>> runs = LoadRunsFrom(*files);
+  if (!runs.ok()) return runs.status();
+  RecordSet set = MeasureRecordSet(*runs, config);
+  set.path = path;
+  if (!set.configurations.empty()) return set;
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, ": nothing in these records can be compared",
+      set.left_out.empty() ? "" : ": ", absl::StrJoin(set.left_out, "; ")));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,40 @@
+// One side of a comparison: what was measured, a value per repetition.
+
+#ifndef ANALYSIS_COMPARE_RECORD_SET_H_
+#define ANALYSIS_COMPARE_RECORD_SET_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "analysis/compare/configuration.h"
+#include "analysis/run_trace.h"
+#include "analysis/throughput.h"
+
+namespace rankwise {
+
+struct RecordSetConfig {
+  ThroughputConfig throughput;
+  CallUnit calls = CallUnit::kLaunch;
+};
+
+struct RecordSet {
+  std::string path;
+  size_t runs = 0;
+  std::vector<std::string> made_by;  // commit, torch and CPU, each once
+  std::vector<Configuration> configurations;
+  std::vector<std::string> left_out;  // runs and rows, and why
+};
+
+RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
+                           const RecordSetConfig& config);
+
+// Of a record file, or of all *.jsonl in a folder. Fails where there are none,
+// where one cannot be read, and where nothing in them can be measured.
+absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
+                                        const RecordSetConfig& config);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_COMPARE_RECORD_SET_H_
