@@ -45,7 +45,7 @@ class Work:
 class Result:
     losses: list  # one a step, mean over ranks
     step_seconds: list  # rank 0's
-    exposed_seconds: list  # of DDP's steps, mean over ranks; the last step may be missing
+    exposed_seconds: list  # of DDP's steps, mean over ranks
     first_step_seconds: float  # from launch to the arrival of the line that says so
     reported_first_step_seconds: float
     largest_process_mib: float  # peak resident memory of the largest process

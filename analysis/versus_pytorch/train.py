@@ -75,18 +75,19 @@ def process_start():
 
 
 class ExposedCommunication:
-    """Per step, how long the end of backward only waited for all-reduces: communication without the
-    part that ran beside computation, by c10d's own timers. c10d adds a step's timers up when the
-    next forward begins, so the last step is missing."""
+    """Per step, how long the end of backward only waited for all-reduces: from its last gradient,
+    with which DDP launches the last bucket, to its return."""
 
-    def __init__(self, ddp):
-        self.ddp, self.seconds = ddp, []
-        ddp._set_ddp_runtime_logging_sample_rate(1)  # of every step
+    def __init__(self, model):
+        self.last_gradient, self.seconds = 0.0, []
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(self.gradient_done)
 
-    def read_step_before(self):
-        times = self.ddp._get_ddp_logging_data()
-        exposed_ns = times["backward_comm_time"] - times["backward_compute_comm_overlap_time"]
-        self.seconds.append(exposed_ns * 1e-9)
+    def gradient_done(self, _):
+        self.last_gradient = time.perf_counter()
+
+    def backward_done(self):
+        self.seconds.append(time.perf_counter() - self.last_gradient)
 
 
 def make_optimizer(args, model):
@@ -103,7 +104,7 @@ class Trainer:
         self.layout = torch.channels_last if args.tuned else torch.contiguous_format
         self.model.to(memory_format=self.layout)
         self.net = DistributedDataParallel(self.model) if args.mode == "ddp" else self.model
-        self.exposed = ExposedCommunication(self.net) if args.exposed_seconds else None
+        self.exposed = ExposedCommunication(self.model) if args.exposed_seconds else None
         self.optimizer = make_optimizer(args, self.model)
         train = Cifar10(args.data_dir, train=True)
         self.sampler = DistributedSampler(train, world_size, rank, shuffle=True, seed=args.seed)
@@ -120,9 +121,9 @@ class Trainer:
     def step(self, images, labels):
         self.optimizer.zero_grad()
         loss = self.forward_loss(images, labels)
-        if self.exposed and self.losses:
-            self.exposed.read_step_before()
         loss.backward()
+        if self.exposed:
+            self.exposed.backward_done()
         self.optimizer.step()
         self.losses.append(loss.detach())
 

@@ -123,11 +123,13 @@ def warn_of_late_lines(case):
 
 def print_report(cases, args, python):
     version, _ = pytorch_python.torch_of(python)
+    turns = "one run of each" if args.runs == 1 else (
+        f"medians of {args.runs} runs in turn, in brackets the lowest and highest ratio of two "
+        "neighbouring runs")
+    differences = ", ".join(f"{case.name} {loss_difference(case):.1e}" for case in cases)
     print(f"\n{table(cases)}\n\nPyTorch {version}; batch 64 a rank, Adam, {args.steps} steps; "
-          f"medians of {args.runs} runs in turn, in brackets the lowest and highest ratio of two "
-          "neighbouring runs.\nLargest difference between rankwise and PyTorch in the first "
-          "steps' losses: " +
-          ", ".join(f"{case.name} {loss_difference(case):.1e}" for case in cases), flush=True)
+          f"{turns}.\nLargest difference between rankwise and PyTorch in the first steps' losses: "
+          f"{differences}.", flush=True)
 
 
 def compare(args, python, data_dir):
