@@ -13,29 +13,18 @@
 #include "absl/types/span.h"
 #include "analysis/cell.h"
 #include "analysis/cost_model/network_model.h"
+#include "analysis/prediction/layout.h"
 #include "analysis/run_trace.h"
 #include "analysis/statistics.h"
 #include "analysis/throughput.h"
 
 namespace rankwise {
 
-// One way to train on dp * pp ranks.
-struct Layout {
-  int64_t dp = 1;
-  int64_t pp = 1;
-  int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
-  int64_t micro_batches = 1;
-  std::string schedule = "";  // of pp > 1
-  double bucket_bytes = 0;    // of DDP's all-reduces; 0: as recorded
-
-  int64_t world_size() const { return dp * pp; }
-  std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
-};
-
 struct Prediction {
   Layout layout;
+  // The median step, of the slowest rank.
   double step_seconds = 0;
-  Interval step_interval;  // 95 %
+  Interval step_interval;  // 95 %, of the median step of a run to come
   double images_per_second = 0;
   Interval images_interval;
   double exposed_comm_seconds = 0;
@@ -58,7 +47,8 @@ struct Score {
   std::vector<ScoredPrediction> points;
   int64_t fitted_up_to = 0;  // the largest world size that was used
   double median_absolute_error = 0;
-  double coverage = 0;  // share of points that are covered
+  double coverage = 0;                // share of points that are covered
+  std::vector<std::string> left_out;  // held-out cells without a prediction
 };
 
 // Predicts from a study's runs: computing from the recorded steps, buckets from
@@ -72,7 +62,15 @@ class Predictor {
                                           const NetworkModel& network,
                                           const ThroughputConfig& config);
 
+  // Fails, with the command that would mend it, where a part was not recorded.
   absl::StatusOr<Prediction> Predict(const Layout& layout) const;
+
+  // The layouts of `world_size` ranks and `global_batch` examples a step that
+  // can be predicted, or refused with a reason: ddp in recorded and in other
+  // buckets, and every recorded pipeline's cut in every schedule. Those that do
+  // not divide evenly go to `left_out`.
+  std::vector<Layout> Candidates(int64_t world_size, int64_t global_batch,
+                                 std::vector<std::string>* left_out) const;
 
   Predictor(Predictor&&) noexcept;
   ~Predictor();
@@ -83,13 +81,20 @@ class Predictor {
   std::unique_ptr<Parts> parts_;
 };
 
-// Fits on the runs of at most `fit_up_to` ranks, predicts every cell of the
-// larger ones, and compares. FailedPrecondition where either side is empty.
+// Fits on the runs of at most `fit_up_to` ranks, and on those of any size that
+// exchange nothing (--skip_communication); predicts every other cell of the
+// larger ones, and compares. `runs` are those that `cells` were grouped from,
+// and the points hold pointers into `cells`. Fit `network` on measurements of
+// at most `fit_up_to` ranks too. FailedPrecondition where either side is empty.
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        absl::Span<const Cell> cells,
                                        int64_t fit_up_to,
                                        const NetworkModel& network,
                                        const ThroughputConfig& config);
+
+// The layout in which a cell ran.
+absl::StatusOr<Layout> LayoutOf(const Cell& cell,
+                                absl::Span<const RunTrace> runs);
 
 struct RecommendConfig {
   int64_t world_size = 1;
@@ -103,6 +108,9 @@ struct Recommendation {
   std::string reason;                  // why the first one, in a sentence
 };
 
+// The fastest layouts of RecommendConfig::world_size ranks for the same global
+// batch. Under a memory limit, layouts whose memory is not known are left out.
+// FailedPrecondition, with the reasons, where none is left.
 absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
                                          const RecommendConfig& config);
 

@@ -1,0 +1,268 @@
+#include "analysis/prediction/ddp_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/cell.h"
+#include "analysis/statistics.h"
+
+namespace rankwise {
+namespace {
+
+using Runs = std::vector<const RecordedDdp*>;
+
+// Smaller is more like `world_size` ranks.
+std::tuple<int, int64_t, bool> Unlikeness(const RecordedDdp& run,
+                                          int64_t world_size) {
+  const bool skips = run.skips_communication;
+  if (run.world_size == world_size || run.fake) return {0, 0, skips};
+  if (run.world_size < world_size) return {1, -run.world_size, skips};
+  return {2, run.world_size, skips};
+}
+
+// Of the runs with this batch, those of the world size that is most alike.
+Runs MostAlike(const DdpRecordings& recordings, double batch,
+               int64_t world_size) {
+  Runs best;
+  for (const RecordedDdp& run : recordings.runs) {
+    if (run.batch != batch) continue;
+    if (!best.empty()) {
+      const auto mine = Unlikeness(run, world_size);
+      const auto others = Unlikeness(*best[0], world_size);
+      if (mine > others) continue;
+      if (mine < others) best.clear();
+    }
+    best.push_back(&run);
+  }
+  return best;
+}
+
+ComputeParts MedianParts(const Runs& runs) {
+  std::vector<double> before, backward, after;
+  for (const RecordedDdp* run : runs) {
+    for (const ComputeParts& parts : run->steps) {
+      before.push_back(parts.before_backward_seconds);
+      backward.push_back(parts.backward_seconds);
+      after.push_back(parts.after_backward_seconds);
+    }
+  }
+  return {Median(before), Median(backward), Median(after)};
+}
+
+// Least squares through (batch, part), at `batch`; where that is below zero,
+// the part of the smallest batch in proportion.
+double LineAt(const std::map<double, ComputeParts>& parts,
+              double ComputeParts::*part, double batch) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [size, measured] : parts) {
+    n += 1;
+    x += size;
+    y += measured.*part;
+    xx += size * size;
+    xy += size * (measured.*part);
+  }
+  const double slope = (n * xy - x * y) / (n * xx - x * x);
+  const double value = (y - slope * x) / n + slope * batch;
+  const auto smallest = parts.begin();
+  const double least =
+      smallest->second.*part * std::min(1.0, batch / smallest->first) * 0.5;
+  return std::max(value, least);
+}
+
+absl::Status OneBatchOnly(double batch, double recorded) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ddp was recorded with batch ", BatchText(recorded),
+      " per rank only, so what it takes to compute batch ", BatchText(batch),
+      " is not known; add to the records: bazel run //trainers:ddp -- "
+      "--batch_size=",
+      BatchText(batch), " --traffic_steps=10 --record=FILE"));
+}
+
+// Scales the runs of the batch next to `batch` along a line through all.
+absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
+                                             double batch, int64_t world_size) {
+  std::map<double, Runs> by_batch;
+  std::map<double, ComputeParts> parts;
+  for (const RecordedDdp& run : recordings.runs) {
+    Runs& runs = by_batch[run.batch];
+    if (!runs.empty()) continue;
+    runs = MostAlike(recordings, run.batch, world_size);
+    parts[run.batch] = MedianParts(runs);
+  }
+  if (parts.size() < 2) return OneBatchOnly(batch, parts.begin()->first);
+  double nearest = parts.begin()->first;
+  for (const auto& [size, measured] : parts) {
+    if (std::abs(std::log(size / batch)) < std::abs(std::log(nearest / batch)))
+      nearest = size;
+  }
+  ComputeSource source;
+  source.runs = by_batch[nearest];
+  for (double ComputeParts::*part :
+       {&ComputeParts::before_backward_seconds, &ComputeParts::backward_seconds,
+        &ComputeParts::after_backward_seconds}) {
+    const double there = LineAt(parts, part, nearest);
+    source.factors.*part = there > 0 ? LineAt(parts, part, batch) / there : 1;
+  }
+  source.extrapolated = true;
+  source.assumptions.push_back(
+      absl::StrCat("batch ", BatchText(batch),
+                   " per rank was not run: computing by a line "
+                   "through those that were, ",
+                   BatchText(parts.begin()->first), " to ",
+                   BatchText(parts.rbegin()->first)));
+  return source;
+}
+
+std::string WhereFrom(const RecordedDdp& run, int64_t world_size) {
+  const std::string measured =
+      absl::StrCat("computing as measured on ", run.world_size,
+                   run.world_size == 1 ? " rank" : " ranks");
+  if (run.fake) {
+    return "computing as measured in one process: the ranks of the backend "
+           "fake are pretended, share no cores and are never late";
+  }
+  if (run.skips_communication) {
+    return absl::StrCat(
+        measured, " with --skip_communication",
+        run.world_size == world_size ? ", which share their machine" : "");
+  }
+  if (run.world_size == world_size) return measured;
+  if (run.world_size == 1) {
+    return absl::StrCat(measured, ": each of the ", world_size,
+                        " has cores of its own");
+  }
+  return absl::StrCat(measured,
+                      ": more of them are on more machines like that "
+                      "one, as many on each");
+}
+
+StepSample Simulate(const DdpStepTrace& trace, const CallCosts& costs) {
+  const auto times = [&](CostSide side) {
+    return SimulateDdpStep(
+        trace, [&](double bytes) { return costs.Seconds(bytes, side); });
+  };
+  const DdpStepTimes middle = times(CostSide::kMiddle);
+  StepSample sample;
+  sample.seconds = middle.step_seconds;
+  sample.exposed_comm_seconds = middle.exposed_comm_seconds;
+  sample.low_seconds = times(CostSide::kLow).step_seconds;
+  sample.high_seconds = times(CostSide::kHigh).step_seconds;
+  return sample;
+}
+
+std::vector<StepSample> SimulateRun(const RecordedDdp& run,
+                                    const ComputeParts& factors,
+                                    const BucketPlan& plan,
+                                    const std::vector<ReadyBucket>& buckets,
+                                    const CallCosts& costs) {
+  std::vector<StepSample> samples;
+  for (const ComputeParts& parts : run.steps) {
+    DdpStepTrace trace;
+    trace.before_backward_seconds =
+        parts.before_backward_seconds * factors.before_backward_seconds;
+    trace.backward_seconds = parts.backward_seconds * factors.backward_seconds;
+    trace.after_backward_seconds =
+        parts.after_backward_seconds * factors.after_backward_seconds;
+    // Without communication, what follows it is part of backward already.
+    if (!run.skips_communication) {
+      trace.after_backward_seconds += plan.tail_seconds;
+    }
+    for (const ReadyBucket& bucket : buckets) {
+      trace.buckets.push_back(
+          {bucket.bytes, bucket.ready_seconds * trace.backward_seconds});
+    }
+    samples.push_back(Simulate(trace, costs));
+  }
+  return samples;
+}
+
+// Along a line through the recorded batches; 0 where it cannot be told.
+double PeakBytesAt(const DdpRecordings& recordings, double batch) {
+  std::map<double, double> peaks;
+  for (const RecordedDdp& run : recordings.runs) {
+    double& peak = peaks[run.batch];
+    peak = std::max(peak, run.peak_bytes);
+  }
+  if (peaks.count(batch) > 0) return peaks[batch];
+  const auto [low, high] = std::make_pair(*peaks.begin(), *peaks.rbegin());
+  if (peaks.size() < 2 || low.second == 0 || high.second == 0) return 0;
+  const double slope = (high.second - low.second) / (high.first - low.first);
+  return std::max(low.second, low.second + slope * (batch - low.first));
+}
+
+}  // namespace
+
+absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
+                                          double batch, int64_t world_size) {
+  ComputeSource source;
+  source.runs = MostAlike(recordings, batch, world_size);
+  if (source.runs.empty()) {
+    absl::StatusOr<ComputeSource> between =
+        BetweenBatches(recordings, batch, world_size);
+    if (!between.ok()) return between.status();
+    source = *std::move(between);
+  }
+  source.assumptions.push_back(WhereFrom(*source.runs[0], world_size));
+  int64_t largest = 0;
+  for (const RecordedDdp& run : recordings.runs) {
+    if (!run.skips_communication) largest = std::max(largest, run.world_size);
+  }
+  source.extrapolated |= world_size > largest;
+  return source;
+}
+
+absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
+    const DdpRecordings& recordings, const Layout& layout,
+    const NetworkModel& network) {
+  if (recordings.runs.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(layout.Name(),
+                     ": no run of ddp was recorded; add one: bazel run "
+                     "//trainers:ddp -- --nproc=2 --traffic_steps=10 "
+                     "--record=FILE"));
+  }
+  const double batch = static_cast<double>(layout.batch_per_rank);
+  absl::StatusOr<ComputeSource> source =
+      FindCompute(recordings, batch, layout.dp);
+  if (!source.ok()) return source.status();
+  const BucketPlan& plan = NearestPlan(recordings.plans, batch, layout.dp);
+  std::vector<ReadyBucket> buckets = plan.buckets;
+  SimulatedLayout result;
+  result.assumptions = std::move(source->assumptions);
+  result.extrapolated = source->extrapolated;
+  if (layout.bucket_bytes > 0) {
+    buckets = Rebucket(buckets, layout.bucket_bytes);
+    if (buckets.size() > plan.buckets.size()) {
+      result.extrapolated = true;
+      result.assumptions.push_back(
+          "buckets smaller than those recorded: gradients are taken to arrive "
+          "evenly, and tensors to be no larger than a bucket");
+    }
+  }
+  if (plan.broadcast_bytes > 0 && layout.dp > 1) {
+    result.assumptions.push_back(absl::StrFormat(
+        "the broadcast of %.3g KB of buffers before forward takes as long as "
+        "where it was recorded",
+        plan.broadcast_bytes * 1e-3));
+  }
+  CallCosts costs(network, "all_reduce", layout.dp);
+  for (const ReadyBucket& bucket : buckets) {
+    if (absl::Status status = costs.Prepare(bucket.bytes); !status.ok())
+      return status;
+  }
+  result.extrapolated |= costs.extrapolated();
+  for (const RecordedDdp* run : source->runs) {
+    result.runs.push_back(
+        SimulateRun(*run, source->factors, plan, buckets, costs));
+  }
+  result.waiting = source->runs[0]->fake ? 1 : layout.dp;
+  result.peak_bytes = PeakBytesAt(recordings, batch);
+  return result;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,337 @@
+#include "analysis/prediction/pipeline_layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/prediction/pipeline_step.h"
+#include "analysis/statistics.h"
+#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/simulate.h"
+#include "parallel/pipeline/validate.h"
+
+namespace rankwise {
+namespace {
+
+using Recordings = std::vector<const RecordedPipeline*>;
+
+// Each rank's all-reduces over the replicas, stage by stage in the order in
+// which the stages' gradients are done.
+using StageGradients = std::vector<std::vector<double>>;  // [pp][], bytes
+
+bool CutsBackward(const Schedule& schedule) {
+  return std::any_of(
+      schedule.actions[0].begin(), schedule.actions[0].end(),
+      [](const Action& a) { return a.kind == ActionKind::kWeightGrad; });
+}
+
+absl::Status NothingFits(const Layout& layout, const char* why) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      layout.Name(), ": ", why,
+      "; add to the records: bazel run "
+      "//trainers:pipeline -- --nproc=",
+      layout.pp, " --pp=", layout.pp, " --schedule=", layout.schedule,
+      " --batch_size=", layout.batch_per_rank,
+      " --microbatches=", layout.micro_batches,
+      " --trace=TRACE.json --trace_steps=10 --record=FILE"));
+}
+
+// The repetitions of the recorded configuration that is most like `layout`.
+absl::StatusOr<Recordings> FindStages(
+    absl::Span<const RecordedPipeline> recordings, const Layout& layout,
+    const Schedule& schedule) {
+  const auto unlikeness = [&](const RecordedPipeline& recorded) {
+    const double m = static_cast<double>(recorded.micro_batches);
+    return std::make_tuple(
+        recorded.schedule != layout.schedule, std::abs(recorded.dp - layout.dp),
+        std::abs(std::log(m / static_cast<double>(layout.micro_batches))),
+        recorded.schedule);
+  };
+  const bool cuts = CutsBackward(schedule);
+  bool other_stages = true;
+  Recordings best;
+  for (const RecordedPipeline& recorded : recordings) {
+    if (recorded.pp != layout.pp || recorded.stages != schedule.num_stages() ||
+        recorded.micro_batch_examples !=
+            static_cast<double>(layout.batch_per_rank))
+      continue;
+    other_stages = false;
+    if (cuts && !recorded.cuts_backward) continue;
+    if (!best.empty()) {
+      const auto mine = unlikeness(recorded), others = unlikeness(*best[0]);
+      if (mine > others) continue;
+      if (mine < others) best.clear();
+    }
+    best.push_back(&recorded);
+  }
+  if (!best.empty()) return best;
+  return NothingFits(
+      layout,
+      other_stages
+          ? "no timeline of as many stages on as many ranks, with "
+            "micro-batches "
+            "as large, was recorded, and the stages of another cut are not "
+            "those of this one"
+          : "what the halves of its backward take was not recorded");
+}
+
+// Between two stages, by alpha and beta through the smallest and the largest
+// message. Without a cost of messages in the network, the trainer's own.
+class Messages {
+ public:
+  Messages(const NetworkModel& network, const RecordedPipeline& recorded) {
+    double low = 0, high = 0;
+    for (const StageCosts& stage : recorded.steps[0].stages) {
+      if (stage.output_bytes == 0) continue;
+      low = low == 0 ? stage.output_bytes : std::min(low, stage.output_bytes);
+      high = std::max(high, stage.output_bytes);
+    }
+    for (const char* collective : {"ping_pong", "send_recv"}) {
+      CallCosts costs(network, collective, 2);
+      if (!costs.Prepare(low).ok() || !costs.Prepare(high).ok()) continue;
+      extrapolated_ = costs.extrapolated();
+      for (CostSide side :
+           {CostSide::kLow, CostSide::kMiddle, CostSide::kHigh}) {
+        links_.push_back(Through(low, costs.Seconds(low, side), high,
+                                 costs.Seconds(high, side)));
+      }
+      return;
+    }
+    LinkCosts link;
+    if (!network.messages.empty()) {
+      const LogGP& message = network.messages[0];
+      link.alpha_seconds =
+          message.latency_seconds + 2 * message.overhead_seconds;
+      link.beta_seconds_per_byte = message.gap_seconds_per_byte;
+    } else {
+      link.alpha_seconds = recorded.message_seconds;
+      own_ = true;
+    }
+    links_.assign(3, link);
+  }
+
+  const LinkCosts& link(CostSide side) const {
+    return links_[static_cast<size_t>(side)];
+  }
+  bool extrapolated() const { return extrapolated_; }
+  bool own() const { return own_; }  // the trainer's measurement was used
+
+ private:
+  static LinkCosts Through(double low, double low_seconds, double high,
+                           double high_seconds) {
+    LinkCosts link;
+    if (high > low) {
+      link.beta_seconds_per_byte =
+          std::max(0.0, (high_seconds - low_seconds) / (high - low));
+    }
+    link.alpha_seconds =
+        std::max(0.0, high_seconds - link.beta_seconds_per_byte * high);
+    return link;
+  }
+
+  std::vector<LinkCosts> links_;  // by CostSide
+  bool extrapolated_ = false;
+  bool own_ = false;
+};
+
+// What the simulator leaves out, from the recorded layout: measured over
+// simulated time, of the medians.
+absl::StatusOr<double> Calibrate(const Recordings& recordings) {
+  const RecordedPipeline& first = *recordings[0];
+  const absl::StatusOr<Schedule> schedule =
+      MakeSchedule(first.schedule,
+                   {.num_ranks = static_cast<int>(first.pp),
+                    .num_micro_batches = static_cast<int>(first.micro_batches),
+                    .chunks = static_cast<int>(first.stages / first.pp)});
+  if (!schedule.ok()) return 1.0;  // a file's: not at hand
+  std::vector<double> ratios;
+  for (const RecordedPipeline* recorded : recordings) {
+    for (const RecordedStages& step : recorded->steps) {
+      SimulationCosts costs{step.stages, {recorded->message_seconds, 0}};
+      const absl::StatusOr<Timeline> timeline = Simulate(*schedule, costs);
+      if (!timeline.ok()) return timeline.status();
+      ratios.push_back(step.wall_seconds /
+                       MeasureBubbles(*timeline).wall_seconds);
+    }
+  }
+  return Median(ratios);
+}
+
+// Of each rank, what its stages all-reduce over the replicas.
+absl::StatusOr<StageGradients> GradientsOf(
+    absl::Span<const RecordedPipeline> all, const RecordedPipeline& recorded,
+    const Layout& layout, double gradient_bytes,
+    std::vector<std::string>* assumptions) {
+  for (const RecordedPipeline& other : all) {
+    if (other.pp == recorded.pp && other.stages == recorded.stages &&
+        static_cast<int64_t>(other.gradient_bytes.size()) == other.pp)
+      return other.gradient_bytes;
+  }
+  if (gradient_bytes == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        layout.Name(),
+        ": how many bytes of gradients its replicas average was "
+        "not recorded; add to the records: bazel run //trainers:ddp -- "
+        "--nproc=2 --traffic_steps=10 --record=FILE"));
+  }
+  assumptions->push_back(absl::StrFormat(
+      "the stages' shares of %.3g MB of gradients are taken to be those of "
+      "their ranks in the optimizer's time",
+      gradient_bytes * 1e-6));
+  double total = 0;
+  for (double seconds : recorded.optimizer_seconds) total += seconds;
+  const int64_t chunks = recorded.stages / recorded.pp;
+  StageGradients gradients;
+  for (double seconds : recorded.optimizer_seconds) {
+    const double share =
+        total > 0 ? seconds / total : 1.0 / static_cast<double>(recorded.pp);
+    gradients.emplace_back(
+        chunks, gradient_bytes * share / static_cast<double>(chunks));
+  }
+  return gradients;
+}
+
+// The peak of the fullest rank: as recorded, where the schedule keeps no more
+// activations than it did; else along the line through recordings of the same
+// stages that differ in what they keep; 0 where that is not known.
+double PeakBytesOf(absl::Span<const RecordedPipeline> all,
+                   const RecordedPipeline& recorded,
+                   const ScheduleFacts& facts) {
+  double largest = 0;
+  for (size_t place = 0; place < recorded.peak_bytes.size(); ++place) {
+    const double base = recorded.peak_bytes[place];
+    const double more = static_cast<double>(facts.peak_activations[place]) -
+                        static_cast<double>(recorded.peak_activations[place]);
+    if (base == 0) return 0;
+    double slope = -1;
+    for (const RecordedPipeline& other : all) {
+      if (other.pp != recorded.pp || other.stages != recorded.stages ||
+          other.micro_batch_examples != recorded.micro_batch_examples ||
+          other.peak_activations[place] == recorded.peak_activations[place] ||
+          other.peak_bytes[place] == 0)
+        continue;
+      slope = std::max(
+          slope, (other.peak_bytes[place] - base) /
+                     static_cast<double>(other.peak_activations[place] -
+                                         recorded.peak_activations[place]));
+    }
+    if (more > 0 && slope < 0) return 0;
+    largest = std::max(largest, base + std::max(0.0, more) * slope);
+  }
+  return largest;
+}
+
+std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
+                                     const Layout& layout, double scale,
+                                     bool own_messages) {
+  std::vector<std::string> lines = {absl::StrFormat(
+      "stages as measured in %s with %d ranks and %d micro-batches, where the "
+      "schedule took %.2f times as long as its simulation; so it does here",
+      recorded.schedule, recorded.pp * recorded.dp, recorded.micro_batches,
+      scale)};
+  if (own_messages) {
+    lines.push_back(
+        "messages between stages take what the trainer measured as it started: "
+        "the network's costs have none");
+  }
+  if (recorded.dp != layout.dp) {
+    lines.push_back(absl::StrCat(
+        "each of ", layout.dp, layout.dp == 1 ? " replica" : " replicas",
+        " computes as each of the ", recorded.dp,
+        " that ran: more of them have cores of their own"));
+  }
+  return lines;
+}
+
+// The recorded steps in another schedule, with other costs of communication.
+struct StepSimulator {
+  const Schedule& schedule;
+  const Messages& messages;
+  const StageGradients& gradients;
+  const CallCosts& costs;
+  const double scale;
+
+  absl::StatusOr<PipelineTimes> Step(const RecordedPipeline& run,
+                                     const RecordedStages& step,
+                                     CostSide side) const {
+    const absl::StatusOr<Timeline> timeline =
+        Simulate(schedule, {step.stages, messages.link(side)});
+    if (!timeline.ok()) return timeline.status();
+    std::vector<std::vector<double>> all_reduce;
+    for (const std::vector<double>& rank : gradients) {
+      std::vector<double>& seconds = all_reduce.emplace_back();
+      for (double bytes : rank) seconds.push_back(costs.Seconds(bytes, side));
+    }
+    return PipelineStep(*timeline, scale, all_reduce, run.outside_seconds);
+  }
+
+  absl::StatusOr<std::vector<StepSample>> Samples(
+      const RecordedPipeline& run) const {
+    std::vector<StepSample> samples;
+    for (const RecordedStages& step : run.steps) {
+      const auto low = Step(run, step, CostSide::kLow);
+      const auto middle = Step(run, step, CostSide::kMiddle);
+      const auto high = Step(run, step, CostSide::kHigh);
+      for (const auto* times : {&low, &middle, &high}) {
+        if (!times->ok()) return times->status();
+      }
+      samples.push_back({middle->step_seconds, low->step_seconds,
+                         high->step_seconds, middle->exposed_comm_seconds,
+                         middle->bubble_seconds});
+    }
+    return samples;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
+    absl::Span<const RecordedPipeline> recordings, const Layout& layout,
+    double gradient_bytes, const NetworkModel& network) {
+  const absl::StatusOr<Schedule> schedule = MakeSchedule(
+      layout.schedule,
+      {.num_ranks = static_cast<int>(layout.pp),
+       .num_micro_batches = static_cast<int>(layout.micro_batches)});
+  if (!schedule.ok()) return schedule.status();
+  const absl::StatusOr<ScheduleFacts> facts = Validate(*schedule);
+  if (!facts.ok()) return facts.status();
+  const absl::StatusOr<Recordings> found =
+      FindStages(recordings, layout, *schedule);
+  if (!found.ok()) return found.status();
+  const absl::StatusOr<double> scale = Calibrate(*found);
+  if (!scale.ok()) return scale.status();
+
+  const RecordedPipeline& recorded = *found->front();
+  const Messages messages(network, recorded);
+  SimulatedLayout result;
+  result.assumptions = Assumptions(recorded, layout, *scale, messages.own());
+  StageGradients gradients(layout.pp);
+  if (layout.dp > 1) {
+    absl::StatusOr<StageGradients> known = GradientsOf(
+        recordings, recorded, layout, gradient_bytes, &result.assumptions);
+    if (!known.ok()) return known.status();
+    gradients = *std::move(known);
+  }
+  CallCosts costs(network, "all_reduce", layout.dp);
+  for (const std::vector<double>& rank : gradients) {
+    for (double bytes : rank) {
+      if (absl::Status s = costs.Prepare(bytes); !s.ok()) return s;
+    }
+  }
+  const StepSimulator simulator{*schedule, messages, gradients, costs, *scale};
+  for (const RecordedPipeline* run : *found) {
+    absl::StatusOr<std::vector<StepSample>> samples = simulator.Samples(*run);
+    if (!samples.ok()) return samples.status();
+    result.runs.push_back(*std::move(samples));
+  }
+  result.waiting = layout.dp;
+  result.extrapolated = recorded.dp != layout.dp || messages.extrapolated() ||
+                        costs.extrapolated();
+  result.peak_bytes = PeakBytesOf(recordings, recorded, *facts);
+  return result;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,235 @@
+#include "analysis/prediction/pipeline_layout.h"
+
+#include "absl/status/statusor.h"
+#include "analysis/prediction/recorded_runs.h"
+#include "analysis/prediction/runs_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+std::vector<RecordedPipeline> Recordings(const std::vector<RunTrace>& runs) {
+  const auto usable = PredictableRuns(runs, {});
+  EXPECT_TRUE(usable.ok()) << usable.status();
+  return CollectPipelines(*usable, {});
+}
+
+std::vector<RecordedPipeline> Recorded(const PipelineRunForTest& config) {
+  return Recordings({MakePipelineRun(config)});
+}
+
+Layout LayoutOf(const PipelineRunForTest& config) {
+  return {.dp = config.dp,
+          .pp = config.pp,
+          .batch_per_rank = config.micro_batch,
+          .micro_batches = config.micro_batches,
+          .schedule = config.schedule};
+}
+
+// Without costs of messages: the trainer's own count.
+NetworkModel NoNetwork() { return NetworkModel(); }
+
+double Seconds(const std::vector<RecordedPipeline>& recordings,
+               const Layout& layout, const NetworkModel& network) {
+  const auto simulated = SimulatePipelineLayout(recordings, layout, 0, network);
+  EXPECT_TRUE(simulated.ok()) << simulated.status();
+  return simulated.ok() ? simulated->runs[0][0].seconds : 0;
+}
+
+std::string Refusal(const absl::StatusOr<SimulatedLayout>& simulated) {
+  EXPECT_EQ(simulated.status().code(), absl::StatusCode::kFailedPrecondition);
+  return std::string(simulated.status().message());
+}
+
+TEST(CollectPipelines, FindsStageCostsAndMessages) {
+  PipelineRunForTest config{.pp = 4};
+  config.link = {0.001, 2e-9};
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  ASSERT_EQ(recordings.size(), 1u);
+  const RecordedPipeline& recorded = recordings[0];
+  EXPECT_EQ(recorded.steps.size(), 3u);
+  ASSERT_EQ(recorded.steps[0].stages.size(), 4u);
+  EXPECT_NEAR(recorded.steps[0].stages[2].forward_seconds, 0.010, 1e-9);
+  EXPECT_NEAR(recorded.steps[0].stages[2].backward_seconds, 0.020, 1e-9);
+  for (int boundary = 0; boundary < 3; ++boundary) {
+    EXPECT_NEAR(recorded.steps[0].stages[boundary].output_bytes, 1e6, 1);
+  }
+  EXPECT_NEAR(recorded.message_seconds, 0.003, 1e-9);
+  EXPECT_NEAR(recorded.outside_seconds[1], 0.003, 1e-9);
+  EXPECT_FALSE(recorded.cuts_backward);
+}
+
+TEST(CollectPipelines, CountsMessagesBetweenChunksOfOneRankOut) {
+  PipelineRunForTest config{.pp = 2, .schedule = "zbv"};
+  config.link = {0.001, 0};
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  ASSERT_EQ(recordings.size(), 1u);
+  EXPECT_NEAR(recordings[0].message_seconds, 0.001, 1e-9);
+  EXPECT_NEAR(recordings[0].steps[0].stages[0].output_bytes, 1e6, 1);
+}
+
+TEST(CollectPipelines, NeedsTimelinesOfAllRanks) {
+  RunTrace run = MakePipelineRun({});
+  run.ranks[1].timelines.clear();
+  EXPECT_TRUE(Recordings({run}).empty());
+  EXPECT_TRUE(Recorded({.timeline_steps = 0}).empty());
+}
+
+TEST(SimulatePipelineLayout, RepeatsWhatWasRecorded) {
+  for (const char* schedule :
+       {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1", "zbv"}) {
+    PipelineRunForTest config{.pp = 4, .schedule = schedule};
+    config.link = {0.001, 1e-9};
+    EXPECT_NEAR(Seconds(Recorded(config), LayoutOf(config), NoNetwork()),
+                PipelineStepSeconds(config), 1e-6)
+        << schedule;
+  }
+}
+
+TEST(SimulatePipelineLayout, EqualsTheSimulatorForOtherMicroBatches) {
+  PipelineRunForTest config{.pp = 4};
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  for (int64_t micro_batches : {1, 2, 8, 32}) {
+    config.micro_batches = micro_batches;
+    EXPECT_NEAR(Seconds(recordings, LayoutOf(config), NoNetwork()),
+                PipelineStepSeconds(config), 1e-6);
+    // (m + p - 1) (F + B), and 3 ms outside the schedule.
+    EXPECT_NEAR(PipelineStepSeconds(config),
+                static_cast<double>(micro_batches + 3) * 0.030 + 0.003, 1e-9);
+  }
+}
+
+TEST(SimulatePipelineLayout, EqualsTheSimulatorForOtherSchedules) {
+  PipelineRunForTest config{.pp = 4, .schedule = "zero_bubble_h1"};
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    config.schedule = schedule;
+    EXPECT_NEAR(Seconds(recordings, LayoutOf(config), NoNetwork()),
+                PipelineStepSeconds(config), 1e-6);
+  }
+}
+
+TEST(SimulatePipelineLayout, TakesMessagesFromTheNetwork) {
+  PipelineRunForTest config{.pp = 2};
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  config.link = {0.002, 3e-9};
+  EXPECT_NEAR(Seconds(recordings, LayoutOf(config), FlatNetwork(0.002, 3e-9)),
+              PipelineStepSeconds(config), 1e-6);
+}
+
+TEST(SimulatePipelineLayout, IsAsMuchSlowerThanItsSimulationAsTheRecordedStep) {
+  RunTrace run = MakePipelineRun({.pp = 2});
+  for (RankTrace& rank : run.ranks) {
+    for (TimelineRecord& timeline : rank.timelines) {
+      for (RecordedSpan& span : timeline.spans) {
+        span.start_seconds *= 1.1;  // idle between actions
+        span.end_seconds =
+            span.start_seconds + (span.action == "F" ? 0.010 : 0.020);
+      }
+    }
+  }
+  PipelineRunForTest config{.pp = 2, .micro_batches = 4};
+  const double plain = PipelineStepSeconds(config) - 0.003;
+  const double seconds =
+      Seconds(Recordings({run}), LayoutOf(config), NoNetwork()) - 0.003;
+  EXPECT_GT(seconds, plain * 1.05);
+  EXPECT_LT(seconds, plain * 1.10);
+}
+
+TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {
+  PipelineRunForTest config{.pp = 2, .dp = 2};
+  config.gradient_bytes = {4e6, 1e6};
+  config.all_reduce_seconds = 0.004;
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  ASSERT_EQ(recordings.size(), 1u);
+  EXPECT_EQ(recordings[0].steps.size(), 6u);  // two replicas
+  EXPECT_EQ(recordings[0].gradient_bytes,
+            (std::vector<std::vector<double>>{{4e6}, {1e6}}));
+  // Rank 0 leaves the schedule last: 4 MB at 1 ns are exposed.
+  const auto simulated = SimulatePipelineLayout(recordings, LayoutOf(config), 0,
+                                                FlatNetwork(0, 1e-9));
+  ASSERT_TRUE(simulated.ok()) << simulated.status();
+  EXPECT_NEAR(simulated->runs[0][0].exposed_comm_seconds, 0.004, 1e-9);
+  EXPECT_EQ(simulated->waiting, 2);
+  EXPECT_FALSE(simulated->extrapolated);
+}
+
+TEST(SimulatePipelineLayout, ReplicasWithoutTrafficSplitTheModelsGradients) {
+  PipelineRunForTest config{.pp = 2};
+  config.costs.output_bytes = 0;
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  config.dp = 4;
+  config.all_reduce_seconds = 0.003;  // half of 6 MB at 1 ns
+  const auto simulated = SimulatePipelineLayout(recordings, LayoutOf(config),
+                                                6e6, FlatNetwork(0, 1e-9));
+  ASSERT_TRUE(simulated.ok()) << simulated.status();
+  EXPECT_NEAR(simulated->runs[0][0].seconds, PipelineStepSeconds(config), 1e-6);
+  EXPECT_TRUE(simulated->extrapolated);
+  EXPECT_THAT(simulated->assumptions, Contains(HasSubstr("optimizer's time")));
+}
+
+TEST(SimulatePipelineLayout, RefusesReplicasOfUnknownGradients) {
+  const std::vector<RecordedPipeline> recordings = Recorded({.pp = 2});
+  const Layout layout = LayoutOf({.pp = 2, .dp = 4});
+  EXPECT_THAT(
+      Refusal(SimulatePipelineLayout(recordings, layout, 0, FlatNetwork(0, 0))),
+      HasSubstr("//trainers:ddp -- --nproc=2 --traffic_steps"));
+}
+
+TEST(SimulatePipelineLayout, RefusesStagesThatWereNotRecorded) {
+  const std::vector<RecordedPipeline> recordings = Recorded({.pp = 2});
+  for (const Layout& layout :
+       {LayoutOf({.pp = 4}),
+        LayoutOf({.pp = 2, .schedule = "interleaved_1f1b"}),
+        LayoutOf({.pp = 2, .micro_batch = 8})}) {
+    EXPECT_THAT(
+        Refusal(SimulatePipelineLayout(recordings, layout, 0, NoNetwork())),
+        testing::AllOf(HasSubstr("//trainers:pipeline"),
+                       HasSubstr("--trace_steps"),
+                       HasSubstr("--schedule=" + layout.schedule)));
+  }
+}
+
+TEST(SimulatePipelineLayout, RefusesAScheduleThatCutsAnUncutBackward) {
+  const std::vector<RecordedPipeline> recordings = Recorded({.pp = 2});
+  const Layout layout = LayoutOf({.pp = 2, .schedule = "zero_bubble_h1"});
+  EXPECT_THAT(
+      Refusal(SimulatePipelineLayout(recordings, layout, 0, NoNetwork())),
+      HasSubstr("halves of its backward"));
+}
+
+TEST(SimulatePipelineLayout, MemoryFollowsTheActivationsKept) {
+  PipelineRunForTest config{.pp = 2, .schedule = "1f1b", .micro_batches = 8};
+  config.base_bytes = 1e8;
+  config.bytes_per_activation = 1e7;
+  PipelineRunForTest other = config;
+  other.schedule = "gpipe";
+  other.micro_batches = 4;
+  const std::vector<RecordedPipeline> recordings =
+      Recordings({MakePipelineRun(config), MakePipelineRun(other)});
+  const auto peak = [&](const PipelineRunForTest& asked) {
+    return SimulatePipelineLayout(recordings, LayoutOf(asked), 0, NoNetwork())
+        ->peak_bytes;
+  };
+  EXPECT_NEAR(peak(config), 1.2e8, 1);
+  other.micro_batches = 16;
+  EXPECT_NEAR(peak(other), 2.6e8, 1);
+}
+
+TEST(SimulatePipelineLayout, MemoryOfMoreActivationsIsNotKnownFromOneRun) {
+  PipelineRunForTest config{.pp = 2, .schedule = "1f1b", .micro_batches = 8};
+  config.base_bytes = 1e8;
+  config.bytes_per_activation = 1e7;
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  config.schedule = "gpipe";
+  EXPECT_EQ(SimulatePipelineLayout(recordings, LayoutOf(config), 0, NoNetwork())
+                ->peak_bytes,
+            0);
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,90 @@
+// What the training that was recorded would take at other world sizes.
+// `bazel run //analysis:predict -- --help`; docs/prediction.md.
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "analysis/prediction/predict_command.h"
+
+ABSL_FLAG(std::string, records, "",
+          "folder of a study's records: *.jsonl of the trainers, and of "
+          "comm_bench where --link is not given");
+ABSL_FLAG(std::string, world_sizes, "8,64,1024", "ranks to predict");
+ABSL_FLAG(std::string, link, "",
+          "what communication costs: ALPHA_US:BETA_NS_PER_BYTE of every call, "
+          "or a network's file (docs/cost_model.md); empty: fitted to the "
+          "records of comm_bench");
+ABSL_FLAG(int64_t, fit_up_to, 0,
+          "above 0: predict the recorded world sizes above it from those up to "
+          "it, and say how far off that is");
+ABSL_FLAG(std::string, memory_limit, "",
+          "of a rank, such as 16GB or 500MB; empty: none");
+ABSL_FLAG(int64_t, global_batch, 0,
+          "examples a step of all ranks together; 0: as many per rank as were "
+          "recorded (with --recommend: times the ranks)");
+ABSL_FLAG(bool, recommend, false,
+          "the fastest layouts of each world size: ddp in other buckets, "
+          "pipelines in other schedules, replicas of them");
+ABSL_FLAG(int64_t, warmup_steps, 10,
+          "steps at the start of every run that are left out");
+
+namespace rankwise {
+namespace {
+
+constexpr char kUsage[] =
+    "Predicts the step time of a recorded training at other world sizes.\n"
+    "  bazel run //analysis:predict -- --records=results/TIME "
+    "--world_sizes=8,64,1024\n"
+    "  ... --link=5:0.1          other communication: 5 us and 10 GB/s\n"
+    "  ... --fit_up_to=2         how right the predictions are\n"
+    "  ... --recommend --memory_limit=16GB";
+
+absl::Status Predict() {
+  PredictFlags flags;
+  flags.records = absl::GetFlag(FLAGS_records);
+  flags.world_sizes = absl::GetFlag(FLAGS_world_sizes);
+  flags.link = absl::GetFlag(FLAGS_link);
+  flags.fit_up_to = absl::GetFlag(FLAGS_fit_up_to);
+  flags.memory_limit = absl::GetFlag(FLAGS_memory_limit);
+  flags.global_batch = absl::GetFlag(FLAGS_global_batch);
+  flags.recommend = absl::GetFlag(FLAGS_recommend);
+  flags.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  const absl::StatusOr<std::string> text = RunPredict(flags);
+  if (!text.ok()) return text.status();
+  std::cout << *text << std::flush;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(rankwise::kUsage);
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::StrContains(file, "analysis/prediction/");
+  };
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() > 1) {
+    std::fprintf(stderr,
+                 "predict: unexpected argument \"%s\"; all options are flags, "
+                 "as in --records=results/TIME\n",
+                 arguments[1]);
+    return 2;
+  }
+  const absl::Status status = rankwise::Predict();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "predict: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
+}

@@ -1,0 +1,279 @@
+#include "analysis/prediction/predict_command.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "analysis/cell.h"
+#include "analysis/cost_model/network_model.h"
+#include "analysis/prediction/prediction.h"
+#include "analysis/prediction/prediction_text.h"
+#include "analysis/prediction/recorded_runs.h"
+#include "analysis/run_trace.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
+
+absl::Status Bad(const std::string& flag, const std::string& value,
+                 const std::string& expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, ": expected ", expected));
+}
+
+std::string UserPath(const std::string& path) {
+  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
+  const std::filesystem::path base = typed_in != nullptr
+                                         ? std::filesystem::path(typed_in)
+                                         : std::filesystem::current_path();
+  return (base / path).lexically_normal().string();
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(const std::string& text) {
+  std::vector<int64_t> sizes;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    int64_t size = 0;
+    if (!absl::SimpleAtoi(part, &size) || size < 1 || size > kMostRanks) {
+      return Bad("world_sizes", text,
+                 "numbers of ranks from 1 to 1048576, as "
+                 "in 8,64,1024");
+    }
+    sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+absl::Status CheckFlags(const PredictFlags& flags) {
+  if (flags.records.empty()) {
+    return Bad("records", "", "the folder of a study's records");
+  }
+  if (flags.fit_up_to < 0) {
+    return Bad("fit_up_to", absl::StrCat(flags.fit_up_to), "0 or more");
+  }
+  if (flags.global_batch < 0) {
+    return Bad("global_batch", absl::StrCat(flags.global_batch), "0 or more");
+  }
+  if (flags.warmup_steps < 0) {
+    return Bad("warmup_steps", absl::StrCat(flags.warmup_steps), "0 or more");
+  }
+  if (flags.fit_up_to > 0 && flags.recommend) {
+    return absl::InvalidArgumentError(
+        "--fit_up_to with --recommend: the one looks at recorded world sizes, "
+        "the other at new ones; give one of them");
+  }
+  return absl::OkStatus();
+}
+
+// The runs of every *.jsonl of the folder, in the order of their names, with
+// the pretended ranks of the backend fake.
+absl::StatusOr<std::vector<RunTrace>> LoadFolder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  }
+  if (error) return Bad("records", folder, "a folder that can be read");
+  std::sort(files.begin(), files.end());
+  std::vector<RunTrace> runs;
+  for (const std::string& file : files) {
+    absl::StatusOr<std::vector<RunTrace>> loaded = LoadRuns(file);
+    if (!loaded.ok()) return loaded.status();
+    for (RunTrace& run : *loaded)
+      runs.push_back(MirrorFakeRanks(std::move(run)));
+  }
+  if (runs.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, " holds no records (*.jsonl)"));
+  }
+  return runs;
+}
+
+// ALPHA_US:BETA_NS_PER_BYTE, or a file.
+absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
+  const std::vector<std::string> parts = absl::StrSplit(link, ':');
+  double alpha_us = 0, beta_ns = 0;
+  if (parts.size() == 2 && absl::SimpleAtod(parts[0], &alpha_us) &&
+      absl::SimpleAtod(parts[1], &beta_ns)) {
+    if (alpha_us >= 0 && beta_ns >= 0 && std::isfinite(alpha_us + beta_ns)) {
+      return FlatNetwork(alpha_us * 1e-6, beta_ns * 1e-9);
+    }
+    return Bad("link", link, "times of 0 or more");
+  }
+  std::ifstream file(UserPath(link));
+  if (!file) {
+    return Bad("link", link,
+               "ALPHA_US:BETA_NS_PER_BYTE, as in 5:0.1, or a network's file");
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  absl::StatusOr<NetworkModel> network = NetworkFromJson(text.str());
+  if (network.ok()) return network;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--link=", link, ": ", network.status().message()));
+}
+
+// From the records of comm_bench at no more than `most_ranks`; 0: at any.
+absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
+                                           const std::string& folder,
+                                           int64_t most_ranks) {
+  std::vector<RunTrace> measured;
+  for (const RunTrace& run : runs) {
+    if (run.ranks.empty() || run.ranks[0].run.binary != "comm_bench") continue;
+    if (most_ranks == 0 || run.ranks[0].run.world_size <= most_ranks) {
+      measured.push_back(run);
+    }
+  }
+  absl::StatusOr<NetworkModel> network = FitNetwork(measured);
+  if (network.ok()) return network;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "what communication costs is not known: ", network.status().message(),
+      "; give --link, or measure it: bazel run //comm_bench -- --nproc=2 "
+      "--collectives=all_reduce,ping_pong --record=",
+      folder, "/comm_bench-x2.jsonl"));
+}
+
+// The batch per rank of ddp's runs, or of a pipeline's ranks; the largest.
+double RecordedBatch(absl::Span<const Cell> cells) {
+  double batch = 0;
+  for (const Cell& cell : cells) {
+    if (cell.run.binary == "ddp") batch = std::max(batch, cell.rank_batch);
+  }
+  for (const Cell& cell : cells) {
+    if (batch == 0) batch = cell.rank_batch;
+  }
+  return batch;
+}
+
+absl::StatusOr<PredictedRow> Row(const Predictor& predictor,
+                                 const Layout& layout) {
+  absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
+  if (!prediction.ok()) return prediction.status();
+  PredictedRow row{*std::move(prediction)};
+  // Of one rank with as many examples: ddp's, whatever the layout.
+  Layout one;
+  one.batch_per_rank = layout.batch_per_rank;
+  if (const auto base = predictor.Predict(one); base.ok()) {
+    row.one_rank_images_per_second = base->images_per_second;
+  }
+  return row;
+}
+
+absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
+                                         const std::vector<int64_t>& sizes,
+                                         double batch_per_rank,
+                                         int64_t global_batch) {
+  std::vector<PredictedRow> rows;
+  std::string refusals;
+  for (int64_t size : sizes) {
+    Layout layout;
+    layout.dp = size;
+    layout.batch_per_rank =
+        global_batch > 0 ? global_batch / size : std::llround(batch_per_rank);
+    if (global_batch % size != 0) {
+      absl::StrAppend(&refusals, "Not predicted: ", layout.Name(),
+                      ": a global batch of ", global_batch,
+                      " does not divide by ", size, ".\n");
+      continue;
+    }
+    absl::StatusOr<PredictedRow> row = Row(predictor, layout);
+    if (!row.ok()) return row.status();
+    rows.push_back(*std::move(row));
+  }
+  return absl::StrCat(rows.empty() ? "" : PredictionTable(rows), refusals);
+}
+
+absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
+                                           const std::vector<int64_t>& sizes,
+                                           double batch_per_rank,
+                                           int64_t global_batch,
+                                           double memory_limit) {
+  std::string text;
+  for (int64_t size : sizes) {
+    RecommendConfig config;
+    config.world_size = size;
+    config.global_batch =
+        global_batch > 0 ? global_batch : size * std::llround(batch_per_rank);
+    config.memory_limit_bytes = memory_limit;
+    absl::StrAppend(&text, "\n", size, size == 1 ? " rank" : " ranks",
+                    ", global batch ", config.global_batch, ": ");
+    const auto recommendation = Recommend(predictor, config);
+    absl::StrAppend(
+        &text, recommendation.ok()
+                   ? RecommendationText(*recommendation)
+                   : std::string(recommendation.status().message()) + "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<double> ParseBytes(const std::string& flag,
+                                  const std::string& text) {
+  absl::string_view number = text;
+  double unit = 1;
+  for (const auto& [suffix, bytes] :
+       {std::pair{"TB", 1e12}, std::pair{"GB", 1e9}, std::pair{"MB", 1e6},
+        std::pair{"KB", 1e3}}) {
+    if (absl::ConsumeSuffix(&number, suffix)) {
+      unit = bytes;
+      break;
+    }
+  }
+  double value = 0;
+  if (!absl::SimpleAtod(number, &value) || !(value > 0) ||
+      !std::isfinite(value)) {
+    return Bad(flag, text, "a size above 0, such as 16GB or 500MB");
+  }
+  return value * unit;
+}
+
+absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
+  if (absl::Status status = CheckFlags(flags); !status.ok()) return status;
+  const auto sizes = ParseWorldSizes(flags.world_sizes);
+  if (!sizes.ok()) return sizes.status();
+  double memory_limit = 0;
+  if (!flags.memory_limit.empty()) {
+    const auto bytes = ParseBytes("memory_limit", flags.memory_limit);
+    if (!bytes.ok()) return bytes.status();
+    memory_limit = *bytes;
+  }
+  const std::string folder = UserPath(flags.records);
+  const auto runs = LoadFolder(folder);
+  if (!runs.ok()) return runs.status();
+  const auto network = flags.link.empty()
+                           ? FittedNetwork(*runs, folder, flags.fit_up_to)
+                           : NetworkOf(flags.link);
+  if (!network.ok()) return network.status();
+  const ThroughputConfig config{.warmup_steps = flags.warmup_steps};
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(*runs, config, &left_out);
+  if (flags.fit_up_to > 0) {
+    const auto score =
+        ScorePredictions(*runs, cells, flags.fit_up_to, *network, config);
+    if (!score.ok()) return score.status();
+    return ScoreTable(*score);
+  }
+  const auto predictor = Predictor::Create(*runs, *network, config);
+  if (!predictor.ok()) return predictor.status();
+  const double batch = RecordedBatch(cells);
+  return flags.recommend
+             ? RecommendSizes(*predictor, *sizes, batch, flags.global_batch,
+                              memory_limit)
+             : PredictSizes(*predictor, *sizes, batch, flags.global_batch);
+}
+
+}  // namespace rankwise

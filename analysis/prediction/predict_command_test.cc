@@ -1,0 +1,157 @@
+#include "analysis/prediction/predict_command.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "analysis/prediction/runs_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "records/record_json.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Records of ddp on 1, 2 and 4 ranks.
+std::string Folder(const std::string& name) {
+  const std::string folder = testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  for (int64_t world_size : {1, 2, 4}) {
+    DdpRunForTest config{.world_size = world_size};
+    config.run_id = "x" + std::to_string(world_size);
+    config.beta_seconds_per_byte = 1e-9;
+    std::ofstream file(folder + "/" + config.run_id + ".jsonl");
+    for (const RankTrace& rank : MakeDdpRun(config).ranks) {
+      file << ToJsonLine(Record(rank.run)) << "\n";
+      for (const StepRecord& step : rank.steps) {
+        file << ToJsonLine(Record(step)) << "\n";
+      }
+      for (const TrafficRecord& traffic : rank.traffic) {
+        file << ToJsonLine(Record(traffic)) << "\n";
+      }
+    }
+  }
+  return folder;
+}
+
+std::string Refusal(const PredictFlags& flags, absl::StatusCode code) {
+  const auto text = RunPredict(flags);
+  EXPECT_EQ(text.status().code(), code) << text.status();
+  return std::string(text.status().message());
+}
+
+TEST(ParseBytes, TakesUnits) {
+  EXPECT_EQ(*ParseBytes("f", "16GB"), 16e9);
+  EXPECT_EQ(*ParseBytes("f", "500MB"), 500e6);
+  EXPECT_EQ(*ParseBytes("f", "1.5KB"), 1500);
+  EXPECT_EQ(*ParseBytes("f", "2000"), 2000);
+  for (const char* bad : {"", "GB", "-1GB", "0", "inf", "1 GiB"}) {
+    EXPECT_FALSE(ParseBytes("f", bad).ok()) << bad;
+  }
+}
+
+TEST(RunPredict, PrintsATable) {
+  PredictFlags flags{.records = Folder("table")};
+  flags.world_sizes = "1,8,64";
+  flags.link = "0:1";  // 1 ns a byte
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("ddp x8 *"), HasSubstr("ddp x64 *"),
+                           HasSubstr("efficiency"), HasSubstr("Assumed:"),
+                           HasSubstr("* beyond what was measured"),
+                           HasSubstr("computing as measured on 4 ranks")));
+  EXPECT_THAT(*text, HasSubstr("94.4 %"));  // 34 of 36 ms
+}
+
+TEST(RunPredict, HoldsTheGlobalBatchWhereAsked) {
+  PredictFlags flags{.records = Folder("global")};
+  flags.world_sizes = "2,3";
+  flags.link = "0:0";
+  flags.global_batch = 128;
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text,
+              HasSubstr("ddp x3: a global batch of 128 does not divide by 3"));
+  EXPECT_THAT(*text, HasSubstr("ddp x2"));
+}
+
+TEST(RunPredict, ScoresItself) {
+  PredictFlags flags{.records = Folder("score")};
+  flags.link = "0:1";
+  flags.fit_up_to = 2;
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text,
+              AllOf(HasSubstr("held out"), HasSubstr("ddp x4"),
+                    HasSubstr("median error 0.0 %"), HasSubstr("of 1 points")));
+}
+
+TEST(RunPredict, Recommends) {
+  PredictFlags flags{.records = Folder("recommend")};
+  flags.world_sizes = "8";
+  flags.link = "0:1";
+  flags.recommend = true;
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("8 ranks, global batch 512"),
+                           HasSubstr("is the fastest")));
+  flags.memory_limit = "1GB";
+  EXPECT_THAT(*RunPredict(flags), HasSubstr("was not recorded"));
+}
+
+TEST(RunPredict, WithoutCostsSaysHowToMeasureThem) {
+  const PredictFlags flags{.records = Folder("nocosts")};
+  EXPECT_THAT(Refusal(flags, absl::StatusCode::kFailedPrecondition),
+              AllOf(HasSubstr("//comm_bench -- --nproc=2"), HasSubstr("--link"),
+                    HasSubstr("nocosts")));
+}
+
+TEST(RunPredict, RefusesBadFlagsByName) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(Refusal({}, bad), HasSubstr("--records"));
+  PredictFlags flags{.records = Folder("bad")};
+  flags.link = "0:1";
+  PredictFlags changed = flags;
+  changed.world_sizes = "8,zero";
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--world_sizes=8,zero"));
+  changed.world_sizes = "0";
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--world_sizes=0"));
+  changed = flags;
+  changed.link = "-1:1";
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--link=-1:1"));
+  changed.link = "nowhere.json";
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--link=nowhere.json"));
+  changed = flags;
+  changed.memory_limit = "much";
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--memory_limit=much"));
+  changed = flags;
+  changed.global_batch = -1;
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--global_batch=-1"));
+  changed = flags;
+  changed.warmup_steps = -1;
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--warmup_steps=-1"));
+  changed = flags;
+  changed.fit_up_to = -1;
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--fit_up_to=-1"));
+  changed.fit_up_to = 2;
+  changed.recommend = true;
+  EXPECT_THAT(Refusal(changed, bad), HasSubstr("--recommend"));
+}
+
+TEST(RunPredict, RefusesFoldersWithoutRecords) {
+  const std::string empty = testing::TempDir() + "/empty";
+  std::filesystem::create_directory(empty);
+  EXPECT_THAT(Refusal({.records = empty, .link = "0:1"},
+                      absl::StatusCode::kFailedPrecondition),
+              HasSubstr("holds no records"));
+  EXPECT_THAT(Refusal({.records = empty + "/none", .link = "0:1"},
+                      absl::StatusCode::kInvalidArgument),
+              HasSubstr("--records"));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,326 @@
+#include "analysis/prediction/prediction.h"
+
+#include "analysis/prediction/recorded_runs.h"
+#include "analysis/prediction/runs_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Predictor Make(const std::vector<RunTrace>& runs, const NetworkModel& network) {
+  auto predictor = Predictor::Create(runs, network, {});
+  EXPECT_TRUE(predictor.ok()) << predictor.status();
+  return *std::move(predictor);
+}
+
+// 34 ms, with buckets of 4 MB at 10 ms and 2 MB at 20 ms of backward.
+DdpRunForTest Ranks(int64_t world_size, int64_t batch = 64) {
+  DdpRunForTest config{.world_size = world_size, .batch = batch};
+  config.run_id = "ddp-x" + std::to_string(world_size);
+  return config;
+}
+
+Layout Ddp(int64_t dp, int64_t batch = 64) {
+  return {.dp = dp, .batch_per_rank = batch};
+}
+
+TEST(Layout, SaysWhatItIs) {
+  EXPECT_EQ(Ddp(8).Name(), "ddp x8");
+  Layout buckets = Ddp(8);
+  buckets.bucket_bytes = 4e6;
+  EXPECT_EQ(buckets.Name(), "ddp x8, buckets of 4 MB");
+  const Layout hybrid = {.dp = 2,
+                         .pp = 4,
+                         .batch_per_rank = 8,
+                         .micro_batches = 8,
+                         .schedule = "1f1b"};
+  EXPECT_EQ(hybrid.Name(), "1f1b pp 4 x dp 2, 8 micro-batches");
+}
+
+TEST(Predictor, PredictsWhatTheStepsWouldTake) {
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2))};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 1e-9));
+  const auto prediction = predictor.Predict(Ddp(8));
+  ASSERT_TRUE(prediction.ok()) << prediction.status();
+  EXPECT_NEAR(prediction->step_seconds, 0.036, 1e-6);
+  EXPECT_NEAR(prediction->exposed_comm_seconds, 0.002, 1e-6);
+  EXPECT_EQ(prediction->bubble_seconds, 0);
+  EXPECT_NEAR(prediction->images_per_second, 8 * 64 / 0.036, 1);
+  EXPECT_TRUE(prediction->extrapolated);
+  EXPECT_THAT(prediction->assumptions,
+              Contains(HasSubstr("the slowest of 8 sets the pace")));
+  EXPECT_THAT(prediction->assumptions, Contains(HasSubstr("one run")));
+  EXPECT_FALSE(predictor.Predict(Ddp(2))->extrapolated);
+}
+
+TEST(Predictor, TheSlowestOfManyRanksSetsThePace) {
+  DdpRunForTest config = Ranks(2);
+  // One step in five is 5 ms longer: of 2 ranks 36 % of the steps, of 8 83 %.
+  config.jitter_seconds = {0, 0, 0, 0, 0.005};
+  const std::vector<RunTrace> runs = {MakeDdpRun(config)};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  EXPECT_NEAR(predictor.Predict(Ddp(2))->step_seconds, 0.034, 1e-6);
+  EXPECT_NEAR(predictor.Predict(Ddp(8))->step_seconds, 0.039, 1e-6);
+}
+
+TEST(Predictor, SaysHowTheNetworkGrows) {
+  NetworkModel network = FlatNetwork(0, 1e-9);
+  network.collectives[0].collective = "all_reduce";
+  network.collectives[0].growth = Growth::kRing;
+  network.collectives[0].growth_is_assumed = true;
+  network.collectives[0].curves[0].world_size = 2;
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2))};
+  const Predictor predictor = Make(runs, network);
+  EXPECT_THAT(predictor.Predict(Ddp(8))->assumptions,
+              Contains(HasSubstr("grown as in a ring (assumed")));
+  EXPECT_THAT(predictor.Predict(Ddp(2))->assumptions,
+              Not(Contains(HasSubstr("grown as"))));
+}
+
+TEST(Predictor, RefusesWhereNothingWasRecorded) {
+  const auto none = Predictor::Create({}, FlatNetwork(0, 0), {});
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(none.status().message()),
+              HasSubstr("//trainers:ddp -- --nproc=2 --traffic_steps=10"));
+  const std::vector<RunTrace> bare = {MakeDdpRun({.traffic_steps = 0})};
+  EXPECT_THAT(
+      std::string(
+          Predictor::Create(bare, FlatNetwork(0, 0), {}).status().message()),
+      HasSubstr("--traffic_steps"));
+}
+
+TEST(Predictor, RefusesLayoutsThatCannotBe) {
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1))};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  EXPECT_EQ(predictor.Predict(Ddp(0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(predictor.Predict(Ddp(2, 0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Predictor, PredictsHybrids) {
+  PipelineRunForTest config{.pp = 2, .dp = 2};
+  config.costs.output_bytes = 0;
+  config.gradient_bytes = {4e6, 1e6};
+  config.all_reduce_seconds = 0.004;
+  const std::vector<RunTrace> runs = {MakePipelineRun(config)};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 1e-9));
+  const auto prediction = predictor.Predict({.dp = 2,
+                                             .pp = 2,
+                                             .batch_per_rank = 16,
+                                             .micro_batches = 4,
+                                             .schedule = "1f1b"});
+  ASSERT_TRUE(prediction.ok()) << prediction.status();
+  EXPECT_NEAR(prediction->step_seconds, PipelineStepSeconds(config), 1e-6);
+  EXPECT_NEAR(prediction->images_per_second,
+              2 * 4 * 16 / PipelineStepSeconds(config), 1);
+}
+
+// Fitted at 2 ranks; 4 and 8 held out, with an all-reduce of 1 ns a byte.
+std::vector<RunTrace> Study(double truth_beta) {
+  std::vector<RunTrace> runs;
+  for (int64_t world_size : {2, 4, 8}) {
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      DdpRunForTest config = Ranks(world_size);
+      config.beta_seconds_per_byte = truth_beta;
+      runs.push_back(MakeDdpRun(config));
+    }
+  }
+  return runs;
+}
+
+TEST(ScorePredictions, IsExactWhereTheModelIsTheTruth) {
+  const std::vector<RunTrace> runs = Study(1e-9);
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 1e-9), {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  ASSERT_EQ(score->points.size(), 2u);
+  EXPECT_EQ(score->fitted_up_to, 2);
+  EXPECT_LT(score->median_absolute_error, 1e-6);
+  for (const ScoredPrediction& point : score->points) {
+    EXPECT_EQ(point.prediction.layout.dp, point.cell->run.world_size);
+    EXPECT_NEAR(point.measured_seconds, 0.036, 1e-9);
+  }
+}
+
+TEST(ScorePredictions, SeesHowFarOffItIs) {
+  const std::vector<RunTrace> runs = Study(3e-9);  // 10 to 22, 22 to 28 ms: 42
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 1e-9), {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_NEAR(score->points[0].error, 0.036 / 0.042 - 1, 1e-4);
+  EXPECT_FALSE(score->points[0].covered);
+  EXPECT_EQ(score->coverage, 0);
+  EXPECT_NEAR(score->median_absolute_error, 1 - 0.036 / 0.042, 1e-4);
+}
+
+TEST(ScorePredictions, DoesNotLookAtWhatItPredicts) {
+  // Held-out ranks compute twice as long: that must show as error.
+  std::vector<RunTrace> runs = Study(0);
+  DdpRunForTest slow = Ranks(4);
+  slow.trace.before_backward_seconds += 0.034;
+  for (RunTrace& run : runs) {
+    if (run.ranks.size() == 4) run = MakeDdpRun(slow);
+  }
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
+  ASSERT_TRUE(score.ok());
+  EXPECT_NEAR(score->points[0].error, -0.5, 1e-3);
+  EXPECT_NEAR(score->points[1].error, 0, 1e-3);
+}
+
+TEST(ScorePredictions, MayLookAtRunsThatExchangeNothing) {
+  std::vector<RunTrace> runs = Study(0);
+  DdpRunForTest slow = Ranks(4);
+  slow.trace.before_backward_seconds += 0.034;
+  for (RunTrace& run : runs) {
+    if (run.ranks.size() == 4) run = MakeDdpRun(slow);
+  }
+  slow.skip_communication = true;
+  runs.push_back(MakeDdpRun(slow));
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
+  ASSERT_TRUE(score.ok());
+  ASSERT_EQ(score->points.size(), 2u);  // not of the run without communication
+  EXPECT_NEAR(score->points[0].error, 0, 1e-3);
+}
+
+TEST(ScorePredictions, RefusesAnEmptySide) {
+  const std::vector<RunTrace> runs = Study(0);
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  EXPECT_THAT(
+      std::string(ScorePredictions(runs, cells, 8, FlatNetwork(0, 0), {})
+                      .status()
+                      .message()),
+      HasSubstr("no runs of more than 8 ranks"));
+  EXPECT_THAT(
+      std::string(ScorePredictions(runs, cells, 1, FlatNetwork(0, 0), {})
+                      .status()
+                      .message()),
+      HasSubstr("fitting up to 1 ranks"));
+}
+
+TEST(ScorePredictions, NamesWhatItCouldNotPredict) {
+  std::vector<RunTrace> runs = Study(0);
+  runs.push_back(MakePipelineRun({.pp = 4}));
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->points.size(), 2u);
+  EXPECT_THAT(score->left_out, Contains(HasSubstr("//trainers:pipeline")));
+}
+
+// Stages of 1 ms forward and 2 ms backward, micro-batches of 16.
+PipelineRunForTest Fast() {
+  PipelineRunForTest config{.pp = 2};
+  config.costs = {0.001, 0.001, 0.001, 0.002, 0};
+  config.outside_seconds = 0.001;
+  config.gradient_bytes = {};
+  return config;
+}
+
+TEST(Recommend, PicksThePipelineWhereCommunicationIsDear) {
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1, 64)),
+                                      MakePipelineRun(Fast())};
+  // A byte costs 10 ns: 60 ms for the gradients of ddp.
+  const Predictor predictor = Make(runs, FlatNetwork(0, 1e-8));
+  const auto best =
+      Recommend(predictor, {.world_size = 2, .global_batch = 128});
+  ASSERT_TRUE(best.ok()) << best.status();
+  const Prediction& first = best->candidates[0];
+  EXPECT_EQ(first.layout.pp, 2);
+  EXPECT_EQ(first.layout.micro_batches, 8);
+  // (8 + 1) * 3 ms, and 1 ms outside.
+  EXPECT_NEAR(first.step_seconds, 0.028, 1e-5);
+  EXPECT_THAT(best->reason, HasSubstr("is the fastest of"));
+  EXPECT_THAT(best->reason, HasSubstr("ddp x2"));
+}
+
+TEST(Recommend, PicksDdpWhereCommunicationIsFree) {
+  PipelineRunForTest slow = Fast();
+  slow.costs = {0.01, 0.01, 0.01, 0.02, 0};
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1, 64)),
+                                      MakePipelineRun(slow)};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  const auto best =
+      Recommend(predictor, {.world_size = 2, .global_batch = 128});
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->candidates[0].layout.Name(), "ddp x2");
+  for (size_t i = 1; i < best->candidates.size(); ++i) {
+    EXPECT_GE(best->candidates[i].step_seconds * 1.0002,
+              best->candidates[i - 1].step_seconds);
+  }
+}
+
+TEST(Recommend, FindsTheBetterBuckets) {
+  DdpRunForTest config = Ranks(1);
+  config.trace.buckets = {{1e5, 0.018}, {1e5, 0.019}, {1e5, 0.020}};
+  const std::vector<RunTrace> runs = {MakeDdpRun(config)};
+  // Only latency counts: 5 ms a call. Three take 15 ms from 18 on, one 5 ms
+  // from 20 on.
+  const Predictor predictor = Make(runs, FlatNetwork(0.005, 0));
+  const auto best =
+      Recommend(predictor, {.world_size = 8, .global_batch = 512});
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_GT(best->candidates[0].layout.bucket_bytes, 0);
+  EXPECT_NEAR(best->candidates[0].step_seconds, 0.039, 1e-6);
+  EXPECT_NEAR(best->candidates.back().step_seconds, 0.047, 1e-6);
+}
+
+TEST(Recommend, KeepsToTheMemory) {
+  DdpRunForTest large = Ranks(1);
+  large.peak_bytes = 3e9;
+  PipelineRunForTest small = Fast();
+  small.base_bytes = 1e9;
+  small.bytes_per_activation = 1e6;
+  const std::vector<RunTrace> runs = {MakeDdpRun(large),
+                                      MakePipelineRun(small)};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  RecommendConfig config{.world_size = 2, .global_batch = 128};
+  config.memory_limit_bytes = 2e9;
+  const auto best = Recommend(predictor, config);
+  ASSERT_TRUE(best.ok()) << best.status();
+  for (const Prediction& candidate : best->candidates) {
+    EXPECT_EQ(candidate.layout.pp, 2);
+    EXPECT_LE(candidate.peak_bytes, 2e9);
+  }
+  EXPECT_THAT(best->left_out,
+              Contains(HasSubstr("ddp x2: takes 3 GB on its fullest rank")));
+  config.memory_limit_bytes = 1e8;
+  EXPECT_EQ(Recommend(predictor, config).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Recommend, LeavesOutWhatIsNotKnownOrDoesNotDivide) {
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1)),
+                                      MakePipelineRun(Fast())};
+  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  const auto best =
+      Recommend(predictor, {.world_size = 3, .global_batch = 192});
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_THAT(best->left_out,
+              Contains(HasSubstr("3 ranks do not divide by 2")));
+  EXPECT_THAT(
+      std::string(Recommend(predictor, {.world_size = 3, .global_batch = 100})
+                      .status()
+                      .message()),
+      HasSubstr("a global batch of 100 does not divide by 3"));
+  EXPECT_EQ(Recommend(predictor, {.world_size = 3, .global_batch = 0})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/prediction/ddp_layout.h"
+#include "analysis/prediction/ddp_model.h"
+#include "analysis/prediction/pipeline_layout.h"
+#include "analysis/prediction/prediction.h"
+#include "analysis/prediction/recorded_ddp.h"
+#include "analysis/prediction/recorded_pipeline.h"
+#include "analysis/prediction/recorded_runs.h"
+#include "analysis/prediction/step_samples.h"
+#include "parallel/pipeline/schedule.h"
+
+namespace rankwise {
+namespace {
+
+// Sizes of buckets to try, beside those recorded.
+constexpr double kBucketBytes[] = {1 << 20, 4 << 20, 25 << 20, 100 << 20};
+
+double GradientBytes(const DdpRecordings& ddp) {
+  double bytes = 0;
+  if (ddp.plans.empty()) return bytes;
+  for (const ReadyBucket& bucket : ddp.plans[0].buckets) bytes += bucket.bytes;
+  return bytes;
+}
+
+std::vector<double> SizesOf(const std::vector<ReadyBucket>& buckets) {
+  std::vector<double> sizes;
+  for (const ReadyBucket& bucket : buckets) sizes.push_back(bucket.bytes);
+  return sizes;
+}
+
+// Those limits of buckets that give others than were recorded, each set once.
+std::vector<double> OtherBuckets(const DdpRecordings& ddp,
+                                 const Layout& layout) {
+  std::vector<double> limits;
+  if (layout.dp == 1) return limits;
+  const BucketPlan& plan = NearestPlan(
+      ddp.plans, static_cast<double>(layout.batch_per_rank), layout.dp);
+  std::set<std::vector<double>> seen = {SizesOf(plan.buckets)};
+  for (double bytes : kBucketBytes) {
+    if (seen.insert(SizesOf(Rebucket(plan.buckets, bytes))).second) {
+      limits.push_back(bytes);
+    }
+  }
+  return limits;
+}
+
+absl::Status NothingRecorded() {
+  return absl::FailedPreconditionError(
+      "nothing to predict from: neither ddp with the traffic of its steps nor "
+      "a pipeline with timelines was recorded; record them: bazel run "
+      "//trainers:ddp -- --nproc=2 --traffic_steps=10 --record=FILE");
+}
+
+// What the slowest of many adds, and how much of it is a guess.
+std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
+  size_t samples = 0;
+  for (const auto& run : simulated.runs) samples += run.size();
+  return absl::StrFormat(
+      "the slowest of %d sets the pace: %.3g ms, from the spread of %d "
+      "recorded steps%s",
+      simulated.waiting, seconds * 1e3, samples,
+      static_cast<int64_t>(samples) < simulated.waiting
+          ? ", of which more are needed for so many"
+          : "");
+}
+
+Prediction Summarize(const Layout& layout, SimulatedLayout simulated) {
+  const StepEstimate step = EstimateStep(simulated.runs, simulated.waiting);
+  Prediction prediction;
+  prediction.layout = layout;
+  prediction.step_seconds = step.seconds;
+  prediction.step_interval = step.interval;
+  const double examples = static_cast<double>(
+      layout.dp * layout.batch_per_rank * layout.micro_batches);
+  prediction.images_per_second = examples / step.seconds;
+  prediction.images_interval = {examples / step.interval.high,
+                                step.interval.low > 0
+                                    ? examples / step.interval.low
+                                    : prediction.images_per_second};
+  prediction.exposed_comm_seconds = step.exposed_comm_seconds;
+  prediction.bubble_seconds = step.bubble_seconds;
+  prediction.peak_bytes = simulated.peak_bytes;
+  prediction.extrapolated = simulated.extrapolated;
+  if (simulated.waiting > 1) {
+    simulated.assumptions.push_back(NoiseLine(simulated, step.noise_seconds));
+  }
+  if (simulated.runs.size() == 1) {
+    simulated.assumptions.push_back(
+        "one run was recorded: the interval does not hold how runs differ");
+  }
+  prediction.assumptions = std::move(simulated.assumptions);
+  return prediction;
+}
+
+}  // namespace
+
+struct Predictor::Parts {
+  DdpRecordings ddp;
+  std::vector<RecordedPipeline> pipelines;
+  NetworkModel network;
+
+  std::vector<std::string> NetworkLines(int64_t world_size) const;
+};
+
+std::vector<std::string> Predictor::Parts::NetworkLines(
+    int64_t world_size) const {
+  std::vector<std::string> lines;
+  for (const CollectiveCosts& costs : network.collectives) {
+    if (costs.collective != "all_reduce" || world_size == 1) continue;
+    int64_t largest = 0;
+    for (const CostCurve& curve : costs.curves) {
+      largest = std::max(largest, curve.world_size);
+    }
+    if (largest < 2 || world_size <= largest) continue;
+    const char* growth = costs.growth == Growth::kRing   ? "a ring"
+                         : costs.growth == Growth::kTree ? "a tree"
+                                                         : "no size";
+    lines.push_back(absl::StrCat(
+        "all-reduces of ", world_size, " ranks cost what those of ", largest,
+        " do, grown as in ", growth,
+        costs.growth_is_assumed ? " (assumed: one world size was measured)"
+                                : " (as between the measured world sizes)"));
+  }
+  return lines;
+}
+
+Predictor::Predictor(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Predictor::Predictor(Predictor&&) noexcept = default;
+Predictor::~Predictor() = default;
+
+absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
+                                            const NetworkModel& network,
+                                            const ThroughputConfig& config) {
+  const absl::StatusOr<std::vector<const RunTrace*>> usable =
+      PredictableRuns(runs, config);
+  if (!usable.ok()) return usable.status();
+  auto parts = std::make_unique<Parts>();
+  parts->network = network;
+  parts->pipelines = CollectPipelines(*usable, config);
+  absl::StatusOr<DdpRecordings> ddp = CollectDdp(*usable, config);
+  // Without ddp's buckets pipelines can still be told.
+  if (ddp.ok()) {
+    parts->ddp = *std::move(ddp);
+  } else if (parts->pipelines.empty()) {
+    return ddp.status();
+  }
+  if (parts->ddp.plans.empty() && parts->pipelines.empty()) {
+    return NothingRecorded();
+  }
+  return Predictor(std::move(parts));
+}
+
+absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
+  if (layout.dp < 1 || layout.pp < 1 || layout.batch_per_rank < 1 ||
+      layout.micro_batches < 1 || layout.bucket_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(layout.Name(),
+                     ": ranks, examples and micro-batches must "
+                     "be at least 1, bucket_bytes at least 0"));
+  }
+  absl::StatusOr<SimulatedLayout> simulated =
+      layout.pp == 1
+          ? SimulateDdpLayout(parts_->ddp, layout, parts_->network)
+          : SimulatePipelineLayout(parts_->pipelines, layout,
+                                   GradientBytes(parts_->ddp), parts_->network);
+  if (!simulated.ok()) return simulated.status();
+  for (std::string& line : parts_->NetworkLines(layout.dp)) {
+    simulated->assumptions.push_back(std::move(line));
+  }
+  return Summarize(layout, *std::move(simulated));
+}
+
+std::vector<Layout> Predictor::Candidates(
+    int64_t world_size, int64_t global_batch,
+    std::vector<std::string>* left_out) const {
+  std::vector<Layout> layouts;
+  const auto does_not_divide = [&](const std::string& name, int64_t parts) {
+    left_out->push_back(absl::StrCat(name, ": a global batch of ", global_batch,
+                                     " does not divide by ", parts));
+  };
+  if (!parts_->ddp.plans.empty()) {
+    Layout ddp;
+    ddp.dp = world_size;
+    ddp.batch_per_rank = global_batch / world_size;
+    if (global_batch % world_size != 0) {
+      does_not_divide(ddp.Name(), world_size);
+    } else {
+      layouts.push_back(ddp);
+      for (double bytes : OtherBuckets(parts_->ddp, ddp)) {
+        ddp.bucket_bytes = bytes;
+        layouts.push_back(ddp);
+      }
+    }
+  }
+  std::set<std::pair<int64_t, int64_t>> cuts;  // ranks, examples
+  for (const RecordedPipeline& pipeline : parts_->pipelines) {
+    cuts.insert(
+        {pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)});
+  }
+  for (const auto& [pp, examples] : cuts) {
+    Layout layout;
+    layout.pp = pp;
+    layout.dp = world_size / pp;
+    layout.batch_per_rank = examples;
+    if (world_size % pp != 0) {
+      left_out->push_back(absl::StrCat("pp ", pp, ": ", world_size,
+                                       " ranks do not divide by ", pp));
+      continue;
+    }
+    if (examples < 1 || global_batch % (layout.dp * examples) != 0) {
+      does_not_divide(absl::StrCat("pp ", pp, " x dp ", layout.dp,
+                                   ", micro-batches of ", examples),
+                      layout.dp * examples);
+      continue;
+    }
+    layout.micro_batches = global_batch / (layout.dp * examples);
+    std::vector<std::string> schedules = ScheduleNames();
+    // Last: it takes as long as 1f1b and keeps more activations.
+    std::stable_partition(schedules.begin(), schedules.end(),
+                          [](const std::string& s) { return s != "gpipe"; });
+    for (const std::string& schedule : schedules) {
+      layout.schedule = schedule;
+      layouts.push_back(layout);
+    }
+  }
+  return layouts;
+}
+
+}  // namespace rankwise

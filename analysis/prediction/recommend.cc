@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "analysis/prediction/prediction.h"
+
+namespace rankwise {
+namespace {
+
+// "0.8 % of its step is exposed communication, 12 % idle in bubbles"
+std::string Losses(const Prediction& prediction) {
+  const double step = prediction.step_seconds;
+  std::string text =
+      absl::StrFormat("%.1f %% of its step is exposed communication",
+                      100 * prediction.exposed_comm_seconds / step);
+  if (prediction.layout.pp > 1) {
+    absl::StrAppendFormat(&text, " and %.1f %% bubble",
+                          100 * prediction.bubble_seconds / step);
+  }
+  return text;
+}
+
+// The fastest that spreads the model otherwise; else the second.
+const Prediction* NextKind(const std::vector<Prediction>& candidates) {
+  for (const Prediction& other : candidates) {
+    if (other.layout.pp != candidates[0].layout.pp) return &other;
+  }
+  return candidates.size() > 1 ? &candidates[1] : nullptr;
+}
+
+// The fastest first; of those alike within 0.01 % the one that was there first:
+// as it was recorded, or keeping fewer activations.
+void SortByStep(std::vector<Prediction>* candidates) {
+  double fastest = candidates->front().step_seconds;
+  for (const Prediction& candidate : *candidates) {
+    fastest = std::min(fastest, candidate.step_seconds);
+  }
+  const auto place = [fastest](const Prediction& candidate) {
+    return std::llround(candidate.step_seconds / fastest * 1e4);
+  };
+  std::stable_sort(candidates->begin(), candidates->end(),
+                   [&](const Prediction& a, const Prediction& b) {
+                     return place(a) < place(b);
+                   });
+}
+
+std::string Reason(const Recommendation& recommendation) {
+  const Prediction& best = recommendation.candidates[0];
+  std::string text =
+      absl::StrFormat("%s is the fastest of %d: %s", best.layout.Name(),
+                      recommendation.candidates.size(), Losses(best));
+  if (const Prediction* next = NextKind(recommendation.candidates)) {
+    absl::StrAppendFormat(
+        &text, "; next comes %s, %.1f %% slower, where %s", next->layout.Name(),
+        100 * (next->step_seconds / best.step_seconds - 1), Losses(*next));
+    if (next->step_interval.low <= best.step_seconds) {
+      absl::StrAppend(&text, ", which lies within what the records leave open");
+    }
+  }
+  return absl::StrCat(text, ".");
+}
+
+// Empty, or why the prediction does not fit.
+std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
+  if (limit_bytes == 0) return "";
+  if (prediction.peak_bytes == 0) {
+    return "how much memory it takes was not recorded";
+  }
+  if (prediction.peak_bytes <= limit_bytes) return "";
+  return absl::StrFormat("takes %.3g GB on its fullest rank, above %.3g GB",
+                         prediction.peak_bytes * 1e-9, limit_bytes * 1e-9);
+}
+
+}  // namespace
+
+absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
+                                         const RecommendConfig& config) {
+  if (config.world_size < 1 || config.global_batch < 1 ||
+      config.memory_limit_bytes < 0) {
+    return absl::InvalidArgumentError(
+        "a recommendation needs a world size and a global batch of at least 1, "
+        "and a memory limit of at least 0");
+  }
+  Recommendation result;
+  for (const Layout& layout : predictor.Candidates(
+           config.world_size, config.global_batch, &result.left_out)) {
+    absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
+    if (!prediction.ok()) {
+      result.left_out.push_back(std::string(prediction.status().message()));
+      continue;
+    }
+    const std::string over =
+        OverTheLimit(*prediction, config.memory_limit_bytes);
+    if (over.empty()) {
+      result.candidates.push_back(*std::move(prediction));
+    } else {
+      result.left_out.push_back(absl::StrCat(layout.Name(), ": ", over));
+    }
+  }
+  if (result.candidates.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no layout of ", config.world_size, " ranks with a global batch of ",
+        config.global_batch, " fits: ", absl::StrJoin(result.left_out, "; ")));
+  }
+  SortByStep(&result.candidates);
+  result.reason = Reason(result);
+  return result;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,63 @@
+// Runs with known truth for the tests of predictions.
+
+#ifndef ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
+#define ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/prediction/ddp_model.h"
+#include "analysis/run_trace.h"
+#include "parallel/pipeline/simulate.h"
+
+namespace rankwise {
+
+// Every rank takes `trace` in every step, and all-reduces cost alpha + bytes *
+// beta; a one-rank world pays nothing.
+struct DdpRunForTest {
+  int64_t world_size = 1;
+  int64_t batch = 64;  // examples of a rank
+  DdpStepTrace trace = {0.010, 0.020, 0.004, {{4e6, 0.010}, {2e6, 0.020}}};
+  double alpha_seconds = 0;
+  double beta_seconds_per_byte = 0;
+  // Added to the time before backward: a step takes the next, over and over;
+  // ranks begin at different places of the list.
+  std::vector<double> jitter_seconds = {0};
+  int64_t steps = 40;
+  int64_t traffic_steps = 3;  // from the third on
+  bool skip_communication = false;
+  std::string backend = "gloo";
+  double peak_bytes = 0;
+  std::string run_id = "ddp";
+};
+
+RunTrace MakeDdpRun(const DdpRunForTest& config);
+
+// A pipeline whose every step is what the simulator says of its costs.
+struct PipelineRunForTest {
+  int64_t pp = 2;
+  int64_t dp = 1;
+  std::string schedule = "1f1b";
+  int64_t micro_batches = 4;
+  int64_t micro_batch = 16;                              // examples
+  StageCosts costs = {0.010, 0.012, 0.008, 0.020, 1e6};  // of every stage
+  LinkCosts link = {};
+  double outside_seconds = 0.003;           // of every rank's step
+  std::vector<double> gradient_bytes = {};  // per rank, with dp above 1
+  double all_reduce_seconds = 0;            // of every stage's
+  double base_bytes = 0;  // a rank's memory without activations; 0: unknown
+  double bytes_per_activation = 0;
+  int64_t steps = 20;
+  int64_t timeline_steps = 3;
+  std::string run_id = "pipeline";
+};
+
+RunTrace MakePipelineRun(const PipelineRunForTest& config);
+
+// Its truth.
+double PipelineStepSeconds(const PipelineRunForTest& config);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_

@@ -1,0 +1,125 @@
+#include <cmath>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "analysis/prediction/prediction.h"
+#include "analysis/prediction/recorded_runs.h"
+#include "analysis/statistics.h"
+
+namespace rankwise {
+namespace {
+
+bool CanBePredicted(const Cell& cell) {
+  const std::string& binary = cell.run.binary;
+  const auto skips = cell.run.flags.find("skip_communication");
+  return (binary == "ddp" || binary == "pipeline" ||
+          binary == "model_parallel") &&
+         (skips == cell.run.flags.end() || skips->second != "true");
+}
+
+std::vector<RunTrace> RunsToFit(absl::Span<const RunTrace> runs,
+                                int64_t fit_up_to) {
+  std::vector<RunTrace> fit;
+  for (const RunTrace& run : runs) {
+    if (run.ranks.empty()) continue;
+    if (run.ranks[0].run.world_size <= fit_up_to || SkipsCommunication(run)) {
+      fit.push_back(run);
+    }
+  }
+  return fit;
+}
+
+ScoredPrediction Compare(Prediction prediction, const Cell& cell) {
+  ScoredPrediction scored;
+  scored.cell = &cell;
+  scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
+  scored.error = prediction.step_seconds / scored.measured_seconds - 1;
+  scored.covered = scored.measured_seconds >= prediction.step_interval.low &&
+                   scored.measured_seconds <= prediction.step_interval.high;
+  scored.prediction = std::move(prediction);
+  return scored;
+}
+
+void Total(Score* score) {
+  std::vector<double> errors;
+  double covered = 0;
+  for (const ScoredPrediction& point : score->points) {
+    errors.push_back(std::abs(point.error));
+    covered += point.covered;
+  }
+  score->median_absolute_error = Median(errors);
+  score->coverage = covered / static_cast<double>(errors.size());
+}
+
+}  // namespace
+
+absl::StatusOr<Layout> LayoutOf(const Cell& cell,
+                                absl::Span<const RunTrace> runs) {
+  Layout layout;
+  if (cell.run.binary == "ddp") {
+    layout.dp = cell.run.world_size;
+    layout.batch_per_rank = std::llround(cell.rank_batch);
+    return layout;
+  }
+  const size_t run =
+      cell.run_indices.empty() ? runs.size() : cell.run_indices[0];
+  if (run >= runs.size() || runs[run].ranks.empty() ||
+      runs[run].ranks[0].schedules.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        cell.Name(), ": neither ddp nor a pipeline with schedule records"));
+  }
+  const ScheduleRecord& schedule = runs[run].ranks[0].schedules.back();
+  layout.dp = schedule.replicas;
+  layout.pp = schedule.pipeline_size;
+  layout.micro_batches = schedule.micro_batches;
+  layout.schedule = schedule.schedule;
+  layout.batch_per_rank =
+      cell.global_batch / (layout.dp * layout.micro_batches);
+  if (layout.pp * layout.dp == cell.run.world_size && layout.pp > 1)
+    return layout;
+  return absl::FailedPreconditionError(absl::StrCat(
+      cell.Name(), ": several stages in one process are not predicted"));
+}
+
+absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
+                                       absl::Span<const Cell> cells,
+                                       int64_t fit_up_to,
+                                       const NetworkModel& network,
+                                       const ThroughputConfig& config) {
+  const std::vector<RunTrace> fit = RunsToFit(runs, fit_up_to);
+  const absl::StatusOr<Predictor> predictor =
+      Predictor::Create(fit, network, config);
+  if (!predictor.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "fitting up to ", fit_up_to, " ranks: ", predictor.status().message()));
+  }
+  Score score;
+  score.fitted_up_to = fit_up_to;
+  for (const Cell& cell : cells) {
+    if (cell.run.world_size <= fit_up_to || !CanBePredicted(cell)) continue;
+    const absl::StatusOr<Layout> layout = LayoutOf(cell, runs);
+    absl::StatusOr<Prediction> prediction =
+        layout.ok() ? predictor->Predict(*layout)
+                    : absl::StatusOr<Prediction>(layout.status());
+    if (prediction.ok()) {
+      score.points.push_back(Compare(*std::move(prediction), cell));
+    } else {
+      score.left_out.push_back(
+          absl::StrCat(cell.Name(), ": ", prediction.status().message()));
+    }
+  }
+  if (!score.points.empty()) {
+    Total(&score);
+    return score;
+  }
+  return absl::FailedPreconditionError(
+      score.left_out.empty()
+          ? absl::StrCat("no runs of more than ", fit_up_to,
+                         " ranks to compare predictions with; record some, or "
+                         "fit up to fewer")
+          : absl::StrJoin(score.left_out, "; "));
+}
+
+}  // namespace rankwise
