@@ -1,4 +1,4 @@
-// What recording costs a training step.
+// What recording costs a training step, and reading it back.
 //   bazel run -c opt //records:record_benchmark
 
 #include <benchmark/benchmark.h>
@@ -68,6 +68,13 @@ void ParseStep(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(ParseRecord(line).ok());
 }
 BENCHMARK(ParseStep);
+
+// In another layout than the writer's.
+void ParseStepWithASpace(benchmark::State& state) {
+  const std::string line = "{ " + ToJsonLine(ExampleStep()).substr(1);
+  for (auto _ : state) benchmark::DoNotOptimize(ParseRecord(line).ok());
+}
+BENCHMARK(ParseStepWithASpace);
 
 }  // namespace
 }  // namespace rankwise
