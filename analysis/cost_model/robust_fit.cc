@@ -11,9 +11,10 @@ namespace {
 
 constexpr double kHuber = 1.345;
 constexpr int kMaxSteps = 40;
-constexpr double kConverged = 1e-7;  // relative change of all coefficients
+constexpr double kConverged = 1e-5;  // relative change of all coefficients
 constexpr double kLongestStep = 0.5;
-constexpr double kFarthest = 20;     // of logarithms; predicted may be 0
+// Of the measured time; what is predicted may be 0, which has no logarithm.
+constexpr double kNearestToZero = 1e-9;
 constexpr double kSingular = 1e-12;  // of columns scaled to length 1
 
 using Matrix = std::array<Terms, kMaxTerms>;
@@ -41,8 +42,9 @@ WeightedRow RelativeRow(const Observation& row) {
 // up to kLongestStep; a longer way is gone in such steps, with the weight that
 // leaves Huber's psi, and so the fit, as they are.
 WeightedRow LogRow(const Observation& row, const Terms& current) {
-  const double residual = LogResidual(current, row);
-  const double predicted = row.seconds / std::exp(residual);
+  const double predicted =
+      std::max(Predict(current, row.terms), row.seconds * kNearestToZero);
+  const double residual = std::log(row.seconds / predicted);
   const double step = std::clamp(residual, -kLongestStep, kLongestStep);
   const double limit = kHuber * row.relative_sigma;
   const double psi = std::clamp(residual, -limit, limit);
@@ -166,7 +168,8 @@ double Predict(const Terms& coefficients, const Terms& terms) {
 
 double LogResidual(const Terms& coefficients, const Observation& row) {
   const double predicted = Predict(coefficients, row.terms);
-  return std::min(kFarthest, std::log(row.seconds / predicted));
+  return std::log(row.seconds /
+                  std::max(predicted, row.seconds * kNearestToZero));
 }
 
 Terms RobustFit(absl::Span<const Observation> rows, int terms,
