@@ -7,21 +7,25 @@ namespace rankwise {
 namespace {
 
 Ablation Compare(const CellLedger& with, const CellLedger& without) {
+  const LedgerParts& parts = with.ledger.critical;
+  const LedgerParts& left = without.ledger.critical;
   Ablation result;
   result.cell = with.cell;
   result.without = without.cell;
   result.saved_seconds = StepSeconds(*with.cell) - StepSeconds(*without.cell);
-  result.exposed_seconds = with.ledger.critical.exposed_comm_seconds;
-  result.bubble_seconds = with.ledger.critical.bubble_seconds;
-  result.slowed_seconds = with.ledger.critical.compute_seconds -
-                          without.ledger.critical.compute_seconds;
+  result.exposed_seconds =
+      parts.exposed_comm_seconds - left.exposed_comm_seconds;
+  result.bubble_seconds = parts.bubble_seconds - left.bubble_seconds;
+  result.slowed_seconds = parts.compute_seconds - left.compute_seconds;
   result.disagreement = result.exposed_disagreement =
       std::numeric_limits<double>::quiet_NaN();
   if (result.saved_seconds > 0) {
-    const double waited = result.exposed_seconds + result.bubble_seconds;
-    result.disagreement =
-        (waited + result.slowed_seconds) / result.saved_seconds - 1;
-    result.exposed_disagreement = waited / result.saved_seconds - 1;
+    result.disagreement = (result.exposed_seconds + result.bubble_seconds +
+                           result.slowed_seconds) /
+                              result.saved_seconds -
+                          1;
+    result.exposed_disagreement =
+        result.exposed_seconds / result.saved_seconds - 1;
   }
   return result;
 }

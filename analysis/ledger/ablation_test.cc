@@ -59,19 +59,22 @@ TEST(AblationTest, NothingSavedIsNoAgreement) {
   EXPECT_TRUE(std::isnan(ablations[0].exposed_disagreement));
 }
 
-TEST(AblationTest, WithoutCommunicationThereIsNoBubbleEither) {
+TEST(AblationTest, APipelineKeepsPartOfItsWaiting) {
   const RunForTest pipeline = {.binary = "pipeline",
                                .world_size = 2,
                                .batch_size = 8,
                                .schedule = "gpipe"};
   const StudyForTest study(
       {{pipeline, Always({0.030, 0.004, 0.012, 0.001, 0})},
-       {pipeline, Always({0.028, 0, 0, 0.001, 0}), kSkips}});
+       {pipeline, Always({0.029, 0.001, 0.010, 0.001, 0}), kSkips}});
   const std::vector<Ablation> ablations = FindAblations(study.ledgers);
   ASSERT_EQ(ablations.size(), 1u);
-  EXPECT_NEAR(ablations[0].bubble_seconds, 0.012, 1e-12);
+  EXPECT_NEAR(ablations[0].saved_seconds, 0.006, 1e-12);
+  EXPECT_NEAR(ablations[0].exposed_seconds, 0.003, 1e-12);
+  EXPECT_NEAR(ablations[0].bubble_seconds, 0.002, 1e-12);
+  EXPECT_NEAR(ablations[0].slowed_seconds, 0.001, 1e-12);
   EXPECT_NEAR(ablations[0].disagreement, 0, 1e-9);
-  EXPECT_NEAR(ablations[0].exposed_disagreement, 16.0 / 18 - 1, 1e-9);
+  EXPECT_NEAR(ablations[0].exposed_disagreement, 3.0 / 6 - 1, 1e-9);
 }
 
 TEST(AblationTest, OnlyCommunicationMayDiffer) {

@@ -68,18 +68,19 @@ absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
 
 // The ledger against an experiment: the same cell with communication switched
 // off. What the step got shorter by should be what the ledger calls exposed
-// communication and bubble, and what communication slowed computing down by.
+// communication, and what communication slowed computing down by. A pipeline
+// still waits for its stages then, by messages of one number: of its exposed
+// communication and bubble, what went away counts.
 struct Ablation {
   const Cell* cell = nullptr;
   const Cell* without = nullptr;
   double saved_seconds = 0;    // step with - step without
-  double exposed_seconds = 0;  // by the ledger, critical rank
-  double bubble_seconds = 0;   // likewise: nobody waits for stages either
+  double exposed_seconds = 0;  // likewise, by the ledgers' critical ranks
+  double bubble_seconds = 0;   // likewise; 0 outside pipelines
   double slowed_seconds = 0;   // compute with - compute without
   // (exposed + bubble + slowed) / saved - 1; NaN where nothing was saved.
   double disagreement = 0;
-  // The same without `slowed`: what the ledger of the run with communication
-  // says by itself.
+  // exposed / saved - 1, likewise: as if communication slowed nothing down.
   double exposed_disagreement = 0;
 };
 
