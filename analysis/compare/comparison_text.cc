@@ -46,7 +46,8 @@ std::vector<std::string> RowOf(const Change& change) {
           FormatValue(*change.metric, change.b),
           absl::StrFormat("%.3f", change.ratio),
           IntervalText(change.interval),
-          absl::StrFormat("%.3f", change.p_value)};
+          change.p_value < 0.001 ? "<0.001"
+                                 : absl::StrFormat("%.3f", change.p_value)};
 }
 
 std::vector<const Change*> With(const Comparison& comparison, Verdict verdict) {

@@ -53,7 +53,8 @@ std::string OnlyIn(const char* side, const Values& has, const Values& other) {
 }
 
 std::string Remark(const Configuration& a, const Configuration& b) {
-  std::vector<std::string> remarks;
+  std::vector<std::string> remarks =
+      Differences(a.flags, b.flags, "--", Missing::kFits);
   for (std::string remark :
        {OnlyIn("A", a.flags, b.flags), OnlyIn("B", b.flags, a.flags)}) {
     if (!remark.empty()) remarks.push_back(std::move(remark));

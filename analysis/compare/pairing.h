@@ -15,8 +15,8 @@ namespace rankwise {
 struct ConfigurationPair {
   const Configuration* a = nullptr;
   const Configuration* b = nullptr;
-  // The flags that only one of them has, as a newer version adds flags; "" for
-  // none: "only B has --tied_head=true".
+  // The ignored flags that differ, and those that only one of them has, as a
+  // newer version adds flags; "" for none: "only B has --tied_head=true".
   std::string remark;
 };
 

@@ -64,7 +64,9 @@ TEST(PairConfigurations, IgnoredFlagsMayDiffer) {
   const std::vector<Configuration> a = {Make("2", {{"bucket_cap_mb", "25"}})};
   const std::vector<Configuration> b = {Make("2", {{"bucket_cap_mb", "50"}})};
   EXPECT_TRUE(PairConfigurations(a, b, {}).pairs.empty());
-  EXPECT_EQ(PairConfigurations(a, b, {"bucket_cap_mb"}).pairs.size(), 1u);
+  const Pairing pairing = PairConfigurations(a, b, {"bucket_cap_mb"});
+  ASSERT_EQ(pairing.pairs.size(), 1u);
+  EXPECT_EQ(pairing.pairs[0].remark, "--bucket_cap_mb: \"25\" and \"50\"");
 }
 
 TEST(NearestMiss, NamesTheFewestDifferences) {
