@@ -10,45 +10,16 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/linear_fit.h"
 
 namespace rankwise {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Every law is linear in its parameters p: of Amdahl and USL the inverse of the
-// speedup, of Gustafson the speedup itself, is fixed + factors * p.
-struct LinearForm {
-  bool inverse = true;
-  double fixed = 0;
-  std::vector<double> factors;
-};
-
-LinearForm FormOf(ScalingLaw law, double n) {
-  switch (law) {
-    case ScalingLaw::kAmdahl:
-      return {true, 1 / n, {1 - 1 / n}};
-    case ScalingLaw::kGustafson:
-      return {false, n, {1 - n}};
-    case ScalingLaw::kUsl:
-      break;
-  }
-  return {true, 1 / n, {1 - 1 / n, n - 1}};
-}
-
 std::vector<std::string> ParameterNames(ScalingLaw law) {
   if (law == ScalingLaw::kUsl) return {"contention", "coherency"};
   return {"serial fraction"};
-}
-
-double SpeedupOf(ScalingLaw law, absl::Span<const double> parameters,
-                 double ranks) {
-  const LinearForm form = FormOf(law, ranks);
-  double value = form.fixed;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    value += form.factors[i] * parameters[i];
-  }
-  return form.inverse ? 1 / value : value;
 }
 
 // A world size above the base's and its speedup.
@@ -57,56 +28,33 @@ struct Observed {
   double speedup = 0;
 };
 
-// Sums of the normal equations in which each observation's error is a share of
-// what was observed: parameters solve a p = b.
-struct NormalEquations {
-  double a00 = 0, a01 = 0, a11 = 0, b0 = 0, b1 = 0;
-};
-
-NormalEquations Accumulate(ScalingLaw law, absl::Span<const Observed> points) {
-  NormalEquations sums;
-  for (const Observed& point : points) {
-    const LinearForm form = FormOf(law, point.ranks);
-    const double scale = form.inverse ? point.speedup : 1 / point.speedup;
-    const double x0 = form.factors[0] * scale;
-    const double x1 = form.factors.size() > 1 ? form.factors[1] * scale : 0;
-    const double y = 1 - form.fixed * scale;
-    sums.a00 += x0 * x0;
-    sums.a01 += x0 * x1;
-    sums.a11 += x1 * x1;
-    sums.b0 += x0 * y;
-    sums.b1 += x1 * y;
+// Every law is linear in its parameters: Gustafson the speedup, the others its
+// inverse.
+LinearObservation LinearForm(ScalingLaw law, const Observed& point) {
+  const double n = point.ranks;
+  switch (law) {
+    case ScalingLaw::kAmdahl:
+      return {1 / point.speedup, 1 / n, {1 - 1 / n}};
+    case ScalingLaw::kGustafson:
+      return {point.speedup, n, {1 - n}};
+    case ScalingLaw::kUsl:
+      break;
   }
-  return sums;
+  return {1 / point.speedup, 1 / n, {1 - 1 / n, n - 1}};
 }
 
-// Without regard to what a parameter may be.
-std::vector<double> SolveUnbounded(ScalingLaw law, const NormalEquations& s) {
-  if (law != ScalingLaw::kUsl) return {s.b0 / s.a00};
-  const double determinant = s.a00 * s.a11 - s.a01 * s.a01;
-  return {(s.b0 * s.a11 - s.b1 * s.a01) / determinant,
-          (s.b1 * s.a00 - s.b0 * s.a01) / determinant};
-}
-
-// Where a coefficient of USL would be negative, the squares are least on the
-// better of the two edges, where one of them is 0.
-std::vector<double> SolveOnEdge(const NormalEquations& s) {
-  const double a = std::max(0.0, s.b0 / s.a00);
-  const double b = std::max(0.0, s.b1 / s.a11);
-  // By how much each lowers the sum of squares.
-  const double gain_a = a * (2 * s.b0 - a * s.a00);
-  const double gain_b = b * (2 * s.b1 - b * s.a11);
-  return gain_a >= gain_b ? std::vector<double>{a, 0}
-                          : std::vector<double>{0, b};
+std::vector<LinearObservation> LinearForms(ScalingLaw law,
+                                           absl::Span<const Observed> points) {
+  std::vector<LinearObservation> forms;
+  for (const Observed& point : points) forms.push_back(LinearForm(law, point));
+  return forms;
 }
 
 std::vector<double> Solve(ScalingLaw law, absl::Span<const Observed> points) {
-  const NormalEquations sums = Accumulate(law, points);
-  const std::vector<double> free = SolveUnbounded(law, sums);
-  if (law != ScalingLaw::kUsl) return {std::clamp(free[0], 0.0, 1.0)};
-  const bool allowed = std::isfinite(free[0]) && std::isfinite(free[1]) &&
-                       free[0] >= 0 && free[1] >= 0;
-  return allowed ? free : SolveOnEdge(sums);
+  std::vector<double> parameters =
+      FitRelativeNotNegative(LinearForms(law, points));
+  if (law != ScalingLaw::kUsl) parameters[0] = std::min(parameters[0], 1.0);
+  return parameters;
 }
 
 // A point in logarithms, where the spread of repetitions is a share.
@@ -163,7 +111,7 @@ std::vector<double> DegreesOfFreedom(ScalingLaw law,
   constexpr double kStep = 1e-6;
   std::vector<double> centres = Medians(points);
   const auto solve = [&] {
-    return SolveUnbounded(law, Accumulate(law, Speedups(points, centres)));
+    return FitRelative(LinearForms(law, Speedups(points, centres)));
   };
   const std::vector<double> at = solve();
   std::vector<double> sums(at.size(), 0), squares(at.size(), 0);
@@ -303,11 +251,12 @@ double BestRanks(ScalingLaw law, absl::Span<const double> parameters) {
 }  // namespace
 
 double FittedLaw::Speedup(double ranks) const {
-  std::vector<double> values;
-  for (const LawParameter& parameter : parameters) {
-    values.push_back(parameter.value);
+  const LinearObservation form = LinearForm(law, {ranks, 1});
+  double value = form.fixed;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    value += form.factors[i] * parameters[i].value;
   }
-  return SpeedupOf(law, values, ranks);
+  return law == ScalingLaw::kGustafson ? value : 1 / value;
 }
 
 std::string ScalingLawName(ScalingLaw law) {
