@@ -61,6 +61,17 @@ TEST(NetworkJson, AFlatNetworkGoesThrough) {
   EXPECT_NEAR(read->Estimate("anything", 1e6, 64)->seconds, 2.01e-3, 1e-12);
 }
 
+// The example of docs/cost_model.md.
+TEST(NetworkJson, OneLineForEverythingCanBeWrittenByHand) {
+  const auto read = NetworkFromJson(R"(
+{"format": "rankwise network", "version": 1, "name": "assumed", "backend": "any", "messages": [],
+ "collectives": [{"collective": "*", "growth": "flat", "growth_is_assumed": true, "curves": [{"world_size": 2,
+   "median_relative_error": 0, "points": [], "segments": [{"min_bytes": 0, "max_bytes": null, "alpha_seconds": 2e-5,
+   "alpha_interval": [2e-5, 2e-5], "beta_seconds_per_byte": 1e-10, "beta_interval": [1e-10, 1e-10]}]}]}]})");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_NEAR(read->Estimate("all_reduce", 1e6, 64)->seconds, 1.2e-4, 1e-12);
+}
+
 TEST(NetworkJson, OtherFilesAndVersionsAreRefused) {
   for (const char* text : {"", "not json", "[]", "{}", "{\"version\": 1}"}) {
     const auto read = NetworkFromJson(text);
