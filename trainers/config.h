@@ -40,11 +40,19 @@ struct CheckpointConfig {
   bool resume = false;
 };
 
+// What a few steps did, as a picture.
+struct TraceConfig {
+  std::string file;        // absolute; empty: none
+  int64_t steps = 5;       // after the first two, which warm up
+  bool operators = false;  // PyTorch's operators and the device's kernels, too
+};
+
 struct OutputConfig {
   std::string record_file;    // JSON lines, absolute; empty: none
   int64_t log_every = 100;    // batches between two lines of rank 0
   bool show_progress = true;  // the bar on a terminal
   int64_t traffic_steps = 0;  // whose communication is recorded; 0: none
+  TraceConfig trace;
 };
 
 struct TrainConfig {

@@ -1,8 +1,10 @@
 #include "trainers/flags.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -82,6 +84,13 @@ ABSL_FLAG(
 ABSL_FLAG(int64_t, traffic_steps, 0,
           "steps, from the third on, whose communication goes to --record too, "
           "for comm_bench to replay; 0: none");
+ABSL_FLAG(std::string, trace, "",
+          "file for what all ranks did in a few steps, for Perfetto or "
+          "chrome://tracing (docs/tracing.md); empty: none");
+ABSL_FLAG(int64_t, trace_steps, 5,
+          "steps, from the third on, that go to --trace");
+ABSL_FLAG(bool, trace_ops, false,
+          "PyTorch's operators, and the GPU's kernels, go to --trace, too");
 ABSL_FLAG(int64_t, log_every, 100, "steps between two lines of rank 0");
 ABSL_FLAG(bool, progress, true, "a progress bar where stdout is a terminal");
 ABSL_FLAG(std::string, checkpoint_dir, "",
@@ -175,6 +184,25 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   return checkpoint;
 }
 
+TraceConfig TraceFromFlags(FlagChecks& checks) {
+  constexpr int64_t kDefaultSteps = 5, kMostSteps = 1000;
+  TraceConfig trace;
+  trace.file = UserPath(absl::GetFlag(FLAGS_trace));
+  trace.steps = absl::GetFlag(FLAGS_trace_steps);
+  trace.operators = absl::GetFlag(FLAGS_trace_ops);
+  checks.ParentExists("trace", trace.file);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(trace.file, ignored))
+    checks.Complain(absl::StrCat("--trace=", trace.file, ": is a folder"));
+  checks.InRange<int64_t>("trace_steps", trace.steps, 1, kMostSteps);
+  if (!trace.file.empty()) return trace;
+  if (trace.operators)
+    checks.Complain("--trace_ops: needs --trace, the file to write to");
+  if (trace.steps != kDefaultSteps)
+    checks.Complain("--trace_steps: needs --trace, the file to write to");
+  return trace;
+}
+
 OutputConfig OutputFromFlags(FlagChecks& checks) {
   OutputConfig output;
   output.record_file = UserPath(absl::GetFlag(FLAGS_record));
@@ -187,6 +215,7 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   if (output.traffic_steps > 0 && output.record_file.empty()) {
     checks.Complain("--traffic_steps: needs --record, the file to write to");
   }
+  output.trace = TraceFromFlags(checks);
   return output;
 }
 

@@ -6,11 +6,13 @@
 
 #include "absl/strings/str_format.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/trace.h"
 #include "trainers/evaluate.h"
 #include "trainers/median.h"
 #include "trainers/objective.h"
 #include "trainers/stage_profile.h"
 #include "trainers/stage_split.h"
+#include "trainers/step_trace.h"
 #include "trainers/timeline_record.h"
 
 namespace rankwise {
@@ -103,6 +105,7 @@ absl::StatusOr<StepOutcome> LocalModelParallel::Step(const StepInput& input) {
   if (!noted.ok()) return noted;
 
   StepOutcome outcome{.loss = step.loss};
+  if (input.traced) outcome.trace = TraceOf(step);
   for (const std::vector<Span>& spans : step.timeline.ranks) {
     const Extent extent = ExtentOf(spans);
     outcome.forward_seconds += extent.forward_seconds;
@@ -155,6 +158,32 @@ absl::Status LocalModelParallel::Note(int64_t step, size_t micro_batches,
     steps_.push_back({seconds, busy_seconds, measured.boundaries});
   }
   return absl::OkStatus();
+}
+
+// A lane per stage, and one for what crosses between them.
+std::vector<TraceSpan> LocalModelParallel::TraceOf(
+    const SequentialStep& step) const {
+  std::vector<TraceSpan> bars;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const std::string lane =
+        absl::StrFormat("stage %d (%s)", i, devices_[i].str());
+    for (const Span& span : step.timeline.ranks[i])
+      bars.push_back(ToTraceSpan(span, lane));
+  }
+  for (const StageCopy& copy : step.copies) {
+    TraceSpan bar;
+    bar.lane = kCommunicationLane;
+    bar.name = "copy";
+    bar.category = "communication";
+    bar.start_seconds = copy.start_seconds;
+    bar.end_seconds = copy.end_seconds;
+    bar.nests = false;
+    bar.args = {{"bytes", copy.bytes},
+                {"from_stage", copy.from},
+                {"to_stage", copy.to}};
+    bars.push_back(std::move(bar));
+  }
+  return bars;
 }
 
 // All stages in one: they take turns.

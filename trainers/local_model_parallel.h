@@ -44,6 +44,7 @@ class LocalModelParallel {
   absl::Status Note(int64_t step, size_t micro_batches,
                     const SequentialStep& measured);
   TimelineRecord LastTimeline() const;
+  std::vector<TraceSpan> TraceOf(const SequentialStep& step) const;
   absl::StatusOr<EvalRecord> EvaluateTestSet(TrainingData& data, int64_t epoch);
   std::string Summary() const;
 

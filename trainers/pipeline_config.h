@@ -17,8 +17,7 @@ struct PipelineConfig {
   // Where to cut: layers, parameters, flops or time (equal shares of each), or
   // the first layer of every stage but the first ("2,5").
   std::string split = "flops";
-  bool recompute = false;       // keep stage inputs only, run forwards again
-  std::string trace_file = "";  // measured and predicted timeline; empty: none
+  bool recompute = false;  // keep stage inputs only, run forwards again
 };
 
 }  // namespace rankwise

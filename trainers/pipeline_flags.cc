@@ -28,9 +28,6 @@ ABSL_FLAG(int, chunks, 0,
           "zbv)");
 ABSL_FLAG(bool, recompute, false,
           "keep only the stages' inputs and run their forwards again");
-ABSL_FLAG(std::string, trace, "",
-          "file for the last full step's timeline, measured and predicted, for "
-          "Perfetto or chrome://tracing");
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
@@ -56,7 +53,6 @@ absl::Status CheckNumbers(const PipelineConfig& config) {
   if (absl::GetFlag(FLAGS_check_divergence_every) != 0) {
     checks.Complain("--check_divergence_every: only ddp compares its replicas");
   }
-  checks.ParentExists("trace", config.trace_file);
   return checks.status();
 }
 
@@ -106,7 +102,6 @@ PipelineConfig PipelineConfigFromFlags() {
   config.chunks = absl::GetFlag(FLAGS_chunks);
   config.split = SplitFromFlags();
   config.recompute = absl::GetFlag(FLAGS_recompute);
-  config.trace_file = UserPath(absl::GetFlag(FLAGS_trace));
   return config;
 }
 

@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/job_clock.h"
-#include "parallel/pipeline/trace.h"
 #include "trainers/median.h"
 #include "trainers/timeline_record.h"
 
@@ -23,7 +22,6 @@ namespace {
 
 constexpr int64_t kFirstPrediction = 3;  // full steps before it
 constexpr size_t kRecentSteps = 10;
-constexpr size_t kNumbersPerSpan = 5;
 constexpr size_t kKinds = 4;  // of computation
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -70,35 +68,6 @@ absl::StatusOr<std::vector<std::vector<double>>> GatherAll(
     lists.emplace_back(first, first + on_host.numel());
   }
   return lists;
-}
-
-// Computation only: what a sender or receiver sees of a message ends long after
-// it has arrived.
-std::vector<double> Flatten(const std::vector<Span>& spans) {
-  std::vector<double> numbers;
-  for (const Span& span : spans) {
-    if (!IsCompute(span.action.kind)) continue;
-    numbers.insert(numbers.end(), {static_cast<double>(span.action.kind),
-                                   static_cast<double>(span.action.stage),
-                                   static_cast<double>(span.action.micro_batch),
-                                   span.start_seconds, span.end_seconds});
-  }
-  return numbers;
-}
-
-std::vector<Span> Unflatten(const std::vector<double>& numbers, size_t count) {
-  std::vector<Span> spans;
-  for (size_t i = 0; i < count; ++i) {
-    const double* n = &numbers[i * kNumbersPerSpan];
-    Span span;
-    span.action.kind = static_cast<ActionKind>(static_cast<int>(n[0]));
-    span.action.stage = static_cast<int32_t>(n[1]);
-    span.action.micro_batch = static_cast<int32_t>(n[2]);
-    span.start_seconds = n[3];
-    span.end_seconds = n[4];
-    spans.push_back(span);
-  }
-  return spans;
 }
 
 double Percent(double part) { return 100 * part; }
@@ -155,8 +124,8 @@ absl::StatusOr<ScheduleRecord> PipelineMeter::Add(
   }
   if (full_steps_ == next_prediction_) {
     next_prediction_ *= 2;
-    absl::Status status = Predict();
-    if (!status.ok()) return status;
+    absl::StatusOr<const Timeline*> predicted = Predict();
+    if (!predicted.ok()) return predicted.status();
   }
   return record;
 }
@@ -185,7 +154,7 @@ std::vector<double> PipelineMeter::MedianCosts() const {
   return medians;
 }
 
-absl::Status PipelineMeter::Predict() {
+absl::StatusOr<const Timeline*> PipelineMeter::Predict() {
   absl::StatusOr<std::vector<std::vector<double>>> all =
       GatherAll(MedianCosts(), worker_);
   if (!all.ok()) return all.status();
@@ -214,7 +183,7 @@ absl::Status PipelineMeter::Predict() {
   prediction_ = *std::move(timeline);
   predicted_bubbles_ = MeasureBubbles(prediction_);
   predicted_ = true;
-  return absl::OkStatus();
+  return &prediction_;
 }
 
 absl::StatusOr<std::string> PipelineMeter::Summary() {
@@ -223,8 +192,9 @@ absl::StatusOr<std::string> PipelineMeter::Summary() {
         "too few steps with all their micro-batches to say how busy the stages "
         "were");
   }
-  absl::Status status = Predict();  // with the costs of the last steps
-  if (!status.ok()) return status;
+  // With the costs of the last steps.
+  absl::StatusOr<const Timeline*> predicted = Predict();
+  if (!predicted.ok()) return predicted.status();
   const auto median = [this](double StepShare::*part) {
     std::vector<double> values;
     for (const StepShare& share : shares_) values.push_back(share.*part);
@@ -320,35 +290,6 @@ TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
   record.schedule = schedule_.name;
   record.origin = origin;
   return record;
-}
-
-absl::Status PipelineMeter::WriteTimelines(const std::string& path) const {
-  if (recent_.empty()) {
-    return absl::FailedPreconditionError(
-        "--trace: needs two steps with all their --microbatches at least; give "
-        "more --train_size or --max_steps");
-  }
-  std::vector<double> mine = Flatten(recent_.back().spans);
-  const size_t spans = mine.size() / kNumbersPerSpan;
-  absl::StatusOr<std::vector<std::vector<double>>> counts =
-      GatherAll({static_cast<double>(spans)}, worker_);
-  if (!counts.ok()) return counts.status();
-  double most = 0;
-  for (const std::vector<double>& count : *counts)
-    most = std::max(most, count[0]);
-  mine.resize(static_cast<size_t>(most) * kNumbersPerSpan, 0);
-  absl::StatusOr<std::vector<std::vector<double>>> all =
-      GatherAll(mine, worker_);
-  if (!all.ok()) return all.status();
-  if (!worker_.is_first()) return absl::OkStatus();
-  Timeline measured;
-  for (size_t rank = 0; rank < static_cast<size_t>(worker_.shards); ++rank) {
-    measured.ranks.push_back(
-        Unflatten((*all)[rank], static_cast<size_t>((*counts)[rank][0])));
-  }
-  std::vector<NamedTimeline> timelines = {{"measured", &measured}};
-  if (predicted_) timelines.push_back({"predicted", &prediction_});
-  return WriteTrace(path, timelines);
 }
 
 }  // namespace rankwise

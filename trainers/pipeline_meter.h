@@ -42,9 +42,10 @@ class PipelineMeter {
   // steps. Throws what a failed message throws.
   absl::StatusOr<std::vector<TimelineRecord>> Timelines() const;
 
-  // The last full step of all ranks of this replica, measured and predicted, as
-  // a trace file that the first rank writes.
-  absl::Status WriteTimelines(const std::string& path) const;
+  // All ranks exchange what their actions cost in the last full steps; what the
+  // schedule should take by these, on all ranks. Valid until the next one, or
+  // Add.
+  absl::StatusOr<const Timeline*> Predict();
 
  private:
   struct StepShare {
@@ -57,7 +58,6 @@ class PipelineMeter {
   bool IsFull(const Schedule& schedule) const {
     return &schedule == &schedule_;
   }
-  absl::Status Predict();
   TimelineRecord Describe(const std::vector<Span>& spans, double origin_seconds,
                           const char* origin) const;
   std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here

@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "parallel/comm/test_process.h"
 #include "parallel/comm/test_ranks.h"
 #include "parallel/pipeline/communication.h"
 
@@ -136,22 +133,6 @@ TEST_F(PipelineMeterTest, TimelinesCountFromTheFirstStartOfAnyRank) {
     EXPECT_EQ((*timelines)[0].origin, "measured");
     EXPECT_EQ((*timelines)[1].origin, "simulated");
   });
-}
-
-TEST_F(PipelineMeterTest, TheTraceHoldsBothTimelines) {
-  const std::string path = TemporaryPath("trace.json");
-  Run(4, 0, [&](PipelineMeter& meter, const Worker&, const auto&) {
-    const absl::Status written = meter.WriteTimelines(path);
-    EXPECT_TRUE(written.ok()) << written;
-  });
-  std::ifstream file(path);
-  const auto trace = nlohmann::json::parse(file);
-  int computations = 0;
-  for (const auto& event : trace["traceEvents"]) {
-    if (event.value("ph", "") == "X") ++computations;
-  }
-  // F and B of 4 micro-batches on 2 ranks, measured and predicted.
-  EXPECT_EQ(computations, 2 * 2 * 2 * kMicroBatches);
 }
 
 }  // namespace

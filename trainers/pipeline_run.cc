@@ -8,11 +8,13 @@
 #include "parallel/pipeline/communication.h"
 #include "parallel/pipeline/measure_link.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/trace.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "trainers/evaluate.h"
 #include "trainers/objective.h"
 #include "trainers/stage_profile.h"
 #include "trainers/stage_split.h"
+#include "trainers/step_trace.h"
 
 namespace rankwise {
 namespace {
@@ -215,6 +217,7 @@ absl::Status PipelineRun::Train() {
   training_->Say(
       StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
   training_->AtEnd([this] { return Finish(); });
+  training_->AddToTrace([this] { return PredictedTrace(); });
   return training_->Train(
       [this](const StepInput& input) { return Step(input); });
 }
@@ -222,7 +225,7 @@ absl::Status PipelineRun::Train() {
 absl::Status PipelineRun::Finish() {
   if (!TimesHold()) {
     training_->Say(
-        "no utilisation, bubble or trace: on CUDA the host's clock knows when "
+        "no utilisation or bubble: on CUDA the host's clock knows when "
         "an action was issued, not when it ran");
     return absl::OkStatus();
   }
@@ -235,9 +238,7 @@ absl::Status PipelineRun::Finish() {
     absl::Status written = training_->Write(timeline);
     if (!written.ok()) return written;
   }
-  return pipeline_.trace_file.empty()
-             ? absl::OkStatus()
-             : meter_->WriteTimelines(pipeline_.trace_file);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
@@ -273,11 +274,42 @@ absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
     if (!written.ok()) return written;
   }
   const Extent extent = ExtentOf(step.spans);
+  std::vector<TraceSpan> actions;
+  if (input.traced) {
+    actions = TraceOf(step.spans);
+    if (input.micro_batches.size() ==
+        static_cast<size_t>(pipeline_.micro_batches))
+      traced_start_seconds_ = extent.start_seconds;
+  }
   return StepOutcome{.loss = step.loss,
                      .exposed_comm_seconds = exposed,
                      .wait_seconds = step.wait_seconds(),
                      .forward_seconds = extent.forward_seconds,
-                     .backward_seconds = extent.backward_seconds};
+                     .backward_seconds = extent.backward_seconds,
+                     .trace = std::move(actions)};
+}
+
+std::vector<TraceSpan> PipelineRun::TraceOf(
+    const std::vector<Span>& spans) const {
+  // When a kernel was launched says little about when it ran.
+  const char* const lane = TimesHold() ? kComputeLane : "launched by the host";
+  std::vector<TraceSpan> bars;
+  for (const Span& span : spans) {
+    if (IsCompute(span.action.kind)) bars.push_back(ToTraceSpan(span, lane));
+  }
+  return bars;
+}
+
+// Beside the last full step that was traced, as it should have been.
+absl::StatusOr<std::vector<TraceProcess>> PipelineRun::PredictedTrace() {
+  std::vector<TraceProcess> processes;
+  if (!TimesHold() || traced_start_seconds_ == 0) return processes;
+  absl::StatusOr<const Timeline*> prediction = meter_->Predict();
+  if (!prediction.ok()) return prediction.status();
+  const double first = ExtentOf((*prediction)->ranks[0]).start_seconds;
+  processes.push_back(ToTraceProcess({"predicted", *prediction}, 0,
+                                     traced_start_seconds_ - first));
+  return processes;
 }
 
 int PipelineRun::RankOf(size_t layer) const {

@@ -16,6 +16,8 @@
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/replica_gradients.h"
 #include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/timeline.h"
+#include "parallel/trace/chrome_trace.h"
 #include "trainers/config.h"
 #include "trainers/model_stage.h"
 #include "trainers/models/model.h"
@@ -52,6 +54,8 @@ class PipelineRun {
 
   absl::StatusOr<StepOutcome> Step(const StepInput& input);
   absl::Status Finish();
+  std::vector<TraceSpan> TraceOf(const std::vector<Span>& spans) const;
+  absl::StatusOr<std::vector<TraceProcess>> PredictedTrace();
   double AddUpTiedGradients();
   absl::StatusOr<EvalRecord> EvaluateTestSet(TrainingData& data, int64_t epoch);
 
@@ -85,6 +89,7 @@ class PipelineRun {
   std::optional<ReplicaGradients> replica_gradients_;
   std::unique_ptr<PipelineExecutor> executor_;
   std::optional<PipelineMeter> meter_;
+  double traced_start_seconds_ = 0;  // of the last full step that was traced
 };
 
 }  // namespace rankwise

@@ -3,7 +3,28 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "parallel/trace/ranges.h"
+
 namespace rankwise {
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kDataWait:
+      return "data wait";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kSchedule:
+      return "schedule";
+    case Phase::kOptimizer:
+      return "optimizer";
+    case Phase::kBetween:
+    case Phase::kEnd:
+      break;
+  }
+  return nullptr;
+}
 
 StepClock::StepClock(torch::Device device) : device_(device) {
   Begin(Phase::kBetween);
@@ -13,6 +34,9 @@ StepClock::StepClock(StepClock&&) noexcept = default;
 StepClock& StepClock::operator=(StepClock&&) noexcept = default;
 
 void StepClock::Begin(Phase phase) {
+  if (in_range_) PopRange();
+  in_range_ = RangesOn() && PhaseName(phase) != nullptr;
+  if (in_range_) PushRange(PhaseName(phase));
   std::unique_ptr<c10::Event> event;
   if (!device_.is_cpu()) {
     const c10::impl::VirtualGuardImpl guard(device_.type());
@@ -52,6 +76,21 @@ StepTimes StepClock::Read() const {
   }
   times.step_seconds = Elapsed(marks_.front(), marks_.back());
   return times;
+}
+
+std::vector<PhaseSpan> StepClock::Phases() const {
+  const double begin =
+      std::chrono::duration<double>(start().time_since_epoch()).count();
+  std::vector<PhaseSpan> spans;
+  for (size_t i = 0; i + 1 < marks_.size(); ++i) {
+    const auto seconds_since_begin =
+        marks_[i].phase == Phase::kDataWait ? HostSeconds : Elapsed;
+    spans.push_back(
+        {marks_[i].phase,
+         begin + seconds_since_begin(marks_.front(), marks_[i]),
+         begin + seconds_since_begin(marks_.front(), marks_[i + 1])});
+  }
+  return spans;
 }
 
 double StepClock::HostSeconds(const Mark& from, const Mark& to) {

@@ -27,6 +27,15 @@ enum class Phase {
   kEnd
 };
 
+// What traces and ranges call it; null for what they leave out.
+const char* PhaseName(Phase phase);
+
+// A stretch of one phase, in seconds of the steady clock.
+struct PhaseSpan {
+  Phase phase = Phase::kBetween;
+  double start_seconds = 0, end_seconds = 0;
+};
+
 struct StepTimes {
   double step_seconds = 0;
   double data_wait_seconds = 0;
@@ -37,7 +46,7 @@ struct StepTimes {
 
 // One step's phases. On a CPU the marks are the host's clock; on CUDA they are
 // events on the current stream, so that a phase is what the device spent in it,
-// except kDataWait, which is always the host's.
+// except kDataWait, which is always the host's. Phases are NVTX ranges, too.
 class StepClock {
  public:
   // The step starts now, in kBetween: records, console and checkpoints after
@@ -54,6 +63,11 @@ class StepClock {
   // After Begin(kEnd). On CUDA the device must have reached the end of the step
   // (reading its loss sees to that).
   StepTimes Read() const;
+
+  // The phases one by one, the first from the step's begin; as Read, after the
+  // device. On CUDA the device's times count from the host's begin of the step,
+  // which is right where the device had nothing left to do then.
+  std::vector<PhaseSpan> Phases() const;
 
   // When the step began, by the host's clock.
   std::chrono::steady_clock::time_point start() const {
@@ -72,6 +86,7 @@ class StepClock {
 
   torch::Device device_;
   std::vector<Mark> marks_;
+  bool in_range_ = false;
 };
 
 }  // namespace rankwise

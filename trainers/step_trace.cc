@@ -39,12 +39,12 @@ TraceSpan ToTraceSpan(const CommEvent& event) {
   return span;
 }
 
-// The earliest start on any rank, on the clock of the job.
+// The earliest start on any rank.
 absl::StatusOr<double> FirstStart(const std::vector<TraceSpan>& spans,
-                                  const JobClock& clock, const Worker& worker) {
+                                  const Worker& worker) {
   double first = std::numeric_limits<double>::max();
   for (const TraceSpan& span : spans)
-    first = std::min(first, clock.RootTime(span.start_seconds));
+    first = std::min(first, span.start_seconds);
   if (worker.comm == nullptr) return first;
   at::Tensor all = at::tensor({first}, at::kDouble).to(worker.device);
   absl::Status status = worker.comm->AllReduce(all, ReduceOp::kMin);
@@ -53,6 +53,18 @@ absl::StatusOr<double> FirstStart(const std::vector<TraceSpan>& spans,
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<StepTrace>> StepTrace::Create(
+    const TraceConfig& config, const Worker& worker, int64_t steps) {
+  if (config.file.empty()) return nullptr;
+  if (steps <= StepTraffic::kWarmUpSteps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--trace=", config.file,
+                     ": begins with the third step, and the run has ", steps,
+                     "; give more --max_steps or --train_size"));
+  }
+  return std::unique_ptr<StepTrace>(new StepTrace(config, worker));
+}
 
 StepTrace::StepTrace(const TraceConfig& config, const Worker& worker)
     : config_(config),
@@ -118,29 +130,44 @@ void StepTrace::StopOperators() {
   operators_.reset();
 }
 
-absl::Status StepTrace::Write(std::vector<TraceProcess> more) {
-  written_ = true;
-  StopOperators();  // where the run ended before the last step
-  absl::StatusOr<double> origin = FirstStart(spans_, clock_, worker_);
-  if (!origin.ok()) return origin.status();
-  TraceProcess mine;
-  mine.number = worker_.env.rank;
-  mine.name = absl::StrCat("rank ", worker_.env.rank, " · ", HostName());
-  mine.lanes = {kComputeLane, kCommunicationLane, kDataLane};
-  mine.args = {{"clock_error_us", clock_.error_seconds() * 1e6}};
-  mine.spans = std::exchange(spans_, {});
-  for (TraceSpan& span : mine.spans) {
+TraceProcess StepTrace::TakeProcess() {
+  TraceProcess process;
+  process.number = worker_.env.rank;
+  process.name = absl::StrCat("rank ", worker_.env.rank, " · ", HostName());
+  process.lanes = {kComputeLane, kCommunicationLane, kDataLane};
+  process.args = {{"clock_error_us", clock_.error_seconds() * 1e6}};
+  process.spans = std::exchange(spans_, {});
+  for (TraceSpan& span : process.spans) {
     span.start_seconds = clock_.RootTime(span.start_seconds);
     span.end_seconds = clock_.RootTime(span.end_seconds);
   }
+  return process;
+}
+
+absl::StatusOr<std::string> StepTrace::Write(const MoreTraceFunction& more) {
+  written_ = true;
+  StopOperators();  // where the run ended before the last step
+  std::vector<TraceProcess> others;
+  if (more != nullptr) {
+    absl::StatusOr<std::vector<TraceProcess>> added = more();
+    if (!added.ok()) return added.status();
+    others = *std::move(added);
+  }
+  const TraceProcess mine = TakeProcess();
+  absl::StatusOr<double> origin = FirstStart(mine.spans, worker_);
+  if (!origin.ok()) return origin.status();
   std::vector<std::string> texts =
       GatherText(worker_.comm, RenderProcess(mine, *origin));
-  if (!worker_.is_first()) return absl::OkStatus();
-  for (TraceProcess& process : more) {
+  for (TraceProcess& process : others) {
     process.number = worker_.env.world_size;
     texts.push_back(RenderProcess(process, *origin));
   }
-  return WriteTraceFile(config_.file, texts);
+  if (worker_.is_first()) {
+    absl::Status written = WriteTraceFile(config_.file, texts);
+    if (!written.ok()) return written;
+  }
+  return absl::StrCat("trace of steps ", first_step_, " to ", last_step_,
+                      ", for ui.perfetto.dev: ", config_.file);
 }
 
 }  // namespace rankwise

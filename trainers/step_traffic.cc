@@ -1,5 +1,6 @@
 #include "trainers/step_traffic.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -35,20 +36,25 @@ RecordedTransfer ToTransfer(const CommEvent& event,
 
 void StepTraffic::Begin() {
   ++seen_;
-  recording_ = seen_ > kWarmUpSteps && seen_ <= kWarmUpSteps + steps_;
-  if (recording_) comm_->StartTraffic();
+  const int64_t number = seen_ - kWarmUpSteps;
+  watching_ =
+      comm_ != nullptr && number > 0 && number <= std::max(recorded_, traced_);
+  if (watching_) comm_->StartTraffic();
 }
 
-std::optional<TrafficRecord> StepTraffic::End(
+StepCommunication StepTraffic::End(
     const StepRecord& step, std::chrono::steady_clock::time_point start) {
-  if (!std::exchange(recording_, false)) return std::nullopt;
-  TrafficRecord record;
+  StepCommunication seen;
+  if (!std::exchange(watching_, false)) return seen;
+  seen.events = comm_->TakeTraffic();
+  if (seen_ - kWarmUpSteps > recorded_) return seen;
+  TrafficRecord& record = seen.record.emplace();
   record.rank = step.rank;
   record.step = step.step;
-  for (const CommEvent& event : comm_->TakeTraffic()) {
+  for (const CommEvent& event : seen.events) {
     record.events.push_back(ToTransfer(event, start));
   }
-  return record;
+  return seen;
 }
 
 }  // namespace rankwise

@@ -21,7 +21,7 @@ std::unique_ptr<Communicator> Pretended() {
 
 TEST(StepTrafficTest, RecordsTheStepsAfterTheWarmUp) {
   const auto comm = Pretended();
-  StepTraffic traffic(comm.get(), /*steps=*/2);
+  StepTraffic traffic(comm.get(), /*recorded=*/2, /*traced=*/3);
   at::Tensor tensor = at::ones({5});
   for (int64_t number = 1; number <= 6; ++number) {
     const auto start = std::chrono::steady_clock::now();
@@ -30,7 +30,9 @@ TEST(StepTrafficTest, RecordsTheStepsAfterTheWarmUp) {
     step.step = number + 10;  // resumed
     traffic.Begin();
     ASSERT_TRUE(comm->AllReduce(tensor).ok());
-    const std::optional<TrafficRecord> record = traffic.End(step, start);
+    const StepCommunication seen = traffic.End(step, start);
+    EXPECT_EQ(seen.events.size(), number >= 3 && number <= 5 ? 1u : 0u);
+    const std::optional<TrafficRecord>& record = seen.record;
     ASSERT_EQ(record.has_value(), number == 3 || number == 4) << number;
     if (!record.has_value()) continue;
     EXPECT_EQ(record->rank, 1);
@@ -42,11 +44,13 @@ TEST(StepTrafficTest, RecordsTheStepsAfterTheWarmUp) {
   }
 }
 
-TEST(StepTrafficTest, NeedsNoCommunicatorWhereNothingIsRecorded) {
-  StepTraffic traffic(/*comm=*/nullptr, /*steps=*/0);
+TEST(StepTrafficTest, NeedsNoCommunicator) {
+  StepTraffic traffic(/*comm=*/nullptr, /*recorded=*/0, /*traced=*/2);
   for (int i = 0; i < 4; ++i) {
     traffic.Begin();
-    EXPECT_FALSE(traffic.End({}, {}).has_value());
+    const StepCommunication seen = traffic.End({}, {});
+    EXPECT_TRUE(seen.events.empty());
+    EXPECT_FALSE(seen.record.has_value());
   }
 }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/trace/ranges.h"
 #include "trainers/checkpoint/safetensors.h"
 #include "trainers/checkpoint/safetensors_index.h"
 #include "trainers/dropout_seed.h"
@@ -30,6 +31,17 @@ namespace {
 constexpr int64_t kSmallBatchForBatchNorm = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// For NVIDIA's tools: "step 3".
+class StepRange {
+ public:
+  explicit StepRange(int64_t step) {
+    if (RangesOn()) PushRange(absl::StrCat("step ", step));
+  }
+  ~StepRange() { PopRange(); }
+  StepRange(const StepRange&) = delete;
+  StepRange& operator=(const StepRange&) = delete;
+};
 
 // A folder that cannot be written to must be known before the training, not
 // after it.
@@ -60,7 +72,9 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Worker& worker,
     : config_(config),
       worker_(worker),
       spec_(std::move(spec)),
-      traffic_(worker.comm, config.output.traffic_steps) {}
+      traffic_(
+          worker.comm, config.output.traffic_steps,
+          config.output.trace.file.empty() ? 0 : config.output.trace.steps) {}
 
 absl::Status TrainingRun::BuildModel(const ModelPlacement& placement) {
   at::manual_seed(config_.seed);
@@ -211,6 +225,9 @@ bool TrainingRun::done() const { return progress_.step >= total_steps_; }
 
 absl::Status TrainingRun::Train(const StepFunction& step) {
   Announce();
+  absl::Status prepared =
+      Guarded("comparing the ranks' clocks", [&] { return PrepareTrace(); });
+  if (!prepared.ok()) return prepared;
   while (!done() && progress_.epoch <= config_.epochs) {
     absl::Status status = TrainEpoch(step);
     // What was measured stays, whatever happened.
@@ -225,7 +242,26 @@ absl::Status TrainingRun::Train(const StepFunction& step) {
   return Guarded("the end of the run", [&] { return Finish(); });
 }
 
+absl::Status TrainingRun::PrepareTrace() {
+  absl::StatusOr<std::unique_ptr<StepTrace>> trace = StepTrace::Create(
+      config_.output.trace, worker_, total_steps_ - progress_.step);
+  if (!trace.ok()) return trace.status();
+  trace_ = std::move(*trace);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::WriteTrace() {
+  absl::StatusOr<std::string> told = trace_->Write(more_trace_);
+  if (!told.ok()) return told.status();
+  console_->Say(*told);
+  return absl::OkStatus();
+}
+
 absl::Status TrainingRun::Finish() {
+  if (trace_ != nullptr && !trace_->written()) {
+    absl::Status traced = WriteTrace();
+    if (!traced.ok()) return traced;
+  }
   if (at_end_ != nullptr) {
     absl::Status status = at_end_();
     if (!status.ok()) return status;
@@ -243,12 +279,17 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
   const double seconds_before = progress_.epoch_seconds;
   StepClock clock(worker_.device);
   while (!done()) {
+    const StepRange range(progress_.step + 1);
     clock.Begin(Phase::kDataWait);
     absl::StatusOr<std::vector<Batch>> micro_batches = NextMicroBatches();
     if (!micro_batches.ok()) return micro_batches.status();
     if (micro_batches->empty()) break;
     status = TrainStep(step, *micro_batches, clock);
     if (!status.ok()) return status;
+    if (trace_ != nullptr && trace_->complete() && !trace_->written()) {
+      status = Guarded("writing the trace", [&] { return WriteTrace(); });
+      if (!status.ok()) return status;
+    }
     progress_.epoch_seconds =
         seconds_before +
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -281,8 +322,10 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
   }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
     traffic_.Begin();
+    const bool traced = trace_ != nullptr && trace_->Begin();
     absl::StatusOr<StepOutcome> outcome =
-        step({number, micro_batches, seeds, learning_rate_.At(number), clock});
+        step({number, micro_batches, seeds, learning_rate_.At(number), clock,
+              traced});
     if (!outcome.ok()) return outcome.status();
     clock.Begin(Phase::kEnd);
     progress_.step = number;
@@ -295,14 +338,16 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.forward_seconds = outcome->forward_seconds;
     record.backward_seconds = outcome->backward_seconds;
     record.examples = CountExamples(micro_batches);
-    std::optional<TrafficRecord> traffic = traffic_.End(record, clock.start());
-    if (traffic.has_value()) {
-      traffic->exposed_comm_seconds =
+    StepCommunication seen = traffic_.End(record, clock.start());
+    if (seen.record.has_value()) {
+      seen.record->exposed_comm_seconds =
           outcome->exposed_comm_seconds + outcome->wait_seconds;
     }
+    if (trace_ != nullptr)
+      trace_->End(number, clock, seen.events, std::move(outcome->trace));
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
     return log_->Add(
-        {record, outcome->loss, std::move(finished), std::move(traffic)});
+        {record, outcome->loss, std::move(finished), std::move(seen.record)});
   });
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "parallel/trace/chrome_trace.h"
 #include "records/record.h"
 #include "records/record_writer.h"
 #include "samplers/dataset.h"
@@ -26,6 +27,7 @@
 #include "trainers/resume.h"
 #include "trainers/step_clock.h"
 #include "trainers/step_log.h"
+#include "trainers/step_trace.h"
 #include "trainers/step_traffic.h"
 #include "trainers/training_data.h"
 #include "trainers/worker.h"
@@ -40,6 +42,7 @@ struct StepInput {
   absl::Span<const uint64_t> dropout_seeds;
   double learning_rate;
   StepClock& clock;  // in Phase::kDataWait; the step moves it on
+  bool traced;       // wants StepOutcome::trace
 };
 
 struct StepOutcome {
@@ -48,6 +51,8 @@ struct StepOutcome {
   double wait_seconds = 0;  // of a pipeline: blocked for messages
   // What a pipeline's executor timed within Phase::kSchedule.
   double forward_seconds = 0, backward_seconds = 0;
+  // Within the phases, of a traced step.
+  std::vector<TraceSpan> trace = {};
 };
 
 // The part of the model that this rank holds; by default all of it.
@@ -87,6 +92,8 @@ class TrainingRun {
     at_end_ = std::move(at_end);
   }
 
+  void AddToTrace(MoreTraceFunction more) { more_trace_ = std::move(more); }
+
   Model& model() { return *model_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Objective& objective() const { return *objective_; }
@@ -115,6 +122,8 @@ class TrainingRun {
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch);
+  absl::Status PrepareTrace();
+  absl::Status WriteTrace();
   absl::Status FinishEpoch();
   absl::Status Finish();
   absl::Status SaveCheckpoint();
@@ -139,6 +148,8 @@ class TrainingRun {
   std::optional<Console> console_;
   std::optional<StepLog> log_;
   StepTraffic traffic_;
+  std::unique_ptr<StepTrace> trace_;      // null without --trace
+  MoreTraceFunction more_trace_;          // may be null
   EvaluateFunction evaluate_;             // null: Evaluate
   std::function<absl::Status()> at_end_;  // may be null
   Progress progress_;

@@ -26,9 +26,11 @@ std::vector<std::string> GatherText(Communicator* comm,
     return {text};
   const auto backend = comm->process_group()->getBackend(c10::kCPU);
   const double size = static_cast<double>(text.size());
-  const auto sizes = MakeGroupControl(comm->process_group())->Gather({&size, 1});
+  const auto sizes =
+      MakeGroupControl(comm->process_group())->Gather({&size, 1});
   if (comm->rank() != 0) {
-    std::vector<at::Tensor> message = {Bytes(static_cast<int64_t>(text.size()))};
+    std::vector<at::Tensor> message = {
+        Bytes(static_cast<int64_t>(text.size()))};
     std::memcpy(message[0].data_ptr(), text.data(), text.size());
     if (!text.empty()) backend->send(message, 0, kTag)->wait();
     return {};
@@ -37,8 +39,7 @@ std::vector<std::string> GatherText(Communicator* comm,
   for (size_t rank = 1; rank < sizes.size(); ++rank) {
     const auto bytes = static_cast<int64_t>(sizes[rank][0]);
     std::vector<at::Tensor> message = {Bytes(bytes)};
-    if (bytes > 0)
-      backend->recv(message, static_cast<int>(rank), kTag)->wait();
+    if (bytes > 0) backend->recv(message, static_cast<int>(rank), kTag)->wait();
     texts.emplace_back(static_cast<const char*>(message[0].const_data_ptr()),
                        static_cast<size_t>(bytes));
   }

@@ -45,8 +45,11 @@ at::Tensor SequentialStages::Transfer(const at::Tensor& tensor, size_t from,
                                /*non_blocking=*/false, /*copy=*/true);
   WaitFor(devices_[to]);
   BoundaryTraffic& traffic = step.boundaries[std::min(from, to)];
-  traffic.seconds += Now() - start;
-  traffic.bytes += static_cast<int64_t>(tensor.nbytes());
+  const StageCopy copy{from, to, static_cast<int64_t>(tensor.nbytes()), start,
+                       Now()};
+  traffic.seconds += copy.end_seconds - copy.start_seconds;
+  traffic.bytes += copy.bytes;
+  step.copies.push_back(copy);
   return moved;
 }
 

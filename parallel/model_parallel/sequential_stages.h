@@ -5,6 +5,7 @@
 #ifndef RANKWISE_PARALLEL_MODEL_PARALLEL_SEQUENTIAL_STAGES_H_
 #define RANKWISE_PARALLEL_MODEL_PARALLEL_SEQUENTIAL_STAGES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,12 +23,20 @@ struct BoundaryTraffic {
   int64_t bytes = 0;
 };
 
+// One of these crossings.
+struct StageCopy {
+  size_t from = 0, to = 0;  // stages
+  int64_t bytes = 0;
+  double start_seconds = 0, end_seconds = 0;
+};
+
 struct SequentialStep {
   at::Tensor loss;  // scalar, detached: the sum of all micro-batches' shares
   // Per stage its forwards and backwards, in seconds of the steady clock (CUDA:
   // of the host, which waits for the device at each boundary).
   Timeline timeline;
   std::vector<BoundaryTraffic> boundaries;  // [stages - 1]
+  std::vector<StageCopy> copies;            // in order
   double start_seconds = 0, end_seconds = 0;
 };
 

@@ -6,6 +6,8 @@
 #include "ATen/ops/zeros.h"
 #include "c10/util/Exception.h"
 #include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/trace.h"
+#include "parallel/trace/ranges.h"
 
 namespace rankwise {
 namespace {
@@ -109,7 +111,9 @@ void ScheduleRun::Compute(size_t position) {
   at::Tensor input;
   if (needed != Values::kNone) input = Take(needed);
   step_.spans[position].start_seconds = Now();
+  if (RangesOn()) PushRange(TraceName(action));
   const at::Tensor result = Perform(action, input);
+  PopRange();
   const size_t made = values_.MadeBy(action);
   if (made != Values::kNone) made_[made] = result;
   step_.spans[position].end_seconds = Now();

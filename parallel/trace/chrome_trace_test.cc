@@ -56,7 +56,8 @@ TraceSpan SpanOf(const std::string& lane, const std::string& name, double start,
 TEST(ChromeTraceTest, SpansAreToldInMicrosecondsSinceTheOrigin) {
   TraceSpan span = SpanOf("compute", "forward", 100.5, 101.75, true);
   span.args = {{"stage", 3}};
-  const Json event = EventsOf({.number = 7, .spans = {span}}, 100).back();
+  const Json event =
+      EventsOf({.number = 7, .name = "rank 7", .spans = {span}}, 100).back();
   EXPECT_EQ(event["ts"], 500'000);
   EXPECT_EQ(event["dur"], 1'250'000);
   EXPECT_EQ(event["pid"], 7);
@@ -79,7 +80,8 @@ TEST(ChromeTraceTest, LanesAreThereInOrderAlsoWhenEmpty) {
 
 TEST(ChromeTraceTest, NestedSpansShareARowAndOverlappingOnesDoNot) {
   const auto rows =
-      RowOfSpan(EventsOf({.spans = {SpanOf("c", "forward", 0, 4, true),
+      RowOfSpan(EventsOf({.name = "rank 0",
+                          .spans = {SpanOf("c", "forward", 0, 4, true),
                                     SpanOf("c", "step", 0, 10, true),
                                     SpanOf("c", "backward", 4, 10, true),
                                     SpanOf("c", "crossing", 9, 11, true),
