@@ -17,7 +17,7 @@ std::string LossName(LossCause cause) {
     case LossCause::kImbalance:
       return "imbalance between ranks";
     case LossCause::kNoise:
-      return "noise, as each step waits for its slowest rank";
+      return "noise of the slowest rank";
     case LossCause::kDataWait:
       return "waiting for data";
     case LossCause::kRest:
