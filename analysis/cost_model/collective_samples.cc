@@ -95,8 +95,9 @@ class Collector {
       const std::string best = BestWay(collective, ways);
       for (auto& [way, sizes] : ways) {
         if (way == best) {
-          for (auto& [bytes, seconds] : sizes) {
-            samples.sizes.push_back({bytes, std::move(seconds)});
+          for (auto& [size, seconds] : sizes) {
+            samples.sizes.push_back(
+                {size.first, std::move(seconds), size.second});
           }
         } else {
           LeaveOut(absl::StrCat(collective, " on ", world_size, " ranks (", way,
@@ -112,7 +113,8 @@ class Collector {
  private:
   // Collective, backend, world size, in_flight.
   using Place = std::tuple<std::string, std::string, int64_t, int64_t>;
-  using Sizes = std::map<double, std::vector<double>>;
+  // Calls by bytes and launch.
+  using Sizes = std::map<std::pair<double, int64_t>, std::vector<double>>;
 
   // Records with one key, the k-th of each rank together.
   static std::vector<Row> RowsOf(const RunTrace& run) {
@@ -145,9 +147,18 @@ class Collector {
     const std::string way = WayOf(first);
     std::vector<double>& all =
         curves_[{first.collective, where.backend, where.world_size,
-                 first.in_flight}][way][static_cast<double>(first.bytes)];
+                 first.in_flight}][way]
+               [{static_cast<double>(first.bytes), NumberOf(run, first)}];
     if (all.empty()) ++sizes_of_way_[{first.collective, way}];
     all.insert(all.end(), seconds.begin(), seconds.end());
+  }
+
+  // Of the launch, over all runs.
+  int64_t NumberOf(const RunTrace& run, const CollectiveRecord& record) {
+    const auto next = static_cast<int64_t>(numbers_.size());
+    return numbers_
+        .try_emplace({run.source, run.ranks[0].run.run_id, record.launch}, next)
+        .first->second;
   }
 
   // The one of `ways` with the most sizes at all world sizes.
@@ -172,6 +183,8 @@ class Collector {
   std::vector<std::string>* const left_out_;
   std::map<Place, std::map<std::string, Sizes>> curves_;
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
+  // Source, run, launch.
+  std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;
 };
 
 }  // namespace

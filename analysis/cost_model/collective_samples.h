@@ -19,15 +19,15 @@ struct CollectiveSamples {
   std::string backend;
   int64_t world_size = 1;
   int64_t in_flight = 1;
-  std::vector<CostSamples> sizes;  // by bytes, all different
+  std::vector<CostSamples> sizes;  // by bytes and launch, all different
 };
 
 // Of every iteration the slowest rank's time, divided by the record's trips;
 // iterations that some rank calls late are left out. Rows by all ranks of a run
 // of two or more count, through c10d and with a warm cache. Where a collective
 // was measured in several ways (dtype, op, root, in place, sync), the one with
-// the most sizes over all runs counts. Samples of several runs and launches are
-// put together. What is passed over is appended to `left_out`, with the reason,
+// the most sizes over all runs counts. Each launch of each run has a number of
+// its own. What is passed over is appended to `left_out`, with the reason,
 // unless that is null.
 //
 // In the order of collective, world size and in_flight.

@@ -45,14 +45,17 @@ TEST(CollectSamples, DividesByTheTrips) {
   EXPECT_NEAR(all[0].sizes[0].seconds[0], 1e-4 + 8e-9, 1e-15);
 }
 
-TEST(CollectSamples, RunsAndLaunchesAreTakenTogether) {
+TEST(CollectSamples, LaunchesOfARunHaveNumbers) {
   RunTrace second = SmallRun();
   for (RankTrace& rank : second.ranks) {
     for (CollectiveRecord& record : rank.collectives) record.launch = 1;
   }
   const auto all = CollectSamples({SmallRun(), second}, nullptr);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].sizes[0].seconds.size(), 8u);
+  ASSERT_EQ(all[0].sizes.size(), 6u);
+  EXPECT_EQ(all[0].sizes[0].bytes, all[0].sizes[1].bytes);
+  EXPECT_NE(all[0].sizes[0].launch, all[0].sizes[1].launch);
+  EXPECT_EQ(all[0].sizes[0].launch, all[0].sizes[2].launch);
 }
 
 TEST(CollectSamples, CallsInFlightAreACurveOfTheirOwn) {

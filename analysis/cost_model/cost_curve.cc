@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/cost_model/change_points.h"
+#include "analysis/cost_model/launch_spread.h"
 #include "analysis/cost_model/resampled_fit.h"
 #include "analysis/cost_model/robust_fit.h"
 #include "analysis/cost_model/sample_median.h"
@@ -28,6 +29,18 @@ struct Point {
   SampleMedian median;
 };
 
+// Moves the resamples of all points as other launches might have.
+void MoveByLaunches(const LaunchSpread& spread, std::mt19937_64& random,
+                    std::vector<Point>* points) {
+  if (spread.relative_error == 0 || points->empty()) return;
+  const size_t resamples = points->front().median.redrawn.size();
+  for (size_t i = 0; i < resamples; ++i) {
+    const double factor = DrawLaunchFactor(spread, random);
+    for (Point& point : *points) point.median.redrawn[i] *= factor;
+  }
+  for (Point& point : *points) SetInterval(&point.median);
+}
+
 std::vector<Point> BySize(absl::Span<const CostSamples> samples,
                           const CostFitConfig& config) {
   std::map<double, std::vector<double>> seconds_of_size;
@@ -42,6 +55,7 @@ std::vector<Point> BySize(absl::Span<const CostSamples> samples,
     Point point = {bytes, BootstrapMedian(seconds, config.resamples, random)};
     if (point.median.median > 0) points.push_back(std::move(point));
   }
+  MoveByLaunches(SpreadOfLaunches(samples), random, &points);
   return points;
 }
 
@@ -107,6 +121,19 @@ const CostSegment& CostCurve::SegmentFor(double bytes) const {
     if (bytes < segment.max_bytes) return segment;
   }
   return segments.back();
+}
+
+CostCurve ConstantCurve(absl::Span<const CostSamples> samples,
+                        const CostFitConfig& config) {
+  CostCurve curve;
+  CostSegment segment;
+  for (const Point& point : BySize(samples, config)) {
+    segment.alpha_seconds = point.median.median;
+    segment.alpha_interval = point.median.interval;
+    curve.points = {{point.bytes, point.median.median, point.median.interval}};
+  }
+  curve.segments = {segment};
+  return curve;
 }
 
 absl::StatusOr<CostCurve> FitCostCurve(absl::Span<const CostSamples> samples,

@@ -11,15 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "analysis/cost_model/launch_spread.h"
 #include "analysis/statistics.h"
 
 namespace rankwise {
-
-// One size and its samples: seconds of each call, the slowest rank's.
-struct CostSamples {
-  double bytes = 0;
-  std::vector<double> seconds;
-};
 
 struct CostSegment {
   double min_bytes = 0;                                        // inclusive
@@ -56,9 +51,16 @@ struct CostFitConfig {
   uint64_t seed = 0;
 };
 
+// Of a collective that moves no data, such as a barrier: one size, and a cost
+// that does not follow it.
+CostCurve ConstantCurve(absl::Span<const CostSamples> samples,
+                        const CostFitConfig& config = {});
+
 // Fits `points` to as many pieces as the points ask for and no more; robust
 // against single sizes that are far off. FailedPrecondition where fewer than
-// min_points_per_segment distinct sizes have samples.
+// min_points_per_segment distinct sizes have samples. Intervals hold the calls'
+// noise, how far sizes lie from any line and, of several launches, how far
+// these lie apart.
 absl::StatusOr<CostCurve> FitCostCurve(absl::Span<const CostSamples> points,
                                        const CostFitConfig& config = {});
 

@@ -28,6 +28,8 @@ struct Truth {
   std::vector<Line> lines;
   double factor = 4;  // from one size to the next
   NoiseForTest noise = {};
+  int launches = 1;
+  double launch_deviation = 0;  // of a launch's logarithm, at all sizes alike
 };
 
 const Line& LineAt(const Truth& truth, double bytes) {
@@ -38,11 +40,16 @@ const Line& LineAt(const Truth& truth, double bytes) {
 
 std::vector<CostSamples> SamplesOf(const Truth& truth, uint64_t seed) {
   std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
   std::vector<CostSamples> samples;
-  for (double bytes = 8; bytes <= 1 << 26; bytes *= truth.factor) {
-    const Line& line = LineAt(truth, bytes);
-    samples.push_back({bytes, CallsForTest(line.alpha + line.beta * bytes,
-                                           truth.noise, random)});
+  for (int launch = 0; launch < truth.launches; ++launch) {
+    const double shift = std::exp(truth.launch_deviation * normal(random));
+    for (double bytes = 8; bytes <= 1 << 26; bytes *= truth.factor) {
+      const Line& line = LineAt(truth, bytes);
+      const double seconds = shift * (line.alpha + line.beta * bytes);
+      samples.push_back(
+          {bytes, CallsForTest(seconds, truth.noise, random), launch});
+    }
   }
   return samples;
 }
@@ -120,6 +127,10 @@ TEST(FitCostCurve, OneLineIsCoveredAndNotCut) {
 
 TEST(FitCostCurve, OneLineIsCoveredWhereSizesDeviateFromIt) {
   ExpectTruthIsFound({kOneLine, 4, {.deviation = 0.05}}, {4096});
+}
+
+TEST(FitCostCurve, OneLineIsCoveredWhereLaunchesDiffer) {
+  ExpectTruthIsFound({kOneLine, 4, {}, 5, 0.1}, {4096});
 }
 
 TEST(FitCostCurve, AChangeIsFoundAndBothLinesAreCovered) {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -10,35 +9,19 @@
 #include "absl/strings/str_join.h"
 #include "analysis/cost_model/collective_samples.h"
 #include "analysis/cost_model/network_model.h"
-#include "analysis/cost_model/sample_median.h"
 
 namespace rankwise {
 namespace {
 
 bool HasNoSizes(const CollectiveSamples& samples) {
-  return samples.sizes.size() == 1 && samples.sizes[0].bytes == 0;
-}
-
-// Of a collective without data, such as a barrier.
-CostCurve ConstantCurve(absl::Span<const double> seconds,
-                        const CostFitConfig& config) {
-  std::mt19937_64 random(config.seed);
-  const SampleMedian median =
-      BootstrapMedian(seconds, config.resamples, random);
-  CostSegment segment;
-  segment.alpha_seconds = median.median;
-  segment.alpha_interval = median.interval;
-  CostCurve curve;
-  curve.segments = {segment};
-  curve.points = {{0, median.median, median.interval}};
-  return curve;
+  return samples.sizes.front().bytes == 0 && samples.sizes.back().bytes == 0;
 }
 
 absl::StatusOr<CostCurve> CurveOf(const CollectiveSamples& samples,
                                   const CostFitConfig& config) {
-  absl::StatusOr<CostCurve> curve =
-      HasNoSizes(samples) ? ConstantCurve(samples.sizes[0].seconds, config)
-                          : FitCostCurve(samples.sizes, config);
+  absl::StatusOr<CostCurve> curve = HasNoSizes(samples)
+                                        ? ConstantCurve(samples.sizes, config)
+                                        : FitCostCurve(samples.sizes, config);
   if (!curve.ok()) return curve;
   curve->collective = samples.collective;
   curve->backend = samples.backend;

@@ -59,13 +59,17 @@ SampleMedian BootstrapMedian(absl::Span<const double> sample, int resamples,
   MedianDraw draw(sorted);
   result.redrawn.reserve(resamples);
   for (int i = 0; i < resamples; ++i) result.redrawn.push_back(draw(random));
-  result.interval = {Quantile(result.redrawn, kTail),
-                     Quantile(result.redrawn, 1 - kTail)};
+  SetInterval(&result);
   if (result.median > 0) {
     result.relative_sigma = (result.interval.high - result.interval.low) /
                             (2 * kNormalQuantile * result.median);
   }
   return result;
+}
+
+void SetInterval(SampleMedian* median) {
+  median->interval = {Quantile(median->redrawn, kTail),
+                      Quantile(median->redrawn, 1 - kTail)};
 }
 
 }  // namespace rankwise

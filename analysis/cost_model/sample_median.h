@@ -27,6 +27,9 @@ struct SampleMedian {
 SampleMedian BootstrapMedian(absl::Span<const double> sample, int resamples,
                              std::mt19937_64& random);
 
+// From `redrawn`: the 2.5 % and the 97.5 % quantile.
+void SetInterval(SampleMedian* median);
+
 }  // namespace rankwise
 
 #endif  // ANALYSIS_COST_MODEL_SAMPLE_MEDIAN_H_
