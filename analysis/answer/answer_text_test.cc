@@ -1,0 +1,183 @@
+#include "analysis/answer/answer_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/trace_for_test.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string TextOf(std::vector<RunTrace> runs,
+                   const AnswerConfig& config = {}) {
+  return AnswerText(*Analyze(std::move(runs), config));
+}
+
+// Three repetitions of single, ddp on 1 rank, and ddp on 2 ranks both ways.
+std::vector<RunTrace> Study() {
+  std::vector<RunTrace> runs;
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    runs.push_back(MakeRun({.binary = "single", .step_seconds = 0.1}));
+    runs.push_back(MakeRun({.step_seconds = 0.1}));
+    runs.push_back(
+        MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.0625}));
+    runs.push_back(MakeRun({.world_size = 2, .step_seconds = 0.125}));
+  }
+  return runs;
+}
+
+TEST(AnswerText, OpensWithTheTableOfScaling) {
+  EXPECT_THAT(
+      TextOf(Study()),
+      HasSubstr(
+          "Base case: single on 1 rank, 1 thread per rank, batch 64; medians "
+          "over repetitions of 10 steps after warm-up.\n\n"
+          "trainer  scaling  ranks  batch/rank  runs  images/s  speedup  "
+          "efficiency   95 % interval  exposed comm  data wait\n"
+          "-------------------------------------------------------------"
+          "----------------------------------------------------\n"
+          "single   base         1          64     3       640     1.00  "
+          "         -               -        10.0 %      5.0 %\n"
+          "ddp      both         1          64     3       640     1.00  "
+          "   100.0 %  [100.0, 100.0]        10.0 %      5.0 %\n"
+          "ddp      strong       2          32     3      1024     1.60  "
+          "    80.0 %    [80.0, 80.0]        10.0 %      5.0 %\n"
+          "ddp      weak         2          64     3      1024     1.60  "
+          "    80.0 %    [80.0, 80.0]        10.0 %      5.0 %\n\n"));
+}
+
+TEST(AnswerText, SaysInWordsHowWellItScales) {
+  const std::string text = TextOf(Study());
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "How well it scales\n"
+          "  Strong scaling: ddp on 2 ranks, with the same global batch of 64, "
+          "trains 1.60 times as fast as single on 1 rank (ideal 2): 80.0 % "
+          "efficiency, 95 % interval [80.0, 80.0].\n"
+          "  Weak scaling: ddp on 2 ranks, with the same batch of 64 per rank, "
+          "trains 1.60 times as fast as single on 1 rank (ideal 2): 80.0 % "
+          "efficiency, 95 % interval [80.0, 80.0].\n"));
+}
+
+RunTrace Pipeline(const std::string& schedule, double step_seconds) {
+  return MakeRun({.binary = "pipeline",
+                  .world_size = 2,
+                  .batch_size = 16,
+                  .step_seconds = step_seconds,
+                  .schedule = schedule});
+}
+
+TEST(AnswerText, PipelinesAreRowsOfTheirSchedule) {
+  std::vector<RunTrace> runs = Study();
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    runs.push_back(Pipeline("1f1b", 0.08));
+    runs.push_back(Pipeline("gpipe", 0.1));
+  }
+  const std::string text = TextOf(runs);
+  EXPECT_THAT(text, HasSubstr("\npipeline 1f1b   strong       2          32    "
+                              " 2       800     1.25      62.5 %"));
+  EXPECT_THAT(text, HasSubstr("\npipeline gpipe  strong       2          32    "
+                              " 2       640     1.00      50.0 %"));
+  EXPECT_THAT(text, HasSubstr("\npipeline        ranks  micro-batches"));
+  EXPECT_THAT(text, HasSubstr("\npipeline 1f1b       2         4 x 16"));
+  // The fastest of 2 ranks, though it is not the last.
+  EXPECT_THAT(text, HasSubstr("Strong scaling: ddp on 2 ranks"));
+  runs.push_back(Pipeline("zbv", 0.05));
+  runs.push_back(Pipeline("zbv", 0.05));
+  EXPECT_THAT(TextOf(runs),
+              HasSubstr("Strong scaling: pipeline zbv on 2 ranks, with the "
+                        "same global batch of 64, trains 2.00 times"));
+}
+
+// Whatever their steps were not waiting for, they computed.
+void FillLedgers(std::vector<RunTrace>& runs) {
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      for (StepRecord& step : rank.steps) {
+        step.backward_seconds = step.step_seconds - step.data_wait_seconds;
+      }
+    }
+  }
+}
+
+TEST(AnswerText, ABaseOfASmallerBatchExplainsALossAndHidesNone) {
+  std::vector<RunTrace> runs = Study();
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    runs.push_back(
+        MakeRun({.binary = "single", .batch_size = 32, .step_seconds = 0.06}));
+  }
+  FillLedgers(runs);
+  const std::string text = TextOf(runs);
+  // Not also by weak scaling against single's batch of 32.
+  EXPECT_THAT(text, HasSubstr("\nddp      strong       2          32"));
+  EXPECT_THAT(text, Not(HasSubstr("\nddp      weak         2          32")));
+  EXPECT_THAT(text, Not(HasSubstr("\nsingle   base         1          32")));
+  // 60 ms for half the examples of 100 ms: 10 of 62.5, of which 85 % computes.
+  EXPECT_THAT(text, HasSubstr("13.6 to smaller batches (8.5 ms a step)"));
+}
+
+TEST(AnswerText, RefusalsAreSaidUnderTheTable) {
+  std::vector<RunTrace> runs = Study();
+  runs.push_back(MakeRun({.world_size = 4, .batch_size = 48}));
+  EXPECT_THAT(
+      TextOf(runs),
+      HasSubstr("No efficiency: ddp on 4 ranks and its base case single on 1 "
+                "rank differ in the global batch, which strong scaling holds "
+                "equal: 192 and 64"));
+}
+
+TEST(AnswerText, OneRepetitionGivesNoEfficiency) {
+  const std::string text =
+      TextOf({MakeRun({.binary = "single"}), MakeRun({.world_size = 2})});
+  EXPECT_THAT(text, HasSubstr("No efficiency, for want of a comparison"));
+  EXPECT_THAT(text, HasSubstr("single on 1 rank has 1 repetition"));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+}
+
+TEST(AnswerText, OversubscribedRowsAreMarkedWhereTheyWereAskedFor) {
+  std::vector<RunTrace> runs = Study();
+  for (int i = 0; i < 2; ++i) runs.push_back(MakeRun({.world_size = 9}));
+  const std::string refused = TextOf(runs);  // 9 ranks, 8 cores
+  EXPECT_THAT(refused, HasSubstr("No efficiency: "));
+  AnswerConfig config;
+  config.allow_oversubscribed = true;
+  const std::string text = TextOf(runs, config);
+  EXPECT_THAT(text, HasSubstr("\nddp*     weak         9"));
+  EXPECT_THAT(text, HasSubstr("* more threads than cores"));
+}
+
+TEST(AnswerText, ForcedComparisonsCarryAMark) {
+  std::vector<RunTrace> runs = Study();
+  for (int i = 0; i < 2; ++i) {
+    runs.push_back(MakeRun({.world_size = 4, .batch_size = 16}));
+    for (RankTrace& rank : runs.back().ranks) rank.run.git_commit = "abc";
+  }
+  EXPECT_THAT(TextOf(runs), HasSubstr("No efficiency: "));
+  AnswerConfig config;
+  config.force = true;
+  const std::string text = TextOf(runs, config);
+  EXPECT_THAT(text, HasSubstr("\nddp!     strong       4"));
+  EXPECT_THAT(text, HasSubstr("! Forced: "));
+}
+
+TEST(AnswerText, RunsLeftOutAreNamed) {
+  std::vector<RunTrace> runs = Study();
+  runs.push_back(MakeRun({.steps = 2, .run_id = "killed"}));
+  EXPECT_THAT(TextOf(runs),
+              HasSubstr("Left out: killed.jsonl: 2 steps leave 0"));
+}
+
+TEST(AnswerText, NothingToReport) {
+  EXPECT_EQ(TextOf({}), "No run could be measured.\n");
+}
+
+}  // namespace
+}  // namespace rankwise

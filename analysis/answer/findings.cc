@@ -1,0 +1,257 @@
+#include "analysis/answer/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace rankwise {
+namespace {
+
+constexpr double kWorthSaying = 0.01;  // of the ideal speed
+constexpr size_t kNamedCauses = 3;
+
+std::string IntervalText(const Interval& interval) {
+  return absl::StrFormat("[%.1f, %.1f]", 100 * interval.low,
+                         100 * interval.high);
+}
+
+std::string Milliseconds(double seconds) {
+  return absl::StrFormat("%.3g ms", 1e3 * seconds);
+}
+
+// Of the rows under one way of scaling the fastest of the largest world size;
+// null without any.
+const ScalingRow* BestOfTheLargest(const Answer& answer, Scaling scaling) {
+  const auto rank = [](const ScalingRow& row) {
+    return std::make_pair(row.cell->run.world_size, row.efficiency->speedup);
+  };
+  const ScalingRow* best = nullptr;
+  for (const ScalingRow& row : answer.rows) {
+    if (row.scaling != ScalingName(scaling) || !row.efficiency.ok()) continue;
+    if (best == nullptr || rank(row) > rank(*best)) best = &row;
+  }
+  return best;
+}
+
+std::string HeldEqual(const Cell& cell, Scaling scaling) {
+  if (scaling == Scaling::kStrong) {
+    return absl::StrCat("the same global batch of ", cell.global_batch);
+  }
+  if (scaling == Scaling::kWeak) {
+    return absl::StrCat("the same batch of ", BatchText(cell.rank_batch),
+                        " per rank");
+  }
+  return absl::StrFormat("the same memory per rank (%.0f MB)",
+                         cell.peak_bytes * 1e-6);
+}
+
+std::string Capitalised(std::string text) {
+  text[0] =
+      static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+std::string ScalingTitle(Scaling scaling) {
+  return scaling == Scaling::kFixedMemory
+             ? "Fixed memory"
+             : Capitalised(absl::StrCat(ScalingName(scaling), " scaling"));
+}
+
+std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
+  const Cell& cell = *row.cell;
+  const double ideal = static_cast<double>(cell.run.world_size) /
+                       static_cast<double>(row.base->run.world_size);
+  return absl::StrFormat(
+      "%s: %s, with %s, trains %.2f times as fast as %s (ideal %.3g): %s "
+      "efficiency, 95 %% interval %s.",
+      ScalingTitle(scaling), cell.Name(), HeldEqual(cell, scaling),
+      row.efficiency->speedup, row.base->Name(), ideal,
+      PercentText(row.efficiency->efficiency),
+      IntervalText(row.efficiency->efficiency_interval));
+}
+
+Finding HowWellItScales(const Answer& answer) {
+  std::vector<std::string> sentences;
+  for (Scaling scaling :
+       {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
+    const ScalingRow* row = BestOfTheLargest(answer, scaling);
+    if (row != nullptr) sentences.push_back(SpeedSentence(*row, scaling));
+  }
+  if (sentences.empty() && !answer.rows.empty()) {
+    sentences.push_back(
+        "No efficiency, for want of a comparison: the notes below say why.");
+  }
+  return {"How well it scales", absl::StrJoin(sentences, "\n")};
+}
+
+std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
+  std::vector<Loss> losses = waterfall.losses;
+  std::stable_sort(losses.begin(), losses.end(),
+                   [](const Loss& a, const Loss& b) {
+                     return a.efficiency_points > b.efficiency_points;
+                   });
+  return losses;
+}
+
+std::string Efficiency1(const Waterfall& waterfall) {
+  return PercentText(waterfall.ideal_seconds / waterfall.measured_seconds);
+}
+
+std::string CostSentence(const Waterfall& waterfall) {
+  std::vector<std::string> causes;
+  for (const Loss& loss : LargestFirst(waterfall)) {
+    if (loss.efficiency_points < kWorthSaying) break;
+    if (causes.size() == kNamedCauses) break;
+    causes.push_back(
+        absl::StrFormat("%.1f to %s (%s a step)", 100 * loss.efficiency_points,
+                        LossName(loss.cause), Milliseconds(loss.seconds)));
+  }
+  if (causes.empty()) {
+    return absl::StrCat(Capitalised(WaterfallName(waterfall)), " reaches ",
+                        Efficiency1(waterfall),
+                        " of the ideal: nothing worth changing.");
+  }
+  return absl::StrCat(Capitalised(WaterfallName(waterfall)), " reaches ",
+                      Efficiency1(waterfall),
+                      " of the ideal speed; of the points that it lost, ",
+                      absl::StrJoin(causes, ", "), ".");
+}
+
+// Those of the largest world size: ddp's, and the fastest pipeline's.
+std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
+  int64_t largest = 0;
+  for (const Waterfall& waterfall : answer.waterfalls) {
+    largest = std::max(largest, waterfall.cell->run.world_size);
+  }
+  std::vector<const Waterfall*> told;
+  const Waterfall* pipeline = nullptr;
+  for (const Waterfall& waterfall : answer.waterfalls) {
+    if (waterfall.cell->run.world_size != largest) continue;
+    if (waterfall.cell->pipelines.empty()) {
+      told.push_back(&waterfall);
+    } else if (pipeline == nullptr ||
+               waterfall.measured_seconds < pipeline->measured_seconds) {
+      pipeline = &waterfall;
+    }
+  }
+  if (pipeline != nullptr) told.push_back(pipeline);
+  return told;
+}
+
+Finding WhatCostsMost(const Answer& answer) {
+  std::vector<std::string> sentences;
+  for (const Waterfall* waterfall : WorthTelling(answer)) {
+    sentences.push_back(CostSentence(*waterfall));
+  }
+  return {"What costs most", absl::StrJoin(sentences, "\n")};
+}
+
+// The remedy of each told waterfall's largest loss, once.
+Finding WhatToChange(const Answer& answer) {
+  std::vector<std::string> sentences;
+  for (const Waterfall* waterfall : WorthTelling(answer)) {
+    const std::vector<Loss> losses = LargestFirst(*waterfall);
+    if (losses.empty() || losses[0].efficiency_points < kWorthSaying) continue;
+    const std::string sentence = absl::StrCat(
+        "Against ", LossName(losses[0].cause), ": ", Remedy(losses[0].cause));
+    if (std::count(sentences.begin(), sentences.end(), sentence) == 0) {
+      sentences.push_back(sentence);
+    }
+  }
+  return {"What to change", absl::StrJoin(sentences, "\n")};
+}
+
+Finding WhatComesNext(const Answer& answer) {
+  std::vector<std::string> sentences;
+  for (const Prediction& prediction : answer.predictions) {
+    sentences.push_back(absl::StrFormat(
+        "%s would take %s a step, 95 %% interval [%.3g, %.3g], and train %.0f "
+        "images/s; %s of it exposed communication%s.",
+        prediction.layout.Name(), Milliseconds(prediction.step_seconds),
+        1e3 * prediction.step_interval.low, 1e3 * prediction.step_interval.high,
+        prediction.images_per_second,
+        Milliseconds(prediction.exposed_comm_seconds),
+        prediction.extrapolated ? " (beyond what was measured)" : ""));
+  }
+  return {"What happens at the next size", absl::StrJoin(sentences, "\n")};
+}
+
+std::string ResidualSentence(const Answer& answer) {
+  const CellLedger* worst = nullptr;
+  for (const CellLedger& ledger : answer.ledgers) {
+    if (worst == nullptr || ledger.ledger.median_residual_share >
+                                worst->ledger.median_residual_share) {
+      worst = &ledger;
+    }
+  }
+  if (worst == nullptr) return "";
+  return absl::StrCat("The ledger's parts explain all but ",
+                      PercentText(worst->ledger.median_residual_share),
+                      " of the step at worst (", worst->cell->Name(),
+                      ", median over steps).");
+}
+
+std::string AblationSentence(const Ablation& ablation) {
+  const Cell& cell = *ablation.cell;
+  const double waited = ablation.exposed_seconds + ablation.bubble_seconds;
+  return absl::StrFormat(
+      "Switching communication off makes the step of %s, batch %s, %s shorter; "
+      "of this the ledger calls %s waiting%s, and computing gets %s shorter.",
+      cell.Name(), BatchText(cell.rank_batch),
+      Milliseconds(ablation.saved_seconds), Milliseconds(waited),
+      cell.pipelines.empty() ? "" : " for messages and stages",
+      Milliseconds(ablation.slowed_seconds));
+}
+
+std::string ScoreSentence(const Score& score) {
+  return absl::StrFormat(
+      "Predictions made from up to %d %s were off by %s at the median of %d "
+      "larger configurations; %s of them lay in the 95 %% interval.",
+      score.fitted_up_to, score.fitted_up_to == 1 ? "rank" : "ranks",
+      PercentText(score.median_absolute_error), score.points.size(),
+      PercentText(score.coverage));
+}
+
+Finding HowFarToTrust(const Answer& answer) {
+  std::vector<std::string> sentences;
+  if (const std::string text = ResidualSentence(answer); !text.empty()) {
+    sentences.push_back(text);
+  }
+  for (const Ablation& ablation : answer.ablations) {
+    sentences.push_back(AblationSentence(ablation));
+  }
+  for (const Score& score : answer.scores) {
+    sentences.push_back(ScoreSentence(score));
+  }
+  return {"How far to trust this", absl::StrJoin(sentences, "\n")};
+}
+
+}  // namespace
+
+std::string PercentText(double share) {
+  return absl::StrFormat("%.1f %%", 100 * share);
+}
+
+std::string WaterfallName(const Waterfall& waterfall) {
+  return absl::StrCat(
+      waterfall.cell->Name(), ", ",
+      waterfall.scaling == Scaling::kFixedMemory
+          ? "fixed memory"
+          : absl::StrCat(ScalingName(waterfall.scaling), " scaling"));
+}
+
+std::vector<Finding> FindingsOf(const Answer& answer) {
+  std::vector<Finding> findings;
+  for (Finding& finding : std::vector<Finding>{
+           HowWellItScales(answer), WhatCostsMost(answer), WhatToChange(answer),
+           WhatComesNext(answer), HowFarToTrust(answer)}) {
+    if (!finding.text.empty()) findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace rankwise

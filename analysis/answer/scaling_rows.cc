@@ -1,0 +1,156 @@
+#include "analysis/answer/scaling_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+constexpr Scaling kScalings[] = {Scaling::kStrong, Scaling::kWeak,
+                                 Scaling::kFixedMemory};
+
+// A comparison that CheckComparable allows, or that is forced.
+struct Candidate {
+  Scaling scaling;
+  const Cell* base;
+};
+
+std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
+                               const AnswerConfig& config) {
+  const ComparisonConfig comparison = ComparisonOf(config);
+  std::vector<Candidate> candidates;
+  absl::Status refusal;
+  for (Scaling scaling : kScalings) {
+    // Equal batches hold equal memory: that says nothing new.
+    if (scaling == Scaling::kFixedMemory && !candidates.empty()) break;
+    const absl::StatusOr<const Cell*> base = FindBase(cells, cell, scaling);
+    if (!base.ok()) return {{&cell, "-", nullptr, base.status()}};
+    if (*base == &cell) return {{&cell, "base", nullptr}};
+    absl::Status comparable =
+        CheckComparable(**base, cell, scaling, comparison);
+    refusal.Update(comparable);
+    if (comparable.ok()) candidates.push_back({scaling, *base});
+  }
+  if (candidates.empty()) return {{&cell, "-", nullptr, refusal}};
+  int64_t largest = 0;
+  for (const Candidate& candidate : candidates) {
+    largest = std::max(largest, candidate.base->global_batch);
+  }
+  std::vector<ScalingRow> rows;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.base->global_batch < largest) continue;
+    if (!rows.empty() && rows[0].base == candidate.base) {
+      rows[0].scaling = "both";
+      continue;
+    }
+    rows.push_back(
+        {&cell, std::string(ScalingName(candidate.scaling)), candidate.base,
+         CompareToBase(*candidate.base, cell, candidate.scaling, comparison)});
+  }
+  return rows;
+}
+
+int Order(const ScalingRow& row) {
+  const std::vector<std::string> order = {"base", "both", "strong", "weak",
+                                          "fixed_memory"};
+  return static_cast<int>(std::find(order.begin(), order.end(), row.scaling) -
+                          order.begin());
+}
+
+bool IsUnder(const ScalingRow& row, Scaling scaling) {
+  return row.scaling == ScalingName(scaling) ||
+         (row.scaling == "both" && scaling != Scaling::kFixedMemory);
+}
+
+ScalingPoint PointOf(const Cell& cell, const Cell& base) {
+  return {static_cast<double>(cell.run.world_size) /
+              static_cast<double>(base.run.world_size),
+          cell.Values(&Throughput::images_per_second)};
+}
+
+void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
+  const Cell& base = *series.rows.front()->base;
+  std::vector<ScalingPoint> points = {PointOf(base, base)};
+  for (const ScalingRow* row : series.rows) {
+    if (row->cell->run.world_size == base.run.world_size) continue;
+    points.push_back(PointOf(*row->cell, base));
+  }
+  const ScalingLaw own = series.scaling == Scaling::kStrong
+                             ? ScalingLaw::kAmdahl
+                             : ScalingLaw::kGustafson;
+  for (ScalingLaw law : {own, ScalingLaw::kUsl}) {
+    absl::StatusOr<FittedLaw> fit = FitScalingLaw(law, points, bootstrap);
+    if (fit.ok()) {
+      series.laws.push_back(*std::move(fit));
+    } else {
+      series.no_law.push_back(
+          absl::StrCat(ScalingLawName(law), ": ", fit.status().message()));
+    }
+  }
+}
+
+}  // namespace
+
+ComparisonConfig ComparisonOf(const AnswerConfig& config) {
+  return {.bootstrap = config.bootstrap,
+          .allow_oversubscribed = config.allow_oversubscribed,
+          .force = config.force};
+}
+
+std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
+                                    const AnswerConfig& config) {
+  std::vector<ScalingRow> rows;
+  for (const Cell& cell : cells) {
+    if (cell.IsAblation()) continue;
+    for (ScalingRow& row : RowsOf(cells, cell, config)) {
+      rows.push_back(std::move(row));
+    }
+  }
+  std::set<const Cell*> used;
+  for (const ScalingRow& row : rows) used.insert(row.base);
+  const bool compares = used.size() > 1 || used.count(nullptr) == 0;
+  rows.erase(std::remove_if(rows.begin(), rows.end(),
+                            [&](const ScalingRow& row) {
+                              return compares && row.scaling == "base" &&
+                                     used.count(row.cell) == 0;
+                            }),
+             rows.end());
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const ScalingRow& a, const ScalingRow& b) {
+                     return Order(a) < Order(b);
+                   });
+  return rows;
+}
+
+std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
+                                           const AnswerConfig& config) {
+  std::map<std::pair<Scaling, std::string>, ScalingSeries> series;
+  for (const ScalingRow& row : rows) {
+    if (!row.efficiency.ok()) continue;
+    for (Scaling scaling : kScalings) {
+      if (!IsUnder(row, scaling)) continue;
+      const std::string trainer = row.cell->Trainer();
+      ScalingSeries& one = series[{scaling, trainer}];
+      one.trainer = trainer;
+      one.scaling = scaling;
+      one.rows.push_back(&row);
+    }
+  }
+  std::vector<ScalingSeries> result;
+  for (auto& [key, one] : series) {
+    std::stable_sort(one.rows.begin(), one.rows.end(),
+                     [](const ScalingRow* a, const ScalingRow* b) {
+                       return a->cell->run.world_size < b->cell->run.world_size;
+                     });
+    FitLaws(one, config.bootstrap);
+    result.push_back(std::move(one));
+  }
+  return result;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,30 @@
+// Which cell is compared with which, and what comes of it.
+
+#ifndef ANALYSIS_ANSWER_SCALING_ROWS_H_
+#define ANALYSIS_ANSWER_SCALING_ROWS_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "analysis/answer/answer.h"
+#include "analysis/cell.h"
+
+namespace rankwise {
+
+ComparisonConfig ComparisonOf(const AnswerConfig& config);
+
+// One row per cell and way of scaling, base cases first. A cell that fits
+// several ways of scaling is compared by the one whose base has the larger
+// batch: a base of a smaller one was run to explain a loss, not to hide it.
+// Ablations, and bases that nothing is compared with, have no row.
+std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
+                                    const AnswerConfig& config);
+
+// The rows that have an efficiency, by trainer and way of scaling, each with
+// its base and the laws that fit. `rows` outlive the result.
+std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
+                                           const AnswerConfig& config);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_ANSWER_SCALING_ROWS_H_
