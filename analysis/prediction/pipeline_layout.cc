@@ -137,8 +137,18 @@ class Messages {
   bool own_ = false;
 };
 
+// The longest that a rank is between its first action's start and its last
+// one's end.
+double LongestSpan(const Timeline& timeline) {
+  double longest = 0;
+  for (const std::vector<Span>& rank : timeline.ranks) {
+    longest = std::max(longest, ExtentOf(rank).seconds());
+  }
+  return longest;
+}
+
 // What the simulator leaves out, from the recorded layout: measured over
-// simulated time, of the medians.
+// simulated span; median over steps.
 absl::StatusOr<double> Calibrate(const Recordings& recordings) {
   const RecordedPipeline& first = *recordings[0];
   const absl::StatusOr<Schedule> schedule =
@@ -153,8 +163,7 @@ absl::StatusOr<double> Calibrate(const Recordings& recordings) {
       SimulationCosts costs{step.stages, {recorded->message_seconds, 0}};
       const absl::StatusOr<Timeline> timeline = Simulate(*schedule, costs);
       if (!timeline.ok()) return timeline.status();
-      ratios.push_back(step.wall_seconds /
-                       MeasureBubbles(*timeline).wall_seconds);
+      ratios.push_back(step.span_seconds / LongestSpan(*timeline));
     }
   }
   return Median(ratios);

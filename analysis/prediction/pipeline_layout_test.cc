@@ -51,7 +51,7 @@ TEST(CollectPipelines, FindsStageCostsAndMessages) {
   const std::vector<RecordedPipeline> recordings = Recorded(config);
   ASSERT_EQ(recordings.size(), 1u);
   const RecordedPipeline& recorded = recordings[0];
-  EXPECT_EQ(recorded.steps.size(), 3u);
+  EXPECT_EQ(recorded.steps.size(), 10u);  // after warm-up
   ASSERT_EQ(recorded.steps[0].stages.size(), 4u);
   EXPECT_NEAR(recorded.steps[0].stages[2].forward_seconds, 0.010, 1e-9);
   EXPECT_NEAR(recorded.steps[0].stages[2].backward_seconds, 0.020, 1e-9);
@@ -122,22 +122,35 @@ TEST(SimulatePipelineLayout, TakesMessagesFromTheNetwork) {
 }
 
 TEST(SimulatePipelineLayout, IsAsMuchSlowerThanItsSimulationAsTheRecordedStep) {
-  RunTrace run = MakePipelineRun({.pp = 2});
+  PipelineRunForTest config{.pp = 2};
+  RunTrace run = MakePipelineRun(config);
   for (RankTrace& rank : run.ranks) {
-    for (TimelineRecord& timeline : rank.timelines) {
-      for (RecordedSpan& span : timeline.spans) {
-        span.start_seconds *= 1.1;  // idle between actions
-        span.end_seconds =
-            span.start_seconds + (span.action == "F" ? 0.010 : 0.020);
-      }
+    for (ScheduleRecord& schedule : rank.schedules) {
+      schedule.span_seconds *= 1.1;  // idle between actions
     }
   }
-  PipelineRunForTest config{.pp = 2, .micro_batches = 4};
-  const double plain = PipelineStepSeconds(config) - 0.003;
-  const double seconds =
-      Seconds(Recordings({run}), LayoutOf(config), NoNetwork()) - 0.003;
-  EXPECT_GT(seconds, plain * 1.05);
-  EXPECT_LT(seconds, plain * 1.10);
+  config.micro_batches = 16;
+  EXPECT_NEAR(Seconds(Recordings({run}), LayoutOf(config), NoNetwork()),
+              (PipelineStepSeconds(config) - 0.003) * 1.1 + 0.003, 1e-6);
+}
+
+TEST(CollectPipelines, StepsWithoutATimelineFollowTheirSchedulesRecord) {
+  PipelineRunForTest config{.pp = 2};
+  RunTrace run = MakePipelineRun(config);
+  // Step 15: rank 1's stage took twice as long.
+  run.ranks[1].schedules[14].busy_seconds *= 2;
+  const std::vector<RecordedPipeline> recordings = Recordings({run});
+  ASSERT_EQ(recordings[0].steps.size(), 10u);
+  EXPECT_NEAR(recordings[0].steps[3].stages[1].forward_seconds, 0.010, 1e-9);
+  EXPECT_NEAR(recordings[0].steps[4].stages[1].forward_seconds, 0.020, 1e-9);
+  EXPECT_NEAR(recordings[0].steps[4].stages[1].backward_seconds, 0.040, 1e-9);
+  EXPECT_NEAR(recordings[0].steps[4].stages[0].forward_seconds, 0.010, 1e-9);
+}
+
+TEST(CollectPipelines, LeavesStepsOfFewerMicroBatchesOut) {
+  RunTrace run = MakePipelineRun({.pp = 2});
+  for (RankTrace& rank : run.ranks) rank.schedules[15].micro_batches = 1;
+  EXPECT_EQ(Recordings({run})[0].steps.size(), 9u);
 }
 
 TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {
@@ -146,7 +159,7 @@ TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {
   config.all_reduce_seconds = 0.004;
   const std::vector<RecordedPipeline> recordings = Recorded(config);
   ASSERT_EQ(recordings.size(), 1u);
-  EXPECT_EQ(recordings[0].steps.size(), 6u);  // two replicas
+  EXPECT_EQ(recordings[0].steps.size(), 20u);  // two replicas
   EXPECT_EQ(recordings[0].gradient_bytes,
             (std::vector<std::vector<double>>{{4e6}, {1e6}}));
   // Rank 0 leaves the schedule last: 4 MB at 1 ns are exposed.

@@ -1,7 +1,7 @@
 #include "analysis/prediction/recorded_pipeline.h"
 
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -11,8 +11,6 @@
 namespace rankwise {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // Sum and number of one stage's actions of one kind.
 struct Total {
   double seconds = 0;
@@ -21,79 +19,122 @@ struct Total {
   double Mean() const { return count == 0 ? 0 : seconds / count; }
 };
 
-// The actions of one step of one replica, rank after rank.
-class StepReader {
+// The measured timelines of a run, all steps and replicas together.
+class StageReader {
  public:
-  explicit StepReader(int64_t stages) : totals_(stages) {}
+  StageReader(int64_t stages, int64_t places)
+      : kinds_(stages), place_of_(stages, -1), busy_(places) {}
 
-  void Add(const TimelineRecord& timeline) {
+  void Add(const TimelineRecord& timeline, int64_t place) {
+    if (timeline.origin != "measured") return;
+    double busy = 0;
     for (const RecordedSpan& span : timeline.spans) {
       const size_t kind = std::string("FBIW").find(span.action);
       if (span.action.size() != 1 || kind == std::string::npos ||
-          span.stage >= static_cast<int64_t>(totals_.size()))
+          span.stage >= static_cast<int64_t>(kinds_.size()))
         continue;
-      Total& total = totals_[span.stage][kind];
-      total.seconds += span.end_seconds - span.start_seconds;
-      total.count += 1;
-      first_ = std::min(first_, span.start_seconds);
-      last_ = std::max(last_, span.end_seconds);
+      const double seconds = span.end_seconds - span.start_seconds;
+      kinds_[span.stage][kind].seconds += seconds;
+      kinds_[span.stage][kind].count += 1;
+      place_of_[span.stage] = place;
+      busy += seconds;
     }
+    busy_[place].seconds += busy;
+    busy_[place].count += 1;
   }
 
-  bool cuts_backward() const { return totals_[0][kWeightGrad].count > 0; }
+  // Every stage has a forward and a backward.
+  bool complete() const {
+    return std::all_of(kinds_.begin(), kinds_.end(), [](const Kinds& kinds) {
+      return kinds[kForward].count > 0 &&
+             kinds[kBackward].count + kinds[kWeightGrad].count > 0;
+    });
+  }
+  bool cuts_backward() const { return kinds_[0][kWeightGrad].count > 0; }
+  // Of a step, of the rank at this place.
+  double busy_seconds(int64_t place) const { return busy_[place].Mean(); }
+  const std::vector<int64_t>& place_of() const { return place_of_; }
 
-  // None where a stage has no forward or no backward.
-  std::optional<RecordedStages> Take() const {
-    RecordedStages step;
-    for (const auto& kinds : totals_) {
-      StageCosts costs;
-      costs.forward_seconds = kinds[kForward].Mean();
-      costs.input_grad_seconds = kinds[kInputGrad].Mean();
-      costs.weight_grad_seconds = kinds[kWeightGrad].Mean();
-      costs.backward_seconds =
-          kinds[kWeightGrad].count > 0
-              ? costs.input_grad_seconds + costs.weight_grad_seconds
-              : kinds[kBackward].Mean();
-      if (kinds[kForward].count == 0 ||
-          kinds[kBackward].count + kinds[kWeightGrad].count == 0)
-        return std::nullopt;
-      step.stages.push_back(costs);
-    }
-    step.wall_seconds = last_ - first_;
-    return step;
+  StageCosts Costs(int64_t stage) const {
+    const Kinds& kinds = kinds_[stage];
+    StageCosts costs;
+    costs.forward_seconds = kinds[kForward].Mean();
+    costs.input_grad_seconds = kinds[kInputGrad].Mean();
+    costs.weight_grad_seconds = kinds[kWeightGrad].Mean();
+    costs.backward_seconds =
+        kinds[kWeightGrad].count > 0
+            ? costs.input_grad_seconds + costs.weight_grad_seconds
+            : kinds[kBackward].Mean();
+    return costs;
   }
 
  private:
   enum Kind { kForward, kBackward, kInputGrad, kWeightGrad };
-  struct Kinds {
-    Total of[4];
-    Total& operator[](size_t kind) { return of[kind]; }
-    const Total& operator[](size_t kind) const { return of[kind]; }
-  };
-  std::vector<Kinds> totals_;  // [stage]
-  double first_ = kInfinity, last_ = -kInfinity;
+  using Kinds = std::array<Total, 4>;
+  std::vector<Kinds> kinds_;       // [stage]
+  std::vector<int64_t> place_of_;  // [stage]
+  std::vector<Total> busy_;        // [place]
 };
 
-// Every step and replica whose ranks all have a measured timeline.
-std::vector<RecordedStages> StepsFrom(const RunTrace& run, int64_t first_step,
-                                      RecordedPipeline* pipeline) {
-  std::map<std::pair<int64_t, int64_t>, std::vector<const TimelineRecord*>>
-      found;  // by step and replica
+StageCosts Scaled(StageCosts costs, double factor) {
+  costs.forward_seconds *= factor;
+  costs.input_grad_seconds *= factor;
+  costs.weight_grad_seconds *= factor;
+  costs.backward_seconds *= factor;
+  return costs;
+}
+
+// The schedule records of a step, of the ranks of one replica by their place;
+// empty unless all are there and had all their micro-batches.
+std::vector<const ScheduleRecord*> SchedulesOf(
+    const RunTrace& run, int64_t replica, int64_t step,
+    const RecordedPipeline& pipeline) {
+  std::vector<const ScheduleRecord*> schedules(pipeline.pp, nullptr);
+  int64_t found = 0;
   for (const RankTrace& rank : run.ranks) {
-    for (const TimelineRecord& timeline : rank.timelines) {
-      if (timeline.origin != "measured" || timeline.step < first_step) continue;
-      found[{timeline.step, rank.schedules[0].replica}].push_back(&timeline);
-    }
+    if (rank.schedules[0].replica != replica) continue;
+    // Steps are in order and, but for warm-ups, without gaps.
+    const int64_t place = step - rank.schedules[0].step;
+    if (place < 0 || place >= static_cast<int64_t>(rank.schedules.size()))
+      continue;
+    const ScheduleRecord& schedule = rank.schedules[place];
+    if (schedule.step != step ||
+        schedule.micro_batches != pipeline.micro_batches)
+      continue;
+    schedules[schedule.pipeline_rank] = &schedule;
+    ++found;
   }
+  if (found != pipeline.pp) schedules.clear();
+  return schedules;
+}
+
+// Timelines are of few steps: they say how a rank's computing divides over its
+// actions, and the schedule records of every step how much of it there was.
+std::vector<RecordedStages> StepsFrom(const RunTrace& run,
+                                      const StageReader& reader,
+                                      const RecordedPipeline& pipeline,
+                                      int64_t first_step) {
   std::vector<RecordedStages> steps;
-  for (const auto& [where, timelines] : found) {
-    if (static_cast<int64_t>(timelines.size()) != pipeline->pp) continue;
-    StepReader reader(pipeline->stages);
-    for (const TimelineRecord* timeline : timelines) reader.Add(*timeline);
-    std::optional<RecordedStages> step = reader.Take();
-    if (!step.has_value()) continue;
-    pipeline->cuts_backward = reader.cuts_backward();
-    steps.push_back(*std::move(step));
+  for (int64_t replica = 0; replica < pipeline.dp; ++replica) {
+    for (const StepRecord& step : run.ranks[0].steps) {
+      if (step.step < first_step) continue;
+      const std::vector<const ScheduleRecord*> schedules =
+          SchedulesOf(run, replica, step.step, pipeline);
+      if (schedules.empty()) continue;
+      RecordedStages recorded;
+      for (int64_t stage = 0; stage < pipeline.stages; ++stage) {
+        const int64_t place = reader.place_of()[stage];
+        const double usual = reader.busy_seconds(place);
+        recorded.stages.push_back(
+            Scaled(reader.Costs(stage),
+                   usual > 0 ? schedules[place]->busy_seconds / usual : 1));
+      }
+      for (const ScheduleRecord* schedule : schedules) {
+        recorded.span_seconds =
+            std::max(recorded.span_seconds, schedule->span_seconds);
+      }
+      steps.push_back(std::move(recorded));
+    }
   }
   return steps;
 }
@@ -153,18 +194,9 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
 }
 
 // Boundaries between stages that lie on two ranks.
-int64_t Crossings(const RunTrace& run, int64_t stages) {
-  std::vector<int64_t> place_of(stages, 0);
-  for (const RankTrace& rank : run.ranks) {
-    for (const TimelineRecord& timeline : rank.timelines) {
-      for (const RecordedSpan& span : timeline.spans) {
-        if (span.stage < stages)
-          place_of[span.stage] = rank.schedules[0].pipeline_rank;
-      }
-    }
-  }
+int64_t Crossings(const std::vector<int64_t>& place_of) {
   int64_t crossings = 0;
-  for (int64_t stage = 0; stage + 1 < stages; ++stage) {
+  for (size_t stage = 0; stage + 1 < place_of.size(); ++stage) {
     crossings += place_of[stage] != place_of[stage + 1];
   }
   return crossings;
@@ -173,7 +205,8 @@ int64_t Crossings(const RunTrace& run, int64_t stages) {
 // What stages hand on, and how long that takes. A boundary carries as much one
 // way as the other. With one stage per rank the ranks' bytes tell the
 // boundaries apart, else all are taken to be alike.
-void SetMessages(const RunTrace& run, RecordedPipeline* pipeline) {
+void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
+                 RecordedPipeline* pipeline) {
   std::vector<double> sent;
   double total = 0, seconds = 0;
   for (int64_t place = 0; place < pipeline->pp; ++place) {
@@ -183,8 +216,7 @@ void SetMessages(const RunTrace& run, RecordedPipeline* pipeline) {
     seconds += schedule.transfer_seconds;
   }
   const double m = static_cast<double>(pipeline->micro_batches);
-  const double messages =
-      2 * m * static_cast<double>(Crossings(run, pipeline->stages));
+  const double messages = 2 * m * static_cast<double>(Crossings(place_of));
   if (messages == 0) return;
   pipeline->message_seconds = seconds / messages;
   std::vector<double> outputs(pipeline->stages, total / messages);
@@ -220,9 +252,16 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
     return std::nullopt;
   pipeline.micro_batch_examples = ExamplesPerStep(run, config) /
                                   static_cast<double>(pipeline.micro_batches);
-  const int64_t first = run.ranks[0].steps[0].step;
-  pipeline.steps = StepsFrom(run, first + config.warmup_steps, &pipeline);
-  if (pipeline.steps.empty()) pipeline.steps = StepsFrom(run, first, &pipeline);
+  StageReader reader(pipeline.stages, pipeline.pp);
+  for (const RankTrace& rank : run.ranks) {
+    for (const TimelineRecord& timeline : rank.timelines) {
+      reader.Add(timeline, rank.schedules[0].pipeline_rank);
+    }
+  }
+  if (!reader.complete()) return std::nullopt;
+  pipeline.cuts_backward = reader.cuts_backward();
+  pipeline.steps = StepsFrom(run, reader, pipeline,
+                             run.ranks[0].steps[0].step + config.warmup_steps);
   if (pipeline.steps.empty()) return std::nullopt;
   for (int64_t place = 0; place < pipeline.pp; ++place) {
     const std::vector<const RankTrace*> ranks = RanksAt(run, place);
@@ -231,7 +270,7 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
       pipeline.gradient_bytes.push_back(GradientBytes(run, *ranks[0]));
     }
   }
-  SetMessages(run, &pipeline);
+  SetMessages(run, reader.place_of(), &pipeline);
   return pipeline;
 }
 

@@ -19,7 +19,8 @@ struct RecordedStages {
   // Means over micro-batches; kinds that the schedule has not are 0. The
   // backward of a schedule that cuts it is the sum of its halves.
   std::vector<StageCosts> stages;
-  double wall_seconds = 0;  // from the first start on any rank to the last end
+  // From the first start to the last end, of the rank where that is longest.
+  double span_seconds = 0;
 };
 
 struct RecordedPipeline {
@@ -45,8 +46,9 @@ struct RecordedPipeline {
 };
 
 // Runs of `runs` (as PredictableRuns gives them) with one rank per process and
-// measured timelines of all ranks; others are passed over. Timelines of the
-// warm-up count where there are no others.
+// measured timelines of all stages; others are passed over. The timelines say
+// how a rank's computing divides over its actions, its schedule records how
+// much there was in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
 

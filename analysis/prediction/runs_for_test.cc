@@ -182,6 +182,9 @@ RankTrace MakePipelineRank(const PipelineRunForTest& config, int64_t rank) {
     step.exposed_comm_seconds = times.exposed_comm_seconds;
     step.optimizer_seconds = 0.001;
     step.examples = config.micro_batches * config.micro_batch;
+    const Extent extent = ExtentOf(timeline.ranks[place]);
+    record.busy_seconds = extent.busy_seconds();
+    record.span_seconds = extent.seconds();
     record.schedule_seconds = times.step_seconds - config.outside_seconds -
                               times.exposed_comm_seconds;
     result.steps.push_back(step);
