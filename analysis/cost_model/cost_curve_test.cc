@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <iostream>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>

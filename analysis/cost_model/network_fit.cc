@@ -1,8 +1,8 @@
-#include <algorithm>
-#include <cstddef>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

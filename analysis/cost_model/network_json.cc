@@ -1,9 +1,13 @@
 // docs/cost_model.md has the form.
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
