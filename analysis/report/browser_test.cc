@@ -1,0 +1,200 @@
+// Looks at reports as people do, in a browser: every picture is drawn, and
+// nothing is written to the console.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "analysis/report/answer_for_test.h"
+#include "analysis/report/report.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+struct Output {
+  int exit_code = -1;
+  std::string text;
+};
+
+Output RunCommand(const std::string& command) {
+  Output output;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return output;
+  char buffer[1 << 16];
+  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), pipe)) {
+    output.text.append(buffer, count);
+  }
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) output.exit_code = WEXITSTATUS(status);
+  return output;
+}
+
+std::string OutputFolder() {
+  const char* kept = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+  return kept != nullptr ? kept : testing::TempDir();
+}
+
+class BrowserTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (RunCommand("command -v chromium").exit_code != 0) {
+      GTEST_SKIP() << "there is no chromium on this machine; .ci/run installs "
+                      "it, or: apt-get install chromium";
+    }
+    folder_ = absl::StrCat(
+        testing::TempDir(), "/",
+        testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    report_ = folder_ + "/report.html";
+  }
+
+  void Write(const Answer& answer) {
+    const absl::Status status =
+        WriteReport(answer,
+                    {"Scaling study of made-up figures",
+                     "../plotly/plotly.min.js", "./bazelw run //:study"},
+                    report_);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  // The page after it has drawn, as HTML.
+  std::string Show(const std::string& options, const std::string& query = "") {
+    const Output output = RunCommand(absl::StrCat(
+        "HOME=", folder_,
+        " timeout 100 chromium --headless=new --disable-gpu "
+        "--disable-dev-shm-usage --user-data-dir=",
+        folder_, "/profile ", ::getuid() == 0 ? "--no-sandbox " : "",
+        "--window-size=1200,1600 "
+        "--virtual-time-budget=20000 ",
+        options, " \"file://", report_, query, "\" 2>", folder_, "/log"));
+    EXPECT_EQ(output.exit_code, 0)
+        << RunCommand("cat " + folder_ + "/log").text;
+    return output.text;
+  }
+
+  // What the page says of itself.
+  nlohmann::json StatusOf(const std::string& page) {
+    const std::string opening = "<output id=\"report-status\" hidden=\"\">";
+    const size_t start = page.find(opening);
+    if (start == std::string::npos) return nullptr;
+    const size_t end = page.find("</output>", start);
+    return nlohmann::json::parse(absl::StrReplaceAll(
+        page.substr(start + opening.size(), end - start - opening.size()),
+        {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}}));
+  }
+
+  std::string folder_, report_;
+};
+
+std::set<std::string> Drawn(const nlohmann::json& status) {
+  std::set<std::string> names;
+  for (const auto& [name, marks] : status["marks"].items()) {
+    if (marks > 0) names.insert(name);
+  }
+  return names;
+}
+
+const std::set<std::string>& AllPictures() {
+  static const auto& names = *new std::set<std::string>(
+      {"scaling-strong", "scaling-weak", "ledger-bars", "waterfall-bars",
+       "network-0", "network-1", "timeline-bars", "prediction-lines",
+       "prediction-errors", "loss-lines"});
+  return names;
+}
+
+TEST_F(BrowserTest, DrawsEveryPicture) {
+  Write(*FullAnswer(""));
+  const std::string page =
+      Show("--blink-settings=preferredColorScheme=1 --dump-dom");
+  const nlohmann::json status = StatusOf(page);
+  ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+  EXPECT_EQ(status["done"], true);
+  EXPECT_EQ(status["look"], "light");
+  EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
+  EXPECT_EQ(Drawn(status), AllPictures());
+  EXPECT_THAT(page, Not(HasSubstr("data-title=\"Share")))
+      << "nothing offers to send figures elsewhere";
+}
+
+TEST_F(BrowserTest, DrawsThemInDarkToo) {
+  Write(*FullAnswer(""));
+  const nlohmann::json status =
+      StatusOf(Show("--blink-settings=preferredColorScheme=0 --dump-dom"));
+  ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+  EXPECT_EQ(status["look"], "dark");
+  EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
+  EXPECT_EQ(Drawn(status), AllPictures());
+  Show(
+      "--blink-settings=preferredColorScheme=0 --hide-scrollbars "
+      "--screenshot=" +
+      OutputFolder() + "/dark.png >/dev/null");
+}
+
+TEST_F(BrowserTest, NamesDoNothing) {
+  // Had it been markup, or had Plotly taken it for its own, it would show.
+  Write(
+      *FullAnswer("</script><img src=x onerror=pageErrors.push('ran')><b>%{x"
+                  "}"));
+  const std::string page = Show("--dump-dom");
+  const nlohmann::json status = StatusOf(page);
+  ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+  EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
+  EXPECT_EQ(Drawn(status), AllPictures());
+  EXPECT_THAT(page, Not(HasSubstr("<img")));
+}
+
+TEST_F(BrowserTest, WithoutDataSaysWhatWouldBringIt) {
+  Write(*BareAnswer());
+  const std::string page = Show("--dump-dom");
+  const nlohmann::json status = StatusOf(page);
+  ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+  EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
+  EXPECT_THAT(status["marks"], IsEmpty());
+  EXPECT_THAT(page, HasSubstr("--world_sizes=1,2</code>"));
+  EXPECT_THAT(page, HasSubstr("--trainers=single,pipeline</code>"));
+}
+
+TEST_F(BrowserTest, ShowsThePartsThatTheAddressNames) {
+  Write(*FullAnswer(""));
+  const nlohmann::json status =
+      StatusOf(Show("--dump-dom", "?show=findings,waterfall"));
+  ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+  EXPECT_EQ(Drawn(status), std::set<std::string>({"waterfall-bars"}));
+}
+
+TEST_F(BrowserTest, Prints) {
+  Write(*FullAnswer(""));
+  const std::string printed = OutputFolder() + "/report.pdf";
+  Show("--no-pdf-header-footer --print-to-pdf=" + printed);
+  ASSERT_TRUE(std::filesystem::exists(printed));
+  EXPECT_GT(std::filesystem::file_size(printed), 100000u);
+}
+
+TEST_F(BrowserTest, ThePictureOfTheReadmeIsMade) {
+  Write(*FullAnswer(""));
+  const std::string picture = OutputFolder() + "/report.png";
+  const Output output = RunCommand(absl::StrCat(
+      "analysis/report/screenshot.sh ", report_, " ", picture, " 2>&1"));
+  ASSERT_EQ(output.exit_code, 0) << output.text;
+  EXPECT_GT(std::filesystem::file_size(picture), 30000u);
+  EXPECT_LT(std::filesystem::file_size(picture), 250000u);
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,139 @@
+#include "analysis/report/cell_data.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/pipeline_use.h"
+#include "analysis/throughput.h"
+#include "records/record.h"
+
+namespace rankwise {
+namespace {
+
+using ::nlohmann::json;
+
+double MedianOf(const std::vector<PipelineUse>& uses,
+                double PipelineUse::*metric) {
+  std::vector<double> values;
+  for (const PipelineUse& use : uses) values.push_back(use.*metric);
+  return Median(values);
+}
+
+json PipelineData(const std::vector<PipelineUse>& uses) {
+  if (uses.empty()) return nullptr;
+  std::vector<double> errors;
+  for (const PipelineUse& use : uses) errors.push_back(use.PredictionError());
+  const PipelineUse& first = uses.front();
+  return {
+      {"stages", first.stages},
+      {"replicas", first.replicas},
+      {"micro_batches", first.micro_batches},
+      {"wall_bubble", MedianOf(uses, &PipelineUse::wall_bubble)},
+      {"span_bubble", MedianOf(uses, &PipelineUse::span_bubble)},
+      {"seconds", MedianOf(uses, &PipelineUse::schedule_seconds)},
+      {"predicted_wall_bubble",
+       MedianOf(uses, &PipelineUse::predicted_wall_bubble)},
+      {"predicted_span_bubble",
+       MedianOf(uses, &PipelineUse::predicted_span_bubble)},
+      {"predicted_seconds", MedianOf(uses, &PipelineUse::predicted_seconds)},
+      {"error", Median(errors)},
+  };
+}
+
+std::vector<std::string> Marks(const Cell& cell) {
+  std::vector<std::string> marks;
+  if (cell.oversubscribed) marks.push_back("more threads than cores");
+  if (!cell.shared_device.empty()) {
+    marks.push_back(absl::StrCat("ranks shared ", cell.shared_device));
+  }
+  if (cell.several_devices_per_rank) {
+    marks.push_back("several devices per rank");
+  }
+  return marks;
+}
+
+json CellData(const Cell& cell) {
+  const auto median = [&cell](double Throughput::*metric) {
+    return Median(cell.Values(metric));
+  };
+  return {
+      {"name", cell.Name()},
+      {"label",
+       absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch))},
+      {"trainer", cell.Trainer()},
+      {"ranks", cell.run.world_size},
+      {"rank_batch", cell.rank_batch},
+      {"global_batch", cell.global_batch},
+      {"runs", cell.repetitions.size()},
+      {"images_per_second", median(&Throughput::images_per_second)},
+      {"step_seconds", median(&Throughput::step_seconds)},
+      {"exposed_comm_share", median(&Throughput::exposed_comm_share)},
+      {"data_wait_share", median(&Throughput::data_wait_share)},
+      {"peak_bytes", cell.peak_bytes},  // 0: not known
+      {"marks", Marks(cell)},
+      {"pipeline", PipelineData(cell.pipelines)},
+  };
+}
+
+std::map<std::string, std::string> SharedFlags(absl::Span<const Cell> cells) {
+  if (cells.empty()) return {};
+  std::map<std::string, std::string> shared = cells.front().run.flags;
+  for (const Cell& cell : cells) {
+    for (auto flag = shared.begin(); flag != shared.end();) {
+      const auto other = cell.run.flags.find(flag->first);
+      const bool same = other != cell.run.flags.end() && *other == *flag;
+      flag = same ? std::next(flag) : shared.erase(flag);
+    }
+  }
+  return shared;
+}
+
+}  // namespace
+
+json IntervalData(const Interval& interval) {
+  return json::array({interval.low, interval.high});
+}
+
+json CellIndex(absl::Span<const Cell> cells, const Cell* cell) {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (&cells[i] == cell) return i;
+  }
+  return nullptr;
+}
+
+json CellsData(absl::Span<const Cell> cells) {
+  json data = json::array();
+  for (const Cell& cell : cells) data.push_back(CellData(cell));
+  return data;
+}
+
+json OriginData(absl::Span<const Cell> cells) {
+  std::set<json> machines, versions;
+  std::set<std::string> code;
+  std::set<int64_t> threads;
+  for (const Cell& cell : cells) {
+    const RunRecord& run = cell.run;
+    machines.insert(json::object({{"hostname", run.host.hostname},
+                                  {"cpu_model", run.host.cpu_model},
+                                  {"cores", run.host.cores},
+                                  {"memory_bytes", run.host.memory_bytes},
+                                  {"devices", run.devices}}));
+    versions.insert(json::object({{"torch", run.versions.torch},
+                                  {"cuda", run.versions.cuda},
+                                  {"nccl", run.versions.nccl},
+                                  {"compiler", run.versions.compiler}}));
+    code.insert(cell.code_versions.begin(), cell.code_versions.end());
+    threads.insert(run.threads_per_rank);
+  }
+  return {{"machines", machines},
+          {"versions", versions},
+          {"code", code},
+          {"threads_per_rank", threads},
+          {"flags", SharedFlags(cells)}};
+}
+
+}  // namespace rankwise

@@ -1,0 +1,64 @@
+#include "analysis/report/cell_data.h"
+
+#include <vector>
+
+#include "analysis/cell.h"
+#include "analysis/report/parts_for_test.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace rankwise {
+namespace {
+
+TEST(CellIndexTest, IsThePlaceOrNull) {
+  const std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                                   MakeCell("ddp", 2, 64, 1800)};
+  EXPECT_EQ(CellIndex(cells, &cells[1]), 1);
+  EXPECT_TRUE(CellIndex(cells, nullptr).is_null());
+  const Cell other;
+  EXPECT_TRUE(CellIndex(cells, &other).is_null());
+}
+
+TEST(CellsDataTest, HoldsMediansNamesAndMarks) {
+  std::vector<Cell> cells = {MakeCell("1f1b", 2, 32, 1600)};
+  cells[0].oversubscribed = true;
+  cells[0].shared_device = "cuda:0";
+  const nlohmann::json cell = CellsData(cells)[0];
+  EXPECT_EQ(cell["label"], "pipeline 1f1b on 2 ranks, batch 32");
+  EXPECT_DOUBLE_EQ(cell["images_per_second"], 1600);
+  EXPECT_DOUBLE_EQ(cell["step_seconds"], 64.0 / 1600);
+  EXPECT_EQ(cell["marks"].size(), 2);
+  EXPECT_DOUBLE_EQ(cell["pipeline"]["wall_bubble"], 0.27);
+}
+
+TEST(CellsDataTest, NoPipelineIsNull) {
+  EXPECT_TRUE(
+      CellsData({MakeCell("ddp", 2, 32, 1600)})[0]["pipeline"].is_null());
+}
+
+TEST(OriginDataTest, FlagsAreThoseThatAllCellsShare) {
+  std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                             MakeCell("ddp", 2, 64, 1800)};
+  cells[0].run.flags = {{"lr", "0.1"}, {"batch_size", "64"}, {"own", "1"}};
+  cells[1].run.flags = {{"lr", "0.1"}, {"batch_size", "32"}};
+  const nlohmann::json origin = OriginData(cells);
+  EXPECT_EQ(origin["flags"], (nlohmann::json{{"lr", "0.1"}}));
+}
+
+TEST(OriginDataTest, EachMachineAndVersionOnce) {
+  std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                             MakeCell("ddp", 2, 64, 1800),
+                             MakeCell("ddp", 4, 64, 3000)};
+  for (Cell& cell : cells) cell.run.host.hostname = "a";
+  cells[2].run.host.hostname = "b";
+  cells[2].code_versions = {"commit 1", "commit 2"};
+  cells[0].code_versions = {"commit 1"};
+  const nlohmann::json origin = OriginData(cells);
+  ASSERT_EQ(origin["machines"].size(), 2);
+  EXPECT_EQ(origin["machines"][0]["hostname"], "a");
+  EXPECT_EQ(origin["versions"].size(), 1);
+  EXPECT_EQ(origin["code"], (nlohmann::json{"commit 1", "commit 2"}));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,79 @@
+#include "analysis/report/network_data.h"
+
+#include "analysis/report/cell_data.h"
+
+namespace rankwise {
+namespace {
+
+using ::nlohmann::json;
+
+json CurveData(const CostCurve& curve) {
+  json points = json::array(), segments = json::array();
+  for (const CostPoint& point : curve.points) {
+    points.push_back({{"bytes", point.bytes},
+                      {"seconds", point.median_seconds},
+                      {"interval", IntervalData(point.interval)}});
+  }
+  for (const CostSegment& segment : curve.segments) {
+    segments.push_back(
+        {{"min_bytes", segment.min_bytes},
+         {"max_bytes", segment.max_bytes},  // infinite: null
+         {"alpha_seconds", segment.alpha_seconds},
+         {"alpha_interval", IntervalData(segment.alpha_interval)},
+         {"beta_seconds_per_byte", segment.beta_seconds_per_byte},
+         {"beta_interval", IntervalData(segment.beta_interval)}});
+  }
+  return {{"collective", curve.collective},
+          {"ranks", curve.world_size},
+          {"bus_factor", BusFactor(curve.collective, curve.world_size)},
+          {"points", points},
+          {"segments", segments},
+          {"error", curve.median_relative_error}};
+}
+
+json MessageData(const LogGP& message) {
+  return {
+      {"latency_seconds", message.latency_seconds},
+      {"latency_interval", IntervalData(message.latency_interval)},
+      {"overhead_seconds", message.overhead_seconds},
+      {"overhead_interval", IntervalData(message.overhead_interval)},
+      {"gap_seconds", message.gap_seconds},
+      {"gap_interval", IntervalData(message.gap_interval)},
+      {"gap_seconds_per_byte", message.gap_seconds_per_byte},
+      {"gap_per_byte_interval", IntervalData(message.gap_per_byte_interval)}};
+}
+
+}  // namespace
+
+double BusFactor(absl::string_view collective, int64_t world_size) {
+  const double n = static_cast<double>(world_size);
+  if (collective == "all_reduce") return 2 * (n - 1) / n;
+  if (collective == "bidirectional") return 2;
+  for (absl::string_view part :
+       {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}) {
+    if (collective == part) return (n - 1) / n;
+  }
+  return 1;
+}
+
+json NetworksData(absl::Span<const NetworkModel> networks) {
+  json data = json::array();
+  for (const NetworkModel& network : networks) {
+    json curves = json::array(), messages = json::array();
+    for (const CollectiveCosts& costs : network.collectives) {
+      for (const CostCurve& curve : costs.curves) {
+        curves.push_back(CurveData(curve));
+      }
+    }
+    for (const LogGP& message : network.messages) {
+      messages.push_back(MessageData(message));
+    }
+    data.push_back({{"name", network.name},
+                    {"backend", network.backend},
+                    {"curves", curves},
+                    {"messages", messages}});
+  }
+  return data;
+}
+
+}  // namespace rankwise

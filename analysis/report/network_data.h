@@ -1,0 +1,25 @@
+// The report's data on what communication costs, as JSON.
+
+#ifndef ANALYSIS_REPORT_NETWORK_DATA_H_
+#define ANALYSIS_REPORT_NETWORK_DATA_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "analysis/cost_model/network_model.h"
+#include "nlohmann/json.hpp"
+
+namespace rankwise {
+
+// busbw = algbw * factor, algbw = bytes / seconds: what makes bandwidths of
+// different collectives and world sizes comparable with the link's
+// (docs/comm_bench.md).
+double BusFactor(absl::string_view collective, int64_t world_size);
+
+// Every curve with its points, its pieces, and the factor of its bus bandwidth.
+nlohmann::json NetworksData(absl::Span<const NetworkModel> networks);
+
+}  // namespace rankwise
+
+#endif  // ANALYSIS_REPORT_NETWORK_DATA_H_

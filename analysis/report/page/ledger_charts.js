@@ -1,0 +1,184 @@
+// Where a step's time goes, and what the efficiency was lost to.
+
+const ledgerParts = [
+  {key: 'compute', name: 'compute', hue: 'blue', pattern: ''},
+  {key: 'exposed_comm', name: 'exposed communication', hue: 'vermillion', pattern: '/'},
+  {key: 'bubble', name: 'pipeline bubble', hue: 'orange', pattern: 'x'},
+  {key: 'data_wait', name: 'data wait', hue: 'green', pattern: '.'},
+  {key: 'residual', name: 'residual', hue: 'neutral', pattern: '-'},
+];
+
+function total(parts) {
+  return ledgerParts.reduce((sum, {key}) => sum + parts[key], 0);
+}
+
+// A rank, or a stage of a process that runs several.
+function placeName({rank, stage}) {
+  return stage < 0 ? `rank ${rank}` : `stage ${stage}`;
+}
+
+// Bars from top to bottom: {label, name, parts}.
+function ledgerBars(everyRank) {
+  return study.ledgers.flatMap((ledger) => {
+    const name = study.cells[ledger.cell].label;
+    if (!everyRank) return [{label: name, parts: ledger.critical}];
+    return ledger.ranks.map((rank, i) => ({
+      label: i === 0 ? `${name}: ${placeName(rank)}` : placeName(rank), name, parts: rank.parts,
+    }));
+  });
+}
+
+// The whole step's time, to the right of its bar.
+function stepTimes(look, bars) {
+  return {
+    type: 'scatter', mode: 'text', y: bars.map((bar, row) => row), x: bars.map((bar) => 1e3 * total(bar.parts)),
+    text: bars.map((bar) => `\u00a0${milliseconds(total(bar.parts))}`), textposition: 'middle right', cliponaxis: false,
+    textfont: {color: look.muted, size: 12}, hoverinfo: 'skip', showlegend: false,
+  };
+}
+
+function ledgerFigure(look, width, everyRank, asShare) {
+  const bars = ledgerBars(everyRank);
+  const scale = (parts) => (asShare ? 100 / total(parts) : 1e3);
+  const rows = bars.map((bar, i) => i);
+  const data = ledgerParts.filter(({key}) => bars.some((bar) => Math.abs(bar.parts[key]) > 1e-9)).map((part) => ({
+    type: 'bar', orientation: 'h', name: part.name, y: rows,
+    x: bars.map((bar) => bar.parts[part.key] * scale(bar.parts)),
+    marker: fill(look, part.hue, part.pattern),
+    text: bars.map((bar) => {
+      const share = bar.parts[part.key] / total(bar.parts);
+      if (share < 0.05) return '';
+      return `<b>${asShare ? percent(share, 0) : digits(bar.parts[part.key] * 1e3)}</b>`;
+    }),
+    textposition: 'inside', insidetextanchor: 'middle', textangle: 0,
+    insidetextfont: {color: look.name === 'light' && part.hue !== 'orange' ? '#fff' : '#14171c'},
+    hovertext: bars.map((bar) => hoverText(
+        bar.name ? `${bar.name}: ${bar.label.replace(/^.*: /, '')}` : bar.label,
+        `${part.name}: ${milliseconds(bar.parts[part.key])}, ${percent(bar.parts[part.key] / total(bar.parts))}`,
+        `step: ${milliseconds(total(bar.parts))}`)),
+    hoverinfo: 'text',
+  }));
+  if (!asShare) data.push(stepTimes(look, bars));
+  const longest = Math.max(...bars.map((bar) => total(bar.parts)));
+  return {
+    data,
+    layout: layout(look, rowsHeight(width, bars.length), {
+      barmode: 'relative',
+      bargap: 0.25,
+      uniformtext: {minsize: 10, mode: 'hide'},
+      legend: {orientation: 'h', x: 0, xanchor: 'left', y: 1, yanchor: 'bottom', traceorder: 'normal', font: {size: 12}},
+      xaxis: asShare ? percentAxis(look, 'share of the step') : axis(look, 'ms per step', {range: [0, longest * 1e3 * (1 + 80 / width)]}),
+      yaxis: rowAxis(look, bars.map((bar) => bar.label), width),
+    }),
+  };
+}
+
+function addLedger() {
+  const part = section(
+      'ledger', 'Where the step goes',
+      'Means over the steps of what the critical rank did: the one that waited least, so that the others waited for it. ' +
+          'The parts add up to the step; what nothing explains is the residual.');
+  if (study.ledgers.length === 0) {
+    missing(part, 'No run has enough steps after warm-up for a ledger. A study that has:', './bazelw run //:study');
+    return;
+  }
+  let everyRank = false, asShare = false;
+  let draw = () => {};
+  const bar = controls(part);
+  choice(bar, 'unit', ['ms per step', 'share of the step'], (place) => {
+    asShare = place === 1;
+    draw();
+  });
+  choice(bar, 'ranks', ['critical rank', 'every rank'], (place) => {
+    everyRank = place === 1;
+    draw();
+  });
+  draw = chart(
+      part, 'ledger-bars', 'Parts of the step time of each configuration',
+      (look, width) => ledgerFigure(look, width, everyRank, asShare));
+  if (study.ledgers.some((ledger) => !ledger.separates_bubble)) {
+    part.append(element('p', {class: 'caption'},
+        'Of runs recorded before records 1.3 the bubble holds exposed transfers too.'));
+  }
+}
+
+function waterfallName(waterfall) {
+  return `${study.cells[waterfall.cell].label}, ${waterfall.scaling} scaling`;
+}
+
+function waterfallFigure(look, width, waterfall) {
+  const {losses} = waterfall;
+  const efficiency = waterfall.ideal_seconds / waterfall.measured_seconds;
+  const reached = [];
+  losses.reduce((left, loss) => (reached.push(left - loss.points), left - loss.points), 1);
+  const low = Math.min(0, ...reached), high = Math.max(1, ...reached);
+  const names = ['ideal', ...losses.map((loss) => loss.cause), 'measured'];
+  const bar = (color) => ({marker: {color, line: {color: look.paper, width: 1}}});
+  return {
+    data: [{
+      type: 'waterfall', orientation: 'h', y: names.map((name, i) => i),
+      x: [100, ...losses.map((loss) => -100 * loss.points), 0],
+      measure: ['absolute', ...losses.map(() => 'relative'), 'total'],
+      text: [percent(1, 0), ...losses.map((loss) => signedPercent(-loss.points)), percent(efficiency)],
+      textposition: 'outside', cliponaxis: false, textfont: {color: look.ink},
+      hovertext: [
+        hoverText('ideal', `step ${milliseconds(waterfall.ideal_seconds)}`),
+        ...losses.map((loss) => hoverText(loss.cause, `${milliseconds(loss.seconds)} of the step`,
+                                          `${signedPercent(-loss.points)} of the ideal speed`)),
+        hoverText('measured', `step ${milliseconds(waterfall.measured_seconds)}`, `efficiency ${percent(efficiency)}`),
+      ],
+      hoverinfo: 'text',
+      decreasing: bar(look.vermillion), increasing: bar(look.green), totals: bar(look.blue),
+      connector: {line: {color: look.neutral, width: 1, dash: 'dot'}},
+    }],
+    layout: layout(look, rowsHeight(width, names.length), {
+      showlegend: false,
+      xaxis: percentAxis(look, 'share of the ideal speed', {range: [100 * low - (low < 0 ? 12 : 0), 100 * high + 12]}),
+      yaxis: rowAxis(look, names, width),
+    }),
+  };
+}
+
+// Against the largest losses, in words.
+function remedies(waterfall) {
+  const worst = waterfall.losses.filter((loss) => loss.points >= 0.01).sort((a, b) => b.points - a.points);
+  const list = element('ul', {class: 'remedies'}, ...worst.map((loss) => element(
+      'li', {}, element('b', {}, `${loss.cause}, ${milliseconds(loss.seconds)} of the step: `), ...prose(loss.remedy))));
+  for (const merged of waterfall.merged) list.append(element('li', {class: 'aside'}, ...prose(merged)));
+  return list;
+}
+
+// What a reader most likely asks about: data parallel at its largest size.
+function firstWaterfall() {
+  const rank = ({cell}) => study.cells[cell].ranks + (study.cells[cell].trainer === 'ddp' ? 1e9 : 0);
+  let best = 0;
+  study.waterfalls.forEach((waterfall, i) => {
+    if (rank(waterfall) > rank(study.waterfalls[best])) best = i;
+  });
+  return best;
+}
+
+function addWaterfall() {
+  const part = section(
+      'waterfall', 'What the efficiency was lost to',
+      'From the ideal step to the measured one, cause by cause.');
+  if (study.waterfalls.length === 0) {
+    missing(part, 'No pair of a base case and a larger world size could be compared. A study that has one:',
+            './bazelw run //:study -- --world_sizes=1,2');
+    return;
+  }
+  let shown = firstWaterfall();
+  const words = element('div');
+  const tell = () => words.replaceChildren(remedies(study.waterfalls[shown]));
+  let draw = () => {};
+  select(controls(part), 'Configuration', study.waterfalls.map(waterfallName), shown, (place) => {
+    shown = place;
+    tell();
+    draw();
+  });
+  draw = chart(
+      part, 'waterfall-bars', 'Losses from the ideal to the measured efficiency',
+      (look, width) => waterfallFigure(look, width, study.waterfalls[shown]));
+  part.append(words);
+  tell();
+}

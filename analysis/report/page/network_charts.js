@@ -1,0 +1,121 @@
+// What a collective's size does to its bandwidth: points, and what was fitted.
+
+const fittedPoints = 24;  // of a piece, evenly over the logarithm of the size
+
+// The pieces of a curve within what was measured: [{bytes: [...], seconds: [...]}].
+function fittedPieces(curve) {
+  const sizes = curve.points.map((point) => point.bytes).filter((size) => size > 0);
+  const least = Math.min(...sizes), most = Math.max(...sizes);
+  return curve.segments.map((segment) => {
+    const from = Math.max(segment.min_bytes, least);
+    const to = segment.max_bytes === null ? most : Math.min(segment.max_bytes, most);
+    const places = Array.from({length: fittedPoints + 1}, (_, i) => from * (to / from) ** (i / fittedPoints));
+    return {
+      segment,
+      bytes: places,
+      seconds: places.map((size) => segment.alpha_seconds + segment.beta_seconds_per_byte * size),
+    };
+  }).filter((piece) => piece.bytes[0] < piece.bytes[fittedPoints]);
+}
+
+function segmentText(segment) {
+  const per = segment.beta_seconds_per_byte > 0 ? bandwidth(1 / segment.beta_seconds_per_byte) : 'no limit';
+  return `α ${digits(segment.alpha_seconds * 1e6)} µs, 1/β ${per}`;
+}
+
+function curveName(curve) {
+  return `${curve.collective === '*' ? 'any collective' : curve.collective}, ${curve.ranks} ranks`;
+}
+
+function pointTrace(look, curve, mark, factor, shared) {
+  const points = curve.points.filter((point) => point.bytes > 0);
+  const rate = (point, seconds) => factor * point.bytes / seconds;
+  const values = points.map((point) => rate(point, point.seconds));
+  return {
+    type: 'scatter', mode: 'markers', name: plain(curveName(curve)), x: points.map((point) => point.bytes), y: values,
+    marker: {color: mark.color, symbol: mark.symbol, size: 8},
+    error_y: errorBars(
+        values, points.map((point) => rate(point, point.interval[1])),
+        points.map((point) => rate(point, point.interval[0])), mark.color),
+    text: points.map((point, i) => hoverText(
+        `${curveName(curve)}, ${bytes(point.bytes)}`, `${bandwidth(values[i])}`,
+        `${digits(point.seconds * 1e6)} µs ${interval(point.interval, (s) => digits(s * 1e6))}`)),
+    hoverinfo: 'text', ...shared,
+  };
+}
+
+function curveTraces(look, curve, n, what, first, visible) {
+  const mark = style(look, n);
+  const factor = what.factor(curve);
+  const shared = {xaxis: what.axis, yaxis: what.axis.replace('x', 'y'), legendgroup: curveName(curve), visible};
+  const traces = [pointTrace(look, curve, mark, factor, {...shared, showlegend: first})];
+  fittedPieces(curve).forEach((piece, i) => {
+    const rates = piece.bytes.map((size, at) => factor * size / piece.seconds[at]);
+    const words = hoverText(`${curveName(curve)}: fitted`, `from ${bytes(piece.bytes[0])}: ${segmentText(piece.segment)}`);
+    traces.push({
+      type: 'scatter', mode: 'lines', x: piece.bytes, y: rates, line: {color: mark.color, dash: mark.dash, width: 2},
+      text: piece.bytes.map(() => words), hoverinfo: 'text', showlegend: false, ...shared,
+    });
+    if (i === 0) return;
+    traces.push({
+      type: 'scatter', mode: 'markers', x: [piece.bytes[0]], y: [rates[0]],
+      marker: {symbol: 'line-ns', size: 18, line: {color: mark.color, width: 2}},
+      text: [hoverText(`${curveName(curve)}: change-point`, `at ${bytes(piece.bytes[0])}`)],
+      hoverinfo: 'text', showlegend: false, ...shared,
+    });
+  });
+  return traces;
+}
+
+// Powers of 2, at most one more than `steps`.
+function sizeTicks(sizes, steps) {
+  const first = Math.ceil(Math.log2(Math.min(...sizes))), last = Math.floor(Math.log2(Math.max(...sizes)));
+  const step = Math.max(2, Math.ceil((last - first) / steps));
+  const ticks = [];
+  for (let power = first; power <= last; power += step) ticks.push(2 ** power);
+  return {tickvals: ticks, ticktext: ticks.map(bytes)};
+}
+
+const decades = Array.from({length: 15}, (_, power) => 10 ** power);
+
+const bandwidths = [
+  {axis: 'x', factor: () => 1},
+  {axis: 'x2', factor: (curve) => curve.bus_factor},
+];
+
+function networkFigure(look, width, network) {
+  const {curves} = network;
+  const all = curves.length <= 4 || !curves.some((curve) => curve.collective === 'all_reduce');
+  const data = bandwidths.flatMap((what, half) => curves.flatMap((curve, n) => curveTraces(
+      look, curve, n, what, half === 0, all || curve.collective === 'all_reduce' ? true : 'legendonly')));
+  const sizes = curves.flatMap((curve) => curve.points.map((point) => point.bytes)).filter((size) => size > 0);
+  const size = {type: 'log', ...sizeTicks(sizes, width < 800 ? 3 : 5)};
+  const rate = {type: 'log', tickvals: decades, ticktext: decades.map(bandwidth)};
+  const half = halves(width, 130);
+  return {
+    data,
+    layout: layout(look, half.height, {
+      xaxis: axis(look, 'size of the buffer', {...size, ...half.x}),
+      yaxis: axis(look, 'algbw', {...rate, ...half.y}),
+      xaxis2: axis(look, 'size of the buffer', {...size, ...half.x2}),
+      yaxis2: axis(look, 'busbw', {...rate, ...half.y2}),
+    }),
+  };
+}
+
+function addNetworks() {
+  const part = section(
+      'network', 'What communication costs',
+      'Bandwidth by the size of the buffer: algbw is size over time, busbw the same made comparable with the link\'s. ' +
+          'Medians with 95 % intervals, the fitted α + β · size, and a stroke where one piece ends and the next begins. ' +
+          'A name in the legend shows or hides its curve.');
+  study.networks.forEach((network, i) => {
+    if (!network.curves.some((curve) => curve.points.some((point) => point.bytes > 0))) return;
+    part.append(element('h3', {}, network.name));
+    chart(part, `network-${i}`, `Bandwidth against size, ${network.name}`, (look, width) => networkFigure(look, width, network));
+  });
+  if (!part.querySelector('.plot')) {
+    missing(part, 'The study has no records of the communication benchmark. To add them, with the study\'s folder for DIR:',
+            './bazelw run //comm_bench -- --nproc=2 --collectives=all --record=DIR/comm_bench-x2.jsonl');
+  }
+}

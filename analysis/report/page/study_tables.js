@@ -1,0 +1,164 @@
+// The figures behind the pictures.
+
+const inMs = (seconds) => digits(seconds * 1e3);
+const whole = (count) => String(count);
+const cellOf = (row) => study.cells[row.cell];
+
+function scalingTable(part) {
+  const base = (row) => (row.base === null ? null : study.cells[row.base].label);
+  const figure = (key) => (row) => (row.efficiency === null ? null : row.efficiency[key]);
+  const remarks = (row) => [...cellOf(row).marks, row.refusal, figure('warning')(row)].filter(Boolean).join('; ');
+  const bases = new Set(study.rows.map(base).filter(Boolean));
+  table(part, 'scaling-table', 'Scaling', [
+    textColumn('trainer', 'trainer', (row) => cellOf(row).trainer),
+    textColumn('scaling', 'scaling', (row) => row.scaling),
+    numberColumn('ranks', 'ranks', (row) => cellOf(row).ranks, whole),
+    numberColumn('batch/rank', 'batch_per_rank', (row) => cellOf(row).rank_batch),
+    numberColumn('runs', 'runs', (row) => cellOf(row).runs, whole),
+    numberColumn('images/s', 'images_per_second', (row) => cellOf(row).images_per_second, (n) => digits(n, 4)),
+    numberColumn('step ms', 'step_seconds', (row) => cellOf(row).step_seconds, inMs),
+    numberColumn('speedup', 'speedup', figure('speedup')),
+    intervalColumn('speedup', figure('speedup_interval'), digits),
+    numberColumn('efficiency', 'efficiency', figure('efficiency'), percent),
+    intervalColumn('efficiency', figure('efficiency_interval'), percent),
+    numberColumn('exposed comm', 'exposed_comm_share', (row) => cellOf(row).exposed_comm_share, percent),
+    numberColumn('data wait', 'data_wait_share', (row) => cellOf(row).data_wait_share, percent),
+    numberColumn('peak memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
+    {...textColumn('base case', 'base', base), hidden: bases.size < 2},
+    {...textColumn('remarks', 'remarks', remarks), hidden: true},
+  ], study.rows);
+  const remarked = study.rows.filter(remarks).map((row) => `${cellOf(row).label}, ${row.scaling}: ${remarks(row)}`);
+  if (bases.size === 1) remarked.unshift(`The base case is ${[...bases][0]}.`);
+  part.append(element('ul', {class: 'remarks'}, ...[...new Set(remarked)].map((text) => element('li', {}, ...prose(text)))));
+}
+
+function lawTable(part) {
+  const rows = study.series.flatMap((series) => series.laws.flatMap(
+      (law) => law.parameters.map((parameter) => ({series, law, parameter}))));
+  table(part, 'law-table', 'Fitted laws', [
+    textColumn('trainer', 'trainer', (row) => row.series.trainer),
+    textColumn('scaling', 'scaling', (row) => row.series.scaling),
+    textColumn('law', 'law', (row) => row.law.name),
+    textColumn('parameter', 'parameter', (row) => row.parameter.name),
+    numberColumn('value', 'value', (row) => row.parameter.value),
+    intervalColumn('value', (row) => row.parameter.interval, digits),
+    numberColumn('median error', 'median_relative_error', (row) => row.law.error, percent),
+  ], rows);
+  const without = study.series.flatMap((series) => series.no_law.map((why) => `${series.trainer}, ${series.scaling}: ${why}`));
+  if (without.length > 0) part.append(folded(`${plural(without.length, 'law')} not fitted`, without));
+}
+
+function ledgerTable(part) {
+  const rows = study.ledgers.flatMap((ledger) => [
+    {...ledger, rank: 'critical', parts: ledger.critical},
+    ...ledger.ranks.map((rank) => ({cell: ledger.cell, rank: placeName(rank), parts: rank.parts,
+                                    imbalance_seconds: null, noise_seconds: null, residual_share: null})),
+  ]);
+  table(part, 'ledger-table', 'Ledger, ms per step', [
+    textColumn('configuration', 'configuration', (row) => cellOf(row).label),
+    textColumn('rank', 'rank', (row) => row.rank),
+    numberColumn('step', 'step_seconds', (row) => total(row.parts), inMs),
+    ...ledgerParts.map((one) => numberColumn(one.name, `${one.key}_seconds`, (row) => row.parts[one.key], inMs)),
+    numberColumn('imbalance', 'imbalance_seconds', (row) => row.imbalance_seconds, inMs),
+    numberColumn('of it noise', 'noise_seconds', (row) => row.noise_seconds, inMs),
+    numberColumn('median |residual|', 'median_residual_share', (row) => row.residual_share, percent),
+  ], rows);
+}
+
+function waterfallTable(part) {
+  const rows = study.waterfalls.flatMap((waterfall) => waterfall.losses.map((loss) => ({...loss, waterfall})));
+  table(part, 'waterfall-table', 'Losses of efficiency', [
+    textColumn('configuration', 'configuration', (row) => cellOf(row.waterfall).label),
+    textColumn('scaling', 'scaling', (row) => row.waterfall.scaling),
+    numberColumn('ideal ms', 'ideal_seconds', (row) => row.waterfall.ideal_seconds, inMs),
+    numberColumn('measured ms', 'measured_seconds', (row) => row.waterfall.measured_seconds, inMs),
+    textColumn('cause', 'cause', (row) => row.cause),
+    numberColumn('ms', 'seconds', (row) => row.seconds, inMs),
+    numberColumn('of the ideal speed', 'efficiency_points', (row) => row.points, percent),
+  ], rows);
+}
+
+function ablationTable(part) {
+  table(part, 'ablation-table', 'The ledger against runs without communication, ms per step', [
+    textColumn('configuration', 'configuration', (row) => cellOf(row).label),
+    numberColumn('step got shorter by', 'saved_seconds', (row) => row.saved_seconds, inMs),
+    numberColumn('exposed communication', 'exposed_seconds', (row) => row.exposed_seconds, inMs),
+    numberColumn('bubble', 'bubble_seconds', (row) => row.bubble_seconds, inMs),
+    numberColumn('compute slowed by', 'slowed_seconds', (row) => row.slowed_seconds, inMs),
+    numberColumn('disagreement', 'disagreement', (row) => row.disagreement, signedPercent),
+    numberColumn('of exposed communication alone', 'exposed_disagreement', (row) => row.exposed_disagreement, signedPercent),
+  ], study.ablations);
+}
+
+function pipelineTable(part) {
+  const figure = (key) => (cell) => cell.pipeline[key];
+  table(part, 'pipeline-table', 'Pipelines', [
+    textColumn('configuration', 'configuration', (cell) => cell.label),
+    numberColumn('stages', 'stages', figure('stages'), whole),
+    numberColumn('replicas', 'replicas', figure('replicas'), whole),
+    numberColumn('micro-batches', 'micro_batches', figure('micro_batches'), whole),
+    numberColumn('wall bubble', 'wall_bubble', figure('wall_bubble'), percent),
+    numberColumn('predicted', 'predicted_wall_bubble', figure('predicted_wall_bubble'), percent),
+    numberColumn('span bubble', 'span_bubble', figure('span_bubble'), percent),
+    numberColumn('predicted', 'predicted_span_bubble', figure('predicted_span_bubble'), percent),
+    numberColumn('schedule ms', 'schedule_seconds', figure('seconds'), inMs),
+    numberColumn('predicted', 'predicted_seconds', figure('predicted_seconds'), inMs),
+    numberColumn('error', 'error', figure('error'), signedPercent),
+  ], study.cells.filter((cell) => cell.pipeline !== null));
+}
+
+function costTable(part) {
+  const rows = study.networks.flatMap((network) => network.curves.flatMap(
+      (curve) => curve.segments.map((segment) => ({network, curve, ...segment}))));
+  const inUs = (seconds) => digits(seconds * 1e6);
+  const inNs = (seconds) => digits(seconds * 1e9);
+  table(part, 'cost-table', 'Costs of communication: α + β · bytes', [
+    textColumn('network', 'network', (row) => row.network.name),
+    textColumn('collective', 'collective', (row) => row.curve.collective),
+    numberColumn('ranks', 'ranks', (row) => row.curve.ranks, whole),
+    numberColumn('from', 'min_bytes', (row) => row.min_bytes, bytes),
+    {...numberColumn('to below', 'max_bytes', (row) => row.max_bytes), show: (row) => bytes(row.max_bytes)},
+    numberColumn('α µs', 'alpha_seconds', (row) => row.alpha_seconds, inUs),
+    intervalColumn('alpha_seconds', (row) => row.alpha_interval, inUs),
+    numberColumn('β ns/B', 'beta_seconds_per_byte', (row) => row.beta_seconds_per_byte, inNs),
+    intervalColumn('beta_seconds_per_byte', (row) => row.beta_interval, inNs),
+    numberColumn('median error', 'median_relative_error', (row) => row.curve.error, percent),
+  ], rows);
+}
+
+function predictionTable(part) {
+  const held = study.scores.flatMap((score) => score.points);
+  const rows = [...held, ...study.predictions.map(
+      (prediction) => ({prediction, measured_seconds: null, error: null, covered: null}))];
+  const figure = (key) => (row) => row.prediction[key];
+  table(part, 'prediction-table', 'Predictions', [
+    textColumn('layout', 'layout', figure('name')),
+    numberColumn('ranks', 'ranks', figure('ranks'), whole),
+    numberColumn('step ms', 'predicted_seconds', figure('step_seconds'), inMs),
+    intervalColumn('predicted_seconds', figure('step_interval'), inMs),
+    numberColumn('images/s', 'images_per_second', figure('images_per_second'), (n) => digits(n, 4)),
+    numberColumn('exposed comm ms', 'exposed_comm_seconds', figure('exposed_comm_seconds'), inMs),
+    numberColumn('bubble ms', 'bubble_seconds', figure('bubble_seconds'), inMs),
+    numberColumn('peak memory', 'peak_bytes', (row) => row.prediction.peak_bytes || null, bytes),
+    numberColumn('measured ms', 'measured_seconds', (row) => row.measured_seconds, inMs),
+    numberColumn('error', 'error', (row) => row.error, signedPercent),
+    textColumn('in the interval', 'covered', (row) => (row.covered === null ? null : row.covered ? 'yes' : 'no')),
+    textColumn('assumptions', 'assumptions', (row) => row.prediction.assumptions.join('; '), 'long'),
+  ], rows);
+}
+
+function addTables() {
+  const part = section('tables', 'Tables', 'Each downloads as CSV, unrounded, in seconds, bytes and shares of 1.');
+  scalingTable(part);
+  lawTable(part);
+  ledgerTable(part);
+  waterfallTable(part);
+  ablationTable(part);
+  if (study.ablations.length === 0) {
+    missing(part, 'No configuration was also run without communication. To add such runs:',
+            './bazelw run //:study -- --ablation');
+  }
+  pipelineTable(part);
+  costTable(part);
+  predictionTable(part);
+}

@@ -1,0 +1,77 @@
+// Numbers and names as people read them.
+
+// Three significant digits, without an exponent: 0.0123, 12.3, 1234.
+function digits(value, count = 3) {
+  if (value === null || !Number.isFinite(value)) return '–';
+  if (value === 0) return '0';
+  const magnitude = Math.floor(Math.log10(Math.abs(value)));
+  return minus(value.toFixed(Math.min(12, Math.max(0, count - 1 - magnitude))));
+}
+
+// A true minus sign, which lines up with digits.
+function minus(text) {
+  return text.replace('-', '−');
+}
+
+function milliseconds(seconds) {
+  return seconds === null ? '–' : `${digits(seconds * 1e3)}\u00a0ms`;
+}
+
+function percent(share, decimals = 1) {
+  if (share === null || !Number.isFinite(share)) return '–';
+  return `${minus((100 * share).toFixed(decimals))}\u00a0%`;
+}
+
+// With its sign: a change or an error.
+function signedPercent(share) {
+  return (share > 0 ? '+' : '') + percent(share);
+}
+
+function bytes(count) {
+  if (count === null) return '∞';
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let unit = 0;
+  while (count >= 1024 && unit + 1 < units.length) {
+    count /= 1024;
+    ++unit;
+  }
+  return `${Number(count.toPrecision(4))}\u00a0${units[unit]}`;
+}
+
+function bandwidth(bytesPerSecond) {
+  const units = ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s'];
+  let unit = 0;
+  while (bytesPerSecond >= 1000 && unit + 1 < units.length) {
+    bytesPerSecond /= 1000;
+    ++unit;
+  }
+  return `${Number(bytesPerSecond.toPrecision(3))}\u00a0${units[unit]}`;
+}
+
+function interval(range, show) {
+  return range === null ? '–' : `[${show(range[0])}, ${show(range[1])}]`;
+}
+
+// Keeps figures with their units, and the ends of an interval, on one line.
+function unbroken(text) {
+  return text.replace(/(\d) (?=(%|ms|[µu]s|s|[kKMGT]i?B|GB\/s|images\/s)(?![A-Za-z]))/g, '$1\u00a0')
+      .replace(/\[(\S+), (\S+)\]/g, '[$1,\u00a0$2]');
+}
+
+function plural(count, noun) {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+// Plotly reads markup and %{...} in its texts; names are to be read as they are.
+function plain(text) {
+  return String(text)
+      .replace(/&/g, '&amp;')
+      .replace(/</g, '&lt;')
+      .replace(/>/g, '&gt;')
+      .replace(/%\{/g, '%&#123;');
+}
+
+// Lines of a hover box, the first of them bold. The lines are plain text.
+function hoverText(first, ...lines) {
+  return [`<b>${plain(first)}</b>`, ...lines.map(plain)].join('<br>');
+}
