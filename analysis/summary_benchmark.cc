@@ -1,4 +1,4 @@
-// What reading and measuring the records of a large study takes.
+// What reading and analysing the records of a large study takes.
 //   bazel run //analysis:summary_benchmark
 
 #include <benchmark/benchmark.h>
@@ -8,10 +8,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/cell.h"
+#include "analysis/answer/answer.h"
 #include "analysis/made_study.h"
 #include "analysis/run_trace.h"
 
@@ -34,9 +35,8 @@ void SummariseStudy(benchmark::State& state) {
   }
   const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(dir);
   for (auto _ : state) {
-    const absl::StatusOr<std::vector<RunTrace>> runs = LoadRunsFrom(*files);
-    std::vector<std::string> left_out;
-    if (!runs.ok() || GroupIntoCells(*runs, {}, &left_out).size() != 4) {
+    absl::StatusOr<std::vector<RunTrace>> runs = LoadRunsFrom(*files);
+    if (!runs.ok() || Analyze(*std::move(runs), {})->cells.size() != 4) {
       state.SkipWithError("the study was not summarised");
       break;
     }

@@ -1,0 +1,157 @@
+#include "analysis/answer/answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/trace_for_test.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<RunTrace> Study() {
+  std::vector<RunTrace> runs;
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    runs.push_back(MakeRun({.binary = "single", .step_seconds = 0.1}));
+    runs.push_back(
+        MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.0625}));
+  }
+  return runs;
+}
+
+TEST(Answer, LossesAreTheExamplesMeanOverRanks) {
+  RunTrace run = MakeRun({.world_size = 2, .steps = 20});
+  for (StepRecord& step : run.ranks[0].steps) step.loss = 1;
+  for (StepRecord& step : run.ranks[1].steps) {
+    step.loss = 2;
+    step.examples = 3 * run.ranks[0].steps[0].examples;
+  }
+  const auto answer = Analyze({run}, {});
+  ASSERT_THAT(answer->losses, SizeIs(1));
+  EXPECT_EQ(answer->losses[0].name, "ddp on 2 ranks, batch 192");
+  EXPECT_THAT(answer->losses[0].steps, SizeIs(20));
+  EXPECT_DOUBLE_EQ(answer->losses[0].losses[7], 1.75);
+}
+
+TEST(Answer, TimelinesAreThoseOfTheFirstReplica) {
+  RunTrace run = MakeRun({.binary = "pipeline",
+                          .world_size = 4,
+                          .batch_size = 8,
+                          .schedule = "1f1b",
+                          .replicas = 2});
+  for (RankTrace& rank : run.ranks) {
+    for (const char* origin : {"measured", "simulated"}) {
+      TimelineRecord timeline;
+      timeline.rank = rank.run.rank;
+      timeline.origin = origin;
+      rank.timelines.push_back(timeline);
+    }
+  }
+  const auto answer = Analyze({run}, {});
+  ASSERT_THAT(answer->timelines, SizeIs(1));
+  const auto rank_is = [](int64_t rank) {
+    return Field(&TimelineRecord::rank, rank);
+  };
+  EXPECT_THAT(answer->timelines[0].measured,
+              ElementsAre(rank_is(0), rank_is(1)));
+  EXPECT_THAT(answer->timelines[0].simulated,
+              ElementsAre(rank_is(0), rank_is(1)));
+}
+
+TEST(Answer, AblationsAreNoRowsAndNoLosses) {
+  std::vector<RunTrace> runs = Study();
+  for (int i = 0; i < 2; ++i) {
+    runs.push_back(
+        MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.06}));
+    for (RankTrace& rank : runs.back().ranks) {
+      rank.run.flags["skip_communication"] = "true";
+      rank.run.scaling_hash = "0000000000000001";
+    }
+  }
+  const auto answer = Analyze(runs, {});
+  EXPECT_THAT(answer->cells, SizeIs(3));
+  EXPECT_THAT(answer->rows, SizeIs(2));
+  EXPECT_THAT(answer->losses, SizeIs(2));
+}
+
+TEST(Answer, EveryLossOfAWaterfallAddsUp) {
+  const auto answer = Analyze(Study(), {});
+  ASSERT_THAT(answer->waterfalls, SizeIs(1));
+  const Waterfall& waterfall = answer->waterfalls[0];
+  double points = 0;
+  for (const Loss& loss : waterfall.losses) points += loss.efficiency_points;
+  EXPECT_NEAR(points, 1 - 0.8, 1e-9);
+}
+
+// Two ranks that time all_reduce by 100 us and 1 ns a byte.
+RunTrace Benchmark(int64_t world_size) {
+  RunTrace run = MakeRun({.binary = "comm_bench", .world_size = world_size});
+  for (RankTrace& rank : run.ranks) {
+    rank.steps.clear();
+    rank.run.backend = "gloo";
+    for (int64_t bytes = 1024; bytes <= 1 << 22; bytes *= 4) {
+      CollectiveRecord call;
+      call.rank = rank.run.rank;
+      call.collective = "all_reduce";
+      call.bytes = bytes;
+      call.seconds.assign(20, 1e-4 + 1e-9 * static_cast<double>(bytes));
+      call.start_seconds.assign(20, 0);
+      rank.collectives.push_back(call);
+    }
+  }
+  return run;
+}
+
+TEST(Answer, BenchmarksAreNoCellsButTheNetwork) {
+  std::vector<RunTrace> runs = Study();
+  runs.push_back(Benchmark(2));
+  const auto answer = Analyze(runs, {});
+  EXPECT_THAT(answer->cells, SizeIs(2));
+  ASSERT_THAT(answer->networks, SizeIs(1));
+  const auto cost = answer->networks[0].Estimate("all_reduce", 1e6, 2);
+  ASSERT_TRUE(cost.ok()) << cost.status();
+  EXPECT_NEAR(cost->seconds, 1.1e-3, 1e-6);
+  // ddp recorded no traffic: no prediction, and how to get one.
+  EXPECT_THAT(answer->predictions, IsEmpty());
+  EXPECT_THAT(answer->notes,
+              Contains(AllOf(HasSubstr("No "), HasSubstr("--traffic_steps"))));
+}
+
+TEST(Answer, FindingsNameTheLargestLossAndARemedy) {
+  std::vector<RunTrace> runs = Study();
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      for (StepRecord& step : rank.steps) {
+        if (run.ranks.size() == 1) step.exposed_comm_seconds = 0;
+        if (run.ranks.size() == 2) step.exposed_comm_seconds = 0.012;
+        step.backward_seconds = step.step_seconds - step.data_wait_seconds;
+      }
+    }
+  }
+  const auto answer = Analyze(runs, {});
+  std::string told, change;
+  for (const Finding& finding : answer->findings) {
+    if (finding.title == "What costs most") told = finding.text;
+    if (finding.title == "What to change") change = finding.text;
+  }
+  EXPECT_THAT(told,
+              HasSubstr("Ddp on 2 ranks, strong scaling reaches 80.0 % of "
+                        "the ideal speed; of the points that it lost, "
+                        "19.2 to exposed communication (12 ms a step)"));
+  EXPECT_THAT(change, HasSubstr("Against exposed communication: "));
+}
+
+}  // namespace
+}  // namespace rankwise
