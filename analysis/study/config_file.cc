@@ -151,6 +151,19 @@ Json ValueJson(const std::string& text, const ConfigKey& key) {
   return list;
 }
 
+// On one line, with spaces between the items.
+std::string Line(const Json& value) {
+  std::vector<std::string> items;
+  for (const auto& [name, item] : value.items()) {
+    items.push_back(value.is_object()
+                        ? absl::StrCat(Json(name).dump(), ": ", item.dump())
+                        : item.dump());
+  }
+  const std::string joined = absl::StrJoin(items, ", ");
+  if (value.is_object()) return absl::StrCat("{", joined, "}");
+  return value.is_array() ? absl::StrCat("[", joined, "]") : value.dump();
+}
+
 // What may change under --force. An unknown commit is no
 // other one.
 std::vector<std::string> OriginDifferences(const StudyOrigin& before,
@@ -231,7 +244,7 @@ std::string ConfigToJson(const ConfigFile& config,
   }
   std::vector<std::string> lines;
   for (const auto& [name, value] : json.items()) {
-    lines.push_back(absl::StrCat("  ", Json(name).dump(), ": ", value.dump()));
+    lines.push_back(absl::StrCat("  ", Json(name).dump(), ": ", Line(value)));
   }
   return absl::StrCat("{\n", absl::StrJoin(lines, ",\n"), "\n}\n");
 }

@@ -95,7 +95,7 @@ ConfigFile Example() {
 
 TEST(ConfigToJson, ReadsBack) {
   const std::string json = ConfigToJson(Example(), Keys());
-  EXPECT_THAT(json, HasSubstr("\n  \"world_sizes\": [1,2],\n"));
+  EXPECT_THAT(json, HasSubstr("\n  \"world_sizes\": [1, 2],\n"));
   const auto back = ParseConfig(json, "f", Keys());
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->values, Example().values);

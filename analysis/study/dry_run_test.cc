@@ -41,6 +41,15 @@ TEST_F(DryRunTest, ListsTheCellsAndTheTime) {
   EXPECT_FALSE(fs::exists(root() / "out"));
 }
 
+TEST_F(DryRunTest, SaysWhatIsLeftToResume) {
+  EXPECT_EQ(Study("--repetitions=2").exit_code, 0);
+  fs::remove(root() / "out/single-x1-batch64-rep1.jsonl");
+  EXPECT_THAT(BareStudy("--output_dir=out --resume --dry_run").output,
+              HasSubstr("7 of 8 runs are complete already.\n"));
+  EXPECT_EQ(BareStudy("--output_dir=out --resume --dry_run --seed=1").exit_code,
+            2);
+}
+
 TEST_F(DryRunTest, VerboseShowsTheCommands) {
   const Outcome outcome =
       Study("--repetitions=1 --comm_bench --dry_run --verbose");
@@ -70,7 +79,8 @@ TEST_F(DryRunTest, AuxiliaryRunsAreMadeOnce) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   // 4 cells twice; single with batch 32, two cells without communication, and
   // the benchmark once.
-  EXPECT_THAT(outcome.output, HasSubstr(": 12 runs of 60 steps"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr(": 11 runs of 60 steps and 1 of comm_bench,"));
   EXPECT_EQ(CountRecords(".jsonl"), 12);
   for (const char* name :
        {"single-x1-batch32-rep1", "ddp-x2-batch32-nocomm-rep1",
@@ -119,6 +129,17 @@ TEST_F(DryRunTest, ProbesAreNotRepeated) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr("Kept: 1 of 1 runs"));
   EXPECT_EQ(fs::last_write_time(probe), written);
+}
+
+TEST_F(DryRunTest, ABatchThatARunDiesOfIsTooLarge) {
+  const Outcome outcome = Study(
+      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
+      "--trainers=single --model=greedy");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("Probe: single x1, batch 400 per rank: exited "
+                              "with code 4, which counts as too large"),
+                    HasSubstr("Under 500 MB: single x1, batch 296 per rank")));
 }
 
 TEST_F(DryRunTest, RefusesALimitThatNothingFits) {

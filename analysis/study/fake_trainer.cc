@@ -199,6 +199,7 @@ bool IsFirst() {
 int Main(const std::string& binary) {
   const std::string model = absl::GetFlag(FLAGS_model);
   const int64_t steps = absl::GetFlag(FLAGS_max_steps);
+  if (model == "greedy" && absl::GetFlag(FLAGS_batch_size) > 300) return 4;
   if (model == "bad" || (model == "once" && IsFirst())) {
     std::fprintf(stderr, "%s: a reason to fail\n", binary.c_str());
     return 3;

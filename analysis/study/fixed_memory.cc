@@ -1,6 +1,7 @@
 #include "analysis/study/fixed_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -18,6 +19,11 @@ namespace {
 // Memory is at its most after the optimizer's first step has made its state.
 constexpr int64_t kProbeSteps = kMinMeasuredSteps + 1;
 
+// A run that dies where smaller batches lived is taken to have wanted so many
+// times the limit.
+constexpr int64_t kTooLarge = 2;
+
+// Of one cell.
 class Prober {
  public:
   Prober(const StudyConfig& config, const StudyRunnerConfig& runner,
@@ -45,12 +51,20 @@ class Prober {
       interrupted_by_ = outcome.interrupted_by;
       trace = std::move(outcome.trace);
     }
+    if (absl::IsUnknown(trace.status()) && interrupted_by_ == 0 &&
+        run.batch_size > smallest_that_ran_) {
+      progress_ << "Probe: " << run.Name() << ": " << trace.status().message()
+                << ", which counts as too large; its output is in "
+                << PathsOfRun(dir_, run).log << std::endl;
+      return kTooLarge * config_.memory_limit_bytes;
+    }
     if (!trace.ok()) {
       return absl::Status(
           trace.status().code(),
           absl::StrCat("probe of ", run.Name(), ": ", trace.status().message(),
                        "; its output is in ", PathsOfRun(dir_, run).log));
     }
+    smallest_that_ran_ = std::min(smallest_that_ran_, run.batch_size);
     const absl::StatusOr<int64_t> peak = PeakMemory(*trace);
     if (peak.ok()) {
       progress_ << "Probe: " << run.Name() << ": " << MemoryText(*peak)
@@ -66,6 +80,7 @@ class Prober {
   const StudyRunnerConfig& runner_;
   const std::string dir_;
   std::ostream& progress_;
+  int64_t smallest_that_ran_ = std::numeric_limits<int64_t>::max();
   int interrupted_by_ = 0;
 };
 
@@ -88,12 +103,12 @@ absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
 absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(
     const StudyConfig& config, const StudyRunnerConfig& runner,
     std::ostream& progress) {
-  Prober prober(config, runner, progress);
-  if (absl::Status status = prober.Prepare(); !status.ok()) return status;
   MemorySearchConfig search;
   search.limit_bytes = config.memory_limit_bytes;
   FixedMemoryResult result;
   for (PlannedRun run : FixedMemoryRuns(config)) {
+    Prober prober(config, runner, progress);
+    if (absl::Status status = prober.Prepare(); !status.ok()) return status;
     const absl::StatusOr<MemoryFit> fit =
         LargestBatch(search, [&](int64_t batch) {
           run.batch_size = batch;

@@ -26,7 +26,8 @@ struct FixedMemoryResult {
 };
 
 // Every probe is a short run whose records go to the folder probes/ of the
-// study's; those that are there already are not run again. OutOfRange,
+// study's; those that are there already are not run again. A run that dies
+// where a smaller batch ran counts as one of too large a batch. OutOfRange,
 // naming the cell and what it needs, where not even its smallest batch fits.
 // Needs a HeldSignals that lives (subprocess.h).
 absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(

@@ -158,7 +158,7 @@ TEST_F(ResumeTest, AnotherVersionOfTheCodeNeedsForce) {
   EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
   const std::string other = absl::StrReplaceAll(
       ReadFile("out/study.json"),
-      {{"\"schema_version\":\"1.", "\"schema_version\":\"1.9"}});
+      {{"\"schema_version\": \"1.", "\"schema_version\": \"1.9"}});
   WriteFile("out/study.json", other);
   const Outcome refused = BareStudy("--output_dir=out --resume");
   EXPECT_EQ(refused.exit_code, 2);

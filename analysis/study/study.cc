@@ -2,7 +2,9 @@
 // scales. `bazel run //:study -- --help`; docs/metrics.md for the figures.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -26,6 +28,7 @@
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_output.h"
 #include "analysis/study/study_plan.h"
+#include "analysis/study/study_run.h"
 #include "analysis/study/study_runner.h"
 #include "analysis/study/subprocess.h"
 #include "records/host.h"
@@ -52,12 +55,27 @@ struct Study {
   ConfigFile description;
 };
 
-void Answer(std::vector<RunTrace> runs) {
+// Prints the answer and writes the report; false where that failed.
+bool Answer(std::vector<RunTrace> runs, const std::string& dir) {
   StudyAnswerConfig config;
   config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
   config.force = absl::GetFlag(FLAGS_force);
-  PrintAnswer(std::move(runs), config, std::cout);
+  config.command = absl::StrCat("bazel run //:study -- --from=", dir);
+  absl::StatusOr<std::string> plotly = "";
+  if (absl::GetFlag(FLAGS_report)) {
+    plotly = PlotlyFromFlags();
+    if (plotly.ok()) config.report_path = dir + "/report.html";
+    config.plotly_js = plotly.value_or("");
+  }
+  absl::Status status = GiveAnswer(std::move(runs), config, std::cout);
+  status.Update(plotly.status());
+  if (!status.ok()) {
+    std::cout << "No report: " << status.message() << "\n";
+  } else if (!config.report_path.empty()) {
+    std::cout << "Report: " << config.report_path << "\n";
+  }
+  return status.ok();
 }
 
 absl::StatusOr<int> ReadAgain(const std::string& dir) {
@@ -66,8 +84,7 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
   }
   auto runs = LoadStudyFolder(dir);
   if (!runs.ok()) return runs.status();
-  Answer(*std::move(runs));
-  return 0;
+  return Answer(*std::move(runs), dir) ? 0 : 1;
 }
 
 absl::StatusOr<Study> DescribedStudy() {
@@ -83,12 +100,30 @@ absl::StatusOr<Study> DescribedStudy() {
   return study;
 }
 
+absl::Status CheckResumed(const Study& study, const CommandLine& line) {
+  if (!absl::GetFlag(FLAGS_resume)) return absl::OkStatus();
+  return CheckSameStudy(*line.folder, study.description,
+                        absl::GetFlag(FLAGS_force));
+}
+
+int64_t CountRecorded(const StudyPlan& plan, const std::string& dir) {
+  return std::count_if(
+      plan.runs.begin(), plan.runs.end(), [&dir](const PlannedRun& run) {
+        std::error_code error;
+        return std::filesystem::exists(PathsOfRun(dir, run).record, error);
+      });
+}
+
 int DryRun(const Study& study, const StudyPlan& plan) {
   const RunTimes times =
       RunTimes::Load(UserPath("results"), study.runner.output_dir,
                      study.description, StudyKeys());
   std::cout << DryRunText(study.config, plan, FixedMemoryRuns(study.config),
                           times);
+  if (absl::GetFlag(FLAGS_resume)) {
+    std::cout << CountRecorded(plan, study.runner.output_dir) << " of "
+              << plan.runs.size() << " runs are complete already.\n";
+  }
   if (absl::GetFlag(FLAGS_verbose)) {
     std::cout << "\n" << CommandsText(study.config, plan, study.runner);
   }
@@ -96,12 +131,10 @@ int DryRun(const Study& study, const StudyPlan& plan) {
 }
 
 // The folder with study.json in it.
-absl::Status PrepareFolder(const Study& study, const CommandLine& line) {
+absl::Status PrepareFolder(const Study& study) {
   const std::string& dir = study.runner.output_dir;
   if (absl::GetFlag(FLAGS_resume)) {
-    absl::Status same = CheckSameStudy(*line.folder, study.description,
-                                       absl::GetFlag(FLAGS_force));
-    return same.ok() ? PrepareStudyFolder(dir, FolderUse::kResume) : same;
+    return PrepareStudyFolder(dir, FolderUse::kResume);
   }
   absl::Status prepared = PrepareStudyFolder(dir);
   if (!prepared.ok()) return prepared;
@@ -119,7 +152,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
              const std::string& dir) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
-  if (complete > 0) Answer(std::move(result.runs));
+  const bool answered = complete == 0 || Answer(std::move(result.runs), dir);
   std::cout << NotRunText(plan);
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
@@ -132,12 +165,12 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   std::cout << "Records: " << dir << "\nThis answer again: --from=" << dir
             << std::endl;
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
-  return result.failed.empty() ? 0 : 1;
+  return result.failed.empty() && answered ? 0 : 1;
 }
 
-absl::StatusOr<int> RunAll(Study study, const CommandLine& line) {
+absl::StatusOr<int> RunAll(Study study) {
   const std::string& dir = study.runner.output_dir;
-  if (absl::Status status = PrepareFolder(study, line); !status.ok()) {
+  if (absl::Status status = PrepareFolder(study); !status.ok()) {
     return status;
   }
   const HeldSignals held;
@@ -153,8 +186,7 @@ absl::StatusOr<int> RunAll(Study study, const CommandLine& line) {
         std::max(study.config.largest_global_batch, run.GlobalBatch());
   }
   const StudyPlan plan = PlanStudy(study.config, found->runs);
-  std::cout << StudyHeading(study.config, plan.runs.size(), study.host, dir)
-            << std::flush;
+  std::cout << StudyHeading(study.config, plan, study.host, dir) << std::flush;
   return Conclude(RunStudy(study.config, plan.runs, study.runner, std::cout),
                   plan, dir);
 }
@@ -172,8 +204,9 @@ absl::StatusOr<int> Main(const CommandLine& line) {
     return absl::InvalidArgumentError(
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
+  if (absl::Status same = CheckResumed(*study, line); !same.ok()) return same;
   if (absl::GetFlag(FLAGS_dry_run)) return DryRun(*study, plan);
-  return RunAll(*std::move(study), line);
+  return RunAll(*std::move(study));
 }
 
 absl::StatusOr<int> ParseAndRun(int argc, char** argv) {

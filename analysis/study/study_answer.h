@@ -17,12 +17,16 @@ struct StudyAnswerConfig {
   int64_t warmup_steps = 10;
   bool oversubscribe = false;  // was asked for
   bool force = false;          // compare what would be refused
+  std::string report_path;     // "": write none
+  std::string plotly_js;       // what the report draws with
+  std::string command;         // that gives this answer again
 };
 
-// Prints the summary to `out`. Depends on the runs alone, so that records read
-// back from disk give the same text.
-void PrintAnswer(std::vector<RunTrace> runs, const StudyAnswerConfig& config,
-                 std::ostream& out);
+// Prints the summary to `out`, and writes the report. Both depend on the runs
+// alone, so that records read back from disk give the same. Fails where the
+// report cannot be written; the summary is printed all the same.
+absl::Status GiveAnswer(std::vector<RunTrace> runs,
+                        const StudyAnswerConfig& config, std::ostream& out);
 
 }  // namespace rankwise
 

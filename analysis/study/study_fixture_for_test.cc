@@ -17,7 +17,7 @@ std::string StudyIn(const fs::path& root) {
   return absl::StrCat(
       "cd ", root.string(), " && exec ",
       (fs::current_path() / "analysis/study/study_for_test").string(),
-      " --trainer_dir=trainers ");
+      " --trainer_dir=trainers --plotly_js=plotly.js --report=false ");
 }
 
 Outcome RunShell(const std::string& command) {
@@ -46,6 +46,7 @@ StudyTest::StudyTest()
     }
   }
   fs::create_symlink(fake, root_ / "trainers/comm_bench");
+  WriteFile("plotly.js", "const Plotly = 'a stand-in';");
 }
 
 std::string StudyTest::CommandLine(const std::string& flags) const {

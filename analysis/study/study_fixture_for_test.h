@@ -27,7 +27,8 @@ class StudyTest : public testing::Test {
   // flag counts.
   std::string CommandLine(const std::string& flags) const;
   Outcome Study(const std::string& flags) const;
-  // The same with nothing but --trainer_dir=trainers beside `flags`.
+  // The same with nothing but the stand-ins beside `flags`. Neither writes a
+  // report, but for --report.
   Outcome BareStudy(const std::string& flags) const;
 
   // Files in out/ that end like this.

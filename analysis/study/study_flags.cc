@@ -85,6 +85,8 @@ ABSL_FLAG(bool, resume, false,
 ABSL_FLAG(std::string, from, "",
           "run nothing: read the records in this folder once more");
 ABSL_FLAG(bool, report, true, "write report.html into the folder");
+ABSL_FLAG(std::string, plotly_js, "",
+          "plotly.min.js, which the report holds; empty: this build's");
 ABSL_FLAG(bool, force, false,
           "compare what would be refused, with a mark; under --resume, go on "
           "with another version of the code or on another machine");
@@ -166,6 +168,10 @@ absl::Status SetLists(StudyConfig* config) {
         set(ParseMemory("memory_limit", limit), &config->memory_limit_bytes));
   }
   return status;
+}
+
+std::string OwnPath() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 absl::Status FindBinaries(const StudyConfig& study,
@@ -260,8 +266,7 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
   if (!trainer_dir.empty()) {
     runner.trainer_dir = UserPath(trainer_dir);
   } else {
-    absl::StatusOr<std::string> found = FindTrainerDir(
-        std::filesystem::read_symlink("/proc/self/exe").string());
+    absl::StatusOr<std::string> found = FindTrainerDir(OwnPath());
     if (!found.ok()) return found.status();
     runner.trainer_dir = *std::move(found);
   }
@@ -276,6 +281,11 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
   }
   runner.output_dir = UserPath(output_dir);
   return runner;
+}
+
+absl::StatusOr<std::string> PlotlyFromFlags() {
+  const std::string plotly = absl::GetFlag(FLAGS_plotly_js);
+  return plotly.empty() ? FindPlotly(OwnPath()) : UserPath(plotly);
 }
 
 ConfigFile DescribeStudy(const StudyConfig& study, const HostInfo& host) {

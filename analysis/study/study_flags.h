@@ -37,6 +37,9 @@ const std::vector<ConfigKey>& StudyKeys();
 absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host);
 absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study);
 
+// The plotly.min.js of the report.
+absl::StatusOr<std::string> PlotlyFromFlags();
+
 // What study.json says of a study that these flags describe.
 ConfigFile DescribeStudy(const StudyConfig& study, const HostInfo& host);
 

@@ -41,9 +41,9 @@ absl::Status PrepareStudyFolder(const std::string& dir, FolderUse use) {
         "--output_dir=", dir, ": cannot write there: ",
         error ? error.message() : std::string("permission denied")));
   }
-  if (use == FolderUse::kResume || !RecordFilesIn(dir).ok()) {
-    return absl::OkStatus();
-  }
+  const bool holds_records =
+      RecordFilesIn(dir).ok() || RecordFilesIn(dir + "/probes").ok();
+  if (use == FolderUse::kResume || !holds_records) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(
       "--output_dir=", dir,
       ": holds records already; choose another folder, go on with the study "
@@ -52,6 +52,10 @@ absl::Status PrepareStudyFolder(const std::string& dir, FolderUse use) {
 }
 
 absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir) {
+  if (std::error_code error; fs::is_regular_file(dir, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--from=", dir, ": is a file; expected the folder of a study"));
+  }
   const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(dir);
   if (files.ok()) return LoadRunsFrom(*files);
   return absl::NotFoundError(absl::StrCat("--from=", files.status().message()));

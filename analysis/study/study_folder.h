@@ -21,7 +21,8 @@ enum class FolderUse {
 };
 
 // Creates `dir` and `dir`/logs. Refuses a folder that cannot be written to, and
-// for a new study one that already holds records.
+// for a new study one that already holds records, if only of probes
+// (fixed_memory.h).
 absl::Status PrepareStudyFolder(const std::string& dir,
                                 FolderUse use = FolderUse::kNew);
 

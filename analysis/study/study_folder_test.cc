@@ -54,6 +54,23 @@ TEST_F(StudyFolderTest, RefusesAFolderWithRecords) {
               HasSubstr("holds records already"));
 }
 
+TEST_F(StudyFolderTest, RefusesAFolderWithProbesOfAnotherStudy) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  ASSERT_TRUE(PrepareStudyFolder(dir_ + "/probes", FolderUse::kResume).ok());
+  EXPECT_TRUE(PrepareStudyFolder(dir_).ok());
+  WriteRun("probes/a.jsonl", "a");
+  EXPECT_THAT(std::string(PrepareStudyFolder(dir_).message()),
+              HasSubstr("holds records already"));
+}
+
+TEST_F(StudyFolderTest, AFileIsNoFolder) {
+  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
+  WriteRun("a.jsonl", "a");
+  EXPECT_THAT(
+      std::string(LoadStudyFolder(dir_ + "/a.jsonl").status().message()),
+      HasSubstr("a.jsonl: is a file; expected the folder of a study"));
+}
+
 TEST_F(StudyFolderTest, AStudyGoesOnWhereRecordsAre) {
   ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
   WriteRun("a.jsonl", "a");

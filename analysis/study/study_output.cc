@@ -1,5 +1,7 @@
 #include "analysis/study/study_output.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
@@ -80,17 +82,22 @@ std::string TotalLine(const Listing& listing) {
 
 }  // namespace
 
-std::string StudyHeading(const StudyConfig& config, size_t runs,
+std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
                          const HostInfo& host, const std::string& output_dir) {
   const int64_t threads = ThreadsPerRank(config);
-  return absl::StrCat("Study of ", absl::StrJoin(config.trainers, ", "),
-                      " at world sizes ",
-                      absl::StrJoin(config.world_sizes, ", "), ": ", runs,
-                      " runs of ", config.max_steps, " steps, ", threads,
-                      threads == 1 ? " thread" : " threads",
-                      " per rank at every size, on ", host.cores, " cores of ",
-                      host.cpu_model.empty() ? "a CPU" : host.cpu_model,
-                      ".\nRecords go to ", output_dir, ".\n");
+  const int64_t benchmarks =
+      std::count_if(plan.runs.begin(), plan.runs.end(),
+                    [](const PlannedRun& run) { return !run.IsTraining(); });
+  const auto runs = static_cast<int64_t>(plan.runs.size()) - benchmarks;
+  return absl::StrCat(
+      "Study of ", absl::StrJoin(config.trainers, ", "), " at world sizes ",
+      absl::StrJoin(config.world_sizes, ", "), ": ", runs, " runs of ",
+      config.max_steps, " steps",
+      benchmarks > 0 ? absl::StrCat(" and ", benchmarks, " of comm_bench") : "",
+      ", ", threads, threads == 1 ? " thread" : " threads",
+      " per rank at every size, on ", host.cores, " cores of ",
+      host.cpu_model.empty() ? "a CPU" : host.cpu_model, ".\nRecords go to ",
+      output_dir, ".\n");
 }
 
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,

@@ -15,7 +15,7 @@
 namespace rankwise {
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
-std::string StudyHeading(const StudyConfig& config, size_t runs,
+std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
                          const HostInfo& host, const std::string& output_dir);
 
 // The cells with their repetitions and times, the sum, and where the times come

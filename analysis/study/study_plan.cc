@@ -16,12 +16,19 @@ bool Contains(const std::vector<T>& items, const U& item) {
   return std::find(items.begin(), items.end(), item) != items.end();
 }
 
+// The base case first, what is no training last.
+int Place(const std::string& trainer) {
+  if (trainer == "single") return 0;
+  return trainer == "comm_bench" ? 2 : 1;
+}
+
 // Repetitions are equal.
 struct ByConfiguration {
   bool operator()(const PlannedRun& a, const PlannedRun& b) const {
     const auto key = [](const PlannedRun& run) {
-      return std::tie(run.trainer, run.schedule, run.world_size, run.batch_size,
-                      run.micro_batches, run.skip_communication);
+      return std::tuple(Place(run.trainer), run.trainer, run.schedule,
+                        run.world_size, run.batch_size, run.micro_batches,
+                        run.skip_communication);
     };
     return key(a) < key(b);
   }

@@ -41,7 +41,7 @@ struct PlannedCell {
 };
 
 struct StudyPlan {
-  std::vector<PlannedCell> cells;  // by trainer, schedule, world size, batch
+  std::vector<PlannedCell> cells;  // by trainer, single first
   std::vector<PlannedRun> runs;
   // What the config asks for and no trainer can do, one line each with why.
   std::vector<std::string> not_run;

@@ -15,6 +15,7 @@
 namespace rankwise {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -31,7 +32,7 @@ TEST_F(StudyTest, PrintsTheTableOfWhatItRan) {
               HasSubstr("Strong scaling: ddp on 2 ranks, with the same global "
                         "batch of 64, trains 1.60 times as fast"));
   EXPECT_THAT(outcome.output, HasSubstr("80.0 % efficiency"));
-  EXPECT_THAT(outcome.output, HasSubstr("8.0 % of the ranks' time is exposed"));
+  EXPECT_THAT(outcome.output, HasSubstr("What costs most\n"));
   EXPECT_EQ(CountRecords(".jsonl"), 8);
 }
 
@@ -116,6 +117,28 @@ TEST_F(StudyTest, PrintsTheSameTableFromTheRecords) {
   EXPECT_EQ(again.exit_code, 0);
   EXPECT_THAT(again.output, HasSubstr("\npipeline zero_bubble_h1"));
   EXPECT_THAT(first, HasSubstr(again.output));
+}
+
+TEST_F(StudyTest, WritesTheReport) {
+  const Outcome outcome = Study("--repetitions=2 --report --comm_bench");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  const std::string path = (root() / "out/report.html").string();
+  EXPECT_THAT(outcome.output, HasSubstr("\nReport: " + path + "\n"));
+  const std::string report = ReadFile("out/report.html");
+  EXPECT_THAT(report, HasSubstr("const Plotly = 'a stand-in';"));
+  EXPECT_THAT(report, HasSubstr("Scaling study, 20"));
+  fs::remove(path);
+  EXPECT_EQ(BareStudy("--from=out --report").exit_code, 0);
+  EXPECT_EQ(ReadFile("out/report.html"), report);
+}
+
+TEST_F(StudyTest, AMissingReportIsSaid) {
+  const Outcome outcome =
+      Study("--repetitions=2 --report --plotly_js=nowhere.js");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("\nNo report: "));
+  EXPECT_THAT(outcome.output, HasSubstr("nowhere.js"));
+  EXPECT_EQ(CountRecords(".jsonl"), 8);
 }
 
 TEST_F(StudyTest, AFailedCellCostsOnlyItself) {

@@ -68,4 +68,14 @@ absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir) {
       "--comm_bench=false"));
 }
 
+absl::StatusOr<std::string> FindPlotly(const std::string& own_path) {
+  const fs::path path = own_path + ".runfiles/plotly/plotly.min.js";
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path.string();
+  return absl::NotFoundError(absl::StrCat(
+      path.string(),
+      " is not there: start the study by `bazel run //:study`, pass "
+      "--plotly_js, or go without a report by --report=false"));
+}
+
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// Where the trainers' binaries are.
+// Where the trainers' binaries are, and what else the build brings.
 
 #ifndef ANALYSIS_STUDY_TRAINER_PATH_H_
 #define ANALYSIS_STUDY_TRAINER_PATH_H_
@@ -21,6 +21,10 @@ absl::StatusOr<std::string> TrainerPath(const std::string& dir,
 // The communication benchmark beside the trainers: in their folder, or in the
 // folder comm_bench next to theirs. The error says how to go without.
 absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir);
+
+// plotly.min.js in the runfiles of the study's own binary. The error says how
+// to go without.
+absl::StatusOr<std::string> FindPlotly(const std::string& own_path);
 
 }  // namespace rankwise
 

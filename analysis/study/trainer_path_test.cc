@@ -59,6 +59,13 @@ TEST_F(TrainerPathTest, CommBenchIsBesideTheTrainers) {
   EXPECT_EQ(*CommBenchPath(trainers), (root_ / "trainers/comm_bench").string());
 }
 
+TEST_F(TrainerPathTest, PlotlyIsInTheRunfiles) {
+  EXPECT_THAT(std::string(FindPlotly(Study()).status().message()),
+              HasSubstr("go without a report by --report=false"));
+  MakeBinary("bin/analysis/study/study.runfiles/plotly/plotly.min.js");
+  EXPECT_EQ(*FindPlotly(Study()), Study() + ".runfiles/plotly/plotly.min.js");
+}
+
 TEST_F(TrainerPathTest, OnlyExecutableFilesAreTrainers) {
   MakeBinary("ddp");
   std::ofstream(root_ / "single") << "text";
