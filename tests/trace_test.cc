@@ -85,6 +85,7 @@ Trace TraceOf(const std::string& trainer, std::vector<std::string> flags) {
   flags.push_back("--trace=" + dir + "/steps.json");
   const Finished run = RunTrainer(trainer, With(flags));
   EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.err.find("ERROR"), std::string::npos) << run.err;
   EXPECT_NE(run.out.find("for ui.perfetto.dev: "), std::string::npos)
       << run.out;
   int files = 0;

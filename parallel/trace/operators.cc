@@ -1,5 +1,7 @@
 #include "parallel/trace/operators.h"
 
+#include <stdlib.h>  // setenv
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -45,7 +47,14 @@ void OperatorRecording::Start(bool device) {
   const torch::profiler::impl::ProfilerConfig config(
       torch::profiler::impl::ProfilerState::KINETO);
   std::set<ActivityType> activities = {ActivityType::CPU};
-  if (device) activities.insert(ActivityType::CUDA);
+  if (device) {
+    activities.insert(ActivityType::CUDA);
+  } else {
+    // Kineto looks for GPUs all the same, and would complain of there being
+    // none. What the user has set stays.
+    constexpr char kNothing[] = "5";
+    setenv("KINETO_LOG_LEVEL", kNothing, /*overwrite=*/0);
+  }
   profiler::prepareProfiler(config, activities);
   steady_minus_system_ns_ = SteadyMinusSystemNs();
   profiler::enableProfiler(
