@@ -56,14 +56,31 @@ std::vector<std::string> Marks(const Cell& cell) {
   return marks;
 }
 
+std::string Label(const Cell& cell) {
+  return absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
+}
+
+// The first flag in which cells of the same label differ, with the cell's
+// value; "" where `cell` has its label for itself, or none differs.
+std::string Distinction(absl::Span<const Cell> cells, const Cell& cell) {
+  for (const auto& [name, value] : cell.run.flags) {
+    for (const Cell& other : cells) {
+      const auto flag = other.run.flags.find(name);
+      if (flag == other.run.flags.end() || flag->second == value) continue;
+      if (Label(other) == Label(cell)) {
+        return absl::StrCat(", ", name, "=", value);
+      }
+    }
+  }
+  return "";
+}
+
 json CellData(const Cell& cell) {
   const auto median = [&cell](double Throughput::*metric) {
     return Median(cell.Values(metric));
   };
   return {
       {"name", cell.Name()},
-      {"label",
-       absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch))},
       {"trainer", cell.Trainer()},
       {"ranks", cell.run.world_size},
       {"rank_batch", cell.rank_batch},
@@ -107,7 +124,10 @@ json CellIndex(absl::Span<const Cell> cells, const Cell* cell) {
 
 json CellsData(absl::Span<const Cell> cells) {
   json data = json::array();
-  for (const Cell& cell : cells) data.push_back(CellData(cell));
+  for (const Cell& cell : cells) {
+    data.push_back(CellData(cell));
+    data.back()["label"] = Label(cell) + Distinction(cells, cell);
+  }
   return data;
 }
 

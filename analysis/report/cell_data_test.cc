@@ -36,6 +36,21 @@ TEST(CellsDataTest, NoPipelineIsNull) {
       CellsData({MakeCell("ddp", 2, 32, 1600)})[0]["pipeline"].is_null());
 }
 
+TEST(CellsDataTest, LabelsThatWouldBeEqualAreToldApart) {
+  std::vector<Cell> cells = {MakeCell("1f1b", 2, 32, 1600),
+                             MakeCell("1f1b", 2, 32, 1700),
+                             MakeCell("gpipe", 2, 32, 1500)};
+  cells[0].run.flags["microbatches"] = "4";
+  cells[1].run.flags["microbatches"] = "8";
+  cells[2].run.flags["microbatches"] = "8";
+  const nlohmann::json data = CellsData(cells);
+  EXPECT_EQ(data[0]["label"],
+            "pipeline 1f1b on 2 ranks, batch 32, microbatches=4");
+  EXPECT_EQ(data[1]["label"],
+            "pipeline 1f1b on 2 ranks, batch 32, microbatches=8");
+  EXPECT_EQ(data[2]["label"], "pipeline gpipe on 2 ranks, batch 32");
+}
+
 TEST(OriginDataTest, FlagsAreThoseThatAllCellsShare) {
   std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
                              MakeCell("ddp", 2, 64, 1800)};

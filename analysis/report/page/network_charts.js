@@ -115,7 +115,7 @@ function addNetworks() {
     chart(part, `network-${i}`, `Bandwidth against size, ${network.name}`, (look, width) => networkFigure(look, width, network));
   });
   if (!part.querySelector('.plot')) {
-    missing(part, 'The study has no records of the communication benchmark. To add them, with the study\'s folder for DIR:',
-            './bazelw run //comm_bench -- --nproc=2 --collectives=all --record=DIR/comm_bench-x2.jsonl');
+    missing(part, 'The study has no records of the communication benchmark. A study that measures it:',
+            './bazelw run //:study -- --comm_bench');
   }
 }

@@ -1,33 +1,35 @@
 // What was predicted, beside what was measured afterwards.
 
-// Predictions that differ in the number of replicas only are one line.
-function lineOf(prediction) {
+// Predictions from the same runs that differ in the number of replicas only are
+// one line.
+function lineOf(prediction, source) {
   const pipeline = prediction.pp > 1 ?
       `${prediction.schedule} pp ${prediction.pp}, ${prediction.micro_batches} micro-batches` : 'ddp';
-  return `${pipeline}, batch ${prediction.batch_per_rank}`;
+  return `${pipeline}, batch ${prediction.batch_per_rank}: predicted${source}`;
 }
 
 // By line: {name, predicted: [...], held: [{prediction, measured_seconds, ...}],
 // fitted: cells that the prediction knew}.
 function predictionLines() {
   const lines = new Map();
-  const line = (prediction) => {
-    const name = lineOf(prediction);
+  const line = (prediction, source) => {
+    const name = lineOf(prediction, source);
     if (!lines.has(name)) lines.set(name, {name, predicted: [], held: [], fitted: new Set()});
     return lines.get(name);
   };
   for (const score of study.scores) {
     for (const point of score.points) {
-      line(point.prediction).predicted.push(point.prediction);
-      line(point.prediction).held.push(point);
+      const own = line(point.prediction, ` from up to ${plural(score.fitted_up_to, 'rank')}`);
+      own.predicted.push(point.prediction);
+      own.held.push(point);
       const held = study.cells[point.cell];
       for (const cell of study.cells) {
         const alike = cell.trainer === held.trainer && cell.rank_batch === held.rank_batch;
-        if (alike && cell.ranks <= score.fitted_up_to) line(point.prediction).fitted.add(cell);
+        if (alike && cell.ranks <= score.fitted_up_to) own.fitted.add(cell);
       }
     }
   }
-  for (const prediction of study.predictions) line(prediction).predicted.push(prediction);
+  for (const prediction of study.predictions) line(prediction, '').predicted.push(prediction);
   for (const one of lines.values()) one.predicted.sort((a, b) => a.ranks - b.ranks);
   return [...lines.values()];
 }
@@ -60,7 +62,7 @@ function predictionTraces(look, line, n) {
   const traces = [
     band(xs, lows, highs, mark.color, {legendgroup: line.name}),
     {
-      type: 'scatter', mode: 'lines+markers', name: `${plain(line.name)}: predicted`, x: xs, y: values,
+      type: 'scatter', mode: 'lines+markers', name: plain(line.name), x: xs, y: values,
       line: {color: mark.color, dash: mark.dash, width: 2},
       marker: {
         color: mark.color, size: 8,
@@ -126,13 +128,13 @@ function errorFigure(look, width, points) {
   };
   return {
     data: [
-      trace('the interval holds what was measured', true, 'blue', 'circle'),
-      trace('it does not', false, 'vermillion', 'x'),
+      trace('measured inside the interval', true, 'blue', 'circle'),
+      trace('measured outside the interval', false, 'vermillion', 'x'),
     ].filter((one) => one.x.length > 0),
     layout: layout(look, rowsHeight(width, points.length), {
       showlegend: true,
       xaxis: percentAxis(look, 'predicted over measured step time, less 100 %', {
-        zeroline: true, zerolinecolor: look.neutral, zerolinewidth: 2,
+        rangemode: 'tozero', zeroline: true, zerolinecolor: look.neutral, zerolinewidth: 2,
       }),
       yaxis: rowAxis(look, points.map((point) => point.prediction.name), width),
     }),

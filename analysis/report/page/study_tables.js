@@ -27,7 +27,7 @@ function scalingTable(part) {
     {...textColumn('base case', 'base', base), hidden: bases.size < 2},
     {...textColumn('remarks', 'remarks', remarks), hidden: true},
   ], study.rows);
-  const remarked = study.rows.filter(remarks).map((row) => `${cellOf(row).label}, ${row.scaling}: ${remarks(row)}`);
+  const remarked = study.rows.filter(remarks).map((row) => `${cellOf(row).label}${row.scaling === '-' ? '' : `, ${row.scaling}`}: ${remarks(row)}`);
   if (bases.size === 1) remarked.unshift(`The base case is ${[...bases][0]}.`);
   part.append(element('ul', {class: 'remarks'}, ...[...new Set(remarked)].map((text) => element('li', {}, ...prose(text)))));
 }
@@ -156,7 +156,7 @@ function addTables() {
   ablationTable(part);
   if (study.ablations.length === 0) {
     missing(part, 'No configuration was also run without communication. To add such runs:',
-            './bazelw run //:study -- --ablation');
+            './bazelw run //:study -- --ablations=3');
   }
   pipelineTable(part);
   costTable(part);

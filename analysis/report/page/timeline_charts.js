@@ -33,7 +33,7 @@ function timelineTraces(look, spans, rows, origin, axes) {
       x: own.map((span) => (span.end - span.start) * 1e3),
       width: 0.8, marker: fill(look, action.hue, action.pattern),
       text: own.map((span) => `<b>${plain(spanLabel(span, rows))}</b>`), textposition: 'inside', insidetextanchor: 'middle',
-      textangle: 0, insidetextfont: {color: '#14171c', size: 12}, constraintext: 'none',
+      textangle: 0, insidetextfont: {color: '#14171c', size: 12},
       hovertext: own.map((span) => hoverText(
           `${spanLabel(span, rows)} on ${rows.key} ${span[rows.key]}, ${origin}`, action.name,
           `stage ${span.stage}, micro-batch ${span.micro_batch}`,
