@@ -34,8 +34,8 @@ absl::Status NothingFits(const Layout& layout, const char* why) {
       "; add to the records: bazel run "
       "//trainers:pipeline -- --nproc=",
       layout.pp, " --pp=", layout.pp, " --schedule=", layout.schedule,
-      " --batch_size=", layout.batch_per_rank, " --microbatches=",
-      layout.micro_batches, " --trace=TRACE.json --record=FILE"));
+      " --batch_size=", layout.batch_per_rank,
+      " --microbatches=", layout.micro_batches, " --record=FILE"));
 }
 
 // The repetitions of the recorded configuration that is most like `layout`.

@@ -202,7 +202,7 @@ TEST(SimulatePipelineLayout, RefusesStagesThatWereNotRecorded) {
     EXPECT_THAT(
         Refusal(SimulatePipelineLayout(recordings, layout, 0, NoNetwork())),
         testing::AllOf(HasSubstr("//trainers:pipeline"),
-                       HasSubstr("--trace=TRACE.json"),
+                       HasSubstr("--record=FILE"),
                        HasSubstr("--schedule=" + layout.schedule)));
   }
 }

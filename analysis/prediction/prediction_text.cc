@@ -59,9 +59,15 @@ std::string Assumptions(absl::Span<const PredictedRow> rows) {
 }  // namespace
 
 std::string PredictionTable(absl::Span<const PredictedRow> rows) {
-  TextTable table({"layout", "batch", "step ms", "95 % interval", "images/s",
-                   "efficiency", "exposed comm", "bubble", "memory MB"},
-                  /*left_columns=*/1);
+  const bool with_efficiency =
+      std::any_of(rows.begin(), rows.end(), [](const PredictedRow& row) {
+        return row.one_rank_images_per_second > 0;
+      });
+  std::vector<std::string> header = {
+      "layout",   "batch",        "step ms", "95 % interval",
+      "images/s", "exposed comm", "bubble",  "memory MB"};
+  if (with_efficiency) header.push_back("efficiency");
+  TextTable table(std::move(header), /*left_columns=*/1);
   bool extrapolated = false;
   for (const PredictedRow& row : rows) {
     const Prediction& prediction = row.prediction;
@@ -69,14 +75,20 @@ std::string PredictionTable(absl::Span<const PredictedRow> rows) {
     const double ideal = row.one_rank_images_per_second *
                          static_cast<double>(prediction.layout.world_size());
     extrapolated |= prediction.extrapolated;
-    table.AddRow(
-        {Marked(prediction), absl::StrCat(prediction.layout.batch_per_rank),
-         Milliseconds(step), MillisecondsInterval(prediction.step_interval),
-         absl::StrFormat("%.0f", prediction.images_per_second),
-         ideal > 0 ? Percent(prediction.images_per_second / ideal) : "-",
-         Percent(prediction.exposed_comm_seconds / step),
-         Percent(prediction.bubble_seconds / step),
-         Memory(prediction.peak_bytes)});
+    std::vector<std::string> cells = {
+        Marked(prediction),
+        absl::StrCat(prediction.layout.batch_per_rank),
+        Milliseconds(step),
+        MillisecondsInterval(prediction.step_interval),
+        absl::StrFormat("%.0f", prediction.images_per_second),
+        Percent(prediction.exposed_comm_seconds / step),
+        Percent(prediction.bubble_seconds / step),
+        Memory(prediction.peak_bytes)};
+    if (with_efficiency) {
+      cells.push_back(ideal > 0 ? Percent(prediction.images_per_second / ideal)
+                                : "-");
+    }
+    table.AddRow(std::move(cells));
   }
   return absl::StrCat(table.ToString(),
                       extrapolated ? "* beyond what was measured.\n" : "", "\n",
