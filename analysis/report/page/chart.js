@@ -15,17 +15,22 @@ const plotConfig = {
 };
 
 // Adds a picture of what `figure(look, width)` gives: {data, layout}, `width` in
-// pixels. The function that comes back draws it again.
+// pixels. The function that comes back draws it again, as another picture: what
+// was zoomed into or hidden is forgotten.
 function chart(parent, id, description, figure) {
   const place = element('div', {class: 'plot', id, role: 'img', 'aria-label': description});
   parent.append(place);
+  let revision = 1;
   const draw = () => {
     const width = printing ? printedWidth : place.clientWidth;
     const {data, layout} = figure(currentLook(), width);
-    return Plotly.react(place, data, {...layout, width}, plotConfig);
+    return Plotly.react(place, data, {...layout, width, uirevision: revision}, plotConfig);
   };
   charts.push({id, place, draw});
-  return draw;
+  return () => {
+    ++revision;
+    return draw();
+  };
 }
 
 async function drawAll() {
