@@ -1,5 +1,5 @@
 // Everything that a study's runs say, in figures and in words, before it is
-// drawn or printed: scaling_report and report/ render it.
+// drawn or printed: answer_text and report/ render it.
 
 #ifndef ANALYSIS_ANSWER_ANSWER_H_
 #define ANALYSIS_ANSWER_ANSWER_H_
