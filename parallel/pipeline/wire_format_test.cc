@@ -65,5 +65,15 @@ TEST(WireBuffersTest, ShapesAreKeptApart) {
   EXPECT_EQ(buffers.count(), 2);
 }
 
+TEST(WireBuffersTest, FilledOnesHoldSmallNumbersThatDiffer) {
+  WireBuffers buffers(at::kCPU, /*filled=*/true);
+  const at::Tensor buffer = buffers.Take({7, 5});
+  EXPECT_LE(buffer.abs().max().item<float>(), 1e-3);
+  EXPECT_GT(buffer.std().item<float>(), 1e-4);
+  // None for which a processor would leave its fast path.
+  const at::Tensor others = buffer.flatten().slice(0, 1);
+  EXPECT_GT(others.abs().min().item<float>(), 1e-20);
+}
+
 }  // namespace
 }  // namespace rankwise
