@@ -105,7 +105,7 @@ std::string PipelineTable(absl::Span<const Cell> cells) {
                   /*left_columns=*/1);
   bool any = false;
   for (const Cell& cell : cells) {
-    if (cell.pipelines.empty()) continue;
+    if (cell.pipelines.empty() || cell.IsAblation()) continue;
     any = true;
     times.AddRow(TimesOf(cell));
     ranks.AddRow(RanksOf(cell));
@@ -117,8 +117,7 @@ std::string PipelineTable(absl::Span<const Cell> cells) {
       "(span bubble); beside each what simulating the schedule predicts.\n\n",
       times.ToString(),
       "\nTheir ranks: of each one's own time in the schedule. Transfers are "
-      "per "
-      "step and boundary between stages, peak activations of one stage and "
+      "per step and boundary between stages, peak activations of one stage and "
       "micro-batch each.\n\n",
       ranks.ToString(), "\n");
 }

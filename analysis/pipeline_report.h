@@ -13,7 +13,7 @@ namespace rankwise {
 
 // Two tables, in each one row per cell with schedule records, medians over its
 // repetitions, under headings and above an empty line. "" where no cell has
-// any.
+// any. Ablations have no row.
 std::string PipelineTable(absl::Span<const Cell> cells);
 
 }  // namespace rankwise

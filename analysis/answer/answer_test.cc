@@ -147,9 +147,9 @@ TEST(Answer, FindingsNameTheLargestLossAndARemedy) {
     if (finding.title == "What to change") change = finding.text;
   }
   EXPECT_THAT(told,
-              HasSubstr("Ddp on 2 ranks, strong scaling reaches 80.0 % of "
-                        "the ideal speed; of the points that it lost, "
-                        "19.2 to exposed communication (12 ms a step)"));
+              HasSubstr("ddp on 2 ranks, strong scaling: 80.0 % of the ideal "
+                        "speed. It loses 19.2 points to exposed communication "
+                        "(12 ms a step)"));
   EXPECT_THAT(change, HasSubstr("Against exposed communication: "));
 }
 

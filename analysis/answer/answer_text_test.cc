@@ -121,7 +121,8 @@ TEST(AnswerText, ABaseOfASmallerBatchExplainsALossAndHidesNone) {
   EXPECT_THAT(text, Not(HasSubstr("\nddp      weak         2          32")));
   EXPECT_THAT(text, Not(HasSubstr("\nsingle   base         1          32")));
   // 60 ms for half the examples of 100 ms: 10 of 62.5, of which 85 % computes.
-  EXPECT_THAT(text, HasSubstr("13.6 to smaller batches (8.5 ms a step)"));
+  EXPECT_THAT(text,
+              HasSubstr("13.6 points to smaller batches (8.5 ms a step)"));
 }
 
 TEST(AnswerText, RefusalsAreSaidUnderTheTable) {

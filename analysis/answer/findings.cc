@@ -1,7 +1,9 @@
 #include "analysis/answer/findings.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -88,6 +90,14 @@ Finding HowWellItScales(const Answer& answer) {
   return {"How well it scales", absl::StrJoin(sentences, "\n")};
 }
 
+// "a", "a and b", "a, b and c"
+std::string Listed(const std::vector<std::string>& items) {
+  if (items.size() < 2) return absl::StrJoin(items, "");
+  return absl::StrCat(
+      absl::StrJoin(items.begin(), std::prev(items.end()), ", "), " and ",
+      items.back());
+}
+
 std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   std::vector<Loss> losses = waterfall.losses;
   std::stable_sort(losses.begin(), losses.end(),
@@ -97,28 +107,21 @@ std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   return losses;
 }
 
-std::string Efficiency1(const Waterfall& waterfall) {
-  return PercentText(waterfall.ideal_seconds / waterfall.measured_seconds);
-}
-
 std::string CostSentence(const Waterfall& waterfall) {
   std::vector<std::string> causes;
   for (const Loss& loss : LargestFirst(waterfall)) {
     if (loss.efficiency_points < kWorthSaying) break;
     if (causes.size() == kNamedCauses) break;
-    causes.push_back(
-        absl::StrFormat("%.1f to %s (%s a step)", 100 * loss.efficiency_points,
-                        LossName(loss.cause), Milliseconds(loss.seconds)));
+    causes.push_back(absl::StrFormat(
+        "%.1f points to %s (%s a step)", 100 * loss.efficiency_points,
+        LossName(loss.cause), Milliseconds(loss.seconds)));
   }
-  if (causes.empty()) {
-    return absl::StrCat(Capitalised(WaterfallName(waterfall)), " reaches ",
-                        Efficiency1(waterfall),
-                        " of the ideal: nothing worth changing.");
-  }
-  return absl::StrCat(Capitalised(WaterfallName(waterfall)), " reaches ",
-                      Efficiency1(waterfall),
-                      " of the ideal speed; of the points that it lost, ",
-                      absl::StrJoin(causes, ", "), ".");
+  return absl::StrCat(
+      WaterfallName(waterfall), ": ",
+      PercentText(waterfall.ideal_seconds / waterfall.measured_seconds),
+      " of the ideal speed. ",
+      causes.empty() ? "Nothing costs a point of it."
+                     : absl::StrCat("It loses ", Listed(causes), "."));
 }
 
 // Those of the largest world size: ddp's, and the fastest pipeline's.
@@ -165,19 +168,27 @@ Finding WhatToChange(const Answer& answer) {
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
 
+// The predictions are of one trainer at rising world sizes.
 Finding WhatComesNext(const Answer& answer) {
-  std::vector<std::string> sentences;
+  if (answer.predictions.empty()) return {};
+  std::vector<std::string> speeds, waits;
+  bool extrapolated = false;
   for (const Prediction& prediction : answer.predictions) {
-    sentences.push_back(absl::StrFormat(
-        "%s would take %s a step, 95 %% interval [%.3g, %.3g], and train %.0f "
-        "images/s; %s of it exposed communication%s.",
-        prediction.layout.Name(), Milliseconds(prediction.step_seconds),
-        1e3 * prediction.step_interval.low, 1e3 * prediction.step_interval.high,
-        prediction.images_per_second,
-        Milliseconds(prediction.exposed_comm_seconds),
-        prediction.extrapolated ? " (beyond what was measured)" : ""));
+    speeds.push_back(absl::StrFormat(
+        "%.0f images/s on %d ranks (95 %% interval [%.0f, %.0f])",
+        prediction.images_per_second, prediction.layout.world_size(),
+        prediction.images_interval.low, prediction.images_interval.high));
+    waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
+    extrapolated |= prediction.extrapolated;
   }
-  return {"What happens at the next size", absl::StrJoin(sentences, "\n")};
+  return {"What happens at the next size",
+          absl::StrCat(
+              "With a batch of ", answer.predictions[0].layout.batch_per_rank,
+              " per rank, ddp would train ", Listed(speeds), "; of a step, ",
+              Listed(waits), " would be exposed communication.",
+              extrapolated ? " No run measured communication among so "
+                             "many ranks: it is extrapolated."
+                           : "")};
 }
 
 std::string ResidualSentence(const Answer& answer) {
@@ -195,16 +206,21 @@ std::string ResidualSentence(const Answer& answer) {
                       ", median over steps).");
 }
 
+// "3.2 ms less", "0.5 ms more"
+std::string LessOrMore(double saved_seconds) {
+  return absl::StrCat(Milliseconds(std::abs(saved_seconds)),
+                      saved_seconds < 0 ? " more" : " less");
+}
+
 std::string AblationSentence(const Ablation& ablation) {
   const Cell& cell = *ablation.cell;
-  const double waited = ablation.exposed_seconds + ablation.bubble_seconds;
   return absl::StrFormat(
-      "Switching communication off makes the step of %s, batch %s, %s shorter; "
-      "of this the ledger calls %s waiting%s, and computing gets %s shorter.",
+      "Without communication, %s, batch %s, takes %s a step: by the ledger %s "
+      "waiting and %s computing.",
       cell.Name(), BatchText(cell.rank_batch),
-      Milliseconds(ablation.saved_seconds), Milliseconds(waited),
-      cell.pipelines.empty() ? "" : " for messages and stages",
-      Milliseconds(ablation.slowed_seconds));
+      LessOrMore(ablation.saved_seconds),
+      LessOrMore(ablation.exposed_seconds + ablation.bubble_seconds),
+      LessOrMore(ablation.slowed_seconds));
 }
 
 std::string ScoreSentence(const Score& score) {
@@ -222,6 +238,7 @@ Finding HowFarToTrust(const Answer& answer) {
     sentences.push_back(text);
   }
   for (const Ablation& ablation : answer.ablations) {
+    if (!ablation.cell->pipelines.empty()) continue;  // in the report's table
     sentences.push_back(AblationSentence(ablation));
   }
   for (const Score& score : answer.scores) {
