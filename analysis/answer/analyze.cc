@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "analysis/answer/answer.h"
 #include "analysis/answer/findings.h"
 #include "analysis/answer/pictures.h"
@@ -12,6 +14,23 @@ namespace rankwise {
 namespace {
 
 constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
+
+// Of the percentile bootstrap of a median (docs/metrics.md).
+std::string FewRepetitions(absl::Span<const ScalingRow> rows) {
+  constexpr size_t kEnough = 5;
+  size_t fewest = kEnough;
+  for (const ScalingRow& row : rows) {
+    if (row.base == nullptr || !row.efficiency.ok()) continue;
+    fewest = std::min(
+        {fewest, row.cell->repetitions.size(), row.base->repetitions.size()});
+  }
+  if (fewest >= kEnough || fewest < 2) return "";
+  return absl::StrFormat(
+      "The 95 %% intervals are too narrow: one of %d repetitions covers at "
+      "most "
+      "%.0f %%; --repetitions=5 or more widens them to what they say",
+      fewest, 100 * (1 - 2 * std::pow(0.5, static_cast<double>(fewest))));
+}
 
 // The repetition in the middle by the time of its critical rank: one whole
 // ledger, so that its parts still add up.
@@ -169,9 +188,13 @@ void Analysis::FitNetworks() {
 void Analysis::Predict(const NetworkModel& network,
                        absl::Span<const RunTrace> benchmarks) {
   std::set<int64_t> sizes;
+  std::set<std::string> backends;
   for (const Cell& cell : answer_->cells) {
-    if (!cell.IsAblation()) sizes.insert(cell.run.world_size);
+    if (cell.IsAblation()) continue;
+    sizes.insert(cell.run.world_size);
+    backends.insert(cell.run.backend);
   }
+  if (backends.count(network.backend) == 0) return;
   absl::StatusOr<Predictor> predictor =
       Predictor::Create(training_, network, config_.throughput);
   if (!predictor.ok()) {
@@ -237,6 +260,9 @@ void Analysis::WriteNotes() {
     } else if (!row.efficiency->warning.empty()) {
       notes.push_back(absl::StrCat("! Forced: ", row.efficiency->warning));
     }
+  }
+  if (const std::string note = FewRepetitions(answer_->rows); !note.empty()) {
+    notes.push_back(note);
   }
   if (oversubscribed) {
     notes.push_back(

@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 std::vector<RunTrace> Study() {
@@ -27,6 +28,7 @@ std::vector<RunTrace> Study() {
     runs.push_back(MakeRun({.binary = "single", .step_seconds = 0.1}));
     runs.push_back(
         MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.0625}));
+    for (RankTrace& rank : runs.back().ranks) rank.run.backend = "gloo";
   }
   return runs;
 }
@@ -127,6 +129,28 @@ TEST(Answer, BenchmarksAreNoCellsButTheNetwork) {
   EXPECT_THAT(answer->predictions, IsEmpty());
   EXPECT_THAT(answer->notes,
               Contains(AllOf(HasSubstr("No "), HasSubstr("--traffic_steps"))));
+}
+
+TEST(Answer, ANetworkOfAnotherBackendPredictsNothing) {
+  std::vector<RunTrace> runs = Study();
+  runs.push_back(Benchmark(2));
+  for (RankTrace& rank : runs.back().ranks) rank.run.backend = "fake";
+  const auto answer = Analyze(runs, {});
+  EXPECT_THAT(answer->networks, SizeIs(1));
+  EXPECT_THAT(answer->notes, Not(Contains(HasSubstr("--traffic_steps"))));
+}
+
+TEST(Answer, SpeedupsOverAnotherBaseAreAnotherSeries) {
+  std::vector<RunTrace> runs = Study();
+  for (int i = 0; i < 3; ++i) {
+    runs.push_back(
+        MakeRun({.binary = "single", .batch_size = 128, .step_seconds = 0.2}));
+    runs.push_back(
+        MakeRun({.world_size = 4, .batch_size = 32, .step_seconds = 0.08}));
+  }
+  const auto answer = Analyze(runs, {});
+  ASSERT_THAT(answer->series, SizeIs(2));
+  EXPECT_NE(answer->series[0].rows[0]->base, answer->series[1].rows[0]->base);
 }
 
 TEST(Answer, FindingsNameTheLargestLossAndARemedy) {

@@ -1,5 +1,6 @@
 #include "analysis/answer/answer_text.h"
 
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@ double MedianOf(const Cell& cell, double Throughput::*metric) {
 }
 
 std::string PercentInterval(const Interval& interval) {
+  if (std::isnan(interval.low)) return "-";
   return absl::StrFormat("[%.1f, %.1f]", 100 * interval.low,
                          100 * interval.high);
 }

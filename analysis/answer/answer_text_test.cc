@@ -169,6 +169,20 @@ TEST(AnswerText, ForcedComparisonsCarryAMark) {
   EXPECT_THAT(text, HasSubstr("! Forced: "));
 }
 
+TEST(AnswerText, AForcedFigureOfOneRepetitionHasNoInterval) {
+  AnswerConfig config;
+  config.force = true;
+  const std::string text = TextOf(
+      {MakeRun({.binary = "single"}), MakeRun({.world_size = 2})}, config);
+  EXPECT_THAT(text, HasSubstr("100.0 % efficiency (forced)."));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+}
+
+TEST(AnswerText, IntervalsOfFewRepetitionsAreSaidToBeNarrow) {
+  EXPECT_THAT(TextOf(Study()), HasSubstr("one of 3 repetitions covers at most "
+                                         "75 %"));
+}
+
 TEST(AnswerText, RunsLeftOutAreNamed) {
   std::vector<RunTrace> runs = Study();
   runs.push_back(MakeRun({.steps = 2, .run_id = "killed"}));

@@ -16,8 +16,10 @@ namespace {
 constexpr double kWorthSaying = 0.01;  // of the ideal speed
 constexpr size_t kNamedCauses = 3;
 
+// ", 95 % interval [55.1, 58.2]", or nothing where there is none.
 std::string IntervalText(const Interval& interval) {
-  return absl::StrFormat("[%.1f, %.1f]", 100 * interval.low,
+  if (std::isnan(interval.low)) return "";
+  return absl::StrFormat(", 95 %% interval [%.1f, %.1f]", 100 * interval.low,
                          100 * interval.high);
 }
 
@@ -69,11 +71,12 @@ std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
                        static_cast<double>(row.base->run.world_size);
   return absl::StrFormat(
       "%s: %s, with %s, trains %.2f times as fast as %s (ideal %.3g): %s "
-      "efficiency, 95 %% interval %s.",
+      "efficiency%s%s.",
       ScalingTitle(scaling), cell.Name(), HeldEqual(cell, scaling),
       row.efficiency->speedup, row.base->Name(), ideal,
       PercentText(row.efficiency->efficiency),
-      IntervalText(row.efficiency->efficiency_interval));
+      IntervalText(row.efficiency->efficiency_interval),
+      row.efficiency->warning.empty() ? "" : " (forced)");
 }
 
 Finding HowWellItScales(const Answer& answer) {
@@ -107,21 +110,32 @@ std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   return losses;
 }
 
+std::string PointsText(const Loss& loss) {
+  return absl::StrFormat(
+      "%.1f points %s %s (%s a step)", 100 * std::abs(loss.efficiency_points),
+      loss.efficiency_points < 0 ? "by" : "to", LossName(loss.cause),
+      Milliseconds(std::abs(loss.seconds)));
+}
+
 std::string CostSentence(const Waterfall& waterfall) {
-  std::vector<std::string> causes;
+  std::vector<std::string> costs, gains;
   for (const Loss& loss : LargestFirst(waterfall)) {
-    if (loss.efficiency_points < kWorthSaying) break;
-    if (causes.size() == kNamedCauses) break;
-    causes.push_back(absl::StrFormat(
-        "%.1f points to %s (%s a step)", 100 * loss.efficiency_points,
-        LossName(loss.cause), Milliseconds(loss.seconds)));
+    if (loss.efficiency_points >= kWorthSaying && costs.size() < kNamedCauses) {
+      costs.push_back(PointsText(loss));
+    } else if (loss.efficiency_points <= -kWorthSaying) {
+      gains.push_back(PointsText(loss));
+    }
   }
   return absl::StrCat(
       WaterfallName(waterfall), ": ",
       PercentText(waterfall.ideal_seconds / waterfall.measured_seconds),
-      " of the ideal speed. ",
-      causes.empty() ? "Nothing costs a point of it."
-                     : absl::StrCat("It loses ", Listed(causes), "."));
+      " of the ideal speed.",
+      costs.empty() ? " Nothing costs a point of it."
+                    : absl::StrCat(" It loses ", Listed(costs), "."),
+      gains.empty() ? "" : absl::StrCat(" It gains ", Listed(gains), "."),
+      waterfall.merged.empty()
+          ? ""
+          : " Not all causes could be told apart: the notes say which.");
 }
 
 // Those of the largest world size: ddp's, and the fastest pipeline's.
@@ -214,21 +228,34 @@ std::string LessOrMore(double saved_seconds) {
 
 std::string AblationSentence(const Ablation& ablation) {
   const Cell& cell = *ablation.cell;
+  const std::string name =
+      absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
+  if (ablation.saved_seconds <= 0) {
+    return absl::StrCat("Without communication, ", name, ", takes ",
+                        LessOrMore(ablation.saved_seconds),
+                        " a step: the machine was not the same for both, and "
+                        "the ledger is not tested.");
+  }
   return absl::StrFormat(
-      "Without communication, %s, batch %s, takes %s a step: by the ledger %s "
-      "waiting and %s computing.",
-      cell.Name(), BatchText(cell.rank_batch),
-      LessOrMore(ablation.saved_seconds),
+      "Without communication, %s, takes %s a step: by the ledger %s waiting "
+      "and %s computing, which explains it but for %s.",
+      name, LessOrMore(ablation.saved_seconds),
       LessOrMore(ablation.exposed_seconds + ablation.bubble_seconds),
-      LessOrMore(ablation.slowed_seconds));
+      LessOrMore(ablation.slowed_seconds),
+      PercentText(std::abs(ablation.disagreement)));
 }
 
+// Calls among two ranks are the smallest there are to measure.
 std::string ScoreSentence(const Score& score) {
+  const std::string known =
+      score.fitted_up_to == 1
+          ? "1 rank, with communication as measured between 2 and computing "
+            "beside another rank as measured without communication"
+          : absl::StrCat("up to ", score.fitted_up_to, " ranks");
   return absl::StrFormat(
-      "Predictions made from up to %d %s were off by %s at the median of %d "
-      "larger configurations; %s of them lay in the 95 %% interval.",
-      score.fitted_up_to, score.fitted_up_to == 1 ? "rank" : "ranks",
-      PercentText(score.median_absolute_error), score.points.size(),
+      "Predicted from %s, the steps of %d larger configurations were off by "
+      "%s at the median; %s of them lay in their 95 %% interval.",
+      known, score.points.size(), PercentText(score.median_absolute_error),
       PercentText(score.coverage));
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -129,13 +130,14 @@ std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
 
 std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
                                            const AnswerConfig& config) {
-  std::map<std::pair<Scaling, std::string>, ScalingSeries> series;
+  // Rows of another base are a series of their own.
+  std::map<std::tuple<Scaling, std::string, const Cell*>, ScalingSeries> series;
   for (const ScalingRow& row : rows) {
     if (!row.efficiency.ok()) continue;
     for (Scaling scaling : kScalings) {
       if (!IsUnder(row, scaling)) continue;
       const std::string trainer = row.cell->Trainer();
-      ScalingSeries& one = series[{scaling, trainer}];
+      ScalingSeries& one = series[{scaling, trainer, row.base}];
       one.trainer = trainer;
       one.scaling = scaling;
       one.rows.push_back(&row);
