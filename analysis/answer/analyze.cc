@@ -277,7 +277,12 @@ void Analysis::WriteNotes() {
       notes.push_back(absl::StrCat(WaterfallName(waterfall), ": ", merged));
     }
   }
-  answer_->notes.insert(answer_->notes.begin(), notes.begin(), notes.end());
+  notes.insert(notes.end(), answer_->notes.begin(), answer_->notes.end());
+  answer_->notes.clear();
+  std::set<std::string> said;
+  for (const std::string& note : notes) {
+    if (said.insert(note).second) answer_->notes.push_back(note);
+  }
 }
 
 }  // namespace
