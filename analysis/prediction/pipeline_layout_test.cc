@@ -134,6 +134,19 @@ TEST(SimulatePipelineLayout, IsAsMuchSlowerThanItsSimulationAsTheRecordedStep) {
               (PipelineStepSeconds(config) - 0.003) * 1.1 + 0.003, 1e-6);
 }
 
+TEST(SimulatePipelineLayout, TimeThatTheSimulationLacksIsBubble) {
+  PipelineRunForTest config{.pp = 2};
+  RunTrace run = MakePipelineRun(config);
+  for (RankTrace& rank : run.ranks) {
+    for (ScheduleRecord& schedule : rank.schedules) schedule.span_seconds *= 2;
+  }
+  const auto simulated = SimulatePipelineLayout(
+      Recordings({run}), LayoutOf(config), 0, NoNetwork());
+  ASSERT_TRUE(simulated.ok()) << simulated.status();
+  // Rank 0 computes four times 30 ms in twice (4 + 1) times 30 ms.
+  EXPECT_NEAR(simulated->runs[0][0].bubble_seconds, 0.180, 1e-6);
+}
+
 TEST(CollectPipelines, StepsWithoutATimelineFollowTheirSchedulesRecord) {
   PipelineRunForTest config{.pp = 2};
   RunTrace run = MakePipelineRun(config);
@@ -151,6 +164,58 @@ TEST(CollectPipelines, LeavesStepsOfFewerMicroBatchesOut) {
   RunTrace run = MakePipelineRun({.pp = 2});
   for (RankTrace& rank : run.ranks) rank.schedules[15].micro_batches = 1;
   EXPECT_EQ(Recordings({run})[0].steps.size(), 9u);
+}
+
+// Records as a damaged or made-up file may hold them.
+TEST(CollectPipelines, PassesOverRanksThatDisagreeAboutThePipeline) {
+  const std::vector<void (*)(RunTrace&)> damages = {
+      [](RunTrace& run) { run.ranks[1].schedules[12].pipeline_rank = 7; },
+      [](RunTrace& run) { run.ranks[1].schedules[12].pipeline_rank = -1; },
+      [](RunTrace& run) { run.ranks[1].schedules.clear(); },
+      [](RunTrace& run) {
+        for (ScheduleRecord& s : run.ranks[1].schedules) s.pipeline_rank = 0;
+      },
+      [](RunTrace& run) {
+        for (ScheduleRecord& s : run.ranks[1].schedules) s.pipeline_rank = 2;
+      },
+      [](RunTrace& run) {
+        for (ScheduleRecord& s : run.ranks[1].schedules) s.stages = 4;
+      },
+      [](RunTrace& run) {
+        for (RankTrace& rank : run.ranks) {
+          for (ScheduleRecord& s : rank.schedules) s.stages = int64_t{1} << 60;
+        }
+      },
+      [](RunTrace& run) {
+        for (RankTrace& rank : run.ranks) {
+          for (ScheduleRecord& s : rank.schedules) s.micro_batches = 0;
+        }
+      },
+  };
+  for (size_t i = 0; i < damages.size(); ++i) {
+    RunTrace run = MakePipelineRun({.pp = 2});
+    damages[i](run);
+    const std::vector<const RunTrace*> runs = {&run};
+    EXPECT_EQ(CollectPipelines(runs, {}).size(), 0u) << i;
+  }
+}
+
+TEST(CollectPipelines, PassesOverSpansAndTransfersOfNobody) {
+  PipelineRunForTest config{.pp = 2, .dp = 2};
+  config.gradient_bytes = {4e6, 1e6};
+  RunTrace run = MakePipelineRun(config);
+  run.ranks[0].timelines[0].spans.push_back({"F", -1, 0, 0, 1});
+  run.ranks[0].timelines[0].spans.push_back({"F", 9, 0, 0, 1});
+  RecordedTransfer event = run.ranks[0].traffic[0].events[0];
+  for (int64_t nobody : {-1, 4}) {
+    event.ranks = {0, nobody};
+    run.ranks[0].traffic[0].events.push_back(event);
+  }
+  const std::vector<RecordedPipeline> recordings = Recordings({run});
+  ASSERT_EQ(recordings.size(), 1u);
+  EXPECT_NEAR(recordings[0].steps[0].stages[0].forward_seconds, 0.010, 1e-9);
+  EXPECT_EQ(recordings[0].gradient_bytes,
+            (std::vector<std::vector<double>>{{4e6}, {1e6}}));
 }
 
 TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {

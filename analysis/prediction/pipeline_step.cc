@@ -42,7 +42,7 @@ PipelineTimes PipelineStep(const Timeline& timeline, double scale,
     if (seconds <= times.step_seconds) continue;
     times.step_seconds = seconds;
     times.exposed_comm_seconds = exposed;
-    times.bubble_seconds = span - scale * extent.busy_seconds();
+    times.bubble_seconds = std::max(0.0, span - extent.busy_seconds());
   }
   return times;
 }

@@ -23,7 +23,7 @@ struct PipelineTimes {
 // average before is done, and then does what is `outside` the schedule; then
 // its next step may begin, as long after that of the first rank as this one
 // did. The step is that of the rank that takes longest. `scale` stretches the
-// timeline.
+// timeline, but not the computing in it: what it adds is bubble.
 PipelineTimes PipelineStep(const Timeline& timeline, double scale,
                            const std::vector<std::vector<double>>& all_reduce,
                            absl::Span<const double> outside);

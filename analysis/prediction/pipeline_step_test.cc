@@ -37,11 +37,18 @@ TEST(PipelineStep, ARankThatDoesMuchOutsideSetsThePace) {
   EXPECT_DOUBLE_EQ(times.bubble_seconds, 0);
 }
 
-TEST(PipelineStep, StretchesComputingAndBubble) {
+TEST(PipelineStep, WhatStretchingAddsIsBubble) {
   const PipelineTimes times =
       PipelineStep(TwoRanks(), 1.5, {{}, {}}, std::vector<double>{0.5, 0.5});
   EXPECT_DOUBLE_EQ(times.step_seconds, 9.5);
-  EXPECT_DOUBLE_EQ(times.bubble_seconds, 4.5);
+  EXPECT_DOUBLE_EQ(times.bubble_seconds, 6);  // 9 - 3
+}
+
+TEST(PipelineStep, AShortenedTimelineHasNoNegativeBubble) {
+  const PipelineTimes times =
+      PipelineStep(TwoRanks(), 0.25, {{}, {}}, std::vector<double>{0.5, 0.5});
+  EXPECT_DOUBLE_EQ(times.step_seconds, 2);
+  EXPECT_EQ(times.bubble_seconds, 0);
 }
 
 TEST(PipelineStep, GradientsOfTheLastStageAreExposed) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/statistics.h"
@@ -31,7 +33,7 @@ class StageReader {
     for (const RecordedSpan& span : timeline.spans) {
       const size_t kind = std::string("FBIW").find(span.action);
       if (span.action.size() != 1 || kind == std::string::npos ||
-          span.stage >= static_cast<int64_t>(kinds_.size()))
+          span.stage < 0 || span.stage >= static_cast<int64_t>(kinds_.size()))
         continue;
       const double seconds = span.end_seconds - span.start_seconds;
       kinds_[span.stage][kind].seconds += seconds;
@@ -182,7 +184,8 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   if (rank.traffic.empty()) return bytes;
   const int64_t place = rank.schedules[0].pipeline_rank;
   const auto is_here = [&](int64_t other) {
-    return run.ranks[other].schedules[0].pipeline_rank == place;
+    return other >= 0 && other < static_cast<int64_t>(run.ranks.size()) &&
+           run.ranks[other].schedules[0].pipeline_rank == place;
   };
   for (const RecordedTransfer& event : rank.traffic.back().events) {
     if (event.op == "all_reduce" && event.ranks.size() > 1 &&
@@ -233,11 +236,54 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
   }
 }
 
+// Every record of the rank tells of the same place in a pipeline of this shape.
+bool HasOnePlace(const RankTrace& rank, const RecordedPipeline& pipeline) {
+  return !rank.schedules.empty() &&
+         std::all_of(rank.schedules.begin(), rank.schedules.end(),
+                     [&](const ScheduleRecord& schedule) {
+                       const ScheduleRecord& first = rank.schedules[0];
+                       return schedule.pipeline_size == pipeline.pp &&
+                              schedule.replicas == pipeline.dp &&
+                              schedule.stages == pipeline.stages &&
+                              schedule.pipeline_rank == first.pipeline_rank &&
+                              schedule.replica == first.replica;
+                     });
+}
+
+// Each place of each replica is one rank's. Several stages in one process are
+// not what a rank of a pipeline does.
+bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
+  const int64_t ranks = static_cast<int64_t>(run.ranks.size());
+  if (pipeline.pp < 2 || pipeline.pp > ranks || pipeline.dp < 1 ||
+      pipeline.dp > ranks || pipeline.pp * pipeline.dp != ranks)
+    return false;
+  std::set<std::pair<int64_t, int64_t>> places;
+  for (const RankTrace& rank : run.ranks) {
+    if (!HasOnePlace(rank, pipeline)) return false;
+    const ScheduleRecord& schedule = rank.schedules[0];
+    if (schedule.pipeline_rank < 0 || schedule.pipeline_rank >= pipeline.pp ||
+        schedule.replica < 0 || schedule.replica >= pipeline.dp)
+      return false;
+    places.insert({schedule.replica, schedule.pipeline_rank});
+  }
+  return static_cast<int64_t>(places.size()) == ranks;
+}
+
+// Whole chunks of stages per rank, none of them without a span.
+bool HasItsStages(const RunTrace& run, const RecordedPipeline& pipeline) {
+  int64_t spans = 0;
+  for (const RankTrace& rank : run.ranks) {
+    for (const TimelineRecord& timeline : rank.timelines) {
+      spans += static_cast<int64_t>(timeline.spans.size());
+    }
+  }
+  return pipeline.stages >= pipeline.pp && pipeline.stages <= spans &&
+         pipeline.stages % pipeline.pp == 0;
+}
+
 std::optional<RecordedPipeline> Collect(const RunTrace& run,
                                         const ThroughputConfig& config) {
-  for (const RankTrace& rank : run.ranks) {
-    if (rank.schedules.empty()) return std::nullopt;
-  }
+  if (run.ranks[0].schedules.empty()) return std::nullopt;
   const ScheduleRecord& schedule = run.ranks[0].schedules.back();
   RecordedPipeline pipeline;
   pipeline.source = run.source;
@@ -246,9 +292,8 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   pipeline.dp = schedule.replicas;
   pipeline.stages = schedule.stages;
   pipeline.micro_batches = schedule.micro_batches;
-  // Several stages in one process are not what a rank of a pipeline does.
-  if (pipeline.pp * pipeline.dp != run.ranks[0].run.world_size ||
-      pipeline.pp < 2)
+  if (pipeline.micro_batches < 1 || !FillsItsPlaces(run, pipeline) ||
+      !HasItsStages(run, pipeline))
     return std::nullopt;
   pipeline.micro_batch_examples = ExamplesPerStep(run, config) /
                                   static_cast<double>(pipeline.micro_batches);

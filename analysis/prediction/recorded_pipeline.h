@@ -46,7 +46,8 @@ struct RecordedPipeline {
 };
 
 // Runs of `runs` (as PredictableRuns gives them) with one rank per process and
-// measured timelines of all stages; others are passed over. The timelines say
+// measured timelines of all stages, whose records agree on who sits where in
+// the pipeline; others are passed over. The timelines say
 // how a rank's computing divides over its actions, its schedule records how
 // much there was in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(
