@@ -16,7 +16,8 @@ namespace rankwise {
 namespace {
 
 using CellKey = std::tuple<bool, std::string, int64_t, int64_t, double, int64_t,
-                           std::string, std::string>;
+                           std::string, std::string, std::string,
+                           std::set<std::pair<std::string, std::string>>>;
 
 std::string TrainerOf(const RunRecord& run) {
   const auto schedule = run.flags.find("schedule");
@@ -26,19 +27,25 @@ std::string TrainerOf(const RunRecord& run) {
   return absl::StrCat(run.binary, " ", schedule->second);
 }
 
-// The flags that follow the world size but do not follow from it.
 std::string Shape(const RunRecord& run) {
   std::string shape;
-  for (const char* name :
-       {"accumulate", "devices", "dp", "microbatches", "pp", "split"}) {
-    const auto flag = run.flags.find(name);
-    if (flag == run.flags.end()) continue;
-    absl::StrAppend(&shape, name, "=", flag->second, "\n");
+  for (const auto& [name, value] : run.flags) {
+    if (IsShapeFlag(name)) absl::StrAppend(&shape, name, "=", value, "\n");
   }
   return shape;
 }
 
-CellKey KeyOf(const RunRecord& run, const Throughput& throughput) {
+// The kinds of CPU and device that the ranks ran on.
+std::set<std::pair<std::string, std::string>> Machines(const RunTrace& run) {
+  std::set<std::pair<std::string, std::string>> kinds;
+  for (const RankTrace& trace : run.ranks) {
+    kinds.emplace(trace.run.host.cpu_model, DeviceKind(trace.run));
+  }
+  return kinds;
+}
+
+CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
+  const RunRecord& run = trace.ranks[0].run;
   return {run.binary != "single",
           TrainerOf(run),
           run.world_size,
@@ -46,7 +53,9 @@ CellKey KeyOf(const RunRecord& run, const Throughput& throughput) {
           throughput.largest_rank_batch,
           run.threads_per_rank,
           run.scaling_hash,
-          Shape(run)};
+          Shape(run),
+          run.backend,
+          Machines(trace)};
 }
 
 std::string SharedDevice(const RunTrace& run) {
@@ -167,15 +176,33 @@ bool Cell::IsAblation() const {
   return flag != run.flags.end() && flag->second == "true";
 }
 
+double PeakBytes(const RankTrace& rank) {
+  if (!rank.memory.has_value()) return 0;
+  const int64_t on_device = rank.memory->peak_device_bytes;
+  return static_cast<double>(on_device > 0 ? on_device
+                                           : rank.memory->peak_host_bytes);
+}
+
 double PeakBytes(const RunTrace& run) {
-  int64_t fullest = 0;
+  double fullest = 0;
   for (const RankTrace& trace : run.ranks) {
     if (!trace.memory.has_value()) return 0;
-    const int64_t on_device = trace.memory->peak_device_bytes;
-    fullest = std::max(
-        fullest, on_device > 0 ? on_device : trace.memory->peak_host_bytes);
+    fullest = std::max(fullest, PeakBytes(trace));
   }
-  return static_cast<double>(fullest);
+  return fullest;
+}
+
+std::string DeviceKind(const RunRecord& run) {
+  if (run.devices.empty()) return "";
+  return run.devices[0].substr(0, run.devices[0].find(':'));
+}
+
+bool IsShapeFlag(absl::string_view name) {
+  for (const absl::string_view shape :
+       {"accumulate", "devices", "dp", "microbatches", "pp", "split"}) {
+    if (name == shape) return true;
+  }
+  return false;
 }
 
 std::string BatchText(double examples) {
@@ -196,7 +223,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       continue;
     }
     const RunRecord& record = run.ranks[0].run;
-    Cell& cell = cells[KeyOf(record, *throughput)];
+    Cell& cell = cells[KeyOf(run, *throughput)];
     if (cell.repetitions.empty()) {
       cell.run = record;
       cell.global_batch = throughput->global_batch;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/pipeline_use.h"
 #include "analysis/run_trace.h"
@@ -45,19 +46,29 @@ struct Cell {
   bool IsAblation() const;
 };
 
-// The peak memory of the run's fullest rank: of its accelerators where it used
-// any, else of the host. 0: some rank did not record it.
+// The most bytes that a rank held: of its accelerators where it used any, else
+// of the host. 0: not recorded.
+double PeakBytes(const RankTrace& rank);
+// That of the run's fullest rank. 0: some rank did not record it.
 double PeakBytes(const RunTrace& run);
+
+// "cpu", or "cuda" for "cuda:1"; "" without devices.
+std::string DeviceKind(const RunRecord& run);
+
+// Whether a flag follows the world size without following from it: accumulate,
+// devices, dp, microbatches, pp, split.
+bool IsShapeFlag(absl::string_view name);
 
 // "32", "21.3": examples per rank need not be whole in a pipeline.
 std::string BatchText(double examples);
 
 // Groups runs into cells by trainer, world size, batch and its division into
-// micro-batches, replicas and stages, threads, and the flags that do not follow
-// the world size. Order: "single" first, then by trainer, world size and batch.
-// Runs of comm_bench, which have no steps, are passed over. Runs that cannot be
-// measured are left out, and why is appended to `left_out`;
-// so is why a run that stays has no PipelineUse in spite of schedule records.
+// micro-batches, replicas and stages, threads, the ranks' kinds of CPU and
+// device, the backend, and the flags that do not follow the world size. Order:
+// "single" first, then by trainer, world size and batch. Runs of comm_bench,
+// which have no steps, are passed over. Runs that cannot be measured are left
+// out, and why is appended to `left_out`; so is why a run that stays has no
+// PipelineUse in spite of schedule records.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "analysis/trace_for_test.h"
 #include "records/config_hash.h"
 
@@ -40,6 +41,20 @@ TEST(GroupIntoCells, AnotherConfigurationIsAnotherCell) {
   SetConfigHashes(&run);
   std::vector<std::string> left_out;
   EXPECT_EQ(GroupIntoCells(runs, {10}, &left_out).size(), 2u);
+}
+
+TEST(GroupIntoCells, AnotherMachineOrBackendIsAnotherCell) {
+  std::vector<RunTrace> runs(5, MakeRun({.world_size = 2}));
+  runs[1].ranks[0].run.host.cpu_model = "Another CPU";
+  runs[2].ranks[1].run.host.cpu_model = "Another CPU";  // of rank 1 alone
+  for (RankTrace& trace : runs[3].ranks) trace.run.backend = "nccl";
+  for (size_t rank : {0, 1}) {
+    runs[4].ranks[rank].run.devices = {absl::StrCat("cuda:", rank)};
+  }
+  runs.push_back(runs[0]);
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  EXPECT_EQ(cells.size(), 4u);  // runs 1 and 2 had one CPU of each kind
 }
 
 TEST(GroupIntoCells, UnmeasurableRunsAreLeftOutWithTheirReason) {
@@ -161,6 +176,14 @@ TEST(PeakBytes, IsThatOfTheFullestRank) {
   run.ranks[0].memory = Memory(3000, 500);
   run.ranks[1].memory = Memory(4000, 400);
   EXPECT_EQ(PeakBytes(run), 500);  // of the accelerators
+  EXPECT_EQ(PeakBytes(run.ranks[1]), 400);
+}
+
+TEST(DeviceKind, IsThatOfTheFirstDevice) {
+  RunRecord run;
+  EXPECT_EQ(DeviceKind(run), "");
+  run.devices = {"cuda:1", "cuda:2"};
+  EXPECT_EQ(DeviceKind(run), "cuda");
 }
 
 TEST(Cell, PeakMemoryIsTheMedianOfTheRepetitionsThatKnowIt) {

@@ -44,12 +44,6 @@ void CheckFlags(const Pair& pair, Reasons& reasons) {
   }
 }
 
-// "cpu", or "cuda" for "cuda:1".
-std::string DeviceKind(const Cell& cell) {
-  if (cell.run.devices.empty()) return "";
-  return cell.run.devices[0].substr(0, cell.run.devices[0].find(':'));
-}
-
 void CheckMachine(const Pair& pair, Reasons& reasons) {
   const RunRecord& a = pair.base.run;
   const RunRecord& b = pair.cell.run;
@@ -58,14 +52,18 @@ void CheckMachine(const Pair& pair, Reasons& reasons) {
                 absl::StrCat(b.threads_per_rank),
                 "run both with the same --threads", reasons);
   }
-  const std::string device = DeviceKind(pair.base);
-  if (device != DeviceKind(pair.cell)) {
-    pair.Differ("the device", device, DeviceKind(pair.cell),
+  if (DeviceKind(a) != DeviceKind(b)) {
+    pair.Differ("the device", DeviceKind(a), DeviceKind(b),
                 "run both with the same --device", reasons);
   }
   if (a.host.cpu_model != b.host.cpu_model) {
     pair.Differ("the CPU", a.host.cpu_model, b.host.cpu_model,
                 "run both on one kind of machine", reasons);
+  }
+  // "single" has none.
+  if (!a.backend.empty() && !b.backend.empty() && a.backend != b.backend) {
+    pair.Differ("the backend", a.backend, b.backend,
+                "run both with the same --backend", reasons);
   }
 }
 
@@ -282,8 +280,8 @@ absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
     return own;
   }
   if (base != nullptr) return base;
-  if (!single.empty()) return single[0];
   if (own != nullptr) return own;
+  if (!single.empty()) return single[0];
   if (!smallest.empty()) return smallest[0];
   return absl::NotFoundError(absl::StrCat(
       "there is no base case for ", cell.Name(),

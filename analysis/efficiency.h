@@ -47,10 +47,11 @@ absl::Status CheckComparable(const Cell& base, const Cell& cell,
 
 // The base case for `cell`: the fastest cell of the trainer "single" whose
 // configuration fits, or one of `cell`'s own trainer and schedule on one rank
-// that is faster beyond its 95 % interval; without such cells the fastest that
-// fits of the smallest world size of `cell`'s trainer. Where none fits, the
-// first of these, so that CheckComparable can say why. It may be `cell` itself.
-// Never null; NotFound where there is none.
+// that is faster beyond its 95 % interval; where no "single" fits, the fastest
+// that fits of the smallest world size of `cell`'s trainer. Where none fits,
+// the first "single", or else the first of its trainer, so that CheckComparable
+// can say why. It may be `cell` itself. Never null; NotFound where there is
+// none.
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling);
 

@@ -255,6 +255,17 @@ TEST(FixedMemory, RefusesWhatIsNotKnown) {
               HasSubstr("the peak memory of single on 1 rank,"));
 }
 
+TEST(Efficiency, BackendsMayNotDifferWhereBothHaveOne) {
+  Cell base = MakeCell({.world_size = 1}, {0.1, 0.1});
+  Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
+  base.run.backend = "gloo";
+  cell.run.backend = "nccl";
+  EXPECT_THAT(WhyNot(base, cell, Scaling::kWeak),
+              HasSubstr("differ in the backend: nccl and gloo; run both with "
+                        "the same --backend"));
+  EXPECT_TRUE(CompareToBase(Single(), cell, Scaling::kWeak).ok());
+}
+
 TEST(ScalingName, IsThatOfTheCommandLine) {
   EXPECT_EQ(ScalingName(Scaling::kStrong), "strong");
   EXPECT_EQ(ScalingName(Scaling::kWeak), "weak");
@@ -307,6 +318,14 @@ TEST(FindBase, SingleIsPreferred) {
 TEST(FindBase, AmongSeveralAComparableOneIsTaken) {
   const std::vector<Cell> cells = {
       MakeCell({.binary = "single", .batch_size = 32}, {0.1, 0.1}), Single(),
+      MakeCell({.world_size = 2}, {0.1, 0.1})};
+  EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[1]);
+}
+
+TEST(FindBase, ASingleThatDoesNotFitHidesNoneThatDoes) {
+  const std::vector<Cell> cells = {
+      MakeCell({.binary = "single", .batch_size = 32}, {0.1, 0.1}),
+      MakeCell({.world_size = 1}, {0.1, 0.1}),
       MakeCell({.world_size = 2}, {0.1, 0.1})};
   EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[1]);
 }

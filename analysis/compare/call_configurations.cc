@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/cell.h"
+#include "analysis/collective_rows.h"
 #include "analysis/statistics.h"
 
 namespace rankwise {
@@ -46,9 +48,7 @@ Identity IdentityOf(const RunRecord& run, const CollectiveRecord& row) {
           {"sync", row.sync},
           {"trips", absl::StrCat(row.trips)},
           {"backend", run.backend},
-          {"device", run.devices.empty()
-                         ? ""
-                         : run.devices[0].substr(0, run.devices[0].find(':'))}};
+          {"device", DeviceKind(run)}};
 }
 
 std::string NameOf(const RunRecord& run, const CollectiveRecord& row) {
@@ -68,52 +68,8 @@ std::string NameOf(const RunRecord& run, const CollectiveRecord& row) {
   return name;
 }
 
-using Ranks = std::vector<const CollectiveRecord*>;
-
-// Seconds of a call in every iteration that counts; empty where the ranks
-// disagree about their iterations.
-std::vector<double> SlowestSeconds(const Ranks& ranks) {
-  const CollectiveRecord& first = *ranks[0];
-  for (const CollectiveRecord* row : ranks) {
-    if (row->seconds.size() != first.seconds.size()) return {};
-  }
-  const std::set<int64_t> late(first.late.begin(), first.late.end());
-  std::vector<double> seconds;
-  for (size_t i = 0; i < first.seconds.size(); ++i) {
-    if (late.count(static_cast<int64_t>(i)) > 0) continue;
-    double slowest = 0;
-    for (const CollectiveRecord* row : ranks) {
-      slowest = std::max(slowest, row->seconds[i]);
-    }
-    seconds.push_back(slowest / first.trips);
-  }
-  return seconds;
-}
-
-// A row of one launch. What a launch measured several times is as many rows.
-struct LaunchRow {
-  const RunRecord* run = nullptr;
-  Ranks ranks;
-};
-
-// The rows of one launch by what they are and how often it came before.
-std::map<std::pair<Identity, int>, LaunchRow> RowsOf(const RunTrace& launch) {
-  std::map<std::pair<Identity, int>, LaunchRow> rows;
-  for (const RankTrace& trace : launch.ranks) {
-    std::map<Identity, int> turns;
-    for (const CollectiveRecord& row : trace.collectives) {
-      const Identity identity = IdentityOf(trace.run, row);
-      LaunchRow& entry = rows[{identity, turns[identity]++}];
-      entry.run = &launch.ranks[0].run;
-      entry.ranks.push_back(&row);
-    }
-  }
-  return rows;
-}
-
-void AddLaunch(const LaunchRow& row, const std::vector<double>& seconds,
-               CallUnit unit, Configuration& configuration) {
-  configuration.name = NameOf(*row.run, *row.ranks[0]);
+void AddLaunch(const std::vector<double>& seconds, CallUnit unit,
+               Configuration& configuration) {
   std::vector<MetricSample>& samples = configuration.samples;
   if (samples.empty()) samples.push_back({"call_seconds", {}});
   std::vector<double>& values = samples[0].values;
@@ -126,32 +82,43 @@ void AddLaunch(const LaunchRow& row, const std::vector<double>& seconds,
   }
 }
 
+using Key = std::tuple<Identity, Identity, int>;  // flags second, turn third
+using Configurations = std::map<Key, Configuration>;
+
+// Adds a launch's row; else why it is left out.
+std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
+                   CallUnit unit, Configurations& configurations) {
+  const RunRecord& run = launch.ranks[0].run;
+  std::string why = WhyNotOneRow(row, run.world_size);
+  if (!why.empty()) return why;
+  const std::vector<double> seconds = SlowestSeconds(row);
+  if (seconds.empty()) return "no iteration counts";
+  const Identity identity = IdentityOf(run, *row.ranks[0]);
+  const Identity flags = FlagsOf(run);
+  Configuration& configuration = configurations[{identity, flags, row.turn}];
+  configuration.name = NameOf(run, *row.ranks[0]);
+  configuration.identity = identity;
+  if (row.turn > 0) {
+    configuration.identity["turn"] = absl::StrCat(row.turn + 1);
+  }
+  configuration.flags = flags;
+  AddLaunch(seconds, unit, configuration);
+  return "";
+}
+
 }  // namespace
 
 std::vector<Configuration> CallConfigurations(
     absl::Span<const RunTrace> runs, CallUnit unit,
     std::vector<std::string>* left_out) {
-  using Key = std::tuple<Identity, Identity, int>;  // with the flags
-  std::map<Key, Configuration> configurations;
+  Configurations configurations;
   for (const RunTrace& launch : runs) {
-    for (const auto& [key, row] : RowsOf(launch)) {
-      const std::vector<double> seconds = SlowestSeconds(row.ranks);
-      if (seconds.empty()) {
-        left_out->push_back(absl::StrCat(
-            launch.source, ": ", NameOf(*row.run, *row.ranks[0]),
-            ": no iteration counts, or its ranks have different numbers of "
-            "them"));
-        continue;
-      }
-      const Identity flags = FlagsOf(*row.run);
-      Configuration& configuration =
-          configurations[{key.first, flags, key.second}];
-      configuration.identity = key.first;
-      if (key.second > 0) {
-        configuration.identity["turn"] = absl::StrCat(key.second + 1);
-      }
-      configuration.flags = flags;
-      AddLaunch(row, seconds, unit, configuration);
+    for (const CollectiveRow& row : CollectiveRows(launch)) {
+      const std::string why = AddRow(launch, row, unit, configurations);
+      if (why.empty()) continue;
+      left_out->push_back(
+          absl::StrCat(launch.source, ": ",
+                       NameOf(launch.ranks[0].run, *row.ranks[0]), ": ", why));
     }
   }
   std::vector<Configuration> result;

@@ -110,7 +110,20 @@ TEST(CallConfigurations, RanksThatDisagreeAreLeftOut) {
       CallConfigurations({launch}, CallUnit::kLaunch, &left_out).empty());
   EXPECT_THAT(left_out, ElementsAre(HasSubstr(
                             "bench.jsonl: all_reduce of 8 B float32 sum on 2 "
-                            "ranks, gloo: no iteration counts")));
+                            "ranks, gloo: ranks 0 and 1 disagree about its "
+                            "iterations")));
+}
+
+TEST(CallConfigurations, ARowWithoutOneOfItsRanksIsLeftOut) {
+  RunTrace launch = Launch({1, 2});  // rank 1 is the slow one
+  launch.ranks[1].collectives.clear();
+  std::vector<std::string> left_out;
+  const auto found = CallConfigurations({launch, Launch({1, 2})},
+                                        CallUnit::kLaunch, &left_out);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].samples[0].values, ElementsAre(3));
+  EXPECT_THAT(left_out,
+              ElementsAre(HasSubstr("gloo: has the records of 1 of 2 ranks")));
 }
 
 }  // namespace

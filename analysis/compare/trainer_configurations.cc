@@ -12,11 +12,6 @@
 namespace rankwise {
 namespace {
 
-std::string DeviceKind(const RunRecord& run) {
-  if (run.devices.empty()) return "";
-  return run.devices[0].substr(0, run.devices[0].find(':'));
-}
-
 // What a rank spent in `part` of a step after warm-up: mean over steps and
 // ranks.
 double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
@@ -33,12 +28,10 @@ double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
 
 // All flags but those that only say what is written where.
 std::map<std::string, std::string> FlagsOf(const RunRecord& run) {
-  const std::set<std::string> shape = {"accumulate", "batch_size",   "devices",
-                                       "dp",         "microbatches", "pp",
-                                       "split"};
   std::map<std::string, std::string> flags = run.flags;
-  std::erase_if(flags, [&shape](const auto& flag) {
-    return FollowsWorldSizeOrOutput(flag.first) && shape.count(flag.first) == 0;
+  std::erase_if(flags, [](const auto& flag) {
+    return FollowsWorldSizeOrOutput(flag.first) && !IsShapeFlag(flag.first) &&
+           flag.first != "batch_size";
   });
   return flags;
 }

@@ -1,17 +1,14 @@
 #include "analysis/cost_model/collective_samples.h"
 
-#include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/collective_rows.h"
 
 namespace rankwise {
 namespace {
-
-using Row = std::vector<const CollectiveRecord*>;  // of all ranks
 
 // "float32 sum, in place, barrier": how a collective was measured.
 std::string WayOf(const CollectiveRecord& record) {
@@ -20,13 +17,6 @@ std::string WayOf(const CollectiveRecord& record) {
       record.root < 0 ? "" : absl::StrCat(" root ", record.root),
       record.in_place ? ", in place" : ", out of place", ", sync ",
       record.sync);
-}
-
-// Equal for the records of one row.
-auto KeyOf(const CollectiveRecord& r) {
-  return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
-                  r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
-                  r.launch);
 }
 
 std::string NameOf(const CollectiveRecord& record, int64_t world_size) {
@@ -44,38 +34,6 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
   return "";
 }
 
-std::string WhyNotOneRow(const Row& row, int64_t world_size) {
-  if (static_cast<int64_t>(row.size()) != world_size) {
-    return absl::StrCat("has the records of ", row.size(), " ranks");
-  }
-  for (const CollectiveRecord* record : row) {
-    if (record->seconds.size() == row[0]->seconds.size() &&
-        record->trips == row[0]->trips) {
-      continue;
-    }
-    return absl::StrCat("ranks ", row[0]->rank, " and ", record->rank,
-                        " disagree about its iterations");
-  }
-  return "";
-}
-
-std::vector<double> SecondsOf(const Row& row) {
-  std::set<int64_t> late;
-  for (const CollectiveRecord* record : row) {
-    late.insert(record->late.begin(), record->late.end());
-  }
-  std::vector<double> calls;
-  for (size_t i = 0; i < row[0]->seconds.size(); ++i) {
-    if (late.count(static_cast<int64_t>(i)) > 0) continue;
-    double slowest = 0;
-    for (const CollectiveRecord* record : row) {
-      slowest = std::max(slowest, record->seconds[i]);
-    }
-    calls.push_back(slowest / row[0]->trips);
-  }
-  return calls;
-}
-
 class Collector {
  public:
   explicit Collector(std::vector<std::string>* left_out)
@@ -83,7 +41,7 @@ class Collector {
 
   void Add(const RunTrace& run) {
     if (run.ranks.empty() || run.ranks[0].run.world_size < 2) return;
-    for (const Row& row : RowsOf(run)) AddRow(run, row);
+    for (const CollectiveRow& row : CollectiveRows(run)) AddRow(run, row);
   }
 
   std::vector<CollectiveSamples> Take() {
@@ -116,31 +74,13 @@ class Collector {
   // Calls by bytes and launch.
   using Sizes = std::map<std::pair<double, int64_t>, std::vector<double>>;
 
-  // Records with one key, the k-th of each rank together.
-  static std::vector<Row> RowsOf(const RunTrace& run) {
-    using Key = decltype(KeyOf(run.ranks[0].collectives[0]));
-    std::map<std::pair<Key, int>, size_t> row_of_turn;
-    std::vector<Row> rows;
-    for (const RankTrace& rank : run.ranks) {
-      std::map<Key, int> turns;
-      for (const CollectiveRecord& record : rank.collectives) {
-        const Key key = KeyOf(record);
-        const auto [entry, is_new] = row_of_turn.try_emplace(
-            std::pair<Key, int>(key, turns[key]++), rows.size());
-        if (is_new) rows.emplace_back();
-        rows[entry->second].push_back(&record);
-      }
-    }
-    return rows;
-  }
-
-  void AddRow(const RunTrace& run, const Row& row) {
-    const CollectiveRecord& first = *row[0];
+  void AddRow(const RunTrace& run, const CollectiveRow& row) {
+    const CollectiveRecord& first = *row.ranks[0];
     const RunRecord& where = run.ranks[0].run;
     std::string why = WhyNotCounted(first);
     if (why.empty()) why = WhyNotOneRow(row, where.world_size);
     if (!why.empty()) return LeaveOut(NameOf(first, where.world_size), why);
-    std::vector<double> seconds = SecondsOf(row);
+    std::vector<double> seconds = SlowestSeconds(row);
     if (seconds.empty()) {
       return LeaveOut(NameOf(first, where.world_size), "has no iterations");
     }

@@ -86,7 +86,7 @@ TEST(CollectSamples, PassesOverRowsThatAreNoCallsByAllRanks) {
         run.ranks[1].collectives.erase(run.ranks[1].collectives.begin() + 1);
       }),
       ElementsAre("all_reduce of 64 bytes on 2 ranks: has the records "
-                  "of 1 ranks"));
+                  "of 1 of 2 ranks"));
   EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
                 run.ranks[1].collectives[1].seconds.pop_back();
               }),

@@ -1,26 +1,15 @@
 #include "analysis/ledger/related_cells.h"
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/string_view.h"
 #include "analysis/statistics.h"
 #include "records/config_hash.h"
 
 namespace rankwise {
 namespace {
-
-constexpr absl::string_view kShape[] = {"accumulate",   "devices", "dp",
-                                        "microbatches", "pp",      "split"};
-
-bool IsShape(absl::string_view flag) {
-  return std::find(std::begin(kShape), std::end(kShape), flag) !=
-         std::end(kShape);
-}
 
 bool SameMachine(const RunRecord& a, const RunRecord& b) {
   return a.threads_per_rank == b.threads_per_rank && a.devices == b.devices &&
@@ -32,7 +21,7 @@ bool SameMachine(const RunRecord& a, const RunRecord& b) {
 bool SameFlags(const RunRecord& a, const RunRecord& b, bool with_shape) {
   for (const auto& [name, value] : a.flags) {
     if (name == "skip_communication") continue;
-    if (FollowsWorldSizeOrOutput(name) && !(with_shape && IsShape(name))) {
+    if (FollowsWorldSizeOrOutput(name) && !(with_shape && IsShapeFlag(name))) {
       continue;
     }
     const auto other = b.flags.find(name);

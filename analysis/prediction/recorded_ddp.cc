@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/cell.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/statistics.h"
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "analysis/cell.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/statistics.h"
 

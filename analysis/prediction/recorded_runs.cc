@@ -122,13 +122,6 @@ double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {
   return Median(examples);
 }
 
-double PeakBytes(const RankTrace& rank) {
-  if (!rank.memory.has_value()) return 0;
-  const int64_t device = rank.memory->peak_device_bytes;
-  return static_cast<double>(device > 0 ? device
-                                        : rank.memory->peak_host_bytes);
-}
-
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config) {
   std::vector<const RunTrace*> usable;

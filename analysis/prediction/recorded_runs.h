@@ -30,10 +30,6 @@ RunTrace MirrorFakeRanks(RunTrace run);
 // Examples of a rank's step; of a pipeline, of a replica's step. Median.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 
-// The most bytes that a rank held, on its accelerators where it has some; 0:
-// not recorded.
-double PeakBytes(const RankTrace& rank);
-
 // Those of ddp, model_parallel and pipeline that can be measured.
 // FailedPrecondition, naming the flag and two files, where they did not train
 // the same thing.

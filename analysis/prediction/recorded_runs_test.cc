@@ -27,16 +27,6 @@ TEST(MirrorFakeRanks, LeavesOtherRunsAlone) {
   EXPECT_EQ(MirrorFakeRanks(run).ranks.size(), 1u);
 }
 
-TEST(PeakBytes, IsTheAcceleratorsWhereThereIsOne) {
-  RankTrace rank;
-  EXPECT_EQ(PeakBytes(rank), 0);
-  rank.memory.emplace();
-  rank.memory->peak_host_bytes = 5;
-  EXPECT_EQ(PeakBytes(rank), 5);
-  rank.memory->peak_device_bytes = 3;
-  EXPECT_EQ(PeakBytes(rank), 3);
-}
-
 TEST(PredictableRuns, TakesTrainersThatCanBeMeasured) {
   RunTrace bench = MakeDdpRun({});
   bench.ranks[0].run.binary = "comm_bench";
