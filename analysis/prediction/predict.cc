@@ -16,9 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/prediction/predict_command.h"
 
-ABSL_FLAG(std::string, records, "",
-          "folder of a study's records: *.jsonl of the trainers, and of "
-          "comm_bench where --link is not given");
+ABSL_FLAG(
+    std::string, records, "",
+    "a study's folder, or a file of records: *.jsonl of the trainers, and "
+    "of comm_bench where --link is not given");
 ABSL_FLAG(std::string, world_sizes, "8,64,1024", "ranks to predict");
 ABSL_FLAG(std::string, link, "",
           "what communication costs: ALPHA_US:BETA_NS_PER_BYTE of every call, "

@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(const std::string& text) {
 
 absl::Status CheckFlags(const PredictFlags& flags) {
   if (flags.records.empty()) {
-    return Bad("records", "", "the folder of a study's records");
+    return Bad("records", "", "a study's folder, or a file of records");
   }
   if (flags.fit_up_to < 0) {
     return Bad("fit_up_to", absl::StrCat(flags.fit_up_to), "0 or more");
@@ -78,28 +78,30 @@ absl::Status CheckFlags(const PredictFlags& flags) {
   return absl::OkStatus();
 }
 
-// The runs of every *.jsonl of the folder, in the order of their names, with
-// the pretended ranks of the backend fake.
-absl::StatusOr<std::vector<RunTrace>> LoadFolder(const std::string& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
-  }
-  if (error) return Bad("records", folder, "a folder that can be read");
-  std::sort(files.begin(), files.end());
-  std::vector<RunTrace> runs;
-  for (const std::string& file : files) {
-    absl::StatusOr<std::vector<RunTrace>> loaded = LoadRuns(file);
-    if (!loaded.ok()) return loaded.status();
-    for (RunTrace& run : *loaded)
-      runs.push_back(MirrorFakeRanks(std::move(run)));
-  }
-  if (runs.empty()) {
+// The runs of a file or folder, with the pretended ranks of the backend fake.
+absl::StatusOr<std::vector<RunTrace>> LoadRecords(const std::string& path) {
+  const auto broken = [](const absl::Status& status) {
     return absl::FailedPreconditionError(
-        absl::StrCat(folder, " holds no records (*.jsonl)"));
+        absl::StrCat("--records: ", status.message()));
+  };
+  const auto files = RecordFilesIn(path);
+  if (!files.ok()) return broken(files.status());
+  auto runs = LoadRunsFrom(*files);
+  if (!runs.ok()) return broken(runs.status());
+  if (runs->empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--records: ", path, ": holds no runs"));
   }
+  for (RunTrace& run : *runs) run = MirrorFakeRanks(std::move(run));
   return runs;
+}
+
+// Where more records would be written.
+std::string FolderOf(const std::string& path) {
+  const std::filesystem::path records(path);
+  return (std::filesystem::is_directory(records) ? records
+                                                 : records.parent_path())
+      .string();
 }
 
 // ALPHA_US:BETA_NS_PER_BYTE, or a file.
@@ -158,26 +160,23 @@ double RecordedBatch(absl::Span<const Cell> cells) {
   return batch;
 }
 
-absl::StatusOr<PredictedRow> Row(const Predictor& predictor,
-                                 const Layout& layout) {
-  absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
-  if (!prediction.ok()) return prediction.status();
-  PredictedRow row{*std::move(prediction)};
-  // Of one rank with as many examples: ddp's, whatever the layout.
-  Layout one;
-  one.batch_per_rank = layout.batch_per_rank;
-  if (const auto base = predictor.Predict(one); base.ok()) {
-    row.one_rank_images_per_second = base->images_per_second;
-  }
-  return row;
-}
-
 absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                                          const std::vector<int64_t>& sizes,
                                          double batch_per_rank,
                                          int64_t global_batch) {
+  // The efficiency of weak scaling, or under a global batch of strong scaling,
+  // is against one rank with this batch (docs/metrics.md).
+  Layout one;
+  one.batch_per_rank =
+      global_batch > 0 ? global_batch : std::llround(batch_per_rank);
+  const auto base = predictor.Predict(one);
   std::vector<PredictedRow> rows;
   std::string refusals;
+  if (!base.ok()) {
+    refusals =
+        absl::StrCat("No efficiency against one rank with batch ",
+                     one.batch_per_rank, ": ", base.status().message(), ".\n");
+  }
   for (int64_t size : sizes) {
     Layout layout;
     layout.dp = size;
@@ -189,9 +188,10 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                       " does not divide by ", size, ".\n");
       continue;
     }
-    absl::StatusOr<PredictedRow> row = Row(predictor, layout);
-    if (!row.ok()) return row.status();
-    rows.push_back(*std::move(row));
+    absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
+    if (!prediction.ok()) return prediction.status();
+    rows.push_back(
+        {*std::move(prediction), base.ok() ? base->images_per_second : 0});
   }
   return absl::StrCat(rows.empty() ? "" : PredictionTable(rows), refusals);
 }
@@ -251,12 +251,13 @@ absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
     if (!bytes.ok()) return bytes.status();
     memory_limit = *bytes;
   }
-  const std::string folder = UserPath(flags.records);
-  const auto runs = LoadFolder(folder);
+  const std::string records = UserPath(flags.records);
+  const auto runs = LoadRecords(records);
   if (!runs.ok()) return runs.status();
-  const auto network = flags.link.empty()
-                           ? FittedNetwork(*runs, folder, flags.fit_up_to)
-                           : NetworkOf(flags.link);
+  const auto network =
+      flags.link.empty()
+          ? FittedNetwork(*runs, FolderOf(records), flags.fit_up_to)
+          : NetworkOf(flags.link);
   if (!network.ok()) return network.status();
   const ThroughputConfig config{.warmup_steps = flags.warmup_steps};
   std::vector<std::string> left_out;

@@ -28,8 +28,8 @@ absl::StatusOr<double> ParseBytes(const std::string& flag,
                                   const std::string& text);
 
 // InvalidArgument, naming the flag, for values that cannot be;
-// FailedPrecondition, with the command that would mend it, for records that do
-// not suffice.
+// FailedPrecondition, with the command that would mend it, for records that are
+// not there, cannot be read or do not suffice.
 absl::StatusOr<std::string> RunPredict(const PredictFlags& flags);
 
 }  // namespace rankwise

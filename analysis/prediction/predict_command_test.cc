@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "analysis/prediction/runs_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +16,19 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+void WriteRun(const std::string& folder, const DdpRunForTest& config) {
+  std::ofstream file(folder + "/" + config.run_id + ".jsonl");
+  for (const RankTrace& rank : MakeDdpRun(config).ranks) {
+    file << ToJsonLine(Record(rank.run)) << "\n";
+    for (const StepRecord& step : rank.steps) {
+      file << ToJsonLine(Record(step)) << "\n";
+    }
+    for (const TrafficRecord& traffic : rank.traffic) {
+      file << ToJsonLine(Record(traffic)) << "\n";
+    }
+  }
+}
+
 // Records of ddp on 1, 2 and 4 ranks.
 std::string Folder(const std::string& name) {
   const std::string folder = testing::TempDir() + "/" + name;
@@ -24,16 +38,7 @@ std::string Folder(const std::string& name) {
     DdpRunForTest config{.world_size = world_size};
     config.run_id = "x" + std::to_string(world_size);
     config.beta_seconds_per_byte = 1e-9;
-    std::ofstream file(folder + "/" + config.run_id + ".jsonl");
-    for (const RankTrace& rank : MakeDdpRun(config).ranks) {
-      file << ToJsonLine(Record(rank.run)) << "\n";
-      for (const StepRecord& step : rank.steps) {
-        file << ToJsonLine(Record(step)) << "\n";
-      }
-      for (const TrafficRecord& traffic : rank.traffic) {
-        file << ToJsonLine(Record(traffic)) << "\n";
-      }
-    }
+    WriteRun(folder, config);
   }
   return folder;
 }
@@ -77,6 +82,24 @@ TEST(RunPredict, HoldsTheGlobalBatchWhereAsked) {
   EXPECT_THAT(*text,
               HasSubstr("ddp x3: a global batch of 128 does not divide by 3"));
   EXPECT_THAT(*text, HasSubstr("ddp x2"));
+  EXPECT_THAT(*text, HasSubstr("No efficiency against one rank with batch 128: "
+                               "ddp was recorded with batch 64"));
+  EXPECT_THAT(*text, Not(HasSubstr("efficiency  ")));
+}
+
+TEST(RunPredict, EfficiencyUnderAGlobalBatchIsOfStrongScaling) {
+  PredictFlags flags{.records = Folder("strong")};
+  // One rank takes 34 ms for 64 examples, and 51 ms for 128.
+  DdpRunForTest larger{.batch = 128};
+  larger.trace = {0.015, 0.030, 0.006, {{4e6, 0.015}, {2e6, 0.030}}};
+  larger.run_id = "larger";
+  WriteRun(flags.records, larger);
+  flags.world_sizes = "2";
+  flags.link = "0:0";
+  flags.global_batch = 128;
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("75.0 %")) << *text;  // 51 / (2 * 34)
 }
 
 TEST(RunPredict, ScoresItself) {
@@ -85,9 +108,43 @@ TEST(RunPredict, ScoresItself) {
   flags.fit_up_to = 2;
   const auto text = RunPredict(flags);
   ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_THAT(*text,
-              AllOf(HasSubstr("held out"), HasSubstr("ddp x4"),
-                    HasSubstr("median error 0.0 %"), HasSubstr("of 1 points")));
+  EXPECT_THAT(
+      *text, AllOf(HasSubstr("held out"), HasSubstr("ddp x4"),
+                   HasSubstr("Fitted up to 2 ranks: median error 0.0 % of 1"),
+                   HasSubstr("Coverage is not known: every point was fitted to "
+                             "fewer than 3 runs; intervals are")));
+}
+
+TEST(RunPredict, SaysHowOftenIntervalsHeldAndHowWideTheyWere) {
+  PredictFlags flags{.records = Folder("coverage")};
+  for (int64_t world_size : {2, 4}) {
+    for (int repetition : {2, 3}) {
+      DdpRunForTest config{.world_size = world_size};
+      config.run_id = absl::StrCat("x", world_size, "-", repetition);
+      config.beta_seconds_per_byte = 1e-9;
+      WriteRun(flags.records, config);
+    }
+  }
+  flags.link = "0:1";
+  flags.fit_up_to = 2;
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("100.0 % of 1 point lies within their 95 % "
+                               "interval; intervals are 0.0 % of the step "
+                               "wide at the median."))
+      << *text;
+}
+
+TEST(RunPredict, TakesAFileOfRecords) {
+  PredictFlags flags{.records = Folder("file") + "/x2.jsonl"};
+  flags.world_sizes = "8";
+  flags.link = "0:1";
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("computing as measured on 2 ranks"));
+  flags.link = "";
+  EXPECT_THAT(Refusal(flags, absl::StatusCode::kFailedPrecondition),
+              HasSubstr("/file/comm_bench-x2.jsonl"));
 }
 
 TEST(RunPredict, Recommends) {
@@ -147,10 +204,22 @@ TEST(RunPredict, RefusesFoldersWithoutRecords) {
   std::filesystem::create_directory(empty);
   EXPECT_THAT(Refusal({.records = empty, .link = "0:1"},
                       absl::StatusCode::kFailedPrecondition),
-              HasSubstr("holds no records"));
+              HasSubstr("holds no *.jsonl"));
   EXPECT_THAT(Refusal({.records = empty + "/none", .link = "0:1"},
-                      absl::StatusCode::kInvalidArgument),
+                      absl::StatusCode::kFailedPrecondition),
               HasSubstr("--records"));
+}
+
+TEST(RunPredict, BrokenRecordsAreNotBadUsage) {
+  const std::string folder = Folder("broken");
+  std::ofstream(folder + "/broken.jsonl") << "no record\n{}\n";
+  EXPECT_THAT(Refusal({.records = folder, .link = "0:1"},
+                      absl::StatusCode::kFailedPrecondition),
+              HasSubstr("broken.jsonl"));
+  std::ofstream(folder + "/nothing.jsonl").flush();
+  EXPECT_THAT(Refusal({.records = folder + "/nothing.jsonl", .link = "0:1"},
+                      absl::StatusCode::kFailedPrecondition),
+              HasSubstr("nothing.jsonl"));
 }
 
 }  // namespace

@@ -24,9 +24,10 @@ struct Prediction {
   Layout layout;
   // The median step, of the slowest rank.
   double step_seconds = 0;
-  Interval step_interval;  // 95 %, of the median step of a run to come
+  Interval step_interval;   // 95 %, of the median step of a run to come
+  int64_t fitted_runs = 0;  // repetitions that the interval is made from
   double images_per_second = 0;
-  Interval images_interval;
+  Interval images_interval;  // up to infinity where the step's begins at 0
   double exposed_comm_seconds = 0;
   double bubble_seconds = 0;
   double peak_bytes = 0;                 // of the fullest rank; 0: not known
@@ -43,11 +44,20 @@ struct ScoredPrediction {
   bool covered = false;         // measured lies in step_interval
 };
 
+// How far runs differ cannot be told from fewer: the interval of two holds
+// almost everything, and that of one leaves it out.
+constexpr int64_t kFewestRunsForCoverage = 3;
+
 struct Score {
   std::vector<ScoredPrediction> points;
   int64_t fitted_up_to = 0;  // the largest world size that was used
   double median_absolute_error = 0;
-  double coverage = 0;                // share of points that are covered
+  // Of the points from kFewestRunsForCoverage fitted runs or more: the share
+  // that is covered; NaN where there is none.
+  double coverage = 0;
+  // Of all points: the interval's width over the predicted step. Coverage by
+  // wide intervals says little.
+  double median_relative_width = 0;
   std::vector<std::string> left_out;  // held-out cells without a prediction
 };
 
@@ -81,11 +91,13 @@ class Predictor {
   std::unique_ptr<Parts> parts_;
 };
 
-// Fits on the runs of at most `fit_up_to` ranks, and on those of any size that
-// exchange nothing (--skip_communication); predicts every other cell of the
-// larger ones, and compares. `runs` are those that `cells` were grouped from,
-// and the points hold pointers into `cells`. Fit `network` on measurements of
-// at most `fit_up_to` ranks too. FailedPrecondition where either side is empty.
+// Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
+// size that exchange nothing (--skip_communication; a pipeline's ranks exchange
+// messages even so, so its larger ones are held out); predicts every other cell
+// of the larger ones, and compares. `runs` are those that `cells` were grouped
+// from, and the points hold pointers into `cells`. Fit `network` on
+// measurements of at most `fit_up_to` ranks too. FailedPrecondition where
+// either side is empty.
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        absl::Span<const Cell> cells,
                                        int64_t fit_up_to,

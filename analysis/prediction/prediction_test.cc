@@ -1,5 +1,7 @@
 #include "analysis/prediction/prediction.h"
 
+#include <cmath>
+
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/runs_for_test.h"
 #include "gmock/gmock.h"
@@ -9,6 +11,7 @@ namespace rankwise {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -194,6 +197,75 @@ TEST(ScorePredictions, MayLookAtRunsThatExchangeNothing) {
   EXPECT_NEAR(score->points[0].error, 0, 1e-3);
 }
 
+TEST(ScorePredictions, DoesNotLookAtAPipelinesRunsWithoutCommunication) {
+  std::vector<RunTrace> runs = Study(0);
+  runs.push_back(MakeDdpRun(Ranks(1)));
+  PipelineRunForTest pipeline{.pp = 2};
+  runs.push_back(MakePipelineRun(pipeline));
+  pipeline.skip_communication = true;
+  runs.push_back(MakePipelineRun(pipeline));
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 1, FlatNetwork(0, 0), {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  ASSERT_EQ(score->points.size(), 3u);
+  for (const ScoredPrediction& point : score->points) {
+    EXPECT_EQ(point.prediction.layout.pp, 1);
+  }
+  EXPECT_THAT(score->left_out, Contains(HasSubstr("no timeline")));
+}
+
+// Fitted to `repetitions` runs of one rank that differ by 20 ms of 34.
+Score ScoreFromRuns(int repetitions, const std::vector<RunTrace>& held_out,
+                    std::vector<Cell>* cells) {
+  std::vector<RunTrace> runs = held_out;
+  for (int i = 0; i < repetitions; ++i) {
+    DdpRunForTest config = Ranks(1);
+    config.trace.before_backward_seconds += 0.010 * (i % 3);
+    runs.push_back(MakeDdpRun(config));
+  }
+  std::vector<std::string> left_out;
+  *cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, *cells, 1, FlatNetwork(0, 0), {});
+  EXPECT_TRUE(score.ok()) << score.status();
+  return score.ok() ? *score : Score();
+}
+
+TEST(ScorePredictions, HasNoCoverageFromFewerThanThreeRuns) {
+  const std::vector<RunTrace> held_out = {MakeDdpRun(Ranks(2))};
+  std::vector<Cell> cells;
+  for (int repetitions : {1, 2}) {
+    const Score score = ScoreFromRuns(repetitions, held_out, &cells);
+    ASSERT_EQ(score.points.size(), 1u);
+    EXPECT_EQ(score.points[0].prediction.fitted_runs, repetitions);
+    EXPECT_TRUE(std::isnan(score.coverage)) << repetitions;
+  }
+  EXPECT_EQ(ScoreFromRuns(3, held_out, &cells).coverage, 1);
+}
+
+TEST(ScorePredictions, SaysHowWideTheIntervalsAre) {
+  const std::vector<RunTrace> held_out = {MakeDdpRun(Ranks(2))};
+  std::vector<Cell> cells;
+  const Score score = ScoreFromRuns(2, held_out, &cells);
+  ASSERT_EQ(score.points.size(), 1u);
+  const Prediction& prediction = score.points[0].prediction;
+  EXPECT_DOUBLE_EQ(score.median_relative_width, (prediction.step_interval.high -
+                                                 prediction.step_interval.low) /
+                                                    prediction.step_seconds);
+  EXPECT_GT(score.median_relative_width, 2);
+}
+
+TEST(Predictor, SpeedHasNoUpperEndWhereTheStepMayBeNothing) {
+  const std::vector<RunTrace> held_out = {MakeDdpRun(Ranks(2))};
+  std::vector<Cell> cells;
+  const Score score = ScoreFromRuns(2, held_out, &cells);
+  ASSERT_EQ(score.points.size(), 1u);
+  const Prediction& prediction = score.points[0].prediction;
+  ASSERT_EQ(prediction.step_interval.low, 0);
+  EXPECT_TRUE(std::isinf(prediction.images_interval.high));
+  EXPECT_LT(prediction.images_interval.low, prediction.images_per_second);
+}
+
 TEST(ScorePredictions, RefusesAnEmptySide) {
   const std::vector<RunTrace> runs = Study(0);
   std::vector<std::string> left_out;
@@ -244,7 +316,8 @@ TEST(Recommend, PicksThePipelineWhereCommunicationIsDear) {
   // (8 + 1) * 3 ms, and 1 ms outside.
   EXPECT_NEAR(first.step_seconds, 0.028, 1e-5);
   EXPECT_THAT(best->reason, HasSubstr("is the fastest of"));
-  EXPECT_THAT(best->reason, HasSubstr("ddp x2"));
+  EXPECT_THAT(best->reason,
+              HasSubstr("; the best of another kind is ddp x2, "));
 }
 
 TEST(Recommend, PicksDdpWhereCommunicationIsFree) {
@@ -274,6 +347,7 @@ TEST(Recommend, FindsTheBetterBuckets) {
       Recommend(predictor, {.world_size = 8, .global_batch = 512});
   ASSERT_TRUE(best.ok()) << best.status();
   EXPECT_GT(best->candidates[0].layout.bucket_bytes, 0);
+  EXPECT_THAT(best->reason, HasSubstr("; next comes ddp x8"));
   EXPECT_NEAR(best->candidates[0].step_seconds, 0.039, 1e-6);
   EXPECT_NEAR(best->candidates.back().step_seconds, 0.047, 1e-6);
 }
@@ -303,14 +377,17 @@ TEST(Recommend, KeepsToTheMemory) {
 }
 
 TEST(Recommend, LeavesOutWhatIsNotKnownOrDoesNotDivide) {
+  PipelineRunForTest other_cut = Fast();
+  other_cut.micro_batch = 8;
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1)),
-                                      MakePipelineRun(Fast())};
+                                      MakePipelineRun(Fast()),
+                                      MakePipelineRun(other_cut)};
   const Predictor predictor = Make(runs, FlatNetwork(0, 0));
   const auto best =
       Recommend(predictor, {.world_size = 3, .global_batch = 192});
   ASSERT_TRUE(best.ok()) << best.status();
   EXPECT_THAT(best->left_out,
-              Contains(HasSubstr("3 ranks do not divide by 2")));
+              ElementsAre(HasSubstr("3 ranks do not divide by 2")));
   EXPECT_THAT(
       std::string(Recommend(predictor, {.world_size = 3, .global_batch = 100})
                       .status()

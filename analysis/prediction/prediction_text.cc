@@ -1,6 +1,7 @@
 #include "analysis/prediction/prediction_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,16 @@ std::string Marked(const Prediction& prediction) {
                       prediction.extrapolated ? " *" : "");
 }
 
+// Whether the point counts for coverage.
+bool IsJudged(const ScoredPrediction& point) {
+  return point.prediction.fitted_runs >= kFewestRunsForCoverage;
+}
+
+std::string Covered(const ScoredPrediction& point) {
+  if (!IsJudged(point)) return "-";
+  return point.covered ? "yes" : "no";
+}
+
 // Each assumption once, in order of its first use.
 std::string Assumptions(absl::Span<const PredictedRow> rows) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;
@@ -54,6 +65,23 @@ std::string Assumptions(absl::Span<const PredictedRow> rows) {
                     ": ", line, ".\n");
   }
   return text;
+}
+
+// How often intervals were right, and how much that says.
+std::string CoverageLine(const Score& score) {
+  const int64_t judged =
+      std::count_if(score.points.begin(), score.points.end(), IsJudged);
+  std::string text =
+      std::isnan(score.coverage)
+          ? absl::StrCat(
+                "Coverage is not known: every point was fitted to "
+                "fewer than ",
+                kFewestRunsForCoverage, " runs")
+          : absl::StrFormat("%s of %d %s within their 95 %% interval",
+                            Percent(score.coverage), judged,
+                            judged == 1 ? "point lies" : "points lie");
+  return absl::StrFormat("%s; intervals are %s of the step wide at the median.",
+                         text, Percent(score.median_relative_width));
 }
 
 }  // namespace
@@ -106,14 +134,14 @@ std::string ScoreTable(const Score& score) {
                   MillisecondsInterval(point.prediction.step_interval),
                   Milliseconds(point.measured_seconds),
                   absl::StrFormat("%+.1f %%", 100 * point.error),
-                  point.covered ? "yes" : "no"});
+                  Covered(point)});
   }
   std::string text = absl::StrFormat(
-      "%s\nFitted up to %d ranks: median error %s, %s of %d points within "
-      "their 95 %% interval.\n",
+      "%s\nFitted up to %d %s: median error %s of %d points. %s\n",
       table.ToString(), score.fitted_up_to,
-      Percent(score.median_absolute_error), Percent(score.coverage),
-      score.points.size());
+      score.fitted_up_to == 1 ? "rank" : "ranks",
+      Percent(score.median_absolute_error), score.points.size(),
+      CoverageLine(score));
   for (const std::string& reason : score.left_out) {
     absl::StrAppend(&text, "Not predicted: ", reason, ".\n");
   }

@@ -10,7 +10,8 @@
 
 namespace rankwise {
 
-// A prediction and that of one rank with the same batch per rank.
+// A prediction and what its efficiency is against: one rank with the same batch
+// per rank, or where the global batch is held equal, with all of that.
 struct PredictedRow {
   Prediction prediction;
   double one_rank_images_per_second = 0;  // 0: not known
@@ -20,7 +21,8 @@ struct PredictedRow {
 // assumption once, with the layouts that it is made for.
 std::string PredictionTable(absl::Span<const PredictedRow> rows);
 
-// Every held-out point beside its prediction, the median error, the coverage.
+// Every held-out point beside its prediction, the median error, the coverage
+// and the median width of the intervals.
 std::string ScoreTable(const Score& score);
 
 // The reason, the `most` fastest candidates, and what was left out.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -76,13 +77,14 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated) {
   prediction.layout = layout;
   prediction.step_seconds = step.seconds;
   prediction.step_interval = step.interval;
+  prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
   const double examples = static_cast<double>(
       layout.dp * layout.batch_per_rank * layout.micro_batches);
   prediction.images_per_second = examples / step.seconds;
   prediction.images_interval = {examples / step.interval.high,
                                 step.interval.low > 0
                                     ? examples / step.interval.low
-                                    : prediction.images_per_second};
+                                    : std::numeric_limits<double>::infinity()};
   prediction.exposed_comm_seconds = step.exposed_comm_seconds;
   prediction.bubble_seconds = step.bubble_seconds;
   prediction.peak_bytes = simulated.peak_bytes;
@@ -203,12 +205,14 @@ std::vector<Layout> Predictor::Candidates(
     cuts.insert(
         {pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)});
   }
+  std::set<int64_t> refused;  // numbers of ranks
   for (const auto& [pp, examples] : cuts) {
     Layout layout;
     layout.pp = pp;
     layout.dp = world_size / pp;
     layout.batch_per_rank = examples;
     if (world_size % pp != 0) {
+      if (!refused.insert(pp).second) continue;
       left_out->push_back(absl::StrCat("pp ", pp, ": ", world_size,
                                        " ranks do not divide by ", pp));
       continue;

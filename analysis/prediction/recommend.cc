@@ -56,8 +56,11 @@ std::string Reason(const Recommendation& recommendation) {
                       recommendation.candidates.size(), Losses(best));
   if (const Prediction* next = NextKind(recommendation.candidates)) {
     absl::StrAppendFormat(
-        &text, "; next comes %s, %.1f %% slower, where %s", next->layout.Name(),
-        100 * (next->step_seconds / best.step_seconds - 1), Losses(*next));
+        &text, "; %s %s, %.1f %% slower, where %s",
+        next->layout.pp != best.layout.pp ? "the best of another kind is"
+                                          : "next comes",
+        next->layout.Name(), 100 * (next->step_seconds / best.step_seconds - 1),
+        Losses(*next));
     if (next->step_interval.low <= best.step_seconds) {
       absl::StrAppend(&text, ", which lies within what the records leave open");
     }

@@ -171,6 +171,8 @@ RankTrace MakePipelineRank(const PipelineRunForTest& config, int64_t rank) {
   RankTrace result{
       MakeRunRecord("pipeline", config.run_id, rank, config.pp * config.dp)};
   result.run.flags["schedule"] = config.schedule;
+  result.run.flags["skip_communication"] =
+      config.skip_communication ? "true" : "false";
   result.run.flags["microbatches"] = absl::StrCat(config.micro_batches);
   for (int64_t i = 1; i <= config.steps; ++i) {
     ScheduleRecord record = MakeScheduleRecord(config, schedule, rank, i);

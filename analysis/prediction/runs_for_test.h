@@ -50,6 +50,7 @@ struct PipelineRunForTest {
   double bytes_per_activation = 0;
   int64_t steps = 20;
   int64_t timeline_steps = 3;
+  bool skip_communication = false;  // the flag alone: timelines stay
   std::string run_id = "pipeline";
 };
 

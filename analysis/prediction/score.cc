@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,12 +20,18 @@ bool CanBePredicted(const Cell& cell) {
          (skips == cell.run.flags.end() || skips->second != "true");
 }
 
+// A pipeline hands messages on even with --skip_communication, and its
+// timelines are those of the size that is to be predicted.
+bool ExchangesNothing(const RunTrace& run) {
+  return run.ranks[0].run.binary == "ddp" && SkipsCommunication(run);
+}
+
 std::vector<RunTrace> RunsToFit(absl::Span<const RunTrace> runs,
                                 int64_t fit_up_to) {
   std::vector<RunTrace> fit;
   for (const RunTrace& run : runs) {
     if (run.ranks.empty()) continue;
-    if (run.ranks[0].run.world_size <= fit_up_to || SkipsCommunication(run)) {
+    if (run.ranks[0].run.world_size <= fit_up_to || ExchangesNothing(run)) {
       fit.push_back(run);
     }
   }
@@ -43,14 +50,21 @@ ScoredPrediction Compare(Prediction prediction, const Cell& cell) {
 }
 
 void Total(Score* score) {
-  std::vector<double> errors;
-  double covered = 0;
+  std::vector<double> errors, widths;
+  double covered = 0, judged = 0;
   for (const ScoredPrediction& point : score->points) {
     errors.push_back(std::abs(point.error));
+    const Interval& interval = point.prediction.step_interval;
+    widths.push_back((interval.high - interval.low) /
+                     point.prediction.step_seconds);
+    if (point.prediction.fitted_runs < kFewestRunsForCoverage) continue;
     covered += point.covered;
+    judged += 1;
   }
   score->median_absolute_error = Median(errors);
-  score->coverage = covered / static_cast<double>(errors.size());
+  score->median_relative_width = Median(widths);
+  score->coverage =
+      judged > 0 ? covered / judged : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace
@@ -75,6 +89,11 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
   layout.pp = schedule.pipeline_size;
   layout.micro_batches = schedule.micro_batches;
   layout.schedule = schedule.schedule;
+  if (layout.dp < 1 || layout.micro_batches < 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(cell.Name(), ": its schedule records name ", layout.dp,
+                     " replicas and ", layout.micro_batches, " micro-batches"));
+  }
   layout.batch_per_rank =
       cell.global_batch / (layout.dp * layout.micro_batches);
   if (layout.pp * layout.dp == cell.run.world_size && layout.pp > 1)
