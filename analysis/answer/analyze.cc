@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -102,6 +103,8 @@ class Analysis {
 
  private:
   void MeasureLedgers();
+  void AddStraggler(const Cell& cell,
+                    const std::vector<const RunTrace*>& repetitions);
   void ExplainLosses();
   void FitNetworks();
   void Predict(const NetworkModel& network,
@@ -122,11 +125,13 @@ class Analysis {
 void Analysis::MeasureLedgers() {
   for (const Cell& cell : answer_->cells) {
     std::vector<Ledger> ledgers;
+    std::vector<const RunTrace*> measured;
     for (size_t index : cell.run_indices) {
       absl::StatusOr<Ledger> ledger =
           MeasureLedger(training_[index], config_.throughput);
       if (ledger.ok()) {
         ledgers.push_back(*std::move(ledger));
+        measured.push_back(&training_[index]);
       } else {
         left_out_.push_back(
             absl::StrCat("of the ledger, ", ledger.status().message()));
@@ -134,6 +139,20 @@ void Analysis::MeasureLedgers() {
     }
     if (ledgers.empty()) continue;
     answer_->ledgers.push_back({&cell, MedianLedger(std::move(ledgers))});
+    AddStraggler(cell, measured);
+  }
+}
+
+void Analysis::AddStraggler(const Cell& cell,
+                            const std::vector<const RunTrace*>& repetitions) {
+  if (cell.IsAblation()) return;
+  const absl::StatusOr<std::optional<Straggler>> straggler =
+      FindStraggler(repetitions, config_.throughput);
+  if (!straggler.ok()) {
+    left_out_.push_back(absl::StrCat("of the search for a straggler, ",
+                                     straggler.status().message()));
+  } else if (straggler->has_value()) {
+    answer_->stragglers.push_back({&cell, **straggler});
   }
 }
 

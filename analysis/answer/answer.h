@@ -13,6 +13,7 @@
 #include "analysis/cell.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/efficiency.h"
+#include "analysis/ledger/straggler.h"
 #include "analysis/ledger/waterfall.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/run_trace.h"
@@ -59,6 +60,11 @@ struct TimelinePicture {
   std::vector<TimelineRecord> simulated;
 };
 
+struct CellStraggler {
+  const Cell* cell = nullptr;
+  Straggler straggler;
+};
+
 struct Finding {
   std::string title;  // "How well it scales", "What costs most", ...
   std::string text;   // sentences
@@ -69,7 +75,8 @@ struct Answer {
   std::vector<Cell> cells;
   std::vector<ScalingRow> rows;  // base cases first; ablations left out
   std::vector<ScalingSeries> series;
-  std::vector<CellLedger> ledgers;  // of cells that have one
+  std::vector<CellLedger> ledgers;        // of cells that have one
+  std::vector<CellStraggler> stragglers;  // of cells that have one
   std::vector<Waterfall> waterfalls;
   std::vector<Ablation> ablations;
   std::vector<NetworkModel> networks;  // one per backend that was measured

@@ -97,6 +97,49 @@ TEST(Answer, EveryLossOfAWaterfallAddsUp) {
   EXPECT_NEAR(points, 1 - 0.8, 1e-9);
 }
 
+// Rank 2 of ddp on 4 ranks computes 8 ms longer, and the others wait for it.
+RunTrace WithStraggler() {
+  RunTrace run = MakeRun({.world_size = 4, .steps = 60});
+  for (RankTrace& rank : run.ranks) {
+    for (StepRecord& step : rank.steps) {
+      const double jitter =
+          1e-4 * static_cast<double>(step.step * step.step * 7 % 11 +
+                                     rank.run.rank * step.step % 3);
+      step.forward_seconds = 0.03 + jitter + (rank.run.rank == 2 ? 0.008 : 0);
+      step.backward_seconds =
+          step.step_seconds - step.data_wait_seconds - step.forward_seconds;
+      step.exposed_comm_seconds = step.backward_seconds - 0.04;
+    }
+  }
+  return run;
+}
+
+TEST(Answer, NamesTheStragglerAndWhatItCosts) {
+  std::vector<RunTrace> runs = {WithStraggler(), WithStraggler()};
+  for (RunTrace& run : Study()) runs.push_back(run);
+  const auto answer = Analyze(runs, {});
+  ASSERT_THAT(answer->stragglers, SizeIs(1));
+  const CellStraggler& found = answer->stragglers[0];
+  EXPECT_EQ(found.cell->Name(), "ddp on 4 ranks");
+  EXPECT_EQ(found.straggler.rank, 2);
+  EXPECT_NEAR(found.straggler.seconds, 0.008, 1e-4);
+  EXPECT_NEAR(found.straggler.share, 0.08, 1e-3);
+  std::string told;
+  for (const Finding& finding : answer->findings) {
+    if (finding.title == "What costs most") told = finding.text;
+  }
+  EXPECT_THAT(told, HasSubstr("Rank 2 of ddp on 4 ranks, batch 64, is slower "
+                              "than the others by "));
+}
+
+TEST(Answer, AnEvenStudyHasNoStraggler) {
+  const auto answer = Analyze(Study(), {});
+  EXPECT_THAT(answer->stragglers, IsEmpty());
+  for (const Finding& finding : answer->findings) {
+    EXPECT_THAT(finding.text, Not(HasSubstr("slower than the others")));
+  }
+}
+
 // Two ranks that time all_reduce by 100 us and 1 ns a byte.
 RunTrace Benchmark(int64_t world_size) {
   RunTrace run = MakeRun({.binary = "comm_bench", .world_size = world_size});

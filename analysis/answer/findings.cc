@@ -159,10 +159,30 @@ std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
   return told;
 }
 
+// Of the straggler that costs the largest share of its cell's step.
+std::string StragglerSentence(const Answer& answer) {
+  const auto worst =
+      std::max_element(answer.stragglers.begin(), answer.stragglers.end(),
+                       [](const CellStraggler& a, const CellStraggler& b) {
+                         return a.straggler.share < b.straggler.share;
+                       });
+  if (worst == answer.stragglers.end()) return "";
+  const Straggler& straggler = worst->straggler;
+  return absl::StrFormat(
+      "Rank %d of %s, batch %s, is slower than the others by %s a step (95 %% "
+      "interval [%.3g, %.3g]), %s of it.",
+      straggler.rank, worst->cell->Name(), BatchText(worst->cell->rank_batch),
+      Milliseconds(straggler.seconds), 1e3 * straggler.interval.low,
+      1e3 * straggler.interval.high, PercentText(straggler.share));
+}
+
 Finding WhatCostsMost(const Answer& answer) {
   std::vector<std::string> sentences;
   for (const Waterfall* waterfall : WorthTelling(answer)) {
     sentences.push_back(CostSentence(*waterfall));
+  }
+  if (const std::string text = StragglerSentence(answer); !text.empty()) {
+    sentences.push_back(text);
   }
   return {"What costs most", absl::StrJoin(sentences, "\n")};
 }
