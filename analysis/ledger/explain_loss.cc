@@ -33,6 +33,7 @@ class Explainer {
  private:
   ComputeLoss SplitCompute();
   double ComputeAlone(const CellLedger& alone) const;
+  double SlowedByCommunication(const CellLedger* without) const;
   void AddBeyondBase(LossCause cause, double seconds, double base_seconds);
   void Add(LossCause cause, double seconds);
   void Merge(LossCause cause, LossCause other, const std::string& run);
@@ -60,6 +61,15 @@ void Explainer::Merge(LossCause cause, LossCause other,
       LossName(cause), " not told apart from ", LossName(other), ", as ", run));
 }
 
+// Communication cannot speed computing up: where the run without it computed
+// longer, the machine was slower then, and nothing is known. 0 is that, too.
+double Explainer::SlowedByCommunication(const CellLedger* without) const {
+  if (without == nullptr) return 0;
+  const double slowed =
+      cell_.ledger.MeanComputeSeconds() - without->ledger.MeanComputeSeconds();
+  return slowed > kNothing * StepSeconds(*cell_.cell) ? slowed : 0;
+}
+
 ComputeLoss Explainer::SplitCompute() {
   const Cell& cell = *cell_.cell;
   const Cell& base = *base_.cell;
@@ -70,19 +80,22 @@ ComputeLoss Explainer::SplitCompute() {
   const CellLedger* without = WithoutCommunication(cell, cells_);
   const double ideal = work_ * base_.ledger.MeanComputeSeconds();
   const double with = cell_.ledger.MeanComputeSeconds();
-  const double slowed =
-      without == nullptr ? 0 : with - without->ledger.MeanComputeSeconds();
+  const double slowed = SlowedByCommunication(without);
   if (alone == nullptr) {
     Merge(LossCause::kSmallerBatch, LossCause::kSharedMachine,
           absl::StrCat(base.Name(), " was not run with --batch_size=",
                        BatchText(ExamplesPerPass(cell))));
   }
-  if (without == nullptr) {
+  if (without == nullptr || slowed == 0) {
     Merge(
         alone == nullptr ? LossCause::kSmallerBatch : LossCause::kSharedMachine,
         LossCause::kCommBesideCompute,
-        absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch),
-                     ", was not run with --skip_communication"));
+        absl::StrCat(
+            cell.Name(), ", batch ", BatchText(cell.rank_batch),
+            without == nullptr
+                ? ", was not run with --skip_communication"
+                : ", computed no faster with --skip_communication: a quieter "
+                  "machine or more --ablations would tell"));
   }
   if (alone == nullptr) return {with - ideal - slowed, 0, slowed};
   const double by_itself = ComputeAlone(*alone);

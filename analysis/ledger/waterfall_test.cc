@@ -124,6 +124,34 @@ TEST(WaterfallTest, SaysWhichRunWouldTellCausesApart) {
   EXPECT_THAT(waterfall.merged, ElementsAre(HasSubstr("--batch_size=16")));
 }
 
+TEST(WaterfallTest, AnAblationThatComputedNoFasterTellsNothingApart) {
+  CellForTest slow_alone = kAlone16;
+  slow_alone.parts =
+      ByRank({{0.033, 0, 0, 0.0015, 0.0005}, {0.035, 0, 0, 0.0015, 0.0005}});
+  const std::string reason =
+      " not told apart from computing slowed by communication, as ddp on 2 "
+      "ranks, batch 16, computed no faster with --skip_communication: a "
+      "quieter machine or more --ablations would tell";
+  const StudyForTest study({kSingle32, kSingle16, kDdp16, slow_alone});
+  Waterfall waterfall = Explain(study, study.Find("single", 1, 32),
+                                study.Find("ddp", 2, 16), Scaling::kStrong);
+  ExpectClosed(waterfall);
+  auto losses = Losses(waterfall);
+  EXPECT_NEAR(losses[LossCause::kSmallerBatch], 4, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kSharedMachine], 32 - 24, 1e-9);
+  EXPECT_EQ(losses.count(LossCause::kCommBesideCompute), 0u);
+  EXPECT_THAT(waterfall.merged,
+              ElementsAre("cores and memory that ranks share" + reason));
+
+  const StudyForTest no_batch({kSingle32, kDdp16, slow_alone});
+  waterfall = Explain(no_batch, no_batch.Find("single", 1, 32),
+                      no_batch.Find("ddp", 2, 16), Scaling::kStrong);
+  ExpectClosed(waterfall);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kSmallerBatch], 12, 1e-9);
+  EXPECT_THAT(waterfall.merged, ElementsAre(HasSubstr("--batch_size=16"),
+                                            "smaller batches" + reason));
+}
+
 TEST(WaterfallTest, UnderWeakScalingTheBaseHasTheSameBatch) {
   const StudyForTest study({kSingle32,
                             kSingle16,
