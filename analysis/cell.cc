@@ -10,14 +10,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "analysis/statistics.h"
 
 namespace rankwise {
 namespace {
 
-using CellKey = std::tuple<bool, std::string, int64_t, int64_t, double, int64_t,
-                           std::string, std::string, std::string,
-                           std::set<std::pair<std::string, std::string>>>;
+using CellKey =
+    std::tuple<bool, std::string, int64_t, int64_t, double, int64_t,
+               std::string, std::string, std::string, std::string, std::string>;
 
 std::string TrainerOf(const RunRecord& run) {
   const auto schedule = run.flags.find("schedule");
@@ -35,15 +36,6 @@ std::string Shape(const RunRecord& run) {
   return shape;
 }
 
-// The kinds of CPU and device that the ranks ran on.
-std::set<std::pair<std::string, std::string>> Machines(const RunTrace& run) {
-  std::set<std::pair<std::string, std::string>> kinds;
-  for (const RankTrace& trace : run.ranks) {
-    kinds.emplace(trace.run.host.cpu_model, DeviceKind(trace.run));
-  }
-  return kinds;
-}
-
 CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
   const RunRecord& run = trace.ranks[0].run;
   return {run.binary != "single",
@@ -55,7 +47,8 @@ CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
           run.scaling_hash,
           Shape(run),
           run.backend,
-          Machines(trace)};
+          DeviceKind(run),
+          CpuModels(trace)};
 }
 
 std::string SharedDevice(const RunTrace& run) {
@@ -127,12 +120,6 @@ bool Oversubscribed(const RunTrace& run) {
   });
 }
 
-std::string CodeVersion(const RunRecord& run) {
-  return absl::StrCat("commit ",
-                      run.git_commit.empty() ? "unknown" : run.git_commit,
-                      " with torch ", run.versions.torch);
-}
-
 // Adds what may differ between the repetitions of a cell.
 void AddRun(const RunTrace& run, Cell& cell) {
   if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
@@ -195,6 +182,20 @@ double PeakBytes(const RunTrace& run) {
 std::string DeviceKind(const RunRecord& run) {
   if (run.devices.empty()) return "";
   return run.devices[0].substr(0, run.devices[0].find(':'));
+}
+
+std::string CpuModels(const RunTrace& run) {
+  std::set<std::string> models;
+  for (const RankTrace& trace : run.ranks) {
+    models.insert(trace.run.host.cpu_model);
+  }
+  return absl::StrJoin(models, " and ");
+}
+
+std::string CodeVersion(const RunRecord& run) {
+  return absl::StrCat("commit ",
+                      run.git_commit.empty() ? "unknown" : run.git_commit,
+                      " with torch ", run.versions.torch);
 }
 
 bool IsShapeFlag(absl::string_view name) {

@@ -32,7 +32,7 @@ struct Cell {
   bool oversubscribed = false;
   // A rank worked with more than one device.
   bool several_devices_per_rank = false;
-  // What the repetitions were built from: commit and torch, each pair once.
+  // CodeVersion of the repetitions, each once.
   std::vector<std::string> code_versions;
   // Median over the repetitions in which it is known of PeakBytes; 0: in none.
   double peak_bytes = 0;
@@ -55,6 +55,12 @@ double PeakBytes(const RunTrace& run);
 // "cpu", or "cuda" for "cuda:1"; "" without devices.
 std::string DeviceKind(const RunRecord& run);
 
+// The kinds of CPU that the ranks ran on, each once: "A" or "A and B".
+std::string CpuModels(const RunTrace& run);
+
+// "commit c0ffee with torch 2.11.0"
+std::string CodeVersion(const RunRecord& run);
+
 // Whether a flag follows the world size without following from it: accumulate,
 // devices, dp, microbatches, pp, split.
 bool IsShapeFlag(absl::string_view name);
@@ -63,8 +69,8 @@ bool IsShapeFlag(absl::string_view name);
 std::string BatchText(double examples);
 
 // Groups runs into cells by trainer, world size, batch and its division into
-// micro-batches, replicas and stages, threads, the ranks' kinds of CPU and
-// device, the backend, and the flags that do not follow the world size. Order:
+// micro-batches, replicas and stages, threads, the kinds of CPU and of device,
+// the backend, and the flags that do not follow the world size. Order:
 // "single" first, then by trainer, world size and batch. Runs of comm_bench,
 // which have no steps, are passed over. Runs that cannot be measured are left
 // out, and why is appended to `left_out`; so is why a run that stays has no

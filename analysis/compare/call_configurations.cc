@@ -82,7 +82,8 @@ void AddLaunch(const std::vector<double>& seconds, CallUnit unit,
   }
 }
 
-using Key = std::tuple<Identity, Identity, int>;  // flags second, turn third
+// Identity, flags, turn, kinds of CPU.
+using Key = std::tuple<Identity, Identity, int, std::string>;
 using Configurations = std::map<Key, Configuration>;
 
 // Adds a launch's row; else why it is left out.
@@ -95,13 +96,20 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   if (seconds.empty()) return "no iteration counts";
   const Identity identity = IdentityOf(run, *row.ranks[0]);
   const Identity flags = FlagsOf(run);
-  Configuration& configuration = configurations[{identity, flags, row.turn}];
+  Configuration& configuration =
+      configurations[{identity, flags, row.turn, CpuModels(launch)}];
   configuration.name = NameOf(run, *row.ranks[0]);
   configuration.identity = identity;
   if (row.turn > 0) {
     configuration.identity["turn"] = absl::StrCat(row.turn + 1);
   }
   configuration.flags = flags;
+  configuration.cpus = CpuModels(launch);
+  std::vector<std::string>& versions = configuration.code_versions;
+  const std::string version = CodeVersion(run);
+  if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
+    versions.push_back(version);
+  }
   AddLaunch(seconds, unit, configuration);
   return "";
 }

@@ -102,6 +102,22 @@ TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
   EXPECT_EQ(found[0].flags.size(), 1u);
 }
 
+TEST(CallConfigurations, LaunchesOnAnotherCpuAreNoRepetitions) {
+  RunTrace moved = Launch({1});
+  for (RankTrace& trace : moved.ranks) trace.run.host.cpu_model = "B CPU";
+  const auto found = Measure({Launch({1}), moved});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[1].cpus, "B CPU");
+}
+
+TEST(CallConfigurations, KnowsTheCodeOfItsLaunches) {
+  RunTrace later = Launch({1});
+  later.ranks[0].run.git_commit = "c0ffee";
+  const auto found = Measure({Launch({1}), later, Launch({1})});
+  EXPECT_THAT(found.at(0).code_versions,
+              ElementsAre(HasSubstr("unknown"), HasSubstr("c0ffee")));
+}
+
 TEST(CallConfigurations, RanksThatDisagreeAreLeftOut) {
   RunTrace launch = Launch({1, 2});
   launch.ranks[1].collectives[0].seconds = {1};

@@ -44,6 +44,12 @@ Verdict Judge(const Change& change, double step_seconds,
   const double reachable =
       SmallestMannWhitneyP(change.repetitions_a, change.repetitions_b);
   if (reachable >= config.alpha) return Verdict::kTooFew;
+  const bool significant = change.p_value < config.alpha;
+  if (change.a == 0) {  // no ratio tells how much more there is
+    if (!significant) return Verdict::kUnclear;
+    return change.metric->higher_is_better() ? Verdict::kBetter
+                                             : Verdict::kWorse;
+  }
   // How many times as bad B is.
   const bool inverse = change.metric->higher_is_better();
   const double worse = inverse ? 1 / change.ratio : change.ratio;
@@ -51,7 +57,6 @@ Verdict Judge(const Change& change, double step_seconds,
       inverse ? Inverse(change.interval) : change.interval;
   const double limit = 1 + config.threshold;
   if (worse <= limit && worse >= 1 / limit) return Verdict::kSame;
-  const bool significant = change.p_value < config.alpha;
   if (significant && worse > limit && interval.low > 1) return Verdict::kWorse;
   if (significant && worse < 1 / limit && interval.high < 1) {
     return Verdict::kBetter;
@@ -70,7 +75,8 @@ Change Measure(const ConfigurationPair& pair, const MetricSample& a,
   change.a = Median(a.values);
   change.b = Median(b.values);
   change.ratio = change.b / change.a;
-  change.interval = RatioInterval(a, b, config.bootstrap);
+  change.interval = change.a == 0 ? Interval{kUnknown, kUnknown}
+                                  : RatioInterval(a, b, config.bootstrap);
   change.p_value = MannWhitneyTest(a.values, b.values).p_value;
   change.verdict = Judge(change, a.step_seconds, config);
   return change;
@@ -103,9 +109,20 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
   }
 }
 
+void AddCodeRemark(const Configuration& configuration, const char* side,
+                   std::vector<std::string>& remarks) {
+  if (configuration.code_versions.size() < 2) return;
+  remarks.push_back(
+      absl::StrCat(configuration.name, ": its repetitions in ", side,
+                   " ran different code (",
+                   absl::StrJoin(configuration.code_versions, ", "), ")"));
+}
+
 std::vector<std::string> RemarksOf(const Pairing& pairing) {
   std::vector<std::string> remarks;
   for (const ConfigurationPair& pair : pairing.pairs) {
+    AddCodeRemark(*pair.a, "A", remarks);
+    AddCodeRemark(*pair.b, "B", remarks);
     if (pair.remark.empty()) continue;
     remarks.push_back(absl::StrCat(pair.a->name, ": ", pair.remark));
   }
@@ -132,6 +149,13 @@ bool Comparison::HasRegression() const {
   });
 }
 
+bool Comparison::IsComplete() const {
+  return lost.empty() &&
+         std::none_of(changes.begin(), changes.end(), [](const Change& c) {
+           return c.verdict == Verdict::kTooFew;
+         });
+}
+
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
                                              const RecordSet& b,
                                              const ChangeConfig& config) {
@@ -148,6 +172,9 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
   Comparison comparison;
   comparison.repetitions_needed = RepetitionsNeeded(config.alpha);
   comparison.remarks = RemarksOf(pairing);
+  for (const Configuration* only : pairing.only_a) {
+    comparison.lost.push_back(only->name);
+  }
   for (const ConfigurationPair& pair : pairing.pairs) {
     AddChanges(pair, config, comparison.changes);
   }

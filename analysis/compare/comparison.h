@@ -39,9 +39,9 @@ struct Change {
   const Metric* metric = nullptr;  // of kMetrics
   size_t repetitions_a = 0, repetitions_b = 0;
   double a = 0, b = 0;  // medians over the repetitions
-  double ratio = 1;     // b / a
+  double ratio = 1;     // b / a; infinite where a is 0
   // 95 %, by percentile bootstrap over the repetitions; NaN where one of the
-  // two has fewer than 2.
+  // two has fewer than 2, and where a is 0.
   Interval interval;
   double p_value = 1;  // Mann-Whitney
   Verdict verdict = Verdict::kSame;
@@ -49,11 +49,14 @@ struct Change {
 
 struct Comparison {
   std::vector<Change> changes;       // A's order, then that of kMetrics
-  std::vector<std::string> remarks;  // flags and configurations of one side
+  std::vector<std::string> remarks;  // what one side lacks, code that changed
+  std::vector<std::string> lost;     // names of what only A has
   // The smallest number of repetitions on each side that a verdict needs.
   size_t repetitions_needed = 0;
 
   bool HasRegression() const;
+  // B has every configuration of A, with enough repetitions to be judged.
+  bool IsComplete() const;
 };
 
 // FailedPrecondition, saying which configurations come nearest, where the two

@@ -111,10 +111,42 @@ TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
   EXPECT_EQ(Compare(large_a, large_b).verdict, Verdict::kWorse);
 }
 
-TEST(Verdict, CommunicationOutOfNothingIsUnclear) {
-  const MetricSample a{"exposed_comm_seconds", {0, 0, 0, 0, 0}, 0.1};
-  const MetricSample b{"exposed_comm_seconds", Around(0.05), 0.1};
-  EXPECT_EQ(Compare(a, b).verdict, Verdict::kUnclear);
+TEST(Verdict, OutOfNothingIsJudgedByTheStep) {
+  const MetricSample none{"exposed_comm_seconds", {0, 0, 0, 0, 0}, 0.1};
+  const Change half =
+      Compare(none, {"exposed_comm_seconds", Around(0.05), 0.1});
+  EXPECT_EQ(half.verdict, Verdict::kWorse);
+  EXPECT_TRUE(std::isnan(half.interval.low));
+  EXPECT_EQ(
+      Compare(none, {"exposed_comm_seconds", Around(0.0005), 0.1}).verdict,
+      Verdict::kSame);  // 0.5 % of the step
+  EXPECT_EQ(
+      Compare(none, {"exposed_comm_seconds", {0, 0, 0.05, 0.05, 0.05}}).verdict,
+      Verdict::kUnclear);  // p = 0.17
+  EXPECT_EQ(Compare({"exposed_comm_seconds", Around(0.05), 0.1}, none).verdict,
+            Verdict::kBetter);
+}
+
+TEST(Comparison, IsCompleteWithAllOfAJudged) {
+  RecordSet a = SetOf({{"step_seconds", Around(1)}});
+  const RecordSet b = a;
+  EXPECT_TRUE(CompareRecordSets(a, b, {})->IsComplete());
+  a.configurations.push_back(a.configurations[0]);
+  a.configurations[1].identity = {{"ranks", "4"}};
+  EXPECT_FALSE(CompareRecordSets(a, b, {})->IsComplete());
+  EXPECT_EQ(CompareRecordSets(a, b, {})->lost.size(), 1u);
+  EXPECT_TRUE(CompareRecordSets(b, a, {})->IsComplete());
+  const RecordSet few = SetOf({{"step_seconds", {1, 1}}});
+  EXPECT_FALSE(CompareRecordSets(b, few, {})->IsComplete());
+}
+
+TEST(CompareRecordSets, SaysWhereTheCodeChangedBetweenRepetitions) {
+  RecordSet a = SetOf({{"step_seconds", Around(1)}});
+  const RecordSet b = a;
+  a.configurations[0].code_versions = {"commit 1", "commit 2"};
+  EXPECT_THAT(CompareRecordSets(a, b, {})->remarks,
+              ElementsAre("ddp on 2 ranks, batch 32: its repetitions in A ran "
+                          "different code (commit 1, commit 2)"));
 }
 
 TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {

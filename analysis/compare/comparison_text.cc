@@ -25,6 +25,11 @@ std::string IntervalText(const Interval& interval) {
   return absl::StrFormat("[%.3f, %.3f]", interval.low, interval.high);
 }
 
+std::string RatioText(const Change& change) {
+  return std::isfinite(change.ratio) ? absl::StrFormat("%.3f", change.ratio)
+                                     : "from 0";
+}
+
 // "5 runs", "5/4 runs" where the sides differ.
 std::string RepetitionsText(const Change& change) {
   std::string count = absl::StrCat(change.repetitions_a);
@@ -44,7 +49,7 @@ std::vector<std::string> RowOf(const Change& change) {
           RepetitionsText(change),
           FormatValue(*change.metric, change.a),
           FormatValue(*change.metric, change.b),
-          absl::StrFormat("%.3f", change.ratio),
+          RatioText(change),
           IntervalText(change.interval),
           change.p_value < 0.001 ? "<0.001"
                                  : absl::StrFormat("%.3f", change.p_value)};
@@ -108,8 +113,8 @@ std::string ResultLine(const Comparison& comparison, double threshold) {
   if (!worse.empty()) {
     std::vector<std::string> names;
     for (const Change* change : worse) {
-      names.push_back(absl::StrFormat("%s, %s (%.3f)", change->name,
-                                      change->metric->name, change->ratio));
+      names.push_back(absl::StrCat(change->name, ", ", change->metric->name,
+                                   " (", RatioText(*change), ")"));
     }
     return absl::StrCat("Worse by more than ", by, ": ",
                         absl::StrJoin(names, "; "), ".\n");
@@ -126,7 +131,7 @@ std::string Quoted(const std::string& field) {
 }
 
 std::string Number(double value) {
-  return std::isnan(value) ? "" : absl::StrFormat("%.17g", value);
+  return std::isfinite(value) ? absl::StrFormat("%.17g", value) : "";
 }
 
 }  // namespace

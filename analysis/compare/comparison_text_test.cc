@@ -49,6 +49,14 @@ TEST(ComparisonText, IsTheSidesTheTableAndTheResult) {
       "(1.200).\n");
 }
 
+TEST(ComparisonText, ARatioToNothingIsNoNumber) {
+  const RecordSet a = SetOf("a", "run", {0, 0, 0, 0});
+  const RecordSet b = SetOf("b", "run", {1, 1, 1, 1});
+  EXPECT_THAT(TextOf(a, b), HasSubstr("batch 32, step_seconds (from 0).\n"));
+  EXPECT_THAT(ComparisonCsv(*CompareRecordSets(a, b, {})),
+              HasSubstr(",0,1,,,,"));
+}
+
 TEST(ComparisonText, SaysThatRepetitionsAreTooFew) {
   const std::string text =
       TextOf(SetOf("a", "launch", {1, 1}), SetOf("b", "launch", {3, 3}));

@@ -29,6 +29,8 @@ struct Configuration {
   std::map<std::string, std::string> identity;
   // Equal too, where both have the flag.
   std::map<std::string, std::string> flags;
+  std::string cpus;  // that it ran on; may differ between A and B
+  std::vector<std::string> code_versions;  // of its repetitions, each once
   std::vector<MetricSample> samples;
 };
 

@@ -69,8 +69,10 @@ class Pairer {
       : a_(a), b_(b), ignored_(ignored), partner_(a.size(), kNone) {}
 
   Pairing Pair() {
-    PairWhere(Missing::kDiffers);
-    PairWhere(Missing::kFits);
+    for (const bool same_cpus : {true, false}) {
+      PairWhere(same_cpus, Missing::kDiffers);
+      PairWhere(same_cpus, Missing::kFits);
+    }
     Pairing result;
     for (size_t i = 0; i < a_.size(); ++i) {
       if (partner_[i] == kNone) {
@@ -89,21 +91,22 @@ class Pairer {
  private:
   static constexpr size_t kNone = -1;
 
-  bool Fit(size_t i, size_t j, Missing missing) const {
+  bool Fit(size_t i, size_t j, bool same_cpus, Missing missing) const {
     if (a_[i].identity != b_[j].identity) return false;
+    if (same_cpus && a_[i].cpus != b_[j].cpus) return false;
     return Differences(Without(a_[i].flags, ignored_),
                        Without(b_[j].flags, ignored_), "", missing)
         .empty();
   }
 
   // Pairs those of what is left that fit nothing else of what is left.
-  void PairWhere(Missing missing) {
+  void PairWhere(bool same_cpus, Missing missing) {
     std::vector<std::vector<size_t>> fits(a_.size());
     std::map<size_t, int> fitted;
     for (size_t i = 0; i < a_.size(); ++i) {
       if (partner_[i] != kNone) continue;
       for (size_t j = 0; j < b_.size(); ++j) {
-        if (taken_.count(j) > 0 || !Fit(i, j, missing)) continue;
+        if (taken_.count(j) > 0 || !Fit(i, j, same_cpus, missing)) continue;
         fits[i].push_back(j);
         ++fitted[j];
       }
@@ -145,6 +148,10 @@ std::string NearestMiss(absl::Span<const Configuration> a,
       nearest = &one;
       fewest = std::move(differences);
     }
+  }
+  if (fewest.empty()) {
+    return absl::StrCat(nearest->name,
+                        " is in both, but several times in one of them");
   }
   return absl::StrCat(nearest->name, " is in both, but for ",
                       absl::StrJoin(fewest, ", "));

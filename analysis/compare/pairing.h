@@ -26,15 +26,15 @@ struct Pairing {
 };
 
 // Pairs what has equal identities, and equal flags but for `ignored_flags` and
-// those that one of the two does not have. Equal flags come first; what fits
-// several others beyond that is not paired.
+// those that one of the two does not have. Equal kinds of CPU come first, then
+// equal flags; what fits several others beyond that is not paired.
 Pairing PairConfigurations(absl::Span<const Configuration> a,
                            absl::Span<const Configuration> b,
                            const std::set<std::string>& ignored_flags);
 
 // Of the pairs that could be made, the one that differs in the fewest things,
 // in words: "ddp on 2 ranks, batch 32 is in both, but for --lr: 0.1 and 0.2".
-// Neither may be empty.
+// Neither may be empty. Where nothing differs, that it is there several times.
 std::string NearestMiss(absl::Span<const Configuration> a,
                         absl::Span<const Configuration> b);
 

@@ -60,6 +60,22 @@ TEST(PairConfigurations, WhatFitsSeveralIsNotPaired) {
   EXPECT_TRUE(PairConfigurations(b, a, {}).pairs.empty());
 }
 
+TEST(PairConfigurations, EqualCpusComeFirstAndNeedNotBe) {
+  std::vector<Configuration> a = {Make("2", {}), Make("2", {})};
+  a[0].cpus = "old CPU";
+  a[1].cpus = "new CPU";
+  const std::vector<Configuration> b = {a[1], a[0]};
+  const Pairing pairing = PairConfigurations(a, b, {});
+  ASSERT_EQ(pairing.pairs.size(), 2u);
+  EXPECT_EQ(pairing.pairs[0].b, &b[1]);
+  EXPECT_EQ(pairing.pairs[1].b, &b[0]);
+  const std::vector<Configuration> other = {Make("2", {})};
+  EXPECT_EQ(PairConfigurations({a[0]}, other, {}).pairs.size(), 1u);
+  EXPECT_TRUE(PairConfigurations(a, other, {}).pairs.empty());
+  EXPECT_EQ(NearestMiss(a, other),
+            "ddp on 2 ranks is in both, but several times in one of them");
+}
+
 TEST(PairConfigurations, IgnoredFlagsMayDiffer) {
   const std::vector<Configuration> a = {Make("2", {{"bucket_cap_mb", "25"}})};
   const std::vector<Configuration> b = {Make("2", {{"bucket_cap_mb", "50"}})};

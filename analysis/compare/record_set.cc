@@ -1,6 +1,8 @@
 #include "analysis/compare/record_set.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,6 +21,15 @@ std::string MadeBy(const RunRecord& run) {
       ", torch ", run.versions.torch, ", ", run.host.cpu_model);
 }
 
+// What differs in nothing else is told apart by the CPU.
+void TellApart(std::vector<Configuration>& configurations) {
+  std::map<std::string, std::set<std::string>> cpus;
+  for (const Configuration& c : configurations) cpus[c.name].insert(c.cpus);
+  for (Configuration& c : configurations) {
+    if (cpus[c.name].size() > 1) absl::StrAppend(&c.name, ", ", c.cpus);
+  }
+}
+
 }  // namespace
 
 RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
@@ -31,6 +42,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
        CallConfigurations(runs, config.calls, &set.left_out)) {
     set.configurations.push_back(std::move(row));
   }
+  TellApart(set.configurations);
   for (const RunTrace& run : runs) {
     if (run.ranks.empty()) continue;
     const std::string by = MadeBy(run.ranks[0].run);

@@ -49,6 +49,16 @@ TEST(LoadRecordSet, ReadsAFileOrAFolder) {
   EXPECT_EQ(LoadRecordSet(folder + "/a.jsonl", {})->runs, 1u);
 }
 
+TEST(MeasureRecordSet, AnotherCpuIsAnotherConfiguration) {
+  RunTrace moved = MakeRun({.world_size = 2});
+  for (RankTrace& trace : moved.ranks) trace.run.host.cpu_model = "B CPU";
+  const RecordSet set =
+      MeasureRecordSet({MakeRun({.world_size = 2}), moved}, {});
+  ASSERT_EQ(set.configurations.size(), 2u);
+  EXPECT_EQ(set.configurations[0].name, "ddp on 2 ranks, batch 64, A CPU");
+  EXPECT_EQ(set.configurations[1].name, "ddp on 2 ranks, batch 64, B CPU");
+}
+
 TEST(LoadRecordSet, RefusesWhatHoldsNothing) {
   const std::string folder = EmptyFolder();
   EXPECT_THAT(LoadRecordSet(folder, {}).status().message(), HasSubstr(folder));

@@ -76,6 +76,8 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
       {"backend", cell.run.backend},
       {"device", DeviceKind(cell.run)}};
   result.flags = FlagsOf(cell.run);
+  result.cpus = CpuModels(runs[cell.run_indices[0]]);
+  result.code_versions = cell.code_versions;
   result.samples = SamplesOf(cell, runs, config);
   return result;
 }
