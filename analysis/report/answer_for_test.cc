@@ -130,6 +130,7 @@ void AddPredictions(Answer& answer) {
   }
   score.median_absolute_error = 0.05;
   score.coverage = 0.5;
+  score.median_relative_width = 0.12;
   score.left_out = {"pipeline 1f1b on 4 ranks: no timeline was recorded"};
   answer.scores.push_back(score);
   for (int64_t ranks : {16, 64}) {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,8 +15,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "analysis/answer/answer.h"
+#include "analysis/cost_model/network_model.h"
+#include "analysis/prediction/prediction.h"
 #include "analysis/report/answer_for_test.h"
 #include "analysis/report/report.h"
+#include "analysis/statistics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -178,6 +183,39 @@ TEST_F(BrowserTest, ShowsThePartsThatTheAddressNames) {
   EXPECT_EQ(Drawn(status), std::set<std::string>({"waterfall-bars"}));
 }
 
+TEST_F(BrowserTest, UnknownIntervalsAreNotZero) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  ASSERT_FALSE(answer->scores.empty());
+  const Interval unknown = {std::nan(""), std::nan("")};
+  for (Score& score : answer->scores) {
+    for (ScoredPrediction& point : score.points) {
+      point.prediction.step_interval = unknown;
+    }
+  }
+  for (Prediction& prediction : answer->predictions) {
+    prediction.step_interval = unknown;
+  }
+  for (NetworkModel& network : answer->networks) {
+    for (CollectiveCosts& costs : network.collectives) {
+      for (CostCurve& curve : costs.curves) {
+        for (CostPoint& point : curve.points) point.interval = unknown;
+        for (CostSegment& segment : curve.segments) {
+          segment.alpha_interval = segment.beta_interval = unknown;
+        }
+      }
+    }
+  }
+  Write(*answer);
+  const std::string page = Show("--dump-dom");
+  const nlohmann::json status = StatusOf(page);
+  ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+  EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
+  EXPECT_EQ(Drawn(status), AllPictures());
+  EXPECT_THAT(page, Not(HasSubstr(">[0, 0]</td>")));
+  EXPECT_THAT(page, HasSubstr("--recommend</code>"));
+  EXPECT_THAT(page, HasSubstr("id=\"message-table\""));
+}
+
 TEST_F(BrowserTest, Prints) {
   Write(*FullAnswer(""));
   const std::string printed = OutputFolder() + "/report.pdf";
@@ -188,9 +226,12 @@ TEST_F(BrowserTest, Prints) {
 
 TEST_F(BrowserTest, ThePictureOfTheReadmeIsMade) {
   Write(*FullAnswer(""));
+  // Characters that mean something in an address.
+  const std::string odd = folder_ + "/a#b?c%41.html";
+  std::filesystem::copy_file(report_, odd);
   const std::string picture = OutputFolder() + "/report.png";
   const Output output = RunCommand(absl::StrCat(
-      "analysis/report/screenshot.sh ", report_, " ", picture, " 2>&1"));
+      "analysis/report/screenshot.sh '", odd, "' ", picture, " 2>&1"));
   ASSERT_EQ(output.exit_code, 0) << output.text;
   EXPECT_GT(std::filesystem::file_size(picture), 30000u);
   EXPECT_LT(std::filesystem::file_size(picture), 250000u);

@@ -1,6 +1,7 @@
 #include "analysis/report/cell_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/pipeline_use.h"
 #include "analysis/throughput.h"
+#include "records/config_hash.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -60,19 +62,36 @@ std::string Label(const Cell& cell) {
   return absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
 }
 
-// The first flag in which cells of the same label differ, with the cell's
-// value; "" where `cell` has its label for itself, or none differs.
+// True where cells may be told apart by that flag: not by where a run's files
+// lie.
+bool Distinguishes(const std::string& flag) {
+  static const auto* layout = new std::set<std::string>{
+      "accumulate", "devices", "dp", "microbatches", "pp", "split"};
+  return !FollowsWorldSizeOrOutput(flag) || layout->count(flag) > 0;
+}
+
+std::string FlagText(const std::string& name, const std::string& value) {
+  if (name != "skip_communication") return absl::StrCat(", ", name, "=", value);
+  return value == "true" ? ", without communication" : "";
+}
+
+// The flags in which cells of the same label differ, with the cell's values; ""
+// where `cell` has its label for itself, or none differs.
 std::string Distinction(absl::Span<const Cell> cells, const Cell& cell) {
+  const std::string label = Label(cell);
+  std::string text;
   for (const auto& [name, value] : cell.run.flags) {
-    for (const Cell& other : cells) {
-      const auto flag = other.run.flags.find(name);
-      if (flag == other.run.flags.end() || flag->second == value) continue;
-      if (Label(other) == Label(cell)) {
-        return absl::StrCat(", ", name, "=", value);
-      }
-    }
+    if (!Distinguishes(name)) continue;
+    const bool differs =
+        std::any_of(cells.begin(), cells.end(),
+                    [&, &name = name, &value = value](const Cell& other) {
+                      const auto flag = other.run.flags.find(name);
+                      return flag != other.run.flags.end() &&
+                             flag->second != value && Label(other) == label;
+                    });
+    if (differs) text += FlagText(name, value);
   }
-  return "";
+  return text;
 }
 
 json CellData(const Cell& cell) {
@@ -112,6 +131,9 @@ std::map<std::string, std::string> SharedFlags(absl::Span<const Cell> cells) {
 }  // namespace
 
 json IntervalData(const Interval& interval) {
+  if (!std::isfinite(interval.low) || !std::isfinite(interval.high)) {
+    return nullptr;
+  }
   return json::array({interval.low, interval.high});
 }
 

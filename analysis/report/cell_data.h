@@ -10,7 +10,7 @@
 
 namespace rankwise {
 
-// [low, high]
+// [low, high]; null where an end is unknown.
 nlohmann::json IntervalData(const Interval& interval);
 
 // A cell's place among `cells`, which the others refer to it by; null for null

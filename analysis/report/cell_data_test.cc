@@ -1,7 +1,10 @@
 #include "analysis/report/cell_data.h"
 
+#include <cmath>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "analysis/cell.h"
 #include "analysis/report/parts_for_test.h"
 #include "gtest/gtest.h"
@@ -49,6 +52,30 @@ TEST(CellsDataTest, LabelsThatWouldBeEqualAreToldApart) {
   EXPECT_EQ(data[1]["label"],
             "pipeline 1f1b on 2 ranks, batch 32, microbatches=8");
   EXPECT_EQ(data[2]["label"], "pipeline gpipe on 2 ranks, batch 32");
+}
+
+TEST(CellsDataTest, LabelsNameNoFilesAndEveryDifference) {
+  std::vector<Cell> cells(3, MakeCell("1f1b", 2, 32, 1600));
+  const std::vector<std::string> skip = {"false", "true", "false"};
+  const std::vector<std::string> micro_batches = {"4", "4", "8"};
+  for (size_t i = 0; i < cells.size(); ++i) {
+    cells[i].run.flags = {{"schedule", "1f1b"},
+                          {"record", absl::StrCat("/out/", i, ".jsonl")},
+                          {"checkpoint_dir", absl::StrCat("/out/", i)},
+                          {"skip_communication", skip[i]},
+                          {"microbatches", micro_batches[i]}};
+  }
+  const nlohmann::json data = CellsData(cells);
+  const std::string name = "pipeline 1f1b on 2 ranks, batch 32, microbatches=";
+  EXPECT_EQ(data[0]["label"], name + "4");
+  EXPECT_EQ(data[1]["label"], name + "4, without communication");
+  EXPECT_EQ(data[2]["label"], name + "8");
+}
+
+TEST(IntervalDataTest, AnUnknownEndIsNull) {
+  EXPECT_EQ(IntervalData({1, 2}), (nlohmann::json{1.0, 2.0}));
+  EXPECT_TRUE(IntervalData({1, std::nan("")}).is_null());
+  EXPECT_TRUE(IntervalData({-INFINITY, 2}).is_null());
 }
 
 TEST(OriginDataTest, FlagsAreThoseThatAllCellsShare) {

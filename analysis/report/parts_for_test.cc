@@ -262,6 +262,7 @@ Prediction MakePrediction(int64_t ranks, double step_seconds) {
   prediction.layout.batch_per_rank = 64;
   prediction.step_seconds = step_seconds;
   prediction.step_interval = {0.94 * step_seconds, 1.06 * step_seconds};
+  prediction.fitted_runs = 3;
   const double images = 64 * static_cast<double>(ranks);
   prediction.images_per_second = images / step_seconds;
   prediction.images_interval = {images / (1.06 * step_seconds),

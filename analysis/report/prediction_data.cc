@@ -1,5 +1,7 @@
 #include "analysis/report/prediction_data.h"
 
+#include <cmath>
+
 #include "analysis/report/cell_data.h"
 
 namespace rankwise {
@@ -17,11 +19,9 @@ json PredictionData(const Prediction& prediction) {
       {"batch_per_rank", layout.batch_per_rank},
       {"micro_batches", layout.micro_batches},
       {"schedule", layout.schedule},
-      {"bucket_bytes", layout.bucket_bytes},
       {"step_seconds", prediction.step_seconds},
       {"step_interval", IntervalData(prediction.step_interval)},
       {"images_per_second", prediction.images_per_second},
-      {"images_interval", IntervalData(prediction.images_interval)},
       {"exposed_comm_seconds", prediction.exposed_comm_seconds},
       {"bubble_seconds", prediction.bubble_seconds},
       {"peak_bytes", prediction.peak_bytes},
@@ -49,12 +49,17 @@ json ScoresData(const Answer& answer) {
                         {"cell", CellIndex(answer.cells, point.cell)},
                         {"measured_seconds", point.measured_seconds},
                         {"error", point.error},
-                        {"covered", point.covered}});
+                        {"covered", CountsForCoverage(point)
+                                        ? json(point.covered)
+                                        : json(nullptr)}});
     }
     data.push_back({{"points", points},
                     {"fitted_up_to", score.fitted_up_to},
                     {"median_absolute_error", score.median_absolute_error},
-                    {"coverage", score.coverage},
+                    {"coverage", std::isnan(score.coverage)
+                                     ? json(nullptr)
+                                     : json(score.coverage)},
+                    {"median_relative_width", score.median_relative_width},
                     {"left_out", score.left_out}});
   }
   return data;

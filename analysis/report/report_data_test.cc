@@ -27,6 +27,18 @@ TEST(ReportDataTest, HasEveryPartOfTheAnswer) {
   EXPECT_EQ(data["notes"], json(answer->notes));
 }
 
+TEST(ReportDataTest, CoverageFromTooFewRunsIsNotKnown) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  Score& score = answer->scores[0];
+  score.points[0].prediction.fitted_runs = 2;
+  score.coverage = std::numeric_limits<double>::quiet_NaN();
+  const json data = ReportData(*answer)["scores"][0];
+  EXPECT_TRUE(data["points"][0]["covered"].is_null());
+  EXPECT_EQ(data["points"][1]["covered"], false);
+  EXPECT_TRUE(data["coverage"].is_null());
+  EXPECT_DOUBLE_EQ(data["median_relative_width"], 0.12);
+}
+
 TEST(ReportDataTest, TimelinesKeepEverySpan) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   const json picture = ReportData(*answer)["timelines"][0];

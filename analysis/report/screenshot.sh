@@ -22,6 +22,11 @@ if [[ -z "$browser" ]]; then
   exit 1
 fi
 
+# The characters that mean something in an address.
+address="${report//%/%25}"
+address="${address//\#/%23}"
+address="${address//\?/%3F}"
+
 profile="$(mktemp -d)"
 trap 'rm -rf "$profile"' EXIT
 options=(
@@ -38,7 +43,7 @@ options=(
 # Its sandbox does not work for root.
 [[ "$(id -u)" != 0 ]] || options+=(--no-sandbox)
 rm -f "$picture"
-"$browser" "${options[@]}" --screenshot="$picture" "file://$report?show=$parts" 2>"$profile/log" || {
+"$browser" "${options[@]}" --screenshot="$picture" "file://$address?show=$parts" 2>"$profile/log" || {
   cat "$profile/log" >&2
   exit 1
 }

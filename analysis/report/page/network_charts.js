@@ -29,14 +29,14 @@ function curveName(curve) {
 
 function pointTrace(look, curve, mark, factor, shared) {
   const points = curve.points.filter((point) => point.bytes > 0);
-  const rate = (point, seconds) => factor * point.bytes / seconds;
+  const rate = (point, seconds) => (seconds === null ? null : factor * point.bytes / seconds);
   const values = points.map((point) => rate(point, point.seconds));
   return {
     type: 'scatter', mode: 'markers', name: plain(curveName(curve)), x: points.map((point) => point.bytes), y: values,
     marker: {color: mark.color, symbol: mark.symbol, size: 8},
     error_y: errorBars(
-        values, points.map((point) => rate(point, point.interval[1])),
-        points.map((point) => rate(point, point.interval[0])), mark.color),
+        values, points.map((point) => rate(point, endOf(point.interval, 1))),
+        points.map((point) => rate(point, endOf(point.interval, 0))), mark.color),
     text: points.map((point, i) => hoverText(
         `${curveName(curve)}, ${bytes(point.bytes)}`, `${bandwidth(values[i])}`,
         `${digits(point.seconds * 1e6)} µs ${interval(point.interval, (s) => digits(s * 1e6))}`)),

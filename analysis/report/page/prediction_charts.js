@@ -56,8 +56,8 @@ function measuredTrace(look, symbol) {
 function predictionTraces(look, line, n) {
   const mark = style(look, n);
   const xs = line.predicted.map((one) => one.ranks);
-  const lows = line.predicted.map((one) => one.step_interval[0] * 1e3);
-  const highs = line.predicted.map((one) => one.step_interval[1] * 1e3);
+  const lows = line.predicted.map((one) => scaled(endOf(one.step_interval, 0), 1e3));
+  const highs = line.predicted.map((one) => scaled(endOf(one.step_interval, 1), 1e3));
   const values = line.predicted.map((one) => one.step_seconds * 1e3);
   const traces = [
     band(xs, lows, highs, mark.color, {legendgroup: line.name}),
@@ -110,9 +110,19 @@ function predictionFigure(look, width, lines) {
   };
 }
 
+// Of those that were fitted to enough runs.
+function coverageText(score) {
+  const judged = score.points.filter((point) => point.covered !== null).length;
+  return score.coverage === null ? 'how often the 95 % intervals hold is not known from so few runs; they' :
+      `the 95 % intervals hold ${percent(score.coverage, 0)} of ${judged === score.points.length ? 'them' : judged}`;
+}
+
 function errorFigure(look, width, points) {
   const rows = points.map((point, i) => i);
-  const end = (point, at) => 100 * (point.prediction.step_interval[at] / point.measured_seconds - 1);
+  const end = (point, at) => {
+    const step = endOf(point.prediction.step_interval, at);
+    return step === null ? null : 100 * (step / point.measured_seconds - 1);
+  };
   const trace = (name, covered, hue, symbol) => {
     const own = rows.filter((row) => points[row].covered === covered);
     const errors = own.map((row) => 100 * points[row].error);
@@ -130,6 +140,7 @@ function errorFigure(look, width, points) {
     data: [
       trace('measured inside the interval', true, 'blue', 'circle'),
       trace('measured outside the interval', false, 'vermillion', 'x'),
+      trace('from too few runs to say', null, 'neutral', 'circle-open'),
     ].filter((one) => one.x.length > 0),
     layout: layout(look, rowsHeight(width, points.length), {
       showlegend: true,
@@ -152,6 +163,8 @@ function addPredictions() {
             './bazelw run //analysis:predict -- --records=DIR --world_sizes=4,8');
     return;
   }
+  part.append(element('p', {}, 'The fastest layouts of other sizes, with the study\'s folder for DIR: ',
+      element('code', {}, './bazelw run //analysis:predict -- --records=DIR --world_sizes=4,8 --recommend')));
   chart(part, 'prediction-lines', 'Predicted step time against ranks', (look, width) => predictionFigure(look, width, lines));
   const points = study.scores.flatMap((score) => score.points);
   part.append(element('h3', {}, 'How right predictions were'));
@@ -163,7 +176,7 @@ function addPredictions() {
   for (const score of study.scores) {
     part.append(element('p', {}, `From runs of up to ${plural(score.fitted_up_to, 'rank')}: median error ` +
         `${percent(score.median_absolute_error)} over ${plural(score.points.length, 'held-out configuration')}; ` +
-        `the 95 % intervals hold ${percent(score.coverage, 0)} of them.`));
+        `${coverageText(score)}, and are ${percent(score.median_relative_width, 0)} of the step wide at the median.`));
     if (score.left_out.length > 0) part.append(folded(`${plural(score.left_out.length, 'cell')} not predicted`, score.left_out));
   }
   chart(part, 'prediction-errors', 'Errors of the held-out predictions', (look, width) => errorFigure(look, width, points));

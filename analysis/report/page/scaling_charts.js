@@ -34,17 +34,13 @@ function lawHover(series, law) {
   return hoverText(`${series.trainer}: ${law.name}`, ...parameters, `median error ${percent(law.error)}`);
 }
 
-function scaled(value, scale) {
-  return value === null ? null : value * scale;
-}
-
 // `what` is one of scalingHalves.
 function scalingTraces(look, series, place, what, first) {
   const mark = style(look, trainers.indexOf(series.trainer));
   const points = scalingPoints(series);
   const xs = points.map((point) => place(point.ranks));
   const values = points.map((point) => what.scale * point[what.value]);
-  const end = (at) => points.map((point) => scaled(point[what.range][at], what.scale));
+  const end = (at) => points.map((point) => scaled(endOf(point[what.range], at), what.scale));
   const [lows, highs] = [end(0), end(1)];
   const shared = {xaxis: what.axis, yaxis: what.axis.replace('x', 'y'), legendgroup: series.trainer};
   return [

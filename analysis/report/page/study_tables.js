@@ -1,6 +1,8 @@
 // The figures behind the pictures.
 
 const inMs = (seconds) => digits(seconds * 1e3);
+const inUs = (seconds) => digits(seconds * 1e6);
+const inNs = (seconds) => digits(seconds * 1e9);
 const whole = (count) => String(count);
 const cellOf = (row) => study.cells[row.cell];
 
@@ -110,8 +112,6 @@ function pipelineTable(part) {
 function costTable(part) {
   const rows = study.networks.flatMap((network) => network.curves.flatMap(
       (curve) => curve.segments.map((segment) => ({network, curve, ...segment}))));
-  const inUs = (seconds) => digits(seconds * 1e6);
-  const inNs = (seconds) => digits(seconds * 1e9);
   table(part, 'cost-table', 'Costs of communication: α + β · bytes', [
     textColumn('network', 'network', (row) => row.network.name),
     textColumn('collective', 'collective', (row) => row.curve.collective),
@@ -123,6 +123,19 @@ function costTable(part) {
     numberColumn('β ns/B', 'beta_seconds_per_byte', (row) => row.beta_seconds_per_byte, inNs),
     intervalColumn('beta_seconds_per_byte', (row) => row.beta_interval, inNs),
     numberColumn('median error', 'median_relative_error', (row) => row.curve.error, percent),
+  ], rows);
+}
+
+function messageTable(part) {
+  const rows = study.networks.flatMap((network) => network.messages.map((message) => ({network: network.name, ...message})));
+  const pair = (head, key, name, show) => [
+    numberColumn(head, key, (row) => row[key], show), intervalColumn(key, (row) => row[name], show)];
+  table(part, 'message-table', 'Costs of a message: LogGP', [
+    textColumn('network', 'network', (row) => row.network),
+    ...pair('latency L µs', 'latency_seconds', 'latency_interval', inUs),
+    ...pair('overhead o µs', 'overhead_seconds', 'overhead_interval', inUs),
+    ...pair('gap g µs', 'gap_seconds', 'gap_interval', inUs),
+    ...pair('gap per byte G ns/B', 'gap_seconds_per_byte', 'gap_per_byte_interval', inNs),
   ], rows);
 }
 
@@ -160,5 +173,6 @@ function addTables() {
   }
   pipelineTable(part);
   costTable(part);
+  messageTable(part);
   predictionTable(part);
 }

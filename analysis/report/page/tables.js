@@ -14,7 +14,7 @@ function numberColumn(head, name, value, show = digits) {
 }
 
 function intervalColumn(name, value, show) {
-  const end = (at) => (row) => (value(row) === null ? null : value(row)[at]);
+  const end = (at) => (row) => endOf(value(row), at);
   return {
     head: '95 %',
     show: (row) => (value(row) === null ? '' : interval(value(row), show)),

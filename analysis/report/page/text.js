@@ -48,6 +48,15 @@ function bandwidth(bytesPerSecond) {
   return `${Number(bytesPerSecond.toPrecision(3))}\u00a0${units[unit]}`;
 }
 
+// An end of [low, high], null where the interval is unknown.
+function endOf(range, at) {
+  return range === null ? null : range[at];
+}
+
+function scaled(value, scale) {
+  return value === null ? null : value * scale;
+}
+
 function interval(range, show) {
   return range === null ? '–' : `[${show(range[0])}, ${show(range[1])}]`;
 }
