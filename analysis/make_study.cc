@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/made_study.h"
 #include "analysis/run_trace.h"
+#include "analysis/user_path.h"
 
 ABSL_FLAG(std::string, output_dir, "", "new folder for the record files");
 ABSL_FLAG(int64_t, records, 1'000'000, "step and schedule records, at least");
@@ -24,23 +24,16 @@ ABSL_FLAG(uint64_t, seed, 0, "of the noise of the steps");
 namespace rankwise {
 namespace {
 
-// `bazel run` starts in the runfiles; users mean the folder they typed in.
-std::string UserPath(const std::string& path) {
-  const char* from = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (from == nullptr) return path;
-  return (std::filesystem::path(from) / path).string();
-}
-
 absl::Status MakeStudy() {
   const MadeStudyConfig config = {.records = absl::GetFlag(FLAGS_records),
                                   .seed = absl::GetFlag(FLAGS_seed)};
   if (config.records < 1) {
     return absl::InvalidArgumentError("--records: expected 1 or more");
   }
-  if (absl::GetFlag(FLAGS_output_dir).empty()) {
+  const std::string dir = UserPath(absl::GetFlag(FLAGS_output_dir));
+  if (dir.empty()) {
     return absl::InvalidArgumentError("--output_dir: name a new folder");
   }
-  const std::string dir = UserPath(absl::GetFlag(FLAGS_output_dir));
   if (RecordFilesIn(dir).ok()) {
     return absl::AlreadyExistsError(
         absl::StrCat("--output_dir=", dir, ": holds records already"));

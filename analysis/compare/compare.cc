@@ -1,11 +1,6 @@
-// Compares two sets of records; exit code 1 where B is worse than A.
+// Compares two sets of records; exit code 1 unless B is as good as A.
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -23,6 +18,8 @@
 #include "analysis/compare/comparison_text.h"
 #include "analysis/compare/metric.h"
 #include "analysis/compare/record_set.h"
+#include "analysis/user_path.h"
+#include "analysis/write_file.h"
 
 ABSL_FLAG(double, threshold, 0.05,
           "a change by more than this share counts, if it is also significant");
@@ -41,6 +38,10 @@ ABSL_FLAG(std::string, ignore_flags, "",
           "differ: bucket_cap_mb");
 ABSL_FLAG(int64_t, warmup_steps, 10,
           "steps at the start of every run that are left out");
+ABSL_FLAG(
+    bool, require_all, false,
+    "exit code 1 also where B lacks a configuration of A, or a figure has "
+    "too few repetitions to be judged");
 ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
 
 namespace rankwise {
@@ -48,24 +49,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kBadUsage = 2;
+
 constexpr char kUsage[] =
     "compares two sets of records: record files, or folders of *.jsonl.\n"
     "  bazel run //analysis:compare -- BEFORE AFTER\n"
-    "The exit code is 1 where a metric got worse, 0 where none is known to be, "
-    "2 where nothing could be compared. docs/compare.md says how it is judged.";
+    "The exit code is 0 where nothing is known to be worse, 1 where something "
+    "is, or where the records cannot be compared, 2 for wrong flags and "
+    "arguments. docs/compare.md says how it is judged.";
 
 struct Options {
   RecordSetConfig records;
   ChangeConfig change;
   std::string csv;  // "" for none
+  bool require_all = false;
 };
-
-std::string UserPath(const std::string& path) {
-  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
-  const fs::path base =
-      typed_in != nullptr ? fs::path(typed_in) : fs::current_path();
-  return (base / path).lexically_normal().string();
-}
 
 absl::StatusOr<CallUnit> ParseCallUnit(const std::string& text) {
   if (text == "launches") return CallUnit::kLaunch;
@@ -102,8 +100,8 @@ absl::StatusOr<Options> OptionsFromFlags() {
     return absl::InvalidArgumentError(
         "--warmup_steps: expected a number from 0");
   }
-  options.csv = absl::GetFlag(FLAGS_csv);
-  if (!options.csv.empty()) options.csv = UserPath(options.csv);
+  options.csv = UserPath(absl::GetFlag(FLAGS_csv));
+  options.require_all = absl::GetFlag(FLAGS_require_all);
   return options;
 }
 
@@ -115,46 +113,41 @@ absl::Status CheckTwo(const std::string& a, const std::string& b) {
       ": is both A and B, and a set of records is not compared with itself"));
 }
 
-// Whole or not at all.
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".writing";
-  const int file =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  size_t written = 0;
-  while (file >= 0 && written < text.size()) {
-    const ssize_t n = write(file, text.data() + written, text.size() - written);
-    if (n < 0) break;
-    written += static_cast<size_t>(n);
+// Whether the gate is passed.
+absl::StatusOr<bool> Compare(const std::string& path_a,
+                             const std::string& path_b,
+                             const Options& options) {
+  const auto a = LoadRecordSet(path_a, options.records);
+  if (!a.ok()) return a.status();
+  const auto b = LoadRecordSet(path_b, options.records);
+  if (!b.ok()) return b.status();
+  const auto comparison = CompareRecordSets(*a, *b, options.change);
+  if (!comparison.ok()) return comparison.status();
+  std::fputs(ComparisonText(*a, *b, *comparison, options.change).c_str(),
+             stdout);
+  if (!options.csv.empty()) {
+    absl::Status written = WriteFile(options.csv, ComparisonCsv(*comparison));
+    if (!written.ok()) return written;
   }
-  const bool done = file >= 0 && written == text.size() && fsync(file) == 0 &&
-                    rename(temporary.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  if (file >= 0) close(file);
-  if (done) return absl::OkStatus();
-  unlink(temporary.c_str());
-  return absl::ErrnoToStatus(error, absl::StrCat("--csv: writing ", path));
+  const bool missing = options.require_all && !comparison->IsComplete();
+  if (missing) std::fputs(MissingText(*comparison).c_str(), stdout);
+  return !comparison->HasRegression() && !missing;
 }
 
-// True where B is worse.
-absl::StatusOr<bool> Compare(const std::string& path_a,
-                             const std::string& path_b) {
+int Complain(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "compare: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+// The exit code.
+int Run(const std::string& path_a, const std::string& path_b) {
   const auto options = OptionsFromFlags();
-  if (!options.ok()) return options.status();
-  absl::Status status = CheckTwo(path_a, path_b);
-  if (!status.ok()) return status;
-  const auto a = LoadRecordSet(path_a, options->records);
-  if (!a.ok()) return a.status();
-  const auto b = LoadRecordSet(path_b, options->records);
-  if (!b.ok()) return b.status();
-  const auto comparison = CompareRecordSets(*a, *b, options->change);
-  if (!comparison.ok()) return comparison.status();
-  std::fputs(ComparisonText(*a, *b, *comparison, options->change).c_str(),
-             stdout);
-  if (!options->csv.empty()) {
-    status = WriteFile(options->csv, ComparisonCsv(*comparison));
-    if (!status.ok()) return status;
-  }
-  return comparison->HasRegression();
+  if (!options.ok()) return Complain(options.status(), kBadUsage);
+  const absl::Status two = CheckTwo(path_a, path_b);
+  if (!two.ok()) return Complain(two, kBadUsage);
+  const absl::StatusOr<bool> passed = Compare(path_a, path_b, *options);
+  if (!passed.ok()) return Complain(passed.status(), 1);
+  return *passed ? 0 : 1;
 }
 
 }  // namespace
@@ -173,12 +166,8 @@ int main(int argc, char** argv) {
                  "compare: expected two record files or folders, as in "
                  "\"compare BEFORE AFTER\", and got %d\n",
                  static_cast<int>(arguments.size()) - 1);
-    return 2;
+    return rankwise::kBadUsage;
   }
-  const absl::StatusOr<bool> worse = rankwise::Compare(
-      rankwise::UserPath(arguments[1]), rankwise::UserPath(arguments[2]));
-  if (worse.ok()) return *worse ? 1 : 0;
-  std::fprintf(stderr, "compare: %s\n",
-               std::string(worse.status().message()).c_str());
-  return 2;
+  return rankwise::Run(rankwise::UserPath(arguments[1]),
+                       rankwise::UserPath(arguments[2]));
 }

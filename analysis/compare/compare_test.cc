@@ -85,7 +85,7 @@ TEST_F(CompareTest, ARegressionIsExitCode1) {
   EXPECT_EQ(Compare("after before").exit_code, 0);
   EXPECT_EQ(Compare("--threshold=0.3 before after").exit_code, 0);
   EXPECT_EQ(Compare("--alpha=0.001 before after").exit_code, 0);
-  EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 2);
+  EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 1);
 }
 
 TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
@@ -96,6 +96,28 @@ TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
   const Outcome few = Compare("few/0.jsonl before");
   EXPECT_EQ(few.exit_code, 0);
   EXPECT_THAT(few.output, HasSubstr("Nothing could be judged."));
+}
+
+TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
+  Study("before", 0.1);
+  Study("after", 0.1);
+  Study("few", 0.1, 2);
+  EXPECT_EQ(Compare("--require_all before after").exit_code, 0);
+  const Outcome few = Compare("--require_all before few");
+  EXPECT_EQ(few.exit_code, 1);
+  EXPECT_THAT(few.output, HasSubstr("figures have too few repetitions.\n"));
+  Study("before/more", 0.1, 5, 32);
+  for (int i = 0; i < 5; ++i) {
+    fs::rename(root_ / absl::StrCat("before/more/", i, ".jsonl"),
+               root_ / absl::StrCat("before/more-", i, ".jsonl"));
+  }
+  EXPECT_EQ(Compare("before after").exit_code, 0);
+  EXPECT_EQ(Compare("--require_all after before").exit_code, 0);
+  const Outcome lost = Compare("--require_all before after");
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_THAT(lost.output, HasSubstr("Not all of A could be judged "
+                                     "(--require_all): B lacks ddp on 2 ranks, "
+                                     "batch 32"));
 }
 
 TEST_F(CompareTest, WritesCsv) {
@@ -109,13 +131,31 @@ TEST_F(CompareTest, WritesCsv) {
   EXPECT_THAT(csv.str(),
               HasSubstr("\n\"ddp on 2 ranks, batch 64\",step_seconds,slower,"
                         "run,5,5,"));
-  EXPECT_EQ(Compare("--csv=none/table.csv before after").exit_code, 2);
+  EXPECT_EQ(Compare("--csv=none/table.csv before after").exit_code, 1);
 }
 
-TEST_F(CompareTest, NonsenseIsExitCode2AndSaysWhatIsWrong) {
+TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode1) {
   Study("before", 0.1);
   Study("other", 0.1, 5, 32);
   fs::create_directories(root_ / "empty");
+  std::ofstream(root_ / "broken.jsonl") << "{\"kind\":\"ru\"}\n";
+  const auto complains = [this](const std::string& arguments,
+                                const std::string& message) {
+    const Outcome outcome = Compare(arguments);
+    EXPECT_EQ(outcome.exit_code, 1) << arguments << "\n" << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message)) << arguments;
+  };
+  complains("before empty", "empty");
+  complains("before missing", "missing");
+  complains("before broken.jsonl", "broken.jsonl");
+  complains("before other",
+            "have no configuration in common. ddp on 2 ranks, batch 64 is in "
+            "both, but for batch per rank: \"64\" and \"32\"");
+}
+
+TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {
+  Study("before", 0.1);
+  Study("other", 0.1, 5, 32);
   const auto complains = [this](const std::string& arguments,
                                 const std::string& message) {
     const Outcome outcome = Compare(arguments);
@@ -127,11 +167,6 @@ TEST_F(CompareTest, NonsenseIsExitCode2AndSaysWhatIsWrong) {
   complains("before other before", "and got 3");
   complains("before before", "is both A and B");
   complains("before ./empty/../before/", "is both A and B");
-  complains("before empty", "empty");
-  complains("before missing", "missing");
-  complains("before other",
-            "have no configuration in common. ddp on 2 ranks, batch 64 is in "
-            "both, but for batch per rank: \"64\" and \"32\"");
   complains("--threshold=-1 before other", "--threshold=-1: expected");
   complains("--alpha=2 before other", "--alpha=2: expected");
   complains("--metrics=speed before other", "there is no \"speed\"");

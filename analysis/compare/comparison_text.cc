@@ -136,6 +136,22 @@ std::string Number(double value) {
 
 }  // namespace
 
+std::string MissingText(const Comparison& comparison) {
+  std::vector<std::string> missing;
+  if (!comparison.lost.empty()) {
+    missing.push_back(
+        absl::StrCat("B lacks ", absl::StrJoin(comparison.lost, "; ")));
+  }
+  const size_t few = With(comparison, Verdict::kTooFew).size();
+  if (few > 0) {
+    missing.push_back(absl::StrCat(few, " of ", comparison.changes.size(),
+                                   " figures have too few repetitions"));
+  }
+  if (missing.empty()) return "";
+  return absl::StrCat("Not all of A could be judged (--require_all): ",
+                      absl::StrJoin(missing, "; "), ".\n");
+}
+
 std::string VerdictName(const Change& change) {
   const bool memory = change.metric->unit == Metric::Unit::kBytes;
   switch (change.verdict) {

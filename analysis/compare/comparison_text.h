@@ -18,6 +18,9 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config);
 
+// What Comparison::IsComplete lacks, in a line; "" where it holds.
+std::string MissingText(const Comparison& comparison);
+
 // A header and a line per change, fields quoted as RFC 4180 says. Values in
 // seconds, bytes or per second; empty where not known.
 std::string ComparisonCsv(const Comparison& comparison);

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -23,8 +21,9 @@
 #include "analysis/cost_model/message_line.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/network_text.h"
-#include "analysis/cost_model/write_file.h"
 #include "analysis/run_trace.h"
+#include "analysis/user_path.h"
+#include "analysis/write_file.h"
 
 ABSL_FLAG(std::string, records, "",
           "what comm_bench wrote with --record: a file, or a folder of *.jsonl "
@@ -57,13 +56,6 @@ struct Config {
   double message_bytes = 0;
   CostFitConfig fit;
 };
-
-// `path` from where the command was typed, also under `bazel run`.
-std::string UserPath(const std::string& path) {
-  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (path.empty() || typed_in == nullptr) return path;
-  return (std::filesystem::path(typed_in) / path).lexically_normal().string();
-}
 
 template <typename T>
 absl::Status CheckRange(const char* flag, T value, T low, T high) {

@@ -1,4 +1,4 @@
-#include "analysis/cost_model/write_file.h"
+#include "analysis/write_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

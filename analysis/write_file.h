@@ -1,7 +1,7 @@
 // Files that are there whole or not at all.
 
-#ifndef ANALYSIS_COST_MODEL_WRITE_FILE_H_
-#define ANALYSIS_COST_MODEL_WRITE_FILE_H_
+#ifndef ANALYSIS_WRITE_FILE_H_
+#define ANALYSIS_WRITE_FILE_H_
 
 #include <string>
 
@@ -17,4 +17,4 @@ absl::Status WriteFile(const std::string& path, absl::string_view text);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COST_MODEL_WRITE_FILE_H_
+#endif  // ANALYSIS_WRITE_FILE_H_
