@@ -48,6 +48,8 @@ struct ScoredPrediction {
 // almost everything, and that of one leaves it out.
 constexpr int64_t kFewestRunsForCoverage = 3;
 
+bool CountsForCoverage(const ScoredPrediction& point);
+
 struct Score {
   std::vector<ScoredPrediction> points;
   int64_t fitted_up_to = 0;  // the largest world size that was used

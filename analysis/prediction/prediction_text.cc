@@ -35,13 +35,8 @@ std::string Marked(const Prediction& prediction) {
                       prediction.extrapolated ? " *" : "");
 }
 
-// Whether the point counts for coverage.
-bool IsJudged(const ScoredPrediction& point) {
-  return point.prediction.fitted_runs >= kFewestRunsForCoverage;
-}
-
 std::string Covered(const ScoredPrediction& point) {
-  if (!IsJudged(point)) return "-";
+  if (!CountsForCoverage(point)) return "-";
   return point.covered ? "yes" : "no";
 }
 
@@ -69,8 +64,8 @@ std::string Assumptions(absl::Span<const PredictedRow> rows) {
 
 // How often intervals were right, and how much that says.
 std::string CoverageLine(const Score& score) {
-  const int64_t judged =
-      std::count_if(score.points.begin(), score.points.end(), IsJudged);
+  const int64_t judged = std::count_if(score.points.begin(), score.points.end(),
+                                       CountsForCoverage);
   std::string text =
       std::isnan(score.coverage)
           ? absl::StrCat(

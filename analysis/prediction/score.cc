@@ -57,7 +57,7 @@ void Total(Score* score) {
     const Interval& interval = point.prediction.step_interval;
     widths.push_back((interval.high - interval.low) /
                      point.prediction.step_seconds);
-    if (point.prediction.fitted_runs < kFewestRunsForCoverage) continue;
+    if (!CountsForCoverage(point)) continue;
     covered += point.covered;
     judged += 1;
   }
@@ -68,6 +68,10 @@ void Total(Score* score) {
 }
 
 }  // namespace
+
+bool CountsForCoverage(const ScoredPrediction& point) {
+  return point.prediction.fitted_runs >= kFewestRunsForCoverage;
+}
 
 absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                                 absl::Span<const RunTrace> runs) {
