@@ -9,6 +9,12 @@ namespace {
 
 using ::nlohmann::json;
 
+// Null where it is not known.
+template <typename T>
+json Known(T value, bool is_known) {
+  return is_known ? json(value) : json(nullptr);
+}
+
 json PredictionData(const Prediction& prediction) {
   const Layout& layout = prediction.layout;
   return {
@@ -45,22 +51,20 @@ json ScoresData(const Answer& answer) {
   for (const Score& score : answer.scores) {
     json points = json::array();
     for (const ScoredPrediction& point : score.points) {
-      points.push_back({{"prediction", PredictionData(point.prediction)},
-                        {"cell", CellIndex(answer.cells, point.cell)},
-                        {"measured_seconds", point.measured_seconds},
-                        {"error", point.error},
-                        {"covered", CountsForCoverage(point)
-                                        ? json(point.covered)
-                                        : json(nullptr)}});
+      points.push_back(
+          {{"prediction", PredictionData(point.prediction)},
+           {"cell", CellIndex(answer.cells, point.cell)},
+           {"measured_seconds", point.measured_seconds},
+           {"error", point.error},
+           {"covered", Known(point.covered, CountsForCoverage(point))}});
     }
-    data.push_back({{"points", points},
-                    {"fitted_up_to", score.fitted_up_to},
-                    {"median_absolute_error", score.median_absolute_error},
-                    {"coverage", std::isnan(score.coverage)
-                                     ? json(nullptr)
-                                     : json(score.coverage)},
-                    {"median_relative_width", score.median_relative_width},
-                    {"left_out", score.left_out}});
+    data.push_back(
+        {{"points", points},
+         {"fitted_up_to", score.fitted_up_to},
+         {"median_absolute_error", score.median_absolute_error},
+         {"coverage", Known(score.coverage, !std::isnan(score.coverage))},
+         {"median_relative_width", score.median_relative_width},
+         {"left_out", score.left_out}});
   }
   return data;
 }
