@@ -280,7 +280,12 @@ absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
     return own;
   }
   if (base != nullptr) return base;
-  if (own != nullptr) return own;
+  // A cell of several ranks is its own base only where there is no other: else
+  // it would hide that nothing fits it.
+  if (own != nullptr && (single.empty() || own->run.world_size == 1 ||
+                         own->run.world_size < cell.run.world_size)) {
+    return own;
+  }
   if (!single.empty()) return single[0];
   if (!smallest.empty()) return smallest[0];
   return absl::NotFoundError(absl::StrCat(

@@ -330,6 +330,13 @@ TEST(FindBase, ASingleThatDoesNotFitHidesNoneThatDoes) {
   EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[1]);
 }
 
+TEST(FindBase, ACellOfSeveralRanksIsNotItsOwnBaseBesideASingle) {
+  const std::vector<Cell> cells = {
+      MakeCell({.binary = "single", .batch_size = 32}, {0.1, 0.1}),
+      MakeCell({.world_size = 2}, {0.1, 0.1})};
+  EXPECT_EQ(*FindBase(cells, cells[1], Scaling::kWeak), &cells[0]);
+}
+
 TEST(FindBase, ElseTheSmallestWorldSizeOfTheSameTrainer) {
   const std::vector<Cell> cells = {
       MakeCell({.binary = "fsdp", .world_size = 1}, {0.1, 0.1}),
