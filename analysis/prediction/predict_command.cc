@@ -21,6 +21,7 @@
 #include "analysis/prediction/prediction_text.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/run_trace.h"
+#include "analysis/user_path.h"
 
 namespace rankwise {
 namespace {
@@ -31,14 +32,6 @@ absl::Status Bad(const std::string& flag, const std::string& value,
                  const std::string& expected) {
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, "=", value, ": expected ", expected));
-}
-
-std::string UserPath(const std::string& path) {
-  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
-  const std::filesystem::path base = typed_in != nullptr
-                                         ? std::filesystem::path(typed_in)
-                                         : std::filesystem::current_path();
-  return (base / path).lexically_normal().string();
 }
 
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(const std::string& text) {

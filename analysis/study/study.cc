@@ -31,6 +31,8 @@
 #include "analysis/study/study_run.h"
 #include "analysis/study/study_runner.h"
 #include "analysis/study/subprocess.h"
+#include "analysis/user_path.h"
+#include "analysis/write_file.h"
 #include "records/host.h"
 
 namespace rankwise {
@@ -138,7 +140,7 @@ absl::Status PrepareFolder(const Study& study) {
   }
   absl::Status prepared = PrepareStudyFolder(dir);
   if (!prepared.ok()) return prepared;
-  return WriteWholeFile(StudyFilePath(dir),
+  return WriteFile(StudyFilePath(dir),
                         ConfigToJson(study.description, StudyKeys()));
 }
 

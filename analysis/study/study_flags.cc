@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "analysis/study/trainer_path.h"
+#include "analysis/user_path.h"
 #include "records/git_commit.h"
 #include "records/record.h"
 
@@ -188,14 +189,6 @@ absl::Status FindBinaries(const StudyConfig& study,
 }
 
 }  // namespace
-
-std::string UserPath(const std::string& path) {
-  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
-  const std::filesystem::path base = typed_in != nullptr
-                                         ? std::filesystem::path(typed_in)
-                                         : std::filesystem::current_path();
-  return (base / path).lexically_normal().string();
-}
 
 const std::vector<ConfigKey>& StudyKeys() {
   using Type = ConfigKey::Type;

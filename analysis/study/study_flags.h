@@ -27,9 +27,6 @@ ABSL_DECLARE_FLAG(bool, verbose);
 
 namespace rankwise {
 
-// `bazel run` starts in the runfiles; users mean the folder they typed in.
-std::string UserPath(const std::string& path);
-
 // The flags that describe a study: what a config file may say.
 const std::vector<ConfigKey>& StudyKeys();
 

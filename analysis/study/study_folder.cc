@@ -1,10 +1,7 @@
 #include "analysis/study/study_folder.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -20,16 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDurations[] = "durations.csv";
-
-// Hands all of `text` to the disk.
-bool WriteAndSync(int file, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return fsync(file) == 0;
-}
 
 }  // namespace
 
@@ -63,22 +50,6 @@ absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir) {
 
 std::string StudyFilePath(const std::string& dir) {
   return absl::StrCat(dir, "/study.json");
-}
-
-absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
-  const std::string temporary = path + ".writing";
-  const int file =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  bool written = file >= 0 && WriteAndSync(file, text);
-  int error = errno;
-  if (file >= 0) close(file);
-  if (written) {
-    written = rename(temporary.c_str(), path.c_str()) == 0;
-    error = errno;
-  }
-  if (written) return absl::OkStatus();
-  unlink(temporary.c_str());
-  return absl::ErrnoToStatus(error, absl::StrCat("writing ", path));
 }
 
 void AddDuration(const std::string& dir, const std::string& run,

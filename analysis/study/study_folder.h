@@ -32,9 +32,6 @@ absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir);
 // Where the study describes itself: `dir`/study.json.
 std::string StudyFilePath(const std::string& dir);
 
-// Writes `path` whole or not at all.
-absl::Status WriteWholeFile(const std::string& path, absl::string_view text);
-
 // Notes in `dir`/durations.csv how long a run took, start-up included; what
 // cannot be written is left out.
 void AddDuration(const std::string& dir, const std::string& run,

@@ -77,16 +77,6 @@ TEST_F(StudyFolderTest, AStudyGoesOnWhereRecordsAre) {
   EXPECT_TRUE(PrepareStudyFolder(dir_, FolderUse::kResume).ok());
 }
 
-TEST_F(StudyFolderTest, FilesAreWrittenWhole) {
-  ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
-  ASSERT_TRUE(WriteWholeFile(StudyFilePath(dir_), "old\nlines\n").ok());
-  ASSERT_TRUE(WriteWholeFile(StudyFilePath(dir_), "new\n").ok());
-  EXPECT_EQ(LastLines(dir_ + "/study.json", 9), "new");
-  EXPECT_FALSE(fs::exists(dir_ + "/study.json.writing"));
-  EXPECT_THAT(std::string(WriteWholeFile("/proc/none/a", "x").message()),
-              HasSubstr("writing /proc/none/a"));
-}
-
 TEST_F(StudyFolderTest, RemembersHowLongRunsTook) {
   ASSERT_TRUE(PrepareStudyFolder(dir_).ok());
   EXPECT_TRUE(ReadDurations(dir_).empty());
