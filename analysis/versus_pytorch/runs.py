@@ -48,7 +48,6 @@ class Result:
     exposed_seconds: list  # of DDP's steps, mean over ranks
     first_step_seconds: float  # from launch to the arrival of the line that says so
     reported_first_step_seconds: float
-    largest_process_mib: float  # peak resident memory of the largest process
     peak_pss_mib: float  # over the process tree, shared pages counted once; 0 if not sampled
     params_file: str  # safetensors; empty if not asked for
 
@@ -132,8 +131,7 @@ def run_measured(command, folder, sample_memory):
     try:
         with memory_sampler(process.pid) if sample_memory else contextlib.nullcontext([0]) as peak:
             output, observed, reported = follow(process.stdout, launched)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
+            process.wait()
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -142,7 +140,7 @@ def run_measured(command, folder, sample_memory):
     if process.returncode != 0 or observed is None:
         raise SystemExit(f"exit code {process.returncode} of: {' '.join(command)}\n{output[-4000:]}")
     return {"first_step_seconds": observed, "reported_first_step_seconds": reported,
-            "largest_process_mib": usage.ru_maxrss / 1024, "peak_pss_mib": max(peak)}
+            "peak_pss_mib": max(peak)}
 
 
 def follow(stream, launched):

@@ -18,7 +18,7 @@ def result(step_seconds=0.1, exposed_seconds=(), losses=(2.0, 1.0), pss=100.0):
     return runs.Result(losses=list(losses), step_seconds=warm_up + [step_seconds] * 5,
                        exposed_seconds=(warm_up + list(exposed_seconds)) if exposed_seconds else [],
                        first_step_seconds=0.5, reported_first_step_seconds=0.5,
-                       largest_process_mib=50.0, peak_pss_mib=pss, params_file="")
+                       peak_pss_mib=pss, params_file="")
 
 
 def case(name, world_size, ours, theirs):
