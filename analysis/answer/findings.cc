@@ -202,16 +202,25 @@ Finding WhatToChange(const Answer& answer) {
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
 
+std::string RateInterval(const Interval& interval) {
+  if (std::isnan(interval.low)) return "no interval";
+  if (std::isinf(interval.high)) {
+    return absl::StrFormat("95 %% interval from %.0f up", interval.low);
+  }
+  return absl::StrFormat("95 %% interval [%.0f, %.0f]", interval.low,
+                         interval.high);
+}
+
 // The predictions are of one trainer at rising world sizes.
 Finding WhatComesNext(const Answer& answer) {
   if (answer.predictions.empty()) return {};
   std::vector<std::string> speeds, waits;
   bool extrapolated = false;
   for (const Prediction& prediction : answer.predictions) {
-    speeds.push_back(absl::StrFormat(
-        "%.0f images/s on %d ranks (95 %% interval [%.0f, %.0f])",
-        prediction.images_per_second, prediction.layout.world_size(),
-        prediction.images_interval.low, prediction.images_interval.high));
+    speeds.push_back(absl::StrFormat("%.0f images/s on %d ranks (%s)",
+                                     prediction.images_per_second,
+                                     prediction.layout.world_size(),
+                                     RateInterval(prediction.images_interval)));
     waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
     extrapolated |= prediction.extrapolated;
   }
@@ -265,6 +274,18 @@ std::string AblationSentence(const Ablation& ablation) {
       PercentText(std::abs(ablation.disagreement)));
 }
 
+// "; 80.0 % of them lay in their 95 % interval, which is 0.40 times as wide as
+// the step is long at the median".
+std::string CoverageText(const Score& score) {
+  if (std::isnan(score.coverage)) {
+    return "; too few runs were fitted for intervals that could be judged";
+  }
+  return absl::StrFormat(
+      "; %s of them lay in their 95 %% interval, at the median %.2g times as "
+      "wide as the step is long",
+      PercentText(score.coverage), score.median_relative_width);
+}
+
 // Calls among two ranks are the smallest there are to measure.
 std::string ScoreSentence(const Score& score) {
   const std::string known =
@@ -273,10 +294,11 @@ std::string ScoreSentence(const Score& score) {
             "beside another rank as measured without communication"
           : absl::StrCat("up to ", score.fitted_up_to, " ranks");
   return absl::StrFormat(
-      "Predicted from %s, the steps of %d larger configurations were off by "
-      "%s at the median; %s of them lay in their 95 %% interval.",
-      known, score.points.size(), PercentText(score.median_absolute_error),
-      PercentText(score.coverage));
+      "Predicted from %s, the steps of %d larger %s were off by %s at the "
+      "median%s.",
+      known, score.points.size(),
+      score.points.size() == 1 ? "configuration" : "configurations",
+      PercentText(score.median_absolute_error), CoverageText(score));
 }
 
 Finding HowFarToTrust(const Answer& answer) {
