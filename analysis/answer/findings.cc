@@ -225,13 +225,14 @@ Finding WhatComesNext(const Answer& answer) {
     extrapolated |= prediction.extrapolated;
   }
   return {"What happens at the next size",
-          absl::StrCat(
-              "With a batch of ", answer.predictions[0].layout.batch_per_rank,
-              " per rank, ddp would train ", Listed(speeds), "; of a step, ",
-              Listed(waits), " would be exposed communication.",
-              extrapolated ? " No run measured communication among so "
-                             "many ranks: it is extrapolated."
-                           : "")};
+          absl::StrCat("With a batch of ",
+                       answer.predictions[0].layout.batch_per_rank,
+                       " per rank, ddp would train ", Listed(speeds),
+                       "; of a step, ", Listed(waits),
+                       " would be communication that computing does not hide.",
+                       extrapolated ? " No run measured communication among so "
+                                      "many ranks: it is extrapolated."
+                                    : "")};
 }
 
 std::string ResidualSentence(const Answer& answer) {
