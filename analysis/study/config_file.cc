@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -225,6 +226,19 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path,
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
   }
   return ParseConfig(text.str(), path, keys);
+}
+
+absl::Status CheckWritable(const ConfigFile& config) {
+  for (const auto& [name, value] : config.values) {
+    try {
+      Json(value).dump();
+    } catch (const Json::exception&) {
+      return Bad("--", name, ": ", absl::CHexEscape(value),
+                 " is not UTF-8, and study.json could not hold it: use another "
+                 "name");
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string ConfigToJson(const ConfigFile& config,

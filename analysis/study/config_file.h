@@ -63,10 +63,13 @@ absl::StatusOr<ConfigFile> ParseConfig(absl::string_view text,
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path,
                                           absl::Span<const ConfigKey> keys);
 
-// Parses back to the same. In the order of `keys`; values that are missing are
-// left out.
+// Of a config that CheckWritable accepts. Parses back to the same. In the order
+// of `keys`; values that are missing are left out.
 std::string ConfigToJson(const ConfigFile& config,
                          absl::Span<const ConfigKey> keys);
+
+// Fails, naming the flag, where a value is not UTF-8, which JSON cannot hold.
+absl::Status CheckWritable(const ConfigFile& config);
 
 // What `now` has otherwise than `before`, "--repetitions is 3, and was 5", in
 // the order of the flags' names.

@@ -103,6 +103,14 @@ TEST(ConfigToJson, ReadsBack) {
   EXPECT_EQ(back->origin->cores, 2);
 }
 
+TEST(CheckWritable, NamesTheFlagThatIsNotUtf8) {
+  EXPECT_TRUE(CheckWritable(Example()).ok());
+  ConfigFile config = Example();
+  config.values["model"] = "d\xe9";
+  EXPECT_THAT(std::string(CheckWritable(config).message()),
+              HasSubstr("--model: d\\xe9 is not UTF-8"));
+}
+
 TEST(Differences, NameFlagAndBothValues) {
   EXPECT_THAT(Differences({{"a", "1"}, {"b", "2"}, {"c", ""}},
                           {{"a", "1"}, {"b", "3"}, {"c", "x"}, {"new", "y"}}),

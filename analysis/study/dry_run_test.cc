@@ -140,6 +140,43 @@ TEST_F(DryRunTest, ABatchThatARunDiesOfIsTooLarge) {
               AllOf(HasSubstr("Probe: single x1, batch 400 per rank: exited "
                               "with code 4, which counts as too large"),
                     HasSubstr("Under 500 MB: single x1, batch 296 per rank")));
+  const Outcome resumed = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output,
+              AllOf(Not(HasSubstr("too large")),
+                    HasSubstr("Under 500 MB: single x1, batch 296 per rank")));
+}
+
+TEST_F(DryRunTest, TheBatchHoldsForAWholeRun) {
+  const Outcome outcome = Study(
+      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
+      "--trainers=single --model=grows");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  // 100 MB, 1 MB an example and 1 MB a step.
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("Under 500 MB: single x1, batch 336 per rank\n"),
+                    Not(HasSubstr("Over --memory_limit"))));
+  EXPECT_TRUE(
+      fs::exists(root() / "out/probes/whole/single-x1-batch336-rep1.jsonl"));
+}
+
+TEST_F(DryRunTest, ARunAboveTheLimitIsSaid) {
+  const Outcome outcome = Study(
+      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
+      "--trainers=single --model=swells");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("\nOver --memory_limit, 500 MB: single x1, batch 400 "
+                        "per rank, run 1: 700 MB\n"));
+}
+
+TEST_F(DryRunTest, AProbeThatTakesTooLongIsNotTooLarge) {
+  const Outcome outcome = Study(
+      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
+      "--trainers=single --model=slow --run_timeout=1s");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("probe of single x1, batch 400"),
+                                    HasSubstr("(--run_timeout)")));
 }
 
 TEST_F(DryRunTest, RefusesALimitThatNothingFits) {

@@ -13,6 +13,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "records/config_hash.h"
@@ -26,7 +27,10 @@ ABSL_FLAG(
     "good; bad: fails at once; crashes: is killed half-way, on 2 ranks only; "
     "stops: early, but with exit code 0; once: fails only the first time; "
     "hangs: half-way, the first time that two runs are complete; forgets: its "
-    "memory");
+    "memory; grows: its memory, by 1 MB a step; swells: its memory, by 200 MB, "
+    "when it is no probe; greedy: fails above a batch of 300; slow: hangs "
+    "above "
+    "it");
 ABSL_FLAG(int64_t, nproc, 1, "");
 ABSL_FLAG(int64_t, batch_size, 64, "");
 ABSL_FLAG(std::string, schedule, "", "");
@@ -120,8 +124,12 @@ bool WriteSchedules(const std::vector<StepRecord>& steps,
 MemoryRecord MakeMemory(int64_t rank) {
   MemoryRecord memory;
   memory.rank = rank;
-  memory.peak_host_bytes =
-      1000000 * (100 + absl::GetFlag(FLAGS_batch_size) + rank);
+  int64_t megabytes = 100 + absl::GetFlag(FLAGS_batch_size) + rank;
+  const std::string model = absl::GetFlag(FLAGS_model);
+  if (model == "grows") megabytes += absl::GetFlag(FLAGS_max_steps);
+  const bool probe = absl::StrContains(absl::GetFlag(FLAGS_record), "/probes/");
+  if (model == "swells" && !probe) megabytes += 200;
+  memory.peak_host_bytes = 1000000 * megabytes;
   return memory;
 }
 
@@ -200,6 +208,7 @@ int Main(const std::string& binary) {
   const std::string model = absl::GetFlag(FLAGS_model);
   const int64_t steps = absl::GetFlag(FLAGS_max_steps);
   if (model == "greedy" && absl::GetFlag(FLAGS_batch_size) > 300) return 4;
+  while (model == "slow" && absl::GetFlag(FLAGS_batch_size) > 300) pause();
   if (model == "bad" || (model == "once" && IsFirst())) {
     std::fprintf(stderr, "%s: a reason to fail\n", binary.c_str());
     return 3;

@@ -1,8 +1,12 @@
 #include "analysis/study/fixed_memory.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <map>
 #include <ostream>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -16,27 +20,31 @@
 namespace rankwise {
 namespace {
 
-// Memory is at its most after the optimizer's first step has made its state.
+// The optimizer's first step has made its state. The search takes such short
+// runs; host memory grows on for a while, so that its result is confirmed.
 constexpr int64_t kProbeSteps = kMinMeasuredSteps + 1;
 
 // A run that dies where smaller batches lived is taken to have wanted so many
 // times the limit.
 constexpr int64_t kTooLarge = 2;
 
-// Of one cell.
+StudyConfig ShortRuns(StudyConfig config) {
+  config.max_steps = kProbeSteps;
+  config.warmup_steps = 0;
+  config.train_size = 0;
+  config.traffic_steps = 0;
+  return config;
+}
+
+// Of one cell, with runs as `config` says.
 class Prober {
  public:
-  Prober(const StudyConfig& config, const StudyRunnerConfig& runner,
+  Prober(StudyConfig config, const StudyRunnerConfig& runner, std::string dir,
          std::ostream& progress)
-      : config_(config),
+      : config_(std::move(config)),
         runner_(runner),
-        dir_(runner.output_dir + "/probes"),
-        progress_(progress) {
-    config_.max_steps = kProbeSteps;
-    config_.warmup_steps = 0;
-    config_.train_size = 0;
-    config_.traffic_steps = 0;
-  }
+        dir_(std::move(dir)),
+        progress_(progress) {}
 
   absl::Status Prepare() {
     return PrepareStudyFolder(dir_, FolderUse::kResume);
@@ -44,6 +52,7 @@ class Prober {
 
   absl::StatusOr<int64_t> Probe(const PlannedRun& run) {
     config_.largest_global_batch = run.GlobalBatch();
+    if (WasTooLarge(run)) return kTooLarge * config_.memory_limit_bytes;
     absl::StatusOr<RunTrace> trace = FindFinishedRun(config_, run, dir_);
     if (!trace.ok()) {
       RunOutcome outcome =
@@ -53,10 +62,7 @@ class Prober {
     }
     if (absl::IsUnknown(trace.status()) && interrupted_by_ == 0 &&
         run.batch_size > smallest_that_ran_) {
-      progress_ << "Probe: " << run.Name() << ": " << trace.status().message()
-                << ", which counts as too large; its output is in "
-                << PathsOfRun(dir_, run).log << std::endl;
-      return kTooLarge * config_.memory_limit_bytes;
+      return NoteTooLarge(run, trace.status());
     }
     if (!trace.ok()) {
       return absl::Status(
@@ -67,15 +73,37 @@ class Prober {
     smallest_that_ran_ = std::min(smallest_that_ran_, run.batch_size);
     const absl::StatusOr<int64_t> peak = PeakMemory(*trace);
     if (peak.ok()) {
-      progress_ << "Probe: " << run.Name() << ": " << MemoryText(*peak)
-                << std::endl;
+      progress_ << "Probe: " << run.Name() << ", " << config_.max_steps
+                << " steps: " << MemoryText(*peak) << std::endl;
     }
     return peak;
   }
 
+  // A batch known to run: those above it that die are too large.
+  void KnowRuns(int64_t batch) {
+    smallest_that_ran_ = std::min(smallest_that_ran_, batch);
+  }
   int interrupted_by() const { return interrupted_by_; }
 
  private:
+  // What says so in later sessions: the search then goes the same way.
+  std::string Mark(const PlannedRun& run) const {
+    return absl::StrCat(dir_, "/", run.FileStem(), ".too_large");
+  }
+
+  bool WasTooLarge(const PlannedRun& run) const {
+    std::error_code ignored;
+    return std::filesystem::exists(Mark(run), ignored);
+  }
+
+  int64_t NoteTooLarge(const PlannedRun& run, const absl::Status& status) {
+    progress_ << "Probe: " << run.Name() << ": " << status.message()
+              << ", which counts as too large; its output is in "
+              << PathsOfRun(dir_, run).log << std::endl;
+    std::ofstream(Mark(run)) << status.message() << "\n";
+    return kTooLarge * config_.memory_limit_bytes;
+  }
+
   StudyConfig config_;
   const StudyRunnerConfig& runner_;
   const std::string dir_;
@@ -83,6 +111,39 @@ class Prober {
   int64_t smallest_that_ran_ = std::numeric_limits<int64_t>::max();
   int interrupted_by_ = 0;
 };
+
+struct CellSearch {
+  absl::StatusOr<MemoryFit> fit = absl::UnknownError("not searched");
+  int interrupted_by = 0;
+};
+
+CellSearch SearchCell(const StudyConfig& config,
+                      const StudyRunnerConfig& runner, PlannedRun run,
+                      std::ostream& progress) {
+  const std::string dir = runner.output_dir + "/probes";
+  Prober brief(ShortRuns(config), runner, dir, progress);
+  Prober whole(config, runner, dir + "/whole", progress);
+  absl::Status prepared = brief.Prepare();
+  prepared.Update(whole.Prepare());
+  if (!prepared.ok()) return {prepared};
+  MemorySearchConfig search;
+  search.limit_bytes = config.memory_limit_bytes;
+  const auto probe_with = [&run](Prober& prober) {
+    return [&](int64_t batch) {
+      run.batch_size = batch;
+      return prober.Probe(run);
+    };
+  };
+  CellSearch found;
+  found.fit = LargestBatch(search, probe_with(brief));
+  if (found.fit.ok()) {
+    whole.KnowRuns(found.fit->probes.front().batch);
+    found.fit = ConfirmBatch(search, *std::move(found.fit), probe_with(whole));
+  }
+  found.interrupted_by =
+      std::max(brief.interrupted_by(), whole.interrupted_by());
+  return found;
+}
 
 }  // namespace
 
@@ -103,30 +164,46 @@ absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
 absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(
     const StudyConfig& config, const StudyRunnerConfig& runner,
     std::ostream& progress) {
-  MemorySearchConfig search;
-  search.limit_bytes = config.memory_limit_bytes;
   FixedMemoryResult result;
   for (PlannedRun run : FixedMemoryRuns(config)) {
-    Prober prober(config, runner, progress);
-    if (absl::Status status = prober.Prepare(); !status.ok()) return status;
-    const absl::StatusOr<MemoryFit> fit =
-        LargestBatch(search, [&](int64_t batch) {
-          run.batch_size = batch;
-          return prober.Probe(run);
-        });
-    result.interrupted_by = prober.interrupted_by();
+    const CellSearch found = SearchCell(config, runner, run, progress);
+    result.interrupted_by = found.interrupted_by;
     if (result.interrupted_by != 0) return result;
-    if (absl::IsOutOfRange(fit.status())) {
-      return absl::OutOfRangeError(absl::StrCat("--memory_limit: ", run.Name(),
-                                                ": ", fit.status().message()));
+    const absl::Status& status = found.fit.status();
+    if (absl::IsOutOfRange(status)) {
+      run.batch_size = MemorySearchConfig().multiple;  // the smallest
+      return absl::OutOfRangeError(
+          absl::StrCat("--memory_limit: ", run.Name(), ": ", status.message()));
     }
-    if (!fit.ok()) return fit.status();
-    run.batch_size = fit->batch;
-    progress << "Under " << MemoryText(search.limit_bytes) << ": " << run.Name()
-             << std::endl;
+    if (!status.ok()) return status;
+    run.batch_size = found.fit->batch;
+    progress << "Under " << MemoryText(config.memory_limit_bytes) << ": "
+             << run.Name() << std::endl;
     result.runs.push_back(run);
   }
   return result;
+}
+
+std::string OverLimitText(const StudyConfig& config,
+                          absl::Span<const PlannedRun> fixed_memory,
+                          absl::Span<const PlannedRun> plan,
+                          absl::Span<const RunTrace> runs,
+                          const std::string& dir) {
+  std::set<std::string> cells;
+  for (const PlannedRun& run : fixed_memory) cells.insert(run.CellStem());
+  std::map<std::string, const RunTrace*> by_source;
+  for (const RunTrace& run : runs) by_source[run.source] = &run;
+  std::string text;
+  for (const PlannedRun& run : plan) {
+    const auto trace = by_source.find(PathsOfRun(dir, run).record);
+    if (cells.count(run.CellStem()) == 0 || trace == by_source.end()) continue;
+    const auto peak = PeakMemory(*trace->second);
+    if (!peak.ok() || *peak <= config.memory_limit_bytes) continue;
+    absl::StrAppend(&text, "Over --memory_limit, ",
+                    MemoryText(config.memory_limit_bytes), ": ", run.Name(),
+                    ", run ", run.repetition, ": ", MemoryText(*peak), "\n");
+  }
+  return text;
 }
 
 }  // namespace rankwise

@@ -80,6 +80,22 @@ class Search {
   std::vector<MemoryProbe> probes_;  // by batch
 };
 
+// By the bytes per example between the outermost probes; never less than half.
+int64_t SmallerBatch(const MemorySearchConfig& config, const MemoryFit& fit) {
+  const MemoryProbe& low = fit.probes.front();
+  const MemoryProbe& high = fit.probes.back();
+  const double slope = static_cast<double>(high.peak_bytes - low.peak_bytes) /
+                       static_cast<double>(high.batch - low.batch);
+  const double over = static_cast<double>(fit.peak_bytes - config.limit_bytes);
+  const double least = static_cast<double>(fit.batch) / 2;
+  const double next =
+      slope > 0 ? std::max(least, static_cast<double>(fit.batch) - over / slope)
+                : least;
+  const int64_t rounded =
+      static_cast<int64_t>(next) / config.multiple * config.multiple;
+  return std::clamp(rounded, config.multiple, fit.batch - config.multiple);
+}
+
 }  // namespace
 
 absl::StatusOr<MemoryFit> LargestBatch(
@@ -104,6 +120,24 @@ absl::StatusOr<MemoryFit> LargestBatch(
   }
   const MemoryProbe best = search.Best();
   return MemoryFit{best.batch, best.peak_bytes, search.Take()};
+}
+
+absl::StatusOr<MemoryFit> ConfirmBatch(
+    const MemorySearchConfig& config, MemoryFit fit,
+    const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run) {
+  while (true) {
+    const absl::StatusOr<int64_t> peak = whole_run(fit.batch);
+    if (!peak.ok()) return peak.status();
+    fit.peak_bytes = *peak;
+    if (*peak <= config.limit_bytes) return fit;
+    if (fit.batch <= config.multiple) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "needs ", MemoryText(*peak), " over a whole run with its smallest ",
+          "batch, ", fit.batch, ", and the limit is ",
+          MemoryText(config.limit_bytes)));
+    }
+    fit.batch = SmallerBatch(config, fit);
+  }
 }
 
 }  // namespace rankwise

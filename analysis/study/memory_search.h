@@ -41,6 +41,14 @@ absl::StatusOr<MemoryFit> LargestBatch(
     const MemorySearchConfig& config,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe);
 
+// The batch of `fit`, or, where a whole run with it needs more than the limit,
+// one so much smaller as the probes say that this costs, until `whole_run` says
+// a peak under the limit; peak_bytes is then that peak. OutOfRange where none
+// is left; fails where `whole_run` does.
+absl::StatusOr<MemoryFit> ConfirmBatch(
+    const MemorySearchConfig& config, MemoryFit fit,
+    const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run);
+
 }  // namespace rankwise
 
 #endif  // ANALYSIS_STUDY_MEMORY_SEARCH_H_

@@ -99,5 +99,39 @@ TEST(LargestBatch, FailsAsItsProbeDoes) {
   EXPECT_EQ(fit.status().message(), "no memory record");
 }
 
+MemoryFit FitOf400() {
+  return {400, 500 * kMegabyte, {{8, 108 * kMegabyte}, {400, 500 * kMegabyte}}};
+}
+
+TEST(ConfirmBatch, KeepsABatchThatHoldsTheLimit) {
+  const auto fit = ConfirmBatch(Under(500), FitOf400(), [](int64_t batch) {
+    return (100 + batch) * kMegabyte;
+  });
+  ASSERT_TRUE(fit.ok()) << fit.status();
+  EXPECT_EQ(fit->batch, 400);
+}
+
+TEST(ConfirmBatch, StepsDownByWhatAWholeRunNeedsMore) {
+  std::vector<int64_t> tried;
+  const auto fit = ConfirmBatch(Under(500), FitOf400(), [&](int64_t batch) {
+    tried.push_back(batch);
+    return (150 + batch) * kMegabyte;
+  });
+  ASSERT_TRUE(fit.ok()) << fit.status();
+  EXPECT_EQ(fit->batch, 344);
+  EXPECT_EQ(fit->peak_bytes, 494 * kMegabyte);
+  EXPECT_THAT(tried, ElementsAre(400, 344));
+}
+
+TEST(ConfirmBatch, HalvesAtMostAndEndsAtTheSmallest) {
+  std::vector<int64_t> tried;
+  const auto fit = ConfirmBatch(Under(500), FitOf400(), [&](int64_t batch) {
+    tried.push_back(batch);
+    return 1000 * kMegabyte;
+  });
+  EXPECT_TRUE(absl::IsOutOfRange(fit.status())) << fit.status();
+  EXPECT_THAT(tried, ElementsAre(400, 200, 96, 48, 24, 8));
+}
+
 }  // namespace
 }  // namespace rankwise

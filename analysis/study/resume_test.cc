@@ -1,8 +1,10 @@
 // A study that is interrupted and goes on, or is described by a file.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,7 +79,7 @@ TEST_F(ResumeTest, CtrlCEndsTheTrainerAndKeepsWhatIsDone) {
                         "runs are complete and kept."));
   EXPECT_THAT(outcome.output,
               HasSubstr(absl::StrCat(
-                  "\nGo on with: bazel run //:study -- --output_dir=",
+                  "\nGo on with: ./bazelw run //:study -- --output_dir=",
                   (root() / "out").string(), " --resume\n")));
   EXPECT_EQ(CountRecords(".jsonl"), 2);
   EXPECT_EQ(CountRecords(".incomplete"), 1);
@@ -119,6 +121,19 @@ TEST_F(ResumeTest, AKilledStudyGoesOnToo) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr("Kept: 2 of 8 runs"));
   EXPECT_EQ(CountRecords(".jsonl"), 8);
+}
+
+TEST_F(ResumeTest, OneStudyAtATimeInAFolder) {
+  EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
+  const auto before = WriteTimes(root() / "out");
+  const int folder = open((root() / "out").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(folder, LOCK_EX), 0);
+  const Outcome second = BareStudy("--output_dir=out --resume");
+  close(folder);
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_THAT(second.output, HasSubstr("another study is running in this"));
+  EXPECT_EQ(WriteTimes(root() / "out"), before);
+  EXPECT_EQ(BareStudy("--output_dir=out --resume").exit_code, 0);
 }
 
 TEST_F(ResumeTest, AHalfWrittenRecordIsSetAside) {

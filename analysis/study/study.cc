@@ -1,5 +1,5 @@
 // The scaling study: trains at several world sizes, and says how well that
-// scales. `bazel run //:study -- --help`; docs/metrics.md for the figures.
+// scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include "analysis/study/command_line.h"
 #include "analysis/study/config_file.h"
 #include "analysis/study/fixed_memory.h"
+#include "analysis/study/folder_lock.h"
 #include "analysis/study/run_times.h"
 #include "analysis/study/study_answer.h"
 #include "analysis/study/study_config.h"
@@ -40,12 +41,12 @@ namespace {
 
 constexpr char kUsage[] =
     "Trains at several world sizes and says how well that scales.\n"
-    "  bazel run //:study                           1 and 2 ranks\n"
-    "  bazel run //:study -- --dry_run              what it would run\n"
-    "  bazel run //:study -- --world_sizes=1,2,4\n"
-    "  bazel run //:study -- --config=FILE          flags from a file\n"
-    "  bazel run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
-    "  bazel run //:study -- --from=DIR             the answer once more";
+    "  ./bazelw run //:study                           1 and 2 ranks\n"
+    "  ./bazelw run //:study -- --dry_run              what it would run\n"
+    "  ./bazelw run //:study -- --world_sizes=1,2,4\n"
+    "  ./bazelw run //:study -- --config=FILE          flags from a file\n"
+    "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
+    "  ./bazelw run //:study -- --from=DIR             the answer once more";
 
 constexpr int kBadUsage = 2;
 
@@ -63,7 +64,8 @@ bool Answer(std::vector<RunTrace> runs, const std::string& dir) {
   config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
   config.force = absl::GetFlag(FLAGS_force);
-  config.command = absl::StrCat("bazel run //:study -- --from=", dir);
+  config.command =
+      absl::StrCat("./bazelw run //:study -- --from=", ShellWord(dir));
   absl::StatusOr<std::string> plotly = "";
   if (absl::GetFlag(FLAGS_report)) {
     plotly = PlotlyFromFlags();
@@ -99,6 +101,8 @@ absl::StatusOr<Study> DescribedStudy() {
   if (!runner.ok()) return runner.status();
   study.runner = *std::move(runner);
   study.description = DescribeStudy(study.config, study.host);
+  absl::Status writable = CheckWritable(study.description);
+  if (!writable.ok()) return writable;
   return study;
 }
 
@@ -132,30 +136,34 @@ int DryRun(const Study& study, const StudyPlan& plan) {
   return 0;
 }
 
-// The folder with study.json in it.
-absl::Status PrepareFolder(const Study& study) {
+// The folder with study.json in it, which is this process's while the result
+// lives.
+absl::StatusOr<FolderLock> PrepareFolder(const Study& study) {
   const std::string& dir = study.runner.output_dir;
-  if (absl::GetFlag(FLAGS_resume)) {
-    return PrepareStudyFolder(dir, FolderUse::kResume);
-  }
-  absl::Status prepared = PrepareStudyFolder(dir);
+  const bool resume = absl::GetFlag(FLAGS_resume);
+  absl::Status prepared =
+      PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew);
   if (!prepared.ok()) return prepared;
-  return WriteFile(StudyFilePath(dir),
-                        ConfigToJson(study.description, StudyKeys()));
+  absl::StatusOr<FolderLock> lock = FolderLock::Take(dir);
+  if (!lock.ok() || resume) return lock;
+  absl::Status written = WriteFile(
+      StudyFilePath(dir), ConfigToJson(study.description, StudyKeys()));
+  if (!written.ok()) return written;
+  return lock;
 }
 
 void SayHowToGoOn(const std::string& dir) {
-  std::cout << "Go on with: bazel run //:study -- --output_dir=" << dir
-            << " --resume\n";
+  std::cout << "Go on with: ./bazelw run //:study -- --output_dir="
+            << ShellWord(dir) << " --resume\n";
 }
 
 // The exit code of a study that was run.
 int Conclude(StudyResult result, const StudyPlan& plan,
-             const std::string& dir) {
+             const std::string& warnings, const std::string& dir) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
   const bool answered = complete == 0 || Answer(std::move(result.runs), dir);
-  std::cout << NotRunText(plan);
+  std::cout << NotRunText(plan) << warnings;
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
   }
@@ -164,17 +172,16 @@ int Conclude(StudyResult result, const StudyPlan& plan,
               << " of " << plan.runs.size() << " runs are complete and kept.\n";
   }
   if (complete < plan.runs.size()) SayHowToGoOn(dir);
-  std::cout << "Records: " << dir << "\nThis answer again: --from=" << dir
-            << std::endl;
+  std::cout << "Records: " << dir
+            << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   return result.failed.empty() && answered ? 0 : 1;
 }
 
 absl::StatusOr<int> RunAll(Study study) {
   const std::string& dir = study.runner.output_dir;
-  if (absl::Status status = PrepareFolder(study); !status.ok()) {
-    return status;
-  }
+  const absl::StatusOr<FolderLock> lock = PrepareFolder(study);
+  if (!lock.ok()) return lock.status();
   const HeldSignals held;
   const auto found = FindFixedMemoryRuns(study.config, study.runner, std::cout);
   if (!found.ok()) return found.status();
@@ -189,8 +196,12 @@ absl::StatusOr<int> RunAll(Study study) {
   }
   const StudyPlan plan = PlanStudy(study.config, found->runs);
   std::cout << StudyHeading(study.config, plan, study.host, dir) << std::flush;
-  return Conclude(RunStudy(study.config, plan.runs, study.runner, std::cout),
-                  plan, dir);
+  StudyResult result =
+      RunStudy(study.config, plan.runs, study.runner, std::cout);
+  const std::string warnings = absl::StrCat(
+      OverLimitText(study.config, found->runs, plan.runs, result.runs, dir),
+      CommitsText(result.runs));
+  return Conclude(std::move(result), plan, warnings, dir);
 }
 
 absl::StatusOr<int> Main(const CommandLine& line) {

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "analysis/study/run_command.h"
 #include "analysis/study/study_run.h"
@@ -116,9 +120,11 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
   std::string text = absl::StrCat(listing.table.ToString(), "\n",
                                   TotalLine(listing), NotRunText(plan));
   if (!searched.empty()) {
-    absl::StrAppend(&text, "largest: the batch whose peak memory stays under ",
-                    MemoryText(config.memory_limit_bytes),
-                    "; short runs find it first, about three for each cell.\n");
+    absl::StrAppend(
+        &text, "largest: the batch whose peak memory stays under ",
+        MemoryText(config.memory_limit_bytes),
+        "; short runs find it first, about three for each cell, and a "
+        "whole one confirms it.\n");
   }
   return text;
 }
@@ -132,10 +138,13 @@ std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
             ? absl::StrCat(runner.trainer_dir, "/", run.trainer)
             : CommBenchPath(runner.trainer_dir).value_or(run.trainer);
     absl::StrAppend(
-        &text, binary, " ",
+        &text, ShellWord(binary), " ",
         absl::StrJoin(RunArguments(config, run,
                                    PathsOfRun(runner.output_dir, run).record),
-                      " "),
+                      " ",
+                      [](std::string* out, const std::string& argument) {
+                        out->append(ShellWord(argument));
+                      }),
         "\n");
   }
   return text;
@@ -147,6 +156,33 @@ std::string NotRunText(const StudyPlan& plan) {
     absl::StrAppend(&text, "Not run: ", reason, ".\n");
   }
   return text;
+}
+
+std::string CommitsText(absl::Span<const RunTrace> runs) {
+  std::map<std::string, int> commits;
+  for (const RunTrace& run : runs) {
+    const std::string& commit = run.ranks[0].run.git_commit;
+    ++commits[commit.empty() ? "an unknown commit" : commit.substr(0, 12)];
+  }
+  if (commits.size() < 2) return "";
+  return absl::StrCat(
+      "Different code: runs are of ",
+      absl::StrJoin(commits, ", ",
+                    [](std::string* out, const auto& entry) {
+                      absl::StrAppend(out, entry.first, " (", entry.second,
+                                      entry.second == 1 ? " run)" : " runs)");
+                    }),
+      "; repetitions of different code are compared by --force only. Do not "
+      "commit while a study runs.\n");
+}
+
+std::string ShellWord(const std::string& text) {
+  const bool plain =
+      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+        return absl::ascii_isalnum(c) || absl::StrContains("_-./=:,+@%", c);
+      });
+  if (plain) return text;
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
 }  // namespace rankwise

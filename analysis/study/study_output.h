@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "analysis/run_trace.h"
 #include "analysis/study/run_times.h"
 #include "analysis/study/study_config.h"
 #include "analysis/study/study_plan.h"
@@ -30,6 +31,13 @@ std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
 
 // "Not run: WHAT: why." for each.
 std::string NotRunText(const StudyPlan& plan);
+
+// Of runs that were not all made of one version of the code: how many of each;
+// else "".
+std::string CommitsText(absl::Span<const RunTrace> runs);
+
+// As one word of a shell's command line.
+std::string ShellWord(const std::string& text);
 
 }  // namespace rankwise
 

@@ -109,7 +109,9 @@ RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
   outcome.elapsed = end->elapsed;
   outcome.interrupted_by = end->interrupted_by;
   if (!end->ok()) {
-    outcome.trace = absl::UnknownError(end->Describe());
+    outcome.trace = end->timed_out
+                        ? absl::DeadlineExceededError(end->Describe())
+                        : absl::UnknownError(end->Describe());
     return outcome;
   }
   outcome.trace = LoadChecked(config, planned, paths.incomplete);

@@ -23,6 +23,7 @@ struct RunPaths {
 RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run);
 
 struct RunOutcome {
+  // DeadlineExceeded: it took longer than the timeout; Unknown: it ended badly.
   absl::StatusOr<RunTrace> trace = absl::UnknownError("not run");
   absl::Duration elapsed;
   int interrupted_by = 0;  // the signal that ended it and the study, or 0

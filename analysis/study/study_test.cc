@@ -216,6 +216,7 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--resume --output_dir=trainers", "trainers holds no study.json"},
       {"--from=trainers", "trainers: holds no *.jsonl"},
       {"--from=trainers --warmup_steps=-1", "--warmup_steps: expected 0"},
+      {"--data_dir=$(printf 'd\\351')", "d\\xe9 is not UTF-8"},
       {"--unknown=1", "Unknown command line flag 'unknown'"},
       {"1,2", "unexpected argument \"1,2\""},
   };

@@ -43,7 +43,7 @@ absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path) {
   }
   return absl::NotFoundError(absl::StrCat(
       "the trainers were not found near ", own.string(),
-      ": start the study by `bazel run //:study`, or pass --trainer_dir"));
+      ": start the study by `./bazelw run //:study`, or pass --trainer_dir"));
 }
 
 absl::StatusOr<std::string> TrainerPath(const std::string& dir,
@@ -74,7 +74,7 @@ absl::StatusOr<std::string> FindPlotly(const std::string& own_path) {
   if (fs::is_regular_file(path, error)) return path.string();
   return absl::NotFoundError(absl::StrCat(
       path.string(),
-      " is not there: start the study by `bazel run //:study`, pass "
+      " is not there: start the study by `./bazelw run //:study`, pass "
       "--plotly_js, or go without a report by --report=false"));
 }
 

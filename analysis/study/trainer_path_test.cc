@@ -44,7 +44,7 @@ TEST_F(TrainerPathTest, ElseTheTreeOfOutputs) {
 
 TEST_F(TrainerPathTest, NowhereSaysWhatToDo) {
   EXPECT_THAT(std::string(FindTrainerDir(Study()).status().message()),
-              HasSubstr("`bazel run //:study`, or pass --trainer_dir"));
+              HasSubstr("`./bazelw run //:study`, or pass --trainer_dir"));
 }
 
 TEST_F(TrainerPathTest, CommBenchIsBesideTheTrainers) {
