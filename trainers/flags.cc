@@ -1,10 +1,8 @@
 #include "trainers/flags.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -13,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/flag_checks.h"
+#include "parallel/trace/replace_file.h"
 #include "samplers/open_dataset.h"
 #include "trainers/learning_rate.h"
 #include "trainers/models/model.h"
@@ -191,9 +190,11 @@ TraceConfig TraceFromFlags(FlagChecks& checks) {
   trace.steps = absl::GetFlag(FLAGS_trace_steps);
   trace.operators = absl::GetFlag(FLAGS_trace_ops);
   checks.ParentExists("trace", trace.file);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(trace.file, ignored))
-    checks.Complain(absl::StrCat("--trace=", trace.file, ": is a folder"));
+  const absl::Status replaceable = trace.file.empty() || !checks.status().ok()
+                                       ? absl::OkStatus()
+                                       : CheckReplaceable(trace.file);
+  if (!replaceable.ok())
+    checks.Complain(absl::StrCat("--trace: ", replaceable.message()));
   checks.InRange<int64_t>("trace_steps", trace.steps, 1, kMostSteps);
   if (!trace.file.empty()) return trace;
   if (trace.operators)

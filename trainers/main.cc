@@ -16,6 +16,8 @@
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/placement.h"
 #include "parallel/comm/rank_env.h"
+#include "parallel/trace/operators.h"
+#include "parallel/trace/ranges.h"
 #include "trainers/failure.h"
 #include "trainers/flags.h"
 #include "trainers/host_memory.h"
@@ -120,6 +122,10 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (launch->nproc > 1 && !InsideLauncher())
     return LaunchRanks(*launch, argc, argv);
 
+  // Only builds with CUDA could have more to complain of.
+  if (config->output.trace.operators &&
+      (comm_config->device == "cpu" || !RangesOn()))
+    SilenceProfiler();
   LineBufferOutput();
   KeepFreedMemory();
   Worker worker;

@@ -124,8 +124,8 @@ absl::StatusOr<ScheduleRecord> PipelineMeter::Add(
   }
   if (full_steps_ == next_prediction_) {
     next_prediction_ *= 2;
-    absl::StatusOr<const Timeline*> predicted = Predict();
-    if (!predicted.ok()) return predicted.status();
+    absl::Status predicted = PredictAnew();
+    if (!predicted.ok()) return predicted;
   }
   return record;
 }
@@ -154,7 +154,7 @@ std::vector<double> PipelineMeter::MedianCosts() const {
   return medians;
 }
 
-absl::StatusOr<const Timeline*> PipelineMeter::Predict() {
+absl::StatusOr<Timeline> PipelineMeter::Predict() const {
   absl::StatusOr<std::vector<std::vector<double>>> all =
       GatherAll(MedianCosts(), worker_);
   if (!all.ok()) return all.status();
@@ -178,12 +178,16 @@ absl::StatusOr<const Timeline*> PipelineMeter::Predict() {
     stage_costs.output_bytes = output_bytes_[stage];
     costs.stages.push_back(stage_costs);
   }
-  absl::StatusOr<Timeline> timeline = Simulate(schedule_, costs);
+  return Simulate(schedule_, costs);
+}
+
+absl::Status PipelineMeter::PredictAnew() {
+  absl::StatusOr<Timeline> timeline = Predict();
   if (!timeline.ok()) return timeline.status();
   prediction_ = *std::move(timeline);
   predicted_bubbles_ = MeasureBubbles(prediction_);
   predicted_ = true;
-  return &prediction_;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> PipelineMeter::Summary() {
@@ -193,8 +197,8 @@ absl::StatusOr<std::string> PipelineMeter::Summary() {
         "were");
   }
   // With the costs of the last steps.
-  absl::StatusOr<const Timeline*> predicted = Predict();
-  if (!predicted.ok()) return predicted.status();
+  absl::Status predicted = PredictAnew();
+  if (!predicted.ok()) return predicted;
   const auto median = [this](double StepShare::*part) {
     std::vector<double> values;
     for (const StepShare& share : shares_) values.push_back(share.*part);

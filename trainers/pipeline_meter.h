@@ -43,9 +43,8 @@ class PipelineMeter {
   absl::StatusOr<std::vector<TimelineRecord>> Timelines() const;
 
   // All ranks exchange what their actions cost in the last full steps; what the
-  // schedule should take by these, on all ranks. Valid until the next one, or
-  // Add.
-  absl::StatusOr<const Timeline*> Predict();
+  // schedule should take by these, on all ranks. Records stay as they are.
+  absl::StatusOr<Timeline> Predict() const;
 
  private:
   struct StepShare {
@@ -61,6 +60,7 @@ class PipelineMeter {
   TimelineRecord Describe(const std::vector<Span>& spans, double origin_seconds,
                           const char* origin) const;
   std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here
+  absl::Status PredictAnew();
   void FillPrediction(ScheduleRecord& record) const;
   std::string RankTable(const std::vector<std::vector<double>>& ranks) const;
   std::string BubbleLines(const std::vector<std::vector<double>>& ranks) const;

@@ -304,10 +304,10 @@ std::vector<TraceSpan> PipelineRun::TraceOf(
 absl::StatusOr<std::vector<TraceProcess>> PipelineRun::PredictedTrace() {
   std::vector<TraceProcess> processes;
   if (!TimesHold() || traced_start_seconds_ == 0) return processes;
-  absl::StatusOr<const Timeline*> prediction = meter_->Predict();
+  const absl::StatusOr<Timeline> prediction = meter_->Predict();
   if (!prediction.ok()) return prediction.status();
-  const double first = ExtentOf((*prediction)->ranks[0]).start_seconds;
-  processes.push_back(ToTraceProcess({"predicted", *prediction}, 0,
+  const double first = ExtentOf(prediction->ranks[0]).start_seconds;
+  processes.push_back(ToTraceProcess({"predicted", &*prediction}, 0,
                                      traced_start_seconds_ - first));
   return processes;
 }

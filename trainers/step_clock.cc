@@ -3,8 +3,6 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "parallel/trace/ranges.h"
-
 namespace rankwise {
 
 const char* PhaseName(Phase phase) {
@@ -34,9 +32,9 @@ StepClock::StepClock(StepClock&&) noexcept = default;
 StepClock& StepClock::operator=(StepClock&&) noexcept = default;
 
 void StepClock::Begin(Phase phase) {
-  if (in_range_) PopRange();
-  in_range_ = RangesOn() && PhaseName(phase) != nullptr;
-  if (in_range_) PushRange(PhaseName(phase));
+  range_.Close();
+  if (PhaseName(phase) != nullptr && RangesOn())
+    range_ = ScopedRange(PhaseName(phase));
   std::unique_ptr<c10::Event> event;
   if (!device_.is_cpu()) {
     const c10::impl::VirtualGuardImpl guard(device_.type());

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/trace/ranges.h"
+
 namespace c10 {
 struct Event;
 }
@@ -86,7 +88,7 @@ class StepClock {
 
   torch::Device device_;
   std::vector<Mark> marks_;
-  bool in_range_ = false;
+  ScopedRange range_;
 };
 
 }  // namespace rankwise

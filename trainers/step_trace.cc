@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/gather_text.h"
+#include "parallel/comm/plain_error.h"
 #include "trainers/step_traffic.h"
 
 namespace rankwise {
@@ -22,14 +25,22 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
 }
 
-TraceSpan ToTraceSpan(const CommEvent& event) {
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// An end may be noted when the step is over already: it is drawn within.
+TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds) {
   TraceSpan span;
   span.lane = kCommunicationLane;
   span.name = event.op;
   span.category = "communication";
   span.start_seconds = static_cast<double>(event.start_ns) * 1e-9;
-  span.end_seconds =
-      static_cast<double>(std::max(event.start_ns, event.end_ns)) * 1e-9;
+  span.end_seconds = std::max(
+      span.start_seconds,
+      std::min(static_cast<double>(event.end_ns) * 1e-9, step_end_seconds));
   span.nests = false;
   span.args = {{"bytes", event.bytes}};
   if (!event.dtype.empty()) span.args["dtype"] = event.dtype;
@@ -54,23 +65,20 @@ absl::StatusOr<double> FirstStart(const std::vector<TraceSpan>& spans,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StepTrace>> StepTrace::Create(
-    const TraceConfig& config, const Worker& worker, int64_t steps) {
-  if (config.file.empty()) return nullptr;
-  if (steps <= StepTraffic::kWarmUpSteps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--trace=", config.file,
-                     ": begins with the third step, and the run has ", steps,
-                     "; give more --max_steps or --train_size"));
-  }
-  return std::unique_ptr<StepTrace>(new StepTrace(config, worker));
+absl::Status StepTrace::Check(const TraceConfig& config, int64_t steps) {
+  if (config.file.empty() || steps > StepTraffic::kWarmUpSteps)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--trace=", config.file, ": begins with the third step, and the run has ",
+      steps, "; give more --max_steps or --train_size"));
 }
 
 StepTrace::StepTrace(const TraceConfig& config, const Worker& worker)
     : config_(config),
       worker_(worker),
       clock_(worker.comm),
-      last_(StepTraffic::kWarmUpSteps + config.steps) {}
+      last_(StepTraffic::kWarmUpSteps + config.steps),
+      wants_operators_(config.operators) {}
 
 bool StepTrace::Follows(int64_t seen) const {
   return seen > StepTraffic::kWarmUpSteps && seen <= last_;
@@ -78,8 +86,7 @@ bool StepTrace::Follows(int64_t seen) const {
 
 bool StepTrace::Begin() {
   const bool follows = Follows(++seen_);
-  if (follows && config_.operators && !operators_.has_value())
-    operators_.emplace().Start(!worker_.device.is_cpu());
+  if (follows && wants_operators_ && !operators_.has_value()) StartOperators();
   return follows;
 }
 
@@ -94,9 +101,13 @@ void StepTrace::End(int64_t step, const StepClock& clock,
   if (!follows) return;
   if (first_step_ == 0) first_step_ = step;
   last_step_ = step;
+  windows_.push_back(
+      {std::chrono::duration<double>(clock.start().time_since_epoch()).count(),
+       Now()});
   AddPhases(step, clock);
+  const double end_seconds = clock.Phases().back().end_seconds;
   for (const CommEvent& event : communication)
-    spans_.push_back(ToTraceSpan(event));
+    spans_.push_back(ToTraceSpan(event, end_seconds));
   for (TraceSpan& span : own) spans_.push_back(std::move(span));
   if (seen_ == last_) StopOperators();
 }
@@ -124,10 +135,40 @@ void StepTrace::AddPhases(int64_t step, const StepClock& clock) {
   }
 }
 
+void StepTrace::StartOperators() {
+  try {
+    operators_.emplace().Start(!worker_.device.is_cpu());
+  } catch (const std::exception& error) {
+    GiveUpOperators(error);
+  }
+}
+
+// Between two of the steps others than theirs may have run: an evaluation's.
 void StepTrace::StopOperators() {
   if (!operators_.has_value()) return;
-  for (TraceSpan& span : operators_->Stop()) spans_.push_back(std::move(span));
+  try {
+    for (TraceSpan& span : operators_->Stop()) {
+      if (Followed(span)) spans_.push_back(std::move(span));
+    }
+    operators_.reset();
+  } catch (const std::exception& error) {
+    GiveUpOperators(error);
+  }
+}
+
+bool StepTrace::Followed(const TraceSpan& span) const {
+  return std::any_of(windows_.begin(), windows_.end(),
+                     [&span](const Window& window) {
+                       return span.start_seconds >= window.start_seconds &&
+                              span.start_seconds < window.end_seconds;
+                     });
+}
+
+void StepTrace::GiveUpOperators(const std::exception& error) {
   operators_.reset();
+  wants_operators_ = false;
+  std::fprintf(stderr, "warning: rank %d: --trace_ops: %s; goes on without\n",
+               worker_.env.rank, PlainMessage(error).c_str());
 }
 
 TraceProcess StepTrace::TakeProcess() {
@@ -163,8 +204,11 @@ absl::StatusOr<std::string> StepTrace::Write(const MoreTraceFunction& more) {
     texts.push_back(RenderProcess(process, *origin));
   }
   if (worker_.is_first()) {
-    absl::Status written = WriteTraceFile(config_.file, texts);
-    if (!written.ok()) return written;
+    file_status_ = WriteTraceFile(config_.file, texts);
+    if (!file_status_.ok()) {
+      return absl::StrCat("warning: no trace: ", file_status_.message(),
+                          "; the training goes on");
+    }
   }
   return absl::StrCat("trace of steps ", first_step_, " to ", last_step_,
                       ", for ui.perfetto.dev: ", config_.file);

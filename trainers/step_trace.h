@@ -3,12 +3,13 @@
 #define RANKWISE_TRAINERS_STEP_TRACE_H_
 
 #include <cstdint>
+#include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "parallel/comm/job_clock.h"
@@ -36,11 +37,13 @@ using MoreTraceFunction =
 // end of each of them, so that both can be drawn in the same time.
 class StepTrace {
  public:
-  // Collective: brings the ranks' clocks together. Null where no trace is asked
-  // for; InvalidArgument where the run's `steps` are too few. The worker must
-  // outlive it. Throws what a failed message throws, as Write does.
-  static absl::StatusOr<std::unique_ptr<StepTrace>> Create(
-      const TraceConfig& config, const Worker& worker, int64_t steps);
+  // InvalidArgument where a trace is asked for and the run's `steps` are too
+  // few.
+  static absl::Status Check(const TraceConfig& config, int64_t steps);
+
+  // Collective: brings the ranks' clocks together. The worker must outlive it.
+  // Throws what a failed message throws, as Write does.
+  StepTrace(const TraceConfig& config, const Worker& worker);
 
   // Before a step; whether it is one of those.
   bool Begin();
@@ -53,14 +56,23 @@ class StepTrace {
   bool written() const { return written_; }
 
   // The first rank writes the file, of all ranks' steps and, after them, what
-  // `more` adds, if it is not null. A line that says so. Collective.
+  // `more` adds, if it is not null. A line that says so, or warns that the file
+  // could not be written: an error is one of the ranks' exchange. Collective.
   absl::StatusOr<std::string> Write(const MoreTraceFunction& more);
+  // Why this rank could not write the file.
+  const absl::Status& file_status() const { return file_status_; }
 
  private:
-  StepTrace(const TraceConfig& config, const Worker& worker);
+  // A step by the host's clock, with the device's work that it waited for.
+  struct Window {
+    double start_seconds = 0, end_seconds = 0;
+  };
   bool Follows(int64_t seen) const;
   void AddPhases(int64_t step, const StepClock& clock);
+  void StartOperators();
   void StopOperators();
+  bool Followed(const TraceSpan& span) const;
+  void GiveUpOperators(const std::exception& error);
   TraceProcess TakeProcess();  // on the job's clock
 
   const TraceConfig config_;
@@ -70,8 +82,11 @@ class StepTrace {
   int64_t seen_ = 0;
   int64_t first_step_ = 0, last_step_ = 0;  // by number; 0 before the first
   bool written_ = false;
+  absl::Status file_status_;
+  std::vector<Window> windows_;                 // of the steps followed
   std::vector<TraceSpan> spans_;                // on this rank's clock
   std::optional<OperatorRecording> operators_;  // while it records
+  bool wants_operators_;                        // and has not failed to
 };
 
 }  // namespace rankwise

@@ -30,17 +30,6 @@ constexpr int64_t kSmallBatchForBatchNorm = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// For NVIDIA's tools: "step 3".
-class StepRange {
- public:
-  explicit StepRange(int64_t step) {
-    if (RangesOn()) PushRange(absl::StrCat("step ", step));
-  }
-  ~StepRange() { PopRange(); }
-  StepRange(const StepRange&) = delete;
-  StepRange& operator=(const StepRange&) = delete;
-};
-
 // A folder that cannot be written to must be known before the training, not
 // after it.
 absl::Status MakeFolder(const char* flag, const std::string& path) {
@@ -108,15 +97,15 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
             OpenTrainingData(config, *spec, worker, placement.reads_data);
         if (!data.ok()) return data.status();
         run->data_ = std::move(*data);
-        absl::Status opened = run->OpenOutputs();
-        if (!opened.ok()) return opened;
-        return run->RestoreIfAsked();
+        absl::Status status = run->Plan();
+        if (status.ok()) status = run->RestoreIfAsked();
+        return status.ok() ? run->OpenOutputs() : status;
       });
   if (!status.ok()) return status;
   return run;
 }
 
-absl::Status TrainingRun::OpenOutputs() {
+absl::Status TrainingRun::Plan() {
   if (config_.output.traffic_steps > 0 &&
       (worker_.comm == nullptr || !worker_.devices.empty())) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -134,21 +123,11 @@ absl::Status TrainingRun::OpenOutputs() {
   learning_rate_.total_steps = total_steps_;
   ParseDecay(config_.optimizer.lr_schedule, &learning_rate_.decay);
 
-  absl::StatusOr<RunRecord> record = DescribeRun(worker_);
-  if (!record.ok()) return record.status();
-  if (!config_.output.record_file.empty()) {
-    auto writer = RecordWriter::Open(config_.output.record_file);
-    if (!writer.ok()) return writer.status();
-    writer_ = std::move(*writer);
-    absl::Status written = writer_->Write(*record);
-    if (!written.ok()) return written;
-  }
   if (!config_.checkpoint.dir.empty() && worker_.is_first()) {
     absl::Status usable =
         MakeFolder("--checkpoint_dir", config_.checkpoint.dir);
     if (!usable.ok()) return usable;
   }
-  log_.emplace(worker_.device, writer_.get());
   console_.emplace(ConsoleConfig{.first_rank = worker_.is_first(),
                                  .bar = config_.output.show_progress,
                                  .rank = worker_.env.rank,
@@ -158,6 +137,25 @@ absl::Status TrainingRun::OpenOutputs() {
                                  .steps_per_epoch = steps_per_epoch_,
                                  .total_steps = total_steps_,
                                  .log_every = config_.output.log_every});
+  return absl::OkStatus();
+}
+
+// A run that is refused leaves no record.
+absl::Status TrainingRun::OpenOutputs() {
+  absl::Status traceable =
+      StepTrace::Check(config_.output.trace, total_steps_ - progress_.step);
+  if (!traceable.ok()) return traceable;
+  absl::StatusOr<RunRecord> record = DescribeRun(worker_);
+  if (!record.ok()) return record.status();
+  if (!config_.output.record_file.empty()) {
+    auto writer = RecordWriter::Open(config_.output.record_file);
+    if (!writer.ok()) return writer.status();
+    writer_ = std::move(*writer);
+    absl::Status written = writer_->Write(*record);
+    if (!written.ok()) return written;
+  }
+  log_.emplace(worker_.device, writer_.get());
+  log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
   return absl::OkStatus();
 }
 
@@ -216,10 +214,8 @@ absl::Status TrainingRun::Train(const StepFunction& step) {
 }
 
 absl::Status TrainingRun::PrepareTrace() {
-  absl::StatusOr<std::unique_ptr<StepTrace>> trace = StepTrace::Create(
-      config_.output.trace, worker_, total_steps_ - progress_.step);
-  if (!trace.ok()) return trace.status();
-  trace_ = std::move(*trace);
+  if (!config_.output.trace.file.empty())
+    trace_ = std::make_unique<StepTrace>(config_.output.trace, worker_);
   return absl::OkStatus();
 }
 
@@ -239,9 +235,20 @@ absl::Status TrainingRun::Finish() {
     absl::Status status = at_end_();
     if (!status.ok()) return status;
   }
-  if (writer_ == nullptr) return absl::OkStatus();
-  absl::Status written = writer_->Write(Record(MeasurePeakMemory(worker_)));
-  return written.ok() ? writer_->Close() : written;
+  if (writer_ != nullptr) {
+    absl::Status written = writer_->Write(Record(MeasurePeakMemory(worker_)));
+    if (written.ok()) written = writer_->Close();
+    if (!written.ok()) return written;
+  }
+  return trace_ == nullptr ? absl::OkStatus() : CheckTraceFile();
+}
+
+// Whoever asked for a trace must learn from the exit code that there is none.
+absl::Status TrainingRun::CheckTraceFile() const {
+  if (trace_->file_status().ok()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the training is complete, but there is no trace: ",
+                   trace_->file_status().message()));
 }
 
 absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
@@ -252,7 +259,9 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
   const double seconds_before = progress_.epoch_seconds;
   StepClock clock(worker_.device);
   while (!done()) {
-    const StepRange range(progress_.step + 1);
+    ScopedRange range;
+    if (RangesOn())
+      range = ScopedRange(absl::StrCat("step ", progress_.step + 1));
     clock.Begin(Phase::kDataWait);
     absl::StatusOr<std::vector<Batch>> micro_batches = NextMicroBatches();
     if (!micro_batches.ok()) return micro_batches.status();

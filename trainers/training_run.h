@@ -112,8 +112,9 @@ class TrainingRun {
  private:
   TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
   absl::Status BuildModel(const ModelPlacement& placement);
-  absl::Status OpenOutputs();
+  absl::Status Plan();
   absl::Status RestoreIfAsked();
+  absl::Status OpenOutputs();
   void Announce();
 
   absl::Status TrainEpoch(const StepFunction& step);
@@ -124,6 +125,7 @@ class TrainingRun {
   absl::Status AfterStep(int64_t step_in_epoch);
   absl::Status PrepareTrace();
   absl::Status WriteTrace();
+  absl::Status CheckTraceFile() const;
   absl::Status FinishEpoch();
   absl::Status Finish();
   absl::Status SaveCheckpoint();

@@ -31,7 +31,6 @@ absl::Status TrainingRun::RestoreIfAsked() {
       Restore(**loaded, config_, total_steps_, worker_, *model_, *optimizer_);
   if (!restored.ok()) return restored.status();
   progress_ = *restored;
-  log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
   console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
                              progress_.epoch, ", batch ", progress_.position,
                              ")"));

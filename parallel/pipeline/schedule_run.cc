@@ -111,9 +111,10 @@ void ScheduleRun::Compute(size_t position) {
   at::Tensor input;
   if (needed != Values::kNone) input = Take(needed);
   step_.spans[position].start_seconds = Now();
-  if (RangesOn()) PushRange(TraceName(action));
+  ScopedRange range;
+  if (RangesOn()) range = ScopedRange(TraceName(action));
   const at::Tensor result = Perform(action, input);
-  PopRange();
+  range.Close();
   const size_t made = values_.MadeBy(action);
   if (made != Values::kNone) made_[made] = result;
   step_.spans[position].end_seconds = Now();

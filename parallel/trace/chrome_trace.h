@@ -39,7 +39,8 @@ struct TraceProcess {
 // that were made by different processes make one file.
 std::string RenderProcess(const TraceProcess& process, double origin_seconds);
 
-// Replaces `path` by a file of the events in `texts`. The error names the file.
+// Replaces `path` by a file of the events in `texts`, as ReplaceFile does. The
+// error names the file.
 absl::Status WriteTraceFile(const std::string& path,
                             absl::Span<const std::string> texts);
 

@@ -43,18 +43,16 @@ int64_t SteadyMinusSystemNs() {
 
 }  // namespace
 
+void SilenceProfiler() {
+  constexpr char kNothing[] = "5";
+  setenv("KINETO_LOG_LEVEL", kNothing, /*overwrite=*/0);
+}
+
 void OperatorRecording::Start(bool device) {
   const torch::profiler::impl::ProfilerConfig config(
       torch::profiler::impl::ProfilerState::KINETO);
   std::set<ActivityType> activities = {ActivityType::CPU};
-  if (device) {
-    activities.insert(ActivityType::CUDA);
-  } else {
-    // Kineto looks for GPUs all the same, and would complain of there being
-    // none. What the user has set stays.
-    constexpr char kNothing[] = "5";
-    setenv("KINETO_LOG_LEVEL", kNothing, /*overwrite=*/0);
-  }
+  if (device) activities.insert(ActivityType::CUDA);
   profiler::prepareProfiler(config, activities);
   steady_minus_system_ns_ = SteadyMinusSystemNs();
   profiler::enableProfiler(
@@ -82,8 +80,8 @@ std::vector<TraceSpan> OperatorRecording::Stop() {
     if (event.deviceType() == c10::DeviceType::CPU) {
       const size_t thread =
           threads.emplace(event.startThreadId(), threads.size()).first->second;
-      span.lane =
-          thread == 0 ? "operators" : absl::StrCat("operators ", thread + 1);
+      span.lane = thread == 0 ? "operators"
+                              : absl::StrCat("operators, thread ", thread + 1);
     } else {
       span.lane = absl::StrCat("device ", event.deviceIndex(), " stream ",
                                event.deviceResourceId());

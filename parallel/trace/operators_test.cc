@@ -1,11 +1,15 @@
 #include "parallel/trace/operators.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <string>
+#include <thread>
 
 namespace rankwise {
 namespace {
@@ -34,6 +38,20 @@ TEST(OperatorRecordingTest, KnowsWhatRanAndWhen) {
   EXPECT_GT(product->start_seconds, start - kError);
   EXPECT_LT(product->end_seconds, end + kError);
   EXPECT_GT(product->end_seconds, product->start_seconds);
+}
+
+TEST(OperatorRecordingTest, ThreadsHaveLanes) {
+  OperatorRecording recording;
+  recording.Start(/*device=*/false);
+  at::ones({3});
+  const at::ThreadLocalState state;
+  std::thread([&state] {
+    const at::ThreadLocalStateGuard guard(state);
+    at::ones({3});
+  }).join();
+  std::set<std::string> lanes;
+  for (const TraceSpan& span : recording.Stop()) lanes.insert(span.lane);
+  EXPECT_EQ(lanes, (std::set<std::string>{"operators", "operators, thread 2"}));
 }
 
 TEST(OperatorRecordingTest, CanBeStartedAgain) {

@@ -10,12 +10,13 @@ bool RangesOn() {
   return on;
 }
 
-void PushRange(const std::string& name) {
-  if (RangesOn()) torch::profiler::impl::cudaStubs()->rangePush(name.c_str());
+ScopedRange::ScopedRange(const std::string& name) : open_(RangesOn()) {
+  if (open_) torch::profiler::impl::cudaStubs()->rangePush(name.c_str());
 }
 
-void PopRange() {
-  if (RangesOn()) torch::profiler::impl::cudaStubs()->rangePop();
+void ScopedRange::Close() {
+  if (std::exchange(open_, false))
+    torch::profiler::impl::cudaStubs()->rangePop();
 }
 
 }  // namespace rankwise

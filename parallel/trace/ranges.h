@@ -4,15 +4,34 @@
 #define RANKWISE_PARALLEL_TRACE_RANGES_H_
 
 #include <string>
+#include <utility>
 
 namespace rankwise {
 
 // Whether anybody could see a range: builds with CUDA only.
 bool RangesOn();
 
-// In pairs, properly nested, on one thread. They do nothing where !RangesOn().
-void PushRange(const std::string& name);
-void PopRange();
+// Open from its construction to its end, or until another is assigned to it.
+// Properly nested, on one thread. Does nothing where !RangesOn().
+class ScopedRange {
+ public:
+  ScopedRange() = default;  // not open
+  explicit ScopedRange(const std::string& name);
+  ~ScopedRange() { Close(); }
+  ScopedRange(ScopedRange&& other) noexcept
+      : open_(std::exchange(other.open_, false)) {}
+  ScopedRange& operator=(ScopedRange&& other) noexcept {
+    if (this == &other) return *this;
+    Close();
+    open_ = std::exchange(other.open_, false);
+    return *this;
+  }
+
+  void Close();
+
+ private:
+  bool open_ = false;
+};
 
 }  // namespace rankwise
 

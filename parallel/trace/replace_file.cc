@@ -5,12 +5,49 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace rankwise {
 namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Error(int error, const std::string& path) {
+  return absl::ErrnoToStatus(
+      error, absl::StrCat("writing ", path,
+                          error == ENOENT ? " (its folder must exist)" : ""));
+}
+
+// Where the file is, or will be, that `path` names.
+absl::StatusOr<std::string> FollowLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel's
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("writing ", path, ": it is a folder"));
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("writing ", path, ": it is not a regular file"));
+  }
+  fs::path file = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    if (!fs::is_symlink(file, error)) return file.string();
+    file = file.parent_path() / fs::read_symlink(file, error);
+    if (error) break;
+  }
+  return Error(error ? error.value() : ELOOP, path);
+}
+
+std::string TemporaryBeside(const std::string& file) {
+  return absl::StrCat(file, ".", ::getpid(), ".tmp");
+}
 
 bool Sync(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -26,7 +63,9 @@ bool Sync(const std::string& path) {
 
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write) {
-  const std::string temporary = absl::StrCat(path, ".", ::getpid(), ".tmp");
+  const absl::StatusOr<std::string> target = FollowLinks(path);
+  if (!target.ok()) return target.status();
+  const std::string temporary = TemporaryBeside(*target);
   errno = 0;
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
   if (out) {
@@ -34,13 +73,23 @@ absl::Status ReplaceFile(const std::string& path,
     out.close();
   }
   if (out && Sync(temporary) &&
-      std::rename(temporary.c_str(), path.c_str()) == 0)
+      std::rename(temporary.c_str(), target->c_str()) == 0)
     return absl::OkStatus();
   const int error = errno == 0 ? EIO : errno;
   std::remove(temporary.c_str());
-  return absl::ErrnoToStatus(
-      error, absl::StrCat("writing ", path,
-                          error == ENOENT ? " (its folder must exist)" : ""));
+  return Error(error, path);
+}
+
+absl::Status CheckReplaceable(const std::string& path) {
+  const absl::StatusOr<std::string> target = FollowLinks(path);
+  if (!target.ok()) return target.status();
+  const std::string temporary = TemporaryBeside(*target);
+  const int file =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return Error(errno, path);
+  ::close(file);
+  std::remove(temporary.c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace rankwise

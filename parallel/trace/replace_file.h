@@ -11,10 +11,14 @@
 namespace rankwise {
 
 // What `write` writes becomes the content of `path`: written beside it and
-// renamed, so that a reader never sees a part. The error names the file and the
-// reason; what was there before is then untouched.
+// renamed, so that a reader never sees a part. Of a symbolic link, the file it
+// leads to is replaced. Refuses what exists and is no regular file. The error
+// names the file and the reason; what was there before is then untouched.
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write);
+
+// ReplaceFile's error, as far as it can be known without replacing anything.
+absl::Status CheckReplaceable(const std::string& path);
 
 }  // namespace rankwise
 
