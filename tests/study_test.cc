@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <variant>
 
@@ -14,14 +15,16 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 TEST(StudyTest, EveryTrainerOnOneAndTwoRanks) {
   const std::string dir = TemporaryPath("study");
   TestProcess study({Runfile("analysis/study/study"), "--repetitions=2",
                      "--max_steps=9", "--warmup_steps=3", "--batch_size=16",
-                     "--threads=1", "--output_dir=" + dir});
+                     "--threads=1", "--ablations=1", "--output_dir=" + dir});
   ASSERT_EQ(study.Wait(absl::Seconds(250)), 0)
       << study.Stdout() << study.Stderr();
   EXPECT_THAT(study.Stdout(), HasSubstr("efficiency"));
@@ -31,19 +34,32 @@ TEST(StudyTest, EveryTrainerOnOneAndTwoRanks) {
         "\npipeline zero_bubble_h1 ", "  idle % by rank  "}) {
     EXPECT_THAT(study.Stdout(), HasSubstr(row));
   }
+  for (const char* answer : {"\nHow well it scales\n", "\nWhat costs most\n",
+                             "\nHow far to trust this\n", "explain all but",
+                             "Predicted from 1 rank"}) {
+    EXPECT_THAT(study.Stdout(), HasSubstr(answer));
+  }
+  EXPECT_GT(std::filesystem::file_size(dir + "/report.html"), 1000000u);
   EXPECT_THAT(study.Stdout(), Not(HasSubstr("No efficiency: ")));
   EXPECT_THAT(study.Stdout(), Not(HasSubstr("Left out: ")));
-  int64_t runs_on_two_ranks = 0;
+  std::map<std::string, int> on_two_ranks, without_communication;
   for (const auto& file : std::filesystem::directory_iterator(dir)) {
     if (file.path().extension() != ".jsonl") continue;
     for (const Record& record : RecordsIn(file.path().string())) {
       const auto* run = std::get_if<RunRecord>(&record);
-      if (run != nullptr && run->world_size == 2 && run->rank == 0)
-        ++runs_on_two_ranks;
+      if (run == nullptr || run->world_size != 2 || run->rank != 0) continue;
+      const auto skip = run->flags.find("skip_communication");
+      const bool without = skip != run->flags.end() && skip->second == "true";
+      ++(without ? without_communication : on_two_ranks)[run->binary];
     }
   }
   // Twice each: ddp by strong and weak scaling, model_parallel, 4 schedules.
-  EXPECT_EQ(runs_on_two_ranks, 14);
+  EXPECT_THAT(on_two_ranks,
+              ElementsAre(Pair("comm_bench", 1), Pair("ddp", 4),
+                          Pair("model_parallel", 2), Pair("pipeline", 8)));
+  EXPECT_THAT(without_communication,
+              ElementsAre(Pair("ddp", 2), Pair("model_parallel", 1),
+                          Pair("pipeline", 1)));
 }
 
 }  // namespace
