@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/made_study.h"
 #include "analysis/run_trace.h"
-#include "analysis/user_path.h"
+#include "records/user_path.h"
 
 ABSL_FLAG(std::string, output_dir, "", "new folder for the record files");
 ABSL_FLAG(int64_t, records, 1'000'000, "step and schedule records, at least");

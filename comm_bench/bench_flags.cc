@@ -18,6 +18,7 @@
 #include "comm_bench/sizes.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/flag_checks.h"
+#include "records/user_path.h"
 
 // What is measured.
 ABSL_FLAG(std::string, mode, "sweep",

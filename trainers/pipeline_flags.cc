@@ -12,6 +12,7 @@
 #include "parallel/comm/flag_checks.h"
 #include "parallel/comm/mesh.h"
 #include "parallel/pipeline/schedule.h"
+#include "records/user_path.h"
 #include "trainers/stage_flags.h"
 #include "trainers/stage_split.h"
 

@@ -18,8 +18,8 @@
 #include "analysis/compare/comparison_text.h"
 #include "analysis/compare/metric.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/user_path.h"
-#include "analysis/write_file.h"
+#include "records/replace_file.h"
+#include "records/user_path.h"
 
 ABSL_FLAG(double, threshold, 0.05,
           "a change by more than this share counts, if it is also significant");
@@ -126,7 +126,7 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
   std::fputs(ComparisonText(*a, *b, *comparison, options.change).c_str(),
              stdout);
   if (!options.csv.empty()) {
-    absl::Status written = WriteFile(options.csv, ComparisonCsv(*comparison));
+    absl::Status written = ReplaceFile(options.csv, ComparisonCsv(*comparison));
     if (!written.ok()) return written;
   }
   const bool missing = options.require_all && !comparison->IsComplete();

@@ -22,8 +22,8 @@
 #include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/network_text.h"
 #include "analysis/run_trace.h"
-#include "analysis/user_path.h"
-#include "analysis/write_file.h"
+#include "records/replace_file.h"
+#include "records/user_path.h"
 
 ABSL_FLAG(std::string, records, "",
           "what comm_bench wrote with --record: a file, or a folder of *.jsonl "
@@ -121,7 +121,7 @@ absl::Status WriteAstraSim(const Config& config, const NetworkModel& network) {
   const auto text = AstraSimNetwork(
       *line, config.npus > 0 ? config.npus : LargestWorldSize(network));
   if (!text.ok()) return text.status();
-  return WriteFile(config.astra_sim, *text);
+  return ReplaceFile(config.astra_sim, *text);
 }
 
 void PrintShowFlags(const Config& config, const NetworkModel& network) {
@@ -150,7 +150,8 @@ absl::Status Run(const Config& config) {
   std::cout << NetworkText(*network);
   PrintShowFlags(config, *network);
   if (!config.json.empty()) {
-    const absl::Status status = WriteFile(config.json, NetworkToJson(*network));
+    const absl::Status status =
+        ReplaceFile(config.json, NetworkToJson(*network));
     if (!status.ok()) return status;
     std::cout << "\nnetwork model: " << config.json << "\n";
   }

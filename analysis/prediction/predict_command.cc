@@ -21,7 +21,7 @@
 #include "analysis/prediction/prediction_text.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/run_trace.h"
-#include "analysis/user_path.h"
+#include "records/user_path.h"
 
 namespace rankwise {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "analysis/report/report_data.h"
 #include "analysis/report/report_page.h"
-#include "analysis/write_file.h"
 #include "nlohmann/json.hpp"
+#include "records/replace_file.h"
 
 namespace rankwise {
 namespace {
@@ -45,7 +45,7 @@ absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
   if (!plotly.ok()) return plotly.status();
   nlohmann::json data = ReportData(answer);
   data["command"] = config.command;
-  return WriteFile(path, ReportPage(config.title, data, *plotly));
+  return ReplaceFile(path, ReportPage(config.title, data, *plotly));
 }
 
 }  // namespace rankwise

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/study/study_flags.h"
 #include "analysis/study/study_folder.h"
-#include "analysis/user_path.h"
+#include "records/user_path.h"
 
 namespace rankwise {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "analysis/study/study_folder.h"
-#include "analysis/write_file.h"
+#include "records/replace_file.h"
 
 namespace rankwise {
 namespace {
@@ -47,7 +47,8 @@ class RunTimesTest : public testing::Test {
     const std::string dir = results_ + "/" + name;
     ASSERT_TRUE(PrepareStudyFolder(dir, FolderUse::kResume).ok());
     ASSERT_TRUE(
-        WriteFile(StudyFilePath(dir), ConfigToJson(description, Keys())).ok());
+        ReplaceFile(StudyFilePath(dir), ConfigToJson(description, Keys()))
+            .ok());
     for (int i = -1; i <= 1; ++i) {
       AddDuration(dir, "ddp-x2-batch32-rep" + std::to_string(i + 2),
                   absl::Seconds(seconds + i));

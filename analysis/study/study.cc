@@ -32,9 +32,9 @@
 #include "analysis/study/study_run.h"
 #include "analysis/study/study_runner.h"
 #include "analysis/study/subprocess.h"
-#include "analysis/user_path.h"
-#include "analysis/write_file.h"
 #include "records/host.h"
+#include "records/replace_file.h"
+#include "records/user_path.h"
 
 namespace rankwise {
 namespace {
@@ -146,7 +146,7 @@ absl::StatusOr<FolderLock> PrepareFolder(const Study& study) {
   if (!prepared.ok()) return prepared;
   absl::StatusOr<FolderLock> lock = FolderLock::Take(dir);
   if (!lock.ok() || resume) return lock;
-  absl::Status written = WriteFile(
+  absl::Status written = ReplaceFile(
       StudyFilePath(dir), ConfigToJson(study.description, StudyKeys()));
   if (!written.ok()) return written;
   return lock;

@@ -15,9 +15,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "analysis/study/trainer_path.h"
-#include "analysis/user_path.h"
 #include "records/git_commit.h"
 #include "records/record.h"
+#include "records/user_path.h"
 
 ABSL_FLAG(
     std::string, world_sizes, "1,2",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 #include "absl/flags/flag.h"
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "parallel/comm/flag_checks.h"
+#include "records/user_path.h"
 
 // Ranks.
 ABSL_FLAG(
@@ -154,18 +154,6 @@ int ThreadsPerRank(int asked, const RankEnv& env) {
   if (asked > 0) return asked;
   const int cores = std::max(1u, std::thread::hardware_concurrency());
   return std::max(1, cores / env.local_world_size);
-}
-
-std::string UserPath(const std::string& path) {
-  if (path.empty()) return path;
-  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
-  const std::filesystem::path base = typed_in == nullptr
-                                         ? std::filesystem::current_path()
-                                         : std::filesystem::path(typed_in);
-  const std::filesystem::path resolved = (base / path).lexically_normal();
-  // "folder/" names the folder.
-  return resolved.has_filename() ? resolved.string()
-                                 : resolved.parent_path().string();
 }
 
 std::string Workspace() {

@@ -36,10 +36,6 @@ RankEnv FakeRankEnvFromFlags();
 // `asked`, or this machine's cores over the ranks on it where it is 0.
 int ThreadsPerRank(int asked, const RankEnv& env);
 
-// `path` as the user meant it: relative to where the command was typed, also
-// under `bazel run`. Empty stays empty.
-std::string UserPath(const std::string& path);
-
 // The source tree that `bazel run` was started in, or empty.
 std::string Workspace();
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "parallel/trace/replace_file.h"
+#include "records/replace_file.h"
 
 namespace rankwise {
 namespace {

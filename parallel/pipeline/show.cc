@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -30,6 +29,7 @@
 #include "parallel/pipeline/simulate.h"
 #include "parallel/pipeline/trace.h"
 #include "parallel/pipeline/validate.h"
+#include "records/user_path.h"
 
 ABSL_FLAG(std::string, schedule, "1f1b",
           "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
@@ -63,13 +63,6 @@ struct Config {
   std::string trace, csv;
   int width = 0;
 };
-
-// `path` from where the command was typed, also under `bazel run`.
-std::string UserPath(const std::string& path) {
-  const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (path.empty() || typed_in == nullptr) return path;
-  return (std::filesystem::path(typed_in) / path).lexically_normal().string();
-}
 
 absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view flag,
                                                  const std::string& text,

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/trace/replace_file.h"
+#include "records/replace_file.h"
 
 namespace rankwise {
 namespace {

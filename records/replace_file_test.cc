@@ -1,4 +1,4 @@
-#include "parallel/trace/replace_file.h"
+#include "records/replace_file.h"
 
 #include <sys/stat.h>
 
@@ -82,6 +82,37 @@ TEST_F(ReplaceFileTest, RefusesWhatIsNoRegularFile) {
 TEST_F(ReplaceFileTest, KnowsAFolderThatCannotBeWrittenTo) {
   EXPECT_THAT(CheckReplaceable("/proc/self/file").message(),
               HasSubstr("writing /proc/self/file"));
+}
+
+TEST(ReplaceFileByText, ReplacesTheContentAndLeavesNothingElse) {
+  const fs::path folder = fs::path(testing::TempDir()) / "replace_by_text";
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  const std::string path = folder / "out";
+  ASSERT_TRUE(ReplaceFile(path, "first").ok());
+  ASSERT_TRUE(ReplaceFile(path, "2nd").ok());
+  EXPECT_EQ(ContentOf(path), "2nd");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+}
+
+TEST(ReplaceFileByText, NamesTheFileWhereItCannot) {
+  const std::string path = testing::TempDir() + "/no such folder/out";
+  const absl::Status status = ReplaceFile(path, "text");
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(testing::HasSubstr(path),
+                             testing::HasSubstr("its folder must exist")));
+}
+
+TEST(ReplaceFileByText, LeavesWhatCannotBeReplaced) {
+  const fs::path folder = fs::path(testing::TempDir()) / "a_folder";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "inside");
+  EXPECT_FALSE(ReplaceFile(folder.string(), "text").ok());
+  EXPECT_TRUE(fs::is_directory(folder / "inside"));
+  for (const auto& entry : fs::directory_iterator(testing::TempDir())) {
+    EXPECT_NE(entry.path().extension(), ".tmp");
+  }
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 // Files that are there whole or not at all.
-#ifndef RANKWISE_PARALLEL_TRACE_REPLACE_FILE_H_
-#define RANKWISE_PARALLEL_TRACE_REPLACE_FILE_H_
+#ifndef RECORDS_REPLACE_FILE_H_
+#define RECORDS_REPLACE_FILE_H_
 
 #include <functional>
 #include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace rankwise {
 
@@ -17,9 +18,12 @@ namespace rankwise {
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write);
 
+// With `text` as the content.
+absl::Status ReplaceFile(const std::string& path, absl::string_view text);
+
 // ReplaceFile's error, as far as it can be known without replacing anything.
 absl::Status CheckReplaceable(const std::string& path);
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_PARALLEL_TRACE_REPLACE_FILE_H_
+#endif  // RECORDS_REPLACE_FILE_H_

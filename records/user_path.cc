@@ -1,4 +1,4 @@
-#include "analysis/user_path.h"
+#include "records/user_path.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +11,10 @@ std::string UserPath(const std::string& path) {
   const std::filesystem::path base = typed_in != nullptr
                                          ? std::filesystem::path(typed_in)
                                          : std::filesystem::current_path();
-  return (base / path).lexically_normal().string();
+  const std::filesystem::path resolved = (base / path).lexically_normal();
+  // "folder/" names the folder.
+  return resolved.has_filename() ? resolved.string()
+                                 : resolved.parent_path().string();
 }
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-#include "parallel/trace/replace_file.h"
+#include "records/replace_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -78,6 +78,10 @@ absl::Status ReplaceFile(const std::string& path,
   const int error = errno == 0 ? EIO : errno;
   std::remove(temporary.c_str());
   return Error(error, path);
+}
+
+absl::Status ReplaceFile(const std::string& path, absl::string_view text) {
+  return ReplaceFile(path, [text](std::ostream& out) { out << text; });
 }
 
 absl::Status CheckReplaceable(const std::string& path) {

@@ -1,4 +1,4 @@
-#include "analysis/user_path.h"
+#include "records/user_path.h"
 
 #include <gtest/gtest.h>
 
@@ -18,6 +18,7 @@ TEST_F(UserPathTest, IsFromWhereTheCommandWasTyped) {
   EXPECT_EQ(UserPath("a/../b.jsonl"), "/home/user/b.jsonl");
   EXPECT_EQ(UserPath("../b"), "/home/b");
   EXPECT_EQ(UserPath("/tmp/b"), "/tmp/b");
+  EXPECT_EQ(UserPath("folder/"), "/home/user/folder");
   EXPECT_EQ(UserPath(""), "");
 }
 
