@@ -10,6 +10,23 @@
 
 namespace rankwise {
 
+// Of the forward pass's matrix products and convolutions (autocast); parameters
+// are always fp32.
+enum class Precision { kFp32, kBf16, kFp16 };
+
+// As the flag spells it.
+constexpr const char* PrecisionName(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      break;
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+  }
+  return "fp32";
+}
+
 struct DataConfig {
   std::string dataset;   // one of DatasetNames(); empty: the model's own
   std::string data_dir;  // folder of the dataset's files, or its file; absolute
@@ -67,8 +84,8 @@ struct TrainConfig {
   bool evaluate = true;    // after each epoch, on the whole test set
   uint64_t seed =
       0;  // of the model's initial weights, the data and the sampler
-  bool bf16 = false;  // forward pass under bfloat16 autocast
-  int threads = 0;    // intra-op threads per rank; 0: cores / local ranks
+  Precision precision = Precision::kFp32;
+  int threads = 0;  // intra-op threads per rank; 0: cores / local ranks
   int64_t check_divergence_every = 0;  // steps between two checks; 0: never
   // For comparison: ranks compute as ever and exchange nothing. Without
   // evaluation and checkpoints.

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "trainers/config.h"
+
 namespace rankwise {
 namespace {
 
@@ -38,7 +40,8 @@ TEST(EvaluateTest, CountsEveryTestExampleOnce) {
       data->test->Gather(all).target.eq(3).sum().item<int64_t>();
 
   const Objective objective(std::make_shared<AlwaysThree>(),
-                            LossKind::kCrossEntropy, /*bf16=*/false, at::kCPU);
+                            LossKind::kCrossEntropy, Precision::kFp32,
+                            at::kCPU);
   auto result = Evaluate(objective, *data, worker, /*epoch=*/4);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(objective.model().is_training());
@@ -79,7 +82,8 @@ TEST(EvaluateTest, CountsEveryTokenOfALanguageModel) {
       data->test->Gather(all).target.eq(3).sum().item<int64_t>();
 
   const Objective objective(std::make_shared<AlwaysTokenThree>(),
-                            LossKind::kCrossEntropy, /*bf16=*/false, at::kCPU);
+                            LossKind::kCrossEntropy, Precision::kFp32,
+                            at::kCPU);
   auto result = Evaluate(objective, *data, worker, /*epoch=*/1);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->total, 37 * 128);

@@ -264,7 +264,8 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   checks.InRange<int64_t>("check_divergence_every",
                           config.check_divergence_every, 0);
   checks.OneOf("precision", absl::GetFlag(FLAGS_precision), {"fp32", "bf16"});
-  config.bf16 = absl::GetFlag(FLAGS_precision) == "bf16";
+  if (absl::GetFlag(FLAGS_precision) == "bf16")
+    config.precision = Precision::kBf16;
   if (absl::GetFlag(FLAGS_backend) == "fake" && config.evaluate) {
     checks.Complain(
         "--backend=fake: ranks that are only pretended cannot evaluate their "

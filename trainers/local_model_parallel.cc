@@ -63,7 +63,7 @@ absl::Status LocalModelParallel::CreateTraining() {
         training_->model(), spec_,
         ModelStageConfig{.layers = stage_layers_[i],
                          .device = devices_[i],
-                         .bf16 = config_.bf16}));
+                         .precision = config_.precision}));
     stages.push_back(stages_.back().get());
   }
   sequence_.emplace(std::move(stages), devices_, config_.skip_communication);

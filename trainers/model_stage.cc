@@ -52,7 +52,7 @@ void ModelStage::Begin(absl::Span<const Batch> micro_batches,
 
 torch::Tensor ModelStage::Forward(int micro_batch, const torch::Tensor& input) {
   const size_t i = static_cast<size_t>(micro_batch);
-  AutocastScope autocast(config_.bf16, config_.device.type());
+  AutocastScope autocast(config_.precision, config_.device.type());
   model_.set_dropout_seed(dropout_seeds_[i]);
   const torch::Tensor& source = is_first() ? micro_batches_[i].data : input;
   torch::Tensor output =

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "parallel/pipeline/stage.h"
 #include "samplers/dataset.h"
+#include "trainers/config.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
@@ -18,7 +19,8 @@ namespace rankwise {
 struct ModelStageConfig {
   LayerRange layers;
   torch::Device device = torch::kCPU;
-  bool bf16 = false;  // forward under autocast; what leaves the stage is fp32
+  // Of the forward; what leaves the stage is fp32.
+  Precision precision = Precision::kFp32;
 };
 
 class ModelStage : public Stage {

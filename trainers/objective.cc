@@ -5,12 +5,12 @@
 namespace rankwise {
 
 torch::Tensor Objective::Output(const torch::Tensor& data) const {
-  AutocastScope autocast(bf16_, device_.type());
+  AutocastScope autocast(precision_, device_.type());
   return model_->Forward(data);
 }
 
 torch::Tensor Objective::Loss(const Batch& batch) const {
-  AutocastScope autocast(bf16_, device_.type());
+  AutocastScope autocast(precision_, device_.type());
   return rankwise::Loss(kind_, model_->Forward(batch.data), batch.target);
 }
 

@@ -9,15 +9,19 @@
 
 #include "absl/types/span.h"
 #include "samplers/dataset.h"
+#include "trainers/config.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
 
 class Objective {
  public:
-  Objective(std::shared_ptr<Model> model, LossKind kind, bool bf16,
+  Objective(std::shared_ptr<Model> model, LossKind kind, Precision precision,
             torch::Device device)
-      : model_(std::move(model)), kind_(kind), bf16_(bf16), device_(device) {}
+      : model_(std::move(model)),
+        kind_(kind),
+        precision_(precision),
+        device_(device) {}
 
   // The model's output for `data` [B, example_shape...].
   torch::Tensor Output(const torch::Tensor& data) const;
@@ -37,7 +41,7 @@ class Objective {
  private:
   std::shared_ptr<Model> model_;
   LossKind kind_;
-  bool bf16_;
+  Precision precision_;
   torch::Device device_;
 };
 

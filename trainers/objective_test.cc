@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "trainers/config.h"
+
 namespace rankwise {
 namespace {
 
@@ -19,7 +21,7 @@ class ObjectiveTest : public ::testing::Test {
  protected:
   std::shared_ptr<Model> model_ =
       std::make_shared<Model>(*MakeModelSpec({.name = "simple_cnn"}));
-  Objective objective_{model_, LossKind::kCrossEntropy, /*bf16=*/false,
+  Objective objective_{model_, LossKind::kCrossEntropy, Precision::kFp32,
                        at::kCPU};
 };
 
@@ -51,7 +53,7 @@ TEST_F(ObjectiveTest, OneMicroBatchIsTheLossBitForBit) {
 }
 
 TEST_F(ObjectiveTest, Bf16ComputesInBf16AndLeavesTheWeightsAlone) {
-  const Objective half(model_, LossKind::kCrossEntropy, /*bf16=*/true,
+  const Objective half(model_, LossKind::kCrossEntropy, Precision::kBf16,
                        at::kCPU);
   const Batch batch = RandomBatch(4);
   EXPECT_EQ(half.Output(batch.data).scalar_type(), at::kBFloat16);

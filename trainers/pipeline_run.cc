@@ -138,7 +138,7 @@ absl::Status PipelineRun::CreateTraining() {
         training_->model(), spec_,
         ModelStageConfig{.layers = stage_layers_[static_cast<size_t>(stage)],
                          .device = worker_.device,
-                         .bf16 = config_.bf16});
+                         .precision = config_.precision});
   }
   FindSharedWeights();
   return absl::OkStatus();

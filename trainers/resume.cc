@@ -192,7 +192,7 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
               {"clip_grad_norm", optimizer.clip_grad_norm},
               {"warmup_steps", optimizer.warmup_steps},
               {"lr_schedule", optimizer.lr_schedule},
-              {"precision", config.bf16 ? "bf16" : "fp32"},
+              {"precision", PrecisionName(config.precision)},
               {"seed", config.seed},
               {"steps of the cosine", cosine_steps},
               {"gradient exchange", worker.settings}}

@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   Model model(spec);
   ToChannelsLast(model);
   model.to(device);
-  AutocastScope autocast(config.bf16, device.type());
+  AutocastScope autocast(config.precision, device.type());
   return ProfileLayers(model, (*batch)->data, kRepetitions);
 }
 

@@ -74,8 +74,8 @@ absl::Status TrainingRun::BuildModel(const ModelPlacement& placement) {
     auto module = model_->named_children().find(spec_.layers[layer].name);
     if (module != nullptr) (*module)->to(placement.devices[layer]);
   }
-  objective_ = std::make_unique<Objective>(model_, spec_.loss, config_.bf16,
-                                           worker_.device);
+  objective_ = std::make_unique<Objective>(model_, spec_.loss,
+                                           config_.precision, worker_.device);
   auto optimizer = MakeOptimizer(*model_, config_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = std::move(*optimizer);
@@ -178,7 +178,7 @@ void TrainingRun::Announce() {
       worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
       data_.train->name(), data_.train->size(), config_.data.batch_size,
       global_batch, config_.optimizer.name, config_.optimizer.learning_rate,
-      config_.bf16 ? "bf16" : "fp32", config_.seed, total_steps_));
+      PrecisionName(config_.precision), config_.seed, total_steps_));
   if (config_.data.batch_size < kSmallBatchForBatchNorm &&
       HasBatchNorm(*model_)) {
     console_->Say(absl::StrCat(
