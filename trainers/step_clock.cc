@@ -1,9 +1,40 @@
 #include "trainers/step_clock.h"
 
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 namespace rankwise {
+namespace {
+
+double HostSeconds(const Moment& from, const Moment& to) {
+  return std::chrono::duration<double>(to.given() - from.given()).count();
+}
+
+// Waiting for data is the host's; the rest is what the device does.
+auto ClockOf(Phase phase) {
+  return phase == Phase::kDataWait ? HostSeconds : WaitForSecondsBetween;
+}
+
+double* FieldOf(Phase phase, StepTimes& times) {
+  switch (phase) {
+    case Phase::kDataWait:
+      return &times.data_wait_seconds;
+    case Phase::kForward:
+      return &times.forward_seconds;
+    case Phase::kBackward:
+      return &times.backward_seconds;
+    case Phase::kOptimizer:
+      return &times.optimizer_seconds;
+    case Phase::kCaptured:
+      return &times.captured_seconds;
+    case Phase::kBetween:
+    case Phase::kSchedule:
+    case Phase::kEnd:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 const char* PhaseName(Phase phase) {
   switch (phase) {
@@ -17,6 +48,8 @@ const char* PhaseName(Phase phase) {
       return "schedule";
     case Phase::kOptimizer:
       return "optimizer";
+    case Phase::kCaptured:
+      return "captured step";
     case Phase::kBetween:
     case Phase::kEnd:
       break;
@@ -24,80 +57,63 @@ const char* PhaseName(Phase phase) {
   return nullptr;
 }
 
-StepClock::StepClock(torch::Device device) : device_(device) {
+StepClock::StepClock(torch::Device device) : inert_(false), device_(device) {
   Begin(Phase::kBetween);
+  start_ = marks_.front().moment.given();
 }
-StepClock::~StepClock() = default;
-StepClock::StepClock(StepClock&&) noexcept = default;
-StepClock& StepClock::operator=(StepClock&&) noexcept = default;
+
+StepClock StepClock::Inert() { return StepClock(); }
 
 void StepClock::Begin(Phase phase) {
+  if (inert_) return;
+  TORCH_CHECK(!ended(), "the clock of a step that is over was told of a phase");
   range_.Close();
   if (PhaseName(phase) != nullptr && RangesOn())
     range_ = ScopedRange(PhaseName(phase));
-  std::unique_ptr<c10::Event> event;
-  if (!device_.is_cpu()) {
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    event = std::make_unique<c10::Event>(device_.type(),
-                                         c10::EventFlag::BACKEND_DEFAULT);
-    event->record(guard.getStream(device_));
-  }
-  marks_.push_back({phase, std::chrono::steady_clock::now(), std::move(event)});
+  marks_.push_back({phase, Moment(device_)});
+}
+
+bool StepClock::ended() const {
+  return !marks_.empty() && marks_.back().phase == Phase::kEnd;
+}
+
+bool StepClock::finished() const {
+  return ended() && marks_.back().moment.reached();
+}
+
+void StepClock::WaitForTheEnd() const {
+  TORCH_CHECK(!inert_, "an inert step clock measures nothing");
+  TORCH_CHECK(ended(), "a step's clock was read before the step's end");
+  marks_.back().moment.Wait();
 }
 
 StepTimes StepClock::Read() const {
+  WaitForTheEnd();
   StepTimes times;
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
-    const Mark& from = marks_[i];
-    const Mark& to = marks_[i + 1];
-    const double seconds = from.phase == Phase::kDataWait
-                               ? HostSeconds(from, to)
-                               : Elapsed(from, to);
-    switch (marks_[i].phase) {
-      case Phase::kDataWait:
-        times.data_wait_seconds += seconds;
-        break;
-      case Phase::kForward:
-        times.forward_seconds += seconds;
-        break;
-      case Phase::kBackward:
-        times.backward_seconds += seconds;
-        break;
-      case Phase::kOptimizer:
-        times.optimizer_seconds += seconds;
-        break;
-      case Phase::kBetween:
-      case Phase::kSchedule:
-      case Phase::kEnd:
-        break;
-    }
+    double* const field = FieldOf(marks_[i].phase, times);
+    if (field == nullptr) continue;
+    *field += ClockOf(marks_[i].phase)(marks_[i].moment, marks_[i + 1].moment);
   }
-  times.step_seconds = Elapsed(marks_.front(), marks_.back());
+  times.step_seconds =
+      WaitForSecondsBetween(marks_.front().moment, marks_.back().moment);
   return times;
 }
 
 std::vector<PhaseSpan> StepClock::Phases() const {
+  WaitForTheEnd();
   const double begin =
-      std::chrono::duration<double>(start().time_since_epoch()).count();
+      std::chrono::duration<double>(start_.time_since_epoch()).count();
   std::vector<PhaseSpan> spans;
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
-    const auto seconds_since_begin =
-        marks_[i].phase == Phase::kDataWait ? HostSeconds : Elapsed;
+    const auto seconds_since_begin = ClockOf(marks_[i].phase);
     spans.push_back(
         {marks_[i].phase,
-         begin + seconds_since_begin(marks_.front(), marks_[i]),
-         begin + seconds_since_begin(marks_.front(), marks_[i + 1])});
+         begin + seconds_since_begin(marks_.front().moment, marks_[i].moment),
+         begin +
+             seconds_since_begin(marks_.front().moment, marks_[i + 1].moment)});
   }
   return spans;
-}
-
-double StepClock::HostSeconds(const Mark& from, const Mark& to) {
-  return std::chrono::duration<double>(to.host - from.host).count();
-}
-
-double StepClock::Elapsed(const Mark& from, const Mark& to) {
-  if (from.device == nullptr) return HostSeconds(from, to);
-  return from.device->elapsedTime(*to.device) * 1e-3;
 }
 
 }  // namespace rankwise

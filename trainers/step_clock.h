@@ -6,19 +6,15 @@
 #include <torch/types.h>
 
 #include <chrono>
-#include <memory>
 #include <vector>
 
+#include "parallel/device/moment.h"
 #include "parallel/trace/ranges.h"
-
-namespace c10 {
-struct Event;
-}
 
 namespace rankwise {
 
 // kSchedule: a pipeline's forward and backward passes, which the executor times
-// one by one.
+// one by one. kCaptured: forward, backward and update in one launch of a graph.
 enum class Phase {
   kBetween,
   kDataWait,
@@ -26,6 +22,7 @@ enum class Phase {
   kBackward,
   kSchedule,
   kOptimizer,
+  kCaptured,
   kEnd
 };
 
@@ -44,6 +41,7 @@ struct StepTimes {
   double forward_seconds = 0;
   double backward_seconds = 0;
   double optimizer_seconds = 0;
+  double captured_seconds = 0;
 };
 
 // One step's phases. On a CPU the marks are the host's clock; on CUDA they are
@@ -54,40 +52,43 @@ class StepClock {
   // The step starts now, in kBetween: records, console and checkpoints after
   // the step before.
   explicit StepClock(torch::Device device);
-  ~StepClock();
-  StepClock(StepClock&&) noexcept;
-  StepClock& operator=(StepClock&&) noexcept;
+  // Marks nothing, for a step that is being recorded into a graph: no events
+  // may come between. Has nothing to read.
+  static StepClock Inert();
 
   // The phase before ends here and `phase` begins. A phase may come several
-  // times; its times add up.
+  // times; its times add up. Throws c10::Error after kEnd.
   void Begin(Phase phase);
 
-  // After Begin(kEnd). On CUDA the device must have reached the end of the step
-  // (reading its loss sees to that).
+  // Whether Read would not wait: Begin(kEnd) was called, and the device has
+  // come so far. Never blocks.
+  bool finished() const;
+
+  // Blocks until the device has reached the end of the step. Throws c10::Error
+  // before Begin(kEnd), and of an inert clock.
   StepTimes Read() const;
 
-  // The phases one by one, the first from the step's begin; as Read, after the
-  // device. On CUDA the device's times count from the host's begin of the step,
-  // which is right where the device had nothing left to do then.
+  // The phases one by one, the first from the step's begin; blocks and throws
+  // as Read. On CUDA the device's times count from the host's begin of the
+  // step, which is right where the device had nothing left to do then.
   std::vector<PhaseSpan> Phases() const;
 
   // When the step began, by the host's clock.
-  std::chrono::steady_clock::time_point start() const {
-    return marks_.front().host;
-  }
+  std::chrono::steady_clock::time_point start() const { return start_; }
 
  private:
   struct Mark {
     Phase phase;
-    std::chrono::steady_clock::time_point host;
-    std::unique_ptr<c10::Event> device;  // null on a CPU
+    Moment moment;
   };
-  static double HostSeconds(const Mark& from, const Mark& to);
-  static double Elapsed(const Mark& from,
-                        const Mark& to);  // the device's, on CUDA
+  StepClock() = default;  // inert
+  bool ended() const;
+  void WaitForTheEnd() const;
 
-  torch::Device device_;
-  std::vector<Mark> marks_;
+  bool inert_ = true;
+  torch::Device device_ = torch::kCPU;
+  std::chrono::steady_clock::time_point start_;
+  std::vector<Mark> marks_;  // empty where inert
   ScopedRange range_;
 };
 

@@ -1,5 +1,6 @@
 #include "trainers/step_clock.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -43,6 +44,35 @@ TEST(StepClockTest, RepeatedPhasesOfMicroBatchesAddUp) {
   moved.Begin(Phase::kEnd);
   EXPECT_GE(moved.Read().forward_seconds, 0.009);
   EXPECT_EQ(moved.Read().optimizer_seconds, 0);
+}
+
+TEST(StepClockTest, ACapturedStepIsAPhaseOfItsOwn) {
+  StepClock clock(at::kCPU);
+  clock.Begin(Phase::kCaptured);
+  Sleep(3);
+  clock.Begin(Phase::kEnd);
+  EXPECT_GE(clock.Read().captured_seconds, 0.003);
+  EXPECT_EQ(clock.Read().forward_seconds, 0);
+}
+
+TEST(StepClockTest, WrongUseIsRefused) {
+  StepClock clock(at::kCPU);
+  clock.Begin(Phase::kForward);
+  EXPECT_FALSE(clock.finished());
+  EXPECT_THROW(clock.Read(), c10::Error);
+  EXPECT_THROW(clock.Phases(), c10::Error);
+  clock.Begin(Phase::kEnd);
+  EXPECT_TRUE(clock.finished());
+  EXPECT_THROW(clock.Begin(Phase::kForward), c10::Error);
+}
+
+TEST(StepClockTest, AnInertClockMarksNothing) {
+  StepClock clock = StepClock::Inert();
+  clock.Begin(Phase::kForward);
+  clock.Begin(Phase::kEnd);
+  clock.Begin(Phase::kForward);
+  EXPECT_FALSE(clock.finished());
+  EXPECT_THROW(clock.Read(), c10::Error);
 }
 
 }  // namespace
