@@ -36,6 +36,13 @@ void ListCollectiveFields(Fields& fields, R& record) {
   fields.SecondsList("start_seconds", record.start_seconds);
   fields.CountList("late", record.late);
   fields.Seconds("clock_error_seconds", record.clock_error_seconds);
+  if (fields.Has("timing")) {
+    fields.Choice("timing", record.timing, {"host", "events"});
+    fields.Flag("graph", record.graph);
+    fields.Flag("registered", record.registered);
+    fields.Text("algorithm", record.algorithm);
+    fields.Text("protocol", record.protocol);
+  }
 }
 
 template <typename Fields, typename R>

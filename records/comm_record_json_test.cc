@@ -36,6 +36,10 @@ CollectiveRecord ExampleCollective() {
   record.start_seconds = {0, 1, 2.5};
   record.late = {1};
   record.clock_error_seconds = 0.0625;
+  record.timing = "events";
+  record.graph = true;
+  record.algorithm = "Ring";
+  record.protocol = "LL";
   return record;
 }
 
@@ -94,7 +98,24 @@ TEST(CommRecordJson, CollectiveIsTheTextOfTheGrammar) {
             R"("in_flight":4,"cache":"cold","sync":"window","launch":1,)"
             R"("trips":2,"wrong":0,"end":"precise",)"
             R"("seconds":[0.5,0.25,0.125],"start_seconds":[0,1,2.5],)"
-            R"("late":[1],"clock_error_seconds":0.0625})");
+            R"("late":[1],"clock_error_seconds":0.0625,"timing":"events",)"
+            R"("graph":true,"registered":false,"algorithm":"Ring",)"
+            R"("protocol":"LL"})");
+}
+
+TEST(CommRecordJson, ACollectiveFromBefore14WasTimedByTheHost) {
+  const std::string old = absl::StrReplaceAll(
+      ToJsonLine(ExampleCollective()),
+      {{R"(,"timing":"events","graph":true,"registered":false,)"
+        R"("algorithm":"Ring","protocol":"LL")",
+        ""}});
+  EXPECT_EQ(old.find("timing"), std::string::npos);
+  const auto row = ParseAs<CollectiveRecord>(old);
+  EXPECT_EQ(row.timing, "host");
+  EXPECT_FALSE(row.graph);
+  EXPECT_FALSE(row.registered);
+  EXPECT_EQ(row.algorithm, "");
+  EXPECT_EQ(row.clock_error_seconds, 0.0625);
 }
 
 TEST(CommRecordJson, OverlapIsTheTextOfTheGrammar) {
@@ -175,7 +196,11 @@ TEST(CommRecordJson, BrokenRecordsSayWhatIsWrong) {
   const std::vector<Broken> cases = {
       {ExampleCollective(), R"("launch":1,)", "",
        R"(in the collective record: the field "launch" is missing)"},
-      {ExampleCollective(), "true", "1",
+      {ExampleCollective(), R"("timing":"events")", R"("timing":"sun")",
+       R"("timing" should be one of host, events, not "sun")"},
+      {ExampleCollective(), R"("graph":true,)", "",
+       R"(in the collective record: the field "graph" is missing)"},
+      {ExampleCollective(), R"("in_place":true)", R"("in_place":1)",
        R"("in_place" should be true or false, not 1)"},
       {ExampleCollective(), "cold", "lukewarm",
        R"("cache" should be one of hot, cold, not "lukewarm")"},

@@ -25,6 +25,7 @@ constexpr absl::string_view kFollowing[] = {
     "microbatches",
     "nproc",
     "oversubscribe",
+    "peak_tflops",
     "pp",
     "record",
     "resume",

@@ -57,6 +57,7 @@ TEST(ConfigHash, WhatIsOnlyWrittenDownDoesNotCount) {
                                  {"trace_steps", "5"},
                                  {"traffic_steps", "0"}});
   const RunRecord two = RunWith({{"csv", "a.csv"},
+                                 {"peak_tflops", "989"},
                                  {"trace", "a.json"},
                                  {"trace_ops", "true"},
                                  {"trace_steps", "2"},

@@ -51,6 +51,8 @@ absl::Status CheckVersion(const std::string& version) {
 FieldReader::FieldReader(const Json& object, std::string where)
     : object_(object), where_(std::move(where)) {}
 
+bool FieldReader::Has(const char* name) const { return object_.contains(name); }
+
 void FieldReader::Version(const char* name, std::string& out) {
   Text(name, out);
   if (status_.ok()) status_ = CheckVersion(out);
@@ -161,10 +163,6 @@ void FieldReader::SecondsList(const char* name, std::vector<double>& out) {
     if (!IsSeconds(seconds)) return Expect(name, kExpected, *value);
     out.push_back(seconds.get<double>());
   }
-}
-
-void FieldReader::NewEstimate(const char* name, double& out) {
-  if (object_.contains(name)) Estimate(name, out);
 }
 
 void FieldReader::Estimate(const char* name, double& out, double maximum) {

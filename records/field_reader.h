@@ -26,6 +26,7 @@ class FieldReader {
   // messages call it: "step", "run.host".
   FieldReader(const nlohmann::json& object, std::string where);
 
+  bool Has(const char* name) const;
   // Also refuses another major version (FailedPrecondition).
   void Version(const char* name, std::string& out);
   void Text(const char* name, std::string& out);
@@ -42,9 +43,6 @@ class FieldReader {
   // A number from 0 to `maximum`, or "NaN": not known.
   void Estimate(const char* name, double& out,
                 double maximum = std::numeric_limits<double>::max());
-  // An estimate that a minor version added to a kind: where it is missing,
-  // `out` stays as it is.
-  void NewEstimate(const char* name, double& out);
   template <typename T>
   void Object(const char* name, T& out) {
     const nlohmann::json* value = FindObject(name);

@@ -59,6 +59,17 @@ bool FieldScanner::Name(absl::string_view name) {
   return ok_;
 }
 
+bool FieldScanner::Has(const char* name) {
+  if (!ok_) return false;
+  const char* const before = at_;
+  const bool first = first_;
+  const bool has = Name(name);
+  at_ = before;
+  first_ = first;
+  ok_ = true;
+  return has;
+}
+
 bool FieldScanner::Quoted(absl::string_view& out) {
   if (!Take('"')) return false;
   const char* close = std::find_if_not(at_, end_, IsPlain);
@@ -146,25 +157,12 @@ void FieldScanner::SecondsList(const char* name, std::vector<double>& out) {
 }
 
 void FieldScanner::Estimate(const char* name, double& out, double maximum) {
-  if (Name(name)) EstimateValue(out, maximum);
-}
-
-void FieldScanner::EstimateValue(double& out, double maximum) {
+  if (!Name(name)) return;
   if (Take("\"NaN\"")) {
     out = std::numeric_limits<double>::quiet_NaN();
   } else if (!Real(out) || out < 0 || out > maximum) {
     GiveUp();
   }
-}
-
-void FieldScanner::NewEstimate(const char* name, double& out) {
-  if (!ok_) return;
-  const char* const before = at_;
-  const bool first = first_;
-  if (Name(name)) return EstimateValue(out, std::numeric_limits<double>::max());
-  at_ = before;
-  first_ = first;
-  ok_ = true;
 }
 
 }  // namespace rankwise

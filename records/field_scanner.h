@@ -26,6 +26,8 @@ class FieldScanner {
   explicit FieldScanner(absl::string_view text)
       : at_(text.data()), end_(text.data() + text.size()) {}
 
+  // True if the next field is `name`.
+  bool Has(const char* name);
   void Text(const char* name, std::string& out);
   void Flag(const char* name, bool& out);
   void Choice(const char* name, std::string& out,
@@ -37,7 +39,6 @@ class FieldScanner {
   void SecondsList(const char* name, std::vector<double>& out);
   void Estimate(const char* name, double& out,
                 double maximum = std::numeric_limits<double>::max());
-  void NewEstimate(const char* name, double& out);
   template <typename T>
   void Objects(const char* name, std::vector<T>& out) {
     if (!Name(name)) return;
@@ -68,7 +69,6 @@ class FieldScanner {
   bool Quoted(absl::string_view& out);
   bool Integer(int64_t& out);
   bool Real(double& out);
-  void EstimateValue(double& out, double maximum);
   void GiveUp() { ok_ = false; }
 
   // `[` elements `]`.

@@ -21,6 +21,7 @@ class FieldWriter {
  public:
   explicit FieldWriter(std::string* out) : out_(out) {}
 
+  bool Has(const char*) const { return true; }
   void Version(const char* name, const std::string& value) {
     Text(name, value);
   }
@@ -45,7 +46,6 @@ class FieldWriter {
   // written as NaN, which means "not known".
   void Estimate(const char* name, double value,
                 double maximum = std::numeric_limits<double>::max());
-  void NewEstimate(const char* name, double value) { Estimate(name, value); }
   template <typename T>
   void Object(const char* name, const T& value) {
     Name(name);

@@ -20,7 +20,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 3;
+inline constexpr int kSchemaMinor = 4;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
 struct HostInfo {
@@ -40,7 +40,7 @@ struct VersionInfo {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.3";
+  std::string schema_version = "1.4";
   std::string run_id;      // the same on every rank of the run (run_id.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // "" when unknown (git_commit.h)
@@ -56,6 +56,9 @@ struct RunRecord {
   std::vector<std::string> devices;  // of this rank: "cpu", "cuda:0", ...
   int64_t threads_per_rank = 1;      // compute threads of this rank
   VersionInfo versions;
+  // Floating-point operations of the model's forward pass for one example, a
+  // multiply-add counted as two; 0: not known.
+  double forward_flops_per_example = 0;
 };
 
 // One optimizer step of one rank. step_seconds runs from the end of the step
@@ -75,6 +78,10 @@ struct StepRecord {
   double exposed_comm_seconds = 0;  // the part of backward_seconds that only
                                     // waited for communication
   int64_t examples = 0;             // of this rank in this step
+  // Forward, backward and update, with the communication within, of a step
+  // that was launched as one graph: forward_, backward_, optimizer_ and
+  // exposed_comm_seconds are 0 then. 0: not captured.
+  double captured_seconds = 0;
 };
 
 // One epoch of one rank's training.
@@ -144,7 +151,7 @@ struct ScheduleRecord {
 struct CollectiveRecord {
   int64_t rank = 0;
   std::string collective;      // "all_reduce"
-  std::string layer = "c10d";  // through which the call went
+  std::string layer = "c10d";  // through which the call went: also "nccl"
   std::vector<int64_t> ranks;  // of the group, this one among them; empty: all
   int64_t bytes = 0;           // of a call
   int64_t count = 0;           // elements of a call
@@ -165,6 +172,12 @@ struct CollectiveRecord {
   std::vector<double> start_seconds;
   std::vector<int64_t> late;  // iterations not counted: some rank started late
   double clock_error_seconds = 0;  // bound of the error of start_seconds
+  std::string timing = "host";     // the clock of `seconds`; "events": the
+                                   // device's
+  bool graph = false;       // an iteration is one launch of a captured graph
+  bool registered = false;  // its buffers are registered with the library
+  std::string algorithm;    // that the library chose: "Ring"; "" unknown
+  std::string protocol;     // "LL", "Simple"; "" unknown
 };
 
 // One rank's share of a collective beside computation. The lists hold one

@@ -1,6 +1,8 @@
 // The fields of every record, listed once, in the order they are written:
 // docs/records.md as code. `fields` is a FieldWriter and `record` const, or a
-// FieldReader and `record` mutable; both have the methods used here.
+// FieldReader and `record` mutable; both have the methods used here. A field
+// that a minor version added to a kind follows `if (fields.Has(name))`, which
+// is false where an older file leaves it out: then it keeps its default.
 
 #ifndef RECORDS_RECORD_FIELDS_H_
 #define RECORDS_RECORD_FIELDS_H_
@@ -40,6 +42,13 @@ void ListFields(Fields& fields, R& record) {
     fields.TextList("devices", record.devices);
     fields.Count("threads_per_rank", record.threads_per_rank, 1);
     fields.Object("versions", record.versions);
+    if (fields.Has("forward_flops_per_example")) {
+      fields.Number("forward_flops_per_example",
+                    record.forward_flops_per_example);
+    }
+    fields.Check(record.forward_flops_per_example >= 0 &&
+                     record.forward_flops_per_example < 1e30,
+                 "\"forward_flops_per_example\" should be 0 or more");
     fields.Below("rank", record.rank, "world_size", record.world_size);
   } else if constexpr (std::is_same_v<T, StepRecord>) {
     fields.Count("rank", record.rank);
@@ -53,6 +62,9 @@ void ListFields(Fields& fields, R& record) {
     fields.Seconds("optimizer_seconds", record.optimizer_seconds);
     fields.Seconds("exposed_comm_seconds", record.exposed_comm_seconds);
     fields.Count("examples", record.examples);
+    if (fields.Has("captured_seconds")) {
+      fields.Seconds("captured_seconds", record.captured_seconds);
+    }
   } else if constexpr (std::is_same_v<T, EpochRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("epoch", record.epoch);
@@ -87,8 +99,10 @@ void ListFields(Fields& fields, R& record) {
     fields.Seconds("span_seconds", record.span_seconds);
     fields.Seconds("busy_seconds", record.busy_seconds);
     fields.Seconds("wait_seconds", record.wait_seconds);
-    fields.NewEstimate("exposed_transfer_seconds",
-                       record.exposed_transfer_seconds);
+    if (fields.Has("exposed_transfer_seconds")) {
+      fields.Estimate("exposed_transfer_seconds",
+                      record.exposed_transfer_seconds);
+    }
     fields.Seconds("transfer_seconds", record.transfer_seconds);
     fields.Count("sent_bytes", record.sent_bytes);
     fields.Count("received_bytes", record.received_bytes);

@@ -31,6 +31,7 @@ RunRecord ExampleRun() {
   run.devices = {"cpu"};
   run.threads_per_rank = 4;
   run.versions = {"2.11.0", "", "", "g++ 12.2.0"};
+  run.forward_flops_per_example = 5e8;
   return run;
 }
 
@@ -77,7 +78,8 @@ TEST(RecordJson, StepIsTheTextOfTheGrammar) {
             "\"loss\":2.302585092994046,\"step_seconds\":0.07,"
             "\"data_wait_seconds\":0.001,\"forward_seconds\":0.02,"
             "\"backward_seconds\":0.04,\"optimizer_seconds\":0.005,"
-            "\"exposed_comm_seconds\":0.01,\"examples\":64}");
+            "\"exposed_comm_seconds\":0.01,\"examples\":64,"
+            "\"captured_seconds\":0}");
 }
 
 TEST(RecordJson, EveryKindComesBackAsItWent) {
@@ -126,6 +128,29 @@ TEST(RecordJson, AScheduleFromBefore13HasNoExposedTransfers) {
   const auto schedule = ParseAs<ScheduleRecord>(old);
   EXPECT_TRUE(std::isnan(schedule.exposed_transfer_seconds));
   EXPECT_EQ(schedule.sent_bytes, 4096);
+}
+
+TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
+  const std::string run = absl::StrReplaceAll(
+      ToJsonLine(ExampleRun()),
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.4\"", "\"1.3\""}});
+  EXPECT_NE(run.find("\"1.3\""), std::string::npos);
+  EXPECT_EQ(run.find("flops"), std::string::npos);
+  EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
+  const std::string step = absl::StrReplaceAll(
+      ToJsonLine(ExampleStep()), {{",\"captured_seconds\":0", ""}});
+  EXPECT_EQ(step.find("captured"), std::string::npos);
+  EXPECT_EQ(ParseAs<StepRecord>(step).captured_seconds, 0);
+  EXPECT_EQ(ParseAs<StepRecord>(step).examples, 64);
+}
+
+TEST(RecordJson, ACapturedStepKeepsItsTime) {
+  StepRecord step = ExampleStep();
+  step.captured_seconds = 0.0625;
+  EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).captured_seconds, 0.0625);
+  EXPECT_EQ(
+      ParseAs<RunRecord>(ToJsonLine(ExampleRun())).forward_flops_per_example,
+      5e8);
 }
 
 TEST(RecordJson, RunKeepsNestedFields) {
@@ -235,9 +260,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.3\"", "\"one\"",
+      {ExampleRun(), "\"1.4\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.3\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.4\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -252,6 +277,12 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
        "in the run.host record: \"cores\" should be an integer"},
       {ExampleRun(), "\"versions\":{", "\"versions\":[],\"v\":{",
        "\"versions\" should be an object, not []"},
+      {ExampleRun(), "5e+08", "-1",
+       "\"forward_flops_per_example\" should be 0 or more"},
+      {ExampleRun(), "5e+08", "\"NaN\"",
+       "\"forward_flops_per_example\" should be 0 or more"},
+      {ExampleStep(), "\"captured_seconds\":0", "\"captured_seconds\":-1",
+       "\"captured_seconds\" should be a number of seconds"},
       {eval, "\"total\":10", "\"total\":{}", "in the eval record: \"total\""},
       {ExampleSchedule(), "\"step\":7,", "",
        "in the schedule record: the field \"step\" is missing"},
@@ -339,7 +370,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.3\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.4\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 
