@@ -53,7 +53,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
         }
         return StepOutcome{
             .loss = loss,
-            .exposed_comm_seconds = (*engine)->exposed_comm_seconds()};
+            .exposed_comm_seconds = (*engine)->TakeExposedComm()};
       });
 }
 

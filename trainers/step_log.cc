@@ -14,6 +14,7 @@ void FillTimes(const StepTimes& times, StepRecord& record) {
   record.forward_seconds += times.forward_seconds;
   record.backward_seconds += times.backward_seconds;
   record.optimizer_seconds = times.optimizer_seconds;
+  record.captured_seconds = times.captured_seconds;
 }
 
 }  // namespace
@@ -35,6 +36,7 @@ absl::Status StepLog::Flush() {
     StepRecord& record = pending_[i].record;
     record.loss = on_host.data_ptr<float>()[i];
     FillTimes(pending_[i].clock.Read(), record);
+    record.exposed_comm_seconds = pending_[i].exposed_comm.Wait();
     epoch_sums_.loss += record.loss * static_cast<double>(record.examples);
     epoch_sums_.examples += record.examples;
     if (!std::isfinite(record.loss) && first_non_finite_step_ == 0) {
@@ -44,6 +46,7 @@ absl::Status StepLog::Flush() {
     if (!pending_[i].traffic.has_value()) continue;
     traffic.push_back(*std::move(pending_[i].traffic));
     traffic.back().step_seconds = record.step_seconds;
+    traffic.back().exposed_comm_seconds += record.exposed_comm_seconds;
   }
   last_loss_ = records.back().loss;
   pending_.clear();

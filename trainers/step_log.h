@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "parallel/device/later_seconds.h"
 #include "records/record.h"
 #include "records/record_writer.h"
 #include "trainers/step_clock.h"
@@ -19,13 +20,14 @@ namespace rankwise {
 
 // A step that was submitted to the device and may not have run yet.
 struct PendingStep {
-  // rank, step, epoch, exposed_comm_seconds, examples; forward_seconds and
-  // backward_seconds as far as the clock does not know them.
+  // rank, step, epoch, examples; forward_seconds and backward_seconds as far as
+  // the clock does not know them.
   StepRecord record;
   torch::Tensor loss;  // scalar on the device
   StepClock clock;     // after Begin(Phase::kEnd)
-  // Complete but for step_seconds.
+  // Complete but for step_seconds and what exposed_comm adds.
   std::optional<TrafficRecord> traffic = {};
+  LaterSeconds exposed_comm = {};
 };
 
 // Sums over the steps of the current epoch that were flushed.
@@ -34,6 +36,7 @@ struct EpochSums {
   int64_t examples = 0;
 };
 
+// The host waits for the device in Flush and nowhere else.
 class StepLog {
  public:
   // `writer` null: the steps are only summed.

@@ -22,8 +22,10 @@ PendingStep Step(int64_t number, double loss, int64_t examples) {
   record.step = number;
   record.epoch = 1;
   record.examples = examples;
-  record.exposed_comm_seconds = 0.25;
-  return {record, at::tensor(loss, at::kFloat), std::move(clock)};
+  TrafficRecord traffic;
+  traffic.exposed_comm_seconds = 0.5;
+  return {record, at::tensor(loss, at::kFloat), std::move(clock), traffic,
+          /*exposed_comm=*/0.25};
 }
 
 TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
@@ -39,12 +41,15 @@ TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
 
   auto records = ReadRecords(path);
   ASSERT_TRUE(records.ok()) << records.status();
-  ASSERT_EQ(records->size(), 3u);
-  const StepRecord& second = std::get<StepRecord>((*records)[2]);
+  ASSERT_EQ(records->size(), 5u);
+  const StepRecord& second = std::get<StepRecord>((*records)[3]);
   EXPECT_EQ(second.step, 2);
   EXPECT_EQ(second.loss, 1.5);
   EXPECT_EQ(second.exposed_comm_seconds, 0.25);
   EXPECT_GT(second.step_seconds, 0);
+  const TrafficRecord& traffic = std::get<TrafficRecord>((*records)[4]);
+  EXPECT_EQ(traffic.exposed_comm_seconds, 0.75) << "a pipeline's own, too";
+  EXPECT_EQ(traffic.step_seconds, second.step_seconds);
 }
 
 TEST(StepLogTest, EpochSumsWeighByExamples) {

@@ -316,20 +316,18 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.rank = worker_.env.rank;
     record.step = number;
     record.epoch = progress_.epoch;
-    record.exposed_comm_seconds = outcome->exposed_comm_seconds;
     record.forward_seconds = outcome->forward_seconds;
     record.backward_seconds = outcome->backward_seconds;
     record.examples = CountExamples(micro_batches);
     StepCommunication seen = traffic_.End(record, clock.start());
-    if (seen.record.has_value()) {
-      seen.record->exposed_comm_seconds =
-          outcome->exposed_comm_seconds + outcome->wait_seconds;
-    }
+    if (seen.record.has_value())
+      seen.record->exposed_comm_seconds = outcome->wait_seconds;
     if (trace_ != nullptr)
       trace_->End(number, clock, seen.events, std::move(outcome->trace));
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
     return log_->Add(
-        {record, outcome->loss, std::move(finished), std::move(seen.record)});
+        {record, outcome->loss, std::move(finished), std::move(seen.record),
+         std::move(outcome->exposed_comm_seconds)});
   });
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "parallel/device/later_seconds.h"
 #include "parallel/trace/chrome_trace.h"
 #include "records/record.h"
 #include "records/record_writer.h"
@@ -47,7 +48,7 @@ struct StepInput {
 
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
-  double exposed_comm_seconds = 0;
+  LaterSeconds exposed_comm_seconds;
   double wait_seconds = 0;  // of a pipeline: blocked for messages
   // What a pipeline's executor timed within Phase::kSchedule.
   double forward_seconds = 0, backward_seconds = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -14,6 +15,8 @@
 #include "parallel/ddp/compress_hook.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/verify_model.h"
+#include "parallel/device/graph.h"
+#include "parallel/device/moment.h"
 #include "torch/csrc/distributed/c10d/logger.hpp"
 #include "torch/csrc/distributed/c10d/reducer.hpp"
 #include "torch/nn/module.h"
@@ -75,7 +78,10 @@ DistributedDataParallel::Create(torch::nn::Module& module,
 DistributedDataParallel::DistributedDataParallel(torch::nn::Module& module,
                                                  Communicator& communicator,
                                                  const DdpConfig& config)
-    : module_(module), communicator_(communicator), config_(config) {
+    : module_(module),
+      communicator_(communicator),
+      config_(config),
+      backward_end_(communicator.device()) {
   for (NamedTensor& item : ModelParameters(module)) {
     if (!item.tensor.requires_grad()) continue;
     names_.push_back(std::move(item.name));
@@ -165,9 +171,8 @@ void DistributedDataParallel::BeforeForward() {
   const bool recording = config_.static_graph && !graph_recorded_;
   step_syncs_ = sync_ || recording;
   if (step_syncs_) {
-    logger_->set_runtime_stats_and_log();
-    if (communicator_.device().is_cuda() && !config_.skip_communication)
-      ReadDeviceTimes();
+    // Waits for the device in the steps that it samples.
+    if (communicator_.device().is_cpu()) logger_->set_runtime_stats_and_log();
     reducer_->prepare_for_forward();
   }
   reducer_->rebuild_buckets();
@@ -188,15 +193,26 @@ void DistributedDataParallel::BeforeBackward(
                                         : std::vector<torch::Tensor>{});
   ready_times_ = reducer_->get_backward_stats();
   backward_start_ns_ = NowNs();
+  if (MarksBackward()) backward_end_.Watch(outputs.front());
+}
+
+bool DistributedDataParallel::MarksBackward() const {
+  const c10::Device device = communicator_.device();
+  return !device.is_cpu() && !config_.skip_communication &&
+         !IsCapturing(device);
 }
 
 void DistributedDataParallel::AfterBackward() {
+  const c10::Device device = communicator_.device();
   int64_t comm_start_ns = communicator_.last_collective_start_ns();
+  std::optional<Moment> own_end = backward_end_.Take();
+  exposed_ = 0;
   if (config_.static_graph && !graph_recorded_) {
     // The first backward only counted gradients and left the reduction to this
     // moment. Python queues it as the end of backward.
     graph_recorded_ = true;
     comm_start_ns = NowNs();
+    if (MarksBackward()) own_end.emplace(device);
     reducer_->delay_all_reduce();
   } else if (step_syncs_) {
     const int64_t last_ns =
@@ -204,8 +220,11 @@ void DistributedDataParallel::AfterBackward() {
     CheckReduced(/*communicated=*/last_ns >= backward_start_ns_);
   }
   if (config_.skip_communication) return;
-  if (communicator_.device().is_cuda()) return;
-  exposed_seconds_ = step_syncs_ ? (NowNs() - comm_start_ns) * 1e-9 : 0;
+  if (device.is_cpu() && step_syncs_) {
+    exposed_ = (NowNs() - comm_start_ns) * 1e-9;
+  } else if (own_end.has_value()) {
+    exposed_ = LaterSeconds(*std::move(own_end), Moment(device));
+  }
 }
 
 void DistributedDataParallel::CheckReduced(bool communicated) {
@@ -232,14 +251,6 @@ std::vector<std::string> DistributedDataParallel::MissingGradients() const {
     if (times[i] == ready_times_[i]) missing.push_back(names_[i]);
   }
   return missing;
-}
-
-void DistributedDataParallel::ReadDeviceTimes() {
-  const auto times = logger_->get_ddp_logging_data().ints_map;
-  const auto comm = times.find("backward_comm_time");
-  const auto overlap = times.find("backward_compute_comm_overlap_time");
-  if (comm == times.end() || overlap == times.end()) return;
-  exposed_seconds_ = (comm->second - overlap->second) * 1e-9;
 }
 
 std::vector<int64_t> DistributedDataParallel::bucket_bytes() const {

@@ -12,11 +12,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/ddp/backward_end.h"
 #include "parallel/ddp/engine.h"
 #include "parallel/ddp/local_hook.h"
+#include "parallel/device/later_seconds.h"
 #include "torch/types.h"
 
 namespace torch::nn {
@@ -80,17 +83,17 @@ class DistributedDataParallel : public DataParallelEngine {
   void SetSync(bool sync) override { sync_ = sync; }
   bool sync() const override { return sync_; }
 
-  // On CUDA the host does not wait for the device, so this is c10d::Logger's
-  // figure, from CUDA events: of the last step it sampled (the first ten, then
-  // every hundredth), known one step later.
-  double exposed_comm_seconds() const override { return exposed_seconds_; }
+  LaterSeconds TakeExposedComm() override {
+    return std::exchange(exposed_, LaterSeconds());
+  }
 
   // One bucket before the first step; PyTorch then rebuilds them in the order
   // in which gradients arrive.
   std::vector<int64_t> bucket_bytes() const override;
 
   // c10d::Logger's DDPLoggingData ("bucket_sizes", "avg_backward_comm_time", …;
-  // times in nanoseconds), numbers as text.
+  // times in nanoseconds), numbers as text. On CUDA without the times and what
+  // else the logger samples while training: it would wait for the device.
   std::map<std::string, std::string> LoggingData() const;
 
  private:
@@ -101,7 +104,8 @@ class DistributedDataParallel : public DataParallelEngine {
   void RegisterCommHook();
   void CheckReduced(bool communicated);
   std::vector<std::string> MissingGradients() const;
-  void ReadDeviceTimes();
+  // Whether the end of this backward is to be marked on the device.
+  bool MarksBackward() const;
 
   torch::nn::Module& module_;
   Communicator& communicator_;
@@ -120,7 +124,8 @@ class DistributedDataParallel : public DataParallelEngine {
   int64_t backward_start_ns_ = 0;
   // With skip_communication; else null.
   std::shared_ptr<LastBucketTime> last_local_bucket_;
-  double exposed_seconds_ = 0;
+  BackwardEnd backward_end_;  // of a device; unused on a CPU
+  LaterSeconds exposed_;
 };
 
 }  // namespace rankwise

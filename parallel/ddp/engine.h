@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/device/later_seconds.h"
 #include "torch/types.h"
 
 namespace rankwise {
@@ -49,9 +50,12 @@ class DataParallelEngine {
   virtual bool sync() const = 0;
 
   // Seconds of the last synchronised backward in which communication was not
-  // hidden by computation: from the last bucket's launch to the end of
-  // backward. 0 after a backward without sync.
-  virtual double exposed_comm_seconds() const = 0;
+  // hidden by computation; 0 after a backward without sync, and when taken a
+  // second time. On a CPU from the last bucket's launch to the end of backward.
+  // On CUDA from where the device has finished backward's own work to where it
+  // has the reduced gradients, by events: Wait only where the host may wait. 0
+  // of a step that is being recorded into a graph.
+  virtual LaterSeconds TakeExposedComm() = 0;
 
   // Bytes of each gradient bucket, in the order of their launch.
   virtual std::vector<int64_t> bucket_bytes() const = 0;

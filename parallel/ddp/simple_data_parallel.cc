@@ -1,8 +1,8 @@
 #include "parallel/ddp/simple_data_parallel.h"
 
-#include <chrono>
 #include <exception>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "ATen/Functions.h"
@@ -12,6 +12,8 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/verify_model.h"
+#include "parallel/device/graph.h"
+#include "parallel/device/moment.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/nn/module.h"
 
@@ -88,21 +90,23 @@ void SimpleDataParallel::BeforeForward() {
 }
 
 void SimpleDataParallel::AfterBackward() {
-  exposed_seconds_ = 0;
+  exposed_ = 0;
   if (!step_syncs_) return;
   at::NoGradGuard no_grad;
+  const bool captured = IsCapturing(communicator_.device());
   for (const std::vector<Tensor>& parameters : groups_) {
     std::vector<Tensor> row{FlattenGradients(parameters)};
     if (skip_communication_) {
       UnflattenIntoGradients(row[0], parameters);
       continue;
     }
-    const auto start = std::chrono::steady_clock::now();
+    std::optional<Moment> start;
+    if (!captured) start.emplace(communicator_.device());
     communicator_.process_group()->allreduce(row)->wait();  // the sum
     row[0].div_(communicator_.world_size());                // the mean
     UnflattenIntoGradients(row[0], parameters);
-    const auto end = std::chrono::steady_clock::now();
-    exposed_seconds_ += std::chrono::duration<double>(end - start).count();
+    if (captured) continue;
+    exposed_ += LaterSeconds(*std::move(start), Moment(communicator_.device()));
   }
 }
 

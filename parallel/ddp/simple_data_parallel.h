@@ -8,10 +8,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/ddp/engine.h"
+#include "parallel/device/later_seconds.h"
 #include "torch/types.h"
 
 namespace torch::nn {
@@ -41,7 +43,9 @@ class SimpleDataParallel : public DataParallelEngine {
 
   void SetSync(bool sync) override { sync_ = sync; }
   bool sync() const override { return sync_; }
-  double exposed_comm_seconds() const override { return exposed_seconds_; }
+  LaterSeconds TakeExposedComm() override {
+    return std::exchange(exposed_, LaterSeconds());
+  }
   std::vector<int64_t> bucket_bytes() const override;
 
  private:
@@ -56,7 +60,7 @@ class SimpleDataParallel : public DataParallelEngine {
   bool sync_ = true;
   bool step_syncs_ = true;  // the step under way reduces gradients
   bool buffers_stale_ = true;
-  double exposed_seconds_ = 0;
+  LaterSeconds exposed_;
 };
 
 }  // namespace rankwise
