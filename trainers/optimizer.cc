@@ -58,22 +58,29 @@ class Adam : public Optimizer {
     }
   }
 
-  void Update(const std::vector<size_t>& active,
-              double learning_rate) override {
+  void Update(const std::vector<size_t>& active, double learning_rate,
+              const std::optional<torch::Tensor>& found_inf) override {
     std::vector<torch::Tensor> parameters = Select(parameters_, active);
     std::vector<torch::Tensor> gradients = Gradients(parameters);
     std::vector<torch::Tensor> exp_avg = Select(exp_avg_, active);
     std::vector<torch::Tensor> exp_avg_sq = Select(exp_avg_sq_, active);
     std::vector<torch::Tensor> steps = Select(steps_, active);
     at::_foreach_add_(steps, 1);
-    at::_fused_adam_(parameters, gradients, exp_avg, exp_avg_sq,
-                     /*max_exp_avg_sqs=*/{}, steps, learning_rate,
-                     /*beta1=*/0.9, /*beta2=*/0.999, config_.weight_decay,
-                     /*eps=*/1e-8,
-                     /*amsgrad=*/false, /*maximize=*/false);
+    const auto update = [&](const auto& rate) {
+      at::_fused_adam_(parameters, gradients, exp_avg, exp_avg_sq,
+                       /*max_exp_avg_sqs=*/{}, steps, rate,
+                       /*beta1=*/0.9, /*beta2=*/0.999, config_.weight_decay,
+                       /*eps=*/1e-8,
+                       /*amsgrad=*/false, /*maximize=*/false,
+                       /*grad_scale=*/{}, found_inf);
+    };
+    rate_.defined() ? update(rate_) : update(learning_rate);
+    // The kernel skips all but the count.
+    if (found_inf.has_value())
+      at::_foreach_add_(steps, *found_inf, /*alpha=*/-1);
   }
 
-  NamedTensors State() const override {
+  NamedTensors Moments() const override {
     NamedTensors state = NamedState("exp_avg", exp_avg_);
     for (auto& entry : NamedState("exp_avg_sq", exp_avg_sq_))
       state.push_back(std::move(entry));
@@ -95,21 +102,24 @@ class Sgd : public Optimizer {
     if (config_.momentum != 0) momentum_buffers_ = ZerosLike(parameters_);
   }
 
-  void Update(const std::vector<size_t>& active,
-              double learning_rate) override {
+  void Update(const std::vector<size_t>& active, double learning_rate,
+              const std::optional<torch::Tensor>& found_inf) override {
     std::vector<torch::Tensor> parameters = Select(parameters_, active);
     std::vector<torch::Tensor> gradients = Gradients(parameters);
     std::vector<torch::Tensor> buffers;
     if (config_.momentum != 0) buffers = Select(momentum_buffers_, active);
     // A buffer that starts at zero gives the first step's `buffer = gradient`
     // by itself.
-    at::_fused_sgd_(parameters, gradients, buffers, config_.weight_decay,
-                    config_.momentum, learning_rate,
-                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
-                    /*is_first_step=*/false);
+    const auto update = [&](const auto& rate) {
+      at::_fused_sgd_(parameters, gradients, buffers, config_.weight_decay,
+                      config_.momentum, rate,
+                      /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                      /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
+    };
+    rate_.defined() ? update(rate_) : update(learning_rate);
   }
 
-  NamedTensors State() const override {
+  NamedTensors Moments() const override {
     return NamedState("momentum", momentum_buffers_);
   }
 
@@ -151,9 +161,46 @@ void Optimizer::Step(double learning_rate) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].grad().defined()) active.push_back(i);
   }
+  const std::optional<torch::Tensor> found_inf = UnscaleGradients(active);
   if (config_.clip_grad_norm > 0) ClipGradNorm(active);
   for (const std::vector<size_t>& same_device : ByDevice(active))
-    Update(same_device, learning_rate);
+    Update(same_device, learning_rate, found_inf);
+  if (scaler_ != nullptr) scaler_->Update();
+}
+
+void Optimizer::UseGradScaler(const GradScalerConfig& config) {
+  TORCH_CHECK(!parameters_.empty(), "nothing to train");
+  scaler_ = std::make_unique<GradScaler>(parameters_[0].device(), config);
+}
+
+torch::Tensor Optimizer::ScaledLoss(const torch::Tensor& loss) const {
+  return scaler_ == nullptr ? loss : scaler_->Scale(loss);
+}
+
+std::optional<torch::Tensor> Optimizer::UnscaleGradients(
+    const std::vector<size_t>& active) {
+  if (scaler_ == nullptr) return std::nullopt;
+  scaler_->Begin();
+  scaler_->Unscale(Gradients(Select(parameters_, active)));
+  return scaler_->found_inf();
+}
+
+void Optimizer::ReadRateFrom(torch::Tensor learning_rate) {
+  rate_ = std::move(learning_rate);
+}
+
+torch::Tensor Optimizer::MakeRate() const {
+  TORCH_CHECK(!parameters_.empty(), "nothing to train");
+  const torch::Device device = parameters_[0].device();
+  return at::zeros({}, at::TensorOptions(device).dtype(
+                           device.is_cpu() ? at::kDouble : at::kFloat));
+}
+
+NamedTensors Optimizer::State() const {
+  NamedTensors state = Moments();
+  if (scaler_ == nullptr) return state;
+  for (auto& entry : scaler_->State()) state.push_back(std::move(entry));
+  return state;
 }
 
 std::vector<std::vector<size_t>> Optimizer::ByDevice(
