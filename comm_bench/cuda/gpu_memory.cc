@@ -1,0 +1,113 @@
+#include "comm_bench/cuda/gpu_memory.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "comm_bench/cuda/cuda_status.h"
+#include "comm_bench/cuda/pattern.h"
+
+namespace rankwise {
+namespace {
+
+// A whole buffer need not be on the host twice.
+constexpr int64_t kPieceBytes = int64_t{64} << 20;
+
+std::string FreeText() {
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return "";
+  }
+  return absl::StrCat(" (", free, " of ", total, " bytes are free)");
+}
+
+// A copy from pageable memory may end after the call.
+absl::Status Finish(cudaError_t error, absl::string_view doing) {
+  if (error == cudaSuccess) error = cudaDeviceSynchronize();
+  return CudaStatus(error, doing);
+}
+
+}  // namespace
+
+void FreeGpuMemory::operator()(uint8_t* memory) const {
+  (void)cudaFree(memory);
+}
+
+void FreePinnedMemory::operator()(uint8_t* memory) const {
+  (void)cudaFreeHost(memory);
+}
+
+absl::StatusOr<GpuMemory> AllocateGpuMemory(int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, std::max<int64_t>(bytes, 1));
+  if (error != cudaSuccess) {
+    return CudaStatus(error, absl::StrCat("allocating ", bytes,
+                                          " bytes on the GPU", FreeText()));
+  }
+  return GpuMemory(static_cast<uint8_t*>(memory));
+}
+
+absl::StatusOr<PinnedMemory> AllocatePinnedMemory(int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error =
+      cudaHostAlloc(&memory, std::max<int64_t>(bytes, 1), cudaHostAllocDefault);
+  if (error != cudaSuccess) {
+    return CudaStatus(
+        error, absl::StrCat("allocating ", bytes, " bytes of pinned memory"));
+  }
+  return PinnedMemory(static_cast<uint8_t*>(memory));
+}
+
+absl::Status Upload(absl::Span<const uint8_t> bytes, uint8_t* gpu) {
+  return Finish(
+      cudaMemcpy(gpu, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+      absl::StrCat("copying ", bytes.size(), " bytes to the GPU"));
+}
+
+absl::Status Download(const uint8_t* gpu, absl::Span<uint8_t> bytes) {
+  return Finish(
+      cudaMemcpy(bytes.data(), gpu, bytes.size(), cudaMemcpyDeviceToHost),
+      absl::StrCat("copying ", bytes.size(), " bytes from the GPU"));
+}
+
+absl::Status UploadPattern(int64_t bytes, uint8_t* gpu) {
+  std::vector<uint8_t> piece(std::min(bytes, kPatternPeriod));
+  FillPattern(0, absl::MakeSpan(piece));
+  return UploadRepeated(piece, bytes, gpu);
+}
+
+absl::Status CheckPatternOnGpu(const uint8_t* gpu, int64_t bytes) {
+  std::vector<uint8_t> piece(std::min(bytes, kPieceBytes));
+  for (int64_t first = 0; first < bytes; first += kPieceBytes) {
+    const auto span =
+        absl::MakeSpan(piece).first(std::min(kPieceBytes, bytes - first));
+    absl::Status status = Download(gpu + first, span);
+    if (status.ok()) status = CheckPattern(first, span);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
+                            uint8_t* gpu) {
+  if (bytes == 0) return absl::OkStatus();
+  int64_t filled = std::min<int64_t>(start.size(), bytes);
+  absl::Status status = Upload(start.first(filled), gpu);
+  while (status.ok() && filled < bytes) {
+    const int64_t more = std::min(filled, bytes - filled);
+    status =
+        Finish(cudaMemcpy(gpu + filled, gpu, more, cudaMemcpyDeviceToDevice),
+               "repeating a pattern on the GPU");
+    filled += more;
+  }
+  return status;
+}
+
+absl::Status ClearGpuMemory(uint8_t* gpu, int64_t bytes) {
+  return Finish(cudaMemset(gpu, 0, bytes), "clearing memory of the GPU");
+}
+
+}  // namespace rankwise

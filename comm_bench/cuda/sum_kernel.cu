@@ -1,0 +1,134 @@
+// After M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and the
+// warp shuffles of the CUDA C++ Programming Guide.
+#include "comm_bench/cuda/sum_kernel.h"
+#include "comm_bench/cuda/vector_split.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+constexpr int kBlocksOfMultiprocessor = 4;
+constexpr int kWordsUnderWay = 4;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+__device__ float AsFloat(float value) { return value; }
+// A bfloat16 is the upper half of a float.
+__device__ float AsFloat(uint16_t bits) {
+  return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
+
+__device__ float SumOfPair(unsigned bits, float) {
+  return __uint_as_float(bits);
+}
+__device__ float SumOfPair(unsigned bits, uint16_t) {
+  return __uint_as_float(bits << 16) + __uint_as_float(bits & 0xffff0000u);
+}
+
+// Of the values of type Value in a word.
+template <typename Value>
+__device__ float SumOfWord(uint4 word) {
+  return (SumOfPair(word.x, Value{}) + SumOfPair(word.y, Value{})) +
+         (SumOfPair(word.z, Value{}) + SumOfPair(word.w, Value{}));
+}
+
+__device__ float SumOfWarp(float value) {
+  for (int apart = kWarp / 2; apart > 0; apart /= 2)
+    value += __shfl_down_sync(kAllLanes, value, apart);
+  return value;
+}
+
+// In thread 0; called by all kThreads threads of a block, once.
+__device__ float SumOfBlock(float value) {
+  __shared__ float warps[kThreads / kWarp];
+  value = SumOfWarp(value);
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return 0;
+  return SumOfWarp(threadIdx.x < kThreads / kWarp ? warps[threadIdx.x] : 0);
+}
+
+template <typename Value>
+__device__ float SumOfEnds(const Value* values, int64_t count, int64_t head,
+                           int64_t tail, int64_t thread) {
+  float sum = 0;
+  if (thread < head) sum += AsFloat(values[thread]);
+  if (thread < tail) sum += AsFloat(values[count - tail + thread]);
+  return sum;
+}
+
+// What this thread of the whole grid has to add up; several loads are under way
+// before the first is used.
+template <typename Value>
+__device__ float SumOfWords(const uint4* words, int64_t count, int64_t thread,
+                            int64_t threads) {
+  float sums[kWordsUnderWay] = {};
+  int64_t i = thread;
+  for (; i + (kWordsUnderWay - 1) * threads < count;
+       i += kWordsUnderWay * threads) {
+    uint4 loaded[kWordsUnderWay];
+#pragma unroll
+    for (int k = 0; k < kWordsUnderWay; ++k)
+      loaded[k] = __ldcs(words + i + k * threads);
+#pragma unroll
+    for (int k = 0; k < kWordsUnderWay; ++k)
+      sums[k] += SumOfWord<Value>(loaded[k]);
+  }
+  for (; i < count; i += threads) sums[0] += SumOfWord<Value>(words[i]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// The first pass: one sum of each block.
+template <typename Value>
+__global__ void __launch_bounds__(kThreads, kBlocksOfMultiprocessor)
+    SumToBlocks(const Value* __restrict__ values, int64_t count,
+                VectorSplit split, float* __restrict__ scratch) {
+  constexpr int64_t kBytes = sizeof(Value);
+  const int64_t thread =
+      static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
+  const int64_t head = split.head / kBytes;
+  const auto* const words = reinterpret_cast<const uint4*>(values + head);
+  const float sum =
+      SumOfBlock(SumOfWords<Value>(words, split.words, thread, threads) +
+                 SumOfEnds(values, count, head, split.tail / kBytes, thread));
+  if (threadIdx.x == 0) scratch[blockIdx.x] = sum;
+}
+
+// The second: one block.
+__global__ void __launch_bounds__(kThreads)
+    SumBlockSums(const float* __restrict__ scratch, int blocks,
+                 float* __restrict__ sum) {
+  float mine = 0;
+  for (int i = threadIdx.x; i < blocks; i += kThreads) mine += scratch[i];
+  mine = SumOfBlock(mine);
+  if (threadIdx.x == 0) *sum = mine;
+}
+
+template <typename Value>
+void Launch(const Value* values, int64_t count, int blocks, float* scratch,
+            float* sum, CudaStream stream) {
+  const VectorSplit split =
+      SplitIntoWords(reinterpret_cast<uintptr_t>(values),
+                     count * static_cast<int64_t>(sizeof(Value)), kWidestWord);
+  SumToBlocks<<<blocks, kThreads, 0, stream>>>(values, count, split, scratch);
+  SumBlockSums<<<1, kThreads, 0, stream>>>(scratch, blocks, sum);
+}
+
+}  // namespace
+
+int SumBlocks(int multiprocessors) {
+  return multiprocessors * kBlocksOfMultiprocessor;
+}
+
+void LaunchSum(const float* values, int64_t count, int blocks, float* scratch,
+               float* sum, CudaStream stream) {
+  Launch(values, count, blocks, scratch, sum, stream);
+}
+
+void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
+                         float* scratch, float* sum, CudaStream stream) {
+  Launch(values, count, blocks, scratch, sum, stream);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,107 @@
+"""cuda_library: a cc_library of .cu files.
+
+Under --config=cuda its sources are compiled by nvcc and linked with the CUDA runtime that LibTorch brings. Without it the
+library has its headers alone, and nvcc is not fetched.
+"""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+_CUDA = "//third_party/libtorch:cuda"
+
+# Machine code for A100, H100/H200 and B200 (a major number's later cards run it, too), and PTX from which a driver makes the code
+# of what comes later.
+_ARCHITECTURES = ["80", "90", "100"]
+_GENCODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(sm) for sm in _ARCHITECTURES] + [
+    "-gencode=arch=compute_{0},code=compute_{0}".format(_ARCHITECTURES[-1]),
+]
+
+def if_cuda(labels):
+    """`labels` under --config=cuda, else none."""
+    return select({
+        _CUDA: labels,
+        "//conditions:default": [],
+    })
+
+def _arguments(ctx, context, host_compiler, source, output):
+    arguments = ctx.actions.args()
+    arguments.add("-c", source)
+    arguments.add("-o", output)
+    arguments.add("-ccbin", host_compiler)
+    arguments.add_all(["-std=c++20", "-O3", "--Werror=all-warnings", "-Xcompiler=-fPIC,-Wall,-Wextra,-Werror"])
+    arguments.add_all(_GENCODE)
+    arguments.add_all(context.defines, before_each = "-D")
+    arguments.add_all(context.local_defines, before_each = "-D")
+    arguments.add("-I.")
+    arguments.add_all(context.quote_includes, before_each = "-I")
+    arguments.add_all(context.includes, before_each = "-I")
+    arguments.add_all(context.system_includes, before_each = "-isystem")
+    return arguments
+
+def _cuda_objects_impl(ctx):
+    if not ctx.file.nvcc:
+        return [DefaultInfo(files = depset())]
+    toolchain = find_cpp_toolchain(ctx)
+    context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
+    objects = []
+    for source in ctx.files.srcs:
+        output = ctx.actions.declare_file("_cuda/{}/{}.o".format(ctx.label.name, source.basename))
+        ctx.actions.run(
+            executable = ctx.file.nvcc,
+            arguments = [_arguments(ctx, context, toolchain.compiler_executable, source, output)],
+            inputs = depset([source] + ctx.files.hdrs, transitive = [context.headers, toolchain.all_files, depset(ctx.files.toolkit)]),
+            outputs = [output],
+            mnemonic = "CudaCompile",
+            progress_message = "Compiling " + source.short_path,
+            # nvcc finds the host compiler's tools by PATH.
+            use_default_shell_env = True,
+        )
+        objects.append(output)
+    return [DefaultInfo(files = depset(objects))]
+
+_cuda_objects = rule(
+    implementation = _cuda_objects_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "hdrs": attr.label_list(allow_files = [".h"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "nvcc": attr.label(allow_single_file = True, doc = "none: there are no objects"),
+        "toolkit": attr.label(allow_files = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
+    """A cc_library of .cu files that is empty without --config=cuda.
+
+    Args:
+      name: of the library.
+      srcs: .cu files. What they include must be in hdrs or deps: a change there compiles them again.
+      hdrs: headers without CUDA, for host code of either build.
+      deps: cc_library targets.
+      **kwargs: of cc_library.
+    """
+    objects = name + "_objects"
+    _cuda_objects(
+        name = objects,
+        srcs = srcs,
+        hdrs = hdrs,
+        nvcc = select({
+            _CUDA: "@nvcc//:cuda/bin/nvcc",
+            "//conditions:default": None,
+        }),
+        toolkit = select({
+            _CUDA: "@nvcc//:toolkit",
+            "//conditions:default": None,
+        }),
+        visibility = ["//visibility:private"],
+        deps = deps,
+    )
+    native.cc_library(
+        name = name,
+        srcs = if_cuda([objects]),
+        hdrs = hdrs,
+        deps = deps + if_cuda(["//third_party/libtorch:torch"]),
+        **kwargs
+    )
