@@ -25,6 +25,8 @@ class LaterSeconds {
   LaterSeconds(double seconds) : known_(seconds) {}  // NOLINT
   // Both of one device; Wait throws otherwise.
   LaterSeconds(Moment from, Moment to);
+  LaterSeconds(LaterSeconds&&) noexcept = default;
+  LaterSeconds& operator=(LaterSeconds&&) noexcept = default;
 
   LaterSeconds& operator+=(LaterSeconds other);
 
