@@ -1,6 +1,7 @@
 #include "analysis/throughput.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@ struct Sums {
   double rank_seconds = 0;           // over all ranks
   double exposed_seconds = 0;
   double data_wait_seconds = 0;
+  double captured_seconds = 0;
 };
 
 Sums SumSteps(const RunTrace& run, size_t first) {
@@ -33,6 +35,7 @@ Sums SumSteps(const RunTrace& run, size_t first) {
       sums.rank_seconds += step.step_seconds;
       sums.exposed_seconds += step.exposed_comm_seconds;
       sums.data_wait_seconds += step.data_wait_seconds;
+      sums.captured_seconds += step.captured_seconds;
     }
     sums.step_seconds.push_back(slowest);
     // Every rank of a replica reported the replica's examples.
@@ -84,6 +87,10 @@ absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
   result.images_per_second = Sum(sums.examples) / Sum(sums.step_seconds);
   result.step_seconds = Median(sums.step_seconds);
   result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
+  result.captured = sums.captured_seconds > 0;
+  if (result.captured && run.ranks.size() > 1) {
+    result.exposed_comm_share = std::numeric_limits<double>::quiet_NaN();
+  }
   result.data_wait_share = sums.data_wait_seconds / sums.rank_seconds;
   result.global_batch = static_cast<int64_t>(Median(sums.examples));
   result.largest_rank_batch = Median(sums.rank_batch);

@@ -21,13 +21,16 @@ inline constexpr int64_t kMinMeasuredSteps = 5;
 struct Throughput {
   int64_t steps = 0;  // measured, warm-up left out
   double images_per_second = 0;
-  double step_seconds = 0;        // median over steps of the slowest rank's
-  double exposed_comm_share = 0;  // of all ranks' time, 0..1
-  double data_wait_share = 0;     // likewise
-  int64_t global_batch = 0;       // examples a step, all replicas; median
+  double step_seconds = 0;  // median over steps of the slowest rank's
+  // Of all ranks' time, 0..1; NaN: not known, as steps of several ranks were
+  // captured (StepRecord::captured_seconds).
+  double exposed_comm_share = 0;
+  double data_wait_share = 0;  // likewise
+  int64_t global_batch = 0;    // examples a step, all replicas; median
   // Examples a step on the fullest rank, in a pipeline those of its replica
   // over the ranks that share them; median.
   double largest_rank_batch = 0;
+  bool captured = false;  // a measured step was launched as one graph
 };
 
 // Fails, naming the file, where CheckRun does, where too few steps are left

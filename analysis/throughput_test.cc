@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "analysis/trace_for_test.h"
@@ -53,6 +54,22 @@ TEST(Throughput, CountsEveryReplicaOfAPipeline) {
   EXPECT_NEAR(two->images_per_second, 640, 1e-9);
   EXPECT_EQ(two->global_batch, 64);
   EXPECT_NEAR(two->largest_rank_batch, 32.0 / 3, 1e-12);
+}
+
+TEST(Throughput, WhatRanksWaitedWithinCapturedStepsIsNotKnown) {
+  RunTrace run = MakeRun({.world_size = 2});
+  CaptureSteps(run);
+  for (RankTrace& rank : run.ranks) rank.steps.back().captured_seconds = 0.05;
+  const auto two = MeasureThroughput(run, {10});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_TRUE(two->captured);
+  EXPECT_TRUE(std::isnan(two->exposed_comm_share));
+  EXPECT_NEAR(two->data_wait_share, 0.05, 1e-12);
+  run.ranks.resize(1);
+  run.ranks[0].run.world_size = 1;
+  const auto one = MeasureThroughput(run, {10});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->exposed_comm_share, 0);
 }
 
 TEST(Throughput, AStepIsAsLongAsOnItsSlowestRank) {

@@ -85,4 +85,15 @@ RunTrace MakeRun(const RunForTest& config) {
   return run;
 }
 
+void CaptureSteps(RunTrace& run) {
+  for (RankTrace& trace : run.ranks) {
+    for (StepRecord& step : trace.steps) {
+      step.captured_seconds =
+          step.forward_seconds + step.backward_seconds + step.optimizer_seconds;
+      step.forward_seconds = step.backward_seconds = 0;
+      step.optimizer_seconds = step.exposed_comm_seconds = 0;
+    }
+  }
+}
+
 }  // namespace rankwise

@@ -31,6 +31,10 @@ struct RunForTest {
 // and 0.6, from step 4 on.
 RunTrace MakeRun(const RunForTest& config);
 
+// As if every step had been launched as one graph: what it computed and
+// communicated is captured_seconds.
+void CaptureSteps(RunTrace& run);
+
 }  // namespace rankwise
 
 #endif  // ANALYSIS_TRACE_FOR_TEST_H_

@@ -146,6 +146,13 @@ void Analysis::MeasureLedgers() {
 void Analysis::AddStraggler(const Cell& cell,
                             const std::vector<const RunTrace*>& repetitions) {
   if (cell.IsAblation()) return;
+  if (cell.run.world_size > 1 && LedgerOf(&cell)->ledger.IsCaptured()) {
+    left_out_.push_back(absl::StrCat(
+        "of the search for a straggler, ", cell.Name(), ", batch ",
+        BatchText(cell.rank_batch),
+        ": within a captured step nobody sees who waits for whom"));
+    return;
+  }
   const absl::StatusOr<std::optional<Straggler>> straggler =
       FindStraggler(repetitions, config_.throughput);
   if (!straggler.ok()) {

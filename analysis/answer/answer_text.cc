@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "analysis/answer/findings.h"
 #include "analysis/pipeline_report.h"
@@ -84,6 +85,20 @@ std::string LedgerName(const Cell& cell) {
                       cell.IsAblation() ? " without communication" : "");
 }
 
+std::string CapturedLine(const Answer& answer) {
+  std::vector<std::string> names;
+  for (const CellLedger& entry : answer.ledgers) {
+    if (!entry.ledger.IsCaptured() || entry.cell->IsAblation()) continue;
+    names.push_back(absl::StrCat(entry.cell->Name(), ", batch ",
+                                 BatchText(entry.cell->rank_batch)));
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(
+      "Captured steps: compute holds forward, backward, communication and "
+      "update, which one graph launch does not tell apart (",
+      absl::StrJoin(names, "; "), ").\n");
+}
+
 // Of the critical rank's mean step.
 std::string LedgerTable(const Answer& answer) {
   if (answer.ledgers.empty()) return "";
@@ -104,7 +119,7 @@ std::string LedgerTable(const Answer& answer) {
   return absl::StrCat(
       "Where the mean step of the rank that the others waited "
       "for went, ms:\n\n",
-      table.ToString(), "\n");
+      table.ToString(), CapturedLine(answer), "\n");
 }
 
 std::string FindingsText(const Answer& answer) {

@@ -183,6 +183,27 @@ TEST(AnswerText, IntervalsOfFewRepetitionsAreSaidToBeNarrow) {
                                          "75 %"));
 }
 
+TEST(AnswerText, CapturedStepsAreSaidToHideCommunication) {
+  std::vector<RunTrace> runs = Study();
+  FillLedgers(runs);
+  for (RunTrace& run : runs) CaptureSteps(run);
+  const std::string text = TextOf(runs);
+  EXPECT_THAT(
+      text,
+      HasSubstr("ddp      strong       2          32     3      1024     1.60  "
+                "    80.0 %    [80.0, 80.0]             -      5.0 %\n"));
+  EXPECT_THAT(text,
+              HasSubstr("Captured steps: compute holds forward, backward, "
+                        "communication and update, which one graph "
+                        "launch does not tell apart (single on 1 rank, "
+                        "batch 64; "));
+  EXPECT_THAT(text, HasSubstr("not told apart from communication within "
+                              "captured steps, as ddp on 2 ranks, batch 32, "
+                              "was not run with --skip_communication"));
+  EXPECT_THAT(text, HasSubstr("nobody sees who waits for whom"));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+}
+
 TEST(AnswerText, RunsLeftOutAreNamed) {
   std::vector<RunTrace> runs = Study();
   runs.push_back(MakeRun({.steps = 2, .run_id = "killed"}));

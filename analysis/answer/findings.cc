@@ -266,6 +266,13 @@ std::string AblationSentence(const Ablation& ablation) {
                         " a step: the machine was not the same for both, and "
                         "the ledger is not tested.");
   }
+  if (ablation.captured) {
+    return absl::StrFormat(
+        "Without communication, %s, takes %s a step. Its steps are captured "
+        "graphs, of which the ledger tells nothing apart: this is all that is "
+        "known of what communication costs there.",
+        name, LessOrMore(ablation.saved_seconds));
+  }
   return absl::StrFormat(
       "Without communication, %s, takes %s a step: by the ledger %s waiting "
       "and %s computing, which explains it but for %s.",
@@ -320,6 +327,7 @@ Finding HowFarToTrust(const Answer& answer) {
 }  // namespace
 
 std::string PercentText(double share) {
+  if (std::isnan(share)) return "-";
   return absl::StrFormat("%.1f %%", 100 * share);
 }
 

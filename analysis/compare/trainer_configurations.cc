@@ -1,6 +1,7 @@
 #include "analysis/compare/trainer_configurations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -53,9 +54,12 @@ std::vector<MetricSample> SamplesOf(const Cell& cell,
   }
   std::vector<MetricSample> samples = {
       {"step_seconds", steps},
-      {"images_per_second", cell.Values(&Throughput::images_per_second)},
-      std::move(exposed),
-      std::move(data_wait)};
+      {"images_per_second", cell.Values(&Throughput::images_per_second)}};
+  // Within captured steps it is not known.
+  if (!std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)))) {
+    samples.push_back(std::move(exposed));
+  }
+  samples.push_back(std::move(data_wait));
   if (!peak.values.empty()) samples.push_back(std::move(peak));
   return samples;
 }

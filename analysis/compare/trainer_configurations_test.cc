@@ -63,6 +63,16 @@ TEST(TrainerConfigurations, PartsAreMeansOverStepsAndRanksAfterWarmUp) {
               1e-12);
 }
 
+TEST(TrainerConfigurations, CapturedStepsOfSeveralRanksHaveNoExposedTime) {
+  RunTrace run = MakeRun({.world_size = 2});
+  for (RankTrace& trace : run.ranks) {
+    for (StepRecord& step : trace.steps) step.captured_seconds = 0.08;
+  }
+  const std::vector<Configuration> found = Measure({run});
+  EXPECT_EQ(ValuesOf(found[0], "exposed_comm_seconds").size(), 0u);
+  EXPECT_EQ(ValuesOf(found[0], "step_seconds").size(), 1u);
+}
+
 TEST(TrainerConfigurations, FlagsOfOutputAndOfTheLauncherDoNotCount) {
   RunTrace run = MakeRun({.world_size = 2});
   run.ranks[0].run.flags["record"] = "a.jsonl";

@@ -17,9 +17,10 @@ Ablation Compare(const CellLedger& with, const CellLedger& without) {
       parts.exposed_comm_seconds - left.exposed_comm_seconds;
   result.bubble_seconds = parts.bubble_seconds - left.bubble_seconds;
   result.slowed_seconds = parts.compute_seconds - left.compute_seconds;
+  result.captured = with.ledger.IsCaptured();
   result.disagreement = result.exposed_disagreement =
       std::numeric_limits<double>::quiet_NaN();
-  if (result.saved_seconds > 0) {
+  if (result.saved_seconds > 0 && !result.captured) {
     result.disagreement = (result.exposed_seconds + result.bubble_seconds +
                            result.slowed_seconds) /
                               result.saved_seconds -

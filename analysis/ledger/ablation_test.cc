@@ -36,6 +36,20 @@ TEST(AblationTest, ComparesWhatWasSavedWithTheLedger) {
   EXPECT_NEAR(ablations[0].exposed_disagreement, 5.0 / 9 - 1, 1e-9);
 }
 
+TEST(AblationTest, OfCapturedStepsItTellsTheWholeCostAndTestsNothing) {
+  const StudyForTest study(
+      {{kDdp, Always({0.034, 0.005, 0, 0.001, 0.001}), kSkipsNot, 2, true},
+       {kDdp, Always({0.030, 0, 0, 0.001, 0.001}), kSkips, 2, true}});
+  const std::vector<Ablation> ablations = FindAblations(study.ledgers);
+  ASSERT_EQ(ablations.size(), 1u);
+  EXPECT_TRUE(ablations[0].captured);
+  EXPECT_NEAR(ablations[0].saved_seconds, 0.009, 1e-12);
+  EXPECT_EQ(ablations[0].exposed_seconds, 0);
+  EXPECT_NEAR(ablations[0].slowed_seconds, 0.009, 1e-12);
+  EXPECT_TRUE(std::isnan(ablations[0].disagreement));
+  EXPECT_TRUE(std::isnan(ablations[0].exposed_disagreement));
+}
+
 TEST(AblationTest, FindsAKnownDisagreement) {
   // The ledger calls 6 ms exposed that are in no way due to communication: 4
   // of them stay as residual without it.

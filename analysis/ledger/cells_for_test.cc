@@ -26,6 +26,7 @@ std::vector<RunTrace> RunsOf(const std::vector<CellForTest>& config) {
         }
         SetConfigHashes(&trace.run);
       }
+      if (cell.captured) CaptureSteps(run);
       runs.push_back(run);
     }
   }

@@ -20,6 +20,7 @@ struct CellForTest {
   PartsForTest parts;
   std::map<std::string, std::string> flags = {};  // beside MakeRun's
   int repetitions = 2;
+  bool captured = false;
 };
 
 // Cells with their ledgers, without warm-up. `ledgers` points into `cells`.

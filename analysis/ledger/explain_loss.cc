@@ -16,7 +16,7 @@ constexpr double kNothing = 1e-12;
 struct ComputeLoss {
   double smaller_batch = 0;
   double shared_machine = 0;
-  double comm_beside_compute = 0;
+  double communication = 0;  // beside computing, or within captured steps
 };
 
 class Explainer {
@@ -26,7 +26,10 @@ class Explainer {
       : cells_(cells),
         base_(base),
         cell_(cell),
-        work_(WorkPerRank(*cell.cell) / WorkPerRank(*base.cell)) {}
+        work_(WorkPerRank(*cell.cell) / WorkPerRank(*base.cell)),
+        communication_(cell.ledger.IsCaptured()
+                           ? LossCause::kCommInGraph
+                           : LossCause::kCommBesideCompute) {}
 
   Waterfall Explain(Scaling scaling);
 
@@ -37,11 +40,14 @@ class Explainer {
   void AddBeyondBase(LossCause cause, double seconds, double base_seconds);
   void Add(LossCause cause, double seconds);
   void Merge(LossCause cause, LossCause other, const std::string& run);
+  void MergeCaptured();
 
   const absl::Span<const CellLedger> cells_;
   const CellLedger& base_;
   const CellLedger& cell_;
   const double work_;  // a rank's work in the cell over one's in the base
+  // What an ablation tells of communication within compute.
+  const LossCause communication_;
   Waterfall result_;
 };
 
@@ -61,6 +67,22 @@ void Explainer::Merge(LossCause cause, LossCause other,
       LossName(cause), " not told apart from ", LossName(other), ", as ", run));
 }
 
+// What a captured step hides, whatever else was run.
+void Explainer::MergeCaptured() {
+  const bool captured = cell_.ledger.IsCaptured();
+  if (captured && cell_.cell->run.world_size > 1) {
+    Merge(LossCause::kCommInGraph, LossCause::kImbalance,
+          absl::StrCat("a step of ", cell_.cell->Name(),
+                       " was one graph launch: --cuda_graph=false would tell"));
+  }
+  if (captured == base_.ledger.IsCaptured()) return;
+  const Cell& by_graph = captured ? *cell_.cell : *base_.cell;
+  const Cell& by_parts = captured ? *base_.cell : *cell_.cell;
+  result_.merged.push_back(absl::StrCat(
+      "what capturing a step saves is in the losses, as ", by_graph.Name(),
+      " was captured and ", by_parts.Name(), " was not"));
+}
+
 // Communication cannot speed computing up: where the run without it computed
 // longer, the machine was slower then, and nothing is known. 0 is that, too.
 double Explainer::SlowedByCommunication(const CellLedger* without) const {
@@ -78,6 +100,10 @@ ComputeLoss Explainer::SplitCompute() {
     alone = &base_;
   }
   const CellLedger* without = WithoutCommunication(cell, cells_);
+  if (without != nullptr &&
+      without->ledger.IsCaptured() != cell_.ledger.IsCaptured()) {
+    without = nullptr;
+  }
   const double ideal = work_ * base_.ledger.MeanComputeSeconds();
   const double with = cell_.ledger.MeanComputeSeconds();
   const double slowed = SlowedByCommunication(without);
@@ -89,13 +115,15 @@ ComputeLoss Explainer::SplitCompute() {
   if (without == nullptr || slowed == 0) {
     Merge(
         alone == nullptr ? LossCause::kSmallerBatch : LossCause::kSharedMachine,
-        LossCause::kCommBesideCompute,
+        communication_,
         absl::StrCat(
             cell.Name(), ", batch ", BatchText(cell.rank_batch),
             without == nullptr
-                ? ", was not run with --skip_communication"
-                : ", computed no faster with --skip_communication: a quieter "
-                  "machine or more --ablations would tell"));
+                ? absl::StrCat(", was not run with --skip_communication",
+                               cell_.ledger.IsCaptured() ? " and captured" : "")
+                : std::string(", computed no faster with --skip_communication: "
+                              "a quieter "
+                              "machine or more --ablations would tell")));
   }
   if (alone == nullptr) return {with - ideal - slowed, 0, slowed};
   const double by_itself = ComputeAlone(*alone);
@@ -122,9 +150,10 @@ Waterfall Explainer::Explain(Scaling scaling) {
   result_.ideal_seconds = work_ * StepSeconds(*base_.cell);
   result_.measured_seconds = StepSeconds(*cell_.cell);
   const ComputeLoss compute = SplitCompute();
+  MergeCaptured();
   Add(LossCause::kSmallerBatch, compute.smaller_batch);
   Add(LossCause::kSharedMachine, compute.shared_machine);
-  Add(LossCause::kCommBesideCompute, compute.comm_beside_compute);
+  Add(communication_, compute.communication);
   AddBeyondBase(LossCause::kExposedComm, cell.critical.exposed_comm_seconds,
                 base.critical.exposed_comm_seconds);
   AddBeyondBase(LossCause::kBubble, cell.critical.bubble_seconds,

@@ -136,9 +136,11 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
   MeasureImbalance(compute, &ledger);
   for (const Place& place : *places) {
     ledger.optimizer_seconds += place.optimizer_seconds;
+    ledger.captured_seconds += place.captured_seconds;
     ledger.separates_bubble &= place.separates_bubble;
   }
   ledger.optimizer_seconds /= static_cast<double>(steps * places->size());
+  ledger.captured_seconds /= static_cast<double>(steps * places->size());
   ledger.median_residual_share = MedianResidualShare(*places);
   return ledger;
 }

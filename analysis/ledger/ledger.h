@@ -15,6 +15,8 @@ namespace rankwise {
 
 // Seconds of a step; they add up to it.
 struct LedgerParts {
+  // Of a captured step everything between data wait and residual, waiting for
+  // communication included: one graph launch cannot be divided.
   double compute_seconds = 0;
   // A rank did nothing but communicate: it waited for gradients, waited for a
   // message that was under way, or handed one to the transport.
@@ -54,10 +56,15 @@ struct Ledger {
   double noise_seconds = 0;
   // Of compute_seconds, in the optimizer; mean over ranks and steps.
   double optimizer_seconds = 0;
+  // Of compute_seconds, in captured steps, with what they waited for
+  // communication; mean over ranks and steps.
+  double captured_seconds = 0;
   // Median over ranks and steps of |residual| / step.
   double median_residual_share = 0;
   bool separates_bubble = true;  // false: the records are from before schema
                                  // 1.3, and exposed transfers are in the bubble
+
+  bool IsCaptured() const { return captured_seconds > 0; }
 
   // Over ranks and steps.
   double MeanComputeSeconds() const {

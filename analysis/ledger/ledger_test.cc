@@ -59,6 +59,20 @@ TEST(LedgerTest, FindsTheParts) {
   }
 }
 
+TEST(LedgerTest, ACapturedStepIsAllCompute) {
+  RunTrace run = MakeRunOf({.world_size = 2}, [](int64_t, int64_t) {
+    return LedgerParts{0.06, 0.02, 0, 0.01, 0.004};
+  });
+  EXPECT_FALSE(LedgerOf(run).IsCaptured());
+  CaptureSteps(run);
+  const Ledger ledger = LedgerOf(run);
+  EXPECT_TRUE(ledger.IsCaptured());
+  ExpectParts(ledger.critical, {0.08, 0, 0, 0.01, 0.004});
+  EXPECT_NEAR(ledger.captured_seconds, 0.08, 1e-12);
+  EXPECT_EQ(ledger.optimizer_seconds, 0);
+  EXPECT_NEAR(ledger.median_residual_share, 0.004 / 0.094, 1e-12);
+}
+
 TEST(LedgerTest, FindsThePartsOfAPipeline) {
   const LedgerParts first = {0.05, 0.02, 0.03, 0.002, 0.001};
   const LedgerParts second = {0.07, 0.02, 0.01, 0.001, 0.002};

@@ -10,6 +10,8 @@ std::string LossName(LossCause cause) {
       return "cores and memory that ranks share";
     case LossCause::kCommBesideCompute:
       return "computing slowed by communication";
+    case LossCause::kCommInGraph:
+      return "communication within captured steps";
     case LossCause::kExposedComm:
       return "exposed communication";
     case LossCause::kBubble:
@@ -38,6 +40,9 @@ std::string Remedy(LossCause cause) {
     case LossCause::kCommBesideCompute:
       return "Leave a core to the communication by --threads, or send less "
              "by --comm_hook=bf16 or rarer exchanges (--accumulate).";
+    case LossCause::kCommInGraph:
+      return "Send less by --comm_hook=bf16 or rarer exchanges (--accumulate); "
+             "a run with --cuda_graph=false tells waiting from computing.";
     case LossCause::kExposedComm:
       return "Send less (--comm_hook=bf16), less often (--accumulate) or "
              "sooner (a smaller --bucket_cap_mb); in a pipeline move --split "

@@ -14,6 +14,7 @@ namespace {
 void Add(const StepRecord& step, const ScheduleRecord* schedule, Place* place) {
   place->steps.push_back(PartsOfStep(step, schedule));
   place->optimizer_seconds += step.optimizer_seconds;
+  place->captured_seconds += step.captured_seconds;
   if (schedule != nullptr && std::isnan(schedule->exposed_transfer_seconds)) {
     place->separates_bubble = false;
   }
@@ -92,7 +93,8 @@ LedgerParts PartsOfStep(const StepRecord& step,
   if (schedule == nullptr) {
     // It lies within backward.
     parts.compute_seconds = step.forward_seconds + step.backward_seconds +
-                            step.optimizer_seconds - step.exposed_comm_seconds;
+                            step.optimizer_seconds + step.captured_seconds -
+                            step.exposed_comm_seconds;
   } else {
     const double under_way = std::isnan(schedule->exposed_transfer_seconds)
                                  ? 0

@@ -25,6 +25,7 @@ struct Place {
   int64_t stage = -1;                   // as in RankLedger
   std::vector<LedgerParts> steps = {};  // after warm-up, in order
   double optimizer_seconds = 0;         // sum over them
+  double captured_seconds = 0;          // likewise
   bool separates_bubble = true;         // as in Ledger
 };
 

@@ -24,6 +24,7 @@ enum class LossCause {
   kSmallerBatch,       // the same work is slower in a rank's smaller batches
   kSharedMachine,      // ranks that do not communicate slow each other down
   kCommBesideCompute,  // computing is slower while communication runs
+  kCommInGraph,        // of captured steps: it, and waiting for communication
   kExposedComm,        // waiting for communication
   kBubble,             // waiting for other stages
   kImbalance,          // one rank has more to do, or is slower, all the time
@@ -79,6 +80,9 @@ struct Ablation {
   double exposed_seconds = 0;  // likewise, by the ledgers' critical ranks
   double bubble_seconds = 0;   // likewise; 0 outside pipelines
   double slowed_seconds = 0;   // compute with - compute without
+  // The steps were captured: slowed_seconds is all that communication costs,
+  // the ledger tells nothing of it apart, and the two below are NaN.
+  bool captured = false;
   // (exposed + bubble + slowed) / saved - 1; NaN where nothing was saved.
   double disagreement = 0;
   // exposed / saved - 1, likewise: as if communication slowed nothing down.

@@ -94,6 +94,62 @@ TEST(WaterfallTest, TellsEveryCauseApart) {
   }
 }
 
+CellForTest Captured(CellForTest cell) {
+  cell.captured = true;
+  return cell;
+}
+
+TEST(WaterfallTest, AnAblationTellsCommunicationFromComputingInCapturedSteps) {
+  const StudyForTest study({Captured(kSingle32), Captured(kSingle16),
+                            Captured(kDdp16), Captured(kAlone16)});
+  const Waterfall waterfall =
+      Explain(study, study.Find("single", 1, 32), study.Find("ddp", 2, 16),
+              Scaling::kStrong);
+  ExpectClosed(waterfall);
+  auto losses = Losses(waterfall);
+  EXPECT_NEAR(losses[LossCause::kSmallerBatch], 24 - 40 / 2, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kSharedMachine], 28 - 24, 1e-9);
+  // Both ranks' launches take 39 ms, waiting and imbalance included.
+  EXPECT_NEAR(losses[LossCause::kCommInGraph], 39 - 28, 1e-9);
+  EXPECT_EQ(losses.count(LossCause::kCommBesideCompute), 0u);
+  EXPECT_EQ(losses.count(LossCause::kExposedComm), 0u);
+  EXPECT_THAT(waterfall.merged,
+              ElementsAre("communication within captured steps not told apart "
+                          "from imbalance between ranks, as a step of ddp on 2 "
+                          "ranks was one graph launch: --cuda_graph=false "
+                          "would tell"));
+}
+
+TEST(WaterfallTest, WithoutAnAblationCapturedStepsHideCommunication) {
+  // The ablation was not captured.
+  const StudyForTest study(
+      {Captured(kSingle32), Captured(kSingle16), Captured(kDdp16), kAlone16});
+  const Waterfall waterfall =
+      Explain(study, study.Find("single", 1, 32), study.Find("ddp", 2, 16),
+              Scaling::kStrong);
+  ExpectClosed(waterfall);
+  EXPECT_EQ(Losses(waterfall).count(LossCause::kCommInGraph), 0u);
+  EXPECT_THAT(
+      waterfall.merged,
+      ElementsAre(
+          "cores and memory that ranks share not told apart from "
+          "communication within captured steps, as ddp on 2 ranks, "
+          "batch 16, was not run with --skip_communication and captured",
+          HasSubstr("was one graph launch")));
+}
+
+TEST(WaterfallTest, SaysWhereOnlyOneOfTheTwoWasCaptured) {
+  const StudyForTest study({Captured(kSingle32), kSingle16, kDdp16, kAlone16});
+  const Waterfall waterfall =
+      Explain(study, study.Find("single", 1, 32), study.Find("ddp", 2, 16),
+              Scaling::kStrong);
+  ExpectClosed(waterfall);
+  EXPECT_THAT(waterfall.merged,
+              ElementsAre("what capturing a step saves is in the losses, as "
+                          "single on 1 rank was captured and ddp on 2 ranks "
+                          "was not"));
+}
+
 TEST(WaterfallTest, SaysWhichRunWouldTellCausesApart) {
   const StudyForTest neither({kSingle32, kDdp16});
   Waterfall waterfall = Explain(neither, neither.Find("single", 1, 32),
@@ -291,8 +347,8 @@ TEST(WaterfallTest, EveryCauseHasANameAndASentenceThatNamesAFlag) {
     EXPECT_TRUE(absl::EndsWith(remedy, ".")) << remedy;
     EXPECT_FALSE(absl::StrContains(remedy, ". ")) << remedy;
   }
-  EXPECT_EQ(names.size(), 9u);
-  EXPECT_EQ(remedies.size(), 9u);
+  EXPECT_EQ(names.size(), 10u);
+  EXPECT_EQ(remedies.size(), 10u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/cell.h"
 #include "analysis/statistics.h"
 
 namespace rankwise {
@@ -12,9 +13,9 @@ namespace {
 
 // What is trained, and with what: equal in all runs.
 constexpr const char* kWork[] = {
-    "model",     "model_size",      "depth",   "width",     "tied_head",
-    "dataset",   "sequence_length", "dropout", "precision", "optimizer",
-    "recompute", "clip_grad_norm",  "momentum"};
+    "model",     "model_size",      "depth",    "width",     "tied_head",
+    "dataset",   "sequence_length", "dropout",  "precision", "optimizer",
+    "recompute", "clip_grad_norm",  "momentum", "tf32",      "sync_batch_norm"};
 // How ddp communicates: equal in all of its runs.
 constexpr const char* kDdp[] = {"ddp", "bucket_cap_mb", "first_bucket_mb",
                                 "comm_hook", "find_unused_parameters"};
@@ -72,6 +73,9 @@ absl::Status CheckAlike(const std::vector<const RunTrace*>& runs) {
     if (a.backend != b.backend) {
       return Differ("the backend", *runs[0], a.backend, *run, b.backend);
     }
+    if (DeviceKind(a) != DeviceKind(b)) {
+      return Differ("the device", *runs[0], DeviceKind(a), *run, DeviceKind(b));
+    }
     if (a.host.cpu_model != b.host.cpu_model) {
       return Differ("the CPU", *runs[0], a.host.cpu_model, *run,
                     b.host.cpu_model);
@@ -124,11 +128,19 @@ double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {
 
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config) {
-  std::vector<const RunTrace*> usable;
+  std::vector<const RunTrace*> usable, captured;
   for (const RunTrace& run : runs) {
-    if (IsTrainer(run) && MeasureThroughput(run, config).ok()) {
-      usable.push_back(&run);
-    }
+    if (!IsTrainer(run)) continue;
+    const absl::StatusOr<Throughput> throughput =
+        MeasureThroughput(run, config);
+    if (!throughput.ok()) continue;
+    (throughput->captured ? captured : usable).push_back(&run);
+  }
+  if (usable.empty() && !captured.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        captured[0]->source,
+        ": its steps were captured as graphs, which do not tell backward from "
+        "communication; record a run with --cuda_graph=false"));
   }
   if (absl::Status status = CheckAlike(usable); !status.ok()) return status;
   return usable;

@@ -30,9 +30,9 @@ RunTrace MirrorFakeRanks(RunTrace run);
 // Examples of a rank's step; of a pipeline, of a replica's step. Median.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 
-// Those of ddp, model_parallel and pipeline that can be measured.
-// FailedPrecondition, naming the flag and two files, where they did not train
-// the same thing.
+// Those of ddp, model_parallel and pipeline that can be measured and whose
+// steps were not captured. FailedPrecondition, naming the flag and two files,
+// where they did not train the same thing, and where all were captured.
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config);
 

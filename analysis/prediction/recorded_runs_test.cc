@@ -75,6 +75,22 @@ TEST(PredictableRuns, RefusesToMixThreadsBackendsAndMachines) {
   runs[1] = MakeDdpRun({});
   runs[1].ranks[0].run.host.cpu_model = "B CPU";
   EXPECT_THAT(Refusal(runs), HasSubstr("the CPU"));
+  runs[1] = MakeDdpRun({});
+  runs[1].ranks[0].run.devices = {"cuda:0"};
+  EXPECT_THAT(Refusal(runs), HasSubstr("the device"));
+}
+
+TEST(PredictableRuns, PassesOverCapturedSteps) {
+  std::vector<RunTrace> runs = {MakeDdpRun({.run_id = "graph"}),
+                                MakeDdpRun({})};
+  for (StepRecord& step : runs[0].ranks[0].steps) step.captured_seconds = 0.1;
+  const auto usable = PredictableRuns(runs, {});
+  ASSERT_TRUE(usable.ok()) << usable.status();
+  ASSERT_EQ(usable->size(), 1u);
+  EXPECT_EQ((*usable)[0], &runs[1]);
+  runs.pop_back();
+  EXPECT_THAT(Refusal(runs),
+              AllOf(HasSubstr("graph.jsonl"), HasSubstr("--cuda_graph=false")));
 }
 
 TEST(ExamplesPerStep, LeavesTheWarmUpOut) {

@@ -55,6 +55,7 @@ std::vector<std::string> Marks(const Cell& cell) {
   if (cell.several_devices_per_rank) {
     marks.push_back("several devices per rank");
   }
+  if (cell.repetitions.front().captured) marks.push_back("captured steps");
   return marks;
 }
 

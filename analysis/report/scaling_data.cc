@@ -115,6 +115,7 @@ json LedgerData(const Answer& answer, const CellLedger& of_cell) {
           {"imbalance_seconds", of_cell.ledger.imbalance_seconds},
           {"noise_seconds", of_cell.ledger.noise_seconds},
           {"residual_share", of_cell.ledger.median_residual_share},
+          {"captured_seconds", of_cell.ledger.captured_seconds},
           {"separates_bubble", of_cell.ledger.separates_bubble}};
 }
 
@@ -142,6 +143,7 @@ json AblationData(const Answer& answer, const Ablation& ablation) {
           {"exposed_seconds", ablation.exposed_seconds},
           {"bubble_seconds", ablation.bubble_seconds},
           {"slowed_seconds", ablation.slowed_seconds},
+          {"captured", ablation.captured},
           {"disagreement", ablation.disagreement},
           {"exposed_disagreement", ablation.exposed_disagreement}};
 }

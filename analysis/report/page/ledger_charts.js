@@ -100,6 +100,12 @@ function addLedger() {
     part.append(element('p', {class: 'caption'},
         'Of runs recorded before records 1.3 the bubble holds exposed transfers too.'));
   }
+  const captured = study.ledgers.filter((ledger) => ledger.captured_seconds > 0);
+  if (captured.length > 0) {
+    part.append(element('p', {class: 'caption'},
+        `The compute of captured steps holds forward, backward, communication and update: one graph launch does not tell them apart. ` +
+            `Captured: ${captured.map((ledger) => study.cells[ledger.cell].label).join('; ')}.`));
+  }
 }
 
 function waterfallName(waterfall) {

@@ -54,7 +54,7 @@ function ledgerTable(part) {
   const rows = study.ledgers.flatMap((ledger) => [
     {...ledger, rank: 'critical', parts: ledger.critical},
     ...ledger.ranks.map((rank) => ({cell: ledger.cell, rank: placeName(rank), parts: rank.parts,
-                                    imbalance_seconds: null, noise_seconds: null, residual_share: null})),
+                                    imbalance_seconds: null, noise_seconds: null, residual_share: null, captured_seconds: null})),
   ]);
   table(part, 'ledger-table', 'Ledger, ms per step', [
     textColumn('configuration', 'configuration', (row) => cellOf(row).label),
@@ -64,6 +64,8 @@ function ledgerTable(part) {
     numberColumn('imbalance', 'imbalance_seconds', (row) => row.imbalance_seconds, inMs),
     numberColumn('of it noise', 'noise_seconds', (row) => row.noise_seconds, inMs),
     numberColumn('median |residual|', 'median_residual_share', (row) => row.residual_share, percent),
+    {...numberColumn('captured', 'captured_seconds', (row) => row.captured_seconds, inMs),
+     hidden: rows.every((row) => !row.captured_seconds)},
   ], rows);
 }
 
@@ -82,7 +84,7 @@ function waterfallTable(part) {
 
 function ablationTable(part) {
   table(part, 'ablation-table', 'The ledger against runs without communication, ms per step', [
-    textColumn('configuration', 'configuration', (row) => cellOf(row).label),
+    textColumn('configuration', 'configuration', (row) => cellOf(row).label + (row.captured ? ', captured: compute holds communication' : '')),
     numberColumn('step got shorter by', 'saved_seconds', (row) => row.saved_seconds, inMs),
     numberColumn('exposed communication', 'exposed_seconds', (row) => row.exposed_seconds, inMs),
     numberColumn('bubble', 'bubble_seconds', (row) => row.bubble_seconds, inMs),
