@@ -25,6 +25,11 @@ std::optional<BatchTransform> TransformFor(const Dataset& dataset,
   return BatchTransform(config, dataset.example_shape()[0]);
 }
 
+std::optional<DeviceCopier> CopierFor(const DataLoaderConfig& config) {
+  if (config.device.is_cpu()) return std::nullopt;
+  return DeviceCopier(config.device, config.pin_memory);
+}
+
 DataLoaderConfig Validated(const Dataset& dataset, DataLoaderConfig config) {
   const absl::Status status = DataLoader::Validate(dataset, config);
   TORCH_CHECK(status.ok(), std::string(status.message()));
@@ -66,6 +71,7 @@ DataLoader::DataLoader(const Dataset* dataset, Sampler* sampler,
       sampler_(sampler),
       config_(Validated(*dataset, std::move(config))),
       transform_(TransformFor(*dataset, config_.transform)),
+      copier_(CopierFor(config_)),
       prefetcher_(config_.workers, config_.prefetch_batches) {}
 
 int64_t DataLoader::batches_per_epoch() const {
@@ -96,6 +102,7 @@ absl::Status DataLoader::Resume(LoaderState state) {
 }
 
 void DataLoader::Start() {
+  ahead_.reset();
   sampler_->set_epoch(state_.epoch);
   // Workers of an abandoned epoch may still read its indices: they are shared.
   prefetcher_.Start(
@@ -124,27 +131,43 @@ absl::StatusOr<Batch> DataLoader::Make(
 }
 
 absl::StatusOr<std::optional<Batch>> DataLoader::Next() {
+  if (copier_.has_value()) return NextOnDevice();
+  absl::StatusOr<std::optional<Batch>> batch = Take();
+  if (batch.ok() && batch->has_value()) ++state_.position;
+  return batch;
+}
+
+absl::StatusOr<std::optional<Batch>> DataLoader::Take() {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<std::optional<Batch>> batch = prefetcher_.Take();
   wait_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  if (!batch.ok() || !batch->has_value()) return batch;
-  ++state_.position;
-  if (config_.device.is_cpu()) return batch;
-  try {
-    return std::optional<Batch>(ToDevice(**std::move(batch)));
-  } catch (const c10::Error& error) {
-    return absl::InternalError(absl::StrCat(
-        "copying batch ", state_.position - 1, " to ", config_.device.str(),
-        " failed: ", error.what_without_backtrace()));
-  }
+  return batch;
 }
 
-Batch DataLoader::ToDevice(Batch batch) const {
-  const bool non_blocking = config_.pin_memory;
-  return {batch.data.to(config_.device, non_blocking),
-          batch.target.to(config_.device, non_blocking)};
+absl::StatusOr<std::optional<Batch>> DataLoader::NextOnDevice() {
+  if (!ahead_.has_value()) ahead_ = BeginCopy();
+  if (!ahead_->ok()) return ahead_->status();
+  if (!(*ahead_)->has_value()) return std::nullopt;
+  Batch batch = copier_->Use(***std::move(ahead_));
+  ahead_.reset();
+  ++state_.position;
+  if (prefetcher_.Ready()) ahead_ = BeginCopy();
+  return batch;
+}
+
+DataLoader::Copying DataLoader::BeginCopy() {
+  absl::StatusOr<std::optional<Batch>> batch = Take();
+  if (!batch.ok()) return batch.status();
+  if (!batch->has_value()) return std::nullopt;
+  try {
+    return copier_->Begin(**batch);
+  } catch (const c10::Error& error) {
+    return absl::InternalError(absl::StrCat(
+        "copying batch ", state_.position, " to ", config_.device.str(),
+        " failed: ", error.what_without_backtrace()));
+  }
 }
 
 }  // namespace rankwise

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "samplers/dataset.h"
+#include "samplers/device_copier.h"
 #include "samplers/prefetcher.h"
 #include "samplers/sampler.h"
 #include "samplers/transforms.h"
@@ -26,8 +27,8 @@ struct DataLoaderConfig {
   int prefetch_batches = 4;
   // Where the batches go.
   c10::Device device = c10::kCPU;
-  // Make batches in page-locked memory, and copy them to `device` without
-  // blocking. Needs CUDA.
+  // Make batches in page-locked memory, from which they are copied to `device`
+  // without blocking. Needs CUDA.
   bool pin_memory = false;
   // Applied to uint8 images [B, C, H, W]; other data passes as it is.
   TransformConfig transform = {};
@@ -77,6 +78,10 @@ class DataLoader {
   // The next batch on `device`, or nothing at the end of the epoch. Blocks
   // until it is made (counted by wait_seconds). What a dataset threw comes as
   // Internal, with the batch's number, until another epoch is started.
+  //
+  // Not on a CPU: the batch is for the device's current stream, which waits for
+  // its copy; the host waits only without pin_memory. The copy of the batch
+  // after it has begun, on a stream of its own, if that batch is made already.
   absl::StatusOr<std::optional<Batch>> Next();
 
   // Batches that an epoch has for this rank.
@@ -89,9 +94,14 @@ class DataLoader {
   LoaderState state() const { return state_; }
 
  private:
+  // A batch that is being copied, nothing after the last, or what went wrong.
+  using Copying = absl::StatusOr<std::optional<DeviceCopier::Copy>>;
+
   void Start();
   absl::StatusOr<Batch> Make(absl::Span<const int64_t> indices) const;
-  Batch ToDevice(Batch batch) const;
+  absl::StatusOr<std::optional<Batch>> Take();
+  Copying BeginCopy();
+  absl::StatusOr<std::optional<Batch>> NextOnDevice();
 
   const Dataset* const dataset_;
   Sampler* const sampler_;
@@ -99,6 +109,8 @@ class DataLoader {
   const std::optional<BatchTransform> transform_;  // none: data passes as is
   LoaderState state_;
   double wait_seconds_ = 0;
+  const std::optional<DeviceCopier> copier_;  // none on a CPU
+  std::optional<Copying> ahead_;              // of batch state_.position
   Prefetcher prefetcher_;  // last: its threads end before the rest goes
 };
 

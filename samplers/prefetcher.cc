@@ -83,6 +83,13 @@ absl::StatusOr<std::optional<Batch>> Prefetcher::Take() {
   return std::optional<Batch>(**std::move(taken));
 }
 
+bool Prefetcher::Ready() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (threads_.empty() || job_ == nullptr || !job_->error.ok()) return true;
+  return job_->next_to_take >= job_->end ||
+         job_->slots[job_->next_to_take % capacity_].has_value();
+}
+
 bool Prefetcher::HasWork() const {
   return job_ != nullptr && job_->next_to_make < job_->end &&
          job_->next_to_make < job_->next_to_take + capacity_;

@@ -43,6 +43,10 @@ class Prefetcher {
   // error is given again by every call until the next Start.
   absl::StatusOr<std::optional<Batch>> Take();
 
+  // Whether Take would not block: it would make the batch itself, or has it,
+  // or has none to give.
+  bool Ready();
+
  private:
   using Slot = std::optional<absl::StatusOr<Batch>>;
 
