@@ -1,0 +1,39 @@
+// Measures what one GPU, its memory and its links can do, by kernels of our
+// own:
+//
+//   bazel run --config=cuda //comm_bench/cuda:micro
+//
+// docs/micro_benchmarks.md says how each figure is defined.
+
+#include <cstdio>
+#include <string>
+
+#include "absl/status/status.h"
+#include "benchmark/benchmark.h"
+#include "comm_bench/cuda/register.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kCannotRun = 2;  // as other programs for bad usage
+
+int Main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kCannotRun;
+  bool failed = false;
+  const absl::Status registered = RegisterMeasurements(&failed);
+  if (!registered.ok()) {
+    std::fprintf(stderr, "micro: error: %s\n",
+                 std::string(registered.message()).c_str());
+    return kCannotRun;
+  }
+  const size_t ran = benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return failed || ran == 0 ? kFailed : 0;
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) { return rankwise::Main(argc, argv); }

@@ -1,0 +1,10 @@
+#include "comm_bench/cuda/register.h"
+#include "parallel/device/device_facts.h"
+
+namespace rankwise {
+
+absl::Status RegisterMeasurements(bool* /*failed*/) {
+  return absl::NotFoundError(WhyNoGpu());
+}
+
+}  // namespace rankwise
