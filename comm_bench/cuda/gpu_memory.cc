@@ -62,12 +62,14 @@ absl::StatusOr<PinnedMemory> AllocatePinnedMemory(int64_t bytes) {
 }
 
 absl::Status Upload(absl::Span<const uint8_t> bytes, uint8_t* gpu) {
+  if (bytes.empty()) return absl::OkStatus();
   return Finish(
       cudaMemcpy(gpu, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
       absl::StrCat("copying ", bytes.size(), " bytes to the GPU"));
 }
 
 absl::Status Download(const uint8_t* gpu, absl::Span<uint8_t> bytes) {
+  if (bytes.empty()) return absl::OkStatus();
   return Finish(
       cudaMemcpy(bytes.data(), gpu, bytes.size(), cudaMemcpyDeviceToHost),
       absl::StrCat("copying ", bytes.size(), " bytes from the GPU"));
