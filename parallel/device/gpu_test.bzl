@@ -3,12 +3,14 @@
 def gpu_test(name, deps = [], tags = [], size = "small", **kwargs):
     """A cc_test that skips itself where GPUs are missing, saying why (parallel/device/require_gpus.h).
 
-    It builds and skips without CUDA, too. One runs at a time: GPUs are not shared between tests.
+    It builds and skips without CUDA, too. One runs at a time: GPUs are not shared between tests. Name it in
+    tests/gpu/gpu_tests.bzl as well, so that it is packed for machines without Bazel.
     """
     native.cc_test(
         name = name,
         size = size,
         tags = tags + ["exclusive", "requires-gpu"],
         deps = deps + ["//parallel/device:require_gpus"],
+        visibility = ["//tests/gpu:__pkg__"],
         **kwargs
     )

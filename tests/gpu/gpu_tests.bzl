@@ -1,0 +1,8 @@
+"""The tests that need GPUs, for packing; gpu_tests_test compares the list with the BUILD files."""
+
+GPU_TESTS = [
+    "//comm_bench/cuda:micro_gpu_test",
+    "//parallel/ddp:sync_batch_norm_gpu_test",
+    "//parallel/device:graph_gpu_test",
+    "//samplers:data_loader_gpu_test",
+]
