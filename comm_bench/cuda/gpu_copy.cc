@@ -21,7 +21,7 @@ class GpuCopyMeasurement : public Measurement {
 
   absl::Status Clear() override {
     const absl::Status status = UploadPattern(bytes_, from_.get());
-    return status.ok() ? ClearGpuMemory(to_.get(), bytes_) : status;
+    return status.ok() ? FillGpuMemory(0, bytes_, to_.get()) : status;
   }
 
   absl::StatusOr<double> Run() override {

@@ -108,8 +108,8 @@ absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
   return status;
 }
 
-absl::Status ClearGpuMemory(uint8_t* gpu, int64_t bytes) {
-  return Finish(cudaMemset(gpu, 0, bytes), "clearing memory of the GPU");
+absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu) {
+  return Finish(cudaMemset(gpu, value, bytes), "filling memory of the GPU");
 }
 
 }  // namespace rankwise

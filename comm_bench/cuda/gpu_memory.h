@@ -42,8 +42,8 @@ absl::Status CheckPatternOnGpu(const uint8_t* gpu, int64_t bytes);
 absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
                             uint8_t* gpu);
 
-// To zeros.
-absl::Status ClearGpuMemory(uint8_t* gpu, int64_t bytes);
+// Sets every byte.
+absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu);
 
 }  // namespace rankwise
 

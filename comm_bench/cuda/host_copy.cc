@@ -35,7 +35,7 @@ class HostCopyMeasurement : public Measurement {
   absl::Status Clear() override {
     if (IsToGpu(way_)) {
       FillPattern(0, host_);
-      return ClearGpuMemory(gpu_.get(), Bytes());
+      return FillGpuMemory(0, Bytes(), gpu_.get());
     }
     std::fill(host_.begin(), host_.end(), 0);
     return UploadPattern(Bytes(), gpu_.get());

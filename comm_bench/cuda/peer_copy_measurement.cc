@@ -108,7 +108,7 @@ class Peers : public PeerCopyMeasurement {
       if (!status.ok()) return status;
     }
     const CurrentGpu current(pair_.to);
-    return ClearGpuMemory(target_.get(), pair_.bytes);
+    return FillGpuMemory(0, pair_.bytes, target_.get());
   }
 
   absl::StatusOr<double> Run() override {

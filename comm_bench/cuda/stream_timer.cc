@@ -8,11 +8,16 @@
 namespace rankwise {
 namespace {
 
-// Some 50 us at first.
-constexpr int64_t kFirstHoldCycles = 100'000;
-constexpr int64_t kLongestHoldCycles = 100 * kFirstHoldCycles;
+constexpr int64_t kLongestHoldCycles = 10'000'000;
 constexpr int64_t kGrowth = 10;
 constexpr double kMillisecond = 1e-3;
+
+bool IsReached(CUevent_st* event) {
+  const cudaError_t error = cudaEventQuery(event);
+  // CUDA keeps "not ready" as if it were an error.
+  if (error == cudaErrorNotReady) (void)cudaGetLastError();
+  return error == cudaSuccess;
+}
 
 absl::StatusOr<CUevent_st*> MakeEvent() {
   cudaEvent_t event = nullptr;
@@ -48,16 +53,17 @@ absl::StatusOr<StreamTimer> StreamTimer::Make() {
 
 absl::StatusOr<double> StreamTimer::Time(
     const std::function<absl::Status()>& work) {
-  for (int64_t cycles = kFirstHoldCycles;; cycles *= kGrowth) {
-    LaunchHold(cycles, stream());
+  for (;;) {
+    LaunchHold(cycles_, stream());
     bool too_late = false;
     absl::StatusOr<double> seconds = TimeWithHost([&] {
       const absl::Status given = work();
-      too_late = cudaEventQuery(start_.get()) == cudaSuccess;
+      too_late = given.ok() && IsReached(start_.get());
       return given;
     });
-    if (!seconds.ok() || !too_late || cycles >= kLongestHoldCycles)
+    if (!seconds.ok() || !too_late || cycles_ >= kLongestHoldCycles)
       return seconds;
+    cycles_ *= kGrowth;
   }
 }
 

@@ -3,6 +3,7 @@
 #ifndef RANKWISE_COMM_BENCH_CUDA_STREAM_TIMER_H_
 #define RANKWISE_COMM_BENCH_CUDA_STREAM_TIMER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -45,6 +46,8 @@ class StreamTimer {
  private:
   StreamTimer() = default;
 
+  // Of holding; grows when the host is found to need longer.
+  int64_t cycles_ = 100'000;  // some 50 us
   std::unique_ptr<CUstream_st, DestroyStream> stream_;
   std::unique_ptr<CUevent_st, DestroyEvent> start_, end_;
 };

@@ -49,9 +49,7 @@ class SumMeasurement : public Measurement {
         UploadRepeated(PatternAs(what_), count_ * SizeOf(what_), values_.get());
     if (!status.ok()) return status;
     // All bits set: not a number.
-    return CudaStatus(
-        cudaMemset(results_.get(), 0xff, (blocks_ + 1) * sizeof(float)),
-        "clearing the sum");
+    return FillGpuMemory(0xff, (blocks_ + 1) * sizeof(float), results_.get());
   }
 
   absl::StatusOr<double> Run() override {

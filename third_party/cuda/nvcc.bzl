@@ -32,7 +32,7 @@ def _installed_home(repository_ctx):
     if named:
         release = _release_of(repository_ctx, named + "/bin/nvcc")
         if release != _RELEASE:
-            fail("\n\nCUDA_HOME={path} holds {what}; wanted: CUDA {wanted}, the release of LibTorch's CUDA runtime.\nUnset CUDA_HOME to fetch the pinned one.\n".format(
+            fail("\n\nCUDA_HOME={path} holds {what}; wanted: CUDA {wanted}, the release of LibTorch's CUDA runtime.\nUnset CUDA_HOME, or set RANKWISE_FETCH_NVCC=1, to fetch the pinned one.\n".format(
                 path = named,
                 what = "nvcc " + release if release else "no bin/nvcc that runs",
                 wanted = _RELEASE,
