@@ -4,6 +4,7 @@
 // and backward.
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,10 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   absl::StatusOr<std::unique_ptr<TrainingRun>> run =
       TrainingRun::Create(config, worker);
   if (!run.ok()) return run.status();
+  absl::StatusOr<std::string> norms = SyncBatchNormIfAsked(
+      (*run)->model(), *worker.comm, config.skip_communication);
+  if (!norms.ok()) return norms.status();
+  if (!norms->empty()) (*run)->Say(*norms);
   absl::StatusOr<std::unique_ptr<DataParallelEngine>> engine =
       MakeEngine((*run)->model(), *worker.comm, config.skip_communication);
   if (!engine.ok()) return engine.status();

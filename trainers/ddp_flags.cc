@@ -8,6 +8,8 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/ddp/convert_sync_batch_norm.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/simple_data_parallel.h"
 
@@ -27,6 +29,9 @@ ABSL_FLAG(bool, static_graph, false,
           "the set of used parameters never changes");
 ABSL_FLAG(bool, broadcast_buffers, true,
           "give every rank rank 0's buffers before each forward");
+ABSL_FLAG(bool, sync_batch_norm, false,
+          "normalise over all ranks' batches together, not over each rank's "
+          "own; with --accumulate, over one micro-batch of every rank");
 
 ABSL_DECLARE_FLAG(bool, skip_communication);
 
@@ -83,8 +88,31 @@ absl::Status CheckDdpFlags() {
 }
 
 std::string DdpSettings() {
-  return absl::StrCat("--ddp=", absl::GetFlag(FLAGS_ddp),
-                      " --comm_hook=", absl::GetFlag(FLAGS_comm_hook));
+  return absl::StrCat(
+      "--ddp=", absl::GetFlag(FLAGS_ddp),
+      " --comm_hook=", absl::GetFlag(FLAGS_comm_hook),
+      absl::GetFlag(FLAGS_sync_batch_norm) ? " --sync_batch_norm" : "");
+}
+
+absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
+                                                 Communicator& comm,
+                                                 bool skip_communication) {
+  if (!absl::GetFlag(FLAGS_sync_batch_norm)) return std::string();
+  if (skip_communication) {
+    return std::string(
+        "warning: --sync_batch_norm: with --skip_communication every rank "
+        "normalises over its own batch");
+  }
+  absl::StatusOr<int64_t> layers =
+      ConvertToSyncBatchNorm(model, comm.process_group());
+  if (!layers.ok()) return layers.status();
+  if (*layers == 0) {
+    return absl::InvalidArgumentError(
+        "--sync_batch_norm: the model has no batch norm; leave it out");
+  }
+  return absl::StrCat("--sync_batch_norm: ", *layers,
+                      " layers normalise over the batches of all ",
+                      comm.world_size(), " ranks");
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(

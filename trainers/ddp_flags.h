@@ -22,6 +22,14 @@ absl::Status CheckDdpFlags();
 // How gradients travel, for checkpoints: it changes the losses.
 std::string DdpSettings();
 
+// Under --sync_batch_norm replaces the model's BatchNorm layers, before an
+// engine is made; returns a line to say about it, "" without the flag.
+// InvalidArgument for a model that has none. With `skip_communication` they
+// stay as they are.
+absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
+                                                 Communicator& comm,
+                                                 bool skip_communication);
+
 // The engine that --ddp names, over the flags' buckets. Collective.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
     torch::nn::Module& model, Communicator& comm, bool skip_communication);

@@ -19,7 +19,8 @@
 
 // Model and data.
 ABSL_FLAG(std::string, model, "simple_cnn",
-          "simple_cnn, linear, mp_mlp, mlp, gpt or vit");
+          "simple_cnn, simple_cnn_bn (with batch norm), linear, mp_mlp, mlp, "
+          "gpt or vit");
 ABSL_FLAG(
     std::string, model_size, "",
     "of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "

@@ -43,7 +43,7 @@ const std::vector<Entry>& Entries() {
   static const auto* const kEntries = new std::vector<Entry>{
       {"simple_cnn",
        [](const ModelConfig&) -> absl::StatusOr<ModelSpec> {
-         return SimpleCnnSpec();
+         return SimpleCnnSpec(/*batch_norm=*/false);
        },
        {}},
       {"linear",
@@ -62,6 +62,11 @@ const std::vector<Entry>& Entries() {
        {"model_size", "depth", "width", "sequence_length", "dropout",
         "tied_head"}},
       {"vit", VitSpec, {"model_size", "depth", "width", "dropout"}},
+      {"simple_cnn_bn",
+       [](const ModelConfig&) -> absl::StatusOr<ModelSpec> {
+         return SimpleCnnSpec(/*batch_norm=*/true);
+       },
+       {}},
   };
   return *kEntries;
 }

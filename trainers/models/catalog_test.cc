@@ -26,7 +26,7 @@ ModelConfig Named(const std::string& name) {
 
 TEST(CatalogTest, KnowsItsNames) {
   EXPECT_THAT(ModelNames(), ElementsAre("simple_cnn", "linear", "mp_mlp", "mlp",
-                                        "gpt", "vit"));
+                                        "gpt", "vit", "simple_cnn_bn"));
   for (const std::string& name : ModelNames())
     EXPECT_EQ(MakeModelSpec(Named(name))->name, name);
 }
@@ -36,7 +36,7 @@ TEST(CatalogTest, UnknownNameListsTheKnownOnes) {
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_EQ(status.message(),
             "--model=resnet: no such model; known: simple_cnn, linear, mp_mlp, "
-            "mlp, gpt, vit");
+            "mlp, gpt, vit, simple_cnn_bn");
 }
 
 TEST(CatalogTest, AFieldWithoutUseIsRefusedAsTyped) {

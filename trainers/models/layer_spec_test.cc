@@ -107,6 +107,7 @@ std::vector<ModelConfig> Configs() {
   vit.depth = 2;
   vit.width = 64;
   return {{.name = "simple_cnn"},
+          {.name = "simple_cnn_bn"},
           {.name = "linear"},
           {.name = "mp_mlp"},
           deep_mlp,

@@ -1,10 +1,14 @@
 #include "trainers/models/simple_cnn.h"
 
 #include <ATen/ops/max_pool2d.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "trainers/models/layers.h"
 
@@ -12,6 +16,21 @@ namespace rankwise {
 namespace {
 
 constexpr int64_t kKernel = 3;
+
+// The same with a BatchNorm2d before the ReLU, in a Sequential, in which it can
+// be replaced.
+std::function<Layer(LayerContext&)> NormedConv(int64_t in, int64_t out) {
+  return [in, out](LayerContext&) {
+    torch::nn::Sequential block;
+    block->push_back(
+        "conv", torch::nn::Conv2d(
+                    torch::nn::Conv2dOptions(in, out, kKernel).padding(1)));
+    block->push_back("norm", torch::nn::BatchNorm2d(out));
+    return Layer{block.ptr(), [block](const torch::Tensor& input) mutable {
+                   return at::max_pool2d(block->forward(input).relu_(), 2);
+                 }};
+  };
+}
 
 // 3x3 convolution, ReLU and 2x2 max pooling: [B, in, side, side] to
 // [B, out, side / 2, side / 2].
@@ -35,9 +54,9 @@ LayerSpec ConvLayer(const std::string& name, int64_t in, int64_t out,
 
 }  // namespace
 
-ModelSpec SimpleCnnSpec() {
+ModelSpec SimpleCnnSpec(bool batch_norm) {
   ModelSpec spec;
-  spec.name = "simple_cnn";
+  spec.name = batch_norm ? "simple_cnn_bn" : "simple_cnn";
   spec.example_shape = {3, 32, 32};
   spec.num_classes = 10;
   spec.default_dataset = "synthetic";
@@ -49,6 +68,11 @@ ModelSpec SimpleCnnSpec() {
                                     .flatten = true,
                                     .relu = true}),
                  DenseLayer("fc2", {.inputs = 512, .outputs = 10})};
+  if (!batch_norm) return spec;
+  for (const auto& [index, in, out] : {std::tuple{0, 3, 32}, {1, 32, 64}}) {
+    spec.layers[index].build = NormedConv(in, out);
+    spec.layers[index].parameters += 2 * out;
+  }
   return spec;
 }
 

@@ -7,8 +7,10 @@
 
 namespace rankwise {
 
-// input [B, 3, 32, 32]; output logits [B, 10].
-ModelSpec SimpleCnnSpec();
+// input [B, 3, 32, 32]; output logits [B, 10]. With `batch_norm`,
+// "simple_cnn_bn", there is a BatchNorm2d between each convolution and its
+// ReLU.
+ModelSpec SimpleCnnSpec(bool batch_norm);
 
 }  // namespace rankwise
 
