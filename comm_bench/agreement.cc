@@ -77,4 +77,16 @@ absl::Status CheckSameFlags(Control& control, const Flags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status AllOk(Control& control, const absl::Status& own,
+                   const std::string& what) {
+  const auto all = control.Gather({own.ok() ? 1.0 : 0.0});
+  if (!own.ok()) return own;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank][0] == 1) continue;
+    return absl::UnavailableError(
+        absl::StrCat("rank ", rank, " could not ", what, " and says why"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace rankwise

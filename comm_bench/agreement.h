@@ -17,6 +17,11 @@ namespace rankwise {
 absl::Status CheckSameFlags(Control& control,
                             const std::map<std::string, std::string>& flags);
 
+// Collective. `own`, or, where it is OK but another rank's is not, Unavailable:
+// "rank 1 could not WHAT and says why". So that no rank goes on alone.
+absl::Status AllOk(Control& control, const absl::Status& own,
+                   const std::string& what);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_COMM_BENCH_AGREEMENT_H_

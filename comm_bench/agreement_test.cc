@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
 
@@ -37,6 +38,18 @@ TEST(AgreementTest, AFlagThatOneRankLacksIsNamed) {
     EXPECT_EQ(CheckSameFlags(control, flags).message(),
               "ranks disagree: rank 1 has --warmup=3 but rank 0 has no "
               "--warmup; give every rank the same flags");
+  });
+}
+
+TEST(AgreementTest, WhatOneRankCannotDoNoRankDoes) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    EXPECT_TRUE(AllOk(rank.control, absl::OkStatus(), "eat").ok());
+    const bool bad = rank.control.rank() == 1;
+    const absl::Status all =
+        AllOk(rank.control,
+              bad ? absl::InternalError("no spoon") : absl::OkStatus(), "eat");
+    EXPECT_EQ(std::string(all.message()),
+              bad ? "no spoon" : "rank 1 could not eat and says why");
   });
 }
 

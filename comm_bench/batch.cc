@@ -31,6 +31,7 @@ BatchRunner::BatchRunner(Control& control, const Iteration& iteration,
       iteration_(iteration),
       stop_(stop),
       before_each_(config.before_each),
+      own_seconds_(config.own_seconds),
       arrival_seconds_(ArrivalOf(control.rank(), config.arrival_seconds)),
       sync_(control, std::move(clock)) {
   Restart();
@@ -55,7 +56,7 @@ Batch BatchRunner::Run(int64_t count, Sync sync, double window_seconds) {
     iteration_(next_index_++);
     const double end = now();
     starts[i] = sync_.RootTime(start);
-    durations[i] = end - start;
+    durations[i] = own_seconds_ == nullptr ? end - start : own_seconds_();
   }
   Batch batch = Exchange(std::move(samples));
   for (int64_t i = 0; sync == Sync::kWindow && i < count; ++i) {

@@ -51,6 +51,7 @@ class BatchRunner {
   const Iteration& iteration_;
   const std::atomic<bool>* const stop_;
   const std::function<void()> before_each_;
+  const std::function<double()> own_seconds_;
   const double arrival_seconds_;  // of this rank
   ClockSync sync_;
   int64_t next_index_ = 0;

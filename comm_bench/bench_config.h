@@ -34,8 +34,12 @@ struct BenchConfig {
   // Ranks of each of the groups that run at the same time; 0: one group of all.
   int group_size = 0;
 
-  // How it is measured.
+  // How it is measured. What a device decides of it, is filled in by
+  // MeasureOn (measure_on.h).
   MeasureConfig measure;
+  std::string layer = "c10d";   // or "nccl": nccl.h itself
+  std::string timing = "auto";  // "host", "events"
+  bool nccl_choices = true;     // NCCL's algorithm and protocol are asked for
 
   // Of overlap: the GEMM's rows and columns; of replay: the trainer's records.
   int64_t gemm_size = 512;

@@ -81,6 +81,20 @@ ABSL_FLAG(std::string, across, "slowest",
 ABSL_FLAG(std::string, arrival_us, "",
           "microseconds by which rank 0, 1, ... start late on purpose, "
           "separated by commas");
+ABSL_FLAG(std::string, layer, "c10d",
+          "c10d: PyTorch's process group, as the trainers use it; nccl: the "
+          "calls of nccl.h itself (needs GPUs)");
+ABSL_FLAG(std::string, timing, "auto",
+          "host: by the host's clock, until the device is done; events: by the "
+          "GPU's own clock, between events in its stream; auto: events on "
+          "GPUs, host on CPUs and in --mode=ladder");
+ABSL_FLAG(bool, cuda_graph, false,
+          "record 20 rounds of the calls in a CUDA graph and time its replays");
+ABSL_FLAG(bool, registered, false,
+          "buffers from NCCL's allocator, registered with its communicator");
+ABSL_FLAG(bool, nccl_choices, true,
+          "ask NCCL's log, outside of what is timed, which algorithm and "
+          "protocol it chose; only where NCCL_DEBUG is not set");
 ABSL_FLAG(int, relaunch, 1,
           "start all ranks so often, and show the variance between launches "
           "apart from that between iterations");
@@ -248,6 +262,13 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
   checks.OneOf("cache", cache, {"hot", "cold"});
   measure.cold = cache == "cold";
   measure.check = absl::GetFlag(FLAGS_check);
+  config.layer = absl::GetFlag(FLAGS_layer);
+  checks.OneOf("layer", config.layer, {"c10d", "nccl"});
+  config.timing = absl::GetFlag(FLAGS_timing);
+  checks.OneOf("timing", config.timing, {"auto", "host", "events"});
+  measure.graph = absl::GetFlag(FLAGS_cuda_graph);
+  measure.registered = absl::GetFlag(FLAGS_registered);
+  config.nccl_choices = absl::GetFlag(FLAGS_nccl_choices);
   ReadTiming(measure.timing, checks);
 }
 
@@ -274,6 +295,11 @@ constexpr FlagUse kFlagUses[] = {
     {"in_flight", "sweep"},
     {"cache", "sweep"},
     {"check", "sweep"},
+    {"layer", "sweep"},
+    {"timing", "sweep ladder"},
+    {"cuda_graph", "sweep"},
+    {"registered", "sweep"},
+    {"nccl_choices", "sweep"},
     {"warmup", "sweep new_group ladder"},
     {"precision", "sweep new_group"},
     {"max_seconds", "sweep new_group"},

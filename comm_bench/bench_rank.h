@@ -16,6 +16,7 @@ class ProcessGroup;
 namespace rankwise {
 
 class Communicator;
+class NcclLogSwitch;
 class Output;
 
 struct BenchRank {
@@ -24,7 +25,12 @@ struct BenchRank {
   Control* control = nullptr;
   Output* output = nullptr;
   c10::Device device = c10::kCPU;
-  std::string backend;                      // "gloo"
+  std::string backend;  // "gloo"
+  bool on_one_host = true;
+  // Null: NCCL's log cannot be read here.
+  NcclLogSwitch* nccl_log = nullptr;
+  // Of a copy between two GPUs, the slowest pair; 0 unknown. Same on all ranks.
+  double peer_bytes_per_second = 0;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C
 
   int rank() const { return control->rank(); }

@@ -22,6 +22,8 @@ class Work;
 
 namespace rankwise {
 
+class RegisteredMemory;
+
 // One row of the output, as one rank sees it.
 struct Call {
   // Elements of the row: of the whole buffer as nccl-tests counts it. That is
@@ -38,6 +40,8 @@ struct Call {
   c10::Device device = c10::kCPU;
   // all_to_all_v only: the share of `count` that each rank sends to each.
   const TrafficMatrix* traffic = nullptr;
+  // Where its buffers come from; null: the device's usual allocator.
+  RegisteredMemory* memory = nullptr;
 };
 
 // Tensors of one call; `input` and `output` are one tensor, or views of one,

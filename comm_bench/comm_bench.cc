@@ -18,6 +18,7 @@
 #include "comm_bench/bench_flags.h"
 #include "comm_bench/collectives.h"
 #include "comm_bench/interrupt.h"
+#include "comm_bench/measure_on.h"
 #include "comm_bench/relaunch.h"
 #include "comm_bench/run_rank.h"
 #include "comm_bench/sweep.h"
@@ -25,6 +26,7 @@
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/rank_env.h"
+#include "parallel/device/device_facts.h"
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
@@ -117,6 +119,10 @@ int List() {
 
 // What can be refused before any rank is started.
 absl::Status CheckLocally(const Asked& asked) {
+  if (VisibleGpus() == 0) {
+    absl::Status possible = MeasureOn(c10::kCPU, asked.bench).status();
+    if (!possible.ok()) return possible;
+  }
   if (asked.bench.mode != "sweep") return absl::OkStatus();
   return CheckSweep(asked.bench, asked.launch.nproc,
                     asked.comm.backend == "auto" ? "gloo" : asked.comm.backend);

@@ -52,6 +52,11 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
       {"op", row.op},
       {"root", IfKnown(row.root)},
       {"in_place", elements ? (row.in_place ? "true" : "false") : ""},
+      {"timing", row.events ? "events" : "host"},
+      {"cuda_graph", row.graph ? "true" : "false"},
+      {"registered", row.registered ? "true" : "false"},
+      {"algorithm", row.algorithm},
+      {"protocol", row.protocol},
       {"samples", absl::StrCat(time.samples)},
       {"late", absl::StrCat(time.late)},
       {"min_seconds", seconds(time.min)},
@@ -64,6 +69,7 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
       {"skew_seconds", seconds(time.skew)},
       {"algbw_gb_per_second", row.algbw > 0 ? Digits(row.algbw) : ""},
       {"busbw_gb_per_second", row.busbw > 0 ? Digits(row.busbw) : ""},
+      {"peer_share", row.peer_share > 0 ? Digits(row.peer_share) : ""},
       {"wrong", IfKnown(row.wrong)},
       {"end", EndName(row.end)}};
   fields.insert(fields.end(), own.begin(), own.end());

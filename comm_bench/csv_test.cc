@@ -17,10 +17,11 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr char kHeader[] =
-    "collective,layer,ranks,bytes,count,dtype,op,root,in_place,samples,"
-    "late,min_seconds,median_seconds,median_low_seconds,median_high_seconds,"
+    "collective,layer,ranks,bytes,count,dtype,op,root,in_place,timing,"
+    "cuda_graph,registered,algorithm,protocol,samples,late,min_seconds,median_"
+    "seconds,median_low_seconds,median_high_seconds,"
     "p95_seconds,p99_seconds,max_seconds,skew_seconds,algbw_gb_per_second,"
-    "busbw_gb_per_second,wrong,end\n";
+    "busbw_gb_per_second,peer_share,wrong,end\n";
 
 Row ExampleRow() {
   Row row;
@@ -35,6 +36,9 @@ Row ExampleRow() {
   row.time = {20, 1, 0.125, 0.25, 0.5, 1, 2, 0.1875, 0.375, 0.0625};
   row.algbw = 0.1;
   row.busbw = 0.2;
+  row.algorithm = "RING";
+  row.protocol = "LL";
+  row.peer_share = 0.5;
   row.wrong = 0;
   row.end = Series::End::kOutOfTime;
   return row;
@@ -63,8 +67,9 @@ TEST(CsvWriter, WritesEachRowAtOnce) {
   ASSERT_TRUE((*writer)->Write(ExampleRow()).ok());
   EXPECT_EQ(TextOf(path),
             header +
-                "r1,2,broadcast,c10d,\"0,2\",4096,1024,float32,,1,true,20,1,"
-                "0.125,0.25,0.1875,0.375,0.5,1,2,0.0625,0.1,0.2,0,"
+                "r1,2,broadcast,c10d,\"0,2\",4096,1024,float32,,1,true,host,"
+                "false,false,RING,LL,20,1,0.125,0.25,0.1875,0.375,0.5,1,2,"
+                "0.0625,0.1,0.2,0.5,0,"
                 "out_of_time\n");
 }
 
@@ -73,8 +78,10 @@ TEST(CsvWriter, WhatDoesNotApplyIsEmpty) {
   Row barrier;
   barrier.collective = "barrier";
   ASSERT_TRUE((*CsvWriter::Open(path))->Write(barrier).ok());
-  EXPECT_THAT(TextOf(path),
-              EndsWith("\nbarrier,,,,,,,,,0,0,,,,,,,,,,,,counted\n"));
+  EXPECT_THAT(
+      TextOf(path),
+      EndsWith(
+          "\nbarrier,,,,,,,,,host,false,false,,,0,0,,,,,,,,,,,,,counted\n"));
 }
 
 TEST(CsvWriter, QuotesWhatWouldBreakALine) {

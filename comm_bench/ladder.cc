@@ -15,10 +15,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "c10/util/Exception.h"
+#include "comm_bench/agreement.h"
 #include "comm_bench/device_sync.h"
+#include "comm_bench/nccl_calls.h"
+#include "comm_bench/nccl_layer.h"
+#include "comm_bench/raw_nccl.h"
 #include "parallel/comm/direct_all_reduce.h"
 #include "parallel/comm/monitored_backend.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/device/moment.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -63,6 +69,33 @@ class AllReduceRung : public Rung {
   const c10::intrusive_ptr<Reducer> reducer_;
   const int rank_, size_;
   Tensors tensors_;
+};
+
+// ncclAllReduce itself.
+class RawNcclRung : public Rung {
+ public:
+  RawNcclRung(std::unique_ptr<RawNccl> nccl, const Communicator& comm,
+              int64_t count)
+      : nccl_(std::move(nccl)),
+        rank_(comm.rank()),
+        size_(comm.world_size()),
+        calls_{{.kind = NcclCall::Kind::kAllReduce, .count = count}},
+        tensor_(at::zeros({count}, comm.device())) {}
+
+  void Fill() override { tensor_.fill_(rank_ + 1.0); }
+  void Run() override {
+    const absl::Status status =
+        nccl_->Run(calls_, tensor_, tensor_, ReduceOp::kSum);
+    TORCH_CHECK(status.ok(), std::string(status.message()));
+  }
+  const at::Tensor& result() const override { return tensor_; }
+  double expected() const override { return SumOfRanks(size_); }
+
+ private:
+  const std::unique_ptr<RawNccl> nccl_;
+  const int rank_, size_;
+  const NcclGroup calls_;
+  at::Tensor tensor_;
 };
 
 // Recursive doubling from the backend's own messages.
@@ -158,7 +191,7 @@ struct Ladder {
 };
 
 absl::StatusOr<std::unique_ptr<Ladder>> Build(Communicator& comm,
-                                              int64_t count) {
+                                              Control& control, int64_t count) {
   auto ladder = std::make_unique<Ladder>();
   ladder->module =
       std::make_unique<OneParameter>(at::zeros({count}, comm.device()));
@@ -183,6 +216,12 @@ absl::StatusOr<std::unique_ptr<Ladder>> Build(Communicator& comm,
   const auto add = [&](const char* name, std::unique_ptr<Rung> rung) {
     ladder->rungs.emplace_back(name, std::move(rung));
   };
+  if (comm.backend() == "nccl") {
+    auto nccl = ConnectRawNccl(control, {}, comm.device());
+    absl::Status all = AllOk(control, nccl.status(), "connect through nccl.h");
+    if (!all.ok()) return all;
+    add("nccl", std::make_unique<RawNcclRung>(*std::move(nccl), comm, count));
+  }
   if (comm.backend() != "fake") {  // whose other ranks send nothing
     add("messages", std::make_unique<MessagesRung>(bare, comm, count));
   }
@@ -228,6 +267,15 @@ absl::Status Check(Ladder& ladder, Control& control, c10::Device device) {
   return absl::InternalError(absl::StrCat(
       "the ladder's sums are wrong on rank ", ranks[0],
       wrong.empty() ? "" : absl::StrCat(": first in rung ", wrong)));
+}
+
+// Blocks until the device is done.
+double TimeOnDevice(Rung& rung, c10::Device device) {
+  const Moment before(device);
+  rung.Run();
+  const Moment after(device);
+  SynchronizeDevice(device);
+  return WaitForSecondsBetween(before, after);
 }
 
 // The iterations index, index + stride, index + 2 stride, ... of `all`.
@@ -280,10 +328,11 @@ void FillInAdds(std::vector<LadderRung>& rungs) {
 absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        int64_t bytes,
                                        const TimingConfig& config,
-                                       const std::atomic<bool>* stop) {
+                                       const std::atomic<bool>* stop,
+                                       bool events) {
   constexpr int64_t kElement = sizeof(float);
   const int64_t count = std::max<int64_t>((bytes + kElement - 1) / kElement, 1);
-  auto built = Build(comm, count);
+  auto built = Build(comm, control, count);
   if (!built.ok()) return built.status();
   Ladder& ladder = **built;
   const c10::Device device = comm.device();
@@ -296,11 +345,18 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   interleaved.iterations =
       (config.iterations > 0 ? config.iterations : 200) * rungs;
   interleaved.warmup = (config.warmup >= 0 ? config.warmup : 20) * rungs;
+  double seconds = 0;
+  if (events) interleaved.own_seconds = [&seconds] { return seconds; };
   const Series all = TimeIterations(
       control,
       [&](int64_t index) {
-        ladder.rungs[index % rungs].second->Run();
-        SynchronizeDevice(device);
+        Rung& rung = *ladder.rungs[index % rungs].second;
+        if (events) {
+          seconds = TimeOnDevice(rung, device);
+        } else {
+          rung.Run();
+          SynchronizeDevice(device);
+        }
       },
       interleaved, stop);
   checked = Check(ladder, control, device);
@@ -310,6 +366,7 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   result.backend = std::string(comm.backend());
   result.bytes = count * kElement;
   result.world_size = comm.world_size();
+  result.events = events;
   result.stopped = all.end == Series::End::kInterrupted;
   for (int64_t i = 0; i < std::min(rungs, all.iterations()); ++i) {
     LadderRung rung;
@@ -327,9 +384,10 @@ std::string FormatLadder(const LadderResult& result) {
   constexpr double kMicro = 1e6;
   std::string text = absl::StrFormat(
       "# ladder: all_reduce of %d bytes, %d ranks, %s; microseconds of the "
-      "slowest rank\n#%-11s%9s%10s%10s%10s%10s%10s%10s\n",
-      result.bytes, result.world_size, result.backend, " rung", "calls", "min",
-      "median", "p95", "max", "mean", "adds");
+      "slowest rank%s\n#%-11s%9s%10s%10s%10s%10s%10s%10s\n",
+      result.bytes, result.world_size, result.backend,
+      result.events ? ", by events" : "", " rung", "calls", "min", "median",
+      "p95", "max", "mean", "adds");
   for (const LadderRung& rung : result.rungs) {
     const std::string adds =
         std::isnan(rung.adds_seconds)

@@ -19,6 +19,9 @@ namespace rankwise {
 
 struct LadderRung {
   // From the bottom:
+  // "nccl"       over NCCL: ncclAllReduce of nccl.h itself, by a communicator
+  // of
+  //              its own;
   // "messages"   the backend's send and recv, log2(ranks) of each (recursive
   //              doubling), and the sums: what an all-reduce needs at least;
   // "backend"    the backend's all-reduce;
@@ -43,6 +46,7 @@ struct LadderResult {
   int world_size = 1;
   std::vector<LadderRung> rungs;  // that have samples
   bool stopped = false;           // by `stop`
+  bool events = false;            // times are of the device's events
 };
 
 // All-reduces of `bytes` (rounded up to whole float32) by every rung in turn,
@@ -50,11 +54,14 @@ struct LadderResult {
 // config.iterations are those of each rung, 0: 200; config.warmup likewise, -1:
 // 20. Collective over all ranks of `comm`, which are those of `control`; all
 // return the same. `stop`, set on any rank, ends it early with what was
-// measured. Internal if a rung's result is wrong; failed collectives throw.
+// measured. `events`: seconds are those between two moments of the device's
+// stream around a rung's work; else the host's, until the device is done.
+// Internal if a rung's result is wrong; failed collectives throw.
 absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        int64_t bytes,
                                        const TimingConfig& config,
-                                       const std::atomic<bool>* stop = nullptr);
+                                       const std::atomic<bool>* stop = nullptr,
+                                       bool events = false);
 
 // A table in microseconds, times of the slowest rank.
 std::string FormatLadder(const LadderResult& result);

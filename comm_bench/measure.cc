@@ -1,65 +1,19 @@
 #include "comm_bench/measure.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "comm_bench/agreement.h"
 #include "comm_bench/cache_eviction.h"
-#include "comm_bench/device_sync.h"
 #include "comm_bench/element_types.h"
 #include "comm_bench/end_name.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "comm_bench/nccl_log.h"
 
 namespace rankwise {
 namespace {
-
-// The calls of one iteration, each with buffers of its own.
-class Calls {
- public:
-  Calls(c10d::ProcessGroup& group, const Collective& collective,
-        const Call& call, int in_flight)
-      : group_(group), collective_(collective), call_(call) {
-    for (int i = 0; i < in_flight; ++i)
-      buffers_.push_back(collective.make(call));
-  }
-
-  void Fill() {
-    for (Buffers& buffers : buffers_) collective_.fill(call_, buffers);
-  }
-
-  void Run() {
-    for (Buffers& buffers : buffers_)
-      collective_.start(group_, call_, buffers, works_);
-    for (const auto& work : works_) work->wait();
-    works_.clear();
-    // A wait for NCCL only orders streams.
-    SynchronizeDevice(call_.device);
-  }
-
-  // The first wrong element; `total` counts those of all buffers.
-  std::optional<WrongElement> Check() const {
-    std::optional<WrongElement> first;
-    for (const Buffers& buffers : buffers_) {
-      const std::optional<WrongElement> wrong =
-          collective_.check(call_, buffers);
-      if (!wrong.has_value()) continue;
-      if (first.has_value()) {
-        first->total += wrong->total;
-      } else {
-        first = wrong;
-      }
-    }
-    return first;
-  }
-
- private:
-  c10d::ProcessGroup& group_;
-  const Collective& collective_;
-  const Call& call_;
-  std::vector<Buffers> buffers_;
-  Works works_;
-};
 
 std::string Describe(const Row& row, const WrongElement& wrong, int rank,
                      const char* when) {
@@ -72,6 +26,12 @@ std::string Describe(const Row& row, const WrongElement& wrong, int rank,
                       wrong.total == 1 ? "" : "s", " ", when,
                       " timing; the first at index ", wrong.index,
                       ": expected ", wrong.expected, ", got ", wrong.got);
+}
+
+// Libraries connect, and choose, at the first call of a shape.
+void WarmUpLibraries(Calls& calls) {
+  calls.Fill();
+  calls.Run();
 }
 
 // Counts wrong elements over both checks.
@@ -123,11 +83,15 @@ Summary PerCall(Summary iteration, double calls) {
   return iteration;
 }
 
-Row DescribeRow(const Collective& collective, const Call& call,
-                const std::vector<int>& ranks) {
+Row DescribeRow(const Layer& layer, const Collective& collective,
+                const Call& call, const std::vector<int>& ranks,
+                const MeasureConfig& config) {
   Row row;
   row.collective = collective.name;
-  row.layer = "c10d";
+  row.layer = layer.name();
+  row.events = config.events;
+  row.graph = config.graph;
+  row.registered = config.registered;
   row.ranks = ranks;
   row.count = call.count;
   row.bytes = call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
@@ -164,7 +128,101 @@ CollectiveRecord SamplesOf(const Row& row, const Series& series, int rank,
   samples.start_seconds = series.start_seconds[rank];
   samples.late = series.late;
   samples.clock_error_seconds = series.clock_error_seconds;
+  samples.timing = row.events ? "events" : "host";
+  samples.graph = row.graph;
+  samples.registered = row.registered;
+  samples.algorithm = row.algorithm;
+  samples.protocol = row.protocol;
   return samples;
+}
+
+// Null where buffers are the usual ones.
+absl::StatusOr<std::unique_ptr<RegisteredMemory>> MemoryFor(
+    Layer& layer, Control& control, const Collective& collective,
+    const Call& call, const MeasureConfig& config) {
+  if (!config.registered) return nullptr;
+  Calls first(layer, collective, call, /*in_flight=*/1);
+  WarmUpLibraries(first);
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> memory =
+      layer.NewRegistered(call.device);
+  absl::Status all = AllOk(control, memory.status(), "register its buffers");
+  if (!all.ok()) return all;
+  return memory;
+}
+
+// Fills, and checks if it is asked for.
+void FirstRun(Calls& calls, Verification& verification,
+              const MeasureConfig& config) {
+  if (config.check) {
+    verification.Run("before");
+    return;
+  }
+  calls.Fill();
+  if (config.choices) calls.Run();
+}
+
+// Records the calls, if they are to be, and runs them once. Returns what NCCL
+// has logged meanwhile.
+absl::StatusOr<std::string> Prepare(Calls& calls, Verification& verification,
+                                    Control& control,
+                                    const MeasureConfig& config) {
+  if (config.graph) WarmUpLibraries(calls);
+  if (config.nccl_log != nullptr) config.nccl_log->On();
+  absl::Status captured;
+  if (config.graph) {
+    captured =
+        AllOk(control, calls.Capture(config.make_graph), "record its calls");
+  }
+  if (captured.ok()) FirstRun(calls, verification, config);
+  std::string log = config.nccl_log == nullptr ? "" : config.nccl_log->Off();
+  if (!captured.ok()) return captured;
+  if (config.choices) calls.Run();  // NCCL notices that its log is off
+  return log;
+}
+
+absl::Status Refused(const Collective& collective, const absl::Status& why) {
+  return absl::Status(why.code(),
+                      absl::StrCat("--cuda_graph: ", collective.name,
+                                   " cannot be recorded: ", why.message()));
+}
+
+// `own` of rank `from`; at most kLongest characters of it.
+std::string TextOf(Control& control, const std::string& own, size_t from) {
+  constexpr size_t kLongest = 80;
+  std::vector<double> letters(kLongest, 0);
+  std::copy_n(own.begin(), std::min(own.size(), kLongest), letters.begin());
+  std::string text;
+  for (const double letter : control.Gather(letters)[from]) {
+    if (letter != 0) text += static_cast<char>(letter);
+  }
+  return text;
+}
+
+// NCCL logs on the first rank of a group only.
+void Note(const std::string& log, Control& control,
+          const std::vector<int>& ranks, Row& row) {
+  const size_t first = ranks.empty() ? 0 : static_cast<size_t>(ranks[0]);
+  const ChosenNames names = NamesOf(ParseNcclLog(log));
+  row.algorithm = TextOf(control, names.algorithm, first);
+  row.protocol = TextOf(control, names.protocol, first);
+}
+
+Series TimeCalls(Calls& calls, Control& control, const MeasureConfig& config,
+                 const std::atomic<bool>* stop) {
+  TimingConfig timing = config.timing;
+  std::unique_ptr<CacheEviction> eviction;
+  if (config.cold) {
+    eviction = std::make_unique<CacheEviction>();
+    timing.before_each = [&eviction] { eviction->Evict(); };
+  }
+  if (!config.events) {
+    return TimeIterations(
+        control, [&](int64_t) { calls.RunRounds(); }, timing, stop);
+  }
+  double seconds = 0;
+  timing.own_seconds = [&seconds] { return seconds; };
+  return TimeIterations(
+      control, [&](int64_t) { seconds = calls.TimeRounds(); }, timing, stop);
 }
 
 }  // namespace
@@ -183,34 +241,31 @@ Measurement Assemble(Row row, const Series& series, int rank, double calls,
   return measurement;
 }
 
-Measurement MeasureRow(c10d::ProcessGroup& group, Control& control,
-                       const Collective& collective, const Call& call,
-                       const std::vector<int>& ranks,
-                       const MeasureConfig& config,
-                       const std::atomic<bool>* stop) {
-  const Row row = DescribeRow(collective, call, ranks);
-  Calls calls(group, collective, call, config.in_flight);
+absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
+                                       const Collective& collective,
+                                       const Call& call,
+                                       const std::vector<int>& ranks,
+                                       const MeasureConfig& config,
+                                       const std::atomic<bool>* stop) {
+  Row row = DescribeRow(layer, collective, call, ranks, config);
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> memory =
+      MemoryFor(layer, control, collective, call, config);
+  if (!memory.ok()) return memory.status();
+  Calls calls(layer, collective, call, config.in_flight, memory->get());
   Verification verification(calls, control, row);
-  if (config.check) {
-    verification.Run("before");
-  } else {
-    calls.Fill();
-  }
-  TimingConfig timing = config.timing;
-  std::unique_ptr<CacheEviction> eviction;
-  if (config.cold) {
-    eviction = std::make_unique<CacheEviction>();
-    timing.before_each = [&eviction] { eviction->Evict(); };
-  }
-  const Series series = TimeIterations(
-      control, [&calls](int64_t) { calls.Run(); }, timing, stop);
+  const absl::StatusOr<std::string> log =
+      Prepare(calls, verification, control, config);
+  if (!log.ok()) return Refused(collective, log.status());
+  if (config.choices) Note(*log, control, ranks, row);
+
+  const Series series = TimeCalls(calls, control, config, stop);
   if (config.check) verification.Run("after");
   const double bus_factor = collective.bus_factor == nullptr
                                 ? 1
                                 : collective.bus_factor(call.world_size);
-  Measurement measurement =
-      Assemble(row, series, control.rank(), collective.trips * config.in_flight,
-               bus_factor, config);
+  Measurement measurement = Assemble(
+      row, series, control.rank(),
+      collective.trips * config.in_flight * calls.rounds(), bus_factor, config);
   measurement.samples.in_flight = config.in_flight;
   measurement.samples.cache = config.cold ? "cold" : "hot";
   if (config.check) verification.AddTo(measurement);

@@ -6,10 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "comm_bench/calls.h"
 #include "comm_bench/collective.h"
+#include "comm_bench/layer.h"
+#include "comm_bench/nccl_log_switch.h"
 #include "comm_bench/row.h"
 #include "comm_bench/timing.h"
 #include "parallel/comm/control.h"
+#include "parallel/device/graph.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -20,6 +25,16 @@ struct MeasureConfig {
   bool cold = false;  // caches are overwritten before each iteration
   bool check = true;
   int launch = 0;
+  // Seconds are those between two moments of the device's stream, not the
+  // host's.
+  bool events = false;
+  bool graph = false;       // calls are recorded, and iterations replay them
+  bool registered = false;  // buffers are registered by the layer's library
+  // What NCCL chooses is asked for, by `nccl_log` on the ranks that have one.
+  // The same on all ranks.
+  bool choices = false;
+  NcclLogSwitch* nccl_log = nullptr;
+  GraphMaker make_graph = MakeDeviceGraph;
 };
 
 struct Measurement {
@@ -36,15 +51,17 @@ struct Measurement {
 Measurement Assemble(Row row, const Series& series, int rank, double calls,
                      double bus_factor, const MeasureConfig& config);
 
-// Collective over all ranks of `control`. `group` is this rank's: that of all
-// ranks, or one of several whose ranks are disjoint, which then run at the same
-// time; `ranks` are the group's, as ranks of the job (empty: all).
-// Throws what a failed call throws.
-Measurement MeasureRow(c10d::ProcessGroup& group, Control& control,
-                       const Collective& collective, const Call& call,
-                       const std::vector<int>& ranks,
-                       const MeasureConfig& config,
-                       const std::atomic<bool>* stop = nullptr);
+// Collective over all ranks of `control`. `layer` is of this rank's group: that
+// of all ranks, or one of several whose ranks are disjoint, which then run at
+// the same time; `ranks` are the group's, as ranks of the job (empty: all).
+// Fails on all ranks where on one calls cannot be recorded or buffers not be
+// registered, each rank with its own reason. Throws what a failed call throws.
+absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
+                                       const Collective& collective,
+                                       const Call& call,
+                                       const std::vector<int>& ranks,
+                                       const MeasureConfig& config,
+                                       const std::atomic<bool>* stop = nullptr);
 
 }  // namespace rankwise
 

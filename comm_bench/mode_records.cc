@@ -49,6 +49,7 @@ Row RowOf(const LadderResult& ladder, const LadderRung& rung) {
   row.dtype = "float32";
   row.op = "sum";
   row.in_place = true;
+  row.events = ladder.events;
   return row;
 }
 

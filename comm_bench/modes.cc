@@ -11,6 +11,7 @@
 #include "comm_bench/device_sync.h"
 #include "comm_bench/ladder.h"
 #include "comm_bench/measure.h"
+#include "comm_bench/measure_on.h"
 #include "comm_bench/mode_records.h"
 #include "comm_bench/output.h"
 #include "comm_bench/overlap.h"
@@ -158,10 +159,13 @@ absl::Status Keep(const LadderResult& ladder, const BenchConfig& config,
 
 absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
   if (rank.comm == nullptr) return NeedsProcesses(config);
+  const absl::StatusOr<MeasureConfig> measure = MeasureOn(rank.device, config);
+  if (!measure.ok()) return measure.status();
   int64_t rungs = 0;
   for (const int64_t bytes : config.sizes) {
-    const absl::StatusOr<LadderResult> ladder = RunLadder(
-        *rank.comm, *rank.control, bytes, config.measure.timing, rank.stop);
+    const absl::StatusOr<LadderResult> ladder =
+        RunLadder(*rank.comm, *rank.control, bytes, measure->timing, rank.stop,
+                  measure->events);
     if (!ladder.ok()) return ladder.status();
     absl::Status kept = Keep(*ladder, config, rank);
     if (!kept.ok()) return kept;

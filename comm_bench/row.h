@@ -23,9 +23,16 @@ struct Row {
   std::string op;     // "sum"; "" where nothing is reduced
   int root = -1;      // -1: none
   bool in_place = false;
-  Summary time;      // seconds of one call
-  double algbw = 0;  // GB/s, decimal; 0 without elements
+  bool events = false;      // times are of the device's events, not the host's
+  bool graph = false;       // replayed from a graph
+  bool registered = false;  // buffers are registered with the library
+  std::string algorithm;    // that NCCL chose, "RING"; "" unknown
+  std::string protocol;     // "SIMPLE"; "" unknown
+  Summary time;             // seconds of one call
+  double algbw = 0;         // GB/s, decimal; 0 without elements
   double busbw = 0;
+  // Of what a copy between two GPUs reaches, busbw's share; 0 unknown.
+  double peer_share = 0;
   int64_t wrong = -1;  // wrong elements on all ranks; -1: not checked
   Series::End end = Series::End::kCounted;
 };

@@ -16,11 +16,14 @@
 #include "comm_bench/environment.h"
 #include "comm_bench/interrupt.h"
 #include "comm_bench/modes.h"
+#include "comm_bench/nccl_log_switch.h"
 #include "comm_bench/output.h"
+#include "comm_bench/peer_ceiling.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/fake_backend.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/run_record.h"
+#include "parallel/device/device_facts.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -70,24 +73,36 @@ absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
                     .csv_context = ContextOf(run, config),
                     .across = config.measure.timing.across},
                    run, environment);
-  const auto opened = control.Gather({output.ok() ? 1.0 : 0.0});
-  if (!output.ok()) return output.status();
-  for (size_t rank = 0; rank < opened.size(); ++rank) {
-    if (opened[rank][0] == 1) continue;
-    return absl::UnavailableError(
-        absl::StrCat("rank ", rank, " could not open its files and says why"));
-  }
+  absl::Status opened = AllOk(control, output.status(), "open its files");
+  if (!opened.ok()) return opened;
   return output;
 }
 
 // Shows where this runs, and measures.
 absl::Status Measure(const BenchConfig& config, const RunRecord& run,
                      BenchRank& rank) {
-  const EnvironmentRecord environment = CollectEnvironment(run.rank);
+  EnvironmentRecord environment = CollectEnvironment(run.rank);
+  if (rank.nccl_log != nullptr) {  // set by this program
+    for (const std::string& name : NcclLogSwitch::Variables())
+      environment.variables.erase(name);
+  }
   absl::StatusOr<std::unique_ptr<Output>> output =
       OpenOutput(config, run, environment, *rank.control);
   if (!output.ok()) return output.status();
-  (*output)->Print(FormatFacts(FactsOf(run, environment, config)));
+  Facts facts = FactsOf(run, environment, config);
+  if (config.mode == "sweep") {
+    const PeerCeiling ceiling =
+        MeasurePeerCeiling(*rank.control, rank.device, rank.on_one_host);
+    rank.peer_bytes_per_second = ceiling.bytes_per_second;
+    if (!ceiling.text.empty()) facts.push_back({"peer copy", ceiling.text});
+    if (rank.device.is_cuda() && config.nccl_choices &&
+        rank.nccl_log == nullptr) {
+      facts.push_back({"NCCL's log",
+                       "not asked for algorithms: NCCL_DEBUG or "
+                       "its file are set, or none can be made"});
+    }
+  }
+  (*output)->Print(FormatFacts(facts));
   rank.output = output->get();
   absl::Status status = RunMode(config, rank);
   rank.output = nullptr;
@@ -95,7 +110,8 @@ absl::Status Measure(const BenchConfig& config, const RunRecord& run,
 }
 
 absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
-                          int threads, const std::atomic<bool>& stop) {
+                          int threads, NcclLogSwitch* nccl_log,
+                          const std::atomic<bool>& stop) {
   const std::unique_ptr<Control> control =
       MakeGroupControl(comm.process_group());
   absl::Status same = CheckSameFlags(*control, SharedFlags());
@@ -116,6 +132,8 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   rank.control = control.get();
   rank.device = comm.device();
   rank.backend = std::string(comm.backend());
+  rank.on_one_host = comm.env().local_world_size == comm.env().world_size;
+  rank.nccl_log = nccl_log;
   rank.stop = &stop;
   return Measure(config, *run, rank);
 }
@@ -145,12 +163,18 @@ absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
                      const RankEnv& env) {
   const int threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
   at::set_num_threads(threads);
+  // Before any thread is started. Null: the log is the user's, or of no use.
+  std::unique_ptr<NcclLogSwitch> nccl_log;
+  if (config.mode == "sweep" && config.nccl_choices && VisibleGpus() > 0) {
+    auto taken = NcclLogSwitch::Take(RereadNcclVariables);
+    if (taken.ok()) nccl_log = *std::move(taken);
+  }
   absl::StatusOr<std::unique_ptr<Communicator>> comm =
       Communicator::Create(env, comm_config);
   if (!comm.ok()) return comm.status();
   const std::atomic<bool>& stop = CatchInterrupts();
   try {
-    return RunConnected(config, **comm, threads, stop);
+    return RunConnected(config, **comm, threads, nccl_log.get(), stop);
   } catch (const std::exception& error) {
     return (*comm)->ExplainFailure("measuring", error);
   }

@@ -1,11 +1,17 @@
 #include "comm_bench/sweep.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "comm_bench/agreement.h"
 #include "comm_bench/cost_fit.h"
+#include "comm_bench/layer.h"
 #include "comm_bench/measure.h"
+#include "comm_bench/measure_on.h"
+#include "comm_bench/nccl_calls.h"
+#include "comm_bench/nccl_layer.h"
 #include "comm_bench/output.h"
 #include "parallel/comm/communicator.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -70,6 +76,16 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
         item.collective->name, " with --in_flight=", config.measure.in_flight,
         ": a message waits for the one before it; leave out --in_flight"));
   }
+  if (config.layer == "nccl") {
+    absl::Status possible = CheckNcclCalls(*item.collective);
+    if (!possible.ok()) return possible;
+  }
+  if (config.measure.graph && !item.collective->has_elements) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(item.collective->name,
+                     " with --cuda_graph: c10d makes the host wait in it, "
+                     "which cannot be recorded; leave out --cuda_graph"));
+  }
   return CheckCall(*item.collective,
                    CallOf(item, config, traffic, config.sizes[0]), backend);
 }
@@ -102,21 +118,45 @@ absl::Status CheckGroups(const BenchConfig& config, int world_size,
 
 // The group that this rank measures in.
 struct Place {
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::unique_ptr<Layer> layer;
   std::vector<int> ranks;  // of the job; empty: all
 };
+
+// The ranks of this rank's group; empty: all.
+std::vector<int> GroupOf(const BenchConfig& config, const BenchRank& rank) {
+  std::vector<int> ranks;
+  const int size = GroupSize(config, rank.world_size());
+  if (size == rank.world_size()) return ranks;
+  const int number = rank.rank() / size;
+  for (int i = 0; i < size; ++i) ranks.push_back(number * size + i);
+  return ranks;
+}
+
+absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(
+    const BenchConfig& config, const BenchRank& rank,
+    const std::vector<int>& ranks) {
+  const int size = GroupSize(config, rank.world_size());
+  if (config.layer == "nccl") {
+    auto nccl = ConnectRawNccl(*rank.control, ranks, rank.device);
+    absl::Status all =
+        AllOk(*rank.control, nccl.status(), "connect through nccl.h");
+    if (!all.ok()) return all;
+    return MakeNcclLayer(*std::move(nccl), rank.rank() % size);
+  }
+  if (ranks.empty()) return MakeC10dLayer(rank.group);
+  auto group =
+      rank.comm->NewGroup(absl::StrCat("group", rank.rank() / size), ranks);
+  if (!group.ok()) return group.status();
+  return MakeC10dLayer(*std::move(group));
+}
 
 absl::StatusOr<Place> FindPlace(const BenchConfig& config,
                                 const BenchRank& rank) {
   Place place;
-  place.group = rank.group;
-  const int size = GroupSize(config, rank.world_size());
-  if (size == rank.world_size()) return place;
-  const int number = rank.rank() / size;
-  for (int i = 0; i < size; ++i) place.ranks.push_back(number * size + i);
-  auto group = rank.comm->NewGroup(absl::StrCat("group", number), place.ranks);
-  if (!group.ok()) return group.status();
-  place.group = *std::move(group);
+  place.ranks = GroupOf(config, rank);
+  auto layer = ConnectLayer(config, rank, place.ranks);
+  if (!layer.ok()) return layer.status();
+  place.layer = *std::move(layer);
   return place;
 }
 
@@ -130,10 +170,11 @@ absl::StatusOr<TrafficMatrix> ReadTraffic(const BenchConfig& config,
 // Measures the rows of one sweep after the other.
 class Sweep {
  public:
-  Sweep(const BenchConfig& config, const BenchRank& rank, Place place,
-        const TrafficMatrix& traffic)
+  Sweep(const BenchConfig& config, const BenchRank& rank, MeasureConfig measure,
+        Place place, const TrafficMatrix& traffic)
       : config_(config),
         rank_(rank),
+        measure_(std::move(measure)),
         place_(std::move(place)),
         traffic_(traffic) {}
 
@@ -170,12 +211,17 @@ class Sweep {
 
  private:
   absl::StatusOr<Row> RunRow(const Collective& collective, Call call) {
-    call.rank = place_.group->getRank();
+    call.rank = place_.layer->rank();
     call.device = rank_.device;
-    const Measurement measured =
-        MeasureRow(*place_.group, *rank_.control, collective, call,
-                   place_.ranks, config_.measure, rank_.stop);
+    absl::StatusOr<Measurement> row =
+        MeasureRow(*place_.layer, *rank_.control, collective, call,
+                   place_.ranks, measure_, rank_.stop);
+    if (!row.ok()) return row.status();
+    Measurement& measured = *row;
     if (measured.samples.seconds.empty()) return measured.row;  // interrupted
+    if (rank_.peer_bytes_per_second > 0)
+      measured.row.peer_share =
+          measured.row.busbw * 1e9 / rank_.peer_bytes_per_second;
     ++rows_;
     if (!measured.wrong.empty()) {
       ++wrong_rows_;
@@ -195,6 +241,7 @@ class Sweep {
 
   const BenchConfig& config_;
   const BenchRank& rank_;
+  const MeasureConfig measure_;
   const Place place_;
   const TrafficMatrix& traffic_;
   int rows_ = 0, wrong_rows_ = 0;
@@ -300,10 +347,14 @@ absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
         "--cache=cold: the caches of a GPU cannot be emptied from here; leave "
         "it out");
   }
+  absl::StatusOr<MeasureConfig> measure = MeasureOn(rank.device, config);
+  if (!measure.ok()) return measure.status();
+  measure->nccl_log = measure->choices ? rank.nccl_log : nullptr;
   absl::StatusOr<Place> place = FindPlace(config, rank);
   if (!place.ok()) return place.status();
   Announce(prepared->plan, config, rank);
-  Sweep sweep(config, rank, *std::move(place), prepared->traffic);
+  Sweep sweep(config, rank, *std::move(measure), *std::move(place),
+              prepared->traffic);
   for (const SweepCase& item : prepared->plan.cases) {
     absl::Status status = sweep.RunCase(item);
     if (status.ok()) continue;

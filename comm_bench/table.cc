@@ -140,9 +140,20 @@ const char* Describe(Across across) {
   return "";
 }
 
-std::string Header(const std::string& collective, Across across) {
+// How the calls were made, where it is not as trainers make them.
+std::string Ways(const Row& row) {
+  std::string ways;
+  if (row.layer == "nccl") ways += "; nccl.h";
+  if (row.events) ways += "; timed by events";
+  if (row.graph) ways += "; replayed from a CUDA graph";
+  if (row.registered) ways += "; registered buffers";
+  return ways;
+}
+
+std::string Header(const Row& row, Across across) {
   return absl::StrCat(
-      "\n# ", collective, ": median time of a call, ", Describe(across), "\n",
+      "\n# ", row.collective, ": median time of a call, ", Describe(across),
+      Ways(row), "\n",
       Commented(Line([](const Column& c) { return std::string(c.name); })),
       Commented(Line([](const Column& c) { return std::string(c.unit); })));
 }
@@ -150,11 +161,18 @@ std::string Header(const std::string& collective, Across across) {
 // What few rows have and so is no column.
 std::string Remarks(const Row& row) {
   std::string remarks;
-  if (!row.layer.empty() && row.layer != "c10d") {
+  if (!row.layer.empty() && row.layer != "c10d" && row.layer != "nccl") {
     absl::StrAppend(&remarks, "  layer ", row.layer);
   }
   if (!row.ranks.empty()) {
     absl::StrAppend(&remarks, "  ranks ", absl::StrJoin(row.ranks, ","));
+  }
+  if (!row.algorithm.empty()) {
+    absl::StrAppend(&remarks, "  ", row.algorithm, " ", row.protocol);
+  }
+  if (row.peer_share > 0) {
+    absl::StrAppendFormat(&remarks, "  %.0f %% of a peer copy",
+                          100 * row.peer_share);
   }
   return remarks;
 }
@@ -177,7 +195,7 @@ std::string Table::Add(const Row& row) {
   std::string text;
   if (row.collective != collective_) {
     collective_ = row.collective;
-    text = Header(collective_, across_);
+    text = Header(row, across_);
   }
   marks_.insert(MarkOf(row.end));
   absl::StrAppend(&text, Line([&row](const Column& c) { return c.cell(row); }),

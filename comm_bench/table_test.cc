@@ -134,5 +134,19 @@ TEST(FormatFacts, AlignsValues) {
   EXPECT_EQ(FormatFacts({}), "");
 }
 
+TEST(Table, SaysHowTheCallsWereMadeAndWhatNcclChose) {
+  Row row = ExampleRow();
+  row.layer = "nccl";
+  row.events = row.graph = row.registered = true;
+  row.algorithm = "RING";
+  row.protocol = "LL128";
+  row.peer_share = 0.837;
+  Table table(Across::kSlowest);
+  const std::string text = table.Add(row);
+  EXPECT_THAT(text, HasSubstr("slowest rank; nccl.h; timed by events; replayed "
+                              "from a CUDA graph; registered buffers\n"));
+  EXPECT_THAT(text, EndsWith("  RING LL128  84 % of a peer copy\n"));
+}
+
 }  // namespace
 }  // namespace rankwise

@@ -35,13 +35,20 @@ double LatestArrival(const TimingConfig& config) {
   return latest;
 }
 
+// Of an iteration, at most: one that measures itself may keep the host longer
+// than it says.
+double HostSeconds(const TimingConfig& config, const WarmUp& warm_up) {
+  if (config.own_seconds == nullptr) return warm_up.iteration_seconds;
+  return std::max(warm_up.iteration_seconds, warm_up.pace_seconds);
+}
+
 // What is known of a series so far; the same on every rank.
 class Progress {
  public:
   Progress(const TimingConfig& config, int world_size, const WarmUp& warm_up)
       : config_(config),
         pace_seconds_(warm_up.pace_seconds),
-        window_seconds_((1 + kWindowSlack) * warm_up.iteration_seconds +
+        window_seconds_((1 + kWindowSlack) * HostSeconds(config, warm_up) +
                         kWindowMargin + LatestArrival(config) +
                         (config.before_each ? warm_up.pace_seconds : 0)),
         longest_window_seconds_(kWindowGrowth * window_seconds_) {

@@ -42,6 +42,10 @@ struct TimingConfig {
   // Runs on each rank before it lines up for an iteration, outside the time
   // measured; may be empty.
   std::function<void()> before_each = nullptr;
+  // Seconds of the iteration that has just ended, where its iteration measures
+  // them itself (on a device's clock); null: those that it took on the host's
+  // clock. The starts are the host's either way.
+  std::function<double()> own_seconds = nullptr;
 };
 
 // Blocks until the iteration has ended on this rank. `index` counts from 0,

@@ -49,6 +49,42 @@ TEST(TimingTest, AQuietSeriesEndsAsSoonAsAnIntervalExists) {
   EXPECT_THAT(series.late, IsEmpty());
 }
 
+// Half a device's iteration is the host's launch, of which it knows nothing.
+TEST(TimingTest, AnIterationMayReportItsOwnSeconds) {
+  double own = 0;
+  TimingConfig config;
+  config.warmup = 2;
+  config.iterations = 5;
+  config.own_seconds = [&own] { return own; };
+  const Series series = OnSimulatedClock(
+      [&](int64_t index) {
+        own = 1e-6 * static_cast<double>(index);
+        return 1e-3;
+      },
+      config);
+  ASSERT_THAT(series.seconds[0], SizeIs(5));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_DOUBLE_EQ(series.seconds[0][i], 1e-6 * (i + 2));
+    EXPECT_NEAR(series.start_seconds[0][i], 1e-3 * i, 1e-12)
+        << "starts are the host's";
+  }
+}
+
+TEST(TimingTest, WindowsHoldWhatTheHostTakesNotWhatAnIterationReports) {
+  TimingConfig config;
+  config.sync = Sync::kWindow;
+  config.iterations = 20;
+  config.own_seconds = [] { return 1e-6; };
+  OnFakeRanks(1, {}, [&](FakeRank& rank) {
+    double now = 0;  // moves whenever somebody looks
+    const Series series = TimeIterationsOnClock(
+        {[&] { return now += 1e-6; }}, rank.control,
+        [&](int64_t) { now += 5e-3; }, config);
+    EXPECT_EQ(series.iterations(), 20);
+    EXPECT_THAT(series.late, IsEmpty());
+  });
+}
+
 TEST(TimingTest, ANoisySeriesUsesItsTime) {
   const Series series = OnSimulatedClock(Noisy, {.max_seconds = 0.5});
   EXPECT_EQ(series.end, End::kOutOfTime);

@@ -1,10 +1,12 @@
 #include "comm_bench/collectives/buffers.h"
 
 #include "ATen/ops/empty.h"
+#include "comm_bench/registered_memory.h"
 
 namespace rankwise {
 
 at::Tensor NewBuffer(const Call& call, int64_t count) {
+  if (call.memory != nullptr) return call.memory->New(count, call.dtype);
   return at::empty({count},
                    at::TensorOptions().dtype(call.dtype).device(call.device));
 }

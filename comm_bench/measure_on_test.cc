@@ -1,0 +1,69 @@
+#include "comm_bench/measure_on.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+const c10::Device kGpu(c10::kCUDA, 0);
+
+std::string RefusalOnCpu(const BenchConfig& config) {
+  const auto measure = MeasureOn(c10::kCPU, config);
+  EXPECT_TRUE(absl::IsInvalidArgument(measure.status()));
+  EXPECT_TRUE(MeasureOn(kGpu, config).ok());
+  return std::string(measure.status().message());
+}
+
+TEST(MeasureOnTest, WhatOnlyAGpuCanIsRefusedByItsFlag) {
+  BenchConfig config;
+  config.layer = "nccl";
+  EXPECT_THAT(RefusalOnCpu(config), HasSubstr("--layer=nccl: "));
+  config = {};
+  config.timing = "events";
+  EXPECT_THAT(RefusalOnCpu(config), HasSubstr("--timing=events: "));
+  config = {};
+  config.measure.graph = true;
+  EXPECT_THAT(RefusalOnCpu(config), HasSubstr("--cuda_graph: "));
+  config = {};
+  config.measure.registered = true;
+  EXPECT_THAT(RefusalOnCpu(config), HasSubstr("--registered: "));
+}
+
+TEST(MeasureOnTest, TheHostTimesACpuAndEventsAGpu) {
+  BenchConfig config;
+  EXPECT_FALSE(MeasureOn(c10::kCPU, config)->events);
+  EXPECT_FALSE(MeasureOn(c10::kCPU, config)->choices);
+  EXPECT_TRUE(MeasureOn(kGpu, config)->events);
+  EXPECT_TRUE(MeasureOn(kGpu, config)->choices);
+  config.mode = "ladder";
+  EXPECT_FALSE(MeasureOn(kGpu, config)->events) << "its rungs are the host's";
+  config.timing = "events";
+  EXPECT_TRUE(MeasureOn(kGpu, config)->events);
+  config.mode = "sweep";
+  config.timing = "host";
+  EXPECT_FALSE(MeasureOn(kGpu, config)->events);
+}
+
+TEST(MeasureOnTest, EndsOnOneClockAreTheHosts) {
+  BenchConfig config;
+  config.measure.timing.across = Across::kTransfer;
+  EXPECT_FALSE(MeasureOn(kGpu, config)->events);
+  config.timing = "events";
+  EXPECT_THAT(std::string(MeasureOn(kGpu, config).status().message()),
+              HasSubstr("use --timing=host"));
+}
+
+TEST(MeasureOnTest, ChoicesMayBeLeftOut) {
+  BenchConfig config;
+  config.nccl_choices = false;
+  EXPECT_FALSE(MeasureOn(kGpu, config)->choices);
+}
+
+}  // namespace
+}  // namespace rankwise

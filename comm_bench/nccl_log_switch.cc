@@ -1,0 +1,89 @@
+#include "comm_bench/nccl_log_switch.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace rankwise {
+namespace {
+
+// Silent as without NCCL_DEBUG, since its lines go to the file; a value that
+// NCCL does not know would make it read its variables at every line.
+constexpr char kQuiet[] = "WARN";
+constexpr char kTelling[] = "INFO";
+
+// An empty file.
+absl::StatusOr<std::string> MakeFile() {
+  const char* const folder = std::getenv("TMPDIR");
+  std::string path =
+      absl::StrCat(folder == nullptr || *folder == '\0' ? "/tmp" : folder,
+                   "/rankwise-nccl-XXXXXX");
+  const int fd = ::mkstemp(path.data());
+  if (fd < 0) {
+    const int error = errno;
+    return absl::UnavailableError(
+        absl::StrCat("no file for NCCL's log: ",
+                     absl::ErrnoToStatus(error, path).message()));
+  }
+  ::close(fd);
+  return path;
+}
+
+}  // namespace
+
+const std::vector<std::string>& NcclLogSwitch::Variables() {
+  static const auto* const names = new std::vector<std::string>{
+      "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"};
+  return *names;
+}
+
+absl::StatusOr<std::unique_ptr<NcclLogSwitch>> NcclLogSwitch::Take(
+    std::function<void()> reread) {
+  for (const std::string& name : Variables()) {
+    if (std::getenv(name.c_str()) == nullptr) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " is set, so that NCCL's log is left as it says"));
+  }
+  absl::StatusOr<std::string> path = MakeFile();
+  if (!path.ok()) return path.status();
+  return std::unique_ptr<NcclLogSwitch>(
+      new NcclLogSwitch(*std::move(path), std::move(reread)));
+}
+
+NcclLogSwitch::NcclLogSwitch(std::string path, std::function<void()> reread)
+    : path_(std::move(path)), reread_(std::move(reread)) {
+  ::setenv("NCCL_DEBUG", kQuiet, 1);
+  ::setenv("NCCL_DEBUG_SUBSYS", "TUNING", 1);
+  // NCCL expands %h and %p.
+  ::setenv("NCCL_DEBUG_FILE", absl::StrReplaceAll(path_, {{"%", "%%"}}).c_str(),
+           1);
+}
+
+NcclLogSwitch::~NcclLogSwitch() { ::unlink(path_.c_str()); }
+
+void NcclLogSwitch::On() {
+  ::setenv("NCCL_DEBUG", kTelling, 1);
+  reread_();  // NCCL empties the file when it opens it
+}
+
+std::string NcclLogSwitch::Off() {
+  ::setenv("NCCL_DEBUG", kQuiet, 1);
+  std::ifstream file(path_);
+  std::string log((std::istreambuf_iterator<char>(file)),
+                  std::istreambuf_iterator<char>());
+  reread_();
+  // What another line, or none, would leave for the next time.
+  std::ofstream(path_, std::ios::trunc);
+  return log;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,48 @@
+#include "comm_bench/peer_ceiling.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "parallel/device/device_facts.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kBytes = int64_t{64} << 20;
+
+}  // namespace
+
+PeerCeiling DescribePeerCopies(
+    const absl::StatusOr<std::vector<PeerCopy>>& copies) {
+  if (!copies.ok()) {
+    return {0, absl::StrCat("left out: ", copies.status().message())};
+  }
+  const auto slowest = std::min_element(
+      copies->begin(), copies->end(), [](const PeerCopy& a, const PeerCopy& b) {
+        return a.bytes_per_second < b.bytes_per_second;
+      });
+  if (slowest == copies->end()) return {0, "left out: one GPU"};
+  return {slowest->bytes_per_second,
+          absl::StrFormat(
+              "%.1f GB/s from GPU %d to %d, the slowest of %d "
+              "pairs, %s",
+              slowest->bytes_per_second * 1e-9, slowest->from, slowest->to,
+              copies->size(),
+              slowest->direct ? "direct" : "through the host's memory")};
+}
+
+PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
+                               bool one_host) {
+  if (!device.is_cuda()) return {};
+  if (!one_host) return {0, "left out: the ranks are on several hosts"};
+  if (VisibleGpus() < 2) return {0, "left out: this process sees one GPU"};
+  PeerCeiling ceiling;
+  if (control.rank() == 0)
+    ceiling = DescribePeerCopies(MeasurePeerCopies(kBytes));
+  ceiling.bytes_per_second = control.Gather({ceiling.bytes_per_second})[0][0];
+  return ceiling;
+}
+
+}  // namespace rankwise
