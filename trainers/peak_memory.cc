@@ -16,8 +16,10 @@ constexpr int64_t kKibibyte = 1024;
 
 int64_t PeakDeviceBytes(c10::Device device) {
   using c10::CachingAllocator::StatType;
-  const auto stats =
-      c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  c10::DeviceAllocator* const allocator =
+      c10::getDeviceAllocator(device.type());
+  if (!allocator->initialized()) return 0;  // it throws
+  const auto stats = allocator->getDeviceStats(device.index());
   return stats.allocated_bytes[static_cast<size_t>(StatType::AGGREGATE)].peak;
 }
 

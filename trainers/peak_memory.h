@@ -16,7 +16,8 @@ namespace rankwise {
 int64_t PeakResidentBytes(std::istream& proc_status);
 
 // Of this rank: resident on the host, and allocated on its accelerators, each
-// one's own peak added up.
+// one's own peak added up; 0 of those that it never used. Without what the
+// driver, NCCL and CUDA's libraries take for themselves.
 MemoryRecord MeasurePeakMemory(const Worker& worker);
 
 }  // namespace rankwise

@@ -1,9 +1,12 @@
 #include "trainers/peak_memory.h"
 
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <vector>
+
+#include "parallel/device/fake_device_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -30,6 +33,23 @@ TEST(PeakMemoryTest, RemembersWhatWasFreed) {
   EXPECT_EQ(after.rank, 3);
   EXPECT_GT(after.peak_host_bytes, before + static_cast<int64_t>(kBytes) / 2);
   EXPECT_EQ(after.peak_device_bytes, 0);
+}
+
+TEST(PeakMemoryTest, AddsUpWhatEachDeviceHeldAtMost) {
+  Worker worker;
+  worker.device = FakeDevice::At(0);
+  worker.devices = {FakeDevice::At(0), FakeDevice::At(1)};
+  EXPECT_EQ(MeasurePeakMemory(worker).peak_device_bytes, 0)
+      << "no device was used yet";
+  const auto on = [](int device) {
+    return at::TensorOptions(at::kByte).device(FakeDevice::At(device));
+  };
+  constexpr int64_t kBytes = 1 << 20;
+  at::empty({3 * kBytes}, on(0));
+  const at::Tensor kept = at::empty({kBytes}, on(0));
+  EXPECT_EQ(MeasurePeakMemory(worker).peak_device_bytes, 3 * kBytes);
+  const at::Tensor other = at::empty({2 * kBytes}, on(1));
+  EXPECT_EQ(MeasurePeakMemory(worker).peak_device_bytes, 5 * kBytes);
 }
 
 }  // namespace

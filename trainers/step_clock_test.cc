@@ -1,10 +1,14 @@
 #include "trainers/step_clock.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <utility>
+#include <vector>
+
+#include "parallel/device/fake_device_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -73,6 +77,61 @@ TEST(StepClockTest, AnInertClockMarksNothing) {
   clock.Begin(Phase::kForward);
   EXPECT_FALSE(clock.finished());
   EXPECT_THROW(clock.Read(), c10::Error);
+}
+
+class DeviceStepClockTest : public testing::Test {
+ protected:
+  DeviceStepClockTest() { FakeDevice::Reset(); }
+  // Up to here, the device needs until `seconds`.
+  static void Reach(double seconds) { FakeDevice::RunAll(kDevice, seconds); }
+
+  static inline const c10::Device kDevice = FakeDevice::At(0);
+};
+
+TEST_F(DeviceStepClockTest, PhasesAreTheDevicesButForWaitingForData) {
+  StepClock clock(kDevice);
+  clock.Begin(Phase::kDataWait);
+  Reach(10);
+  clock.Begin(Phase::kForward);
+  Reach(20);
+  clock.Begin(Phase::kBackward);
+  Reach(23);
+  clock.Begin(Phase::kOptimizer);
+  Reach(28);
+  clock.Begin(Phase::kEnd);
+  EXPECT_FALSE(clock.finished()) << "the device is at the optimizer";
+  FakeDevice::WhenHostWaits([] { Reach(40); });
+  const StepTimes times = clock.Read();
+  EXPECT_EQ(FakeDevice::waits(), 1) << "for the end, where all is over";
+  EXPECT_TRUE(clock.finished());
+  EXPECT_DOUBLE_EQ(times.forward_seconds, 3);
+  EXPECT_DOUBLE_EQ(times.backward_seconds, 5);
+  EXPECT_DOUBLE_EQ(times.optimizer_seconds, 12);
+  EXPECT_DOUBLE_EQ(times.step_seconds, 30);
+  EXPECT_LT(times.data_wait_seconds, 5) << "the host did not wait";
+}
+
+TEST_F(DeviceStepClockTest, SpansCountFromTheHostsBegin) {
+  StepClock clock(kDevice);
+  Reach(100);
+  clock.Begin(Phase::kForward);
+  Reach(102);
+  clock.Begin(Phase::kEnd);
+  Reach(105);
+  const double begin =
+      std::chrono::duration<double>(clock.start().time_since_epoch()).count();
+  const std::vector<PhaseSpan> spans = clock.Phases();
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_NEAR(spans[1].start_seconds, begin + 2, 1e-6);
+  EXPECT_NEAR(spans[1].end_seconds, begin + 5, 1e-6);
+}
+
+TEST_F(DeviceStepClockTest, AnInertClockLeavesTheDeviceAlone) {
+  StepClock clock = StepClock::Inert();
+  clock.Begin(Phase::kForward);
+  clock.Begin(Phase::kEnd);
+  EXPECT_TRUE(FakeDevice::Idle(
+      c10::impl::VirtualGuardImpl(kDevice.type()).getStream(kDevice)));
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ absl::Status StepLog::Flush() {
     record.loss = on_host.data_ptr<float>()[i];
     FillTimes(pending_[i].clock.Read(), record);
     record.exposed_comm_seconds = pending_[i].exposed_comm.Wait();
+    if (pending_[i].complete != nullptr) pending_[i].complete(record);
     epoch_sums_.loss += record.loss * static_cast<double>(record.examples);
     epoch_sums_.examples += record.examples;
     if (!std::isfinite(record.loss) && first_non_finite_step_ == 0) {

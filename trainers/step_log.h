@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,6 +29,8 @@ struct PendingStep {
   // Complete but for step_seconds and what exposed_comm adds.
   std::optional<TrafficRecord> traffic = {};
   LaterSeconds exposed_comm = {};
+  // Adds what only the device can tell to the record; may be null.
+  std::function<void(StepRecord&)> complete = {};
 };
 
 // Sums over the steps of the current epoch that were flushed.

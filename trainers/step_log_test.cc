@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include "parallel/device/fake_device_for_test.h"
+#include "parallel/device/moment.h"
 #include "records/record_reader.h"
 
 namespace rankwise {
@@ -69,6 +71,36 @@ TEST(StepLogTest, RemembersTheFirstStepThatWentWrong) {
   ASSERT_TRUE(
       log.Add(Step(3, std::numeric_limits<double>::infinity(), 1)).ok());
   EXPECT_EQ(log.first_non_finite_step(), 2);
+}
+
+// What may wait for a device, and when: the log of a device that is far behind.
+TEST(DeviceStepLogTest, TheHostWaitsInFlushAndNowhereElse) {
+  FakeDevice::Reset();
+  const c10::Device device = FakeDevice::At(0);
+  StepLog log(device, /*writer=*/nullptr);
+  for (int64_t number = 1; number <= 5; ++number) {
+    StepClock clock(device);
+    clock.Begin(Phase::kForward);
+    Moment exposed_from(device);
+    LaterSeconds exposed(std::move(exposed_from), Moment(device));
+    clock.Begin(Phase::kEnd);
+    StepRecord record;
+    record.step = number;
+    record.examples = 1;
+    const at::Tensor loss =
+        at::tensor(static_cast<double>(number), at::kFloat).to(device);
+    ASSERT_TRUE(log.Add({record, loss, std::move(clock), std::nullopt,
+                         std::move(exposed)})
+                    .ok());
+  }
+  EXPECT_EQ(FakeDevice::waits(), 0);
+  EXPECT_EQ(log.epoch_sums().examples, 0) << "nothing is known yet";
+  FakeDevice::WhenHostWaits([&] { FakeDevice::RunAll(device, 1); });
+  ASSERT_TRUE(log.Flush().ok());
+  EXPECT_GT(FakeDevice::waits(), 0);
+  EXPECT_EQ(log.epoch_sums().examples, 5);
+  EXPECT_DOUBLE_EQ(log.epoch_sums().loss, 1 + 2 + 3 + 4 + 5);
+  EXPECT_DOUBLE_EQ(log.last_loss(), 5);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ double Now() {
 }
 
 // An end may be noted when the step is over already: it is drawn within.
-TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds) {
+TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds,
+                      bool of_device) {
   TraceSpan span;
   span.lane = kCommunicationLane;
   span.name = event.op;
@@ -46,6 +47,7 @@ TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds) {
   if (!event.dtype.empty()) span.args["dtype"] = event.dtype;
   if (event.peer >= 0) span.args["peer"] = event.peer;
   if (!event.ranks.empty()) span.args["ranks"] = event.ranks;
+  if (of_device) span.args["start"] = "launched by the host";
   if (event.end_ns == 0) span.args["end"] = "not seen by the host";
   return span;
 }
@@ -107,7 +109,7 @@ void StepTrace::End(int64_t step, const StepClock& clock,
   AddPhases(step, clock);
   const double end_seconds = clock.Phases().back().end_seconds;
   for (const CommEvent& event : communication)
-    spans_.push_back(ToTraceSpan(event, end_seconds));
+    spans_.push_back(ToTraceSpan(event, end_seconds, !worker_.device.is_cpu()));
   for (TraceSpan& span : own) spans_.push_back(std::move(span));
   if (seen_ == last_) StopOperators();
 }

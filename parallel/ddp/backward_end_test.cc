@@ -13,8 +13,7 @@ torch::autograd::Engine& Engine() {
 }
 
 TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
-  const torch::Tensor weight =
-      at::ones({4}, at::TensorOptions().requires_grad(true));
+  const torch::Tensor weight = at::ones({4}).requires_grad_();
   BackwardEnd end(at::kCPU);
   std::optional<Moment> gradient, waiting;
   // As c10d::Reducer does with the last gradient.
@@ -35,8 +34,7 @@ TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
 TEST(BackwardEndTest, IsNotThereWithoutABackward) {
   BackwardEnd end(at::kCPU);
   EXPECT_FALSE(end.Take().has_value());
-  const torch::Tensor weight =
-      at::ones({4}, at::TensorOptions().requires_grad(true));
+  const torch::Tensor weight = at::ones({4}).requires_grad_();
   end.Watch(weight.sum());
   EXPECT_FALSE(end.Take().has_value());
   end.Watch(at::ones({}));

@@ -1,5 +1,6 @@
 // Tensors of the fake device: in host memory, computed on the CPU.
 #include <array>
+#include <memory>
 
 #include "ATen/EmptyTensor.h"
 #include "ATen/native/CPUFallback.h"
@@ -28,13 +29,11 @@ class FakeAllocator final : public c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     initialized_ = true;
     const c10::Device device = Guard().getDevice();
-    auto& count = stats_[device.index()].allocated_bytes[static_cast<size_t>(
-        c10::CachingAllocator::StatType::AGGREGATE)];
-    count.increase(bytes);
-    void* const data = c10::alloc_cpu(bytes);
-    return {data, data, &c10::free_cpu, device};
+    auto* const block =
+        new Block{c10::alloc_cpu(bytes), bytes, CountOf(device.index())};
+    block->count->increase(bytes);
+    return {block->data, block, &Free, device};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &c10::free_cpu; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
@@ -52,6 +51,21 @@ class FakeAllocator final : public c10::DeviceAllocator {
   void resetPeakStats(c10::DeviceIndex) override {}
 
  private:
+  struct Block {
+    void* data;
+    size_t bytes;
+    c10::CachingAllocator::Stat* count;
+  };
+  static void Free(void* memory) {
+    const std::unique_ptr<Block> block(static_cast<Block*>(memory));
+    block->count->decrease(block->bytes);
+    c10::free_cpu(block->data);
+  }
+  c10::CachingAllocator::Stat* CountOf(c10::DeviceIndex device) {
+    return &stats_[device].allocated_bytes[static_cast<size_t>(
+        c10::CachingAllocator::StatType::AGGREGATE)];
+  }
+
   bool initialized_ = false;
   std::array<c10::CachingDeviceAllocator::DeviceStats, 2> stats_;
 };
@@ -103,6 +117,16 @@ at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
   return to;
 }
 
+// What the CPU computed becomes the output's, whatever its shape was.
+at::Tensor CopyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
+  if (to.sizes() != from.sizes()) {
+    const at::Tensor fresh = EmptyStrided(
+        from.sizes(), from.strides(), to.scalar_type(), {}, to.device(), {});
+    to.unsafeGetTensorImpl()->shallow_copy_from(fresh.getIntrusivePtr());
+  }
+  return CopyFrom(from, to, /*non_blocking=*/true);
+}
+
 void RecordStream(at::Tensor&, at::Stream stream) { NoteFakeRecord(stream); }
 
 void OnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -113,6 +137,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("empty.memory_format", Empty);
   library.impl("empty_strided", EmptyStrided);
   library.impl("_copy_from", CopyFrom);
+  library.impl("_copy_from_and_resize", CopyFromAndResize);
   library.impl("record_stream", RecordStream);
   library.impl("as_strided", at::native::as_strided_tensorimpl);
   library.impl("view", at::native::view);

@@ -48,6 +48,12 @@ std::optional<double> SecondsBetween(const Moment& from, const Moment& to) {
   TORCH_CHECK(from.device_ == to.device_, "moments of ", from.device_, " and ",
               to.device_, " are on two clocks");
   if (from.event_ == nullptr) return Seconds(to.given_ - from.given_);
+  // CUDA promises nothing for an end before its start.
+  if (to.given_ < from.given_) {
+    const std::optional<double> backwards = SecondsBetween(to, from);
+    return backwards.has_value() ? std::optional<double>(-*backwards)
+                                 : std::nullopt;
+  }
   if (!from.reached() || !to.reached()) return std::nullopt;
   constexpr double kSecondsPerMillisecond = 1e-3;
   return from.event_->elapsedTime(*to.event_) * kSecondsPerMillisecond;

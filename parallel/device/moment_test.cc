@@ -123,6 +123,7 @@ TEST_F(DeviceMomentTest, GivesNothingBeforeBothAreReached) {
   EXPECT_EQ(SecondsBetween(to, from), std::nullopt);
   FakeDevice::RunAll(kFirst, 5);
   EXPECT_DOUBLE_EQ(SecondsBetween(from, to).value(), 3);
+  EXPECT_DOUBLE_EQ(SecondsBetween(to, from).value(), -3);
   EXPECT_EQ(FakeDevice::waits(), 0) << "asking never waits";
 }
 
