@@ -2,11 +2,14 @@
 
 GPU_TESTS = [
     "//comm_bench/cuda:micro_gpu_test",
+    "//comm_bench:nccl_gpu_test",
+    "//parallel/comm:nccl_gpu_test",
     "//parallel/ddp:sync_batch_norm_gpu_test",
     "//parallel/device:device_gpu_test",
     "//parallel/device:graph_gpu_test",
     "//parallel/pipeline:streams_gpu_test",
     "//samplers:data_loader_gpu_test",
     "//tests:pipeline_gpu_test",
+    "//trainers:cuda_graph_gpu_test",
     "//trainers:no_sync_gpu_test",
 ]

@@ -169,7 +169,7 @@ class Runner:
         code, seconds, output = self.call(test, [os.path.join(HERE, test)])
         passed = len(re.findall(r"^\[       OK \]", output, re.M))
         skipped = len(re.findall(r"^\[  SKIPPED \] .*\(\d+ ms\)$", output, re.M))
-        failures = re.findall(r"^\[  FAILED  \] (\S+) .*\(\d+ ms\)$", output, re.M)
+        failures = re.findall(r"^\[  FAILED  \] ([^ ,]+).*\(\d+ ms\)$", output, re.M)
         reasons = failures + re.findall(r": Skipped\n(.+)", output)
         failed = len(failures)
         if code != 0 and not failed:
