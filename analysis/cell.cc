@@ -8,9 +8,12 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "analysis/statistics.h"
 
 namespace rankwise {
@@ -51,6 +54,21 @@ CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
           CpuModels(trace)};
 }
 
+// What tells it from the devices of other ranks of its host.
+std::string PhysicalDevice(const RankTrace& trace, const std::string& device) {
+  if (!trace.environment.has_value()) return device;
+  const auto& variables = trace.environment->variables;
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  absl::string_view number = device;
+  size_t index = 0;
+  if (visible == variables.end() || !absl::ConsumePrefix(&number, "cuda:") ||
+      !absl::SimpleAtoi(number, &index)) {
+    return device;
+  }
+  const std::vector<std::string> gpus = absl::StrSplit(visible->second, ',');
+  return index < gpus.size() ? gpus[index] : device;
+}
+
 std::string SharedDevice(const RunTrace& run) {
   std::set<std::pair<std::string, std::string>> taken;
   for (const RankTrace& trace : run.ranks) {
@@ -59,7 +77,10 @@ std::string SharedDevice(const RunTrace& run) {
                                     trace.run.devices.end());
     for (const std::string& device : own) {
       if (device == "cpu") continue;
-      if (!taken.emplace(trace.run.host.hostname, device).second) return device;
+      const std::string physical = PhysicalDevice(trace, device);
+      if (!taken.emplace(trace.run.host.hostname, physical).second) {
+        return device;
+      }
     }
   }
   return "";
@@ -130,6 +151,30 @@ void AddRun(const RunTrace& run, Cell& cell) {
   if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
     versions.push_back(version);
   }
+}
+
+void SetDevices(absl::Span<const RunTrace> runs, Cell& cell) {
+  std::set<std::string> devices;
+  for (size_t index : cell.run_indices) {
+    for (const RankTrace& trace : runs[index].ranks) {
+      devices.insert(trace.run.devices.begin(), trace.run.devices.end());
+    }
+  }
+  cell.devices.assign(devices.begin(), devices.end());
+}
+
+void SetPeakTflops(absl::Span<const RunTrace> runs, Cell& cell) {
+  std::set<double> stated;
+  for (size_t index : cell.run_indices) {
+    const auto& flags = runs[index].ranks[0].run.flags;
+    const auto flag = flags.find("peak_tflops");
+    double peak = 0;
+    if (flag != flags.end() && absl::SimpleAtod(flag->second, &peak) &&
+        peak > 0) {
+      stated.insert(peak);
+    }
+  }
+  if (stated.size() == 1) cell.peak_tflops = *stated.begin();
 }
 
 void SetPeakBytes(absl::Span<const RunTrace> runs, Cell& cell) {
@@ -246,6 +291,8 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
   std::vector<Cell> result;
   for (auto& [key, cell] : cells) {
     SetPeakBytes(runs, cell);
+    SetDevices(runs, cell);
+    SetPeakTflops(runs, cell);
     result.push_back(std::move(cell));
   }
   return result;

@@ -25,13 +25,20 @@ struct Cell {
   std::vector<size_t> run_indices;
   // One per repetition that has schedule records in order, without them none.
   std::vector<PipelineUse> pipelines;
-  // A device other than the CPU that two ranks of one host used, or "".
+  // A device other than the CPU that two ranks of one host used, or "". Where a
+  // rank's environment record holds CUDA_VISIBLE_DEVICES, its "cuda:0" is the
+  // first GPU that this names.
   std::string shared_device;
   // Ranks of one host had more threads than the cores they may run on: those of
   // their environment records, or without these the host's.
   bool oversubscribed = false;
   // A rank worked with more than one device.
   bool several_devices_per_rank = false;
+  // Of all ranks of the repetitions, in order, each once: "cpu", "cuda:1".
+  std::vector<std::string> devices;
+  // Of one device, that --peak_tflops states; 0: no repetition states one, or
+  // they state several.
+  double peak_tflops = 0;
   // CodeVersion of the repetitions, each once.
   std::vector<std::string> code_versions;
   // Median over the repetitions in which it is known of PeakBytes; 0: in none.

@@ -126,6 +126,35 @@ TEST(Cell, OversubscribedWhenThreadsExceedTheCoresOfAHost) {
   EXPECT_FALSE(CellOf(run).oversubscribed);
 }
 
+TEST(Cell, RanksThatSeeOneGpuEachShareNone) {
+  RunTrace run = MakeRun({.world_size = 2});
+  for (RankTrace& trace : run.ranks) trace.run.devices = {"cuda:0"};
+  const auto shared = [](const RunTrace& one) {
+    std::vector<std::string> left_out;
+    return GroupIntoCells({one}, {10}, &left_out).at(0).shared_device;
+  };
+  EXPECT_EQ(shared(run), "cuda:0");
+  for (RankTrace& trace : run.ranks) {
+    EnvironmentRecord environment;
+    environment.variables["CUDA_VISIBLE_DEVICES"] =
+        trace.run.rank == 0 ? "4,5" : "6";
+    trace.environment = environment;
+  }
+  EXPECT_EQ(shared(run), "");
+  run.ranks[1].environment->variables["CUDA_VISIBLE_DEVICES"] = "4";
+  EXPECT_EQ(shared(run), "cuda:0");
+}
+
+TEST(Cell, DevicesAreThoseOfAllRanks) {
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks[0].run.devices = {"cuda:0"};
+  run.ranks[1].run.devices = {"cuda:1"};
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells({run}, {10}, &left_out);
+  EXPECT_THAT(cells.at(0).devices, testing::ElementsAre("cuda:0", "cuda:1"));
+  EXPECT_EQ(cells[0].shared_device, "");
+}
+
 TEST(Cell, EnvironmentRecordsSayWhichCoresRanksShare) {
   RunTrace run = MakeRun({.world_size = 2});
   const auto with_cpus = [&run](const std::vector<std::vector<int64_t>>& cpus,

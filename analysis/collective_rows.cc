@@ -16,7 +16,12 @@ namespace {
 auto DescriptionOf(const CollectiveRecord& r) {
   return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
                   r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
-                  r.launch);
+                  r.timing, r.graph, r.registered, r.launch);
+}
+
+// One of two texts is unknown, or they are equal.
+bool Agree(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
 }
 
 bool IsPairsPingPong(const CollectiveRow& row) {
@@ -46,6 +51,15 @@ std::vector<CollectiveRow> CollectiveRows(const RunTrace& run) {
   return rows;
 }
 
+ChosenAlgorithm AlgorithmOf(const CollectiveRow& row) {
+  ChosenAlgorithm chosen;
+  for (const CollectiveRecord* record : row.ranks) {
+    if (chosen.algorithm.empty()) chosen.algorithm = record->algorithm;
+    if (chosen.protocol.empty()) chosen.protocol = record->protocol;
+  }
+  return chosen;
+}
+
 std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
   const CollectiveRecord& first = *row.ranks[0];
   const auto ranks = static_cast<int64_t>(row.ranks.size());
@@ -56,7 +70,14 @@ std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
     return absl::StrCat("has the records of ", ranks, " of ", expected,
                         " ranks");
   }
+  const ChosenAlgorithm chosen = AlgorithmOf(row);
   for (const CollectiveRecord* record : row.ranks) {
+    if (!Agree(record->algorithm, chosen.algorithm) ||
+        !Agree(record->protocol, chosen.protocol)) {
+      return absl::StrCat("rank ", record->rank, " ran ", record->algorithm,
+                          " ", record->protocol, ", and another ",
+                          chosen.algorithm, " ", chosen.protocol);
+    }
     if (record->seconds.size() == first.seconds.size() &&
         record->trips == first.trips) {
       continue;

@@ -47,6 +47,30 @@ TEST(CollectiveRows, LaunchesAndDescriptionsAreRowsOfTheirOwn) {
   for (const CollectiveRow& row : rows) EXPECT_EQ(row.turn, 0);
 }
 
+TEST(CollectiveRows, WhatTheLibraryChoseMayBeKnownOnOneRank) {
+  std::vector<CollectiveRecord> records = {Record(0, {1}), Record(1, {2})};
+  records[0].algorithm = "RING";
+  records[0].protocol = "LL";
+  RunTrace run = RunOf(records, 2);
+  std::vector<CollectiveRow> rows = CollectiveRows(run);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(AlgorithmOf(rows[0]).algorithm, "RING");
+  EXPECT_EQ(AlgorithmOf(rows[0]).protocol, "LL");
+  EXPECT_EQ(WhyNotOneRow(rows[0], 2), "");
+  run.ranks[1].collectives[0].algorithm = "TREE";
+  rows = CollectiveRows(run);
+  EXPECT_EQ(WhyNotOneRow(rows.at(0), 2),
+            "rank 1 ran TREE , and another RING LL");
+}
+
+TEST(CollectiveRows, WaysOfTimingAndLaunchingAreRowsOfTheirOwn) {
+  std::vector<CollectiveRecord> records(4, Record(0, {1}));
+  records[1].timing = "events";
+  records[2].graph = true;
+  records[3].registered = true;
+  EXPECT_EQ(CollectiveRows(RunOf(records, 1)).size(), 4u);
+}
+
 TEST(SlowestSeconds, LateIterationsDoNotCountAndTripsDivide) {
   std::vector<CollectiveRecord> records = {Record(0, {1, 9, 3}),
                                            Record(1, {2, 9, 1})};

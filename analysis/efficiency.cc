@@ -266,6 +266,13 @@ absl::Status CheckComparable(const Cell& base, const Cell& cell,
   return FirstOf(FinalReasons(pair, scaling));
 }
 
+absl::Status CheckEfficiency(const Cell& base, const Cell& cell,
+                             Scaling scaling, const ComparisonConfig& config) {
+  absl::Status status = CheckComparable(base, cell, scaling, config);
+  if (!status.ok() || config.force) return status;
+  return FirstOf(FewRepetitions({base, cell}));
+}
+
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling) {
   std::vector<const Cell*> single;
@@ -297,10 +304,9 @@ absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
 absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
                                          Scaling scaling,
                                          const ComparisonConfig& config) {
-  absl::Status status = CheckComparable(base, cell, scaling, config);
+  absl::Status status = CheckEfficiency(base, cell, scaling, config);
   if (!status.ok()) return status;
   const Reasons few = FewRepetitions({base, cell});
-  if (!config.force && !few.empty()) return FirstOf(few);
   Efficiency result;
   result.speedup = Rate(cell) / Rate(base);
   result.speedup_interval = few.empty()

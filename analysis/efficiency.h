@@ -55,6 +55,11 @@ absl::Status CheckComparable(const Cell& base, const Cell& cell,
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling);
 
+// The same, and fails where a cell has fewer than 2 repetitions.
+absl::Status CheckEfficiency(const Cell& base, const Cell& cell,
+                             Scaling scaling,
+                             const ComparisonConfig& config = {});
+
 struct Efficiency {
   double speedup = 0;  // median images/s over the base's
   Interval speedup_interval;
@@ -65,8 +70,7 @@ struct Efficiency {
   std::string warning;
 };
 
-// Fails where CheckComparable does, and where a cell has fewer than 2
-// repetitions.
+// Fails where CheckEfficiency does.
 absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
                                          Scaling scaling,
                                          const ComparisonConfig& config = {});

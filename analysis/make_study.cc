@@ -3,17 +3,16 @@
 //   /usr/bin/time -v bazel-bin/analysis/study/study --from=/tmp/million
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/made_study.h"
+#include "analysis/program.h"
 #include "analysis/run_trace.h"
 #include "records/user_path.h"
 
@@ -47,24 +46,19 @@ absl::Status MakeStudy() {
   return WriteMadeStudy(dir, config);
 }
 
+constexpr char kUsage[] =
+    "Writes the records of a study that nobody ran, to measure how soon one is "
+    "summarised.\n"
+    "  bazel run //analysis:make_study -- --output_dir=/tmp/million";
+
 }  // namespace
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Writes the records of a study that nobody ran, to measure how soon one "
-      "is summarised.\n"
-      "  bazel run //analysis:make_study -- --output_dir=/tmp/million");
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/make_study");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  if (arguments.size() > 1) {
-    std::fprintf(stderr,
-                 "make_study: unexpected argument \"%s\"; all options are "
-                 "flags, as in --output_dir=/tmp/million\n",
-                 arguments[1]);
-    return 2;
-  }
-  const absl::Status made = rankwise::MakeStudy();
-  if (made.ok()) return 0;
-  std::fprintf(stderr, "make_study: %s\n", std::string(made.message()).c_str());
-  return 2;
+  absl::Status status =
+      rankwise::RefuseArguments(arguments, "--output_dir=/tmp/million");
+  if (status.ok()) status = rankwise::MakeStudy();
+  return status.ok() ? 0 : rankwise::Complain("make_study", status);
 }

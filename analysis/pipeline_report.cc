@@ -1,12 +1,12 @@
 #include "analysis/pipeline_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/number_text.h"
 #include "analysis/pipeline_use.h"
 #include "analysis/statistics.h"
 #include "analysis/text_table.h"
@@ -16,14 +16,6 @@ namespace {
 
 // More ranks than this are shown by their least and most idle one.
 constexpr size_t kMostRanksShown = 4;
-
-std::string Percent(double share) {
-  return std::isnan(share) ? "-" : absl::StrFormat("%.1f %%", 100 * share);
-}
-
-std::string Milliseconds(double seconds) {
-  return std::isnan(seconds) ? "-" : absl::StrFormat("%.2f", 1e3 * seconds);
-}
 
 double MedianOf(const Cell& cell, double PipelineUse::*metric) {
   std::vector<double> values;
@@ -72,13 +64,13 @@ std::vector<std::string> TimesOf(const Cell& cell) {
   return {Name(cell),
           absl::StrCat(cell.run.world_size),
           MicroBatches(cell),
-          Percent(MedianOf(cell, &PipelineUse::wall_bubble)),
-          Percent(MedianOf(cell, &PipelineUse::predicted_wall_bubble)),
-          Percent(MedianOf(cell, &PipelineUse::span_bubble)),
-          Percent(MedianOf(cell, &PipelineUse::predicted_span_bubble)),
-          Milliseconds(seconds),
-          Milliseconds(predicted),
-          std::isnan(error) ? "-" : absl::StrFormat("%+.1f %%", 100 * error)};
+          PercentText(MedianOf(cell, &PipelineUse::wall_bubble)),
+          PercentText(MedianOf(cell, &PipelineUse::predicted_wall_bubble)),
+          PercentText(MedianOf(cell, &PipelineUse::span_bubble)),
+          PercentText(MedianOf(cell, &PipelineUse::predicted_span_bubble)),
+          MillisecondsColumn(seconds),
+          MillisecondsColumn(predicted),
+          SignedPercentText(error)};
 }
 
 std::vector<std::string> RanksOf(const Cell& cell) {
@@ -88,7 +80,8 @@ std::vector<std::string> RanksOf(const Cell& cell) {
           ByRank(cell, &PipelineRankUse::idle_share, 0.01, percent),
           ByRank(cell, &PipelineRankUse::wait_share, 0.01, percent),
           ByRank(cell, &PipelineRankUse::peak_activations, 1, count),
-          Milliseconds(MedianOf(cell, &PipelineUse::boundary_transfer_seconds)),
+          MillisecondsColumn(
+              MedianOf(cell, &PipelineUse::boundary_transfer_seconds)),
           absl::StrFormat("%.0f",
                           MedianOf(cell, &PipelineUse::boundary_bytes) / 1e3)};
 }

@@ -65,20 +65,13 @@ struct LogPoint {
   double deviation = 0;  // standard deviation of the repetitions
 };
 
-double Deviation(absl::Span<const double> sample) {
-  const double n = static_cast<double>(sample.size());
-  double mean = 0, squares = 0;
-  for (double x : sample) mean += x / n;
-  for (double x : sample) squares += (x - mean) * (x - mean);
-  return std::sqrt(squares / (n - 1));
-}
-
 std::vector<LogPoint> LogPoints(absl::Span<const ScalingPoint> points) {
   std::vector<LogPoint> result;
   for (const ScalingPoint& point : points) {
     std::vector<double> logs;
     for (double x : point.throughputs) logs.push_back(std::log(x));
-    result.push_back({point.ranks, logs.size(), Median(logs), Deviation(logs)});
+    result.push_back(
+        {point.ranks, logs.size(), Median(logs), StandardDeviation(logs)});
   }
   return result;
 }

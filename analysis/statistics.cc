@@ -102,6 +102,20 @@ double Quantile(absl::Span<const double> sample, double q) {
 
 double Median(absl::Span<const double> sample) { return Quantile(sample, 0.5); }
 
+double Mean(absl::Span<const double> sample) {
+  double sum = 0;
+  for (double x : sample) sum += x;
+  return sum / static_cast<double>(sample.size());
+}
+
+double StandardDeviation(absl::Span<const double> sample) {
+  if (sample.size() < 2) return std::numeric_limits<double>::quiet_NaN();
+  const double mean = Mean(sample);
+  double squares = 0;
+  for (double x : sample) squares += (x - mean) * (x - mean);
+  return std::sqrt(squares / static_cast<double>(sample.size() - 1));
+}
+
 Interval BootstrapRatioOfMedians(absl::Span<const double> numerator,
                                  absl::Span<const double> denominator,
                                  const BootstrapConfig& config) {

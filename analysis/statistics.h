@@ -18,6 +18,12 @@ double Quantile(absl::Span<const double> sample, double q);
 
 double Median(absl::Span<const double> sample);
 
+// NaN for an empty sample.
+double Mean(absl::Span<const double> sample);
+
+// With n - 1 in the denominator; NaN for fewer than two values.
+double StandardDeviation(absl::Span<const double> sample);
+
 struct Interval {
   double low = 0;
   double high = 0;

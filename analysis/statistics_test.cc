@@ -10,6 +10,13 @@
 namespace rankwise {
 namespace {
 
+TEST(Statistics, MeansAndStandardDeviations) {
+  EXPECT_DOUBLE_EQ(Mean({1.0, 2.0, 6.0}), 3);
+  EXPECT_TRUE(std::isnan(Mean({})));
+  EXPECT_DOUBLE_EQ(StandardDeviation({1.0, 2.0, 6.0}), std::sqrt(7));
+  EXPECT_TRUE(std::isnan(StandardDeviation({1.0})));
+}
+
 TEST(Statistics, MedianOfOddEvenAndSingle) {
   EXPECT_EQ(Median({3, 1, 2}), 2);
   EXPECT_EQ(Median({4, 1, 3, 2}), 2.5);

@@ -10,6 +10,7 @@
 #include "analysis/answer/findings.h"
 #include "analysis/answer/pictures.h"
 #include "analysis/answer/scaling_rows.h"
+#include "analysis/compare/call_configurations.h"
 
 namespace rankwise {
 namespace {
@@ -47,55 +48,24 @@ bool MeasuresCalls(const RunTrace& run) {
   return !run.ranks.empty() && run.ranks[0].run.binary == "comm_bench";
 }
 
-const std::string& BackendOf(const RunTrace& benchmark) {
-  return benchmark.ranks[0].run.backend;
-}
-
-std::pair<std::string, int64_t> BackendAndSize(const RunTrace& benchmark) {
-  return {BackendOf(benchmark), benchmark.ranks[0].run.world_size};
-}
-
-// The first of `benchmarks`, which are in order of size, up to that size; of
-// one rank there is nothing to fit, so that two are allowed always.
-absl::Span<const RunTrace> UpTo(int64_t world_size,
-                                absl::Span<const RunTrace> benchmarks) {
-  size_t count = 0;
-  while (count < benchmarks.size() &&
-         benchmarks[count].ranks[0].run.world_size <=
-             std::max<int64_t>(2, world_size)) {
-    ++count;
-  }
-  return benchmarks.subspan(0, count);
-}
-
 class Analysis {
  public:
   Analysis(std::vector<RunTrace> runs, const AnswerConfig& config)
       : config_(config),
         runs_(std::move(runs)),
-        answer_(std::make_unique<Answer>()) {
-    const auto benchmarks = std::stable_partition(
-        runs_.begin(), runs_.end(),
-        [](const RunTrace& run) { return !MeasuresCalls(run); });
-    std::stable_sort(benchmarks, runs_.end(),
-                     [](const RunTrace& a, const RunTrace& b) {
-                       return BackendAndSize(a) < BackendAndSize(b);
-                     });
-    const auto count = static_cast<size_t>(benchmarks - runs_.begin());
-    training_ = absl::MakeSpan(runs_).subspan(0, count);
-    benchmarks_ = absl::MakeSpan(runs_).subspan(count);
-  }
+        answer_(std::make_unique<Answer>()) {}
 
   std::unique_ptr<Answer> Run() {
-    answer_->cells = GroupIntoCells(training_, config_.throughput, &left_out_);
+    answer_->cells = GroupIntoCells(runs_, config_.throughput, &left_out_);
     answer_->rows = ScalingRows(answer_->cells, config_);
     answer_->series = ScalingSeriesOf(answer_->rows, config_);
     MeasureLedgers();
     ExplainLosses();
     answer_->ablations = FindAblations(answer_->ledgers);
     FitNetworks();
-    answer_->timelines = TimelinePictures(answer_->cells, training_);
-    answer_->losses = LossCurves(answer_->cells, training_);
+    answer_->calls = CallConfigurations(runs_, CallUnit::kLaunch, &left_out_);
+    answer_->timelines = TimelinePictures(answer_->cells, runs_);
+    answer_->losses = LossCurves(answer_->cells, runs_);
     WriteNotes();
     answer_->findings = FindingsOf(*answer_);
     return std::move(answer_);
@@ -107,17 +77,14 @@ class Analysis {
                     const std::vector<const RunTrace*>& repetitions);
   void ExplainLosses();
   void FitNetworks();
-  void Predict(const NetworkModel& network,
-               absl::Span<const RunTrace> benchmarks);
-  void ScoreOn(int64_t fit_up_to, absl::Span<const RunTrace> benchmarks);
+  void Predict(const NetworkModel& network);
+  void ScoreOn(int64_t fit_up_to, const std::string& backend);
   void PredictAhead(const Predictor& predictor, int64_t largest);
   void WriteNotes();
   const CellLedger* LedgerOf(const Cell* cell) const;
 
   const AnswerConfig& config_;
-  std::vector<RunTrace> runs_;  // trainers' first, then by backend
-  absl::Span<const RunTrace> training_;
-  absl::Span<const RunTrace> benchmarks_;
+  const std::vector<RunTrace> runs_;
   std::vector<std::string> left_out_;
   std::unique_ptr<Answer> answer_;
 };
@@ -128,10 +95,10 @@ void Analysis::MeasureLedgers() {
     std::vector<const RunTrace*> measured;
     for (size_t index : cell.run_indices) {
       absl::StatusOr<Ledger> ledger =
-          MeasureLedger(training_[index], config_.throughput);
+          MeasureLedger(runs_[index], config_.throughput);
       if (ledger.ok()) {
         ledgers.push_back(*std::move(ledger));
-        measured.push_back(&training_[index]);
+        measured.push_back(&runs_[index]);
       } else {
         left_out_.push_back(
             absl::StrCat("of the ledger, ", ledger.status().message()));
@@ -192,15 +159,15 @@ void Analysis::ExplainLosses() {
 
 // Networks, and what they let predict, one per backend.
 void Analysis::FitNetworks() {
-  for (size_t first = 0, end = 0; first < benchmarks_.size(); first = end) {
-    const std::string& backend = BackendOf(benchmarks_[first]);
-    while (end < benchmarks_.size() && BackendOf(benchmarks_[end]) == backend) {
-      ++end;
-    }
+  std::set<std::string> backends;
+  for (const RunTrace& run : runs_) {
+    if (MeasuresCalls(run)) backends.insert(run.ranks[0].run.backend);
+  }
+  for (const std::string& backend : backends) {
     absl::StatusOr<NetworkModel> network =
-        FitNetwork(benchmarks_.subspan(first, end - first));
+        FitNetwork(runs_, {}, nullptr, {.backend = backend});
     if (network.ok()) {
-      Predict(*network, benchmarks_.subspan(first, end - first));
+      Predict(*network);
       answer_->networks.push_back(*std::move(network));
     } else {
       answer_->notes.push_back(absl::StrCat("No cost model of ", backend, ": ",
@@ -211,8 +178,7 @@ void Analysis::FitNetworks() {
 
 // What a backend's trainers would take at sizes that they did not run at, and,
 // where they ran at several, how right such predictions are.
-void Analysis::Predict(const NetworkModel& network,
-                       absl::Span<const RunTrace> benchmarks) {
+void Analysis::Predict(const NetworkModel& network) {
   std::set<int64_t> sizes;
   std::set<std::string> backends;
   for (const Cell& cell : answer_->cells) {
@@ -222,22 +188,24 @@ void Analysis::Predict(const NetworkModel& network,
   }
   if (backends.count(network.backend) == 0) return;
   absl::StatusOr<Predictor> predictor =
-      Predictor::Create(training_, network, config_.throughput);
+      Predictor::Create(runs_, network, config_.throughput);
   if (!predictor.ok()) {
     answer_->notes.push_back(
         absl::StrCat("No prediction: ", predictor.status().message()));
     return;
   }
-  if (sizes.size() > 1) ScoreOn(*std::next(sizes.rbegin()), benchmarks);
+  if (sizes.size() > 1) ScoreOn(*std::next(sizes.rbegin()), network.backend);
   PredictAhead(*predictor, *sizes.rbegin());
 }
 
-void Analysis::ScoreOn(int64_t fit_up_to,
-                       absl::Span<const RunTrace> benchmarks) {
-  const absl::StatusOr<NetworkModel> network =
-      FitNetwork(UpTo(fit_up_to, benchmarks));
+// Of one rank there is no communication to fit, so that that of two is allowed
+// always.
+void Analysis::ScoreOn(int64_t fit_up_to, const std::string& backend) {
+  const absl::StatusOr<NetworkModel> network = FitNetwork(
+      runs_, {}, nullptr,
+      {.backend = backend, .most_ranks = std::max<int64_t>(2, fit_up_to)});
   absl::StatusOr<Score> score =
-      network.ok() ? ScorePredictions(training_, answer_->cells, fit_up_to,
+      network.ok() ? ScorePredictions(runs_, answer_->cells, fit_up_to,
                                       *network, config_.throughput)
                    : network.status();
   if (score.ok()) {

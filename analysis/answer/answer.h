@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "analysis/cell.h"
+#include "analysis/compare/configuration.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/efficiency.h"
 #include "analysis/ledger/straggler.h"
@@ -37,6 +38,13 @@ struct ScalingRow {
   absl::StatusOr<Efficiency> efficiency = absl::NotFoundError("");
 };
 
+// The serial fraction that the speedup of one world size stands for.
+struct SerialFraction {
+  int64_t world_size = 1;
+  double value = 0;   // KarpFlatt
+  Interval interval;  // from the speedup's; NaN without one
+};
+
 // The rows of one trainer and schedule under one way of scaling, with the base.
 struct ScalingSeries {
   std::string trainer;
@@ -44,6 +52,8 @@ struct ScalingSeries {
   std::vector<const ScalingRow*> rows;  // by world size
   std::vector<FittedLaw> laws;
   std::vector<std::string> no_law;  // which law was not fitted, and why
+  std::vector<SerialFraction> serial_fractions;  // of strong scaling
+  std::string serial_trend;  // "rises from ...": see SerialTrend
 };
 
 // Mean over the ranks that see the loss, of one run per cell.
@@ -80,6 +90,7 @@ struct Answer {
   std::vector<Waterfall> waterfalls;
   std::vector<Ablation> ablations;
   std::vector<NetworkModel> networks;  // one per backend that was measured
+  std::vector<Configuration> calls;    // the benchmark's rows, whatever layer
   std::vector<TimelinePicture> timelines;
   std::vector<Score> scores;
   std::vector<Prediction> predictions;  // of sizes that were not run

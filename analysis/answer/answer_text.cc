@@ -1,13 +1,16 @@
 #include "analysis/answer/answer_text.h"
 
 #include <cmath>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "analysis/answer/findings.h"
+#include "analysis/model_flops.h"
+#include "analysis/number_text.h"
 #include "analysis/pipeline_report.h"
 #include "analysis/text_table.h"
 
@@ -24,10 +27,6 @@ std::string PercentInterval(const Interval& interval) {
                          100 * interval.high);
 }
 
-std::string Milliseconds(double seconds) {
-  return absl::StrFormat("%.2f", 1e3 * seconds);
-}
-
 // "ddp", with the marks that the notes explain.
 std::string MarkedTrainer(const ScalingRow& row) {
   const bool forced = row.efficiency.ok() && !row.efficiency->warning.empty();
@@ -35,7 +34,7 @@ std::string MarkedTrainer(const ScalingRow& row) {
                       forced ? "!" : "");
 }
 
-std::vector<std::string> RowCells(const ScalingRow& row) {
+std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
   const Cell& cell = *row.cell;
   std::string speedup = "-", efficiency = "-", interval = "-";
   if (row.scaling == "base") speedup = "1.00";
@@ -44,7 +43,7 @@ std::vector<std::string> RowCells(const ScalingRow& row) {
     efficiency = PercentText(row.efficiency->efficiency);
     interval = PercentInterval(row.efficiency->efficiency_interval);
   }
-  return {
+  std::vector<std::string> cells = {
       MarkedTrainer(row),
       row.scaling,
       absl::StrCat(cell.run.world_size),
@@ -56,6 +55,8 @@ std::vector<std::string> RowCells(const ScalingRow& row) {
       interval,
       PercentText(MedianOf(cell, &Throughput::exposed_comm_share)),
       PercentText(MedianOf(cell, &Throughput::data_wait_share))};
+  if (with_mfu) cells.push_back(PercentText(ModelFlopsUtilization(cell)));
+  return cells;
 }
 
 std::string BaseLine(const Cell& base) {
@@ -67,17 +68,33 @@ std::string BaseLine(const Cell& base) {
       base.repetitions[0].steps);
 }
 
+// What the column of MFU is a share of; "" where no cell has one.
+std::string MfuLine(const Answer& answer) {
+  std::set<double> peaks;
+  for (const ScalingRow& row : answer.rows) {
+    if (std::isnan(ModelFlopsUtilization(*row.cell))) continue;
+    peaks.insert(row.cell->peak_tflops);
+  }
+  if (peaks.empty()) return "";
+  return absl::StrCat("MFU: 3 x the model's forward operations, of the stated ",
+                      absl::StrJoin(peaks, " or "),
+                      " TFLOPS of every device.\n");
+}
+
 std::string ScalingTable(const Answer& answer) {
   std::string text;
-  TextTable table(
-      {"trainer", "scaling", "ranks", "batch/rank", "runs", "images/s",
-       "speedup", "efficiency", "95 % interval", "exposed comm", "data wait"},
-      /*left_columns=*/2);
+  const std::string mfu = MfuLine(answer);
+  std::vector<std::string> header = {
+      "trainer",       "scaling",      "ranks",    "batch/rank",
+      "runs",          "images/s",     "speedup",  "efficiency",
+      "95 % interval", "exposed comm", "data wait"};
+  if (!mfu.empty()) header.push_back("MFU");
+  TextTable table(std::move(header), /*left_columns=*/2);
   for (const ScalingRow& row : answer.rows) {
     if (row.scaling == "base") absl::StrAppend(&text, BaseLine(*row.cell));
-    table.AddRow(RowCells(row));
+    table.AddRow(RowCells(row, !mfu.empty()));
   }
-  return absl::StrCat(text, "\n", table.ToString(), "\n");
+  return absl::StrCat(text, "\n", table.ToString(), mfu, "\n");
 }
 
 std::string LedgerName(const Cell& cell) {
@@ -109,12 +126,12 @@ std::string LedgerTable(const Answer& answer) {
     const LedgerParts& parts = entry.ledger.critical;
     table.AddRow(
         {LedgerName(*entry.cell), absl::StrCat(entry.cell->run.world_size),
-         BatchText(entry.cell->rank_batch), Milliseconds(parts.Total()),
-         Milliseconds(parts.compute_seconds),
-         Milliseconds(parts.exposed_comm_seconds),
-         Milliseconds(parts.bubble_seconds),
-         Milliseconds(parts.data_wait_seconds),
-         Milliseconds(parts.residual_seconds)});
+         BatchText(entry.cell->rank_batch), MillisecondsColumn(parts.Total()),
+         MillisecondsColumn(parts.compute_seconds),
+         MillisecondsColumn(parts.exposed_comm_seconds),
+         MillisecondsColumn(parts.bubble_seconds),
+         MillisecondsColumn(parts.data_wait_seconds),
+         MillisecondsColumn(parts.residual_seconds)});
   }
   return absl::StrCat(
       "Where the mean step of the rank that the others waited "

@@ -53,6 +53,37 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
           "    80.0 %    [80.0, 80.0]        10.0 %      5.0 %\n\n"));
 }
 
+TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
+  std::vector<RunTrace> runs = Study();
+  EXPECT_THAT(TextOf(runs), Not(HasSubstr("MFU")));
+  for (RunTrace& run : runs) {
+    if (run.ranks[0].run.binary == "single") continue;
+    for (RankTrace& rank : run.ranks) {
+      rank.run.forward_flops_per_example = 1e11;
+      rank.run.flags["peak_tflops"] = "1000";
+    }
+  }
+  const std::string text = TextOf(runs);
+  EXPECT_THAT(text, HasSubstr("exposed comm  data wait     MFU\n"));
+  // 512 examples/s on each of two ranks.
+  EXPECT_THAT(text, HasSubstr("[80.0, 80.0]        10.0 %      5.0 %  15.4 %"));
+  EXPECT_THAT(text, HasSubstr("MFU: 3 x the model's forward operations, of the "
+                              "stated 1000 TFLOPS of every device.\n"));
+}
+
+TEST(AnswerText, SaysWhetherOverheadGrowsWithTheRanks) {
+  std::vector<RunTrace> runs = Study();
+  for (int i = 0; i < 3; ++i) {
+    runs.push_back(
+        MakeRun({.world_size = 4, .batch_size = 16, .step_seconds = 0.06}));
+  }
+  EXPECT_THAT(
+      TextOf(runs),
+      HasSubstr("The serial fraction of ddp (Karp and Flatt, strong scaling) "
+                "rises from 25.0 % on 2 ranks to 46.7 % on 4: overhead that "
+                "grows with the ranks"));
+}
+
 TEST(AnswerText, SaysInWordsHowWellItScales) {
   const std::string text = TextOf(Study());
   EXPECT_THAT(

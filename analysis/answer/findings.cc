@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/number_text.h"
 
 namespace rankwise {
 namespace {
@@ -24,7 +25,7 @@ std::string IntervalText(const Interval& interval) {
 }
 
 std::string Milliseconds(double seconds) {
-  return absl::StrFormat("%.3g ms", 1e3 * seconds);
+  return absl::StrCat(MillisecondsText(seconds), " ms");
 }
 
 // Of the rows under one way of scaling the fastest of the largest world size;
@@ -85,6 +86,12 @@ Finding HowWellItScales(const Answer& answer) {
        {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
     const ScalingRow* row = BestOfTheLargest(answer, scaling);
     if (row != nullptr) sentences.push_back(SpeedSentence(*row, scaling));
+  }
+  for (const ScalingSeries& series : answer.series) {
+    if (series.serial_trend.empty()) continue;
+    sentences.push_back(absl::StrCat("The serial fraction of ", series.trainer,
+                                     " (Karp and Flatt, strong scaling) ",
+                                     series.serial_trend, "."));
   }
   if (sentences.empty() && !answer.rows.empty()) {
     sentences.push_back(
@@ -325,11 +332,6 @@ Finding HowFarToTrust(const Answer& answer) {
 }
 
 }  // namespace
-
-std::string PercentText(double share) {
-  if (std::isnan(share)) return "-";
-  return absl::StrFormat("%.1f %%", 100 * share);
-}
 
 std::string WaterfallName(const Waterfall& waterfall) {
   return absl::StrCat(

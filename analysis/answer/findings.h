@@ -18,9 +18,6 @@ std::vector<Finding> FindingsOf(const Answer& answer);
 // "ddp on 2 ranks, strong scaling", for sentences and headings.
 std::string WaterfallName(const Waterfall& waterfall);
 
-// "97.1 %"; "-" for what is not known.
-std::string PercentText(double share);
-
 }  // namespace rankwise
 
 #endif  // ANALYSIS_ANSWER_FINDINGS_H_

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/answer/serial_fraction.h"
 
 namespace rankwise {
 namespace {
@@ -150,6 +151,8 @@ std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
                        return a->cell->run.world_size < b->cell->run.world_size;
                      });
     FitLaws(one, config.bootstrap);
+    one.serial_fractions = SerialFractionsOf(one);
+    one.serial_trend = SerialTrend(one.serial_fractions);
     result.push_back(std::move(one));
   }
   return result;

@@ -32,7 +32,9 @@ Identity FlagsOf(const RunRecord& run) {
   return flags;
 }
 
-Identity IdentityOf(const RunRecord& run, const CollectiveRecord& row) {
+Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
+  const CollectiveRecord& row = *of_ranks.ranks[0];
+  const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
   return {{"collective", row.collective},
           {"layer", row.layer},
           {"bytes", absl::StrCat(row.bytes)},
@@ -47,11 +49,18 @@ Identity IdentityOf(const RunRecord& run, const CollectiveRecord& row) {
           {"cache", row.cache},
           {"sync", row.sync},
           {"trips", absl::StrCat(row.trips)},
+          {"timing", row.timing},
+          {"graph", row.graph ? "yes" : "no"},
+          {"registered", row.registered ? "yes" : "no"},
+          {"algorithm", chosen.algorithm},
+          {"protocol", chosen.protocol},
           {"backend", run.backend},
           {"device", DeviceKind(run)}};
 }
 
-std::string NameOf(const RunRecord& run, const CollectiveRecord& row) {
+std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
+  const CollectiveRecord& row = *of_ranks.ranks[0];
+  const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
   std::string name = absl::StrCat(row.collective, " of ", row.bytes, " B");
   for (const std::string& part : {row.dtype, row.op}) {
     if (!part.empty()) absl::StrAppend(&name, " ", part);
@@ -65,6 +74,12 @@ std::string NameOf(const RunRecord& run, const CollectiveRecord& row) {
   if (row.layer != "c10d") absl::StrAppend(&name, ", ", row.layer);
   if (row.in_flight > 1) absl::StrAppend(&name, ", in flight ", row.in_flight);
   if (row.cache != "hot") absl::StrAppend(&name, ", ", row.cache);
+  if (row.timing != "host") absl::StrAppend(&name, ", by ", row.timing);
+  if (row.graph) absl::StrAppend(&name, ", captured");
+  if (row.registered) absl::StrAppend(&name, ", registered");
+  for (const std::string& part : {chosen.algorithm, chosen.protocol}) {
+    if (!part.empty()) absl::StrAppend(&name, ", ", part);
+  }
   return name;
 }
 
@@ -94,11 +109,11 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   if (!why.empty()) return why;
   const std::vector<double> seconds = SlowestSeconds(row);
   if (seconds.empty()) return "no iteration counts";
-  const Identity identity = IdentityOf(run, *row.ranks[0]);
+  const Identity identity = IdentityOf(run, row);
   const Identity flags = FlagsOf(run);
   Configuration& configuration =
       configurations[{identity, flags, row.turn, CpuModels(launch)}];
-  configuration.name = NameOf(run, *row.ranks[0]);
+  configuration.name = NameOf(run, row);
   configuration.identity = identity;
   if (row.turn > 0) {
     configuration.identity["turn"] = absl::StrCat(row.turn + 1);
@@ -124,9 +139,8 @@ std::vector<Configuration> CallConfigurations(
     for (const CollectiveRow& row : CollectiveRows(launch)) {
       const std::string why = AddRow(launch, row, unit, configurations);
       if (why.empty()) continue;
-      left_out->push_back(
-          absl::StrCat(launch.source, ": ",
-                       NameOf(launch.ranks[0].run, *row.ranks[0]), ": ", why));
+      left_out->push_back(absl::StrCat(
+          launch.source, ": ", NameOf(launch.ranks[0].run, row), ": ", why));
     }
   }
   std::vector<Configuration> result;

@@ -93,6 +93,30 @@ TEST(CallConfigurations, RowsAreToldApartAndOrderedBySize) {
   EXPECT_NE(found[1].identity, found[2].identity);
 }
 
+TEST(CallConfigurations, WaysOfCallingAndTimingAreNotMixed) {
+  std::vector<RunTrace> launches(7, Launch({1}));
+  const auto change = [&launches](size_t i, auto set) {
+    for (RankTrace& trace : launches[i].ranks) set(trace.collectives[0]);
+  };
+  change(1, [](CollectiveRecord& row) { row.layer = "nccl"; });
+  change(2, [](CollectiveRecord& row) { row.timing = "events"; });
+  change(3, [](CollectiveRecord& row) { row.graph = true; });
+  change(4, [](CollectiveRecord& row) { row.registered = true; });
+  // NCCL tells on rank 0 alone.
+  launches[5].ranks[0].collectives[0].algorithm = "RING";
+  launches[5].ranks[0].collectives[0].protocol = "LL";
+  launches[6].ranks[0].collectives[0].algorithm = "TREE";
+  launches[6].ranks[0].collectives[0].protocol = "LL";
+  const auto found = Measure(launches);
+  std::vector<std::string> names;
+  for (const Configuration& one : found) names.push_back(one.name);
+  const std::string name = "all_reduce of 8 B float32 sum on 2 ranks, gloo";
+  EXPECT_THAT(names, testing::UnorderedElementsAre(
+                         name, name + ", nccl", name + ", by events",
+                         name + ", captured", name + ", registered",
+                         name + ", RING, LL", name + ", TREE, LL"));
+}
+
 TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
   RunTrace slow = Launch({1}), fast = Launch({1});
   slow.ranks[0].run.flags = {{"fake_alpha_us", "500"}, {"max_bytes", "64"}};

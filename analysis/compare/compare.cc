@@ -7,17 +7,15 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "analysis/compare/comparison.h"
 #include "analysis/compare/comparison_text.h"
 #include "analysis/compare/metric.h"
 #include "analysis/compare/record_set.h"
+#include "analysis/program.h"
 #include "records/replace_file.h"
 #include "records/user_path.h"
 
@@ -48,8 +46,6 @@ namespace rankwise {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kBadUsage = 2;
 
 constexpr char kUsage[] =
     "compares two sets of records: record files, or folders of *.jsonl.\n"
@@ -134,19 +130,14 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
   return !comparison->HasRegression() && !missing;
 }
 
-int Complain(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "compare: %s\n", std::string(status.message()).c_str());
-  return exit_code;
-}
-
 // The exit code.
 int Run(const std::string& path_a, const std::string& path_b) {
   const auto options = OptionsFromFlags();
-  if (!options.ok()) return Complain(options.status(), kBadUsage);
+  if (!options.ok()) return Complain("compare", options.status(), kBadUsage);
   const absl::Status two = CheckTwo(path_a, path_b);
-  if (!two.ok()) return Complain(two, kBadUsage);
+  if (!two.ok()) return Complain("compare", two, kBadUsage);
   const absl::StatusOr<bool> passed = Compare(path_a, path_b, *options);
-  if (!passed.ok()) return Complain(passed.status(), 1);
+  if (!passed.ok()) return Complain("compare", passed.status(), kFailed);
   return *passed ? 0 : 1;
 }
 
@@ -154,19 +145,14 @@ int Run(const std::string& path_a, const std::string& path_b) {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(rankwise::kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return absl::StrContains(file, "analysis/compare/");
-  };
-  absl::SetFlagsUsageConfig(usage);
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/compare/");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   if (arguments.size() != 3) {
-    std::fprintf(stderr,
-                 "compare: expected two record files or folders, as in "
-                 "\"compare BEFORE AFTER\", and got %d\n",
-                 static_cast<int>(arguments.size()) - 1);
-    return rankwise::kBadUsage;
+    return rankwise::Complain(
+        "compare", absl::InvalidArgumentError(absl::StrCat(
+                       "expected two record files or folders, as in \"compare "
+                       "BEFORE AFTER\", and got ",
+                       arguments.size() - 1)));
   }
   return rankwise::Run(rankwise::UserPath(arguments[1]),
                        rankwise::UserPath(arguments[2]));

@@ -29,6 +29,11 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
   if (record.layer != "c10d") {
     return absl::StrCat("went through ", record.layer, ", not c10d");
   }
+  if (record.timing != "host") {
+    return absl::StrCat("was timed by ", record.timing, ", not by the host");
+  }
+  if (record.graph) return "was captured as a graph";
+  if (record.registered) return "had registered buffers";
   if (!record.ranks.empty()) return "was measured in groups of ranks";
   if (record.cache != "hot") return "started with a cold cache";
   return "";
@@ -85,12 +90,33 @@ class Collector {
       return LeaveOut(NameOf(first, where.world_size), "has no iterations");
     }
     const std::string way = WayOf(first);
+    why = WhyOtherAlgorithm(row, where, way);
+    if (!why.empty()) return LeaveOut(NameOf(first, where.world_size), why);
     std::vector<double>& all =
         curves_[{first.collective, where.backend, where.world_size,
                  first.in_flight}][way]
                [{static_cast<double>(first.bytes), NumberOf(run, first)}];
     if (all.empty()) ++sizes_of_way_[{first.collective, way}];
     all.insert(all.end(), seconds.begin(), seconds.end());
+  }
+
+  // Empty, or what an earlier launch of this size ran.
+  std::string WhyOtherAlgorithm(const CollectiveRow& row,
+                                const RunRecord& where,
+                                const std::string& way) {
+    const CollectiveRecord& first = *row.ranks[0];
+    const ChosenAlgorithm chosen = AlgorithmOf(row);
+    const std::string own =
+        absl::StrCat(chosen.algorithm, " ", chosen.protocol);
+    const std::string& before =
+        algorithms_
+            .try_emplace({first.collective, where.backend, where.world_size,
+                          first.in_flight, way, first.bytes},
+                         own)
+            .first->second;
+    if (before == own) return "";
+    return absl::StrCat("ran \"", own, "\", and another launch \"", before,
+                        "\"");
   }
 
   // Of the launch, over all runs.
@@ -123,16 +149,31 @@ class Collector {
   std::vector<std::string>* const left_out_;
   std::map<Place, std::map<std::string, Sizes>> curves_;
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
+  // By collective, backend, world size, in_flight, way and bytes.
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t, std::string,
+                      int64_t>,
+           std::string>
+      algorithms_;
   // Source, run, launch.
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;
 };
 
 }  // namespace
 
+bool BenchmarkSelection::Takes(const RunTrace& run) const {
+  if (run.ranks.empty()) return false;
+  const RunRecord& record = run.ranks[0].run;
+  return (backend.empty() || record.backend == backend) &&
+         (most_ranks == 0 || record.world_size <= most_ranks);
+}
+
 std::vector<CollectiveSamples> CollectSamples(
-    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out) {
+    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
+    const BenchmarkSelection& selection) {
   Collector collector(left_out);
-  for (const RunTrace& run : runs) collector.Add(run);
+  for (const RunTrace& run : runs) {
+    if (selection.Takes(run)) collector.Add(run);
+  }
   return collector.Take();
 }
 

@@ -22,17 +22,28 @@ struct CollectiveSamples {
   std::vector<CostSamples> sizes;  // by bytes and launch, all different
 };
 
+// Which of several runs count.
+struct BenchmarkSelection {
+  std::string backend = "";  // "": any
+  int64_t most_ranks = 0;    // 0: any number
+
+  bool Takes(const RunTrace& run) const;
+};
+
 // Of every iteration the slowest rank's time, divided by the record's trips;
 // iterations that some rank calls late are left out. Rows by all ranks of a run
-// of two or more count, through c10d and with a warm cache. Where a collective
-// was measured in several ways (dtype, op, root, in place, sync), the one with
-// the most sizes over all runs counts. Each launch of each run has a number of
-// its own. What is passed over is appended to `left_out`, with the reason,
-// unless that is null.
+// of two or more count, through c10d, by the host's clock, with a warm cache,
+// and neither captured nor with registered buffers. Where a collective was
+// measured in several ways (dtype, op, root, in place, sync), the one with the
+// most sizes over all runs counts; where the library chose another algorithm
+// for the same size in another launch, the first counts. Each launch of each
+// run has a number of its own. What is passed over is appended to `left_out`,
+// with the reason, unless that is null.
 //
 // In the order of collective, world size and in_flight.
 std::vector<CollectiveSamples> CollectSamples(
-    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out);
+    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
+    const BenchmarkSelection& selection = {});
 
 }  // namespace rankwise
 

@@ -100,6 +100,20 @@ TEST(CollectSamples, PassesOverRowsThatAreNoCallsByAllRanks) {
               }),
               ElementsAre(HasSubstr("went through gloo")));
   EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks)
+                  rank.collectives[1].timing = "events";
+              }),
+              ElementsAre(HasSubstr("was timed by events")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks) rank.collectives[1].graph = true;
+              }),
+              ElementsAre(HasSubstr("captured")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
+                for (auto& rank : run.ranks)
+                  rank.collectives[1].registered = true;
+              }),
+              ElementsAre(HasSubstr("registered buffers")));
+  EXPECT_THAT(LeftOutAfter([](RunTrace& run) {
                 for (auto& rank : run.ranks) {
                   rank.collectives[1].ranks = {0, 1};
                 }
@@ -126,6 +140,39 @@ TEST(CollectSamples, OfSeveralWaysTakesTheOneWithTheMostSizes) {
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].sizes.size(), 3u);
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("bfloat16")));
+}
+
+TEST(CollectSamples, OfOneSizeAnotherAlgorithmIsPassedOver) {
+  RunTrace ring = SmallRun(), tree = SmallRun();
+  for (CollectiveRecord& record : ring.ranks[0].collectives) {
+    record.algorithm = "RING";
+  }
+  for (CollectiveRecord& record : tree.ranks[0].collectives) {
+    record.algorithm = record.bytes == 64 ? "TREE" : "RING";
+  }
+  for (RankTrace& rank : tree.ranks) {
+    for (CollectiveRecord& record : rank.collectives) record.launch = 1;
+  }
+  std::vector<std::string> left_out;
+  const auto all = CollectSamples({ring, tree}, &left_out);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].sizes.size(), 5u);
+  EXPECT_THAT(left_out, ElementsAre("all_reduce of 64 bytes on 2 ranks: ran "
+                                    "\"TREE \", and another launch \"RING \""));
+}
+
+TEST(CollectSamples, TakesTheSelectedRunsAlone) {
+  const std::vector<RunTrace> runs = {MakeBenchRun({}),
+                                      MakeBenchRun({.world_size = 4}),
+                                      MakeBenchRun({.backend = "fake"})};
+  EXPECT_EQ(CollectSamples(runs, nullptr).size(), 3u);
+  const auto gloo = CollectSamples(runs, nullptr, {.backend = "gloo"});
+  ASSERT_EQ(gloo.size(), 2u);
+  EXPECT_EQ(gloo[1].world_size, 4);
+  const auto two =
+      CollectSamples(runs, nullptr, {.backend = "gloo", .most_ranks = 2});
+  ASSERT_EQ(two.size(), 1u);
+  EXPECT_EQ(two[0].world_size, 2);
 }
 
 TEST(CollectSamples, OneRankCommunicatesWithNobody) {

@@ -9,18 +9,17 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/cost_model/message_line.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/network_text.h"
+#include "analysis/program.h"
 #include "analysis/run_trace.h"
 #include "records/replace_file.h"
 #include "records/user_path.h"
@@ -47,8 +46,6 @@ ABSL_FLAG(uint64_t, seed, 0, "of the resampling");
 
 namespace rankwise {
 namespace {
-
-constexpr int kBadUsage = 2;
 
 struct Config {
   std::string records, backend, json, astra_sim;
@@ -96,15 +93,7 @@ absl::StatusOr<Config> ConfigFromFlags() {
 absl::StatusOr<std::vector<RunTrace>> LoadRecords(const Config& config) {
   const auto files = RecordFilesIn(config.records);
   if (!files.ok()) return files.status();
-  auto runs = LoadRunsFrom(*files);
-  if (!runs.ok() || config.backend.empty()) return runs;
-  std::vector<RunTrace> chosen;
-  for (RunTrace& run : *runs) {
-    if (!run.ranks.empty() && run.ranks[0].run.backend == config.backend) {
-      chosen.push_back(std::move(run));
-    }
-  }
-  return chosen;
+  return LoadRunsFrom(*files);
 }
 
 int64_t LargestWorldSize(const NetworkModel& network) {
@@ -135,7 +124,8 @@ absl::Status Run(const Config& config) {
   const auto runs = LoadRecords(config);
   if (!runs.ok()) return runs.status();
   std::vector<std::string> left_out;
-  const auto network = FitNetwork(*runs, config.fit, &left_out);
+  const auto network =
+      FitNetwork(*runs, config.fit, &left_out, {.backend = config.backend});
   for (const std::string& what : left_out) {
     std::cerr << "left out: " << what << "\n";
   }
@@ -166,30 +156,24 @@ absl::Status Run(const Config& config) {
              : absl::UnavailableError("writing to standard output failed");
 }
 
-int Complain(const absl::Status& status, int exit_code) {
-  std::cerr << "fit_network: " << status.message() << "\n";
-  return exit_code;
-}
+constexpr char kUsage[] =
+    "fits what communication costs, by size and world size, to the records of "
+    "comm_bench\n  --records=FILE_OR_FOLDER [--json=network.json "
+    "--astra_sim=network.yml --message_bytes=65536]";
 
 }  // namespace
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "fits what communication costs, by size and world size, to the records "
-      "of comm_bench\n  --records=FILE_OR_FOLDER [--json=network.json "
-      "--astra_sim=network.yml --message_bytes=65536]");
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/cost_model/");
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    return rankwise::Complain(absl::InvalidArgumentError(absl::StrCat(
-                                  "unexpected argument \"", rest[1],
-                                  "\"; flags look like --records=comm.jsonl")),
-                              rankwise::kBadUsage);
-  }
+  const absl::Status no_rest =
+      rankwise::RefuseArguments(rest, "--records=comm.jsonl");
+  if (!no_rest.ok()) return rankwise::Complain("fit_network", no_rest);
   const absl::StatusOr<rankwise::Config> config = rankwise::ConfigFromFlags();
-  if (!config.ok()) {
-    return rankwise::Complain(config.status(), rankwise::kBadUsage);
-  }
+  if (!config.ok()) return rankwise::Complain("fit_network", config.status());
   const absl::Status status = rankwise::Run(*config);
-  return status.ok() ? 0 : rankwise::Complain(status, 1);
+  return status.ok()
+             ? 0
+             : rankwise::Complain("fit_network", status, rankwise::kFailed);
 }

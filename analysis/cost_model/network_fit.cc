@@ -39,9 +39,10 @@ absl::Status CheckOneBackend(absl::Span<const CollectiveSamples> all) {
 }
 
 std::string NameOf(absl::Span<const RunTrace> runs,
+                   const BenchmarkSelection& selection,
                    const std::string& backend) {
   for (const RunTrace& run : runs) {
-    if (run.ranks.empty() || run.ranks[0].collectives.empty()) continue;
+    if (!selection.Takes(run) || run.ranks[0].collectives.empty()) continue;
     const std::string& host = run.ranks[0].run.host.hostname;
     return host.empty() ? backend : absl::StrCat(backend, " on ", host);
   }
@@ -80,8 +81,10 @@ std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
 
 absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
                                         const CostFitConfig& config,
-                                        std::vector<std::string>* left_out) {
-  const std::vector<CollectiveSamples> samples = CollectSamples(runs, left_out);
+                                        std::vector<std::string>* left_out,
+                                        const BenchmarkSelection& selection) {
+  const std::vector<CollectiveSamples> samples =
+      CollectSamples(runs, left_out, selection);
   if (absl::Status status = CheckOneBackend(samples); !status.ok()) {
     return status;
   }
@@ -90,10 +93,11 @@ absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
   if (network.collectives.empty()) {
     return absl::NotFoundError(
         "the records hold no collective that two or more ranks measured at "
-        "three or more sizes: run comm_bench with --nproc=2 --record=FILE");
+        "three or more sizes, through c10d and by the host's clock: run "
+        "comm_bench with --nproc=2 --record=FILE");
   }
   network.backend = samples[0].backend;
-  network.name = NameOf(runs, network.backend);
+  network.name = NameOf(runs, selection, network.backend);
   const absl::StatusOr<LogGP> messages = FitLogGP(samples, config);
   if (messages.ok()) network.messages.push_back(*messages);
   return network;

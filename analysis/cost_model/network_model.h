@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "analysis/cost_model/collective_samples.h"
 #include "analysis/cost_model/cost_curve.h"
 #include "analysis/cost_model/growth.h"
 #include "analysis/cost_model/loggp.h"
@@ -59,15 +60,17 @@ struct NetworkModel {
 // A model of every call alike, whatever its kind and the world's size.
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);
 
-// From the collective records of comm_bench runs, of one backend; other records
-// do not matter. Rows that CollectSamples passes over, calls in flight with
-// others (but for LogGP) and collectives with too few sizes are appended to
-// `left_out`, with the reason, unless that is null. The growth is chosen by
-// FitGrowth where two or more world sizes were measured. NotFound, saying what
-// to run, where nothing is left; InvalidArgument where backends differ.
+// From the collective records of the selected comm_bench runs, of one backend;
+// other records do not matter. Rows that CollectSamples passes over, calls in
+// flight with others (but for LogGP) and collectives with too few sizes are
+// appended to `left_out`, with the reason, unless that is null. The growth is
+// chosen by FitGrowth where two or more world sizes were measured. NotFound,
+// saying what to run, where nothing is left; InvalidArgument where backends
+// differ.
 absl::StatusOr<NetworkModel> FitNetwork(
     absl::Span<const RunTrace> runs, const CostFitConfig& config = {},
-    std::vector<std::string>* left_out = nullptr);
+    std::vector<std::string>* left_out = nullptr,
+    const BenchmarkSelection& selection = {});
 
 // The documented form (docs/cost_model.md), and back, bit by bit. What is
 // broken is refused by the name of the field, as are other versions.

@@ -189,11 +189,9 @@ absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
     absl::Status status = CheckLedger(*ledger);
     if (!status.ok()) return status;
   }
-  ComparisonConfig comparison = config;
-  comparison.bootstrap.resamples = 1;  // the interval is not asked for
-  const absl::StatusOr<Efficiency> efficiency =
-      CompareToBase(*base.cell, *cell.cell, scaling, comparison);
-  if (!efficiency.ok()) return efficiency.status();
+  absl::Status status =
+      CheckEfficiency(*base.cell, *cell.cell, scaling, config);
+  if (!status.ok()) return status;
   return Explainer(cells, base, cell).Explain(scaling);
 }
 

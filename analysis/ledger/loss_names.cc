@@ -38,7 +38,8 @@ std::string Remedy(LossCause cause) {
              "--threads until the ranks of a machine leave each other cores "
              "and memory bandwidth.";
     case LossCause::kCommBesideCompute:
-      return "Leave a core to the communication by --threads, or send less "
+      return "Leave a core to the communication by --threads (on a CPU), or "
+             "send less "
              "by --comm_hook=bf16 or rarer exchanges (--accumulate).";
     case LossCause::kCommInGraph:
       return "Send less by --comm_hook=bf16 or rarer exchanges (--accumulate); "

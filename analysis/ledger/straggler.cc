@@ -50,12 +50,6 @@ class Search {
   std::vector<double> step_seconds_;
 };
 
-double Mean(absl::Span<const double> values) {
-  double sum = 0;
-  for (double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
 int64_t StageOf(const RunTrace& run, const Place& place) {
   if (place.stage != -1) return place.stage;
   const auto& schedules = run.ranks[place.rank].schedules;
@@ -158,14 +152,6 @@ bool Search::IsSlowerInEveryRun(const std::vector<double>& delays) const {
   return true;
 }
 
-double StandardError(const std::vector<double>& values) {
-  const double mean = Mean(values);
-  const double n = static_cast<double>(values.size());
-  double squares = 0;
-  for (double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / (n * (n - 1)));
-}
-
 std::optional<Straggler> Search::Find() const {
   Straggler slowest;
   std::vector<double> delays;
@@ -181,7 +167,8 @@ std::optional<Straggler> Search::Find() const {
   }
   if (candidates == 0) return std::nullopt;
   const int degrees_of_freedom = static_cast<int>(delays.size()) - 1;
-  const double error = StandardError(delays);
+  const double error =
+      StandardDeviation(delays) / std::sqrt(static_cast<double>(delays.size()));
   const auto half_width = [&](double p) {
     return StudentTwoSidedQuantile(p, degrees_of_freedom) * error;
   };

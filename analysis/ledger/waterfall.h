@@ -61,8 +61,8 @@ std::string Remedy(LossCause cause);
 // `cells` may hold, beside `cell` and `base`, the two that tell causes apart: a
 // cell of the base's trainer and world size whose passes hold as many examples
 // as `cell`'s (--batch_size), and one that differs from `cell` in
-// skip_communication only. Fails where CompareToBase does, and where `cell` or
-// `base` has no ledger.
+// skip_communication only. Fails where CheckEfficiency does, and where `cell`
+// or `base` has no ledger.
 absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
                                       const CellLedger& base,
                                       const CellLedger& cell, Scaling scaling,

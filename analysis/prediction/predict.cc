@@ -1,20 +1,16 @@
 // What the training that was recorded would take at other world sizes.
 // `bazel run //analysis:predict -- --help`; docs/prediction.md.
 
-#include <cstdio>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "analysis/prediction/predict_command.h"
+#include "analysis/program.h"
 
 ABSL_FLAG(
     std::string, records, "",
@@ -70,22 +66,10 @@ absl::Status Predict() {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(rankwise::kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return absl::StrContains(file, "analysis/prediction/");
-  };
-  absl::SetFlagsUsageConfig(usage);
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/prediction/");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  if (arguments.size() > 1) {
-    std::fprintf(stderr,
-                 "predict: unexpected argument \"%s\"; all options are flags, "
-                 "as in --records=results/TIME\n",
-                 arguments[1]);
-    return 2;
-  }
-  const absl::Status status = rankwise::Predict();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "predict: %s\n", std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
+  absl::Status status =
+      rankwise::RefuseArguments(arguments, "--records=results/TIME");
+  if (status.ok()) status = rankwise::Predict();
+  return status.ok() ? 0 : rankwise::Complain("predict", status);
 }

@@ -125,14 +125,8 @@ absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
 absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
                                            const std::string& folder,
                                            int64_t most_ranks) {
-  std::vector<RunTrace> measured;
-  for (const RunTrace& run : runs) {
-    if (run.ranks.empty() || run.ranks[0].run.binary != "comm_bench") continue;
-    if (most_ranks == 0 || run.ranks[0].run.world_size <= most_ranks) {
-      measured.push_back(run);
-    }
-  }
-  absl::StatusOr<NetworkModel> network = FitNetwork(measured);
+  absl::StatusOr<NetworkModel> network =
+      FitNetwork(runs, {}, nullptr, {.most_ranks = most_ranks});
   if (network.ok()) return network;
   return absl::FailedPreconditionError(absl::StrCat(
       "what communication costs is not known: ", network.status().message(),

@@ -8,22 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/number_text.h"
 #include "analysis/text_table.h"
 
 namespace rankwise {
 namespace {
 
-std::string Milliseconds(double seconds) {
-  return absl::StrFormat("%.3g", seconds * 1e3);
-}
-
 std::string MillisecondsInterval(const Interval& interval) {
-  return absl::StrFormat("[%.3g, %.3g]", interval.low * 1e3,
-                         interval.high * 1e3);
-}
-
-std::string Percent(double share) {
-  return absl::StrFormat("%.1f %%", 100 * share);
+  return absl::StrCat("[", MillisecondsText(interval.low), ", ",
+                      MillisecondsText(interval.high), "]");
 }
 
 std::string Memory(double bytes) {
@@ -73,10 +66,10 @@ std::string CoverageLine(const Score& score) {
                 "fewer than ",
                 kFewestRunsForCoverage, " runs")
           : absl::StrFormat("%s of %d %s within their 95 %% interval",
-                            Percent(score.coverage), judged,
+                            PercentText(score.coverage), judged,
                             judged == 1 ? "point lies" : "points lie");
   return absl::StrFormat("%s; intervals are %s of the step wide at the median.",
-                         text, Percent(score.median_relative_width));
+                         text, PercentText(score.median_relative_width));
 }
 
 }  // namespace
@@ -101,15 +94,15 @@ std::string PredictionTable(absl::Span<const PredictedRow> rows) {
     std::vector<std::string> cells = {
         Marked(prediction),
         absl::StrCat(prediction.layout.batch_per_rank),
-        Milliseconds(step),
+        MillisecondsText(step),
         MillisecondsInterval(prediction.step_interval),
         absl::StrFormat("%.0f", prediction.images_per_second),
-        Percent(prediction.exposed_comm_seconds / step),
-        Percent(prediction.bubble_seconds / step),
+        PercentText(prediction.exposed_comm_seconds / step),
+        PercentText(prediction.bubble_seconds / step),
         Memory(prediction.peak_bytes)};
     if (with_efficiency) {
-      cells.push_back(ideal > 0 ? Percent(prediction.images_per_second / ideal)
-                                : "-");
+      cells.push_back(
+          ideal > 0 ? PercentText(prediction.images_per_second / ideal) : "-");
     }
     table.AddRow(std::move(cells));
   }
@@ -125,17 +118,16 @@ std::string ScoreTable(const Score& score) {
   for (const ScoredPrediction& point : score.points) {
     table.AddRow({point.prediction.layout.Name(),
                   absl::StrCat(point.prediction.layout.batch_per_rank),
-                  Milliseconds(point.prediction.step_seconds),
+                  MillisecondsText(point.prediction.step_seconds),
                   MillisecondsInterval(point.prediction.step_interval),
-                  Milliseconds(point.measured_seconds),
-                  absl::StrFormat("%+.1f %%", 100 * point.error),
-                  Covered(point)});
+                  MillisecondsText(point.measured_seconds),
+                  SignedPercentText(point.error), Covered(point)});
   }
   std::string text = absl::StrFormat(
       "%s\nFitted up to %d %s: median error %s of %d points. %s\n",
       table.ToString(), score.fitted_up_to,
       score.fitted_up_to == 1 ? "rank" : "ranks",
-      Percent(score.median_absolute_error), score.points.size(),
+      PercentText(score.median_absolute_error), score.points.size(),
       CoverageLine(score));
   for (const std::string& reason : score.left_out) {
     absl::StrAppend(&text, "Not predicted: ", reason, ".\n");

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/number_text.h"
 #include "analysis/prediction/prediction.h"
 
 namespace rankwise {
@@ -16,11 +17,11 @@ namespace {
 std::string Losses(const Prediction& prediction) {
   const double step = prediction.step_seconds;
   std::string text =
-      absl::StrFormat("%.1f %% of its step is exposed communication",
-                      100 * prediction.exposed_comm_seconds / step);
+      absl::StrCat(PercentText(prediction.exposed_comm_seconds / step),
+                   " of its step is exposed communication");
   if (prediction.layout.pp > 1) {
-    absl::StrAppendFormat(&text, " and %.1f %% bubble",
-                          100 * prediction.bubble_seconds / step);
+    absl::StrAppend(&text, " and ",
+                    PercentText(prediction.bubble_seconds / step), " bubble");
   }
   return text;
 }
@@ -56,11 +57,11 @@ std::string Reason(const Recommendation& recommendation) {
                       recommendation.candidates.size(), Losses(best));
   if (const Prediction* next = NextKind(recommendation.candidates)) {
     absl::StrAppendFormat(
-        &text, "; %s %s, %.1f %% slower, where %s",
+        &text, "; %s %s, %s slower, where %s",
         next->layout.pp != best.layout.pp ? "the best of another kind is"
                                           : "next comes",
-        next->layout.Name(), 100 * (next->step_seconds / best.step_seconds - 1),
-        Losses(*next));
+        next->layout.Name(),
+        PercentText(next->step_seconds / best.step_seconds - 1), Losses(*next));
     if (next->step_interval.low <= best.step_seconds) {
       absl::StrAppend(&text, ", which lies within what the records leave open");
     }

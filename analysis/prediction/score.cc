@@ -13,6 +13,7 @@ namespace rankwise {
 namespace {
 
 bool CanBePredicted(const Cell& cell) {
+  if (cell.repetitions.front().captured) return false;
   const std::string& binary = cell.run.binary;
   const auto skips = cell.run.flags.find("skip_communication");
   return (binary == "ddp" || binary == "pipeline" ||

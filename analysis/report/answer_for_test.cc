@@ -25,6 +25,8 @@ std::vector<Cell> MakeCells(const std::string& name) {
                      .cpu_model = absl::StrCat("Made-up CPU", name),
                      .cores = 8,
                      .memory_bytes = int64_t{32} << 30};
+    cell.run.forward_flops_per_example = 1e9;
+    cell.peak_tflops = 20;
     cell.run.flags["data_dir"] = absl::StrCat("folder", name);
     cell.code_versions = {absl::StrCat("commit 0123abc with torch 2.11", name)};
   }
@@ -80,6 +82,8 @@ void AddSeries(Answer& answer) {
     answer.series.push_back(std::move(made));
   };
   series("ddp", Scaling::kStrong, {&rows[1], &rows[2]});
+  answer.series[0].serial_fractions = {{2, 0.7, {0.66, 0.75}}};
+  answer.series[0].serial_trend = "rises: overhead that grows with the ranks";
   answer.series[0].no_law = {"USL: 1 world size above the base, 2 are needed"};
   series("pipeline 1f1b", Scaling::kStrong, {&rows[6]});
   series("pipeline zero_bubble_h1", Scaling::kStrong, {&rows[7]});
@@ -174,6 +178,26 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
     answer->networks.push_back(
         MakeNetwork(absl::StrCat(backend, " on box", name), backend));
   }
+  Configuration call;
+  call.name = absl::StrCat("all_reduce of 4096 B", name);
+  call.identity = {{"collective", "all_reduce"},
+                   {"bytes", "4096"},
+                   {"ranks", "2"},
+                   {"layer", "nccl"},
+                   {"backend", "nccl"},
+                   {"dtype", "float32"},
+                   {"group", ""},
+                   {"in place", "no"},
+                   {"in flight", "1"},
+                   {"cache", "hot"},
+                   {"sync", "barrier"},
+                   {"timing", "events"},
+                   {"graph", "yes"},
+                   {"registered", "no"},
+                   {"algorithm", "RING"},
+                   {"protocol", "LL"}};
+  call.samples = {{"call_seconds", {2e-5}}};
+  answer->calls = {call};
   for (Place place : {k1f1b, kH1}) {
     answer->timelines.push_back(MakeTimelines(answer->cells[place]));
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/model_flops.h"
 #include "analysis/pipeline_use.h"
 #include "analysis/throughput.h"
 #include "records/config_hash.h"
@@ -110,7 +111,9 @@ json CellData(const Cell& cell) {
       {"step_seconds", median(&Throughput::step_seconds)},
       {"exposed_comm_share", median(&Throughput::exposed_comm_share)},
       {"data_wait_share", median(&Throughput::data_wait_share)},
-      {"peak_bytes", cell.peak_bytes},  // 0: not known
+      {"peak_bytes", cell.peak_bytes},       // 0: not known
+      {"mfu", ModelFlopsUtilization(cell)},  // NaN, null in JSON: not known
+      {"peak_tflops", cell.peak_tflops},     // 0: not known
       {"marks", Marks(cell)},
       {"pipeline", PipelineData(cell.pipelines)},
   };
@@ -155,16 +158,17 @@ json CellsData(absl::Span<const Cell> cells) {
 }
 
 json OriginData(absl::Span<const Cell> cells) {
-  std::set<json> machines, versions;
+  std::map<json, std::set<std::string>> machines;  // with their devices
+  std::set<json> versions;
   std::set<std::string> code;
   std::set<int64_t> threads;
   for (const Cell& cell : cells) {
     const RunRecord& run = cell.run;
-    machines.insert(json::object({{"hostname", run.host.hostname},
-                                  {"cpu_model", run.host.cpu_model},
-                                  {"cores", run.host.cores},
-                                  {"memory_bytes", run.host.memory_bytes},
-                                  {"devices", run.devices}}));
+    machines[{{"hostname", run.host.hostname},
+              {"cpu_model", run.host.cpu_model},
+              {"cores", run.host.cores},
+              {"memory_bytes", run.host.memory_bytes}}]
+        .insert(cell.devices.begin(), cell.devices.end());
     versions.insert(json::object({{"torch", run.versions.torch},
                                   {"cuda", run.versions.cuda},
                                   {"nccl", run.versions.nccl},
@@ -172,7 +176,12 @@ json OriginData(absl::Span<const Cell> cells) {
     code.insert(cell.code_versions.begin(), cell.code_versions.end());
     threads.insert(run.threads_per_rank);
   }
-  return {{"machines", machines},
+  json of_machines = json::array();
+  for (const auto& [machine, devices] : machines) {
+    of_machines.push_back(machine);
+    of_machines.back()["devices"] = devices;
+  }
+  return {{"machines", of_machines},
           {"versions", versions},
           {"code", code},
           {"threads_per_rank", threads},

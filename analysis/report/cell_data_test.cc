@@ -34,6 +34,26 @@ TEST(CellsDataTest, HoldsMediansNamesAndMarks) {
   EXPECT_DOUBLE_EQ(cell["pipeline"]["wall_bubble"], 0.27);
 }
 
+TEST(CellsDataTest, MfuIsNullWhereItIsNotKnown) {
+  std::vector<Cell> cells(2, MakeCell("ddp", 2, 32, 1600));
+  cells[1].run.forward_flops_per_example = 1e11;
+  cells[1].peak_tflops = 1000;
+  // As the page's file has it: JSON knows no NaN.
+  const nlohmann::json data = nlohmann::json::parse(CellsData(cells).dump());
+  EXPECT_TRUE(data[0]["mfu"].is_null());
+  EXPECT_NEAR(data[1]["mfu"].get<double>(), 3e11 * 1600 / 2e15, 1e-12);
+}
+
+TEST(OriginDataTest, AMachineHasTheDevicesOfAllCells) {
+  std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                             MakeCell("ddp", 2, 64, 1800)};
+  cells[0].devices = {"cuda:0"};
+  cells[1].devices = {"cuda:0", "cuda:1"};
+  const nlohmann::json machines = OriginData(cells)["machines"];
+  ASSERT_EQ(machines.size(), 1);
+  EXPECT_EQ(machines[0]["devices"], (nlohmann::json{"cuda:0", "cuda:1"}));
+}
+
 TEST(CellsDataTest, NoPipelineIsNull) {
   EXPECT_TRUE(
       CellsData({MakeCell("ddp", 2, 32, 1600)})[0]["pipeline"].is_null());

@@ -1,6 +1,12 @@
 #include "analysis/report/network_data.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
 #include "analysis/report/cell_data.h"
+#include "analysis/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -72,6 +78,27 @@ json NetworksData(absl::Span<const NetworkModel> networks) {
                     {"backend", network.backend},
                     {"curves", curves},
                     {"messages", messages}});
+  }
+  return data;
+}
+
+json CallsData(absl::Span<const Configuration> calls) {
+  json data = json::array();
+  for (const Configuration& call : calls) {
+    json one(call.identity);
+    const std::vector<double>& seconds = call.samples[0].values;
+    int64_t bytes = 0, ranks = 0;
+    if (!absl::SimpleAtoi(call.identity.at("bytes"), &bytes) ||
+        !absl::SimpleAtoi(call.identity.at("ranks"), &ranks)) {
+      continue;
+    }
+    one["name"] = call.name;
+    one["bytes"] = bytes;
+    one["ranks"] = ranks;
+    one["seconds"] = Median(seconds);
+    one["launches"] = seconds.size();
+    one["bus_factor"] = BusFactor(call.identity.at("collective"), ranks);
+    data.push_back(std::move(one));
   }
   return data;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "analysis/compare/configuration.h"
 #include "analysis/cost_model/network_model.h"
 #include "nlohmann/json.hpp"
 
@@ -19,6 +20,10 @@ double BusFactor(absl::string_view collective, int64_t world_size);
 
 // Every curve with its points, its pieces, and the factor of its bus bandwidth.
 nlohmann::json NetworksData(absl::Span<const NetworkModel> networks);
+
+// The benchmark's rows: {"name", what tells it apart by name, "seconds": the
+// median over its launches, "launches", "bus_factor"}.
+nlohmann::json CallsData(absl::Span<const Configuration> calls);
 
 }  // namespace rankwise
 

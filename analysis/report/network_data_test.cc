@@ -35,5 +35,25 @@ TEST(NetworksDataTest, HoldsEveryCurveWithItsPieces) {
   EXPECT_EQ(curve["points"][0]["bytes"], 8);
 }
 
+TEST(CallsDataTest, TellsRowsApartByHowTheyWereCalled) {
+  Configuration call;
+  call.name = "all_reduce of 4096 B float32 sum on 4 ranks, nccl, nccl, RING";
+  call.identity = {{"collective", "all_reduce"},
+                   {"bytes", "4096"},
+                   {"ranks", "4"},
+                   {"layer", "nccl"},
+                   {"timing", "events"},
+                   {"algorithm", "RING"}};
+  call.samples = {{"call_seconds", {3e-5, 1e-5, 2e-5}}};
+  const nlohmann::json data = CallsData({call})[0];
+  EXPECT_EQ(data["layer"], "nccl");
+  EXPECT_EQ(data["timing"], "events");
+  EXPECT_EQ(data["algorithm"], "RING");
+  EXPECT_EQ(data["bytes"], 4096);
+  EXPECT_EQ(data["launches"], 3);
+  EXPECT_DOUBLE_EQ(data["seconds"], 2e-5);
+  EXPECT_DOUBLE_EQ(data["bus_factor"], 1.5);
+}
+
 }  // namespace
 }  // namespace rankwise

@@ -155,7 +155,7 @@ Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
   if (pipeline) cell.run.flags["schedule"] = trainer;
   cell.run.flags["lr"] = "0.01";
   cell.run.world_size = ranks;
-  cell.run.devices = {"cpu"};
+  cell.run.devices = cell.devices = {"cpu"};
   cell.run.versions.torch = "2.11.0";
   cell.run.versions.compiler = "g++ 12.2.0";
   cell.rank_batch = rank_batch;

@@ -82,6 +82,7 @@ json ReportData(const Answer& answer) {
           {"waterfalls", WaterfallsData(answer)},
           {"ablations", AblationsData(answer)},
           {"networks", NetworksData(answer.networks)},
+          {"calls", CallsData(answer.calls)},
           {"timelines", TimelinesData(answer)},
           {"scores", ScoresData(answer)},
           {"predictions", PredictionsData(answer)},

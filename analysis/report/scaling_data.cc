@@ -86,11 +86,19 @@ json OneSeriesData(const Answer& answer, const ScalingSeries& series) {
   for (const FittedLaw& law : series.laws) {
     laws.push_back(LawData(law, base_ranks, max_ranks));
   }
+  json serial = json::array();
+  for (const SerialFraction& one : series.serial_fractions) {
+    serial.push_back({{"ranks", one.world_size},
+                      {"value", one.value},
+                      {"interval", IntervalData(one.interval)}});
+  }
   return {{"trainer", series.trainer},
           {"scaling", std::string(ScalingName(series.scaling))},
           {"base_ranks", base_ranks},
           {"points", points},
           {"laws", laws},
+          {"serial_fractions", serial},
+          {"serial_trend", series.serial_trend},
           {"no_law", series.no_law}};
 }
 

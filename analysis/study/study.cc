@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -11,13 +10,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/program.h"
 #include "analysis/study/command_line.h"
 #include "analysis/study/config_file.h"
 #include "analysis/study/fixed_memory.h"
@@ -47,8 +44,6 @@ constexpr char kUsage[] =
     "  ./bazelw run //:study -- --config=FILE          flags from a file\n"
     "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
     "  ./bazelw run //:study -- --from=DIR             the answer once more";
-
-constexpr int kBadUsage = 2;
 
 // A study that is described, and may begin.
 struct Study {
@@ -225,11 +220,9 @@ absl::StatusOr<int> Main(const CommandLine& line) {
 absl::StatusOr<int> ParseAndRun(int argc, char** argv) {
   const absl::StatusOr<CommandLine> line = ParseStudyCommandLine(argc, argv);
   if (!line.ok()) return line.status();
-  if (line->positional.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument \"", line->positional[1],
-                     "\"; all options are flags, as in --world_sizes=1,2"));
-  }
+  const absl::Status no_rest =
+      RefuseArguments(line->positional, "--world_sizes=1,2");
+  if (!no_rest.ok()) return no_rest;
   return Main(*line);
 }
 
@@ -237,15 +230,8 @@ absl::StatusOr<int> ParseAndRun(int argc, char** argv) {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(rankwise::kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return absl::StrContains(file, "analysis/study/");
-  };
-  absl::SetFlagsUsageConfig(usage);
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/study/");
   const absl::StatusOr<int> exit_code = rankwise::ParseAndRun(argc, argv);
   if (exit_code.ok()) return *exit_code;
-  std::fprintf(stderr, "study: %s\n",
-               std::string(exit_code.status().message()).c_str());
-  return rankwise::kBadUsage;
+  return rankwise::Complain("study", exit_code.status(), rankwise::kBadUsage);
 }

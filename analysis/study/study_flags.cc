@@ -72,7 +72,8 @@ ABSL_FLAG(std::string, dataset, "",
 ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
 ABSL_FLAG(std::string, device, "", "as the trainers take it; empty: auto");
 ABSL_FLAG(std::string, backend, "", "as the trainers take it; empty: auto");
-ABSL_FLAG(std::string, precision, "", "fp32 or bf16; empty: fp32");
+ABSL_FLAG(std::string, precision, "",
+          "fp32, bf16 or, on a GPU, fp16; empty: fp32");
 ABSL_FLAG(std::string, trainer_flags, "",
           "more flags for every trainer, with spaces between: '--lr=0.01'");
 ABSL_FLAG(std::string, config, "",

@@ -66,6 +66,9 @@ function subtitle() {
   const parts = [];
   if (runs > 0) parts.push(`${plural(runs, 'run')} on ${sizes.join(', ')} ${sizes.at(-1) === 1 ? 'rank' : 'ranks'}`);
   for (const {cores, cpu_model} of machines) if (cores > 0) parts.push(`${plural(cores, 'core')} of ${cpu_model || 'a CPU'}`);
+  const gpus = new Set(machines.flatMap((machine) => machine.devices.filter((device) => device !== 'cpu')
+      .map((device) => `${machine.hostname} ${device}`)));
+  if (gpus.size > 0) parts.push(plural(gpus.size, 'GPU'));
   for (const version of versions) if (version.torch) parts.push(`LibTorch ${version.torch}`);
   document.getElementById('subtitle').textContent = [...new Set(parts)].join(' · ');
 }

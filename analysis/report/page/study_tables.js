@@ -26,17 +26,27 @@ function scalingTable(part) {
     numberColumn('exposed comm', 'exposed_comm_share', (row) => cellOf(row).exposed_comm_share, percent),
     numberColumn('data wait', 'data_wait_share', (row) => cellOf(row).data_wait_share, percent),
     numberColumn('peak memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
+    {...numberColumn('MFU', 'mfu', (row) => cellOf(row).mfu, percent), hidden: study.cells.every((cell) => cell.mfu === null)},
+    {...numberColumn('peak TFLOPS', 'peak_tflops', (row) => cellOf(row).peak_tflops || null), hidden: true},
     {...textColumn('base case', 'base', base), hidden: bases.size < 2},
     {...textColumn('remarks', 'remarks', remarks), hidden: true},
   ], study.rows);
   const remarked = study.rows.filter(remarks).map((row) => `${cellOf(row).label}${row.scaling === '-' ? '' : `, ${row.scaling}`}: ${remarks(row)}`);
+  const peaks = [...new Set(study.cells.filter((cell) => cell.mfu !== null).map((cell) => cell.peak_tflops))];
+  if (peaks.length > 0) {
+    remarked.unshift(`MFU: 3 x the model's forward operations, of the stated ${peaks.join(' or ')} TFLOPS of every device.`);
+  }
   if (bases.size === 1) remarked.unshift(`The base case is ${[...bases][0]}.`);
   part.append(element('ul', {class: 'remarks'}, ...[...new Set(remarked)].map((text) => element('li', {}, ...prose(text)))));
 }
 
 function lawTable(part) {
-  const rows = study.series.flatMap((series) => series.laws.flatMap(
-      (law) => law.parameters.map((parameter) => ({series, law, parameter}))));
+  const rows = study.series.flatMap((series) => [
+    ...series.laws.flatMap((law) => law.parameters.map((parameter) => ({series, law, parameter}))),
+    ...series.serial_fractions.map((one) => ({
+      series, law: {name: 'Karp-Flatt', error: null}, parameter: {...one, name: `serial fraction on ${one.ranks} ranks`},
+    })),
+  ]);
   table(part, 'law-table', 'Fitted laws', [
     textColumn('trainer', 'trainer', (row) => row.series.trainer),
     textColumn('scaling', 'scaling', (row) => row.series.scaling),
@@ -46,6 +56,9 @@ function lawTable(part) {
     intervalColumn('value', (row) => row.parameter.interval, digits),
     numberColumn('median error', 'median_relative_error', (row) => row.law.error, percent),
   ], rows);
+  const trends = study.series.filter((series) => series.serial_trend).map(
+      (series) => `The serial fraction of ${series.trainer} by Karp and Flatt ${series.serial_trend}.`);
+  part.append(element('ul', {class: 'remarks'}, ...trends.map((text) => element('li', {}, ...prose(text)))));
   const without = study.series.flatMap((series) => series.no_law.map((why) => `${series.trainer}, ${series.scaling}: ${why}`));
   if (without.length > 0) part.append(folded(`${plural(without.length, 'law')} not fitted`, without));
 }
@@ -128,6 +141,38 @@ function costTable(part) {
   ], rows);
 }
 
+// Rows that the fits pass over, of another layer or timing, are here alone.
+function callTable(part) {
+  if (study.calls.length === 0) return;
+  const details = element('details', {}, element('summary', {}, `${plural(study.calls.length, 'row')} of the communication benchmark`));
+  part.append(details);
+  const told = (key, silent) => ({...textColumn(key, key, (row) => row[key]),
+                                  hidden: study.calls.every((row) => row[key] === silent)});
+  const rate = (row, factor) => (row.bytes > 0 && row.seconds > 0 ? factor * row.bytes / row.seconds : null);
+  table(details, 'call-table', 'Calls that were measured', [
+    textColumn('collective', 'collective', (row) => row.collective),
+    textColumn('layer', 'layer', (row) => row.layer),
+    textColumn('backend', 'backend', (row) => row.backend),
+    numberColumn('ranks', 'ranks', (row) => row.ranks, whole),
+    numberColumn('size', 'bytes', (row) => row.bytes, bytes),
+    textColumn('dtype', 'dtype', (row) => row.dtype),
+    told('group', ''),
+    told('in place', 'no'),
+    told('in flight', '1'),
+    told('cache', 'hot'),
+    told('sync', 'barrier'),
+    textColumn('timing', 'timing', (row) => row.timing),
+    told('graph', 'no'),
+    told('registered', 'no'),
+    told('algorithm', ''),
+    told('protocol', ''),
+    numberColumn('launches', 'launches', (row) => row.launches, whole),
+    numberColumn('median µs', 'seconds', (row) => row.seconds, inUs),
+    numberColumn('algbw', 'algbw_bytes_per_second', (row) => rate(row, 1), bandwidth),
+    numberColumn('busbw', 'busbw_bytes_per_second', (row) => rate(row, row.bus_factor), bandwidth),
+  ], study.calls);
+}
+
 function messageTable(part) {
   const rows = study.networks.flatMap((network) => network.messages.map((message) => ({network: network.name, ...message})));
   const pair = (head, key, name, show) => [
@@ -176,5 +221,6 @@ function addTables() {
   pipelineTable(part);
   costTable(part);
   messageTable(part);
+  callTable(part);
   predictionTable(part);
 }

@@ -1,0 +1,36 @@
+#include "analysis/program.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace rankwise {
+namespace {
+
+TEST(RefuseArguments, NamesTheFirstAndAnExample) {
+  std::string name = "program", first = "stray", second = "other";
+  std::vector<char*> arguments = {name.data()};
+  EXPECT_TRUE(RefuseArguments(arguments, "--records=DIR").ok());
+  arguments.push_back(first.data());
+  arguments.push_back(second.data());
+  const absl::Status refused = RefuseArguments(arguments, "--records=DIR");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(),
+            "unexpected argument \"stray\"; all options are flags, as in "
+            "--records=DIR");
+}
+
+TEST(Complain, BadUsageIsNotAFailure) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Complain("fit", absl::InvalidArgumentError("--a: no")), 2);
+  EXPECT_EQ(Complain("fit", absl::NotFoundError("gone")), 1);
+  EXPECT_EQ(Complain("fit", absl::InvalidArgumentError("broken"), 1), 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "fit: --a: no\nfit: gone\nfit: broken\n");
+}
+
+}  // namespace
+}  // namespace rankwise
