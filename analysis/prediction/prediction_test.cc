@@ -1,6 +1,7 @@
 #include "analysis/prediction/prediction.h"
 
 #include <cmath>
+#include <random>
 
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/runs_for_test.h"
@@ -153,7 +154,13 @@ TEST(ScorePredictions, IsExactWhereTheModelIsTheTruth) {
 }
 
 TEST(ScorePredictions, SeesHowFarOffItIs) {
-  const std::vector<RunTrace> runs = Study(3e-9);  // 10 to 22, 22 to 28 ms: 42
+  std::vector<RunTrace> runs = Study(3e-9);  // 10 to 22, 22 to 28 ms: 42
+  // What is fitted is as the network says, and warns of nothing.
+  DdpRunForTest fitted = Ranks(2);
+  fitted.beta_seconds_per_byte = 1e-9;
+  for (RunTrace& run : runs) {
+    if (run.ranks.size() == 2) run = MakeDdpRun(fitted);
+  }
   std::vector<std::string> left_out;
   const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
   const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 1e-9), {});
@@ -162,6 +169,57 @@ TEST(ScorePredictions, SeesHowFarOffItIs) {
   EXPECT_FALSE(score->points[0].covered);
   EXPECT_EQ(score->coverage, 0);
   EXPECT_NEAR(score->median_absolute_error, 1 - 0.036 / 0.042, 1e-4);
+}
+
+// Three runs each of ddp on 2, 4, 8 and 16 ranks, which differ by chance, and
+// whose all-reduces cost `dearer` times what the network says.
+std::vector<RunTrace> StudyOf(double dearer, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> of_run(0, 0.00005);
+  std::vector<RunTrace> runs;
+  for (int64_t world_size : {2, 4, 8, 16}) {
+    for (int i = 0; i < 3; ++i) {
+      DdpRunForTest config = Ranks(world_size);
+      config.beta_seconds_per_byte = dearer * 1e-9;
+      config.trace.before_backward_seconds += of_run(random);
+      runs.push_back(MakeDdpRun(config));
+    }
+  }
+  return runs;
+}
+
+Score ScoreOf(const std::vector<RunTrace>& runs) {
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 4, FlatNetwork(0, 1e-9), {});
+  EXPECT_TRUE(score.ok()) << score.status();
+  return score.ok() ? *score : Score();
+}
+
+TEST(ScorePredictions, IntervalsHoldWhatTheModelWasOffByWhereItWasFitted) {
+  std::mt19937_64 random(7);
+  std::lognormal_distribution<double> dearer(0, 0.7);
+  double covered = 0, points = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const Score score = ScoreOf(StudyOf(dearer(random), seed));
+    for (const ScoredPrediction& point : score.points) {
+      covered += point.covered ? 1 : 0;
+      points += 1;
+    }
+  }
+  EXPECT_EQ(points, 60);
+  EXPECT_GE(covered, 0.9 * points);
+}
+
+TEST(ScorePredictions, AModelThatIsRightWhereItWasFittedWidensNothing) {
+  const Score right = ScoreOf(StudyOf(1, 1));
+  const Score wrong = ScoreOf(StudyOf(3, 1));
+  EXPECT_GT(wrong.median_relative_width, 0.4);
+  EXPECT_LT(right.median_relative_width, 0.06);
+  ASSERT_EQ(wrong.points.size(), 2u);
+  EXPECT_THAT(wrong.points[0].prediction.assumptions,
+              Contains(HasSubstr("what the model is off by where ddp was "
+                                 "recorded on several ranks: 14.")));
 }
 
 TEST(ScorePredictions, DoesNotLookAtWhatItPredicts) {

@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/number_text.h"
 #include "analysis/prediction/ddp_layout.h"
 #include "analysis/prediction/ddp_model.h"
 #include "analysis/prediction/pipeline_layout.h"
@@ -14,6 +17,7 @@
 #include "analysis/prediction/recorded_pipeline.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/step_samples.h"
+#include "analysis/statistics.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace rankwise {
@@ -71,8 +75,62 @@ std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
           : "");
 }
 
-Prediction Summarize(const Layout& layout, SimulatedLayout simulated) {
-  const StepEstimate step = EstimateStep(simulated.runs, simulated.waiting);
+// What the model is off by where ddp ran on several ranks: it predicts each of
+// these configurations from its own computing, so that communication and
+// waiting are put to the test.
+struct ModelError {
+  int configurations = 0;
+  double deviation = 0;  // root mean square of predicted over measured, less 1
+};
+
+ModelError TryOnRecorded(const DdpRecordings& ddp,
+                         const NetworkModel& network) {
+  std::map<std::pair<int64_t, double>, std::vector<double>> measured;
+  for (const RecordedDdp& run : ddp.runs) {
+    if (run.world_size < 2 || run.skips_communication) continue;
+    if (run.step_seconds <= 0 || run.batch != std::floor(run.batch)) continue;
+    measured[{run.world_size, run.batch}].push_back(run.step_seconds);
+  }
+  ModelError error;
+  double squares = 0;
+  for (const auto& [configuration, seconds] : measured) {
+    Layout layout;
+    layout.dp = configuration.first;
+    layout.batch_per_rank = static_cast<int64_t>(configuration.second);
+    const absl::StatusOr<SimulatedLayout> simulated =
+        SimulateDdpLayout(ddp, layout, network);
+    if (!simulated.ok()) continue;
+    const double predicted =
+        EstimateStep(simulated->runs, simulated->waiting).seconds;
+    const double off = predicted / Median(seconds) - 1;
+    squares += off * off;
+    ++error.configurations;
+  }
+  if (error.configurations > 0) {
+    error.deviation = std::sqrt(squares / error.configurations);
+  }
+  return error;
+}
+
+std::string ModelErrorLine(const ModelError& error) {
+  if (error.configurations == 0) {
+    return "ddp was recorded on no more than one rank: the interval does not "
+           "hold what the model is off by";
+  }
+  return absl::StrCat(
+      "the interval holds what the model is off by where ddp was recorded on "
+      "several ranks: ",
+      PercentText(error.deviation), " (root mean square of ",
+      error.configurations,
+      error.configurations == 1 ? " configuration)" : " configurations)");
+}
+
+Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
+                     const ModelError& error) {
+  // The stages of a pipeline are costed otherwise.
+  const bool tried = layout.pp == 1 && layout.dp > 1;
+  const StepEstimate step = EstimateStep(simulated.runs, simulated.waiting,
+                                         tried ? error.deviation : 0);
   Prediction prediction;
   prediction.layout = layout;
   prediction.step_seconds = step.seconds;
@@ -96,6 +154,7 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated) {
     simulated.assumptions.push_back(
         "one run was recorded: the interval does not hold how runs differ");
   }
+  if (tried) simulated.assumptions.push_back(ModelErrorLine(error));
   prediction.assumptions = std::move(simulated.assumptions);
   return prediction;
 }
@@ -106,6 +165,7 @@ struct Predictor::Parts {
   DdpRecordings ddp;
   std::vector<RecordedPipeline> pipelines;
   NetworkModel network;
+  ModelError error;  // of ddp
 
   std::vector<std::string> NetworkLines(int64_t world_size) const;
 };
@@ -155,6 +215,7 @@ absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
   if (parts->ddp.plans.empty() && parts->pipelines.empty()) {
     return NothingRecorded();
   }
+  parts->error = TryOnRecorded(parts->ddp, network);
   return Predictor(std::move(parts));
 }
 
@@ -175,7 +236,7 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
   for (std::string& line : parts_->NetworkLines(layout.dp)) {
     simulated->assumptions.push_back(std::move(line));
   }
-  return Summarize(layout, *std::move(simulated));
+  return Summarize(layout, *std::move(simulated), parts_->error);
 }
 
 std::vector<Layout> Predictor::Candidates(

@@ -29,6 +29,8 @@ RecordedDdp Collect(const RunTrace& run, const ThroughputConfig& config) {
   recorded.batch = ExamplesPerStep(run, config);
   recorded.skips_communication = SkipsCommunication(run);
   recorded.fake = IsFake(run);
+  const absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
+  if (throughput.ok()) recorded.step_seconds = throughput->step_seconds;
   for (const RankTrace& rank : run.ranks) {
     recorded.peak_bytes = std::max(recorded.peak_bytes, PeakBytes(rank));
     if (recorded.fake && rank.run.rank > 0) continue;  // a mirror image

@@ -33,6 +33,7 @@ struct RecordedDdp {
   bool skips_communication = false;
   bool fake = false;
   std::vector<ComputeParts> steps;  // of all ranks, after warm-up; not empty
+  double step_seconds = 0;          // as measured: Throughput::step_seconds
   double peak_bytes = 0;            // of the fullest rank; 0: not known
 };
 

@@ -59,14 +59,8 @@ Center CenterOf(const std::vector<std::vector<double>>& runs, int64_t ranks) {
   return center;
 }
 
-double StandardDeviation(const std::vector<double>& values) {
-  double mean = 0, squares = 0;
-  for (double value : values) mean += value / values.size();
-  for (double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1));
-}
-
-Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks) {
+Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
+                      double model_deviation) {
   std::mt19937_64 random(kSeed);
   std::normal_distribution<double> normal;
   std::vector<double> medians;
@@ -88,7 +82,9 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks) {
       }
     }
     const Center center = CenterOf(resampled, ranks);
-    draws.push_back(center.median + center.noise + spread * student(random));
+    double step = center.median + center.noise;
+    if (model_deviation > 0) step *= 1 + model_deviation * normal(random);
+    draws.push_back(step + spread * student(random));
   }
   return {std::max(0.0, Quantile(draws, 0.025)), Quantile(draws, 0.975)};
 }
@@ -96,7 +92,7 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks) {
 }  // namespace
 
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
-                          int64_t ranks) {
+                          int64_t ranks, double model_deviation) {
   const std::vector<Samples> thinned = Thinned(runs);
   std::vector<std::vector<double>> values;
   std::vector<double> exposed, bubbles;
@@ -113,7 +109,7 @@ StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
   estimate.noise_seconds = center.noise;
   estimate.exposed_comm_seconds = Median(exposed);
   estimate.bubble_seconds = Median(bubbles);
-  estimate.interval = DrawInterval(thinned, ranks);
+  estimate.interval = DrawInterval(thinned, ranks, model_deviation);
   estimate.interval.low = std::min(estimate.interval.low, estimate.seconds);
   estimate.interval.high = std::max(estimate.interval.high, estimate.seconds);
   return estimate;

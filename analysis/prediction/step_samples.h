@@ -37,11 +37,12 @@ struct StepEstimate {
 // per run, none of them empty.
 //
 // The interval holds what the samples of the steps leave open (bootstrap), what
-// the costs of communication do, and how far a new run lies from those that
-// were recorded: Student's t with one degree less than there are runs. Of one
-// run the last is not known.
+// the costs of communication do, how far a new run lies from those that were
+// recorded (Student's t with one degree less than there are runs; of one run it
+// is not known), and the model's own error: `model_deviation` is its standard
+// deviation as a share of the step.
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
-                          int64_t ranks);
+                          int64_t ranks, double model_deviation = 0);
 
 }  // namespace rankwise
 

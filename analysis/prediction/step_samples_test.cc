@@ -64,6 +64,14 @@ TEST(EstimateStep, IntervalHoldsTheCostsOfCommunication) {
   EXPECT_EQ(estimate.bubble_seconds, 0.1);
 }
 
+TEST(EstimateStep, IntervalHoldsTheModelsOwnError) {
+  const Runs runs = {std::vector<StepSample>(50, Sure(2))};
+  const StepEstimate estimate = EstimateStep(runs, 1, /*model_deviation=*/0.1);
+  EXPECT_EQ(estimate.seconds, 2);
+  EXPECT_NEAR(estimate.interval.low, 2 - 1.96 * 0.2, 0.06);
+  EXPECT_NEAR(estimate.interval.high, 2 + 1.96 * 0.2, 0.06);
+}
+
 TEST(EstimateStep, EqualInputGivesEqualIntervals) {
   const Runs runs = {Normal(1, 0.1, 50, 1), Normal(1.1, 0.1, 50, 2)};
   EXPECT_EQ(EstimateStep(runs, 4).interval.low,
