@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
     const std::function<void()>& work) {
   absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = make(device);
   if (!graph.ok()) return graph.status();
-  absl::Status captured = (*graph)->Capture([&] {
+  absl::Status captured = (*graph)->Capture([rounds, work] {
     for (int i = 0; i < rounds; ++i) work();
     return absl::OkStatus();
   });

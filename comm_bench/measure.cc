@@ -192,7 +192,8 @@ std::string TextOf(Control& control, const std::string& own, size_t from) {
   std::vector<double> letters(kLongest, 0);
   std::copy_n(own.begin(), std::min(own.size(), kLongest), letters.begin());
   std::string text;
-  for (const double letter : control.Gather(letters)[from]) {
+  const std::vector<std::vector<double>> all = control.Gather(letters);
+  for (const double letter : all[from]) {
     if (letter != 0) text += static_cast<char>(letter);
   }
   return text;

@@ -70,21 +70,6 @@ TEST(TimingTest, AnIterationMayReportItsOwnSeconds) {
   }
 }
 
-TEST(TimingTest, WindowsHoldWhatTheHostTakesNotWhatAnIterationReports) {
-  TimingConfig config;
-  config.sync = Sync::kWindow;
-  config.iterations = 20;
-  config.own_seconds = [] { return 1e-6; };
-  OnFakeRanks(1, {}, [&](FakeRank& rank) {
-    double now = 0;  // moves whenever somebody looks
-    const Series series = TimeIterationsOnClock(
-        {[&] { return now += 1e-6; }}, rank.control,
-        [&](int64_t) { now += 5e-3; }, config);
-    EXPECT_EQ(series.iterations(), 20);
-    EXPECT_THAT(series.late, IsEmpty());
-  });
-}
-
 TEST(TimingTest, ANoisySeriesUsesItsTime) {
   const Series series = OnSimulatedClock(Noisy, {.max_seconds = 0.5});
   EXPECT_EQ(series.end, End::kOutOfTime);
