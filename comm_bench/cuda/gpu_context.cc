@@ -65,7 +65,9 @@ std::vector<std::pair<std::string, std::string>> GpuContext(
       {"l2_bytes", absl::StrCat(gpu.l2_bytes)},
       {"memory_limit", RateText(gpu.memory_bytes_per_second)},
       {"host_link_limit",
-       absl::StrCat(RateText(link.bytes_per_second), " (", link.what, ")")},
+       link.bytes_per_second > 0
+           ? absl::StrCat(RateText(link.bytes_per_second), ", ", link.what)
+           : link.what},
       {"driver", Driver()},
       {"cuda_of_driver", CudaOfDriver()},
       {"cuda", ThisBuild().cuda},

@@ -16,8 +16,8 @@ class Measurement {
   virtual absl::Status Clear() = 0;
   // Does it; seconds, by the clock that the measurement is defined with.
   virtual absl::StatusOr<double> Run() = 0;
-  // DataLoss, with the place, where the last Run after Clear left something
-  // else than it must.
+  // DataLoss, with the place, where the last Run left something else than it
+  // must. Once after each Clear.
   virtual absl::Status Check() = 0;
 };
 

@@ -211,10 +211,12 @@ class MeasurementGpuTest : public MicroGpuTest {
     Measurement& measurement = **made;
     const absl::Status checked = WarmUpAndCheck(measurement);
     EXPECT_TRUE(checked.ok()) << checked;
+    ASSERT_TRUE(measurement.Clear().ok());
     const absl::StatusOr<double> seconds = measurement.Run();
     ASSERT_TRUE(seconds.ok()) << seconds.status();
     EXPECT_GT(*seconds, 0);
-    EXPECT_TRUE(measurement.Check().ok());
+    const absl::Status again = measurement.Check();
+    EXPECT_TRUE(again.ok()) << again;
   }
 
   static void ExpectNoticesNothingDone(const Made& made) {
