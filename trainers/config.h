@@ -68,6 +68,9 @@ struct OutputConfig {
   std::string record_file;    // JSON lines, absolute; empty: none
   int64_t log_every = 100;    // batches between two lines of rank 0
   bool show_progress = true;  // the bar on a terminal
+  // What one rank's device can do at most in the precision used, in 1e12
+  // FLOP/s without sparsity; MFU is told against it. 0: MFU is not told.
+  double peak_tflops = 0;
   int64_t traffic_steps = 0;  // whose communication is recorded; 0: none
   TraceConfig trace;
 };
@@ -85,6 +88,10 @@ struct TrainConfig {
   uint64_t seed =
       0;  // of the model's initial weights, the data and the sampler
   Precision precision = Precision::kFp32;
+  // Lets GPUs round what enters fp32 matrix products and convolutions to TF32's
+  // 10 bits of fraction.
+  bool tf32 = false;
+  bool cuda_graph = false;  // steps as one launch of a graph each
   int threads = 0;  // intra-op threads per rank; 0: cores / local ranks
   int64_t check_divergence_every = 0;  // steps between two checks; 0: never
   // For comparison: ranks compute as ever and exchange nothing. Without

@@ -80,9 +80,33 @@ void Console::Loss(int64_t step_in_epoch, int64_t epoch, double loss) {
 }
 
 void Console::EpochDone(const EpochRecord& record) {
-  SayRank(absl::StrFormat(
+  epoch_examples_ += record.examples;
+  epoch_seconds_ += record.seconds;
+  std::string line = absl::StrFormat(
       "epoch %d mean training loss %.4f over %d examples, %.1f s", record.epoch,
-      record.mean_loss, record.examples, record.seconds));
+      record.mean_loss, record.examples, record.seconds);
+  if (config_.peak_tflops > 0) {
+    absl::StrAppendFormat(&line, ", MFU %.2f %%",
+                          100 * Mfu(record.examples, record.seconds));
+  }
+  SayRank(line);
+}
+
+void Console::RunDone() {
+  if (config_.peak_tflops <= 0 || epoch_seconds_ <= 0) return;
+  Say(absl::StrFormat(
+      "MFU %.2f %%: %.4g training FLOPs per example (3 x forward) at %.0f "
+      "examples/s, against --peak_tflops=%g",
+      100 * Mfu(epoch_examples_, epoch_seconds_),
+      config_.training_flops_per_example,
+      static_cast<double>(epoch_examples_) / epoch_seconds_,
+      config_.peak_tflops));
+}
+
+double Console::Mfu(int64_t examples, double seconds) const {
+  if (seconds <= 0) return 0;
+  return config_.training_flops_per_example * static_cast<double>(examples) /
+         seconds / (config_.peak_tflops * 1e12);
 }
 
 void Console::Evaluated(const EvalRecord& record, bool classification) {

@@ -20,6 +20,9 @@ struct ConsoleConfig {
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 1;  // of the whole run
   int64_t log_every = 100;  // steps between two lines
+  // Of the part of the model that one device holds: forward and backward.
+  double training_flops_per_example = 0;
+  double peak_tflops = 0;  // of one device; 0: no MFU is told
 };
 
 // Not thread-safe.
@@ -40,11 +43,17 @@ class Console {
   // At a step that ShowsLoss.
   void Loss(int64_t step_in_epoch, int64_t epoch, double loss);
 
+  // With the MFU (model FLOPs utilisation; Chowdhery et al. 2022, "PaLM",
+  // appendix B): of the peak, what the model needs for this rank's examples in
+  // that time; what is computed beyond that does not count.
   void EpochDone(const EpochRecord& record);
+  // After the last epoch: the MFU over all that were told of.
+  void RunDone();
   void Evaluated(const EvalRecord& record, bool classification);
 
  private:
   std::string Rate() const;  // "1520 examples/s  ETA 0:25"
+  double Mfu(int64_t examples, double seconds) const;
   void DrawBar(int64_t step_in_epoch, int64_t epoch);
   void ClearBar();
 
@@ -55,7 +64,9 @@ class Console {
   std::chrono::steady_clock::time_point last_draw_;
   int64_t first_step_ = 0;
   int64_t step_ = 0;
-  int64_t examples_ = 0;  // this rank's since start_
+  int64_t examples_ = 0;        // this rank's since start_
+  int64_t epoch_examples_ = 0;  // this rank's in whole epochs
+  double epoch_seconds_ = 0;    // of those
   double last_loss_ = 0;
   bool bar_drawn_ = false;
 };

@@ -78,6 +78,27 @@ TEST(ConsoleTest, EpochAndEvaluationLines) {
             "test loss 0.2500 over 120 examples\n");
 }
 
+// 1000 examples in 2 s, 3e9 FLOPs each, are 1.5 TFLOP/s of 6.
+TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
+  ConsoleConfig config = Config(0);
+  config.training_flops_per_example = 3e9;
+  config.peak_tflops = 6;
+  testing::internal::CaptureStdout();
+  Console console(config);
+  console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
+  console.EpochDone({.epoch = 2, .examples = 1000, .seconds = 1});
+  console.RunDone();
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("2.0 s, MFU 25.00 %\n"));
+  EXPECT_THAT(text, HasSubstr("1.0 s, MFU 50.00 %\n"));
+  EXPECT_THAT(text, HasSubstr("\nMFU 33.33 %: 3e+09 training FLOPs per example "
+                              "(3 x forward) at 667 examples/s, against "
+                              "--peak_tflops=6\n"));
+  testing::internal::CaptureStdout();
+  Console(Config(0)).RunDone();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
 TEST(ConsoleTest, TheProcessWasStartedAMomentAgo) {
   EXPECT_GE(SecondsSinceProcessStart(), 0.0);
   EXPECT_LT(SecondsSinceProcessStart(), 3600.0);

@@ -33,6 +33,7 @@ ABSL_FLAG(bool, sync_batch_norm, false,
           "normalise over all ranks' batches together, not over each rank's "
           "own; with --accumulate, over one micro-batch of every rank");
 
+ABSL_DECLARE_FLAG(bool, cuda_graph);
 ABSL_DECLARE_FLAG(bool, skip_communication);
 
 namespace rankwise {
@@ -68,6 +69,12 @@ absl::Status CheckDdpFlags() {
     return Bad("comm_hook", hook, "none, fp16 or bf16");
   if (engine == "simple" && hook != "none")
     return Bad("comm_hook", hook, "none with --ddp=simple, which has no hooks");
+  if (absl::GetFlag(FLAGS_cuda_graph) &&
+      absl::GetFlag(FLAGS_find_unused_parameters)) {
+    return absl::InvalidArgumentError(
+        "--find_unused_parameters: the host reads which ones they are, which "
+        "--cuda_graph cannot record; leave out one of the two");
+  }
   if (absl::GetFlag(FLAGS_skip_communication)) {
     if (hook != "none")
       return Bad("comm_hook", hook, "none with --skip_communication");

@@ -67,7 +67,16 @@ ABSL_FLAG(int64_t, warmup_steps, 0,
 ABSL_FLAG(std::string, lr_schedule, "constant",
           "of the learning rate after the warm-up: constant or cosine");
 ABSL_FLAG(std::string, precision, "fp32",
-          "fp32, or bf16: forward under autocast");
+          "fp32, or bf16 or fp16: forward under autocast; fp16, of single and "
+          "ddp, scales the loss and skips steps whose gradients overflow");
+ABSL_FLAG(bool, tf32, false,
+          "GPUs only: let fp32 matrix products and convolutions round their "
+          "inputs to TF32 (without it neither do; PyTorch's own default lets "
+          "convolutions)");
+ABSL_FLAG(bool, cuda_graph, false,
+          "GPUs only, of single and ddp: record a whole step into a CUDA graph "
+          "after the first ones, and launch that. Where a step cannot be "
+          "recorded it runs as ever, and the reason is said");
 ABSL_FLAG(uint64_t, seed, 0,
           "of the initial weights, the generated data and the sampler");
 ABSL_FLAG(bool, eval, true, "evaluate on the whole test set after each epoch");
@@ -93,6 +102,9 @@ ABSL_FLAG(int64_t, trace_steps, 5,
 ABSL_FLAG(bool, trace_ops, false,
           "PyTorch's operators, and the GPU's kernels, go to --trace, too");
 ABSL_FLAG(int64_t, log_every, 100, "steps between two lines of rank 0");
+ABSL_FLAG(double, peak_tflops, 0,
+          "what one rank's device can do in the precision used, in TFLOP/s "
+          "without sparsity: the MFU is told against it; 0: it is not told");
 ABSL_FLAG(bool, progress, true, "a progress bar where stdout is a terminal");
 ABSL_FLAG(std::string, checkpoint_dir, "",
           "folder for checkpoints and model.safetensors; empty: none");
@@ -211,8 +223,10 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   output.record_file = UserPath(absl::GetFlag(FLAGS_record));
   output.traffic_steps = absl::GetFlag(FLAGS_traffic_steps);
   output.log_every = absl::GetFlag(FLAGS_log_every);
+  output.peak_tflops = absl::GetFlag(FLAGS_peak_tflops);
   output.show_progress = absl::GetFlag(FLAGS_progress);
   checks.InRange<int64_t>("log_every", output.log_every, 1);
+  checks.InRange("peak_tflops", output.peak_tflops, 0.0);
   checks.ParentExists("record", output.record_file);
   checks.InRange<int64_t>("traffic_steps", output.traffic_steps, 0);
   if (output.traffic_steps > 0 && output.record_file.empty()) {
@@ -234,6 +248,16 @@ void CheckSkippedCommunication(const TrainConfig& config, FlagChecks& checks) {
         "--skip_communication: the ranks' parameters diverge; leave out "
         "--check_divergence_every");
   }
+}
+
+Precision PrecisionFromFlag(FlagChecks& checks) {
+  const std::string name = absl::GetFlag(FLAGS_precision);
+  for (Precision precision :
+       {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    if (name == PrecisionName(precision)) return precision;
+  }
+  checks.OneOf("precision", name, {"fp32", "bf16", "fp16"});
+  return Precision::kFp32;
 }
 
 }  // namespace
@@ -264,9 +288,9 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   checks.InRange<int>("threads", config.threads, 0, 1024);
   checks.InRange<int64_t>("check_divergence_every",
                           config.check_divergence_every, 0);
-  checks.OneOf("precision", absl::GetFlag(FLAGS_precision), {"fp32", "bf16"});
-  if (absl::GetFlag(FLAGS_precision) == "bf16")
-    config.precision = Precision::kBf16;
+  config.precision = PrecisionFromFlag(checks);
+  config.tf32 = absl::GetFlag(FLAGS_tf32);
+  config.cuda_graph = absl::GetFlag(FLAGS_cuda_graph);
   if (absl::GetFlag(FLAGS_backend) == "fake" && config.evaluate) {
     checks.Complain(
         "--backend=fake: ranks that are only pretended cannot evaluate their "

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "trainers/grad_scaler.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
@@ -65,6 +66,23 @@ TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
   EXPECT_EQ(restored->epoch_examples, 20);
   TrainOneStep();  // the same random data, the same update
   EXPECT_TRUE(model_->parameters()[0].equal(expected));
+}
+
+TEST_F(ResumeTest, RestoringBringsBackTheLossScale) {
+  optimizer_->UseGradScaler({.initial_scale = 8, .growth_interval = 2});
+  for (int step = 0; step < 3; ++step) TrainOneStep();
+  EXPECT_EQ(optimizer_->grad_scaler()->scale(), 16);
+  auto checkpoint = Capture(config_, 100, worker_, *model_, *optimizer_, {});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  for (auto& [name, tensor] : checkpoint->tensors) tensor = tensor.clone();
+  for (int step = 0; step < 3; ++step) TrainOneStep();
+  EXPECT_EQ(optimizer_->grad_scaler()->scale(), 64);
+  auto restored =
+      Restore(*checkpoint, config_, 100, worker_, *model_, *optimizer_);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(optimizer_->grad_scaler()->scale(), 16);
+  TrainOneStep();  // the second since it rose
+  EXPECT_EQ(optimizer_->grad_scaler()->scale(), 32);
 }
 
 TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "trainers/capture_if_asked.h"
 #include "trainers/main.h"
 #include "trainers/training_run.h"
 
@@ -18,23 +19,24 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   Optimizer& optimizer = (*run)->optimizer();
   const Objective& objective = (*run)->objective();
 
-  return (*run)->Train(
+  const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
-        torch::Tensor loss;
-        for (size_t i = 0; i < input.micro_batches.size(); ++i) {
-          const Batch& batch = input.micro_batches[i];
-          (*run)->model().set_dropout_seed(input.dropout_seeds[i]);
-          input.clock.Begin(Phase::kForward);
-          torch::Tensor share = objective.LossShare(batch, input.micro_batches);
-          input.clock.Begin(Phase::kBackward);
-          share.backward();
-          loss = loss.defined() ? loss + share.detach() : share.detach();
-        }
-        input.clock.Begin(Phase::kOptimizer);
-        optimizer.Step(input.learning_rate);
-        optimizer.ZeroGrad();
-        return StepOutcome{.loss = loss};
-      });
+    torch::Tensor loss;
+    for (size_t i = 0; i < input.micro_batches.size(); ++i) {
+      const Batch& batch = input.micro_batches[i];
+      (*run)->model().set_dropout_seed(input.dropout_seeds[i]);
+      input.clock.Begin(Phase::kForward);
+      torch::Tensor share = objective.LossShare(batch, input.micro_batches);
+      input.clock.Begin(Phase::kBackward);
+      optimizer.ScaledLoss(share).backward();
+      loss = loss.defined() ? loss + share.detach() : share.detach();
+    }
+    input.clock.Begin(Phase::kOptimizer);
+    optimizer.Step(input.learning_rate);
+    optimizer.ZeroGrad();
+    return StepOutcome{.loss = loss};
+  };
+  return (*run)->Train(CaptureIfAsked(config, worker, **run, {.step = step}));
 }
 
 }  // namespace
@@ -49,6 +51,7 @@ int main(int argc, char** argv) {
                 "  bazel run //trainers:single -- --epochs=1\n"
                 "All flags: --help",
        .distributed = false,
+       .whole_model = true,
        .check_flags = nullptr,
        .settings = nullptr,
        .run = rankwise::Run});

@@ -34,12 +34,13 @@ RecordedTransfer ToTransfer(const CommEvent& event,
 
 }  // namespace
 
-void StepTraffic::Begin() {
+bool StepTraffic::Begin() {
   ++seen_;
   const int64_t number = seen_ - kWarmUpSteps;
   watching_ =
       comm_ != nullptr && number > 0 && number <= std::max(recorded_, traced_);
   if (watching_) comm_->StartTraffic();
+  return watching_;
 }
 
 StepCommunication StepTraffic::End(

@@ -31,7 +31,8 @@ class StepTraffic {
   StepTraffic(Communicator* comm, int64_t recorded, int64_t traced)
       : comm_(comm), recorded_(recorded), traced_(traced) {}
 
-  void Begin();
+  // Whether this step is one of those.
+  bool Begin();
   // What was communicated since Begin, or until comm's StopTraffic. The step
   // began at `start`, from which the events' times count; `step` has its
   // number. Leaves the record's step_seconds and exposed_comm_seconds to the

@@ -20,6 +20,7 @@
 #include "trainers/dropout_seed.h"
 #include "trainers/evaluate.h"
 #include "trainers/failure.h"
+#include "trainers/grad_scaler.h"
 #include "trainers/peak_memory.h"
 #include "trainers/run_record.h"
 
@@ -41,6 +42,11 @@ absl::Status MakeFolder(const char* flag, const std::string& path) {
   if (!error) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       flag, "=", path, ": cannot be written to: ", error.message()));
+}
+
+std::string DescribePrecision(const TrainConfig& config) {
+  return absl::StrCat(PrecisionName(config.precision),
+                      config.tf32 ? " with TF32" : "");
 }
 
 }  // namespace
@@ -79,6 +85,7 @@ absl::Status TrainingRun::BuildModel(const ModelPlacement& placement) {
   auto optimizer = MakeOptimizer(*model_, config_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = std::move(*optimizer);
+  if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
   return absl::OkStatus();
 }
 
@@ -136,7 +143,9 @@ absl::Status TrainingRun::Plan() {
                                  .epochs = config_.epochs,
                                  .steps_per_epoch = steps_per_epoch_,
                                  .total_steps = total_steps_,
-                                 .log_every = config_.output.log_every});
+                                 .log_every = config_.output.log_every,
+                                 .training_flops_per_example = TrainingFlops(),
+                                 .peak_tflops = config_.output.peak_tflops});
   return absl::OkStatus();
 }
 
@@ -147,6 +156,7 @@ absl::Status TrainingRun::OpenOutputs() {
   if (!traceable.ok()) return traceable;
   absl::StatusOr<RunRecord> record = DescribeRun(worker_);
   if (!record.ok()) return record.status();
+  record->forward_flops_per_example = spec_.flops();
   if (!config_.output.record_file.empty()) {
     auto writer = RecordWriter::Open(config_.output.record_file);
     if (!writer.ok()) return writer.status();
@@ -178,7 +188,7 @@ void TrainingRun::Announce() {
       worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
       data_.train->name(), data_.train->size(), config_.data.batch_size,
       global_batch, config_.optimizer.name, config_.optimizer.learning_rate,
-      PrecisionName(config_.precision), config_.seed, total_steps_));
+      DescribePrecision(config_), config_.seed, total_steps_));
   if (config_.data.batch_size < kSmallBatchForBatchNorm &&
       HasBatchNorm(*model_)) {
     console_->Say(absl::StrCat(
@@ -227,6 +237,7 @@ absl::Status TrainingRun::WriteTrace() {
 }
 
 absl::Status TrainingRun::Finish() {
+  console_->RunDone();
   if (trace_ != nullptr && !trace_->written()) {
     absl::Status traced = WriteTrace();
     if (!traced.ok()) return traced;
@@ -303,11 +314,11 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                 static_cast<int64_t>(i)));
   }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
-    traffic_.Begin();
+    const bool recorded = traffic_.Begin();
     const bool traced = trace_ != nullptr && trace_->Begin();
     absl::StatusOr<StepOutcome> outcome =
         step({number, micro_batches, seeds, learning_rate_.At(number), clock,
-              traced});
+              traced, traced || recorded});
     if (!outcome.ok()) return outcome.status();
     clock.Begin(Phase::kEnd);
     progress_.step = number;
@@ -325,9 +336,10 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     if (trace_ != nullptr)
       trace_->End(number, clock, seen.events, std::move(outcome->trace));
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
-    return log_->Add(
-        {record, outcome->loss, std::move(finished), std::move(seen.record),
-         std::move(outcome->exposed_comm_seconds)});
+    return log_->Add({record, outcome->loss, std::move(finished),
+                      std::move(seen.record),
+                      std::move(outcome->exposed_comm_seconds),
+                      std::move(outcome->complete)});
   });
 }
 
@@ -339,6 +351,7 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
         Guarded("reading the loss", [&] { return log_->Flush(); });
     if (!status.ok()) return status;
     console_->Loss(step_in_epoch, progress_.epoch, log_->last_loss());
+    TellSkippedSteps();
   }
   if (log_->first_non_finite_step() > 0 &&
       !std::exchange(warned_non_finite_, true)) {
@@ -351,6 +364,26 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
     return Guarded("saving a checkpoint", [&] { return SaveCheckpoint(); });
   }
   return absl::OkStatus();
+}
+
+// At log lines, where the host waits for the device anyway.
+void TrainingRun::TellSkippedSteps() {
+  const GradScaler* scaler = optimizer_->grad_scaler();
+  if (scaler == nullptr || !worker_.is_first()) return;
+  const int64_t skipped = scaler->skipped_steps();
+  if (skipped == std::exchange(told_skipped_, skipped)) return;
+  console_->Say(absl::StrFormat(
+      "fp16: %d steps skipped so far, as their gradients overflowed; the loss "
+      "is now scaled by %g",
+      skipped, scaler->scale()));
+}
+
+// Backward costs two forwards: one for the gradients of what goes in, one for
+// those of the weights.
+double TrainingRun::TrainingFlops() const {
+  const size_t parts =
+      std::max<size_t>(worker_.devices.size(), 1) * worker_.shards;
+  return 3 * spec_.flops() / static_cast<double>(parts);
 }
 
 absl::Status TrainingRun::FinishEpoch() {

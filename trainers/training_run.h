@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "parallel/device/later_seconds.h"
 #include "parallel/trace/chrome_trace.h"
 #include "records/record.h"
 #include "records/record_writer.h"
@@ -26,6 +25,7 @@
 #include "trainers/objective.h"
 #include "trainers/optimizer.h"
 #include "trainers/resume.h"
+#include "trainers/step.h"
 #include "trainers/step_clock.h"
 #include "trainers/step_log.h"
 #include "trainers/step_trace.h"
@@ -35,27 +35,6 @@
 
 namespace rankwise {
 
-struct StepInput {
-  int64_t step;  // from 1
-  absl::Span<const Batch>
-      micro_batches;  // on the worker's device; one without accumulation
-  // One per micro-batch, for Model::set_dropout_seed.
-  absl::Span<const uint64_t> dropout_seeds;
-  double learning_rate;
-  StepClock& clock;  // in Phase::kDataWait; the step moves it on
-  bool traced;       // wants StepOutcome::trace
-};
-
-struct StepOutcome {
-  torch::Tensor loss;  // scalar, detached, mean over this rank's examples
-  LaterSeconds exposed_comm_seconds;
-  double wait_seconds = 0;  // of a pipeline: blocked for messages
-  // What a pipeline's executor timed within Phase::kSchedule.
-  double forward_seconds = 0, backward_seconds = 0;
-  // Within the phases, of a traced step.
-  std::vector<TraceSpan> trace = {};
-};
-
 // The part of the model that this rank holds; by default all of it.
 struct ModelPlacement {
   std::vector<LayerRange> layers;      // empty: all
@@ -64,10 +43,6 @@ struct ModelPlacement {
   // see them.
   bool reads_data = true;
 };
-
-// One optimizer step: forward, backward, update. May throw; the run reports it.
-using StepFunction =
-    std::function<absl::StatusOr<StepOutcome>(const StepInput&)>;
 
 // Evaluates the model on the whole test set, all ranks together.
 using EvaluateFunction =
@@ -124,6 +99,9 @@ class TrainingRun {
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch);
+  void TellSkippedSteps();
+  double TrainingFlops()
+      const;  // of one example, on one of this rank's devices
   absl::Status PrepareTrace();
   absl::Status WriteTrace();
   absl::Status CheckTraceFile() const;
@@ -157,6 +135,7 @@ class TrainingRun {
   std::function<absl::Status()> at_end_;  // may be null
   Progress progress_;
   bool warned_non_finite_ = false;
+  int64_t told_skipped_ = 0;  // steps that fp16's overflows cost
 };
 
 }  // namespace rankwise
