@@ -116,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
     As, PipelineResumeTest,
     ::testing::Values(
         kSingle, kTwoStages, Way{"FourStages", "pipeline", 4, {"--pp=4"}},
-        Way{"FourStagesOnTwoRanks", "pipeline", 2, {"--schedule=zbv"}}),
+        Way{"FourStagesOnTwoRanks", "pipeline", 2, {"--schedule=zbv"}},
+        Way{"InOneProcess", "pipeline", 1, {"--devices=cpu,cpu"}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(PipelineCheckpointTest, OneProcessGoesOnInTwoStages) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -55,6 +56,13 @@ std::vector<Case> Cases() {
       {"RecomputedForwardsOfSplitBackwards",
        2,
        {"--schedule=zbv", "--recompute"}},
+      {"InOneProcess", 1, {"--devices=cpu,cpu"}},
+      {"InOneProcessOverThreeSlots",
+       1,
+       {"--devices=cpu,cpu,cpu", "--schedule=gpipe", "--split=layers"}},
+      {"InOneProcessWithSplitBackwards",
+       1,
+       {"--devices=cpu,cpu", "--schedule=zbv", "--recompute"}},
   };
 }
 
@@ -87,6 +95,15 @@ TEST(PipelineCsvTest, ASchedulesFileIsFollowed) {
     if (schedule->step == 1) peaks[schedule->rank] = schedule->peak_activations;
   }
   EXPECT_EQ(peaks, (std::map<int64_t, int64_t>{{0, 3}, {1, 3}}));
+}
+
+TEST(PipelineCsvTest, AlsoInOneProcess) {
+  const std::string file = FreshDir("csv") + "/mixed.csv";
+  std::ofstream(file) << "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n"
+                         "1F0,1F1,1I0,1F2,1W0,1I1,1W1,1F3,1I2,1W2,1I3,1W3\n";
+  ExpectBitEqual(Single(), Train("pipeline", 1,
+                                 With({"--microbatches=4", "--schedule=" + file,
+                                       "--devices=cpu,cpu"})));
 }
 
 TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
@@ -167,6 +184,39 @@ TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
     EXPECT_LE(record->predicted_span_bubble, record->predicted_wall_bubble);
   }
   EXPECT_EQ(seen.size(), 14u);
+}
+
+// As two processes would; the slots take turns.
+TEST(PipelineRecordsTest, OneProcessTellsOfEveryRank) {
+  const Trained run =
+      Train("pipeline", 1,
+            {"--devices=cpu,cpu", "--microbatches=4", "--batch_size=4",
+             "--train_size=106", "--epochs=1", "--eval=false"});
+  std::set<std::pair<int64_t, int64_t>> seen;
+  std::map<int64_t, double> busy, total;  // by step
+  std::set<std::pair<std::string, int64_t>> timelines;
+  for (const Record& entry : RecordsIn(run.record)) {
+    if (const auto* timeline = std::get_if<TimelineRecord>(&entry)) {
+      EXPECT_TRUE(timelines.emplace(timeline->origin, timeline->rank).second);
+      EXPECT_EQ(timeline->step, 6);
+      EXPECT_EQ(timeline->spans.size(), 8u);
+    }
+    const auto* record = std::get_if<ScheduleRecord>(&entry);
+    if (record == nullptr) continue;
+    EXPECT_TRUE(seen.emplace(record->pipeline_rank, record->step).second);
+    EXPECT_EQ(record->pipeline_size, 2);
+    EXPECT_EQ(record->peak_activations, 2 - record->pipeline_rank);
+    EXPECT_EQ(record->sent_bytes, (record->step < 7 ? 16 : 10) * 4096 * 4);
+    EXPECT_GT(record->busy_seconds, 0);
+    EXPECT_EQ(std::isnan(record->predicted_seconds),
+              record->step < 4 || record->step == 7);
+    busy[record->step] += record->busy_seconds;
+    total[record->step] =
+        std::max(total[record->step], record->schedule_seconds);
+  }
+  EXPECT_EQ(seen.size(), 14u);
+  EXPECT_EQ(timelines.size(), 4u);
+  for (const auto& [step, seconds] : busy) EXPECT_LE(seconds, total[step]);
 }
 
 }  // namespace

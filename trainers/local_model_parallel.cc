@@ -16,6 +16,12 @@
 #include "trainers/timeline_record.h"
 
 namespace rankwise {
+namespace {
+
+// Between two looks at where the devices' clocks stand on the host's.
+constexpr double kAnchorSeconds = 1;
+
+}  // namespace
 
 LocalModelParallel::LocalModelParallel(const TrainConfig& config,
                                        const Worker& worker)
@@ -67,13 +73,16 @@ absl::Status LocalModelParallel::CreateTraining() {
     stages.push_back(stages_.back().get());
   }
   sequence_.emplace(std::move(stages), devices_, config_.skip_communication);
+  AnchorClocks();
   return absl::OkStatus();
 }
 
 absl::Status LocalModelParallel::Train() {
   training_->Say(
       StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
-  training_->AtEnd([this] {
+  training_->AtEnd([this]() -> absl::Status {
+    absl::Status taken = TakeInSteps(/*wait=*/true);
+    if (!taken.ok()) return taken;
     training_->Say(Summary());
     return last_full_step_ == 0 ? absl::OkStatus()
                                 : training_->Write(LastTimeline());
@@ -95,23 +104,68 @@ absl::StatusOr<StepOutcome> LocalModelParallel::Step(const StepInput& input) {
                  share);
   }
   input.clock.Begin(Phase::kSchedule);
-  const SequentialStep step =
+  auto state = std::make_shared<StepState>();
+  state->number = input.step;
+  state->micro_batches = input.micro_batches.size();
+  state->in_flight =
       sequence_->Run(static_cast<int>(input.micro_batches.size()));
   input.clock.Begin(Phase::kOptimizer);
   training_->optimizer().Step(input.learning_rate);
   training_->optimizer().ZeroGrad();
   input.clock.Begin(Phase::kBetween);
-  absl::Status noted = Note(input.step, input.micro_batches.size(), step);
-  if (!noted.ok()) return noted;
+  in_flight_.push_back(state);
+  absl::Status taken = TakeInSteps(/*wait=*/input.watched);
+  if (!taken.ok()) return taken;
 
-  StepOutcome outcome{.loss = step.loss};
-  if (input.traced) outcome.trace = TraceOf(step);
+  StepOutcome outcome{.loss = state->in_flight.loss()};
+  if (!state->read.has_value()) {
+    outcome.complete = [this, state](StepRecord& record) {
+      AddTimes(Read(*state), record);
+    };
+    return outcome;
+  }
+  StepRecord times;
+  AddTimes(*state->read, times);
+  outcome.forward_seconds = times.forward_seconds;
+  outcome.backward_seconds = times.backward_seconds;
+  if (input.traced) outcome.trace = TraceOf(*state->read);
+  return outcome;
+}
+
+void LocalModelParallel::AddTimes(const SequentialStep& step,
+                                  StepRecord& record) {
   for (const std::vector<Span>& spans : step.timeline.ranks) {
     const Extent extent = ExtentOf(spans);
-    outcome.forward_seconds += extent.forward_seconds;
-    outcome.backward_seconds += extent.backward_seconds;
+    record.forward_seconds += extent.forward_seconds;
+    record.backward_seconds += extent.backward_seconds;
   }
-  return outcome;
+}
+
+const SequentialStep& LocalModelParallel::Read(StepState& step) const {
+  if (!step.read.has_value()) step.read = step.in_flight.Read(anchors_);
+  return *step.read;
+}
+
+absl::Status LocalModelParallel::TakeInSteps(bool wait) {
+  while (!in_flight_.empty() &&
+         (wait || in_flight_.front()->in_flight.reached())) {
+    // Where the host waits, and now and then where the devices have nothing
+    // left to do but the update.
+    const bool stale = Now() - anchored_seconds_ > kAnchorSeconds;
+    if (stale && (wait || in_flight_.back()->in_flight.reached()))
+      AnchorClocks();
+    StepState& step = *in_flight_.front();
+    absl::Status noted = Note(step.number, step.micro_batches, Read(step));
+    if (!noted.ok()) return noted;
+    in_flight_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+// Waits for the devices.
+void LocalModelParallel::AnchorClocks() {
+  anchors_ = sequence_->AnchorClocks();
+  anchored_seconds_ = Now();
 }
 
 // A record per stage; boundary i belongs to stage i, which sends across it
@@ -211,7 +265,7 @@ absl::StatusOr<EvalRecord> LocalModelParallel::EvaluateTestSet(
     if (!batch.ok()) return batch.status();
     if (!batch->has_value()) break;
     const auto count = [&](int, const torch::Tensor& output) {
-      sums.Add(output, (*batch)->target.to(output.device()));
+      sums.Add(output.to(worker_.device), (*batch)->target);
       return output;
     };
     for (const auto& stage : stages_) stage->Begin({&**batch, 1}, {0}, count);

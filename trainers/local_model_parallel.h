@@ -4,6 +4,7 @@
 #define RANKWISE_TRAINERS_LOCAL_MODEL_PARALLEL_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/device/moment.h"
 #include "parallel/model_parallel/sequential_stages.h"
 #include "records/record.h"
 #include "trainers/config.h"
@@ -22,7 +24,8 @@
 
 namespace rankwise {
 
-// Not thread-safe.
+// On accelerators a step's times are read once the devices are past it, at a
+// later step or where the host waits anyway. Not thread-safe.
 class LocalModelParallel {
  public:
   // One stage on each of worker.devices, cut as `split` says
@@ -40,7 +43,19 @@ class LocalModelParallel {
   absl::Status CutIntoStages(const std::string& split);
   absl::Status CreateTraining();
 
+  struct StepState {
+    int64_t number = 0;
+    size_t micro_batches = 0;
+    SequentialStepInFlight in_flight;
+    std::optional<SequentialStep> read;
+  };
+
   absl::StatusOr<StepOutcome> Step(const StepInput& input);
+  // Takes in the steps that the devices are past, or all.
+  absl::Status TakeInSteps(bool wait);
+  const SequentialStep& Read(StepState& step) const;
+  void AnchorClocks();
+  static void AddTimes(const SequentialStep& step, StepRecord& record);
   absl::Status Note(int64_t step, size_t micro_batches,
                     const SequentialStep& measured);
   TimelineRecord LastTimeline() const;
@@ -63,6 +78,9 @@ class LocalModelParallel {
   std::unique_ptr<TrainingRun> training_;
   std::vector<std::unique_ptr<ModelStage>> stages_;
   std::optional<SequentialStages> sequence_;
+  std::vector<HostAnchor> anchors_;  // by stage
+  double anchored_seconds_ = 0;      // when, by the host's clock
+  std::deque<std::shared_ptr<StepState>> in_flight_;  // not yet taken in
   std::vector<Measures> steps_;  // but the first, which warms up
   bool warmed_up_ = false;
   Timeline last_full_;          // of the last step with all micro-batches

@@ -1,8 +1,12 @@
 // Pipeline parallelism: every rank holds some layers, and a schedule says in
-// which order it runs micro-batches through them. pipeline_run.cc has the step,
-// parallel/pipeline the schedules.
+// which order it runs micro-batches through them. A rank is a process, or a
+// device of this one. pipeline_run.cc has the step, parallel/pipeline the
+// schedules.
+
+#include <torch/types.h>
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,8 +18,14 @@ namespace rankwise {
 namespace {
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  absl::StatusOr<std::vector<torch::Device>> devices =
+      PipelineDevicesFromFlags();
+  if (!devices.ok()) return devices.status();
+  Worker placed = worker;
+  placed.devices = *devices;
+  if (!devices->empty()) placed.device = devices->front();
   absl::StatusOr<std::unique_ptr<PipelineRun>> run =
-      PipelineRun::Create(config, worker, PipelineConfigFromFlags());
+      PipelineRun::Create(config, placed, PipelineConfigFromFlags());
   return run.ok() ? (*run)->Train() : run.status();
 }
 
@@ -31,6 +41,7 @@ int main(int argc, char** argv) {
                 "  bazel run //trainers:pipeline -- --nproc=2 --schedule=1f1b "
                 "--microbatches=8 --model=gpt\n"
                 "  bazel run //trainers:pipeline -- --nproc=4 --pp=2 --dp=2\n"
+                "  bazel run //trainers:pipeline -- --devices=cuda:0,cuda:1\n"
                 "All flags: --help",
        .distributed = true,
        .check_flags = rankwise::CheckPipelineFlags,

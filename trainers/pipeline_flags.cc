@@ -11,8 +11,10 @@
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/flag_checks.h"
 #include "parallel/comm/mesh.h"
+#include "parallel/comm/rank_env.h"
 #include "parallel/pipeline/schedule.h"
 #include "records/user_path.h"
+#include "trainers/stage_devices.h"
 #include "trainers/stage_flags.h"
 #include "trainers/stage_split.h"
 
@@ -29,6 +31,10 @@ ABSL_FLAG(int, chunks, 0,
           "zbv)");
 ABSL_FLAG(bool, recompute, false,
           "keep only the stages' inputs and run their forwards again");
+
+ABSL_FLAG(std::string, devices, "",
+          "run the whole pipeline in this process, each of its ranks on one of "
+          "these: cuda:0,cuda:1; each cpu is a slot that runs the same code");
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
@@ -57,7 +63,7 @@ absl::Status CheckNumbers(const PipelineConfig& config) {
   return checks.status();
 }
 
-absl::Status CheckSchedule(const std::string& name) {
+absl::Status CheckScheduleExists(const std::string& name) {
   std::error_code ignored;
   if (IsScheduleName(name) || std::filesystem::is_regular_file(name, ignored))
     return absl::OkStatus();
@@ -66,17 +72,55 @@ absl::Status CheckSchedule(const std::string& name) {
       absl::StrJoin(ScheduleNames(), ", "), ") nor a CSV file that exists"));
 }
 
-// What the ranks would find out one by one.
-absl::Status CheckFit(const PipelineConfig& config, int nproc) {
-  absl::StatusOr<MeshLayout> mesh = LayOutPipelines(config, nproc);
-  if (!mesh.ok()) return mesh.status();
+// Whether a pipeline of so many ranks has a schedule, and the model stages for
+// it.
+absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
   absl::StatusOr<Schedule> schedule =
       OpenSchedule(config.schedule,
-                   {.num_ranks = mesh->size("pp"),
+                   {.num_ranks = ranks,
                     .num_micro_batches = static_cast<int>(config.micro_batches),
                     .chunks = config.chunks});
   if (!schedule.ok()) return schedule.status();
   return CheckSplitFits(schedule->num_stages());
+}
+
+// What the ranks would find out one by one.
+absl::Status CheckFit(const PipelineConfig& config, int nproc) {
+  absl::StatusOr<MeshLayout> mesh = LayOutPipelines(config, nproc);
+  return mesh.ok() ? CheckSchedule(config, mesh->size("pp")) : mesh.status();
+}
+
+absl::Status BadDevices(const std::string& why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), ": ", why));
+}
+
+absl::Status CheckDevices(const PipelineConfig& config) {
+  if (absl::GetFlag(FLAGS_nproc) > 1 || InsideLauncher()) {
+    return BadDevices(
+        "is a pipeline in one process; leave it out where every rank is a "
+        "process, or leave out --nproc and other launchers");
+  }
+  absl::StatusOr<std::vector<c10::Device>> devices = PipelineDevicesFromFlags();
+  if (!devices.ok()) return devices.status();
+  const int ranks = static_cast<int>(devices->size());
+  if (config.replicas != 1) {
+    return BadDevices(absl::StrCat("one process runs one pipeline, not --dp=",
+                                   config.replicas));
+  }
+  if (config.ranks != 0 && config.ranks != ranks) {
+    return BadDevices(absl::StrCat(ranks, " devices are ", ranks,
+                                   " ranks, not --pp=", config.ranks,
+                                   "; leave out --pp"));
+  }
+  for (const c10::Device& device : *devices) {
+    if (device.type() != devices->front().type()) {
+      return BadDevices(
+          "cpu and cuda do not mix: the host would wait for every message");
+    }
+  }
+  absl::Status fits = CheckSchedule(config, ranks);
+  return fits.ok() ? fits : BadDevices(std::string(fits.message()));
 }
 
 }  // namespace
@@ -85,11 +129,17 @@ absl::Status CheckPipelineFlags() {
   const PipelineConfig config = PipelineConfigFromFlags();
   for (const absl::Status& status :
        {CheckNumbers(config), CheckBackendOfStages(),
-        CheckSchedule(config.schedule)}) {
+        CheckScheduleExists(config.schedule)}) {
     if (!status.ok()) return status;
   }
+  if (!absl::GetFlag(FLAGS_devices).empty()) return CheckDevices(config);
   const int nproc = absl::GetFlag(FLAGS_nproc);
   return nproc > 1 ? CheckFit(config, nproc) : absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<c10::Device>> PipelineDevicesFromFlags() {
+  if (absl::GetFlag(FLAGS_devices).empty()) return std::vector<c10::Device>();
+  return ParseStageDevices(absl::GetFlag(FLAGS_devices));
 }
 
 PipelineConfig PipelineConfigFromFlags() {

@@ -55,42 +55,51 @@ double ExposedTransfer(const std::vector<MessageWait>& waits,
   return seconds;
 }
 
-// Every rank's `values`, which are equally many.
-absl::StatusOr<std::vector<std::vector<double>>> GatherAll(
-    const std::vector<double>& values, const Worker& worker) {
-  absl::StatusOr<std::vector<at::Tensor>> all =
-      worker.comm->AllGather(at::tensor(values, at::kDouble).to(worker.device));
-  if (!all.ok()) return all.status();
-  std::vector<std::vector<double>> lists;
-  for (const at::Tensor& tensor : *all) {
-    const at::Tensor on_host = tensor.cpu();
-    const double* first = on_host.data_ptr<double>();
-    lists.emplace_back(first, first + on_host.numel());
-  }
-  return lists;
-}
-
 double Percent(double part) { return 100 * part; }
 
 }  // namespace
 
 PipelineMeter::PipelineMeter(const Schedule& schedule,
                              std::vector<double> output_bytes, LinkCosts link,
-                             const Worker& worker)
+                             const Worker& worker, std::vector<int> ranks)
     : schedule_(schedule),
       output_bytes_(std::move(output_bytes)),
       link_(link),
       worker_(worker),
-      next_prediction_(kFirstPrediction) {}
+      ranks_(std::move(ranks)),
+      sums_(ranks_.size()) {}
 
-absl::StatusOr<ScheduleRecord> PipelineMeter::Add(
-    int64_t step, const Schedule& schedule, const ExecutorStep& measured) {
+bool PipelineMeter::IsDue(int64_t full_steps) {
+  int64_t due = kFirstPrediction;
+  while (due < full_steps) due *= 2;
+  return due == full_steps;
+}
+
+// All ranks' rows, of which `rows` are this process's; equally long.
+absl::StatusOr<PipelineMeter::Table> PipelineMeter::GatherAll(
+    Table rows) const {
+  if (worker_.env.world_size == 1) return rows;
+  absl::StatusOr<std::vector<at::Tensor>> all = worker_.comm->AllGather(
+      at::tensor(rows.front(), at::kDouble).to(worker_.device));
+  if (!all.ok()) return all.status();
+  rows.clear();
+  for (const at::Tensor& tensor : *all) {
+    const at::Tensor on_host = tensor.cpu();
+    const double* first = on_host.data_ptr<double>();
+    rows.emplace_back(first, first + on_host.numel());
+  }
+  return rows;
+}
+
+ScheduleRecord PipelineMeter::RecordOf(int64_t step, const Schedule& schedule,
+                                       int rank,
+                                       const ExecutorStep& measured) const {
   ScheduleRecord record;
   record.rank = worker_.env.rank;
   record.step = step;
   record.schedule = schedule.name;
-  record.pipeline_rank = worker_.shard();
-  record.pipeline_size = worker_.shards;
+  record.pipeline_rank = rank;
+  record.pipeline_size = schedule.num_ranks();
   record.replica = worker_.replica();
   record.replicas = worker_.replicas();
   record.stages = schedule.num_stages();
@@ -110,24 +119,38 @@ absl::StatusOr<ScheduleRecord> PipelineMeter::Add(
   record.peak_activations = measured.peak_activations;
   record.predicted_seconds = record.predicted_span_bubble =
       record.predicted_wall_bubble = kNaN;
-  if (!IsFull(schedule)) return record;
-  FillPrediction(record);
-  ++full_steps_;
-  sent_bytes_ = static_cast<double>(measured.sent_bytes);
-  transfer_seconds_ = record.transfer_seconds;
-  peak_activations_ = std::max(peak_activations_, measured.peak_activations);
-  if (full_steps_ > 1) {  // the first one warms up
-    shares_.push_back({record.schedule_seconds, record.span_seconds,
-                       record.busy_seconds, record.wait_seconds});
-    recent_.push_back({step, measured.spans});
-    if (recent_.size() > kRecentSteps) recent_.pop_front();
+  return record;
+}
+
+absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
+    int64_t step, const Schedule& schedule,
+    const std::vector<ExecutorStep>& measured) {
+  std::vector<ScheduleRecord> records;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    records.push_back(RecordOf(step, schedule, ranks_[i], measured[i]));
+  if (!IsFull(schedule)) return records;
+  const bool warms_up = ++full_steps_ == 1;
+  FullStep full{step, {}};
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ScheduleRecord& record = records[i];
+    FillPrediction(record);
+    RankSums& sums = sums_[i];
+    sums.sent_bytes = static_cast<double>(record.sent_bytes);
+    sums.transfer_seconds = record.transfer_seconds;
+    sums.peak_activations =
+        std::max(sums.peak_activations, measured[i].peak_activations);
+    full.spans.push_back(measured[i].spans);
+    if (warms_up) continue;
+    sums.shares.push_back({record.schedule_seconds, record.span_seconds,
+                           record.busy_seconds, record.wait_seconds});
   }
-  if (full_steps_ == next_prediction_) {
-    next_prediction_ *= 2;
+  if (!warms_up) recent_.push_back(std::move(full));
+  if (recent_.size() > kRecentSteps) recent_.pop_front();
+  if (IsDue(full_steps_)) {
     absl::Status predicted = PredictAnew();
     if (!predicted.ok()) return predicted;
   }
-  return record;
+  return records;
 }
 
 void PipelineMeter::FillPrediction(ScheduleRecord& record) const {
@@ -140,13 +163,15 @@ void PipelineMeter::FillPrediction(ScheduleRecord& record) const {
 std::vector<double> PipelineMeter::MedianCosts() const {
   const size_t stages = static_cast<size_t>(schedule_.num_stages());
   std::vector<std::vector<double>> samples(stages * kKinds);
+  const auto add = [&](const Span& span) {
+    if (!IsCompute(span.action.kind)) return;
+    samples[static_cast<size_t>(span.action.stage) * kKinds +
+            static_cast<size_t>(span.action.kind)]
+        .push_back(span.end_seconds - span.start_seconds);
+  };
   for (const FullStep& step : recent_) {
-    for (const Span& span : step.spans) {
-      if (!IsCompute(span.action.kind)) continue;
-      samples[static_cast<size_t>(span.action.stage) * kKinds +
-              static_cast<size_t>(span.action.kind)]
-          .push_back(span.end_seconds - span.start_seconds);
-    }
+    for (const std::vector<Span>& spans : step.spans)
+      std::for_each(spans.begin(), spans.end(), add);
   }
   std::vector<double> medians;
   for (std::vector<double>& values : samples)
@@ -155,8 +180,7 @@ std::vector<double> PipelineMeter::MedianCosts() const {
 }
 
 absl::StatusOr<Timeline> PipelineMeter::Predict() const {
-  absl::StatusOr<std::vector<std::vector<double>>> all =
-      GatherAll(MedianCosts(), worker_);
+  absl::StatusOr<Table> all = GatherAll({MedianCosts()});
   if (!all.ok()) return all.status();
   const auto cost = [&](size_t stage, ActionKind kind) {
     std::vector<double> replicas;
@@ -190,8 +214,24 @@ absl::Status PipelineMeter::PredictAnew() {
   return absl::OkStatus();
 }
 
+std::vector<double> PipelineMeter::SummaryOf(size_t index) const {
+  const RankSums& sums = sums_[index];
+  const auto median = [&](double StepShare::*part) {
+    std::vector<double> values;
+    for (const StepShare& share : sums.shares) values.push_back(share.*part);
+    return Median(std::move(values));
+  };
+  return {median(&StepShare::seconds),
+          median(&StepShare::span_seconds),
+          median(&StepShare::busy_seconds),
+          median(&StepShare::wait_seconds),
+          static_cast<double>(sums.peak_activations),
+          sums.transfer_seconds,
+          sums.sent_bytes};
+}
+
 absl::StatusOr<std::string> PipelineMeter::Summary() {
-  if (shares_.empty()) {
+  if (recent_.empty()) {
     return std::string(
         "too few steps with all their micro-batches to say how busy the stages "
         "were");
@@ -199,24 +239,16 @@ absl::StatusOr<std::string> PipelineMeter::Summary() {
   // With the costs of the last steps.
   absl::Status predicted = PredictAnew();
   if (!predicted.ok()) return predicted;
-  const auto median = [this](double StepShare::*part) {
-    std::vector<double> values;
-    for (const StepShare& share : shares_) values.push_back(share.*part);
-    return Median(std::move(values));
-  };
-  absl::StatusOr<std::vector<std::vector<double>>> all = GatherAll(
-      {median(&StepShare::seconds), median(&StepShare::span_seconds),
-       median(&StepShare::busy_seconds), median(&StepShare::wait_seconds),
-       static_cast<double>(peak_activations_), transfer_seconds_, sent_bytes_},
-      worker_);
+  Table rows;
+  for (size_t i = 0; i < ranks_.size(); ++i) rows.push_back(SummaryOf(i));
+  absl::StatusOr<Table> all = GatherAll(std::move(rows));
   if (!all.ok()) return all.status();
   // Stages of the same place are alike in every replica: the first one's.
-  all->resize(static_cast<size_t>(worker_.shards));
+  all->resize(static_cast<size_t>(schedule_.num_ranks()));
   return absl::StrCat(RankTable(*all), BubbleLines(*all));
 }
 
-std::string PipelineMeter::RankTable(
-    const std::vector<std::vector<double>>& ranks) const {
+std::string PipelineMeter::RankTable(const Table& ranks) const {
   double seconds = 0;
   for (const std::vector<double>& row : ranks)
     seconds = std::max(seconds, row[kSeconds]);
@@ -225,7 +257,7 @@ std::string PipelineMeter::RankTable(
       "  rank  stages    busy ms   idle ms  utilisation  waiting ms  "
       "transfer ms  sent MB  activations kept\n",
       schedule_.name, ranks.size(), schedule_.num_micro_batches,
-      shares_.size());
+      sums_.front().shares.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double>& row = ranks[rank];
     absl::StrAppendFormat(
@@ -239,8 +271,7 @@ std::string PipelineMeter::RankTable(
   return text;
 }
 
-std::string PipelineMeter::BubbleLines(
-    const std::vector<std::vector<double>>& ranks) const {
+std::string PipelineMeter::BubbleLines(const Table& ranks) const {
   double seconds = 0, of_wall = 0, of_spans = 0;
   for (const std::vector<double>& row : ranks)
     seconds = std::max(seconds, row[kSeconds]);
@@ -266,30 +297,36 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
   std::vector<TimelineRecord> records;
   if (recent_.empty()) return records;
   const JobClock clock(worker_.comm);
-  std::vector<Span> measured = recent_.back().spans;
-  for (Span& span : measured) {
-    span.start_seconds = clock.RootTime(span.start_seconds);
-    span.end_seconds = clock.RootTime(span.end_seconds);
+  std::vector<std::vector<Span>> measured = recent_.back().spans;
+  Table rows;
+  for (std::vector<Span>& spans : measured) {
+    for (Span& span : spans) {
+      span.start_seconds = clock.RootTime(span.start_seconds);
+      span.end_seconds = clock.RootTime(span.end_seconds);
+    }
+    rows.push_back({ExtentOf(spans).start_seconds});
   }
-  absl::StatusOr<std::vector<std::vector<double>>> starts =
-      GatherAll({ExtentOf(measured).start_seconds}, worker_);
+  absl::StatusOr<Table> starts = GatherAll(std::move(rows));
   if (!starts.ok()) return starts.status();
-  const auto first = starts->begin() + worker_.replica() * worker_.shards;
-  const double start = (*std::min_element(first, first + worker_.shards))[0];
-  records.push_back(Describe(measured, start, "measured"));
-  if (predicted_ && worker_.replica() == 0) {
+  const int size = schedule_.num_ranks();
+  const auto first = starts->begin() + worker_.replica() * size;
+  const double start = (*std::min_element(first, first + size))[0];
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    records.push_back(Describe(measured[i], i, start, "measured"));
+    if (!predicted_ || worker_.replica() != 0) continue;
     const std::vector<Span>& simulated =
-        prediction_.ranks[static_cast<size_t>(worker_.shard())];
-    records.push_back(Describe(simulated, 0, "simulated"));
+        prediction_.ranks[static_cast<size_t>(ranks_[i])];
+    records.push_back(Describe(simulated, i, 0, "simulated"));
   }
   return records;
 }
 
+// One process that runs all ranks tells of each as that rank's process would.
 TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
-                                       double origin_seconds,
+                                       size_t index, double origin_seconds,
                                        const char* origin) const {
   TimelineRecord record = ToTimelineRecord(spans, origin_seconds);
-  record.rank = worker_.env.rank;
+  record.rank = worker_.env.rank + static_cast<int64_t>(index);
   record.step = recent_.back().step;
   record.schedule = schedule_.name;
   record.origin = origin;

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/executor_step.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/simulate.h"
 #include "parallel/pipeline/timeline.h"
@@ -23,23 +23,30 @@ namespace rankwise {
 class PipelineMeter {
  public:
   // `schedule`: of a full step. `output_bytes`: of each stage's output for a
-  // full micro-batch. Both, and the worker, outlive the meter.
+  // full micro-batch. Both, and the worker, outlive the meter. `ranks`: of the
+  // pipeline, those that this process runs: its own, or all in order.
   PipelineMeter(const Schedule& schedule, std::vector<double> output_bytes,
-                LinkCosts link, const Worker& worker);
+                LinkCosts link, const Worker& worker, std::vector<int> ranks);
 
-  // Takes in step `step`, which ran `schedule`; the record says what this rank
-  // did in it. Every so often all ranks exchange what their actions cost, and
-  // the prediction is made anew.
-  absl::StatusOr<ScheduleRecord> Add(int64_t step, const Schedule& schedule,
-                                     const ExecutorStep& measured);
+  // Takes in step `step`, which ran `schedule`; the records say what each of
+  // `ranks` did in it. Where IsDue, all ranks exchange what their actions cost,
+  // and the prediction is made anew.
+  absl::StatusOr<std::vector<ScheduleRecord>> Add(
+      int64_t step, const Schedule& schedule,
+      const std::vector<ExecutorStep>& measured);
+
+  // Whether the Add of the full step number `full_steps`, from 1, exchanges
+  // costs, if all before it have been added: the third, and then each that is
+  // twice the last one.
+  static bool IsDue(int64_t full_steps);
 
   // The steps so far as a table: each rank's stages and how busy it was, both
   // bubbles and the step's time, measured and predicted. On every rank.
   absl::StatusOr<std::string> Summary();
 
-  // When this rank's actions ran in the last full step, and when they should
-  // have by the prediction (of the first replica only). Empty after too few
-  // steps. Throws what a failed message throws.
+  // When the actions of this process's ranks ran in the last full step, and
+  // when they should have by the prediction (of the first replica only). Empty
+  // after too few steps. Throws what a failed message throws.
   absl::StatusOr<std::vector<TimelineRecord>> Timelines() const;
 
   // All ranks exchange what their actions cost in the last full steps; what the
@@ -52,29 +59,39 @@ class PipelineMeter {
   };
   struct FullStep {
     int64_t step = 0;
-    std::vector<Span> spans;
+    std::vector<std::vector<Span>> spans;  // as ranks_
   };
+  using Table = std::vector<std::vector<double>>;  // a row per rank
+
   bool IsFull(const Schedule& schedule) const {
     return &schedule == &schedule_;
   }
-  TimelineRecord Describe(const std::vector<Span>& spans, double origin_seconds,
-                          const char* origin) const;
+  ScheduleRecord RecordOf(int64_t step, const Schedule& schedule, int rank,
+                          const ExecutorStep& measured) const;
+  absl::StatusOr<Table> GatherAll(Table rows) const;
+  TimelineRecord Describe(const std::vector<Span>& spans, size_t index,
+                          double origin_seconds, const char* origin) const;
+  std::vector<double> SummaryOf(size_t index) const;
   std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here
   absl::Status PredictAnew();
   void FillPrediction(ScheduleRecord& record) const;
-  std::string RankTable(const std::vector<std::vector<double>>& ranks) const;
-  std::string BubbleLines(const std::vector<std::vector<double>>& ranks) const;
+  std::string RankTable(const Table& ranks) const;
+  std::string BubbleLines(const Table& ranks) const;
 
   const Schedule& schedule_;
   const std::vector<double> output_bytes_;
   const LinkCosts link_;
   const Worker& worker_;
+  const std::vector<int> ranks_;
   int64_t full_steps_ = 0;
-  int64_t next_prediction_;
-  std::deque<FullStep> recent_;    // the last ones
-  std::vector<StepShare> shares_;  // of all full steps but the first
-  int peak_activations_ = 0;
-  double sent_bytes_ = 0, transfer_seconds_ = 0;  // in the last full step
+  std::deque<FullStep> recent_;  // the last ones
+  // What the summary tells of each of ranks_.
+  struct RankSums {
+    std::vector<StepShare> shares;  // of all full steps but the first
+    int peak_activations = 0;
+    double sent_bytes = 0, transfer_seconds = 0;  // in the last full step
+  };
+  std::vector<RankSums> sums_;  // as ranks_
   bool predicted_ = false;
   Timeline prediction_;
   Bubbles predicted_bubbles_;

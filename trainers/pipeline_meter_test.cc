@@ -46,13 +46,13 @@ class PipelineMeterTest : public ::testing::Test {
       worker.env = comm.env();
       worker.comm = &comm;
       worker.shards = 2;
-      PipelineMeter meter(schedule, {0, 0}, {}, worker);
+      PipelineMeter meter(schedule, {0, 0}, {}, worker, {comm.rank()});
       std::vector<ScheduleRecord> records;
       for (int step = 1; step <= steps; ++step) {
         auto record =
-            meter.Add(step, schedule, Measured(schedule, comm.rank(), late));
+            meter.Add(step, schedule, {Measured(schedule, comm.rank(), late)});
         ASSERT_TRUE(record.ok()) << record.status();
-        records.push_back(*record);
+        records.push_back(record->front());
       }
       body(meter, worker, records);
     });
@@ -103,12 +103,13 @@ TEST_F(PipelineMeterTest, TransfersAreExposedNoLongerThanTheyTake) {
     worker.shards = 2;
     PipelineMeter meter(schedule, {0, 0},
                         {.alpha_seconds = 0.5, .beta_seconds_per_byte = 0.001},
-                        worker);
+                        worker, {comm.rank()});
     ExecutorStep step = Measured(schedule, comm.rank(), 0);
     // Under way for 1.5 s each; and one that had arrived.
     step.waits = {{1000, 4}, {1000, 0.25}, {0, 0}};
-    const auto record = meter.Add(1, schedule, step);
-    ASSERT_TRUE(record.ok()) << record.status();
+    const auto records = meter.Add(1, schedule, {step});
+    ASSERT_TRUE(records.ok()) << records.status();
+    const ScheduleRecord* record = &records->front();
     EXPECT_NEAR(record->wait_seconds, 4.25, 1e-12);
     EXPECT_NEAR(record->exposed_transfer_seconds, 1.75, 1e-12);
   });
@@ -133,6 +134,47 @@ TEST_F(PipelineMeterTest, TimelinesCountFromTheFirstStartOfAnyRank) {
     EXPECT_EQ((*timelines)[0].origin, "measured");
     EXPECT_EQ((*timelines)[1].origin, "simulated");
   });
+}
+
+// One process that runs both ranks says what two processes would.
+TEST(LocalPipelineMeterTest, EveryRankHasItsRecordsAndItsRow) {
+  const Schedule schedule = *AddCommunication(*MakeSchedule(
+      "1f1b", {.num_ranks = 2, .num_micro_batches = kMicroBatches}));
+  const Worker worker;
+  PipelineMeter meter(schedule, {0, 0}, {}, worker, {0, 1});
+  for (int step = 1; step <= 4; ++step) {
+    const auto records = meter.Add(
+        step, schedule, {Measured(schedule, 0, 0), Measured(schedule, 1, 0)});
+    ASSERT_TRUE(records.ok()) << records.status();
+    ASSERT_EQ(records->size(), 2u);
+    for (int rank : {0, 1}) {
+      const ScheduleRecord& record = (*records)[static_cast<size_t>(rank)];
+      EXPECT_EQ(record.pipeline_rank, rank);
+      EXPECT_EQ(record.pipeline_size, 2);
+      EXPECT_EQ(record.peak_activations, 2 - rank);
+      EXPECT_EQ(std::isnan(record.predicted_seconds), step < 4);
+    }
+  }
+  const auto summary = meter.Summary();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_THAT(*summary, HasSubstr("measured:  15000.00 ms, bubble 20.0 %"));
+  EXPECT_THAT(*summary, HasSubstr("predicted: 15000.00 ms, bubble 20.0 %"));
+  const auto timelines = meter.Timelines();
+  ASSERT_TRUE(timelines.ok()) << timelines.status();
+  ASSERT_EQ(timelines->size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ((*timelines)[i].rank, static_cast<int64_t>(i / 2));
+    EXPECT_NEAR((*timelines)[i].spans[0].start_seconds,
+                static_cast<double>(i / 2), 1e-9);
+  }
+}
+
+TEST(LocalPipelineMeterTest, CostsAreExchangedInFewSteps) {
+  std::vector<int64_t> due;
+  for (int64_t step = 1; step <= 30; ++step) {
+    if (PipelineMeter::IsDue(step)) due.push_back(step);
+  }
+  EXPECT_EQ(due, (std::vector<int64_t>{3, 6, 12, 24}));
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 #include "trainers/pipeline_run.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/communication.h"
-#include "parallel/pipeline/measure_link.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/trace.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -19,19 +20,8 @@
 namespace rankwise {
 namespace {
 
-// Tags of messages beside the executor's.
-constexpr int kFirstTieTag = 1 << 30;
-
-std::vector<torch::Tensor> Without(std::vector<torch::Tensor> tensors,
-                                   const std::vector<torch::Tensor>& others) {
-  const auto is_other = [&](const torch::Tensor& tensor) {
-    return std::any_of(others.begin(), others.end(),
-                       [&](auto& other) { return other.is_same(tensor); });
-  };
-  tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_other),
-                tensors.end());
-  return tensors;
-}
+// Between two looks at where the devices' clocks stand on the host's.
+constexpr double kAnchorSeconds = 1;
 
 }  // namespace
 
@@ -55,26 +45,6 @@ absl::StatusOr<std::unique_ptr<PipelineRun>> PipelineRun::Create(
     if (!status.ok()) return status;
   }
   return run;
-}
-
-absl::Status PipelineRun::LayOut() {
-  if (worker_.device.is_cuda() && worker_.comm->backend() == "gloo" &&
-      worker_.env.world_size > 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "stages on ", worker_.device.str(),
-        " under the backend gloo: Gloo "
-        "sends memory of the host only; give every rank a GPU of its own "
-        "(--backend=nccl), or --device=cpu"));
-  }
-  absl::StatusOr<MeshLayout> layout =
-      LayOutPipelines(pipeline_, worker_.env.world_size);
-  if (!layout.ok()) return layout.status();
-  worker_.shards = layout->size("pp");
-  absl::StatusOr<std::unique_ptr<DeviceMesh>> mesh =
-      DeviceMesh::Create(*worker_.comm, *layout);
-  if (!mesh.ok()) return mesh.status();
-  mesh_ = std::move(*mesh);
-  return absl::OkStatus();
 }
 
 absl::Status PipelineRun::CutIntoStages() {
@@ -101,7 +71,7 @@ absl::StatusOr<const Schedule*> PipelineRun::ScheduleFor(size_t micro_batches) {
   const size_t made_for =
       from_file ? static_cast<size_t>(pipeline_.micro_batches) : micro_batches;
   absl::StatusOr<Schedule> computation = OpenSchedule(
-      pipeline_.schedule, {.num_ranks = worker_.shards,
+      pipeline_.schedule, {.num_ranks = pipeline_size(),
                            .num_micro_batches = static_cast<int>(made_for),
                            .chunks = pipeline_.chunks});
   if (!computation.ok()) return computation.status();
@@ -114,121 +84,37 @@ absl::StatusOr<const Schedule*> PipelineRun::ScheduleFor(size_t micro_batches) {
   return &schedules_.emplace(micro_batches, *std::move(complete)).first->second;
 }
 
-absl::Status PipelineRun::CreateTraining() {
-  const std::vector<int> mine =
-      schedules_.begin()->second.StagesOf(worker_.shard());
-  ModelPlacement placement;
-  placement.reads_data = false;
-  for (int stage : mine) {
-    const LayerRange& layers = stage_layers_[static_cast<size_t>(stage)];
-    placement.layers.push_back(layers);
-    if (layers.begin == 0 || layers.end == spec_.layers.size())
-      placement.reads_data = true;
-  }
-  absl::StatusOr<std::unique_ptr<TrainingRun>> training =
-      TrainingRun::Create(config_, worker_, placement);
-  if (!training.ok()) return training.status();
-  training_ = std::move(*training);
-  training_->EvaluateBy([this](TrainingData& data, int64_t epoch) {
-    return EvaluateTestSet(data, epoch);
-  });
-  stages_.resize(stage_layers_.size());
-  for (int stage : mine) {
-    stages_[static_cast<size_t>(stage)] = std::make_unique<ModelStage>(
-        training_->model(), spec_,
-        ModelStageConfig{.layers = stage_layers_[static_cast<size_t>(stage)],
-                         .device = worker_.device,
-                         .precision = config_.precision});
-  }
-  FindSharedWeights();
-  return absl::OkStatus();
-}
-
-void PipelineRun::FindSharedWeights() {
-  const auto parameters = training_->model().named_parameters();
-  const int here = worker_.shard();
-  for (size_t i = 0; i < spec_.ties.size(); ++i) {
-    const TiedWeight& tie = spec_.ties[i];
-    const int owner = RankOf(tie.owner), user = RankOf(tie.user);
-    if (here != owner && here != user) continue;
-    if (owner == user) {
-      shared_here_.push_back(parameters[tie.name]);
-      continue;
-    }
-    const int peer = here == owner ? user : owner;
-    shared_with_peers_.push_back(
-        {parameters[here == owner ? tie.name : tie.copy_name],
-         mesh_->Line("pp")[static_cast<size_t>(peer)],
-         kFirstTieTag + static_cast<int>(i)});
-  }
-  own_parameters_.resize(stages_.size());
-  for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    if (stages_[stage] != nullptr) {
-      own_parameters_[stage] =
-          Without(stages_[stage]->Parameters(), shared_here_);
-    }
-  }
-}
-
-absl::Status PipelineRun::ConnectStages() {
-  replica_gradients_.emplace(mesh_->group("dp"), mesh_->size("dp"),
-                             config_.skip_communication);
-  std::vector<Stage*> stages;
-  for (const auto& stage : stages_) stages.push_back(stage.get());
-  ExecutorConfig config;
-  config.device = worker_.device;
-  config.recompute = pipeline_.recompute;
-  config.skip_communication = config_.skip_communication;
-  config.on_gradients_ready = [this](int stage) {
-    replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
-  };
-  executor_ = std::make_unique<PipelineExecutor>(
-      worker_.comm->process_group(), mesh_->Line("pp"), worker_.shard(),
-      std::move(stages), std::move(config));
-
-  std::vector<double> output_bytes;
-  for (const LayerRange& layers : stage_layers_)
-    output_bytes.push_back(static_cast<double>(
-        OutputBytes(spec_, layers, config_.data.batch_size)));
-  const LinkCosts link =
-      MeasureLink(worker_.comm->process_group(), mesh_->Line("pp"),
-                  worker_.shard(), worker_.device,
-                  static_cast<int64_t>(*std::max_element(output_bytes.begin(),
-                                                         output_bytes.end())));
-  meter_.emplace(schedules_.at(static_cast<size_t>(pipeline_.micro_batches)),
-                 output_bytes, link, worker_);
-
-  std::vector<std::string> copies;
-  for (const TiedWeight& copy : training_->model().copies())
-    copies.push_back(copy.copy_name);
-  if (worker_.shards > 1 && !config_.skip_communication) {
-    training_->optimizer().ShareNorm(
-        [this](torch::Tensor& squared_norm) {
-          std::vector<torch::Tensor> sum = {squared_norm.to(worker_.device)};
-          mesh_->group("pp")->allreduce(sum)->wait();
-          squared_norm.copy_(sum[0]);
-        },
-        copies);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status PipelineRun::Train() {
   training_->Say(
       StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
+  if (in_one_process()) training_->Say(DescribeDevices());
   training_->AtEnd([this] { return Finish(); });
   training_->AddToTrace([this] { return PredictedTrace(); });
   return training_->Train(
       [this](const StepInput& input) { return Step(input); });
 }
 
-absl::Status PipelineRun::Finish() {
-  if (!TimesHold()) {
-    training_->Say(
-        "no utilisation or bubble: on CUDA the host's clock knows when "
-        "an action was issued, not when it ran");
-    return absl::OkStatus();
+std::string PipelineRun::DescribeDevices() const {
+  std::vector<std::string> names;
+  for (const torch::Device& device : worker_.devices)
+    names.push_back(device.str());
+  const std::set<std::string> different(names.begin(), names.end());
+  std::string text =
+      absl::StrCat("one process runs the ", names.size(),
+                   " ranks of the pipeline, on ", absl::StrJoin(names, ", "));
+  if (different.count("cpu") > 0) {
+    absl::StrAppend(&text,
+                    "; slots on the cpu share its cores and run in turn, so "
+                    "that their bubbles are not those of several machines");
+  } else if (different.size() < names.size()) {
+    absl::StrAppend(&text, "; ranks on one device share it");
   }
+  return text;
+}
+
+absl::Status PipelineRun::Finish() {
+  absl::Status taken = TakeInSteps(/*wait=*/true);
+  if (!taken.ok()) return taken;
   absl::StatusOr<std::string> summary = meter_->Summary();
   if (!summary.ok()) return summary.status();
   training_->Say(*summary);
@@ -241,14 +127,13 @@ absl::Status PipelineRun::Finish() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
-  absl::StatusOr<const Schedule*> schedule =
-      ScheduleFor(input.micro_batches.size());
-  if (!schedule.ok()) return schedule.status();
-  const auto share = [&](int micro_batch, const torch::Tensor& output) {
-    const Batch& batch = input.micro_batches[static_cast<size_t>(micro_batch)];
-    return ShareOfMean(Loss(spec_.loss, output, batch.target), batch,
-                       input.micro_batches);
+void PipelineRun::BeginStages(const StepInput& input) {
+  const auto share = [this, micro_batches = input.micro_batches](
+                         int micro_batch, const torch::Tensor& output) {
+    const Batch& batch = micro_batches[static_cast<size_t>(micro_batch)];
+    return ShareOfMean(
+        Loss(spec_.loss, output, batch.target.to(output.device())), batch,
+        micro_batches);
   };
   for (const auto& stage : stages_) {
     if (stage == nullptr) continue;
@@ -256,46 +141,151 @@ absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
                  {input.dropout_seeds.begin(), input.dropout_seeds.end()},
                  share);
   }
-  input.clock.Begin(Phase::kSchedule);
-  const ExecutorStep step = executor_->Run(**schedule);
+}
+
+std::vector<StepInFlight> PipelineRun::RunSchedule(const Schedule& schedule) {
+  if (in_one_process()) return local_executor_->Run(schedule);
+  std::vector<StepInFlight> steps;
+  steps.push_back(executor_->Run(schedule));
+  return steps;
+}
+
+// The time that the update had to wait for it.
+LaterSeconds PipelineRun::ExchangeGradients() {
+  if (in_one_process()) return 0;
   replica_gradients_->Start(shared_here_);
-  const double exposed = replica_gradients_->Finish() + AddUpTiedGradients();
+  LaterSeconds exposed = replica_gradients_->Finish();
+  exposed += AddUpTiedGradients();
+  return exposed;
+}
+
+absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
+  absl::StatusOr<const Schedule*> schedule =
+      ScheduleFor(input.micro_batches.size());
+  if (!schedule.ok()) return schedule.status();
+  absl::Status taken = TakeInSteps(/*wait=*/false);
+  if (!taken.ok()) return taken;
+  BeginStages(input);
+  input.clock.Begin(Phase::kSchedule);
+  auto state = std::make_shared<StepState>();
+  state->number = input.step;
+  state->schedule = *schedule;
+  state->in_flight = RunSchedule(**schedule);
+  LaterSeconds exposed = ExchangeGradients();
   input.clock.Begin(Phase::kOptimizer);
   training_->optimizer().Step(input.learning_rate);
   training_->optimizer().ZeroGrad();
+  last_update_.emplace(worker_.device);
 
   input.clock.Begin(Phase::kBetween);
-  worker_.comm->StopTraffic();  // what the meter asks is not the step's
-  if (TimesHold()) {
-    absl::StatusOr<ScheduleRecord> record =
-        meter_->Add(input.step, **schedule, step);
-    if (!record.ok()) return record.status();
-    absl::Status written = training_->Write(*record);
-    if (!written.ok()) return written;
+  if (worker_.comm != nullptr)
+    worker_.comm->StopTraffic();  // what the meter asks is not the step's
+  const bool full = input.micro_batches.size() ==
+                    static_cast<size_t>(pipeline_.micro_batches);
+  full_steps_ += full;
+  steps_.push_back(state);
+  const bool due = full && PipelineMeter::IsDue(full_steps_);
+  taken = TakeInSteps(/*wait=*/due || input.watched);
+  if (!taken.ok()) return taken;
+
+  StepOutcome outcome{.loss = state->in_flight.front().loss,
+                      .exposed_comm_seconds = std::move(exposed)};
+  if (state->read.empty()) {
+    outcome.complete = [this, state](StepRecord& record) {
+      AddTimes(*state, record);
+    };
+    return outcome;
   }
-  const Extent extent = ExtentOf(step.spans);
-  std::vector<TraceSpan> actions;
-  if (input.traced) {
-    actions = TraceOf(step.spans);
-    if (input.micro_batches.size() ==
-        static_cast<size_t>(pipeline_.micro_batches))
-      traced_start_seconds_ = extent.start_seconds;
-  }
-  return StepOutcome{.loss = step.loss,
-                     .exposed_comm_seconds = exposed,
-                     .wait_seconds = step.wait_seconds(),
-                     .forward_seconds = extent.forward_seconds,
-                     .backward_seconds = extent.backward_seconds,
-                     .trace = std::move(actions)};
+  StepRecord times;
+  AddTimes(*state, times);
+  outcome.forward_seconds = times.forward_seconds;
+  outcome.backward_seconds = times.backward_seconds;
+  if (!in_one_process())
+    outcome.wait_seconds = state->read.front().wait_seconds();
+  if (!input.traced) return outcome;
+  outcome.trace = TraceOf(*state);
+  if (full) traced_start_seconds_ = FirstStart(*state);
+  return outcome;
 }
 
-std::vector<TraceSpan> PipelineRun::TraceOf(
-    const std::vector<Span>& spans) const {
-  // When a kernel was launched says little about when it ran.
-  const char* const lane = TimesHold() ? kComputeLane : "launched by the host";
+double PipelineRun::FirstStart(const StepState& step) {
+  double first = ExtentOf(step.read.front().spans).start_seconds;
+  for (const ExecutorStep& read : step.read)
+    first = std::min(first, ExtentOf(read.spans).start_seconds);
+  return first;
+}
+
+// The mean over devices, where each has its own ranks.
+void PipelineRun::AddTimes(StepState& step, StepRecord& record) {
+  std::vector<torch::Device> devices;
+  for (int rank : ranks_) devices.push_back(DeviceOf(rank));
+  std::set<std::string> different;
+  for (const torch::Device& device : devices) different.insert(device.str());
+  for (const ExecutorStep& read : Read(step)) {
+    const Extent extent = ExtentOf(read.spans);
+    record.forward_seconds +=
+        extent.forward_seconds / static_cast<double>(different.size());
+    record.backward_seconds +=
+        extent.backward_seconds / static_cast<double>(different.size());
+  }
+}
+
+const std::vector<ExecutorStep>& PipelineRun::Read(StepState& step) const {
+  if (!step.read.empty()) return step.read;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    step.in_flight[i].end->Wait();
+    step.read.push_back(step.in_flight[i].Read(anchors_[i]));
+  }
+  return step.read;
+}
+
+absl::Status PipelineRun::TakeInSteps(bool wait) {
+  const bool stale = Now() - anchored_seconds_ > kAnchorSeconds;
+  // With nothing left to do for the devices this costs the host nothing.
+  const bool idle = !last_update_.has_value() || last_update_->reached();
+  if (!worker_.device.is_cpu() && stale && (wait || idle)) AnchorClocks();
+  while (!steps_.empty() && (wait || Reached(*steps_.front()))) {
+    StepState& step = *steps_.front();
+    absl::StatusOr<std::vector<ScheduleRecord>> records =
+        meter_->Add(step.number, *step.schedule, Read(step));
+    if (!records.ok()) return records.status();
+    for (const ScheduleRecord& record : *records) {
+      absl::Status written = training_->Write(record);
+      if (!written.ok()) return written;
+    }
+    step.in_flight.erase(step.in_flight.begin() + 1, step.in_flight.end());
+    steps_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+bool PipelineRun::Reached(const StepState& step) {
+  return std::all_of(step.in_flight.begin(), step.in_flight.end(),
+                     [](const StepInFlight& rank) { return rank.reached(); });
+}
+
+// Waits for the devices.
+void PipelineRun::AnchorClocks() {
+  anchors_.clear();
+  for (int rank : ranks_) anchors_.emplace_back(DeviceOf(rank));
+  anchored_seconds_ = Now();
+}
+
+std::vector<TraceSpan> PipelineRun::TraceOf(const StepState& step) const {
   std::vector<TraceSpan> bars;
-  for (const Span& span : spans) {
-    if (IsCompute(span.action.kind)) bars.push_back(ToTraceSpan(span, lane));
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const torch::Device device = DeviceOf(ranks_[i]);
+    const bool overlaps = ExtentOf(step.read[i].spans).overlapped_seconds > 0;
+    for (const Span& span : step.read[i].spans) {
+      if (!IsCompute(span.action.kind)) continue;
+      std::string lane = kComputeLane;
+      if (in_one_process())
+        lane =
+            absl::StrCat("pipeline rank ", ranks_[i], " (", device.str(), ")");
+      // Bars of one lane may not overlap.
+      if (overlaps) absl::StrAppend(&lane, ", stage ", span.action.stage);
+      bars.push_back(ToTraceSpan(span, lane));
+    }
   }
   return bars;
 }
@@ -303,7 +293,7 @@ std::vector<TraceSpan> PipelineRun::TraceOf(
 // Beside the last full step that was traced, as it should have been.
 absl::StatusOr<std::vector<TraceProcess>> PipelineRun::PredictedTrace() {
   std::vector<TraceProcess> processes;
-  if (!TimesHold() || traced_start_seconds_ == 0) return processes;
+  if (traced_start_seconds_ == 0) return processes;
   const absl::StatusOr<Timeline> prediction = meter_->Predict();
   if (!prediction.ok()) return prediction.status();
   const double first = ExtentOf(prediction->ranks[0]).start_seconds;
@@ -312,24 +302,24 @@ absl::StatusOr<std::vector<TraceProcess>> PipelineRun::PredictedTrace() {
   return processes;
 }
 
-int PipelineRun::RankOf(size_t layer) const {
-  for (size_t stage = 0; stage < stage_layers_.size(); ++stage) {
-    if (stage_layers_[stage].contains(layer))
-      return schedules_.begin()->second.rank_of_stage[stage];
-  }
-  return -1;
-}
-
 // Both ranks of a tied weight end with the gradient of all its uses. Returns
-// the seconds that it took.
-double PipelineRun::AddUpTiedGradients() {
-  if (config_.skip_communication) return 0;
-  const double start = Now();
+// the time that it took.
+LaterSeconds PipelineRun::AddUpTiedGradients() {
+  if (config_.skip_communication || shared_with_peers_.empty()) return 0;
+  Moment start(worker_.device);
   for (SharedWeight& shared : shared_with_peers_) {
     AddUpSharedGradient(*worker_.comm->process_group(), shared.peer, shared.tag,
                         shared.weight.mutable_grad());
   }
-  return Now() - start;
+  return LaterSeconds(std::move(start), Moment(worker_.device));
+}
+
+void PipelineRun::RunForward(int micro_batches) {
+  if (in_one_process()) {
+    local_executor_->RunForward(micro_batches);
+  } else {
+    executor_->RunForward(micro_batches);
+  }
 }
 
 absl::StatusOr<EvalRecord> PipelineRun::EvaluateTestSet(TrainingData& data,
@@ -347,14 +337,15 @@ absl::StatusOr<EvalRecord> PipelineRun::EvaluateTestSet(TrainingData& data,
     }
     if (batches.empty()) break;
     const auto count = [&](int micro_batch, const torch::Tensor& output) {
-      sums.Add(output, batches[static_cast<size_t>(micro_batch)].target);
+      sums.Add(output.to(worker_.device),
+               batches[static_cast<size_t>(micro_batch)].target);
       return output;
     };
     for (const auto& stage : stages_) {
       if (stage == nullptr) continue;
       stage->Begin(batches, std::vector<uint64_t>(batches.size()), count);
     }
-    executor_->RunForward(static_cast<int>(batches.size()));
+    RunForward(static_cast<int>(batches.size()));
   }
   return sums.Finish(data, worker_, epoch);
 }

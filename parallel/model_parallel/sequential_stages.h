@@ -11,7 +11,9 @@
 
 #include "ATen/core/Tensor.h"
 #include "c10/core/Device.h"
+#include "parallel/device/moment.h"
 #include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/step_in_flight.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/wire_format.h"
 
@@ -32,15 +34,40 @@ struct StageCopy {
 
 struct SequentialStep {
   at::Tensor loss;  // scalar, detached: the sum of all micro-batches' shares
-  // Per stage its forwards and backwards, in seconds of the steady clock (CUDA:
-  // of the host, which waits for the device at each boundary).
+  // Per stage its forwards and backwards, in seconds of the host's steady
+  // clock: when the device computed.
   Timeline timeline;
   std::vector<BoundaryTraffic> boundaries;  // [stages - 1]
   std::vector<StageCopy> copies;            // in order
   double start_seconds = 0, end_seconds = 0;
 };
 
-// Not thread-safe. Throws what torch throws.
+// A step that was given to the devices and may not have run yet.
+class SequentialStepInFlight {
+ public:
+  const at::Tensor& loss() const { return loss_; }  // as in SequentialStep
+  // Whether the devices are past it. Never blocks.
+  bool reached() const;
+  // Blocks until they are. `anchors`: by stage, of its device; not read on a
+  // CPU.
+  SequentialStep Read(const std::vector<HostAnchor>& anchors) const;
+
+ private:
+  friend class SequentialStages;
+  struct TimedCopy {
+    size_t from = 0, to = 0;
+    int64_t bytes = 0;
+    Moment start, end;  // of the sending stage's device
+  };
+  at::Tensor loss_;
+  std::vector<std::vector<TimedAction>> actions_;  // by stage
+  std::vector<TimedCopy> copies_;
+  std::vector<Moment> starts_, ends_;  // by stage
+};
+
+// The host waits for no device: the stages' work is given to the devices'
+// current streams, and copies order these. Not thread-safe. Throws what torch
+// throws.
 class SequentialStages {
  public:
   // Stage i runs on devices[i], where its parameters are. Devices may repeat:
@@ -53,16 +80,19 @@ class SequentialStages {
 
   // Forward and backward of micro-batches 0 to n-1, one after another.
   // Gradients are added to the parameters'.
-  SequentialStep Run(int micro_batches);
+  SequentialStepInFlight Run(int micro_batches);
 
   // Forward only, without gradients; what the last stage returns is dropped.
   void RunForward(int micro_batches);
 
+  // One per stage; waits for the devices.
+  std::vector<HostAnchor> AnchorClocks() const;
+
  private:
-  at::Tensor RunForwardOf(int micro_batch, SequentialStep& step);
-  void RunBackwardOf(int micro_batch, SequentialStep& step);
+  at::Tensor RunForwardOf(int micro_batch, SequentialStepInFlight& step);
+  void RunBackwardOf(int micro_batch, SequentialStepInFlight& step);
   at::Tensor Transfer(const at::Tensor& tensor, size_t from, size_t to,
-                      SequentialStep& step);
+                      SequentialStepInFlight& step);
 
   const std::vector<Stage*> stages_;
   const std::vector<c10::Device> devices_;

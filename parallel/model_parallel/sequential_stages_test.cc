@@ -74,15 +74,16 @@ TEST_F(SequentialStagesTest, LossAndGradientsEqualOneGraphs) {
     weight.mutable_grad().reset();
   }
   SequentialStages sequential(pointers_, {3, c10::Device(at::kCPU)});
-  const SequentialStep step = sequential.Run(kMicroBatches);
-  EXPECT_TRUE(step.loss.equal(expected_loss));
+  const SequentialStepInFlight step = sequential.Run(kMicroBatches);
+  EXPECT_TRUE(step.loss().equal(expected_loss));
   for (size_t i = 0; i < weights_.size(); ++i)
     EXPECT_TRUE(weights_[i].grad().equal(expected[i])) << i;
 }
 
 TEST_F(SequentialStagesTest, StagesTakeTurnsAndEveryCopyIsCounted) {
   SequentialStages sequential(pointers_, {3, c10::Device(at::kCPU)});
-  const SequentialStep step = sequential.Run(kMicroBatches);
+  const SequentialStep step =
+      sequential.Run(kMicroBatches).Read(sequential.AnchorClocks());
   ASSERT_EQ(step.timeline.ranks.size(), 3u);
   double busy = 0;
   for (const auto& spans : step.timeline.ranks) {

@@ -1,82 +1,84 @@
 #include "parallel/pipeline/channel.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "c10/util/Exception.h"
-#include "parallel/pipeline/timeline.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
 
 Channel::Channel(c10::intrusive_ptr<c10d::ProcessGroup> group,
                  std::vector<int> ranks, int rank, c10::Device device)
-    : group_(std::move(group)),
-      ranks_(std::move(ranks)),
-      rank_(rank),
-      device_(device) {
-  TORCH_CHECK(rank_ >= 0 && rank_ < num_ranks(), "rank ", rank_,
+    : Mail(rank, device), group_(std::move(group)), ranks_(std::move(ranks)) {
+  TORCH_CHECK(rank >= 0 && rank < num_ranks(), "rank ", rank,
               " in a pipeline of ", num_ranks(), " ranks");
   TORCH_CHECK(group_ != nullptr || num_ranks() == 1, "a pipeline of ",
               num_ranks(), " ranks needs a process group");
-  if (group_ != nullptr && num_ranks() > 1) {
-    coalesces_ = group_->getBackend(device_.type())->supportsCoalescing();
-  }
 }
 
 Channel::~Channel() = default;
 
-void Channel::Start(std::vector<Transfer*> batch) {
-  const bool coalesce = coalesces_ && batch.size() > 1;
-  if (coalesce) group_->startCoalescing(device_.type());
-  for (Transfer* transfer : batch) {
-    std::vector<at::Tensor> tensors = {transfer->tensor};
-    const int peer = ranks_[transfer->peer];
-    transfer->work = transfer->is_send
-                         ? group_->send(tensors, peer, transfer->tag)
-                         : group_->recv(tensors, peer, transfer->tag);
-  }
-  if (!coalesce) return;
-  const c10::intrusive_ptr<c10d::Work> all =
-      group_->endCoalescing(device_.type());
-  for (Transfer* transfer : batch) transfer->work = all;
+void Channel::Start(Transfer& transfer) {
+  std::vector<at::Tensor> tensors = {transfer.tensor};
+  const int peer = ranks_[transfer.peer];
+  transfer.work = transfer.is_send ? group_->send(tensors, peer, transfer.tag)
+                                   : group_->recv(tensors, peer, transfer.tag);
 }
 
-void Channel::Wait(Transfer& transfer) {
-  const double start = Now();
+void Channel::Complete(Transfer& transfer) {
   transfer.work->wait();
   transfer.work.reset();
-  waits_.push_back(
-      {static_cast<int64_t>(transfer.tensor.nbytes()), Now() - start});
+}
+
+std::vector<double> Channel::Exchange(int peer,
+                                      const std::vector<double>& values) {
+  constexpr int kTag = 0;  // nothing else is in flight
+  const auto size = static_cast<int64_t>(values.size());
+  at::Tensor mine = at::empty({size}, at::kDouble);
+  std::memcpy(mine.data_ptr(), values.data(), values.size() * sizeof(double));
+  Transfer send(true, peer, kTag, mine.to(device()));
+  Transfer receive(false, peer, kTag,
+                   at::zeros({size}, mine.options().device(device())));
+  Transfer* order[] = {&send, &receive};
+  if (peer < rank()) std::swap(order[0], order[1]);
+  for (Transfer* transfer : order) Start(*transfer);
+  for (Transfer* transfer : order) Wait(*transfer);
+  const at::Tensor theirs = receive.tensor.cpu();
+  const double* const data = theirs.const_data_ptr<double>();
+  return std::vector<double>(data, data + size);
 }
 
 std::vector<std::vector<double>> Channel::Gather(
     const std::vector<double>& values) {
-  constexpr int kTag = 0;
-  const auto size = static_cast<int64_t>(values.size());
-  at::Tensor mine = at::empty({size}, at::kDouble);
-  std::memcpy(mine.data_ptr(), values.data(), values.size() * sizeof(double));
-  std::vector<Transfer> transfers;
-  for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (peer == rank_) continue;
-    const at::Tensor theirs = at::zeros({size}, mine.options().device(device_));
-    transfers.push_back({true, peer, kTag, mine.to(device_), nullptr});
-    transfers.push_back({false, peer, kTag, theirs, nullptr});
-  }
-  std::vector<Transfer*> batch;
-  for (Transfer& transfer : transfers) batch.push_back(&transfer);
-  if (!batch.empty()) Start(std::move(batch));
   std::vector<std::vector<double>> gathered(ranks_.size(), values);
-  for (Transfer& transfer : transfers) {
-    Wait(transfer);
-    if (transfer.is_send) continue;
-    const at::Tensor theirs = transfer.tensor.cpu();
-    const double* const data = theirs.const_data_ptr<double>();
-    gathered[transfer.peer].assign(data, data + size);
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (peer == rank()) continue;
+    gathered[peer] = Exchange(peer, values);
+    connected_.insert(peer);
   }
   return gathered;
+}
+
+void Channel::Connect(const Schedule& schedule) {
+  if (device().is_cpu()) return;
+  std::set<int> peers;
+  for (size_t stage = 0; stage + 1 < schedule.rank_of_stage.size(); ++stage) {
+    const int from = schedule.rank_of_stage[stage];
+    const int to = schedule.rank_of_stage[stage + 1];
+    if (from == to) continue;
+    if (from == rank()) peers.insert(to);
+    if (to == rank()) peers.insert(from);
+  }
+  // Ascending on every rank: of the pairs that have not met, the first in
+  // lexicographic order always can.
+  for (int peer : peers) {
+    if (connected_.insert(peer).second) Exchange(peer, {0});
+  }
 }
 
 }  // namespace rankwise

@@ -2,14 +2,14 @@
 #ifndef RANKWISE_PARALLEL_PIPELINE_CHANNEL_H_
 #define RANKWISE_PARALLEL_PIPELINE_CHANNEL_H_
 
-#include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "ATen/core/Tensor.h"
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
-#include "torch/csrc/distributed/c10d/Work.hpp"
+#include "parallel/pipeline/actions.h"
+#include "parallel/pipeline/mail.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -17,57 +17,40 @@ class ProcessGroup;
 
 namespace rankwise {
 
-// One message, contiguous. For a receive: the buffer that is written to. Works
-// own what they still read or write, so that a transfer that nobody will wait
-// for may be dropped.
-struct Transfer {
-  bool is_send = false;
-  int peer = 0;  // rank within the pipeline
-  int tag = 0;
-  at::Tensor tensor;
-  c10::intrusive_ptr<c10d::Work> work;  // null until started
-};
-
-// How long a rank was blocked for one message.
-struct MessageWait {
-  int64_t bytes = 0;
-  double seconds = 0;
-};
-
-// Not thread-safe. Throws what the process group throws.
-class Channel {
+// Messages go one by one, never coalesced: ProcessGroupNCCL matches by order,
+// not by tag, and has a communicator and a stream for every two ranks that
+// exchange single messages, but runs what is coalesced on the communicator of
+// the whole group. A batch on one side would wait there for a message that the
+// other side, where it was no batch, sends elsewhere.
+class Channel : public Mail {
  public:
   // `ranks[i]`: the rank within `group` of the pipeline's rank i.
   Channel(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks,
           int rank, c10::Device device);
-  ~Channel();
+  ~Channel() override;
 
-  int rank() const { return rank_; }
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
-  c10::Device device() const { return device_; }
 
-  // Starts all of them, as one operation where the backend can (NCCL), so that
-  // their order does not matter.
-  void Start(std::vector<Transfer*> batch);
-  void Start(Transfer& transfer) { Start({&transfer}); }
-
-  // Blocks until the transfer is complete (CUDA: makes the current stream
-  // wait), and forgets its work. Notes how long that took.
-  void Wait(Transfer& transfer);
+  void Start(Transfer& transfer) override;
 
   // Every rank's `values`, by rank; as many on each. Called by all ranks.
   std::vector<std::vector<double>> Gather(const std::vector<double>& values);
 
-  // Every Wait since the last call, in order.
-  std::vector<MessageWait> TakeWaits() { return std::exchange(waits_, {}); }
+  // NCCL connects two ranks at their first message, and blocks the host of the
+  // one until the other has come as far. Here the pairs of ranks that
+  // `schedule` has messages between meet in one order on all ranks, which
+  // cannot end in a circle as the order of messages could. Called by all ranks;
+  // each pair meets once. Nothing on a CPU.
+  void Connect(const Schedule& schedule);
 
  private:
+  void Complete(Transfer& transfer) override;
+  // Both send and receive; the lower rank sends first.
+  std::vector<double> Exchange(int peer, const std::vector<double>& values);
+
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<int> ranks_;
-  int rank_;
-  c10::Device device_;
-  bool coalesces_ = false;
-  std::vector<MessageWait> waits_;
+  std::set<int> connected_;  // peers
 };
 
 }  // namespace rankwise

@@ -41,6 +41,14 @@ Schedule Add(const std::string& name, const ScheduleShape& shape) {
   return AddCommunication(*MakeSchedule(name, shape)).value();
 }
 
+// As NCCL gets it: every message by itself.
+Schedule OneByOne(Schedule schedule) {
+  for (std::vector<Action>& actions : schedule.actions) {
+    for (Action& action : actions) action.batched = false;
+  }
+  return schedule;
+}
+
 TEST(AddCommunicationTest, ReceivesAsEarlyAsTheOrderOfSendsAllows) {
   EXPECT_THAT(Lists(Add("1f1b", {2, 3})),
               ElementsAre("0F0 0SEND_F0 0F1 0SEND_F1+0RECV_B0 0B0 0F2 "
@@ -74,6 +82,7 @@ TEST(AddCommunicationTest, IsValidAndKeepsTheComputationForEveryShape) {
         EXPECT_EQ(ComputationOf(*whole).actions, compute.actions);
         EXPECT_EQ(facts->peak_activations, Validate(compute)->peak_activations);
         EXPECT_TRUE(RunsOnStrictBackend(*whole));
+        EXPECT_TRUE(RunsOnStrictBackend(OneByOne(*whole)));
       }
     }
   }

@@ -8,7 +8,7 @@
 #include "parallel/pipeline/forward_schedule.h"
 #include "parallel/pipeline/schedule_run.h"
 #include "parallel/pipeline/stage_runner.h"
-#include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/stage_streams.h"
 #include "parallel/pipeline/wire_format.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -16,17 +16,21 @@ namespace rankwise {
 
 struct PipelineExecutor::Parts {
   Parts(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks,
-        int rank, ExecutorConfig executor_config)
+        int rank, const std::vector<Stage*>& stages,
+        ExecutorConfig executor_config)
       : config(std::move(executor_config)),
         channel(std::move(group), std::move(ranks), rank, config.device),
+        streams(stages, std::vector<c10::Device>(stages.size(), config.device)),
         buffers(config.device, config.skip_communication) {}
 
   void CheckPlacement(const Schedule& schedule) const;
   at::Tensor ShareLoss(const std::vector<at::Tensor>& shares, int rank_of_loss);
   const std::vector<int>& RankOfStage();
+  RunParts ForRun() { return {channel, streams, buffers, runners}; }
 
   ExecutorConfig config;
   Channel channel;
+  StageStreams streams;
   WireBuffers buffers;
   StageRunners runners;
   std::vector<int> rank_of_stage;  // empty until known
@@ -57,11 +61,11 @@ at::Tensor PipelineExecutor::Parts::ShareLoss(
   constexpr int kTag = 0;  // nothing else is in flight
   std::vector<Transfer> transfers;
   if (channel.rank() != rank_of_loss) {
-    transfers.push_back({false, rank_of_loss, kTag, loss, nullptr});
+    transfers.emplace_back(false, rank_of_loss, kTag, loss);
   } else {
     for (int peer = 0; peer < channel.num_ranks(); ++peer) {
       if (peer == rank_of_loss) continue;
-      transfers.push_back({true, peer, kTag, loss, nullptr});
+      transfers.emplace_back(true, peer, kTag, loss);
     }
   }
   for (Transfer& transfer : transfers) channel.Start(transfer);
@@ -89,7 +93,7 @@ PipelineExecutor::PipelineExecutor(c10::intrusive_ptr<c10d::ProcessGroup> group,
                                    std::vector<Stage*> stages,
                                    ExecutorConfig config)
     : parts_(std::make_unique<Parts>(std::move(group), std::move(ranks), rank,
-                                     std::move(config))) {
+                                     stages, std::move(config))) {
   TORCH_CHECK(!stages.empty(), "a pipeline without stages");
   for (Stage* stage : stages) {
     parts_->runners.push_back(nullptr);
@@ -102,20 +106,23 @@ PipelineExecutor::PipelineExecutor(c10::intrusive_ptr<c10d::ProcessGroup> group,
 
 PipelineExecutor::~PipelineExecutor() = default;
 
-ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
+StepInFlight PipelineExecutor::Run(const Schedule& schedule) {
   Parts& parts = *parts_;
   parts.CheckPlacement(schedule);
   parts.rank_of_stage = schedule.rank_of_stage;
+  parts.channel.Connect(schedule);
+  parts.channel.TakeWaits();
   ScheduleRun::Options options;
   options.on_gradients_ready = parts.config.on_gradients_ready;
   options.skip_communication = parts.config.skip_communication;
-  ScheduleRun run(schedule, parts.channel, parts.buffers, parts.runners,
-                  std::move(options));
-  parts.channel.TakeWaits();
-  ExecutorStep step = run.Run();
+  ScheduleRun run(schedule, parts.ForRun(), std::move(options));
+  parts.streams.Begin();
+  run.Run();
+  parts.streams.End();
+  StepInFlight step = run.TakeStep();
   step.loss = parts.ShareLoss(run.shares(), schedule.rank_of_stage.back());
   step.waits = parts.channel.TakeWaits();
-  step.end_seconds = Now();
+  step.end.emplace(parts.config.device);
   return step;
 }
 
@@ -123,13 +130,15 @@ void PipelineExecutor::RunForward(int micro_batches) {
   Parts& parts = *parts_;
   const Schedule schedule = MakeForwardSchedule(
       parts.RankOfStage(), parts.channel.num_ranks(), micro_batches);
+  parts.channel.Connect(schedule);
   ScheduleRun::Options options;
   options.evaluate = true;
   // Enough for every stage of this rank to be ahead of its reader.
   options.max_sends = 2 * schedule.StagesOf(parts.channel.rank()).size() + 2;
-  ScheduleRun(schedule, parts.channel, parts.buffers, parts.runners,
-              std::move(options))
-      .Run();
+  parts.streams.Begin();
+  ScheduleRun(schedule, parts.ForRun(), std::move(options)).Run();
+  parts.streams.End();
+  parts.channel.TakeWaits();
 }
 
 }  // namespace rankwise

@@ -9,9 +9,9 @@
 
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
-#include "parallel/pipeline/executor_step.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/step_in_flight.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -25,7 +25,8 @@ struct ExecutorConfig {
   // (Chen et al. 2016).
   bool recompute = false;
   // Called when the last gradient of `stage` in this step is complete, before
-  // the rank's other actions: where its all-reduce over replicas can start.
+  // the rank's other actions: where its all-reduce over replicas can start. The
+  // stage's stream is current.
   std::function<void(int stage)> on_gradients_ready;
   // For comparison: every message is one number, which keeps the order of
   // things, and stages compute with small numbers instead of what they should
@@ -48,8 +49,10 @@ class PipelineExecutor {
 
   // Forward and backward of one optimizer step. Gradients are added to the
   // parameters' in order of micro-batch. `schedule` must come from
-  // AddCommunication and be the same on all ranks, which all call this.
-  ExecutorStep Run(const Schedule& schedule);
+  // AddCommunication and be the same on all ranks, which all call this. On an
+  // accelerator every stage computes on a stream of its own; the host only
+  // issues, and what it gives to the current stream next comes after the step.
+  StepInFlight Run(const Schedule& schedule);
 
   // Forward only, without gradients, of `micro_batches` micro-batches through
   // all stages, pipelined; what the last stage returns is dropped. Called by

@@ -11,7 +11,6 @@
 #include "ATen/Functions.h"
 #include "ATen/Parallel.h"
 #include "benchmark/benchmark.h"
-#include "parallel/pipeline/channel.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/measure_link.h"
 #include "parallel/pipeline/test_pipeline.h"
@@ -71,7 +70,7 @@ void BM_TwoRanks(benchmark::State& state, const std::string& name) {
       executor.Run(schedule);
       double seconds = 0;
       for (int step = 0; step < kSteps; ++step) {
-        const ExecutorStep result = executor.Run(schedule);
+        const ExecutorStep result = WaitFor(executor.Run(schedule));
         seconds += result.end_seconds - result.start_seconds;
       }
       if (rank == 0) state.SetIterationTime(seconds / kSteps);

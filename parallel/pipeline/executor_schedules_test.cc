@@ -67,7 +67,7 @@ void ExpectLikeOneProcess(const Group& group, int rank,
   };
   PipelineExecutor executor(group, AllRanks(schedule.num_ranks()), rank,
                             stages.pointers(), config);
-  const ExecutorStep step = executor.Run(schedule);
+  const ExecutorStep step = WaitFor(executor.Run(schedule));
   EXPECT_TRUE(at::equal(step.loss, reference.loss));
   std::sort(ready.begin(), ready.end());
   EXPECT_EQ(ready, schedule.StagesOf(rank));

@@ -41,7 +41,7 @@ void ExpectLikeOneProcess(TestLayers layers, bool recompute) {
       ExecutorConfig config;
       config.recompute = recompute;
       PipelineExecutor executor(group, {0, 1}, rank, stages.pointers(), config);
-      const ExecutorStep step = executor.Run(schedule);
+      const StepInFlight step = executor.Run(schedule);
       EXPECT_TRUE(at::equal(step.loss, reference.loss)) << schedule.name;
       for (int stage : schedule.StagesOf(rank)) {
         EXPECT_TRUE(
@@ -73,7 +73,7 @@ TEST(ExecutorTest, GradientsAddUpOverStepsAndBytesAreCounted) {
     const TestStages stages(TestLayers::kLinear, schedule, rank);
     PipelineExecutor executor(group, {0, 1}, rank, stages.pointers(), {});
     for (int step = 1; step <= 3; ++step) {
-      const ExecutorStep result = executor.Run(schedule);
+      const ExecutorStep result = WaitFor(executor.Run(schedule));
       EXPECT_EQ(result.sent_bytes, (3 + 3 + 2) * 6 * 4);
       EXPECT_EQ(result.received_bytes, result.sent_bytes);
       EXPECT_GE(result.wait_seconds(), 0);
@@ -90,7 +90,7 @@ TEST(ExecutorTest, BuffersOfSendsAreFreedWithinTheStep) {
   OnRanks(2, [&](const Group& group, int rank) {
     const TestStages stages(TestLayers::kLinear, schedule, rank);
     PipelineExecutor executor(group, {0, 1}, rank, stages.pointers(), {});
-    const ExecutorStep step = executor.Run(schedule);
+    const ExecutorStep step = WaitFor(executor.Run(schedule));
     int freed = 0;
     for (const Span& span : step.spans) {
       const bool is_send = IsSend(span.action.kind);

@@ -4,10 +4,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 
-#include <chrono>
 #include <cstdint>
 #include <utility>
 
+#include "parallel/device/moment.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
@@ -36,10 +36,11 @@ void ReplicaGradients::Start(const std::vector<at::Tensor>& parameters) {
   buckets_.push_back(std::move(bucket));
 }
 
-double ReplicaGradients::Finish() {
+LaterSeconds ReplicaGradients::Finish() {
   if (buckets_.empty()) return 0;
   at::NoGradGuard no_grad;
-  const auto start = std::chrono::steady_clock::now();
+  const c10::Device device = buckets_.front().flat.front().device();
+  Moment start(device);
   for (Bucket& bucket : buckets_) {
     at::Tensor& sum = bucket.flat.front();
     if (bucket.work != nullptr) {
@@ -54,8 +55,7 @@ double ReplicaGradients::Finish() {
     }
   }
   buckets_.clear();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
+  return LaterSeconds(std::move(start), Moment(device));
 }
 
 void AddUpSharedGradient(c10d::ProcessGroup& group, int peer, int tag,

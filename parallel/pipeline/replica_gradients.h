@@ -7,6 +7,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "c10/util/intrusive_ptr.h"
+#include "parallel/device/later_seconds.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -29,11 +30,13 @@ class ReplicaGradients {
   ~ReplicaGradients();
 
   // Starts averaging the gradients of `parameters`, which every replica passes
-  // in the same order. Leave them alone until Finish.
+  // in the same order, after what the current stream has been given. Leave them
+  // alone until Finish.
   void Start(const std::vector<at::Tensor>& parameters);
 
-  // Blocks until every average is in place. Returns the seconds it blocked.
-  double Finish();
+  // Blocks until every average is in place (on an accelerator the current
+  // stream, not the host). Returns how long that took.
+  LaterSeconds Finish();
 
  private:
   struct Bucket {

@@ -42,7 +42,7 @@ TEST(ReplicaGradientsTest, OneReplicaKeepsItsGradients) {
   const at::Tensor a = WithGradient(at::ones({3}));
   ReplicaGradients gradients(nullptr, 1);
   gradients.Start({a});
-  EXPECT_EQ(gradients.Finish(), 0);
+  EXPECT_EQ(gradients.Finish().Wait(), 0);
   EXPECT_TRUE(a.grad().equal(at::ones({3})));
 }
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ATen/ops/zeros.h"
+#include "c10/core/StreamGuard.h"
 #include "c10/util/Exception.h"
-#include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/trace.h"
 #include "parallel/trace/ranges.h"
 
@@ -18,64 +18,69 @@ bool CompletesGradients(ActionKind kind) {
 
 }  // namespace
 
-ScheduleRun::ScheduleRun(const Schedule& schedule, Channel& channel,
-                         WireBuffers& buffers, StageRunners& runners,
+ScheduleRun::ScheduleRun(const Schedule& schedule, const RunParts& parts,
                          Options options)
     : schedule_(schedule),
-      actions_(schedule.actions[channel.rank()]),
+      actions_(schedule.actions[parts.mail.rank()]),
       values_(schedule),
-      releases_(FindSendReleases(schedule, channel.rank())),
-      channel_(channel),
-      buffers_(buffers),
-      runners_(runners),
+      releases_(FindSendReleases(schedule, parts.mail.rank())),
+      parts_(parts),
+      device_(parts.mail.device()),
       options_(std::move(options)),
       missing_gradients_(schedule.num_stages()) {
   for (const Action& action : actions_) {
     if (CompletesGradients(action.kind)) ++missing_gradients_[action.stage];
   }
-  if (!options_.evaluate && runners_.back() != nullptr) {
+  if (!options_.evaluate &&
+      schedule.rank_of_stage.back() == parts_.mail.rank()) {
     shares_.resize(schedule.num_micro_batches);
   }
-  step_.spans.resize(actions_.size());
+  step_.actions.resize(actions_.size());
   for (size_t i = 0; i < actions_.size(); ++i) {
-    step_.spans[i].action = actions_[i];
+    step_.actions[i].action = actions_[i];
   }
+  step_.start.emplace(device_);
 }
 
-ExecutorStep ScheduleRun::Run() {
-  step_.start_seconds = Now();
-  for (size_t i = 0; i < actions_.size();) {
-    if (IsCompute(actions_[i].kind)) {
-      Compute(i++);
-      continue;
-    }
-    const size_t begin = i++;
-    while (i < actions_.size() && actions_[i].batched) ++i;
-    Communicate(begin, i);
-  }
-  while (!sends_.empty()) FinishSend(sends_.begin()->first);
-  return std::move(step_);
+void ScheduleRun::Run() {
+  while (!done()) Next();
+  Finish();
 }
 
-void ScheduleRun::Communicate(size_t begin, size_t end) {
-  const double start = Now();
-  std::vector<Transfer*> batch;
-  for (size_t i = begin; i < end; ++i) {
-    const bool is_send = IsSend(actions_[i].kind);
-    const size_t value = values_.CarriedBy(actions_[i]);
-    auto& table = is_send ? sends_ : receives_;
-    InFlight& in_flight = table.emplace(value, MakeTransfer(i)).first->second;
-    batch.push_back(&in_flight.transfer);
-    (is_send ? step_.sent_bytes : step_.received_bytes) +=
-        static_cast<int64_t>(in_flight.transfer.tensor.nbytes());
-    step_.spans[i].start_seconds = start;
-    if (is_send && options_.max_sends > 0) send_order_.push_back(value);
+void ScheduleRun::Next() {
+  if (IsCompute(actions_[next_].kind)) {
+    Compute(next_++);
+    return;
   }
-  channel_.Start(std::move(batch));
+  do {
+    Communicate(next_++);
+  } while (!done() && actions_[next_].batched);
   while (send_order_.size() > options_.max_sends) {
     FinishSend(send_order_.front());
     send_order_.pop_front();
   }
+}
+
+void ScheduleRun::Finish() {
+  while (!sends_.empty()) FinishSend(sends_.begin()->first);
+}
+
+void ScheduleRun::Communicate(size_t position) {
+  const Action& action = actions_[position];
+  const bool is_send = IsSend(action.kind);
+  const size_t value = values_.CarriedBy(action);
+  // A send follows what made the value; a receive follows nothing.
+  const c10::MultiStreamGuard stream(is_send
+                                         ? parts_.streams.Of(action.stage)
+                                         : parts_.streams.Arrivals(device_));
+  step_.actions[position].start.emplace(device_);
+  auto& table = is_send ? sends_ : receives_;
+  InFlight& in_flight =
+      table.emplace(value, MakeTransfer(position)).first->second;
+  (is_send ? step_.sent_bytes : step_.received_bytes) +=
+      static_cast<int64_t>(in_flight.transfer.tensor.nbytes());
+  if (is_send && options_.max_sends > 0) send_order_.push_back(value);
+  parts_.mail.Start(in_flight.transfer);
 }
 
 ScheduleRun::InFlight ScheduleRun::MakeTransfer(size_t position) {
@@ -90,13 +95,13 @@ ScheduleRun::InFlight ScheduleRun::MakeTransfer(size_t position) {
       transfer.is_send ? values_.UserOf(value) : values_.MakerOf(value);
   transfer.peer = schedule_.rank_of_stage[other];
   if (transfer.is_send) {
-    transfer.tensor = ToWire(Take(value));
+    transfer.tensor = ToWire(Take(value, action.stage));
   } else {
-    const Stage& stage = runners_[action.stage]->stage();
-    in_flight.value =
-        buffers_.Take(WireShape(action.kind == ActionKind::kRecvForward
-                                    ? stage.InputShape(action.micro_batch)
-                                    : stage.OutputShape(action.micro_batch)));
+    const Stage& stage = parts_.runners[action.stage]->stage();
+    in_flight.value = parts_.buffers.Take(
+        WireShape(action.kind == ActionKind::kRecvForward
+                      ? stage.InputShape(action.micro_batch)
+                      : stage.OutputShape(action.micro_batch)));
     transfer.tensor = in_flight.value;
   }
   if (options_.skip_communication) {
@@ -107,23 +112,26 @@ ScheduleRun::InFlight ScheduleRun::MakeTransfer(size_t position) {
 
 void ScheduleRun::Compute(size_t position) {
   const Action& action = actions_[position];
+  const c10::MultiStreamGuard stream(parts_.streams.Of(action.stage));
   const size_t needed = values_.NeededBy(action);
   at::Tensor input;
-  if (needed != Values::kNone) input = Take(needed);
-  step_.spans[position].start_seconds = Now();
+  if (needed != Values::kNone) input = Take(needed, action.stage);
+  step_.actions[position].start.emplace(device_);
   ScopedRange range;
   if (RangesOn()) range = ScopedRange(TraceName(action));
   const at::Tensor result = Perform(action, input);
   range.Close();
   const size_t made = values_.MadeBy(action);
-  if (made != Values::kNone) made_[made] = result;
-  step_.spans[position].end_seconds = Now();
+  if (made != Values::kNone) made_[made].tensor = result;
+  step_.actions[position].end.emplace(device_);
+  if (made != Values::kNone && !device_.is_cpu())
+    made_[made].ready.emplace(device_);
   Count(action);
 }
 
 at::Tensor ScheduleRun::Perform(const Action& action,
                                 const at::Tensor& needed) {
-  StageRunner& runner = *runners_[action.stage];
+  StageRunner& runner = *parts_.runners[action.stage];
   switch (action.kind) {
     case ActionKind::kForward: {
       if (options_.evaluate) return runner.Evaluate(action.micro_batch, needed);
@@ -153,13 +161,17 @@ void ScheduleRun::Count(const Action& action) {
   }
 }
 
-// What was made here, or what arrives, for its only user.
-at::Tensor ScheduleRun::Take(size_t value) {
-  const auto made = made_.find(value);
-  if (made != made_.end()) {
-    const at::Tensor tensor = FromWire(ToWire(made->second));
-    made_.erase(made);
-    return tensor;
+// What was made here, or what arrives, for its only user: `stage`, whose stream
+// is current.
+at::Tensor ScheduleRun::Take(size_t value, int stage) {
+  auto made = made_.extract(value);
+  if (!made.empty()) {
+    const at::Tensor& tensor = made.mapped().tensor;
+    if (made.mapped().ready.has_value()) {
+      made.mapped().ready->Block(parts_.streams.HomeOf(stage));
+      RecordUse(tensor, parts_.streams.HomeOf(stage));
+    }
+    return FromWire(ToWire(tensor));
   }
   auto received = receives_.extract(value);
   TORCH_CHECK(!received.empty(), "schedule ", schedule_.name, ": ",
@@ -167,7 +179,8 @@ at::Tensor ScheduleRun::Take(size_t value) {
               " is needed before it is posted; schedules must come from "
               "AddCommunication");
   const at::Tensor tensor = FromWire(received.mapped().value);
-  Finish(std::move(received.mapped()));
+  Wait(std::move(received.mapped()));
+  RecordUse(tensor, parts_.streams.HomeOf(stage));
   const auto arrived = releases_.find(value);
   if (arrived != releases_.end()) {
     for (size_t sent : arrived->second) FinishSend(sent);
@@ -175,14 +188,17 @@ at::Tensor ScheduleRun::Take(size_t value) {
   return tensor;
 }
 
-void ScheduleRun::Finish(InFlight in_flight) {
-  channel_.Wait(in_flight.transfer);
-  step_.spans[in_flight.action].end_seconds = Now();
+void ScheduleRun::Wait(InFlight in_flight) {
+  parts_.mail.Wait(in_flight.transfer);
+  step_.actions[in_flight.action].end.emplace(device_);
 }
 
 void ScheduleRun::FinishSend(size_t value) {
   auto sent = sends_.extract(value);
-  if (!sent.empty()) Finish(std::move(sent.mapped()));
+  if (sent.empty()) return;
+  // The stage that made it may write to its memory again after this.
+  const c10::MultiStreamGuard stream(parts_.streams.Of(values_.MakerOf(value)));
+  Wait(std::move(sent.mapped()));
 }
 
 }  // namespace rankwise

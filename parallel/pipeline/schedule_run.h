@@ -6,25 +6,39 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "parallel/device/moment.h"
 #include "parallel/pipeline/actions.h"
-#include "parallel/pipeline/channel.h"
-#include "parallel/pipeline/executor_step.h"
+#include "parallel/pipeline/mail.h"
 #include "parallel/pipeline/send_release.h"
 #include "parallel/pipeline/stage_runner.h"
+#include "parallel/pipeline/stage_streams.h"
+#include "parallel/pipeline/step_in_flight.h"
 #include "parallel/pipeline/wire_format.h"
 
 namespace rankwise {
 
 using StageRunners = std::vector<std::unique_ptr<StageRunner>>;
 
+// What the runs of a rank use, step after step. All of it outlives them.
+struct RunParts {
+  Mail& mail;
+  const StageStreams& streams;
+  WireBuffers& buffers;
+  StageRunners& runners;  // by stage, null where another process runs it
+};
+
 // Receives are posted at their place in the list and waited for by the action
 // that needs them. Sends are not waited for: their buffers are freed once
 // something that was received shows that they have arrived, and the last ones
-// at the end of the step. Used once, by one thread. All references outlive it.
+// at the end of the step. On an accelerator the host only issues: actions go to
+// their stages' streams, and what one stage makes and another one needs is
+// ordered there. Used once, by one thread, between Begin and End of the
+// streams.
 class ScheduleRun {
  public:
   struct Options {
@@ -36,12 +50,21 @@ class ScheduleRun {
     bool skip_communication = false;  // as in ExecutorConfig
   };
 
-  // `runners`: by stage, null where another rank runs it.
-  ScheduleRun(const Schedule& schedule, Channel& channel, WireBuffers& buffers,
-              StageRunners& runners, Options options);
+  // Of the mail's rank. The step starts now. `schedule` outlives the run.
+  ScheduleRun(const Schedule& schedule, const RunParts& parts, Options options);
 
-  // Called once. Leaves loss, waits and end_seconds to the caller.
-  ExecutorStep Run();
+  bool done() const { return next_ == actions_.size(); }
+  // How many actions have been issued.
+  size_t performed() const { return next_; }
+  // Issues the next action, and those that are batched with it.
+  void Next();
+  // After the last action: the sends that nobody has waited for.
+  void Finish();
+  // All of that.
+  void Run();
+
+  // After Finish. Leaves loss, waits and end to the caller.
+  StepInFlight TakeStep() { return std::move(step_); }
 
   // The last stage's shares of the loss by micro-batch; empty on other ranks.
   const std::vector<at::Tensor>& shares() const { return shares_; }
@@ -52,29 +75,33 @@ class ScheduleRun {
     at::Tensor value;   // of a receive: what the stage will compute with
     size_t action = 0;  // its position in the list
   };
+  struct Made {
+    at::Tensor tensor;
+    std::optional<Moment> ready;  // null on a CPU
+  };
 
-  void Communicate(size_t begin, size_t end);
+  void Communicate(size_t position);
   InFlight MakeTransfer(size_t position);
   void Compute(size_t position);
   at::Tensor Perform(const Action& action, const at::Tensor& needed);
   void Count(const Action& action);
-  at::Tensor Take(size_t value);
-  void Finish(InFlight in_flight);
+  at::Tensor Take(size_t value, int stage);
+  void Wait(InFlight in_flight);
   void FinishSend(size_t value);
 
   const Schedule& schedule_;
   const std::vector<Action>& actions_;
   const Values values_;
   const SendReleases releases_;
-  Channel& channel_;
-  WireBuffers& buffers_;
-  StageRunners& runners_;
+  const RunParts parts_;
+  const c10::Device device_;
   const Options options_;
 
-  ExecutorStep step_;
+  size_t next_ = 0;
+  StepInFlight step_;
   std::vector<at::Tensor> shares_;
   // By value: made here and not yet used or sent; and on the way.
-  std::unordered_map<size_t, at::Tensor> made_;
+  std::unordered_map<size_t, Made> made_;
   std::unordered_map<size_t, InFlight> receives_, sends_;
   std::deque<size_t> send_order_;       // with max_sends only
   std::vector<int> missing_gradients_;  // B and W to come, by stage

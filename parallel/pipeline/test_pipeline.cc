@@ -144,11 +144,18 @@ TestStage::TestStage(TestLayers layers, int stage, int num_stages,
   }
 }
 
+void TestStage::MoveTo(c10::Device device) {
+  device_ = device;
+  for (at::Tensor& parameter : parameters_)
+    parameter = parameter.detach().to(device).requires_grad_();
+}
+
 at::Tensor TestStage::Forward(int micro_batch, const at::Tensor& input) {
   TORCH_CHECK(micro_batch != throws_at_, "thrown by the test");
   at::Tensor x = input;
   if (!x.defined()) {
-    x = InFormat(Random(InputShape(micro_batch), 1000 + micro_batch));
+    x = InFormat(
+        Random(InputShape(micro_batch), 1000 + micro_batch).to(device_));
   }
   for (size_t i = 0; i < parameters_.size(); i += 2) {
     x = layers_ == TestLayers::kConvolution
@@ -157,7 +164,9 @@ at::Tensor TestStage::Forward(int micro_batch, const at::Tensor& input) {
     x = at::relu(x) + x * 0.1;
   }
   if (layers_ == TestLayers::kDropout) {
-    x = x * (Random(x.sizes().vec(), 100 * stage_ + micro_batch) > 0);
+    const at::Tensor noise =
+        Random(x.sizes().vec(), 100 * stage_ + micro_batch);
+    x = x * (noise.to(device_) > 0);
   }
   if (stage_ + 1 == num_stages_) x = ShareOfLoss(micro_batch, x);
   outputs_.push_back(x.detach());
@@ -168,7 +177,7 @@ at::Tensor TestStage::Forward(int micro_batch, const at::Tensor& input) {
 at::Tensor TestStage::ShareOfLoss(int micro_batch,
                                   const at::Tensor& prediction) const {
   const at::Tensor target =
-      Random(prediction.sizes().vec(), 2000 + micro_batch);
+      Random(prediction.sizes().vec(), 2000 + micro_batch).to(device_);
   const double examples = kExamples * num_micro_batches_ - 1;
   return at::square(prediction - target).sum() / examples;
 }

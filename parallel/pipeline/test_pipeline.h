@@ -11,6 +11,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/time/time.h"
+#include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/stage.h"
@@ -56,6 +57,9 @@ class TestStage : public Stage {
   std::vector<int64_t> OutputShape(int micro_batch) const override;
   std::vector<at::Tensor> Parameters() const override { return parameters_; }
 
+  // Parameters and data are there from now on; before the first Forward.
+  void MoveTo(c10::Device device);
+
   std::vector<at::Tensor> Gradients() const;
   // Forward of that micro-batch throws.
   void ThrowAt(int micro_batch) { throws_at_ = micro_batch; }
@@ -70,6 +74,7 @@ class TestStage : public Stage {
 
   TestLayers layers_;
   int stage_, num_stages_, num_micro_batches_;
+  c10::Device device_ = c10::kCPU;
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> outputs_;
   int throws_at_ = -1;

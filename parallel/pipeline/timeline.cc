@@ -32,6 +32,9 @@ Extent ExtentOf(const std::vector<Span>& spans) {
   Extent extent;
   for (const Span& span : spans) {
     if (!IsCompute(span.action.kind)) continue;
+    extent.overlapped_seconds +=
+        std::max(0.0, std::min(span.end_seconds, extent.end_seconds) -
+                          span.start_seconds);
     extent.start_seconds = std::min(extent.start_seconds, span.start_seconds);
     extent.end_seconds = std::max(extent.end_seconds, span.end_seconds);
     (span.action.kind == ActionKind::kForward ? extent.forward_seconds

@@ -29,13 +29,20 @@ struct Extent {
   double start_seconds = std::numeric_limits<double>::infinity();
   double end_seconds = -std::numeric_limits<double>::infinity();
   double forward_seconds = 0, backward_seconds = 0;  // in F, and in B, I and W
+  // Of these, what was spent in several actions at a time: stages of one rank
+  // that overlap on an accelerator.
+  double overlapped_seconds = 0;
 
   double seconds() const {
     return end_seconds < start_seconds ? 0 : end_seconds - start_seconds;
   }
-  double busy_seconds() const { return forward_seconds + backward_seconds; }
+  // In which the rank computed anything.
+  double busy_seconds() const {
+    return forward_seconds + backward_seconds - overlapped_seconds;
+  }
 };
 
+// `spans` are in order of start.
 Extent ExtentOf(const std::vector<Span>& spans);
 
 // Two bubbles exist, and papers differ in which they mean.

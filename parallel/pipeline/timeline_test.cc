@@ -26,6 +26,14 @@ TEST(MeasureBubblesTest, BothBubbles) {
   EXPECT_THAT(bubbles.busy_seconds, ElementsAre(3, 2));
 }
 
+TEST(MeasureBubblesTest, ActionsAtTheSameTimeAreOneTime) {
+  // Two stages of a rank that overlap: busy from 10 to 15 and from 16 to 17.
+  const Timeline timeline{
+      {{Compute(10, 13), Compute(11, 12), Compute(12, 15), Compute(16, 17)}}};
+  EXPECT_THAT(MeasureBubbles(timeline).busy_seconds, ElementsAre(6));
+  EXPECT_DOUBLE_EQ(ExtentOf(timeline.ranks[0]).overlapped_seconds, 2);
+}
+
 TEST(MeasureBubblesTest, PassesOverCommunication) {
   const Timeline timeline{
       {{{{0, 0, ActionKind::kRecvForward}, 0, 10}, Compute(10, 11)}}};

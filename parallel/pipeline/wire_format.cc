@@ -38,6 +38,8 @@ std::vector<int64_t> WireShape(std::vector<int64_t> shape) {
 }
 
 at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape) {
+  const auto options = at::TensorOptions(at::kFloat).device(device_);
+  if (!device_.is_cpu() && !filled_) return at::empty(wire_shape, options);
   for (const at::Tensor& buffer : buffers_) {
     // One reference is the pool's: to the tensor, and the tensor's to the
     // bytes. Views and saved tensors add to one or the other.
@@ -45,7 +47,6 @@ at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape) {
         buffer.use_count() == 1 && buffer.storage().use_count() == 1;
     if (is_free && buffer.sizes() == wire_shape) return buffer;
   }
-  const auto options = at::TensorOptions(at::kFloat).device(device_);
   buffers_.push_back(filled_ ? SmallNumbers(wire_shape, options)
                              : at::empty(wire_shape, options));
   return buffers_.back();

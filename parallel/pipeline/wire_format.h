@@ -23,7 +23,9 @@ std::vector<int64_t> WireShape(std::vector<int64_t> shape);
 
 // Buffers to receive into, used again once nothing else refers to them. The
 // graph of a stage holds on to its input until the backward is done, so that
-// as many exist as micro-batches were in flight at once. Not thread-safe.
+// as many exist as micro-batches were in flight at once. On an accelerator,
+// where the host does not see when a buffer has been read, its allocator sees
+// to that, and to using memory again. Not thread-safe.
 class WireBuffers {
  public:
   // `filled`: with small finite numbers, for a computation that goes on without
