@@ -31,6 +31,21 @@ const Count& CountGpus() {
   return kCount;
 }
 
+std::string CudaText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// CUDA calls both so: a driver that is too old, and none at all.
+std::string InsufficientDriver() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+    (void)cudaGetLastError();
+    return "no NVIDIA driver";
+  }
+  return absl::StrCat("the NVIDIA driver is for CUDA ", CudaText(version),
+                      "; this binary needs one for ", CudaText(CUDART_VERSION));
+}
+
 std::string NcclVersion() {
   constexpr int kMajor = 10000, kMinor = 100;
   int version = 0;
@@ -68,8 +83,7 @@ double MemoryBytesPerSecond(int index) {
 
 BuildFacts ThisBuild() {
   return {.has_cuda = true,
-          .cuda = absl::StrCat(CUDART_VERSION / 1000, ".",
-                               CUDART_VERSION % 1000 / 10),
+          .cuda = CudaText(CUDART_VERSION),
           .nccl = NcclVersion()};
 }
 
@@ -86,6 +100,7 @@ std::string WhyNoGpu() {
   if (count.error == cudaSuccess || count.error == cudaErrorNoDevice) {
     return absl::StrCat("no GPU is visible", hidden);
   }
+  if (count.error == cudaErrorInsufficientDriver) return InsufficientDriver();
   return absl::StrCat("the CUDA driver says: ", cudaGetErrorString(count.error),
                       hidden);
 }
