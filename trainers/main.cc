@@ -1,5 +1,6 @@
 #include "trainers/main.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
@@ -16,11 +17,13 @@
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/placement.h"
 #include "parallel/comm/rank_env.h"
+#include "parallel/device/device_facts.h"
 #include "parallel/trace/operators.h"
 #include "parallel/trace/ranges.h"
 #include "trainers/failure.h"
 #include "trainers/flags.h"
 #include "trainers/host_memory.h"
+#include "trainers/side_stream.h"
 
 namespace rankwise {
 namespace {
@@ -35,8 +38,59 @@ int Report(const std::string& who, const absl::Status& status) {
                                                              : kFailed;
 }
 
+absl::Status CheckPrecision(const Trainer& trainer, const TrainConfig& config) {
+  if (config.precision != Precision::kFp16 || trainer.whole_model)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--precision=fp16: ", trainer.name,
+      " cuts the model, and its parts would have to agree on every step's loss "
+      "scale; use --precision=bf16, or the trainer single or ddp"));
+}
+
+const char* GpuFlag(const TrainConfig& config) {
+  if (config.cuda_graph) return "--cuda_graph";
+  return config.tf32 ? "--tf32" : nullptr;
+}
+
+// Before any rank is started: what needs a GPU, by the device that is asked
+// for.
+absl::Status CheckGpuFlags(const Trainer& trainer, const TrainConfig& config,
+                           const std::string& device) {
+  if (config.cuda_graph && !trainer.whole_model) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--cuda_graph: ", trainer.name,
+        " cuts the model, and the host passes its parts' results on; only "
+        "single and ddp can record their steps"));
+  }
+  const char* flag = GpuFlag(config);
+  if (flag == nullptr) return absl::OkStatus();
+  if (device == "cpu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": needs a GPU, and --device=cpu asks for none"));
+  }
+  const std::string none = WhyNoGpu();
+  if (none.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": needs a GPU: ", none));
+}
+
+// And by the device that this rank got.
+absl::Status CheckGpuRank(const TrainConfig& config, const Worker& worker) {
+  if (worker.device.is_cuda() || !config.cuda_graph) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--cuda_graph: needs a GPU for every rank, and this one trains on the "
+      "CPU; use fewer ranks, or leave out --cuda_graph");
+}
+
+// PyTorch lets convolutions round unasked; here the flag decides for both.
+void AllowTf32(bool allowed) {
+  at::globalContext().setAllowTF32CuBLAS(allowed);
+  at::globalContext().setAllowTF32CuDNN(allowed);
+}
+
 absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
-                        const TrainConfig& config, const LaunchConfig& launch) {
+                        const TrainConfig& config, const CommConfig& comm,
+                        const LaunchConfig& launch) {
   if (words.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", words[1], "\" is not a flag; flags look like --batch_size=64"));
@@ -51,18 +105,28 @@ absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
         absl::StrCat("--skip_communication: ", trainer.name,
                      " communicates nothing that could be left out"));
   }
-  return trainer.check_flags == nullptr ? absl::OkStatus()
-                                        : trainer.check_flags();
+  absl::Status possible = CheckPrecision(trainer, config);
+  if (possible.ok()) possible = CheckGpuFlags(trainer, config, comm.device);
+  if (!possible.ok() || trainer.check_flags == nullptr) return possible;
+  return trainer.check_flags();
 }
 
 // While the communicator lives: it explains what failed.
 absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
                      const Worker& worker) {
+  absl::Status possible = CheckGpuRank(config, worker);
+  if (!possible.ok()) return possible;
+  AllowTf32(config.tf32);
   try {
+    const SideStream stream(worker.device, config.cuda_graph);
     return trainer.run(config, worker);
   } catch (const std::exception& error) {
     return ExplainTrainingFailure("the run", error, worker);
   }
+}
+
+void SayOnce(const Worker& worker, const std::string& line) {
+  if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
 
 // Finds this process's place and trains.
@@ -90,10 +154,12 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
                        " (", env->launcher, "), but ", trainer.name,
                        " is one process; use the trainer ddp"));
     }
+    const Hardware hardware = DetectHardware();
     absl::StatusOr<c10::Device> device =
-        ChooseDevice(comm_config.device, *env, DetectHardware());
+        ChooseDevice(comm_config.device, *env, hardware);
     if (!device.ok()) return device.status();
     worker.device = *device;
+    SayOnce(worker, WhyOnCpu(comm_config.device, *device, *env, hardware));
     return Guarded(trainer, config, worker);
   }
   absl::StatusOr<std::unique_ptr<Communicator>> comm =
@@ -101,6 +167,7 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
   if (!comm.ok()) return comm.status();
   worker.device = (*comm)->device();
   worker.comm = comm->get();
+  SayOnce(worker, std::string((*comm)->why_on_cpu()));
   absl::Status status = Guarded(trainer, config, worker);
   worker.comm = nullptr;
   return status;
@@ -117,7 +184,8 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (!comm_config.ok()) return Report(trainer.name, comm_config.status());
   absl::StatusOr<LaunchConfig> launch = LaunchConfigFromFlags();
   if (!launch.ok()) return Report(trainer.name, launch.status());
-  absl::Status usage = CheckUsage(trainer, words, *config, *launch);
+  absl::Status usage =
+      CheckUsage(trainer, words, *config, *comm_config, *launch);
   if (!usage.ok()) return Report(trainer.name, usage);
   if (launch->nproc > 1 && !InsideLauncher())
     return LaunchRanks(*launch, argc, argv);
