@@ -17,10 +17,6 @@
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp"
-#ifdef RANKWISE_CUDA
-#include "c10/cuda/CUDAFunctions.h"
-#include "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
-#endif
 
 namespace rankwise {
 namespace {
@@ -42,16 +38,6 @@ std::shared_ptr<gloo::transport::Device> GlooDevice(const RankEnv& env) {
     return Gloo::createDeviceForHostname(*address);
   }
   return Gloo::createDefaultDevice();
-}
-
-std::string Attempted(const char* name, const RankEnv& env,
-                      const GroupPlace& place) {
-  const std::string group =
-      place.name.empty() ? ""
-                         : absl::StrCat(" of group ", place.name, " (ranks ",
-                                        absl::StrJoin(place.ranks, ", "), ")");
-  return absl::StrCat("connecting rank ", env.rank, " of ", env.world_size,
-                      " to the others", group, " by ", name, " failed: ");
 }
 
 void Describe(const GroupPlace& place, c10d::Backend::Options& options) {
@@ -128,6 +114,16 @@ absl::StatusOr<std::unique_ptr<DirectAllReduce>> MakeDirect(
 
 }  // namespace
 
+std::string ConnectingFailed(const char* name, const RankEnv& env,
+                             const GroupPlace& place) {
+  const std::string group =
+      place.name.empty() ? ""
+                         : absl::StrCat(" of group ", place.name, " (ranks ",
+                                        absl::StrJoin(place.ranks, ", "), ")");
+  return absl::StrCat("connecting rank ", env.rank, " of ", env.world_size,
+                      " to the others", group, " by ", name, " failed: ");
+}
+
 absl::StatusOr<BackendPtr> MakeGloo(
     const RankEnv& env, const GroupPlace& place,
     const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout,
@@ -145,41 +141,16 @@ absl::StatusOr<BackendPtr> MakeGloo(
       auto direct = MakeDirect(env, place, store, timeout, direct_bytes);
       if (!direct.ok()) {
         return absl::UnavailableError(
-            absl::StrCat(Attempted("direct all-reduces", env, place),
+            absl::StrCat(ConnectingFailed("direct all-reduces", env, place),
                          direct.status().message(), kAdvice));
       }
       gloo->SetDirect(*std::move(direct));
     }
     return BackendPtr(std::move(gloo));
   } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat(Attempted("Gloo", env, place),
-                                               PlainMessage(error), kAdvice));
+    return absl::UnavailableError(absl::StrCat(
+        ConnectingFailed("Gloo", env, place), PlainMessage(error), kAdvice));
   }
-}
-
-absl::StatusOr<BackendPtr> MakeNccl(
-    const RankEnv& env, const GroupPlace& place,
-    const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
-    absl::Duration timeout) {
-#ifdef RANKWISE_CUDA
-  try {
-    c10::cuda::set_device(device.index());
-    auto options = c10d::ProcessGroupNCCL::Options::create();
-    options->timeout = absl::ToChronoMilliseconds(timeout);
-    Describe(place, *options);
-    return BackendPtr(c10::make_intrusive<c10d::ProcessGroupNCCL>(
-        store, place.rank, place.size(), options));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat(Attempted("NCCL", env, place), PlainMessage(error)));
-  }
-#else
-  (void)store;
-  (void)timeout;
-  return absl::UnimplementedError(absl::StrCat(
-      Attempted("NCCL", env, place), "this binary was built without CUDA (",
-      device.str(), "); build it with --config=cuda"));
-#endif
 }
 
 BackendPtr CheckCollectives(BackendPtr backend, BackendPtr checker) {

@@ -1,4 +1,4 @@
-// Makes the backends that move the bytes.
+// Makes the backends that move the bytes; NCCL is in nccl_backend.h.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_H_
 
@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/rank_env.h"
 
@@ -40,12 +39,10 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGloo(
     const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout,
     int64_t direct_bytes = 0);
 
-// NCCL on `device`; Unimplemented in a build without CUDA. A collective that
-// takes longer than `timeout` ends the process, with NCCL's report on stderr.
-absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNccl(
-    const RankEnv& env, const GroupPlace& place,
-    const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
-    absl::Duration timeout);
+// "connecting rank 1 of 4 to the others of group dp (ranks 1, 3) by NCCL
+// failed: ".
+std::string ConnectingFailed(const char* name, const RankEnv& env,
+                             const GroupPlace& place);
 
 // `backend` behind a check that all ranks call the same collective with the
 // same shapes and dtype. `checker` is a Gloo group of the same ranks.

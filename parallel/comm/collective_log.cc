@@ -115,6 +115,21 @@ void CollectiveLog::End(Ticket ticket, bool ok) {
   if (awaited && --in_flight_ == 0) busy_ns_ += NowNs() - busy_since_ns_;
 }
 
+void CollectiveLog::Follow(Ticket ticket) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket == ticket) entry.state = State::kInFlight;
+  ++followed_;
+}
+
+void CollectiveLog::EndFollowed(Ticket ticket, bool ok) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ok && records_traffic_) traffic_.SeenEnded(ticket, NowNs());
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket == ticket) entry.state = ok ? State::kDone : State::kFailed;
+  --followed_;
+}
+
 void CollectiveLog::StartTraffic() {
   std::lock_guard<std::mutex> lock(mutex_);
   traffic_.Start();
@@ -143,6 +158,7 @@ std::vector<CommEvent> CollectiveLog::TakeTraffic() {
     event.start_ns = noted.start_ns;
     event.wait_start_ns = noted.wait_start_ns;
     event.end_ns = noted.end_ns;
+    event.ended_before_ns = noted.ended_before_ns;
   }
   return events;
 }
@@ -236,7 +252,7 @@ std::vector<CollectiveReport> CollectiveLog::Progress() const {
 
 int CollectiveLog::in_flight() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return in_flight_;
+  return in_flight_ + followed_;
 }
 
 double CollectiveLog::busy_seconds() const {

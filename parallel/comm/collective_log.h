@@ -62,6 +62,12 @@ class CollectiveLog {
   // False when the start was so long ago that it has been forgotten.
   bool EndPointToPoint(Ticket ticket, bool ok);
 
+  // The end of `ticket` (of Begin with `observed` false, or of a message) will
+  // be learnt by asking now and then, which tells that it has ended, but not
+  // when: it counts as in flight, and busy_seconds does not know it.
+  void Follow(Ticket ticket);
+  void EndFollowed(Ticket ticket, bool ok);
+
   // From StartTraffic to StopTraffic every call is noted beside its entry: that
   // takes no allocation, and while it is off no time either. TakeTraffic stops
   // and hands over what was noted since StartTraffic.
@@ -79,11 +85,12 @@ class CollectiveLog {
   CollectiveReport LastStarted() const;
   // The last one started in each group.
   std::vector<CollectiveReport> Progress() const;
-  // Collectives whose end is awaited.
+  // Collectives, and messages that are followed, whose end is awaited.
   int in_flight() const;
   // Steady-clock time of the last start; 0 before the first.
   int64_t last_start_ns() const { return last_start_ns_.load(); }
-  // Seconds during which at least one observed collective was in flight.
+  // Seconds during which at least one observed collective was in flight. Those
+  // of Follow are not counted.
   double busy_seconds() const;
 
  private:
@@ -126,6 +133,7 @@ class CollectiveLog {
   std::vector<Group> groups_;
   Ticket next_ticket_ = 1;
   int in_flight_ = 0;
+  int followed_ = 0;
   int64_t busy_since_ns_ = 0;
   int64_t busy_ns_ = 0;
   TrafficRecorder traffic_;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "parallel/comm/flag_checks.h"
+#include "parallel/comm/placement.h"
 #include "records/user_path.h"
 
 // Ranks.
@@ -146,6 +147,16 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);
   checks.ParentExists("log_dir", launch.log_dir);
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (launch.nproc > 1 && absl::StartsWith(device, "cuda") &&
+      !InsideLauncher()) {
+    const absl::Status possible =
+        CheckLaunch(device, launch.nproc, DetectHardware());
+    if (!possible.ok()) {
+      checks.Complain(absl::StrCat("--nproc=", launch.nproc, " --",
+                                   std::string(possible.message())));
+    }
+  }
   if (!checks.status().ok()) return checks.status();
   return launch;
 }

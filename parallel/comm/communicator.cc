@@ -1,7 +1,6 @@
 #include "parallel/comm/communicator.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -10,121 +9,24 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "parallel/comm/backends.h"
 #include "parallel/comm/collective_log.h"
+#include "parallel/comm/communicator_parts.h"
 #include "parallel/comm/failure_report.h"
 #include "parallel/comm/peers.h"
-#include "parallel/comm/placement.h"
 #include "parallel/comm/plain_error.h"
-#include "parallel/comm/process_groups.h"
-#include "parallel/comm/rendezvous.h"
-#include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
-
-struct Communicator::Parts {
-  RankEnv env;
-  CommConfig config;
-  std::string backend;
-  c10::Device device = c10::kCPU;
-  StoreConnection connection;
-  std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
-  std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
-  std::unique_ptr<ProcessGroups> groups;
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group;  // of all ranks
-  bool failed = false;
-
-  absl::Status Meet();
-  absl::Status Agree();
-  absl::Status Connect();
-};
-
-absl::Status Communicator::Parts::Meet() {
-  if (backend == "fake") {  // nobody is met
-    connection.store = c10::make_intrusive<c10d::HashStore>();
-    return absl::OkStatus();
-  }
-  RendezvousConfig rendezvous;
-  rendezvous.timeout = config.rendezvous_timeout;
-  rendezvous.file_store = config.file_store;
-  absl::StatusOr<StoreConnection> met = Rendezvous(env, rendezvous);
-  if (!met.ok()) return met.status();
-  connection = *std::move(met);
-  return absl::OkStatus();
-}
-
-// What all ranks must be configured with alike to connect. Rank 0 compares, and
-// tells all.
-absl::Status Communicator::Parts::Agree() {
-  if (env.world_size == 1 || backend == "fake") return absl::OkStatus();
-  c10d::Store& store = *connection.store;
-  const auto key = [](int rank) { return absl::StrCat("settings/", rank); };
-  const std::string own =
-      absl::StrCat("backend ", backend, ", direct_all_reduce_bytes ",
-                   config.direct_all_reduce_bytes, ", check_collectives ",
-                   config.check_collectives ? "on" : "off");
-  store.set(key(env.rank), own);
-  if (env.rank == 0) {
-    std::string verdict = "agreed";
-    for (int rank = 1; rank < env.world_size && verdict == "agreed"; ++rank) {
-      const std::string other = store.get_to_str(key(rank));
-      if (other == own) continue;
-      verdict = absl::StrCat("ranks disagree: rank ", rank, " has ", other,
-                             ", but rank 0 ", own,
-                             "; give every rank the same flags");
-    }
-    store.set("settings/verdict", verdict);
-  }
-  const std::string verdict = store.get_to_str("settings/verdict");
-  return verdict == "agreed" ? absl::OkStatus()
-                             : absl::InvalidArgumentError(verdict);
-}
-
-absl::Status Communicator::Parts::Connect() {
-  ProcessGroupsConfig groups_config;
-  groups_config.env = env;
-  groups_config.backend = backend;
-  groups_config.device = device;
-  groups_config.collective_timeout = config.collective_timeout;
-  groups_config.check_collectives = config.check_collectives;
-  groups_config.direct_all_reduce_bytes = config.direct_all_reduce_bytes;
-  groups_config.fake = config.fake;
-  groups = std::make_unique<ProcessGroups>(std::move(groups_config),
-                                           connection.store, log);
-  GroupPlace everybody;
-  everybody.rank = env.rank;
-  everybody.ranks.resize(env.world_size);
-  std::iota(everybody.ranks.begin(), everybody.ranks.end(), 0);
-  absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> group =
-      groups->Add(everybody);
-  if (!group.ok()) return group.status();
-  process_group = *std::move(group);
-  if (env.world_size > 1 && backend != "fake") {
-    heartbeat =
-        std::make_unique<Heartbeat>(connection.second_store, env.rank, log);
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
     const RankEnv& env, const CommConfig& config) {
   auto parts = std::make_unique<Parts>();
   parts->env = env;
   parts->config = config;
-  const Hardware hardware = DetectHardware();
-  // The fake backend carries CPU tensors only.
-  const std::string requested =
-      config.backend == "fake" && config.device == "auto" ? "cpu"
-                                                          : config.device;
-  absl::StatusOr<c10::Device> device = ChooseDevice(requested, env, hardware);
-  if (!device.ok()) return device.status();
-  absl::StatusOr<std::string> backend =
-      ChooseBackend(config.backend, requested, *device, env, hardware);
-  if (!backend.ok()) return backend.status();
-  parts->device = *device;
-  parts->backend = *backend;
-  absl::Status status = parts->Meet();
+  parts->hardware = DetectHardware();
+  absl::Status status = parts->Place();
+  if (status.ok()) status = parts->Meet();
+  if (status.ok()) status = parts->CheckGpus();
   if (status.ok()) status = parts->Agree();
   if (status.ok()) status = parts->Connect();
   if (!status.ok()) return status;
@@ -152,6 +54,7 @@ Communicator::~Communicator() {
   constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
   constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
   Parts& parts = *parts_;
+  parts.EndWatch();
   const CollectiveReport suspect = parts.log->Suspect();
   const bool broken = IsStuck(*parts.log) || parts.failed;
   if (parts.heartbeat != nullptr) {
@@ -167,8 +70,12 @@ Communicator::~Communicator() {
                       broken ? kForPeersToExplain : kForPeersToFinish);
     }
   }
-  if (broken) parts.groups->Abort();
-  if (IsStuck(*parts.log)) {
+  if (broken) {
+    parts.Abort();
+  } else if (parts.watch != nullptr) {
+    parts.groups->ShutDown();
+  }
+  if (IsStuck(*parts.log) || (broken && parts.watch != nullptr)) {
     // Gloo's destructor would wait for what never comes, until the collective
     // timeout. Its threads sleep; the process's end closes the connections.
     (void)parts.process_group.release();
@@ -181,6 +88,9 @@ int Communicator::rank() const { return parts_->env.rank; }
 int Communicator::world_size() const { return parts_->env.world_size; }
 absl::string_view Communicator::backend() const { return parts_->backend; }
 c10::Device Communicator::device() const { return parts_->device; }
+absl::string_view Communicator::why_on_cpu() const {
+  return parts_->why_on_cpu;
+}
 const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
     const {
   return parts_->process_group;
@@ -337,6 +247,7 @@ bool MentionsCommunication(const std::string& error) {
 absl::Status Communicator::ExplainFailure(absl::string_view attempted,
                                           const std::exception& error) {
   constexpr absl::Duration kPatience = absl::Milliseconds(2500);
+  parts_->StandDown();
   Failure failure;
   failure.attempted = std::string(attempted);
   failure.rank = rank();
@@ -357,7 +268,7 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   if (IsMismatch(failure.error)) return DescribeMismatch(failure);
   // Ranks that wait for this one learn now that it has failed, and not when its
   // process ends: along a chain of ranks that would add up.
-  parts_->groups->Abort();
+  parts_->Abort();
   return DescribeFailure(failure, AskPeers(*parts_->connection.store, rank(),
                                            world_size(), kPatience));
 }

@@ -35,8 +35,15 @@ struct CommConfig {
   std::string device = "auto";
   // How long to wait for the store and for all ranks.
   absl::Duration rendezvous_timeout = absl::Seconds(60);
-  // How long a collective may take before it fails.
+  // How long a collective may take before it fails. Under NCCL, whose
+  // collectives nobody waits for, the process then explains it and ends with
+  // exit code 1, by itself: see stuck_collective.h.
   absl::Duration collective_timeout = absl::Minutes(5);
+  // NCCL's kernels go before those of the computation.
+  bool nccl_high_priority_stream = true;
+  // Follow Gloo's collectives as NCCL's are followed, by asking, and end as
+  // under NCCL. For tests of that.
+  bool ask_gloo = false;
   // Compare every collective's kind, shapes and dtype across ranks before it
   // runs. Slow: one extra barrier and gather per collective.
   bool check_collectives = false;
@@ -54,8 +61,9 @@ struct CommConfig {
 enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
 
 // Owns the store and the process group. The collectives below block until their
-// result is in place, and are called by one thread at a time, in the same order
-// on every rank.
+// result is in place (on a GPU: what is given to the current stream afterwards
+// finds it there; the host does not wait), and are called by one thread at a
+// time, in the same order on every rank.
 //
 //   absl::StatusOr<RankEnv> env = ReadRankEnv();
 //   if (!env.ok()) return env.status();
@@ -85,6 +93,9 @@ class Communicator {
   // "gloo", "nccl" or "fake".
   absl::string_view backend() const;
   c10::Device device() const;
+  // Why a build with CUDA computes on the CPU, though none was asked for, in a
+  // line to print once; "" else.
+  absl::string_view why_on_cpu() const;
   // Carries collectives of CPU tensors, and of CUDA tensors when device() is a
   // GPU. Its collectives too are visible to ExplainFailure.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
@@ -122,7 +133,8 @@ class Communicator {
   // first.
   int64_t last_collective_start_ns() const;
   // Seconds during which at least one collective was in flight, since Create.
-  // NCCL's are not counted: the host does not see them complete.
+  // NCCL's are not counted: the host learns that they are over, not when
+  // (CommEvent::ended_before_ns).
   double collective_seconds() const;
 
   // What this rank communicates in any group from StartTraffic to StopTraffic.

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "parallel/comm/monitored_message.h"
+#include "parallel/comm/nccl_backend.h"
+#include "parallel/device/graph.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 
 namespace rankwise {
@@ -23,12 +25,13 @@ class MonitoredBackend : public c10d::Backend {
  public:
   MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
                    std::shared_ptr<CollectiveLog> log, WatchCompletion watch,
-                   int group)
+                   int group, Asking asking)
       : Backend(inner->getRank(), inner->getSize()),
         inner_(std::move(inner)),
         log_(std::move(log)),
         watch_(watch),
-        group_(group) {}
+        group_(group),
+        asking_(std::move(asking)) {}
 
   const c10::intrusive_ptr<c10d::Backend>& inner() const { return inner_; }
 
@@ -157,8 +160,10 @@ class MonitoredBackend : public c10d::Backend {
   void startCoalescing() override {
     log_->StartCoalescing(group_);
     inner_->startCoalescing();
+    coalescing_ = true;
   }
   WorkPtr endCoalescing() override {
+    coalescing_ = false;
     return Log("coalesced", {}, [&] { return inner_->endCoalescing(); });
   }
 
@@ -255,6 +260,7 @@ class MonitoredBackend : public c10d::Backend {
     const CollectiveLog::Ticket ticket =
         log_->Begin(name, tensors, observed, group_, static_cast<int>(root));
     WorkPtr work = EndIfThrown(ticket, call);
+    FollowIfAsked(ticket, work, /*peer=*/-1);
     if (observed && work != nullptr) {
       work->getFuture()->addCallback(
           [log = log_, ticket](c10::ivalue::Future& future) {
@@ -265,6 +271,16 @@ class MonitoredBackend : public c10d::Backend {
     return work;
   }
 
+  // Calls between startCoalescing and endCoalescing have no end of their own.
+  void FollowIfAsked(CollectiveLog::Ticket ticket, const WorkPtr& work,
+                     int peer) {
+    if (watch_ != WatchCompletion::kAsked || work == nullptr || coalescing_ ||
+        IsCapturing(asking_.device)) {
+      return;
+    }
+    asking_.watch->Follow(ticket, WithoutTensors(work), {group_, peer});
+  }
+
   // For calls whose works have no future.
   template <typename Call>
   WorkPtr LogWait(const char* name, at::ArrayRef<at::Tensor> tensors,
@@ -273,6 +289,7 @@ class MonitoredBackend : public c10d::Backend {
     const CollectiveLog::Ticket ticket =
         log_->Begin(name, tensors, observed, group_);
     WorkPtr work = EndIfThrown(ticket, call);
+    FollowIfAsked(ticket, work, /*peer=*/-1);
     if (!observed || work == nullptr) return work;
     return MakeMonitoredWait(std::move(work), log_, ticket);
   }
@@ -283,7 +300,8 @@ class MonitoredBackend : public c10d::Backend {
     const MessageEntry entry(log_, name, tensors, peer, group_);
     try {
       WorkPtr work = call();
-      if (watch_ == WatchCompletion::kNo || work == nullptr) return work;
+      FollowIfAsked(entry.ticket(), work, peer);
+      if (watch_ != WatchCompletion::kYes || work == nullptr) return work;
       return MakeMonitoredMessage(std::move(work), entry);
     } catch (...) {
       entry.Failed();
@@ -295,15 +313,17 @@ class MonitoredBackend : public c10d::Backend {
   const std::shared_ptr<CollectiveLog> log_;
   const WatchCompletion watch_;
   const int group_;
+  const Asking asking_;
+  bool coalescing_ = false;
 };
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
-    WatchCompletion watch, int group) {
+    WatchCompletion watch, int group, Asking asking) {
   return c10::make_intrusive<MonitoredBackend>(std::move(inner), std::move(log),
-                                               watch, group);
+                                               watch, group, std::move(asking));
 }
 
 c10::intrusive_ptr<c10d::Backend> WithoutMonitoring(

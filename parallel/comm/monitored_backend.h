@@ -5,8 +5,10 @@
 
 #include <memory>
 
+#include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/collective_log.h"
+#include "parallel/comm/collective_watch.h"
 
 namespace c10d {
 class Backend;
@@ -19,8 +21,18 @@ enum class WatchCompletion {
   // through the wait for it: for backends whose futures complete with the
   // collective (gloo, fake).
   kYes,
-  // Only starts are logged: for NCCL, whose futures complete at launch.
+  // Only starts are logged.
   kNo,
+  // Have a CollectiveWatch ask the works: for NCCL, whose futures complete at
+  // launch. What is started while a graph records on the device is not
+  // followed: it does not run then, and its work must not be asked.
+  kAsked,
+};
+
+// Of WatchCompletion::kAsked.
+struct Asking {
+  std::shared_ptr<CollectiveWatch> watch;
+  c10::Device device = c10::kCPU;
 };
 
 // The returned backend forwards the Work objects of `inner` unchanged, except
@@ -29,7 +41,7 @@ enum class WatchCompletion {
 // collective (monitored_backend_benchmark). `group` is the log's number of it.
 c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
-    WatchCompletion watch, int group = 0);
+    WatchCompletion watch, int group = 0, Asking asking = {});
 
 // The `inner` of such a backend, for those who measure what monitoring costs;
 // any other backend itself.

@@ -1,4 +1,4 @@
-// What monitoring adds to a collective: compare the two rows. The backend below
+// What monitoring adds to a collective: compare the rows. The backend below
 // completes at once, so that the call is all that is measured.
 #include <memory>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "ATen/ops/ones.h"
 #include "benchmark/benchmark.h"
 #include "parallel/comm/collective_log.h"
+#include "parallel/comm/collective_watch.h"
 #include "parallel/comm/monitored_backend.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 
@@ -21,6 +22,7 @@ class InstantWork : public c10d::Work {
     future_->markCompleted(c10::List<at::Tensor>());
   }
   bool wait(std::chrono::milliseconds) override { return true; }
+  bool isCompleted() override { return true; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     return future_;
   }
@@ -55,6 +57,17 @@ void BM_AllReduceMonitored(benchmark::State& state) {
                                    WatchCompletion::kYes));
 }
 BENCHMARK(BM_AllReduceMonitored);
+
+// As under NCCL.
+void BM_AllReduceAsked(benchmark::State& state) {
+  const auto log = std::make_shared<CollectiveLog>();
+  const auto watch =
+      std::make_shared<CollectiveWatch>(CollectiveWatchConfig(), log);
+  Run(state, *MakeMonitoredBackend(c10::make_intrusive<InstantBackend>(), log,
+                                   WatchCompletion::kAsked, /*group=*/0,
+                                   {watch, c10::kCPU}));
+}
+BENCHMARK(BM_AllReduceAsked);
 
 }  // namespace
 }  // namespace rankwise

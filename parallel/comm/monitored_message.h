@@ -20,6 +20,7 @@ class MessageEntry {
   MessageEntry(std::shared_ptr<CollectiveLog> log, const char* name,
                at::ArrayRef<at::Tensor> tensors, int peer, int group);
 
+  CollectiveLog::Ticket ticket() const { return ticket_; }
   // Someone begins to wait for it.
   void Waiting() const;
   void Done() const;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kBeatInterval(1);
 constexpr char kDeparturesKey[] = "departures";
+constexpr char kDeathsKey[] = "deaths";
 constexpr char kFailuresKey[] = "failures";
 
 std::string PulseKey(int rank) { return absl::StrCat("pulse/", rank); }
@@ -177,7 +178,11 @@ void Heartbeat::Leave() {
 
 void ReportDeath(c10d::Store& store, int rank, const std::string& how) {
   store.set(DeathKey(rank), how);
+  store.add(kDeathsKey, 1);
 }
+
+bool AnyFailed(c10d::Store& store) { return store.check({kFailuresKey}); }
+bool AnyDead(c10d::Store& store) { return store.check({kDeathsKey}); }
 
 absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
                                                  int world_size,

@@ -79,6 +79,11 @@ class Heartbeat {
 // 9"). For the launcher, which knows at once.
 void ReportDeath(c10d::Store& store, int rank, const std::string& how);
 
+// Whether any rank has marked itself failed, or has been reported dead. One
+// request; both throw what the store throws.
+bool AnyFailed(c10d::Store& store);
+bool AnyDead(c10d::Store& store);
+
 // A rank as seen by another.
 struct PeerStatus {
   enum class Life {

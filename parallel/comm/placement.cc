@@ -5,7 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "torch/cuda.h"
+#include "parallel/device/device_facts.h"
 
 namespace rankwise {
 namespace {
@@ -18,18 +18,27 @@ absl::Status NoGpu(const std::string& device, const Hardware& hardware) {
                      "--config=cuda, or use device=cpu"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "device=", device,
-      ": no GPU is visible (see nvidia-smi and CUDA_VISIBLE_DEVICES); use "
-      "device=cpu"));
+      "device=", device, ": ", hardware.why_no_gpu,
+      " (see nvidia-smi and CUDA_VISIBLE_DEVICES); use device=cpu"));
+}
+
+bool SeesItsOwnGpuOnly(const RankEnv& env, const Hardware& hardware) {
+  return hardware.gpus == 1 && env.local_world_size > 1 &&
+         env.launcher != "nproc" && !env.visible_gpus.empty();
+}
+
+std::string TooFew(const RankEnv& env, const Hardware& hardware) {
+  return absl::StrCat(env.local_world_size, " local ranks but ", hardware.gpus,
+                      hardware.gpus == 1 ? " GPU" : " GPUs");
 }
 
 absl::StatusOr<c10::Device> OwnGpu(const RankEnv& env,
                                    const Hardware& hardware) {
   if (hardware.gpus == 0) return NoGpu("cuda", hardware);
+  if (SeesItsOwnGpuOnly(env, hardware)) return c10::Device(c10::kCUDA, 0);
   if (env.local_world_size > hardware.gpus) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "device=cuda: ", env.local_world_size, " local ranks but ",
-        hardware.gpus, hardware.gpus == 1 ? " GPU" : " GPUs",
+        "device=cuda: ", TooFew(env, hardware),
         "; start fewer ranks, or share a GPU by name with device=cuda:0"));
   }
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(env.local_rank));
@@ -56,10 +65,9 @@ absl::StatusOr<c10::Device> NamedGpu(const std::string& device,
 
 Hardware DetectHardware() {
   Hardware hardware;
-#ifdef RANKWISE_CUDA
-  hardware.built_with_cuda = true;
-  hardware.gpus = static_cast<int>(torch::cuda::device_count());
-#endif
+  hardware.built_with_cuda = ThisBuild().has_cuda;
+  hardware.gpus = VisibleGpus();
+  hardware.why_no_gpu = WhyNoGpu();
   return hardware;
 }
 
@@ -73,8 +81,32 @@ absl::StatusOr<c10::Device> ChooseDevice(const std::string& device,
     return absl::InvalidArgumentError(absl::StrCat(
         "device='", device, "' is unknown; use auto, cpu, cuda or cuda:N"));
   }
-  if (hardware.gpus < env.local_world_size) return c10::Device(c10::kCPU);
+  if (hardware.gpus < env.local_world_size &&
+      !SeesItsOwnGpuOnly(env, hardware)) {
+    return c10::Device(c10::kCPU);
+  }
   return OwnGpu(env, hardware);
+}
+
+std::string WhyOnCpu(const std::string& requested_device, c10::Device device,
+                     const RankEnv& env, const Hardware& hardware) {
+  if (!hardware.built_with_cuda || requested_device != "auto" ||
+      device.is_cuda()) {
+    return "";
+  }
+  const bool one = env.world_size == 1;
+  return absl::StrCat(
+      "no GPU is used: ",
+      hardware.gpus == 0 ? hardware.why_no_gpu : TooFew(env, hardware),
+      one ? "; computing on the CPU" : "; the ranks compute on the CPU");
+}
+
+absl::Status CheckLaunch(const std::string& device, int nproc,
+                         const Hardware& hardware) {
+  RankEnv env;
+  env.world_size = env.local_world_size = nproc;
+  env.launcher = "nproc";
+  return ChooseDevice(device, env, hardware).status();
 }
 
 absl::StatusOr<std::string> ChooseBackend(const std::string& backend,

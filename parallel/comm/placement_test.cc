@@ -10,9 +10,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Hardware kNoCuda = {false, 0};
-constexpr Hardware kNoGpu = {true, 0};
-constexpr Hardware kTwoGpus = {true, 2};
+const Hardware kNoCuda = {false, 0};
+const Hardware kNoGpu = {true, 0};
+const Hardware kOneGpu = {true, 1};
+const Hardware kTwoGpus = {true, 2};
 
 RankEnv LocalRank(int local_rank, int local_world_size) {
   RankEnv env;
@@ -47,6 +48,57 @@ TEST(PlacementTest, SharingAGpuMustBeAskedForByName) {
   EXPECT_THAT(DeviceFor("cuda", LocalRank(2, 4), kTwoGpus),
               HasSubstr("4 local ranks but 2 GPUs"));
   EXPECT_EQ(DeviceFor("cuda:1", LocalRank(2, 4), kTwoGpus), "cuda:1");
+}
+
+// srun --gpus-per-task=1, or torchrun with a wrapper.
+RankEnv WithItsOwnGpu(int local_rank, int local_world_size) {
+  RankEnv env = LocalRank(local_rank, local_world_size);
+  env.launcher = "srun";
+  env.visible_gpus = "0";
+  return env;
+}
+
+TEST(PlacementTest, ARankThatSeesOneGpuOfItsOwnTakesIt) {
+  EXPECT_EQ(DeviceFor("cuda", WithItsOwnGpu(3, 4), kOneGpu), "cuda:0");
+  EXPECT_EQ(DeviceFor("auto", WithItsOwnGpu(3, 4), kOneGpu), "cuda:0");
+  EXPECT_EQ(BackendFor("auto", "auto", WithItsOwnGpu(3, 4), kOneGpu), "nccl");
+  // Several are shared out by LOCAL_RANK, as ever.
+  EXPECT_EQ(DeviceFor("cuda", WithItsOwnGpu(1, 2), kTwoGpus), "cuda:1");
+}
+
+TEST(PlacementTest, RanksOfOneLauncherWithOneEnvironmentHaveNoGpuOfTheirOwn) {
+  RankEnv env = WithItsOwnGpu(1, 2);
+  env.launcher = "nproc";
+  EXPECT_THAT(DeviceFor("cuda", env, kOneGpu),
+              HasSubstr("2 local ranks but 1 GPU; start fewer ranks"));
+  EXPECT_EQ(DeviceFor("auto", env, kOneGpu), "cpu");
+  env = WithItsOwnGpu(1, 2);
+  env.visible_gpus = "";  // the machine's only one
+  EXPECT_THAT(DeviceFor("cuda", env, kOneGpu), HasSubstr("2 local ranks"));
+}
+
+TEST(PlacementTest, AGpuBuildSaysWhyItComputesOnTheCpu) {
+  const auto why = [](const std::string& device, const RankEnv& env,
+                      const Hardware& hardware) {
+    return WhyOnCpu(device, *ChooseDevice(device, env, hardware), env,
+                    hardware);
+  };
+  EXPECT_EQ(why("auto", LocalRank(0, 1), kNoGpu),
+            "no GPU is used: no GPU is visible; computing on the CPU");
+  EXPECT_EQ(why("auto", LocalRank(0, 3), kTwoGpus),
+            "no GPU is used: 3 local ranks but 2 GPUs; the ranks compute on "
+            "the CPU");
+  EXPECT_EQ(why("auto", LocalRank(0, 2), kTwoGpus), "");
+  EXPECT_EQ(why("cpu", LocalRank(0, 1), kNoGpu), "");
+  EXPECT_EQ(why("auto", LocalRank(0, 1), kNoCuda), "");
+}
+
+TEST(PlacementTest, ALaunchIsRefusedBeforeItBegins) {
+  EXPECT_THAT(std::string(CheckLaunch("cuda", 4, kTwoGpus).message()),
+              HasSubstr("4 local ranks but 2 GPUs"));
+  EXPECT_TRUE(CheckLaunch("cuda", 2, kTwoGpus).ok());
+  EXPECT_TRUE(CheckLaunch("auto", 4, kTwoGpus).ok());
+  EXPECT_TRUE(CheckLaunch("cuda:0", 4, kTwoGpus).ok());
 }
 
 TEST(PlacementTest, MissingDevicesAreExplained) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "c10/util/Exception.h"
+#include "parallel/comm/nccl_error.h"
 
 namespace rankwise {
 namespace {
@@ -33,7 +34,7 @@ std::string PlainMessage(const std::exception& error) {
     text = text.substr(0, text.find(trace));
   }
   text = WithoutLocation(absl::StripAsciiWhitespace(text));
-  return absl::StrReplaceAll(text, {{"\n", " "}});
+  return absl::StrReplaceAll(PlainNcclError(text), {{"\n", " "}});
 }
 
 }  // namespace rankwise

@@ -1,9 +1,11 @@
 #include "parallel/comm/process_groups.h"
 
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/monitored_backend.h"
+#include "parallel/comm/nccl_backend.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -76,15 +78,25 @@ absl::StatusOr<BackendPtr> ProcessGroups::Checked(const Building& building,
   return CheckCollectives(std::move(inner), *std::move(checker));
 }
 
+// Where the watch speaks first, the carrier's own timeout is but a fallback.
+absl::Duration ProcessGroups::CarrierTimeout(bool watched) const {
+  constexpr absl::Duration kForTheWatch = absl::Minutes(2);
+  return watched ? config_.collective_timeout + kForTheWatch
+                 : config_.collective_timeout;
+}
+
 absl::Status ProcessGroups::AddGloo(Building& building) {
+  const bool watched = config_.watch_gloo;
   absl::StatusOr<BackendPtr> gloo =
       MakeGloo(config_.env, building.place, building.StorePart(store_, "gloo"),
-               config_.collective_timeout, config_.direct_all_reduce_bytes);
+               CarrierTimeout(watched), config_.direct_all_reduce_bytes);
   if (gloo.ok()) gloo = Checked(building, *std::move(gloo));
   if (!gloo.ok()) return gloo.status();
   building.Add(c10::kCPU, BackendType::GLOO,
-               MakeMonitoredBackend(*std::move(gloo), log_,
-                                    WatchCompletion::kYes, building.number));
+               MakeMonitoredBackend(
+                   *std::move(gloo), log_,
+                   watched ? WatchCompletion::kAsked : WatchCompletion::kYes,
+                   building.number, {config_.watch, c10::kCPU}));
   if (config_.device.is_cuda() && config_.backend == "gloo") {
     building.group->setBackend(c10::kCUDA, BackendType::GLOO,
                                building.group->getBackend(c10::kCPU));
@@ -93,14 +105,22 @@ absl::Status ProcessGroups::AddGloo(Building& building) {
 }
 
 absl::Status ProcessGroups::AddNccl(Building& building) {
+  NcclConfig nccl_config;
+  nccl_config.device = config_.device;
+  nccl_config.watchdog_timeout = CarrierTimeout(/*watched=*/true);
+  nccl_config.high_priority_stream = config_.nccl_high_priority_stream;
+  building.group->setBoundDeviceId(config_.device);
   absl::StatusOr<BackendPtr> nccl =
       MakeNccl(config_.env, building.place, building.StorePart(store_, "nccl"),
-               config_.device, config_.collective_timeout);
-  if (nccl.ok()) nccl = Checked(building, *std::move(nccl));
+               nccl_config, first_nccl_);
   if (!nccl.ok()) return nccl.status();
-  building.Add(c10::kCUDA, BackendType::NCCL,
-               MakeMonitoredBackend(*std::move(nccl), log_,
-                                    WatchCompletion::kNo, building.number));
+  if (first_nccl_ == nullptr) first_nccl_ = *nccl;
+  nccl = Checked(building, *std::move(nccl));
+  if (!nccl.ok()) return nccl.status();
+  building.Add(
+      c10::kCUDA, BackendType::NCCL,
+      MakeMonitoredBackend(*std::move(nccl), log_, WatchCompletion::kAsked,
+                           building.number, {config_.watch, config_.device}));
   return absl::OkStatus();
 }
 
@@ -137,9 +157,23 @@ void ProcessGroups::Abort() {
   for (const BackendPtr& carrier : carriers_) carrier->abort();
 }
 
+void ProcessGroups::ShutDown() {
+  for (auto carrier = carriers_.rbegin(); carrier != carriers_.rend();
+       ++carrier) {
+    if ((*carrier)->getBackendName() != "nccl") continue;
+    try {
+      (*carrier)->shutdown();
+    } catch (const std::exception&) {
+      // A GPU that has failed: the groups' destructors would fail on it, too.
+      return Leak();
+    }
+  }
+}
+
 void ProcessGroups::Leak() {
   for (GroupPtr& group : groups_) (void)group.release();
   for (BackendPtr& carrier : carriers_) (void)carrier.release();
+  (void)first_nccl_.release();
   groups_.clear();
   carriers_.clear();
 }

@@ -15,6 +15,7 @@
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/backends.h"
 #include "parallel/comm/collective_log.h"
+#include "parallel/comm/collective_watch.h"
 #include "parallel/comm/fake_backend.h"
 #include "parallel/comm/rank_env.h"
 
@@ -33,7 +34,11 @@ struct ProcessGroupsConfig {
   absl::Duration collective_timeout;
   bool check_collectives = false;
   int64_t direct_all_reduce_bytes = 0;
+  bool nccl_high_priority_stream = true;
   FakeBackendConfig fake;
+  // Follows NCCL's collectives; Gloo's too where `watch_gloo`.
+  std::shared_ptr<CollectiveWatch> watch;
+  bool watch_gloo = false;
 };
 
 // Keeps every group alive until it is destroyed itself. Not thread-safe.
@@ -54,6 +59,9 @@ class ProcessGroups {
   // Fails what is in flight in any group, and closes the connections, so that
   // peers that wait for this rank fail too. The groups are of no use then.
   void Abort();
+  // Ends NCCL's groups in good order: waits for what is in flight, then
+  // disconnects, the last group first. The groups are of no use then.
+  void ShutDown();
   // Leaves the groups' memory and threads to the end of the process: a
   // destructor would wait for collectives that never end.
   void Leak();
@@ -63,6 +71,7 @@ class ProcessGroups {
   absl::Status AddGloo(Building& building);
   absl::Status AddNccl(Building& building);
   void AddFake(Building& building);
+  absl::Duration CarrierTimeout(bool watched) const;
   absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> Checked(
       const Building& building, c10::intrusive_ptr<c10d::Backend> inner);
 
@@ -72,6 +81,7 @@ class ProcessGroups {
   std::vector<GroupPtr> groups_;
   // What carries them: the check does not pass abort() on.
   std::vector<c10::intrusive_ptr<c10d::Backend>> carriers_;
+  c10::intrusive_ptr<c10d::Backend> first_nccl_;  // of all ranks
 };
 
 }  // namespace rankwise

@@ -278,6 +278,7 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
                                     const RankEnvOptions& options) {
   RankEnv env;
   env.network_interface = lookup("GLOO_SOCKET_IFNAME").value_or("");
+  env.visible_gpus = lookup("CUDA_VISIBLE_DEVICES").value_or("");
   const std::optional<std::string> trace = TorchrunTrace(lookup);
   absl::Status status;
   if (IsSet(lookup, "RANK") || IsSet(lookup, "WORLD_SIZE")) {

@@ -30,6 +30,8 @@ struct RankEnv {
   int restart_count = 0;
   // Network interface that Gloo binds to (GLOO_SOCKET_IFNAME); empty: chosen.
   std::string network_interface;
+  // CUDA_VISIBLE_DEVICES; empty: not set, all GPUs are visible.
+  std::string visible_gpus;
   // "nproc", "torchrun", "mpirun" or "srun"; empty for a process started alone.
   std::string launcher;
 };

@@ -80,8 +80,10 @@ TEST(RankEnvTest, ReadsTorchrun) {
   const absl::StatusOr<RankEnv> env = ReadRankEnv(
       Lookup(With(Torchrun(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
                                {"TORCHELASTIC_RESTART_COUNT", "2"},
-                               {"GLOO_SOCKET_IFNAME", "eth1"}})));
+                               {"GLOO_SOCKET_IFNAME", "eth1"},
+                               {"CUDA_VISIBLE_DEVICES", "2"}})));
   ASSERT_TRUE(env.ok()) << env.status();
+  EXPECT_EQ(env->visible_gpus, "2");
   EXPECT_EQ(env->rank, 3);
   EXPECT_EQ(env->world_size, 4);
   EXPECT_EQ(env->local_rank, 1);

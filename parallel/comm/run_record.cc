@@ -5,16 +5,12 @@
 
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "parallel/device/device_facts.h"
 #include "records/config_hash.h"
 #include "records/git_commit.h"
 #include "records/host.h"
 #include "records/run_id.h"
-#ifdef RANKWISE_CUDA
-#include <cuda_runtime_api.h>
-#include <nccl.h>
-#endif
 
 namespace rankwise {
 namespace {
@@ -36,11 +32,9 @@ VersionInfo Versions() {
   VersionInfo versions;
   versions.torch = TORCH_VERSION;
   versions.compiler = CompilerVersion();
-#ifdef RANKWISE_CUDA
-  versions.cuda =
-      absl::StrCat(CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10);
-  versions.nccl = absl::StrCat(NCCL_MAJOR, ".", NCCL_MINOR, ".", NCCL_PATCH);
-#endif
+  const BuildFacts build = ThisBuild();
+  versions.cuda = build.cuda;
+  versions.nccl = build.nccl;
   return versions;
 }
 

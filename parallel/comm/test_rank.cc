@@ -33,6 +33,9 @@ ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(30), "");
 ABSL_FLAG(absl::Duration, collective_timeout, absl::Seconds(30), "");
 ABSL_FLAG(bool, check_collectives, false, "");
 ABSL_FLAG(int64_t, direct_all_reduce_bytes, 0, "");
+ABSL_FLAG(std::string, device, "cpu", "");
+ABSL_FLAG(std::string, backend, "auto", "");
+ABSL_FLAG(bool, ask_gloo, false, "");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
 
 namespace rankwise {
@@ -41,7 +44,7 @@ namespace {
 using CommunicatorPtr = std::unique_ptr<Communicator>;
 
 absl::Status SumOfRanks(Communicator& comm) {
-  at::Tensor sum = at::full({2, 3}, comm.rank() + 1.0);
+  at::Tensor sum = at::full({2, 3}, comm.rank() + 1.0, comm.device());
   absl::Status status = comm.AllReduce(sum);
   if (!status.ok()) return status;
   printf("rank %d of %d: sum %.0f\n", comm.rank(), comm.world_size(),
@@ -51,7 +54,7 @@ absl::Status SumOfRanks(Communicator& comm) {
 
 // Collectives until one fails.
 absl::Status ReduceForever(Communicator& comm) {
-  at::Tensor tensor = at::ones({1000});
+  at::Tensor tensor = at::ones({1000}, comm.device());
   absl::Status status;
   while (status.ok()) status = comm.AllReduce(tensor, ReduceOp::kAverage);
   return status;
@@ -69,7 +72,7 @@ absl::Status ArriveLate(Communicator& comm) {
   absl::Status status = SumOfRanks(comm);
   if (!status.ok()) return status;
   if (comm.rank() == 1) absl::SleepFor(absl::Seconds(30));
-  at::Tensor tensor = at::ones({7, 5});
+  at::Tensor tensor = at::ones({7, 5}, comm.device());
   return comm.AllReduce(tensor);
 }
 
@@ -84,14 +87,14 @@ absl::Status ReduceDifferentShapes(Communicator& comm) {
 }
 
 absl::Status UseAll(Communicator& comm) {
-  at::Tensor mean = at::full({1}, 1.0 * comm.rank());
+  at::Tensor mean = at::full({1}, 1.0 * comm.rank(), comm.device());
   absl::Status status = comm.AllReduce(mean, ReduceOp::kAverage);
   if (!status.ok()) return status;
-  at::Tensor root = at::full({1}, 1.0 * comm.rank());
+  at::Tensor root = at::full({1}, 1.0 * comm.rank(), comm.device());
   status = comm.Broadcast(root, comm.world_size() - 1);
   if (!status.ok()) return status;
   const absl::StatusOr<std::vector<at::Tensor>> all =
-      comm.AllGather(at::full({1}, 10.0 * comm.rank()));
+      comm.AllGather(at::full({1}, 10.0 * comm.rank(), comm.device()));
   if (!all.ok()) return all.status();
   status = comm.Barrier();
   printf("mean %.1f root %.0f last %.0f\n", mean.item<double>(),
@@ -222,7 +225,9 @@ absl::Status Run() {
   config.check_collectives = absl::GetFlag(FLAGS_check_collectives);
   config.direct_all_reduce_bytes = absl::GetFlag(FLAGS_direct_all_reduce_bytes);
   config.file_store = absl::GetFlag(FLAGS_file_store);
-  config.device = "cpu";
+  config.device = absl::GetFlag(FLAGS_device);
+  config.backend = absl::GetFlag(FLAGS_backend);
+  config.ask_gloo = absl::GetFlag(FLAGS_ask_gloo);
   const absl::StatusOr<RankEnv> env = ReadRankEnv();
   if (!env.ok()) return env.status();
   absl::StatusOr<CommunicatorPtr> comm = Communicator::Create(*env, config);

@@ -73,6 +73,11 @@ void TrafficRecorder::Ended(uint64_t ticket, int64_t now_ns) {
   if (noted != nullptr) noted->end_ns = now_ns;
 }
 
+void TrafficRecorder::SeenEnded(uint64_t ticket, int64_t now_ns) {
+  Noted* const noted = Find(ticket);
+  if (noted != nullptr) noted->ended_before_ns = now_ns;
+}
+
 std::vector<TrafficRecorder::Noted> TrafficRecorder::Take() {
   on_ = false;
   return std::exchange(noted_, {});

@@ -29,6 +29,9 @@ struct CommEvent {
   int64_t wait_start_ns = 0;
   // A collective's own end; a message's as its waiter learns of it.
   int64_t end_ns = 0;
+  // Where nobody sees the end itself (NCCL): when it was first known to be
+  // over, up to CollectiveWatch's interval later than it was.
+  int64_t ended_before_ns = 0;
 };
 
 // A type as PyTorch spells it in Python: "float32".
@@ -49,6 +52,7 @@ class TrafficRecorder {
     int64_t start_ns = 0;
     int64_t wait_start_ns = 0;
     int64_t end_ns = 0;
+    int64_t ended_before_ns = 0;
   };
 
   // Forgets what was noted. Room for kRoom events is allocated here, not in
@@ -65,6 +69,7 @@ class TrafficRecorder {
   // Ignored for a ticket that was not noted.
   void Waited(uint64_t ticket, int64_t now_ns);
   void Ended(uint64_t ticket, int64_t now_ns);
+  void SeenEnded(uint64_t ticket, int64_t now_ns);
 
   // Stops, and hands over what was noted.
   std::vector<Noted> Take();

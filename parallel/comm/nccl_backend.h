@@ -1,0 +1,84 @@
+// NCCL, behind a header without CUDA: nccl_backend_cuda.cc, or, in a build
+// without CUDA, nccl_backend_none.cc, which refuses.
+#ifndef RANKWISE_PARALLEL_COMM_NCCL_BACKEND_H_
+#define RANKWISE_PARALLEL_COMM_NCCL_BACKEND_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "c10/core/Device.h"
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/backends.h"
+#include "parallel/comm/rank_env.h"
+
+namespace c10d {
+class Backend;
+class Store;
+class Work;
+}  // namespace c10d
+
+namespace rankwise {
+
+struct NcclConfig {
+  c10::Device device = c10::kCPU;  // the rank's GPU
+  // After which c10d's own watchdog ends the process with its own report. The
+  // fallback of CollectiveWatch, whose timeout is shorter.
+  absl::Duration watchdog_timeout = absl::Minutes(7);
+  // NCCL's kernels go before those of the computation that they run beside.
+  // TORCH_NCCL_HIGH_PRIORITY=1 asks for it, too.
+  bool high_priority_stream = true;
+};
+
+// A ProcessGroupNCCL bound to its device and connected to all ranks of the
+// group on return, by a barrier: ranks that do not come, and GPUs that cannot
+// reach each other, are found here and not in the first step. Not by
+// eagerConnectSingleDevice, as init_process_group(device_id=...) does: it makes
+// all messages of the group share one stream with its collectives
+// (ProcessGroupNCCL.hpp, eagerInit_), and a pipeline stage would wait for its
+// predecessor with what it has for its successor. Two ranks connect for
+// messages when they first exchange one.
+//
+// `parent`: null, or the group of all ranks, from whose connections those of
+// this group are split (ncclCommSplit); then all ranks of the parent make a
+// group at the same time, each its own.
+//
+// Every group needs a part of the store for itself. Collective; blocks.
+// Unavailable, with what NCCL says, when the others cannot be reached;
+// Unimplemented in a build without CUDA.
+//
+// The environment's NCCL_* and TORCH_NCCL_* variables are NCCL's and c10d's
+// own, and left alone (ProcessGroupNCCL.hpp lists c10d's). Those that matter:
+//   NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME     what NCCL does, over which network
+//   TORCH_NCCL_ENABLE_TIMING=1              flight recorders know whether a
+//                                           collective has begun on the GPU
+//   TORCH_FR_BUFFER_SIZE=2000               calls that they hold; 0: none
+//   TORCH_NCCL_BLOCKING_WAIT=1              the host waits for collectives, and
+//                                           c10d's watchdog does not run
+//   TORCH_NCCL_ASYNC_ERROR_HANDLING=3       how c10d's watchdog ends a process
+//   TORCH_NCCL_DUMP_ON_TIMEOUT, TORCH_NCCL_ENABLE_MONITORING,
+//   TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=480    what it writes then, and who looks
+//                                           after the watchdog itself
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNccl(
+    const RankEnv& env, const GroupPlace& place,
+    const c10::intrusive_ptr<c10d::Store>& store, const NcclConfig& config,
+    const c10::intrusive_ptr<c10d::Backend>& parent = nullptr);
+
+// What can be asked about the end of `work` without keeping its tensors alive:
+// a copy, as c10d's watchdog holds it. Works that are not NCCL's, and null, are
+// given back.
+c10::intrusive_ptr<c10d::Work> WithoutTensors(
+    const c10::intrusive_ptr<c10d::Work>& work);
+
+// Calls `ask`, in which a GPU may be asked how far it is although another
+// thread is recording a graph on it (cudaThreadExchangeStreamCaptureMode).
+void BesideCaptures(c10::Device device, const std::function<void()>& ask);
+
+// NCCL's flight recorder of this process as JSON; "" without CUDA. Asks the
+// GPU, and may not return when that hangs.
+std::string DumpNcclRecorder();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_NCCL_BACKEND_H_

@@ -1,0 +1,176 @@
+#include "parallel/comm/stuck_collective.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <future>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "parallel/comm/failure_report.h"
+#include "parallel/comm/flight_recorder_summary.h"
+#include "parallel/comm/quiet_store.h"
+#include "torch/csrc/distributed/c10d/Store.hpp"
+
+namespace rankwise {
+namespace {
+
+constexpr absl::Duration kFirstQuestion = absl::Seconds(10);
+constexpr absl::Duration kPatienceForPeers = absl::Milliseconds(2500);
+constexpr absl::Duration kPatienceForRecorders = absl::Milliseconds(1500);
+constexpr absl::Duration kPatienceForDump = absl::Seconds(1);
+constexpr absl::Duration kPatienceForAbort = absl::Seconds(5);
+// A collective in flight for less may just be late behind a failure.
+constexpr absl::Duration kLong = absl::Seconds(1);
+constexpr size_t kCallsPerGroup = 20;
+
+std::string RecorderKey(int rank) { return absl::StrCat("recorder/", rank); }
+
+bool IsGone(const PeerStatus& peer, const std::vector<int>& group) {
+  if (peer.life == PeerStatus::Life::kLeft) {
+    return group.empty() ||
+           std::find(group.begin(), group.end(), peer.rank) != group.end();
+  }
+  return peer.life == PeerStatus::Life::kDead ||
+         peer.life == PeerStatus::Life::kSilent;
+}
+
+}  // namespace
+
+bool RunWithin(absl::Duration patience, std::function<void()> action) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> ended = done->get_future();
+  std::thread([action = std::move(action), done] {
+    try {
+      action();
+    } catch (const std::exception&) {
+      // Whoever must know looks at what `action` has left.
+    }
+    done->set_value();
+  }).detach();
+  return ended.wait_for(absl::ToChronoMilliseconds(patience)) ==
+         std::future_status::ready;
+}
+
+std::string StuckCollective::LookAround(absl::Duration oldest) {
+  if (config_.world_size == 1) return "";
+  const bool is_long = oldest > kLong;
+  if (store_lost_) return is_long ? "the ranks' store is lost" : "";
+  const QuietStore quiet;
+  try {
+    if (AnyFailed(*config_.store)) {
+      HandOver();
+      if (is_long) return "another rank has failed";
+    }
+    if (oldest == absl::ZeroDuration()) {
+      next_question_ = kFirstQuestion;
+      return "";
+    }
+    if (AnyDead(*config_.store)) return "a rank has died";
+  } catch (const std::exception&) {
+    store_lost_ = true;
+    return "";
+  }
+  if (oldest < next_question_) return "";
+  next_question_ *= 2;
+  return LookForGone();
+}
+
+Heartbeat* StuckCollective::Pulse() const {
+  return config_.heartbeat == nullptr ? nullptr : config_.heartbeat();
+}
+
+std::string StuckCollective::LookForGone() {
+  const std::vector<int> group = config_.log->Suspect().ranks;
+  const absl::StatusOr<std::vector<PeerStatus>> peers = AskPeers(
+      *config_.store, config_.rank, config_.world_size, config_.silence);
+  store_lost_ = !peers.ok();
+  if (store_lost_) return "";
+  for (const PeerStatus& peer : *peers) {
+    if (IsGone(peer, group)) return "a rank is gone";
+  }
+  return "";
+}
+
+void StuckCollective::HandOver() {
+  if (handed_over_ || config_.dump_recorder == nullptr) return;
+  handed_over_ = true;
+  auto dump = std::make_shared<std::string>();
+  if (!RunWithin(kPatienceForDump,
+                 [dump, ask = config_.dump_recorder] { *dump = ask(); })) {
+    return;
+  }
+  const std::string text = TrimFlightRecorder(*dump, kCallsPerGroup);
+  if (!text.empty()) config_.store->set(RecorderKey(config_.rank), text);
+}
+
+std::map<int, std::string> StuckCollective::GatherRecorders() {
+  std::map<int, std::string> dumps;
+  const absl::Time deadline = absl::Now() + kPatienceForRecorders;
+  while (true) {
+    for (int rank = 0; rank < config_.world_size; ++rank) {
+      if (dumps.count(rank) > 0) continue;
+      if (!config_.store->check({RecorderKey(rank)})) continue;
+      dumps[rank] = config_.store->get_to_str(RecorderKey(rank));
+    }
+    const bool all = static_cast<int>(dumps.size()) == config_.world_size;
+    if (all || absl::Now() >= deadline) return dumps;
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+}
+
+// The first rank to fail tells for all.
+void StuckCollective::ShareRecorders(int64_t order) {
+  try {
+    HandOver();
+    if (order > 1) return;
+    const std::map<int, std::string> dumps = GatherRecorders();
+    if (dumps.empty()) return;
+    Print("flight recorders:");
+    for (const std::string& sentence :
+         SummarizeFlightRecorders(dumps, config_.world_size)) {
+      Print("  " + sentence);
+    }
+  } catch (const std::exception&) {
+    // The store has gone meanwhile; the report is out.
+  }
+}
+
+void StuckCollective::Print(const std::string& line) const {
+  if (config_.print != nullptr) return config_.print(line);
+  fprintf(stderr, "%s\n", line.c_str());
+  fflush(stderr);
+}
+
+void StuckCollective::GiveUp(const std::string& why) {
+  const QuietStore quiet;
+  Failure failure;
+  failure.attempted = "communication";
+  failure.rank = config_.rank;
+  failure.world_size = config_.world_size;
+  failure.error = why;
+  failure.collective_timeout = config_.collective_timeout;
+  failure.collective = config_.log->Suspect();
+  absl::StatusOr<std::vector<PeerStatus>> peers = std::vector<PeerStatus>();
+  Heartbeat* const pulse = Pulse();
+  if (pulse != nullptr) {
+    failure.order = pulse->MarkFailed(failure.collective.description);
+    peers = AskPeers(*config_.store, config_.rank, config_.world_size,
+                     kPatienceForPeers);
+  }
+  Print(std::string(DescribeFailure(failure, peers).message()));
+  if (pulse != nullptr && peers.ok()) ShareRecorders(failure.order);
+  if (config_.abort != nullptr) RunWithin(kPatienceForAbort, config_.abort);
+  fflush(stdout);
+  if (config_.end != nullptr) return config_.end(1);
+  _exit(1);
+}
+
+}  // namespace rankwise
