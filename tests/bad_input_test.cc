@@ -78,7 +78,7 @@ std::vector<BadInput> BadFlags() {
       {"Optimizer",
        "single",
        {"--optimizer=lion"},
-       "--optimizer=lion: must be one of adam, sgd"},
+       "--optimizer=lion: must be one of adam, adamw, sgd"},
       {"LearningRate",
        "single",
        {"--lr=-0.1"},

@@ -38,10 +38,11 @@ struct DataConfig {
 };
 
 struct OptimizerConfig {
-  std::string name;          // adam, sgd; empty: the model's own
+  std::string name;          // adam, adamw, sgd; empty: the model's own
   double learning_rate = 0;  // 0: the model's own
-  double weight_decay =
-      0;                // added to the gradient, as in torch.optim.Adam and SGD
+  // Added to the gradient, as in torch.optim.Adam and SGD; of adamw, taken from
+  // the weight.
+  double weight_decay = 0;
   double momentum = 0;  // sgd only
   double clip_grad_norm =
       0;  // largest 2-norm of all gradients together; 0: no clipping
@@ -92,7 +93,7 @@ struct TrainConfig {
   // 10 bits of fraction.
   bool tf32 = false;
   bool cuda_graph = false;  // steps as one launch of a graph each
-  int threads = 0;  // intra-op threads per rank; 0: cores / local ranks
+  int threads = 0;          // intra-op threads per rank; 0: cores / local ranks
   int64_t check_divergence_every = 0;  // steps between two checks; 0: never
   // For comparison: ranks compute as ever and exchange nothing. Without
   // evaluation and checkpoints.

@@ -56,9 +56,12 @@ ABSL_FLAG(int64_t, max_steps, 0,
 ABSL_FLAG(
     int64_t, accumulate, 1,
     "micro-batches whose gradients are added up before each optimizer step");
-ABSL_FLAG(std::string, optimizer, "", "adam or sgd; empty: the model's own");
+ABSL_FLAG(std::string, optimizer, "",
+          "adam, adamw or sgd; empty: the model's own");
 ABSL_FLAG(double, lr, 0, "learning rate; 0: the model's own");
-ABSL_FLAG(double, weight_decay, 0, "added to the gradient, times the weight");
+ABSL_FLAG(double, weight_decay, 0,
+          "times the weight: added to the gradient, or, with adamw, taken from "
+          "the weight at each step, times the learning rate");
 ABSL_FLAG(double, momentum, 0, "of sgd");
 ABSL_FLAG(double, clip_grad_norm, 0,
           "largest 2-norm of all gradients together; 0: no clipping");
@@ -164,7 +167,7 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   optimizer.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
   optimizer.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   optimizer.lr_schedule = absl::GetFlag(FLAGS_lr_schedule);
-  checks.OneOf("optimizer", optimizer.name, {"adam", "sgd"});
+  checks.OneOf("optimizer", optimizer.name, {"adam", "adamw", "sgd"});
   checks.InRange("weight_decay", optimizer.weight_decay, 0.0);
   checks.InRange("momentum", optimizer.momentum, 0.0, 1.0);
   checks.InRange("clip_grad_norm", optimizer.clip_grad_norm, 0.0);

@@ -5,6 +5,7 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
@@ -46,6 +47,8 @@ std::vector<torch::Tensor> ZerosLike(
   return zeros;
 }
 
+// Adam, and AdamW, which takes the weight decay from the weights and not by way
+// of the gradient.
 class Adam : public Optimizer {
  public:
   Adam(const torch::nn::Module& model, const OptimizerConfig& config)
@@ -67,12 +70,18 @@ class Adam : public Optimizer {
     std::vector<torch::Tensor> steps = Select(steps_, active);
     at::_foreach_add_(steps, 1);
     const auto update = [&](const auto& rate) {
-      at::_fused_adam_(parameters, gradients, exp_avg, exp_avg_sq,
-                       /*max_exp_avg_sqs=*/{}, steps, rate,
-                       /*beta1=*/0.9, /*beta2=*/0.999, config_.weight_decay,
-                       /*eps=*/1e-8,
-                       /*amsgrad=*/false, /*maximize=*/false,
-                       /*grad_scale=*/{}, found_inf);
+      const auto run = [&](auto kernel) {
+        kernel(parameters, gradients, exp_avg, exp_avg_sq,
+               /*max_exp_avg_sqs=*/std::vector<torch::Tensor>(), steps, rate,
+               /*beta1=*/0.9, /*beta2=*/0.999, config_.weight_decay,
+               /*eps=*/1e-8, /*amsgrad=*/false, /*maximize=*/false,
+               /*grad_scale=*/std::optional<torch::Tensor>(), found_inf);
+      };
+      if (config_.name == "adamw") {
+        run([](auto&&... args) { at::_fused_adamw_(args...); });
+      } else {
+        run([](auto&&... args) { at::_fused_adam_(args...); });
+      }
     };
     rate_.defined() ? update(rate_) : update(learning_rate);
     // The kernel skips all but the count.
@@ -264,13 +273,14 @@ NamedTensors Optimizer::NamedState(
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const torch::nn::Module& model, const OptimizerConfig& config) {
   std::unique_ptr<Optimizer> optimizer;
-  if (config.name == "adam") {
+  if (config.name == "adam" || config.name == "adamw") {
     optimizer = std::make_unique<Adam>(model, config);
   } else if (config.name == "sgd") {
     optimizer = std::make_unique<Sgd>(model, config);
   } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--optimizer=", config.name, ": no such optimizer; known: adam, sgd"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--optimizer=", config.name,
+                     ": no such optimizer; known: adam, adamw, sgd"));
   }
   return optimizer;
 }

@@ -94,7 +94,8 @@ class Optimizer {
 };
 
 // `config.name` adam (Kingma and Ba 2015, algorithm 1, betas 0.9 and 0.999, eps
-// 1e-8) or sgd; InvalidArgument otherwise.
+// 1e-8), adamw (Loshchilov and Hutter 2019, algorithm 2) or sgd;
+// InvalidArgument otherwise.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const torch::nn::Module& model, const OptimizerConfig& config);
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
 #include <string>
@@ -65,6 +66,14 @@ TEST(OptimizerTest, AdamFollowsLibTorchs) {
             1e-5);
 }
 
+TEST(OptimizerTest, AdamWFollowsLibTorchs) {
+  const OptimizerConfig config{
+      .name = "adamw", .learning_rate = 1e-2, .weight_decay = 0.1};
+  EXPECT_LT((DifferenceAfterTraining<torch::optim::AdamW>(
+                config, torch::optim::AdamWOptions(1e-2).weight_decay(0.1))),
+            1e-5);
+}
+
 TEST(OptimizerTest, SgdFollowsLibTorchs) {
   const OptimizerConfig plain{.name = "sgd", .learning_rate = 0.1};
   EXPECT_LT((DifferenceAfterTraining<torch::optim::SGD>(
@@ -86,7 +95,8 @@ TEST(OptimizerTest, UnknownNameIsRefused) {
       MakeOptimizer(TwoLayers(), {.name = "lion"}).status();
   EXPECT_THAT(
       std::string(status.message()),
-      HasSubstr("--optimizer=lion: no such optimizer; known: adam, sgd"));
+      HasSubstr(
+          "--optimizer=lion: no such optimizer; known: adam, adamw, sgd"));
 }
 
 TEST(OptimizerTest, ParametersWithoutGradientStay) {

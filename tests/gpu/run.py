@@ -271,7 +271,7 @@ def comparisons(runner):
                    ["--model=simple_cnn", "--batch_size=64"], at_least=3.0, steps=500, warm_up=100)
     runner.compare("gpt2_bf16_vs_pytorch",
                    ["--model=gpt", "--model_size=gpt2", "--precision=bf16", "--batch_size=8", "--train_size=2000",
-                    "--optimizer=adam"],
+                    "--optimizer=adamw", "--weight_decay=0.01"],
                    ["--model=gpt2", "--batch_size=8"], at_least=1.0, steps=50, warm_up=20)
 
 
