@@ -90,6 +90,8 @@ absl::Status Measure(const BenchConfig& config, const RunRecord& run,
       OpenOutput(config, run, environment, *rank.control);
   if (!output.ok()) return output.status();
   Facts facts = FactsOf(run, environment, config);
+  if (rank.comm != nullptr && !rank.comm->why_on_cpu().empty())
+    facts.push_back({"device", std::string(rank.comm->why_on_cpu())});
   if (config.mode == "sweep") {
     const PeerCeiling ceiling =
         MeasurePeerCeiling(*rank.control, rank.device, rank.on_one_host);

@@ -28,7 +28,8 @@ int64_t Epochs(const StudyConfig& config) {
 }
 
 // All-reduces for data parallelism, messages for pipelines; the ring keeps
-// every link busy, the ping-pong one.
+// every link busy, the ping-pong one. By the host's clock, as the cost models
+// want them: a GPU's events do not see the launch.
 std::vector<std::string> CommBenchArguments(const StudyConfig& config,
                                             const PlannedRun& run,
                                             const std::string& record_path) {
@@ -38,6 +39,7 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
       "--collectives=all_reduce,send_recv,ping_pong",
       "--min_bytes=8",
       "--max_bytes=16M",
+      "--timing=host",
       absl::StrCat("--threads=", ThreadsPerRank(config))};
   for (const std::string& flag : config.trainer_flags) {
     if (absl::StartsWith(flag, "--backend=") ||

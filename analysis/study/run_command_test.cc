@@ -94,8 +94,8 @@ TEST(RunArguments, TheBenchmarkTakesFewOfTheTrainersFlags) {
   EXPECT_THAT(RunArguments(config, {"comm_bench", 4, 0}, "r"),
               AllOf(Contains("--nproc=4"), Contains("--record=r"),
                     Contains("--collectives=all_reduce,send_recv,ping_pong"),
-                    Contains("--max_bytes=16M"), Contains("--backend=gloo"),
-                    Not(Contains("--model=vit"))));
+                    Contains("--max_bytes=16M"), Contains("--timing=host"),
+                    Contains("--backend=gloo"), Not(Contains("--model=vit"))));
 }
 
 TEST(RunArguments, EpochsSufficeForASmallTrainingSet) {
