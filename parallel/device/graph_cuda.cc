@@ -1,8 +1,9 @@
 #include <exception>
 
-#include "ATen/cuda/CUDAContext.h"
+#include "ATen/core/CachingHostAllocator.h"
 #include "ATen/cuda/CUDAGraph.h"
 #include "absl/strings/str_cat.h"
+#include "c10/cuda/CUDACachingAllocator.h"
 #include "c10/cuda/CUDAGuard.h"
 #include "c10/cuda/CUDAStream.h"
 #include "c10/util/Exception.h"
@@ -23,15 +24,14 @@ class CudaGraph : public DeviceGraph {
 
   absl::Status Capture(const std::function<absl::Status()>& work) override {
     const c10::cuda::CUDAGuard device_guard(device_);
-    // The default stream cannot be recorded. What runs now must be over, as it
-    // may still use memory that the recording reads.
+    // What runs now must be over, as it may still use memory that the recording
+    // reads.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
-    const c10::cuda::CUDAStreamGuard stream_guard(c10::cuda::getStreamFromPool(
-        /*isHighPriority=*/false, device_.index()));
-    // Of this thread only: the loader's and NCCL's threads go on.
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    const c10::cuda::CUDAStreamGuard stream_guard(RecordableStream());
     absl::Status status;
     try {
+      // Of this thread only: the loader's and NCCL's threads go on.
+      graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       status = work();
     } catch (const std::exception& error) {
       status = absl::FailedPreconditionError(MessageOf(error));
@@ -45,19 +45,52 @@ class CudaGraph : public DeviceGraph {
   }
 
  private:
-  // A recording that failed must be ended as well, and leaves an error behind
-  // in the thread.
+  // The current one, where gradients are made already; only the default stream
+  // cannot be recorded.
+  c10::cuda::CUDAStream RecordableStream() const {
+    const auto current = c10::cuda::getCurrentCUDAStream(device_.index());
+    if (current != c10::cuda::getDefaultCUDAStream(device_.index()))
+      return current;
+    return c10::cuda::getStreamFromPool(/*isHighPriority=*/false,
+                                        device_.index());
+  }
+
+  // A recording that failed must be ended as well.
   absl::Status End(absl::Status status) {
     try {
       graph_.capture_end();
+      return status;
     } catch (const std::exception& error) {
-      (void)cudaGetLastError();
       if (status.ok()) status = absl::FailedPreconditionError(MessageOf(error));
     }
+    (void)cudaGetLastError();  // stays behind in the thread
+    StopAllocating();
     return status;
   }
 
+  // capture_end() throws before it tells the allocators, which would go on
+  // believing in a recording: blocks that several streams have used would never
+  // be free again, and their filter would ask a graph that is gone.
+  void StopAllocating() {
+    namespace cuda = c10::cuda::CUDACachingAllocator;
+    at::HostAllocator& host = *at::getHostAllocator(at::kCUDA);
+    // Each throws where capture_end() came further than that.
+    Try([&] { cuda::endAllocateToPool(device_.index(), pool_); });
+    Try([&] { cuda::releasePool(device_.index(), pool_); });
+    Try([&] { host.end_allocate_to_pool(pool_); });
+    Try([&] { host.release_pool(pool_); });
+  }
+
+  template <typename Function>
+  static void Try(Function function) {
+    try {
+      function();
+    } catch (const std::exception&) {
+    }
+  }
+
   const c10::Device device_;
+  const at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
   at::cuda::CUDAGraph graph_;
 };
 
