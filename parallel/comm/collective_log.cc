@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -141,7 +142,23 @@ void CollectiveLog::StopTraffic() {
   traffic_.Stop();
 }
 
+// Whoever waits for a collective is woken before End is called: on a busy
+// machine the last ends may be under way still.
+void CollectiveLog::AwaitEnds() const {
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  constexpr auto kPause = std::chrono::microseconds(50);
+  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < give_up) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (in_flight_ == 0) return;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 std::vector<CommEvent> CollectiveLog::TakeTraffic() {
+  AwaitEnds();
   std::lock_guard<std::mutex> lock(mutex_);
   records_traffic_ = false;
   std::vector<CommEvent> events;

@@ -70,7 +70,8 @@ class CollectiveLog {
 
   // From StartTraffic to StopTraffic every call is noted beside its entry: that
   // takes no allocation, and while it is off no time either. TakeTraffic stops
-  // and hands over what was noted since StartTraffic.
+  // and hands over what was noted since StartTraffic; it gives what is in flight
+  // up to 0.1 s to end.
   void StartTraffic();
   void StopTraffic();
   std::vector<CommEvent> TakeTraffic();

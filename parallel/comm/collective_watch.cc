@@ -34,6 +34,17 @@ bool HasEnded(c10d::Work& work, std::string& error) {
   return true;
 }
 
+// NCCL's work that turns out to have failed says so in c10's log, with a stack
+// trace (ProcessGroupNCCL.cpp, checkAndSetException).
+bool HasEndedQuietly(c10d::Work& work, std::string& error) {
+  const QuietStore quiet;
+  return HasEnded(work, error);
+}
+
+// From then on a failure is likely enough to ask quietly. Not before: that
+// changes the log level of all threads, and steps that go well leave it alone.
+constexpr absl::Duration kSlow = absl::Seconds(1);
+
 }  // namespace
 
 CollectiveWatch::CollectiveWatch(CollectiveWatchConfig config,
@@ -109,8 +120,6 @@ void CollectiveWatch::TakeIn() {
 std::string CollectiveWatch::Ask() {
   std::string why;
   const auto ask = [&] {
-    // A work that has failed says so in c10's log, with a stack trace.
-    const QuietStore quiet;
     for (auto& [key, lane] : lanes_) {
       if (why.empty()) why = AskLane(lane);
     }
@@ -130,8 +139,12 @@ std::string CollectiveWatch::Ask() {
 
 std::string CollectiveWatch::AskLane(std::deque<Followed>& lane) {
   while (!lane.empty()) {
+    const Followed& oldest = lane.front();
     std::string error;
-    if (!HasEnded(*lane.front().work, error)) return "";
+    const bool ended = absl::Now() - oldest.start < kSlow
+                           ? HasEnded(*oldest.work, error)
+                           : HasEndedQuietly(*oldest.work, error);
+    if (!ended) return "";
     log_->EndFollowed(lane.front().ticket, error.empty());
     lane.pop_front();
     --in_flight_;

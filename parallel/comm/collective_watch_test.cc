@@ -28,6 +28,9 @@ class ManualWork : public c10d::Work {
  public:
   bool isCompleted() override {
     ++questions;
+    if (throws) {
+      throw std::runtime_error("CUDA error: device-side assert triggered");
+    }
     return done;
   }
   std::exception_ptr exception() const override { return error; }
@@ -38,6 +41,7 @@ class ManualWork : public c10d::Work {
 
   std::atomic<int> questions{0};
   std::atomic<bool> done{false};
+  std::atomic<bool> throws{false};
   std::exception_ptr error;
 };
 
@@ -152,6 +156,15 @@ TEST_F(CollectiveWatchTest, TheErrorOfAWorkIsTheReason) {
   monitored_->allreduce(tensors_);
   backend_->works[0]->Fail("ncclRemoteError: a remote process has exited");
   EXPECT_EQ(WhyGivenUp(), "ncclRemoteError: a remote process has exited");
+  EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
+}
+
+// An event of a GPU that has failed is not over: the question fails.
+TEST_F(CollectiveWatchTest, AQuestionThatFailsIsTheReasonToo) {
+  Start(kLong);
+  monitored_->allreduce(tensors_);
+  backend_->works[0]->throws = true;
+  EXPECT_EQ(WhyGivenUp(), "CUDA error: device-side assert triggered");
   EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
 }
 

@@ -12,6 +12,7 @@
 #include "parallel/comm/collective_log.h"
 #include "parallel/comm/communicator_parts.h"
 #include "parallel/comm/failure_report.h"
+#include "parallel/comm/nccl_backend.h"
 #include "parallel/comm/peers.h"
 #include "parallel/comm/plain_error.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -25,6 +26,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   parts->config = config;
   parts->hardware = DetectHardware();
   absl::Status status = parts->Place();
+  // Before the store's threads: it changes the environment.
+  if (status.ok() && parts->backend == "nccl") PrepareForNccl();
   if (status.ok()) status = parts->Meet();
   if (status.ok()) status = parts->CheckGpus();
   if (status.ok()) status = parts->Agree();
@@ -259,7 +262,12 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
       failure.collective.state == CollectiveReport::State::kFailed ||
       (failure.collective.state != CollectiveReport::State::kNone &&
        MentionsCommunication(failure.error));
-  if (!by_collective || parts_->heartbeat == nullptr) {
+  if (!by_collective) return DescribeOtherFailure(failure);
+  if (parts_->heartbeat == nullptr) {
+    if (parts_->backend == "nccl") {
+      parts_->failed = true;  // closing in good order might hang
+      parts_->Abort();
+    }
     return DescribeOtherFailure(failure);
   }
   parts_->failed = true;

@@ -33,7 +33,8 @@ struct CommConfig {
   // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N. Two ranks share a
   // GPU only when it is asked for by name (cuda:N).
   std::string device = "auto";
-  // How long to wait for the store and for all ranks.
+  // How long to wait for the store and for all ranks; also for NCCL to connect
+  // a group.
   absl::Duration rendezvous_timeout = absl::Seconds(60);
   // How long a collective may take before it fails. Under NCCL, whose
   // collectives nobody waits for, the process then explains it and ends with
@@ -82,7 +83,9 @@ class Communicator {
       const RankEnv& env, const CommConfig& config);
 
   // Fails what is still in flight, leaves the group, closes all connections.
-  // Destroy whatever uses process_group() first.
+  // Destroy whatever uses process_group() first, on a GPU also the graphs that
+  // hold its collectives: NCCL waits for them, and is left as it is, with a
+  // line on stderr, after 30 s.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

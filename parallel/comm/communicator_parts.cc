@@ -10,6 +10,8 @@
 #include "absl/time/clock.h"
 #include "parallel/comm/gpu_places.h"
 #include "parallel/comm/nccl_backend.h"
+#include "parallel/comm/run_within.h"
+#include "parallel/comm/stuck_collective.h"
 #include "torch/csrc/distributed/c10d/FlightRecorder.hpp"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -97,6 +99,7 @@ absl::Status Communicator::Parts::Connect() {
   groups_config.env = env;
   groups_config.backend = backend;
   groups_config.device = device;
+  groups_config.connect_timeout = config.rendezvous_timeout;
   groups_config.collective_timeout = config.collective_timeout;
   groups_config.check_collectives = config.check_collectives;
   groups_config.direct_all_reduce_bytes = config.direct_all_reduce_bytes;
@@ -139,17 +142,22 @@ void Communicator::Parts::Watch() {
                                              /*onlyActive=*/false);
   };
   stuck_config.abort = [this] { groups->Abort(); };
-  stuck = std::make_unique<StuckCollective>(std::move(stuck_config));
+  // Shared with the watch's thread, which looks around for as long as it lives;
+  // what refers to these parts is called in GiveUp only, which StandDown rules
+  // out.
+  auto stuck = std::make_shared<StuckCollective>(std::move(stuck_config));
   CollectiveWatchConfig watch_config;
   watch_config.timeout = config.collective_timeout;
   watch_config.around_questions =
       [gpu = device](const std::function<void()>& ask) {
         BesideCaptures(gpu, ask);
       };
-  watch_config.look_around = [this](absl::Duration oldest) {
+  watch_config.look_around = [stuck](absl::Duration oldest) {
     return stuck->LookAround(oldest);
   };
-  watch_config.give_up = [this](const std::string& why) { stuck->GiveUp(why); };
+  watch_config.give_up = [stuck](const std::string& why) {
+    stuck->GiveUp(why);
+  };
   watch = std::make_shared<CollectiveWatch>(std::move(watch_config), log);
 }
 

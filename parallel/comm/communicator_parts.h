@@ -17,11 +17,14 @@
 #include "parallel/comm/process_groups.h"
 #include "parallel/comm/rank_env.h"
 #include "parallel/comm/rendezvous.h"
-#include "parallel/comm/stuck_collective.h"
 
 namespace rankwise {
 
 struct Communicator::Parts {
+  // Groups that are left to the end of the process keep the watch's thread,
+  // which must not call back here then.
+  ~Parts() { StandDown(); }
+
   RankEnv env;
   CommConfig config;
   std::string backend;
@@ -34,7 +37,6 @@ struct Communicator::Parts {
   std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
   std::shared_ptr<ProcessGroups> groups;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;  // of all ranks
-  std::unique_ptr<StuckCollective> stuck;                // with the watch
   std::shared_ptr<CollectiveWatch> watch;                // none: ends are told
   bool failed = false;
 

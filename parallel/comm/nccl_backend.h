@@ -21,8 +21,17 @@ class Work;
 
 namespace rankwise {
 
+// Call it once per process, before any other thread and any group: sets
+// TORCH_NCCL_RETHROW_CUDA_ERRORS=0 unless the environment has it. After a CUDA
+// error c10d's watchdog, too, fails when it asks the GPU, and by default throws
+// that out of its thread, which is SIGABRT, before CollectiveWatch has told
+// what happened. Nothing without CUDA.
+void PrepareForNccl();
+
 struct NcclConfig {
   c10::Device device = c10::kCPU;  // the rank's GPU
+  // For the ranks of a group to connect.
+  absl::Duration connect_timeout = absl::Minutes(1);
   // After which c10d's own watchdog ends the process with its own report. The
   // fallback of CollectiveWatch, whose timeout is shorter.
   absl::Duration watchdog_timeout = absl::Minutes(7);
@@ -45,11 +54,14 @@ struct NcclConfig {
 // group at the same time, each its own.
 //
 // Every group needs a part of the store for itself. Collective; blocks.
-// Unavailable, with what NCCL says, when the others cannot be reached;
-// Unimplemented in a build without CUDA.
+// Unavailable, with what NCCL says, when the others cannot be reached,
+// DeadlineExceeded when they have not connected within `connect_timeout` (the
+// attempt goes on until the process ends); Unimplemented in a build without
+// CUDA.
 //
 // The environment's NCCL_* and TORCH_NCCL_* variables are NCCL's and c10d's
-// own, and left alone (ProcessGroupNCCL.hpp lists c10d's). Those that matter:
+// own, and but for PrepareForNccl's left alone (ProcessGroupNCCL.hpp lists
+// c10d's). Those that matter:
 //   NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME     what NCCL does, over which network
 //   TORCH_NCCL_ENABLE_TIMING=1              flight recorders know whether a
 //                                           collective has begun on the GPU

@@ -1,5 +1,7 @@
+#include <cstdlib>
 #include <exception>
-#include <optional>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,6 +10,7 @@
 #include "c10/cuda/CUDAGuard.h"
 #include "parallel/comm/nccl_backend.h"
 #include "parallel/comm/plain_error.h"
+#include "parallel/comm/run_within.h"
 #include "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
 
 namespace rankwise {
@@ -32,13 +35,38 @@ c10::intrusive_ptr<Nccl::Options> OptionsFor(const GroupPlace& place,
   return options;
 }
 
-void Connect(Nccl& nccl, c10::Device device) {
-  c10d::BarrierOptions options;
-  options.device = device;
-  nccl.barrier(options)->wait();
+// On a thread of its own. When it does not return the group belongs to that
+// thread, too.
+absl::Status Connect(const c10::intrusive_ptr<Nccl>& nccl,
+                     const NcclConfig& config) {
+  const auto error = std::make_shared<std::string>("nothing was tried");
+  const auto connect = [group = nccl.get(), device = config.device, error] {
+    try {
+      c10::cuda::set_device(device.index());
+      c10d::BarrierOptions options;
+      options.device = device;
+      group->barrier(options)->wait();
+      error->clear();
+    } catch (const std::exception& exception) {
+      *error = PlainMessage(exception);
+    }
+  };
+  if (!RunWithin(config.connect_timeout, connect)) {
+    // Never freed: its destructor would wait, as well.
+    (void)c10::intrusive_ptr<Nccl>(nccl).release();
+    return absl::DeadlineExceededError(absl::StrCat(
+        "not connected within ", absl::FormatDuration(config.connect_timeout),
+        "; see what the other ranks print, and NCCL with "
+        "NCCL_DEBUG=INFO, or raise the rendezvous timeout"));
+  }
+  return error->empty() ? absl::OkStatus() : absl::UnavailableError(*error);
 }
 
 }  // namespace
+
+void PrepareForNccl() {
+  setenv("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0", /*overwrite=*/0);
+}
 
 absl::StatusOr<BackendPtr> MakeNccl(
     const RankEnv& env, const GroupPlace& place,
@@ -49,7 +77,12 @@ absl::StatusOr<BackendPtr> MakeNccl(
     auto nccl = c10::make_intrusive<Nccl>(store, place.rank, place.size(),
                                           OptionsFor(place, config, parent));
     nccl->setBoundDeviceId(config.device);
-    Connect(*nccl, config.device);
+    const absl::Status connected = Connect(nccl, config);
+    if (!connected.ok()) {
+      return absl::Status(connected.code(),
+                          absl::StrCat(ConnectingFailed("NCCL", env, place),
+                                       connected.message()));
+    }
     return BackendPtr(std::move(nccl));
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(

@@ -6,6 +6,8 @@
 
 namespace rankwise {
 
+void PrepareForNccl() {}
+
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNccl(
     const RankEnv& env, const GroupPlace& place,
     const c10::intrusive_ptr<c10d::Store>&, const NcclConfig& config,

@@ -136,6 +136,7 @@ TEST_F(AloneOverNcclTest, AnAbortedCommunicatorEnds) {
       "a test", std::runtime_error("NCCL error: unhandled cuda error, NCCL "
                                    "version 2\nncclUnhandledCudaError: x"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("a test failed on"));
+  EXPECT_FALSE(comm_->AllReduce(ones_).ok());
   comm_.reset();
 }
 

@@ -1,11 +1,14 @@
 #include "parallel/comm/process_groups.h"
 
+#include <cstdio>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/monitored_backend.h"
 #include "parallel/comm/nccl_backend.h"
+#include "parallel/comm/run_within.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -107,6 +110,7 @@ absl::Status ProcessGroups::AddGloo(Building& building) {
 absl::Status ProcessGroups::AddNccl(Building& building) {
   NcclConfig nccl_config;
   nccl_config.device = config_.device;
+  nccl_config.connect_timeout = config_.connect_timeout;
   nccl_config.watchdog_timeout = CarrierTimeout(/*watched=*/true);
   nccl_config.high_priority_stream = config_.nccl_high_priority_stream;
   building.group->setBoundDeviceId(config_.device);
@@ -158,16 +162,29 @@ void ProcessGroups::Abort() {
 }
 
 void ProcessGroups::ShutDown() {
-  for (auto carrier = carriers_.rbegin(); carrier != carriers_.rend();
-       ++carrier) {
-    if ((*carrier)->getBackendName() != "nccl") continue;
-    try {
-      (*carrier)->shutdown();
-    } catch (const std::exception&) {
-      // A GPU that has failed: the groups' destructors would fail on it, too.
-      return Leak();
-    }
+  constexpr absl::Duration kPatience = absl::Seconds(30);
+  // Alive while they are shut down: either that has returned, or they leak.
+  std::vector<c10d::Backend*> nccl;
+  for (const BackendPtr& carrier : carriers_) {
+    if (carrier->getBackendName() == "nccl") nccl.push_back(carrier.get());
   }
+  const auto is_down = std::make_shared<bool>(false);
+  const bool returned = RunWithin(kPatience, [nccl, is_down] {
+    for (auto group = nccl.rbegin(); group != nccl.rend(); ++group) {
+      (*group)->shutdown();
+    }
+    *is_down = true;
+  });
+  if (!returned) {
+    fprintf(stderr,
+            "rank %d: NCCL has not closed its connections within %s; a CUDA "
+            "graph that holds collectives must be destroyed before the "
+            "communicator\n",
+            config_.env.rank, absl::FormatDuration(kPatience).c_str());
+  }
+  // Not down although it returned: a GPU that has failed, on which the groups'
+  // destructors would fail, too.
+  if (!returned || !*is_down) Leak();
 }
 
 void ProcessGroups::Leak() {

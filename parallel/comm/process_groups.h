@@ -31,6 +31,7 @@ struct ProcessGroupsConfig {
   RankEnv env;
   std::string backend;  // "gloo", "nccl" or "fake"
   c10::Device device = c10::kCPU;
+  absl::Duration connect_timeout = absl::Minutes(1);  // of NCCL
   absl::Duration collective_timeout;
   bool check_collectives = false;
   int64_t direct_all_reduce_bytes = 0;
@@ -53,14 +54,16 @@ class ProcessGroups {
 
   // Connects a new group; the first must be that of all ranks. Collective: all
   // ranks of the job make their groups in the same order, each the one that it
-  // is in. Unavailable when the others cannot be reached.
+  // is in. Unavailable when the others cannot be reached, DeadlineExceeded when
+  // they do not come.
   absl::StatusOr<GroupPtr> Add(const GroupPlace& place);
 
   // Fails what is in flight in any group, and closes the connections, so that
   // peers that wait for this rank fail too. The groups are of no use then.
   void Abort();
   // Ends NCCL's groups in good order: waits for what is in flight, then
-  // disconnects, the last group first. The groups are of no use then.
+  // disconnects, the last group first. When that takes longer than 30 s it says
+  // so on stderr, and leaks them. The groups are of no use then.
   void ShutDown();
   // Leaves the groups' memory and threads to the end of the process: a
   // destructor would wait for collectives that never end.

@@ -6,17 +6,19 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <future>
-#include <thread>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/failure_report.h"
 #include "parallel/comm/flight_recorder_summary.h"
 #include "parallel/comm/quiet_store.h"
+#include "parallel/comm/run_within.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -42,22 +44,21 @@ bool IsGone(const PeerStatus& peer, const std::vector<int>& group) {
          peer.life == PeerStatus::Life::kSilent;
 }
 
-}  // namespace
-
-bool RunWithin(absl::Duration patience, std::function<void()> action) {
-  auto done = std::make_shared<std::promise<void>>();
-  std::future<void> ended = done->get_future();
-  std::thread([action = std::move(action), done] {
-    try {
-      action();
-    } catch (const std::exception&) {
-      // Whoever must know looks at what `action` has left.
-    }
-    done->set_value();
-  }).detach();
-  return ended.wait_for(absl::ToChronoMilliseconds(patience)) ==
-         std::future_status::ready;
+// A GPU that has failed lets every question about it fail from then on: the
+// collective that was asked about is only where that was noticed.
+bool IsOfTheGpu(const std::string& why) {
+  return absl::StrContains(why, "CUDA error");
 }
+
+absl::Status DescribeGpuFailure(Failure failure) {
+  failure.attempted = "work on the GPU";
+  absl::StrAppend(&failure.error,
+                  "; with CUDA_LAUNCH_BLOCKING=1 in the environment the call "
+                  "that is at fault fails");
+  return DescribeOtherFailure(failure);
+}
+
+}  // namespace
 
 std::string StuckCollective::LookAround(absl::Duration oldest) {
   if (config_.world_size == 1) return "";
@@ -133,7 +134,9 @@ void StuckCollective::ShareRecorders(int64_t order) {
     if (order > 1) return;
     const std::map<int, std::string> dumps = GatherRecorders();
     if (dumps.empty()) return;
-    Print("flight recorders:");
+    // Not the numbers of the report above: c10d counts calls that are not
+    // logged, and each of its backends for itself.
+    Print("flight recorders, by c10d's own count:");
     for (const std::string& sentence :
          SummarizeFlightRecorders(dumps, config_.world_size)) {
       Print("  " + sentence);
@@ -158,14 +161,18 @@ void StuckCollective::GiveUp(const std::string& why) {
   failure.error = why;
   failure.collective_timeout = config_.collective_timeout;
   failure.collective = config_.log->Suspect();
+  const bool of_the_gpu = IsOfTheGpu(why);
   absl::StatusOr<std::vector<PeerStatus>> peers = std::vector<PeerStatus>();
   Heartbeat* const pulse = Pulse();
   if (pulse != nullptr) {
-    failure.order = pulse->MarkFailed(failure.collective.description);
+    failure.order = pulse->MarkFailed(
+        of_the_gpu ? "work on the GPU" : failure.collective.description);
     peers = AskPeers(*config_.store, config_.rank, config_.world_size,
                      kPatienceForPeers);
   }
-  Print(std::string(DescribeFailure(failure, peers).message()));
+  const absl::Status told = of_the_gpu ? DescribeGpuFailure(failure)
+                                       : DescribeFailure(failure, peers);
+  Print(std::string(told.message()));
   if (pulse != nullptr && peers.ok()) ShareRecorders(failure.order);
   if (config_.abort != nullptr) RunWithin(kPatienceForAbort, config_.abort);
   fflush(stdout);

@@ -21,11 +21,6 @@ class Store;
 
 namespace rankwise {
 
-// Calls `action` on a thread of its own, and waits for it. False when that
-// takes longer than `patience`: the thread goes on, and what `action` uses must
-// outlive it. Exceptions end it.
-bool RunWithin(absl::Duration patience, std::function<void()> action);
-
 struct StuckCollectiveConfig {
   int rank = 0;
   int world_size = 1;
@@ -58,10 +53,11 @@ class StuckCollective {
   // rank's flight recorder when another rank has failed.
   std::string LookAround(absl::Duration oldest);
 
-  // CollectiveWatchConfig::give_up: prints what DescribeFailure says, then, on
-  // the first rank to fail, what the ranks' flight recorders say together;
-  // aborts, and ends the process with exit code 1. Takes up to 3 s for the
-  // peers' answer, 2 s for their recorders, and 5 s for the abort.
+  // CollectiveWatchConfig::give_up: prints what DescribeFailure says, or, of
+  // a CUDA error, that work on the GPU has failed; then, on the first to fail,
+  // what the ranks' flight recorders say together; aborts, and ends the process
+  // with exit code 1. Takes up to 3 s for the peers' answer, 2 s for their
+  // recorders, and 5 s for the abort.
   void GiveUp(const std::string& why);
 
  private:

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/run_within.h"
 #include "parallel/comm/test_process.h"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
 
@@ -58,14 +59,28 @@ TEST_F(StuckCollectiveTest, TellsOnceThenAbortsThenEnds) {
   StuckCollective(config_).GiveUp("Timed out after 5m");
   EXPECT_THAT(
       lines_,
-      ElementsAre(
-          AllOf(
-              ContainsRegex("communication failed on rank 0 of 2 in all_reduce "
+      ElementsAre(AllOf(ContainsRegex(
+                            "communication failed on rank 0 of 2 in all_reduce "
                             "#1 of \\[\\[4\\]\\] float32, .* s after it was "
                             "started: rank 1 did not arrive: it is alive"),
-              HasSubstr("(Timed out after 5m)")),
-          "flight recorders:", "  group all: #1: rank 0 has called barrier",
-          "  no record of rank 1", "(abort)", "(exit 1)"));
+                        HasSubstr("(Timed out after 5m)")),
+                  "flight recorders, by c10d's own count:",
+                  "  group all: #1: rank 0 has called barrier",
+                  "  no record of rank 1", "(abort)", "(exit 1)"));
+}
+
+TEST_F(StuckCollectiveTest, AGpuThatHasFailedIsNotBlamedOnCommunication) {
+  Heartbeat other(store_, 1, std::make_shared<CollectiveLog>());
+  log_->Follow(log_->Begin("all_reduce", {at::ones({4})}, /*observed=*/false));
+  StuckCollective(config_).GiveUp("CUDA error: device-side assert triggered");
+  ASSERT_FALSE(lines_.empty());
+  EXPECT_THAT(
+      lines_[0],
+      AllOf(HasSubstr("work on the GPU failed on rank 0 of 2: CUDA "
+                      "error: device-side assert triggered"),
+            HasSubstr("CUDA_LAUNCH_BLOCKING=1"),
+            Not(HasSubstr("communication")), Not(HasSubstr("all_reduce"))));
+  EXPECT_EQ(lines_.back(), "(exit 1)");
 }
 
 TEST_F(StuckCollectiveTest, SeesAFailureAndADeathElsewhere) {
@@ -113,7 +128,7 @@ TEST(AskedRanksTest, ALateRankIsNamedAndNobodyHangs) {
                           "#2 of \\[\\[7, 5\\]\\] float32, 2.* s after"),
             HasSubstr("rank 1 did not arrive: it is alive, and the last it "
                       "started is all_reduce #1 of [[2, 3]] float32"),
-            HasSubstr("flight recorders:"),
+            HasSubstr("flight recorders, by c10d's own count:"),
             ContainsRegex("#1 is done everywhere; #2: ranks? .* called "
                           "all_reduce of \\[\\[7,5\\]\\] float32; rank 1 has "
                           "not come to it, its last is #1"),

