@@ -320,17 +320,19 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
         step({number, micro_batches, seeds, learning_rate_.At(number), clock,
               traced, traced || recorded});
     if (!outcome.ok()) return outcome.status();
-    clock.Begin(Phase::kEnd);
-    progress_.step = number;
-    progress_.position += static_cast<int64_t>(micro_batches.size());
     StepRecord record;
     record.rank = worker_.env.rank;
     record.step = number;
     record.epoch = progress_.epoch;
+    // Within the step, so that it ends after all that it communicated.
+    if (traced || recorded) clock.Begin(Phase::kBetween);
+    StepCommunication seen = traffic_.End(record, clock.start());
+    clock.Begin(Phase::kEnd);
+    progress_.step = number;
+    progress_.position += static_cast<int64_t>(micro_batches.size());
     record.forward_seconds = outcome->forward_seconds;
     record.backward_seconds = outcome->backward_seconds;
     record.examples = CountExamples(micro_batches);
-    StepCommunication seen = traffic_.End(record, clock.start());
     if (seen.record.has_value())
       seen.record->exposed_comm_seconds = outcome->wait_seconds;
     if (trace_ != nullptr)

@@ -48,6 +48,7 @@ ABSL_FLAG(std::string, record, "", "");
 ABSL_FLAG(bool, skip_communication, false, "");
 ABSL_FLAG(int64_t, traffic_steps, 0, "");
 // Of comm_bench.
+ABSL_FLAG(std::string, timing, "", "");
 ABSL_FLAG(std::string, collectives, "", "");
 ABSL_FLAG(std::string, min_bytes, "", "");
 ABSL_FLAG(std::string, max_bytes, "", "");

@@ -70,8 +70,8 @@ class CollectiveLog {
 
   // From StartTraffic to StopTraffic every call is noted beside its entry: that
   // takes no allocation, and while it is off no time either. TakeTraffic stops
-  // and hands over what was noted since StartTraffic; it gives what is in flight
-  // up to 0.1 s to end.
+  // and hands over what was noted since StartTraffic; it gives what is in
+  // flight up to 0.1 s to end.
   void StartTraffic();
   void StopTraffic();
   std::vector<CommEvent> TakeTraffic();
@@ -123,6 +123,7 @@ class CollectiveLog {
     Ticket last = 0;
   };
 
+  void AwaitEnds() const;
   int RankInJob(int rank, int group) const;
   Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors,
                   int group);
