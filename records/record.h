@@ -249,6 +249,7 @@ struct RecordedSpan {
 // simulated with measured costs.
 struct TimelineRecord {
   int64_t rank = 0;
+  int64_t pipeline_rank = 0;  // as in ScheduleRecord; 0 in files of before 1.4
   int64_t step = 0;
   std::string schedule;             // as in ScheduleRecord
   std::string origin = "measured";  // or "simulated"

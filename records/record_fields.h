@@ -127,6 +127,8 @@ void ListFields(Fields& fields, R& record) {
                  "\"end_seconds\" is before \"start_seconds\"");
   } else if constexpr (std::is_same_v<T, TimelineRecord>) {
     fields.Count("rank", record.rank);
+    if (fields.Has("pipeline_rank"))
+      fields.Count("pipeline_rank", record.pipeline_rank);
     fields.Count("step", record.step);
     fields.Text("schedule", record.schedule);
     fields.Choice("origin", record.origin, {"measured", "simulated"});

@@ -95,7 +95,7 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
       TrafficRecord(),
       EnvironmentRecord(),
       MemoryRecord{1, 1 << 30, 0},
-      TimelineRecord{1, 7, "1f1b", "simulated", {{"F", 1, 2, 0.5, 0.75}}}};
+      TimelineRecord{1, 2, 7, "1f1b", "simulated", {{"F", 1, 2, 0.5, 0.75}}}};
   for (const Record& record : records) {
     const std::string line = ToJsonLine(record);
     EXPECT_THAT(line, StartsWith("{\"kind\":\""));

@@ -321,12 +321,12 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
   return records;
 }
 
-// One process that runs all ranks tells of each as that rank's process would.
 TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
                                        size_t index, double origin_seconds,
                                        const char* origin) const {
   TimelineRecord record = ToTimelineRecord(spans, origin_seconds);
-  record.rank = worker_.env.rank + static_cast<int64_t>(index);
+  record.rank = worker_.env.rank;
+  record.pipeline_rank = ranks_[index];
   record.step = recent_.back().step;
   record.schedule = schedule_.name;
   record.origin = origin;

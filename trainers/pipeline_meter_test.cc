@@ -163,7 +163,8 @@ TEST(LocalPipelineMeterTest, EveryRankHasItsRecordsAndItsRow) {
   ASSERT_TRUE(timelines.ok()) << timelines.status();
   ASSERT_EQ(timelines->size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ((*timelines)[i].rank, static_cast<int64_t>(i / 2));
+    EXPECT_EQ((*timelines)[i].rank, 0);
+    EXPECT_EQ((*timelines)[i].pipeline_rank, static_cast<int64_t>(i / 2));
     EXPECT_NEAR((*timelines)[i].spans[0].start_seconds,
                 static_cast<double>(i / 2), 1e-9);
   }

@@ -1,5 +1,6 @@
 #include "analysis/report/report_data.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "analysis/report/cell_data.h"
@@ -26,8 +27,10 @@ json FindingsData(const std::vector<Finding>& findings) {
 json TimelineData(const std::vector<TimelineRecord>& timelines) {
   json data = json::array();
   for (const TimelineRecord& timeline : timelines) {
+    // One process may have run all of the pipeline's ranks.
+    const int64_t row = std::max(timeline.rank, timeline.pipeline_rank);
     for (const RecordedSpan& span : timeline.spans) {
-      data.push_back({{"rank", timeline.rank},
+      data.push_back({{"rank", row},
                       {"action", span.action},
                       {"stage", span.stage},
                       {"micro_batch", span.micro_batch},
