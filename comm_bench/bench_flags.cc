@@ -268,6 +268,12 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
   checks.OneOf("timing", config.timing, {"auto", "host", "events"});
   measure.graph = absl::GetFlag(FLAGS_cuda_graph);
   measure.registered = absl::GetFlag(FLAGS_registered);
+  if (measure.graph && measure.registered) {
+    checks.Complain(
+        "--registered, --cuda_graph: not together: NCCL keeps buffers that a "
+        "graph has used registered when the graph is gone, and they would be "
+        "freed under it; run one after the other");
+  }
   config.nccl_choices = absl::GetFlag(FLAGS_nccl_choices);
   ReadTiming(measure.timing, checks);
 }

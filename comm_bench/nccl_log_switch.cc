@@ -6,17 +6,21 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace rankwise {
 namespace {
 
-// Silent as without NCCL_DEBUG, since its lines go to the file; a value that
+// Warnings only, which go to the file and from there to stderr. A value that
 // NCCL does not know would make it read its variables at every line.
 constexpr char kQuiet[] = "WARN";
 constexpr char kTelling[] = "INFO";
@@ -36,6 +40,19 @@ absl::StatusOr<std::string> MakeFile() {
   }
   ::close(fd);
   return path;
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  return std::string((std::istreambuf_iterator<char>(file)),
+                     std::istreambuf_iterator<char>());
+}
+
+// What NCCL warns of in `log` goes to stderr, where NCCL would have written it.
+void PassWarnings(const std::string& log) {
+  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+    if (absl::StrContains(line, " NCCL WARN ")) std::cerr << line << "\n";
+  }
 }
 
 }  // namespace
@@ -68,18 +85,21 @@ NcclLogSwitch::NcclLogSwitch(std::string path, std::function<void()> reread)
            1);
 }
 
-NcclLogSwitch::~NcclLogSwitch() { ::unlink(path_.c_str()); }
+NcclLogSwitch::~NcclLogSwitch() {
+  PassWarnings(Read(path_));
+  ::unlink(path_.c_str());
+}
 
 void NcclLogSwitch::On() {
+  PassWarnings(Read(path_));
   ::setenv("NCCL_DEBUG", kTelling, 1);
   reread_();  // NCCL empties the file when it opens it
 }
 
 std::string NcclLogSwitch::Off() {
   ::setenv("NCCL_DEBUG", kQuiet, 1);
-  std::ifstream file(path_);
-  std::string log((std::istreambuf_iterator<char>(file)),
-                  std::istreambuf_iterator<char>());
+  std::string log = Read(path_);
+  PassWarnings(log);
   reread_();
   // What another line, or none, would leave for the next time.
   std::ofstream(path_, std::ios::trunc);

@@ -14,8 +14,11 @@ namespace rankwise {
 // NCCL writes what it chooses to its log only, and a log that is always on
 // would cost every call a line. So this library, at the boundary to NCCL, sets
 // three environment variables to a file of its own: NCCL then logs warnings
-// there, and between On and Off what it tunes. Not thread-safe; while it lives,
-// and after, NCCL's log is not what the caller's environment said.
+// there, and between On and Off what it tunes. On, Off and the destructor pass
+// the warnings on to stderr, before the file is emptied or deleted; one that
+// comes later, or of a process that is killed, is not seen. Not thread-safe;
+// while it lives, and after, NCCL's log is not what the caller's environment
+// said.
 class NcclLogSwitch {
  public:
   // NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE.

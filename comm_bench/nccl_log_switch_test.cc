@@ -64,6 +64,26 @@ TEST_F(NcclLogSwitchTest, HoldsWhatIsLoggedBetweenOnAndOff) {
   EXPECT_EQ((*log)->Off(), "three\n");
 }
 
+TEST_F(NcclLogSwitchTest, WarningsGoToStderrBeforeTheFileIsEmptied) {
+  auto log = NcclLogSwitch::Take([] {});
+  ASSERT_TRUE(log.ok()) << log.status();
+  const std::string path = std::getenv("NCCL_DEBUG_FILE");
+  const auto write = [&path](const std::string& text) {
+    std::ofstream(path, std::ios::app) << text;
+  };
+  testing::internal::CaptureStderr();
+  write("\n[0] net.cc:12 NCCL WARN one\n");
+  (*log)->On();
+  std::ofstream(path, std::ios::trunc);  // as NCCL does
+  write("host:1:2 [0] NCCL INFO tuned\n[0] net.cc:13 NCCL WARN two\n");
+  EXPECT_THAT((*log)->Off(), HasSubstr("tuned"));
+  write("[0] net.cc:14 NCCL WARN three\nno warning\n");
+  log->reset();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[0] net.cc:12 NCCL WARN one\n[0] net.cc:13 NCCL WARN two\n"
+            "[0] net.cc:14 NCCL WARN three\n");
+}
+
 TEST_F(NcclLogSwitchTest, TheFileGoesWithIt) {
   auto log = NcclLogSwitch::Take([] {});
   ASSERT_TRUE(log.ok()) << log.status();

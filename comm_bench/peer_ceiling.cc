@@ -12,6 +12,14 @@ namespace {
 
 constexpr int64_t kBytes = int64_t{64} << 20;
 
+PeerCeiling Measured() {
+  if (VisibleGpus() < 2) {
+    return {0, absl::StrCat("left out: rank 0 sees ", VisibleGpus(), " GPU",
+                            VisibleGpus() == 1 ? "" : "s")};
+  }
+  return DescribePeerCopies(MeasurePeerCopies(kBytes));
+}
+
 }  // namespace
 
 PeerCeiling DescribePeerCopies(
@@ -37,10 +45,9 @@ PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
                                bool one_host) {
   if (!device.is_cuda()) return {};
   if (!one_host) return {0, "left out: the ranks are on several hosts"};
-  if (VisibleGpus() < 2) return {0, "left out: this process sees one GPU"};
   PeerCeiling ceiling;
-  if (control.rank() == 0)
-    ceiling = DescribePeerCopies(MeasurePeerCopies(kBytes));
+  if (control.rank() == 0) ceiling = Measured();
+  // All ranks come here, whatever each of them sees.
   ceiling.bytes_per_second = control.Gather({ceiling.bytes_per_second})[0][0];
   return ceiling;
 }

@@ -3,7 +3,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "c10/core/Device.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/control.h"
 
 namespace rankwise {
 namespace {
@@ -25,6 +28,27 @@ TEST(PeerCeilingTest, SaysWhyThereIsNone) {
       DescribePeerCopies(absl::ResourceExhaustedError("no memory"));
   EXPECT_EQ(failed.bytes_per_second, 0);
   EXPECT_EQ(failed.text, "left out: no memory");
+}
+
+// Rank 1 of two, told by rank 0 what it has measured.
+class SecondRank : public Control {
+ public:
+  int rank() const override { return 1; }
+  int world_size() const override { return 2; }
+  std::vector<std::vector<double>> Gather(
+      absl::Span<const double> values) override {
+    return {{45e9}, {values.begin(), values.end()}};
+  }
+  void Barrier() override {}
+  void Send(double, int) override {}
+  double Receive(int) override { return 0; }
+};
+
+TEST(PeerCeilingTest, ARankThatSeesNoPairTakesPart) {
+  SecondRank control;
+  const PeerCeiling ceiling = MeasurePeerCeiling(
+      control, c10::Device(c10::kCUDA, 0), /*one_host=*/true);
+  EXPECT_EQ(ceiling.bytes_per_second, 45e9);
 }
 
 }  // namespace

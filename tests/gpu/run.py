@@ -98,6 +98,7 @@ class Runner:
         self.rows = []
         self.temporary = os.path.join(args.out, "tmp")
         os.makedirs(self.temporary, exist_ok=True)
+        # For the packed programs; Python finds torch's libraries itself.
         self.env = dict(os.environ, LD_LIBRARY_PATH=library_path(torch), TEST_TMPDIR=self.temporary,
                         TEST_SRCDIR=os.path.dirname(HERE), TEST_WORKSPACE=os.path.basename(HERE))
 
@@ -113,10 +114,11 @@ class Runner:
 
     def call(self, name, command, limit=None):
         """(exit code, seconds, output); the output goes to a log of that name. The code is None past the limit."""
+        env = os.environ if command[0] == sys.executable else self.env
         start = time.monotonic()
         log = os.path.join(self.args.out, name.replace("/", "_") + ".log")
         with open(log, "w", encoding="utf-8") as file:
-            process = subprocess.Popen(command, cwd=HERE, env=self.env, stdin=subprocess.DEVNULL, stdout=file,
+            process = subprocess.Popen(command, cwd=HERE, env=env, stdin=subprocess.DEVNULL, stdout=file,
                                        stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 code = process.wait(limit or self.args.timeout)
@@ -237,6 +239,9 @@ def benchmarks(runner):
     collectives = "all_reduce,all_gather,reduce_scatter,broadcast" + (",send_recv" if world > 1 else "")
     sweep = ["comm_bench/comm_bench", f"--nproc={world}", "--backend=nccl", "--device=cuda",
              f"--collectives={collectives}", "--max_bytes=256M", f"--record={out}/comm_bench.jsonl"]
+    if world == 1:
+        # In place NCCL has nothing to do.
+        sweep.append("--place=out")
     for layer in ("c10d", "nccl"):
         runner.run_program(f"comm_bench_{layer}", [*sweep, f"--layer={layer}"])
         runner.run_program(f"comm_bench_{layer}_graph", [*sweep, f"--layer={layer}", "--cuda_graph"])

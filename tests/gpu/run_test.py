@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import stat
+import sys
 import tempfile
 import unittest
 
@@ -93,6 +94,24 @@ class RunnerTest(unittest.TestCase):
         runner = self.runner(timeout=0.5)
         runner.run_program("hangs", ["trainers/ddp"])
         self.assertEqual(runner.rows[0]["reasons"], ["did not end within 0.5 s"])
+
+    def test_a_single_rank_sweeps_out_of_place(self):
+        self.write("comm_bench/comm_bench", "#!/bin/sh\necho \"$@\"\n")
+        self.write("comm_bench/cuda/micro", "#!/bin/sh\nexit 0\n")
+        for gpus, wanted in ((1, True), (2, False)):
+            runner = self.runner(gpus=gpus, only=["comm_bench_c10d", "comm_bench_nccl", "registered"])
+            run.benchmarks(runner)
+            self.assertEqual(len(runner.rows), 5)
+            for row in runner.rows:
+                with open(os.path.join(runner.args.out, row["name"] + ".log"), encoding="utf-8") as file:
+                    self.assertEqual("--place=out" in file.read(), wanted, row["name"])
+
+    def test_plain_pytorch_has_no_libraries_of_the_programs(self):
+        self.write("path.py", "import os; print(os.environ.get('LD_LIBRARY_PATH', ''))\n")
+        self.write("path", f"#!/bin/sh\nexec {sys.executable} path.py\n")
+        runner = self.runner()
+        self.assertIn("/opt/torch/lib", runner.call("ours", [os.path.join(self.folder.name, "path")])[2])
+        self.assertNotIn("/opt/torch/lib", runner.call("plain", [sys.executable, "path.py"])[2])
 
     def test_runs_only_what_is_named(self):
         self.write("trainers/single", "#!/bin/sh\nexit 0\n")
