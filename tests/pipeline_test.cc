@@ -197,7 +197,9 @@ TEST(PipelineRecordsTest, OneProcessTellsOfEveryRank) {
   std::set<std::pair<std::string, int64_t>> timelines;
   for (const Record& entry : RecordsIn(run.record)) {
     if (const auto* timeline = std::get_if<TimelineRecord>(&entry)) {
-      EXPECT_TRUE(timelines.emplace(timeline->origin, timeline->rank).second);
+      EXPECT_EQ(timeline->rank, 0);
+      EXPECT_TRUE(
+          timelines.emplace(timeline->origin, timeline->pipeline_rank).second);
       EXPECT_EQ(timeline->step, 6);
       EXPECT_EQ(timeline->spans.size(), 8u);
     }

@@ -28,7 +28,10 @@ def _pack_impl(ctx):
         mnemonic = "Pack",
         progress_message = "Packing %s" % ctx.label,
     )
-    return [DefaultInfo(files = depset([ctx.outputs.archive]))]
+    return [DefaultInfo(
+        files = depset([ctx.outputs.archive]),
+        runfiles = ctx.runfiles(files = [ctx.outputs.archive]),
+    )]
 
 pack = rule(
     implementation = _pack_impl,
