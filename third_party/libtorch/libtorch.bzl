@@ -4,19 +4,9 @@ Both end as one folder in the shape of site-packages (torch/, nvidia/): the libr
 to themselves, so they are linked from that folder and not through copies or per-library links.
 """
 
+load("//third_party/pip:wheels.bzl", "fetch_wheels")
+
 _VERSION = "2.11"
-
-# The wheels' libraries do not depend on the Python version; one is named so that the pinned hashes hold for every Python.
-_PLATFORMS = [
-    "manylinux1_x86_64",
-    "manylinux2014_x86_64",
-] + ["manylinux_2_%d_x86_64" % glibc for glibc in (5, 12, 17, 18, 24, 25, 27, 28)]
-
-def _python(repository_ctx):
-    python = repository_ctx.which("python3")
-    if not python:
-        fail("\n\npython3 is missing; it fetches LibTorch. Install it with:\n\n    apt-get install python3 python3-pip\n")
-    return python
 
 def _installed_torch(repository_ctx):
     """The folder of an installed torch of our version, or None. TORCH_PATH that names none is an error."""
@@ -31,8 +21,11 @@ def _installed_torch(repository_ctx):
                 version = _VERSION,
             ))
         return folder
+    python = repository_ctx.which("python3")
+    if not python:
+        return None
     found = repository_ctx.execute([
-        _python(repository_ctx),
+        python,
         "-c",
         "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s and s.origin else '')",
     ])
@@ -51,22 +44,6 @@ def _version_of(repository_ctx, folder):
             return line.split("=")[-1].strip(" '\"")
     return ""
 
-def _fetch_wheels(repository_ctx):
-    python = _python(repository_ctx)
-    command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
-    command += ["--only-binary=:all:", "--python-version=3.12", "--implementation=cp", "--dest=wheels"]
-    command += ["--requirement=" + str(repository_ctx.path(repository_ctx.attr.requirements))]
-    command += ["--platform=" + platform for platform in _PLATFORMS]
-    result = repository_ctx.execute(command, timeout = 3600)
-    if result.return_code != 0:
-        fail("\n\nLibTorch could not be fetched by pip:\n{error}\nIf pip is missing: apt-get install python3-pip. ".format(error = result.stderr) +
-             "Without a network, set TORCH_PATH to the folder `torch` of an installed PyTorch {}.\n".format(_VERSION))
-    for wheel in repository_ctx.path("wheels").readdir():
-        result = repository_ctx.execute([python, "-m", "zipfile", "-e", str(wheel), "."], timeout = 1200)
-        if result.return_code != 0:
-            fail("\n\n{wheel} could not be unpacked (is the disk full?):\n{error}".format(wheel = wheel, error = result.stderr))
-    repository_ctx.delete("wheels")
-
 def _libtorch_impl(repository_ctx):
     torch = _installed_torch(repository_ctx)
     if torch and all([repository_ctx.path(str(torch) + "/" + file).exists for file in repository_ctx.attr.witnesses]):
@@ -76,7 +53,12 @@ def _libtorch_impl(repository_ctx):
         if nvidia.exists:
             repository_ctx.symlink(nvidia, "nvidia")
     else:
-        _fetch_wheels(repository_ctx)
+        fetch_wheels(
+            repository_ctx,
+            requirements = repository_ctx.attr.requirements,
+            what = "LibTorch",
+            without_network = "Without a network, set TORCH_PATH to the folder `torch` of an installed PyTorch {}.".format(_VERSION),
+        )
         site_packages = repository_ctx.path(".")
     repository_ctx.template("BUILD", repository_ctx.attr.build_file, {"{site_packages}": str(site_packages)}, executable = False)
 

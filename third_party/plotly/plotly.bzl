@@ -1,23 +1,16 @@
 """plotly.min.js 4.1.1, which draws the report's pictures: an installed file where one is named, else out of the pinned wheel of PyPI."""
 
+load("//third_party/pip:wheels.bzl", "fetch_wheels")
+
 def _fetch(repository_ctx):
-    python = repository_ctx.which("python3")
-    if not python:
-        fail("\n\npython3 is missing; it fetches plotly.min.js. Install it with:\n\n    apt-get install python3 python3-pip\n")
-    command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
-    command += ["--only-binary=:all:", "--python-version=3.12", "--dest=wheels"]
-    command += ["--requirement=" + str(repository_ctx.path(repository_ctx.attr.requirements))]
-    result = repository_ctx.execute(command, timeout = 600)
-    if result.return_code != 0:
-        fail("\n\nplotly.min.js could not be fetched by pip:\n{error}\nIf pip is missing: apt-get install python3-pip. ".format(error = result.stderr) +
-             "Without a network, set PLOTLY_JS to the path of a plotly.min.js.\n")
-    for wheel in repository_ctx.path("wheels").readdir():
-        result = repository_ctx.execute([python, "-m", "zipfile", "-e", str(wheel), "unpacked"], timeout = 600)
-        if result.return_code != 0:
-            fail("\n\n{wheel} could not be unpacked (is the disk full?):\n{error}".format(wheel = wheel, error = result.stderr))
-    repository_ctx.delete("wheels")
-    repository_ctx.symlink("unpacked/plotly/package_data/plotly.min.js", "plotly.min.js")
-    repository_ctx.symlink("unpacked/plotly-{}.dist-info/licenses/LICENSE.txt".format(repository_ctx.attr.version), "LICENSE.txt")
+    fetch_wheels(
+        repository_ctx,
+        requirements = repository_ctx.attr.requirements,
+        what = "plotly.min.js",
+        without_network = "Without a network, set PLOTLY_JS to the path of a plotly.min.js.",
+    )
+    repository_ctx.symlink("plotly/package_data/plotly.min.js", "plotly.min.js")
+    repository_ctx.symlink("plotly-{}.dist-info/licenses/LICENSE.txt".format(repository_ctx.attr.version), "LICENSE.txt")
 
 def _plotly_impl(repository_ctx):
     named = repository_ctx.os.environ.get("PLOTLY_JS", "")
