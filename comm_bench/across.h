@@ -2,7 +2,7 @@
 #ifndef RANKWISE_COMM_BENCH_ACROSS_H_
 #define RANKWISE_COMM_BENCH_ACROSS_H_
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 enum class Across {
   kSlowest,   // the longest time of any rank, from its own start: the default
@@ -11,6 +11,6 @@ enum class Across {
   kMean,      // over ranks
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_ACROSS_H_

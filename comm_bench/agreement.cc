@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Flags = std::map<std::string, std::string>;
@@ -89,4 +89,4 @@ absl::Status AllOk(Control& control, const absl::Status& own,
   return absl::OkStatus();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

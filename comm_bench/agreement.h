@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Collective. InvalidArgument, the same on every rank, names the first flag
 // that differs, a rank that differs from rank 0, and both values. `flags` are
@@ -22,6 +22,6 @@ absl::Status CheckSameFlags(Control& control,
 absl::Status AllOk(Control& control, const absl::Status& own,
                    const std::string& what);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_AGREEMENT_H_

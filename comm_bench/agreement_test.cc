@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Flags = std::map<std::string, std::string>;
@@ -54,4 +54,4 @@ TEST(AgreementTest, WhatOneRankCannotDoNoRankDoes) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
   const double own = stop != nullptr && *stop ? 1 : 0;
@@ -12,4 +12,4 @@ bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
                      [](const auto& rank) { return rank[0] != 0; });
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

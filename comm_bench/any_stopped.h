@@ -6,12 +6,12 @@
 
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Collective, and the same on every rank: whether `stop` is set on any of them.
 // Null: never set on this rank.
 bool AnyStopped(Control& control, const std::atomic<bool>* stop);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_ANY_STOPPED_H_

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 TEST(AnyStoppedTest, OneRankIsEnoughAndAllKnow) {
@@ -19,4 +19,4 @@ TEST(AnyStoppedTest, OneRankIsEnoughAndAllKnow) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

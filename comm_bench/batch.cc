@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // Clocks are compared again when they were not for so long.
@@ -111,4 +111,4 @@ Batch BatchRunner::Exchange(std::vector<double> message) const {
   return batch;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -11,7 +11,7 @@
 #include "parallel/comm/clock_sync.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // The same on every rank.
 struct Batch {
@@ -60,6 +60,6 @@ class BatchRunner {
   double clock_refreshed_ = 0;  // as elapsed_
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_BATCH_H_

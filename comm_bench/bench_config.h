@@ -11,7 +11,7 @@
 #include "comm_bench/collective.h"
 #include "comm_bench/measure.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct BenchConfig {
   // sweep, pairs, new_group, ladder, overlap or replay.
@@ -52,6 +52,6 @@ struct BenchConfig {
                      // which of them this is
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_BENCH_CONFIG_H_

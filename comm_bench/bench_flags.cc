@@ -111,7 +111,7 @@ ABSL_FLAG(std::string, fake_skew_us, "",
 ABSL_FLAG(int, fake_tail_every, 0, "every so many calls one takes longer");
 ABSL_FLAG(double, fake_tail_us, 0, "by how many microseconds");
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 bool IsSet(const char* flag) {
@@ -388,4 +388,4 @@ std::map<std::string, std::string> SharedFlags() {
   return flags;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -11,7 +11,7 @@
 #include "comm_bench/bench_config.h"
 #include "parallel/comm/fake_backend.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // InvalidArgument names the flag, its value and what is allowed.
 absl::StatusOr<BenchConfig> BenchConfigFromFlags();
@@ -23,6 +23,6 @@ absl::Status AddFakeFlags(FakeBackendConfig& fake);
 // The flags that every rank must be given alike.
 std::map<std::string, std::string> SharedFlags();
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_BENCH_FLAGS_H_

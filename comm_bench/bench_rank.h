@@ -14,8 +14,11 @@ class ProcessGroup;
 }  // namespace c10d
 
 namespace rankwise {
-
 class Communicator;
+}  // namespace rankwise
+
+namespace rankwise::comm_bench {
+
 class NcclLogSwitch;
 class Output;
 
@@ -37,6 +40,6 @@ struct BenchRank {
   int world_size() const { return control->world_size(); }
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_BENCH_RANK_H_

@@ -14,7 +14,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -113,4 +113,4 @@ BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
   return times;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Seconds since the run began, which is when the collective starts.
 struct BesideTimes {
@@ -27,6 +27,6 @@ BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
                       const Call& call, Buffers& buffers,
                       const std::function<void()>& compute);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_BESIDE_COMPUTE_H_

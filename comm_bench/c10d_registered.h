@@ -12,7 +12,7 @@ namespace c10d {
 class ProcessGroup;
 }  // namespace c10d
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // A memory pool over ProcessGroupNCCL's allocator (ncclMemAlloc), which
 // registerMemPool has made known to `group`'s communicator; what is allocated
@@ -23,6 +23,6 @@ namespace rankwise {
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(
     c10d::ProcessGroup& group, c10::Device device);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_C10D_REGISTERED_H_

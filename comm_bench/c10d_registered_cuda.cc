@@ -13,7 +13,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using c10::cuda::CUDACachingAllocator::CUDAAllocator;
@@ -101,4 +101,4 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(
   }
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -1,7 +1,7 @@
 #include "absl/status/status.h"
 #include "comm_bench/c10d_registered.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(
     c10d::ProcessGroup&, c10::Device) {
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(
       "--config=cuda");
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr size_t kLine = 64;
@@ -26,4 +26,4 @@ void CacheEviction::Evict() {
   for (size_t i = 0; i < memory_.size(); i += kLine) memory[i] = memory[i] + 1;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 class CacheEviction {
  public:
@@ -23,6 +23,6 @@ class CacheEviction {
   std::vector<unsigned char> memory_;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_CACHE_EVICTION_H_

@@ -6,7 +6,7 @@
 #include "parallel/device/moment.h"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
@@ -102,4 +102,4 @@ std::optional<WrongElement> Calls::Check() const {
   return first;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -14,7 +14,7 @@
 #include "comm_bench/layer.h"
 #include "parallel/device/graph.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // MakeDeviceGraph, or a test's.
 using GraphMaker =
@@ -66,6 +66,6 @@ class Calls {
   std::unique_ptr<DeviceGraph> one_, many_;  // null: not captured
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_CALLS_H_

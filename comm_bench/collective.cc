@@ -6,7 +6,7 @@
 #include "c10/core/ScalarType.h"
 #include "comm_bench/element_types.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 int64_t Granularity(const Collective& collective, int world_size) {
@@ -86,4 +86,4 @@ int64_t CountFor(const Collective& collective, int64_t bytes,
   return std::max<int64_t>(bytes / element_bytes / granule, 1) * granule;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -20,7 +20,7 @@ class ProcessGroup;
 class Work;
 }  // namespace c10d
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 class RegisteredMemory;
 
@@ -114,6 +114,6 @@ absl::Status CheckCall(const Collective& collective, const Call& call,
 int64_t CountFor(const Collective& collective, int64_t bytes,
                  c10::ScalarType dtype, int world_size);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVE_H_

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // A collective whose counts are multiples of the number of ranks.
@@ -122,4 +122,4 @@ TEST(CountForTest, IsNothingWithoutElements) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "comm_bench/collectives/entries.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 const std::vector<const Collective*>& AllCollectives() {
   static const auto* const all = new std::vector<const Collective*>{
@@ -28,4 +28,4 @@ absl::StatusOr<const Collective*> FindCollective(const std::string& name) {
                     })));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

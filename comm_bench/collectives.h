@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // In the order in which "all" runs them: all_reduce, all_gather,
 // reduce_scatter, broadcast, reduce, all_to_all, all_to_all_v, gather, scatter,
@@ -18,6 +18,6 @@ const std::vector<const Collective*>& AllCollectives();
 // InvalidArgument lists the names.
 absl::StatusOr<const Collective*> FindCollective(const std::string& name);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVES_H_

@@ -30,7 +30,7 @@
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int kFailed = 1;
@@ -151,6 +151,8 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
-int main(int argc, char** argv) { return rankwise::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return rankwise::comm_bench::Main(argc, argv);
+}

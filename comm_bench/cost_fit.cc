@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "comm_bench/order_statistics.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr size_t kMinSizes = 3;
@@ -93,4 +93,4 @@ std::string FormatCostFit(const CostFit& fit) {
       fit.median_relative_error * 100);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

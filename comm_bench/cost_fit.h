@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct CostPoint {
   double bytes = 0;
@@ -40,6 +40,6 @@ absl::StatusOr<CostFit> FitCost(absl::Span<const CostPoint> points);
 // "alpha 45.20 us, beta 0.25 ns/B (4 GB/s), median error 3.1 %".
 std::string FormatCostFit(const CostFit& fit);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COST_FIT_H_

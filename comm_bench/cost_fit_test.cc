@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using testing::HasSubstr;
@@ -84,4 +84,4 @@ TEST(CostFitTest, ReadsAsText) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

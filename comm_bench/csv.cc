@@ -16,7 +16,7 @@
 #include "comm_bench/end_name.h"
 #include "comm_bench/summary.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 struct Field {
@@ -154,4 +154,4 @@ absl::Status CsvWriter::Append(const std::string& text) {
   return absl::OkStatus();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/row.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Columns that are the same in all rows of a run, with their values: what tells
 // one run's rows from another's.
@@ -47,6 +47,6 @@ class CsvWriter {
   const CsvContext context_;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_CSV_H_

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::EndsWith;
@@ -125,4 +125,4 @@ TEST(CsvWriter, UnwritableFilesAreNamed) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -2,7 +2,7 @@
 
 #include "ATen/detail/CUDAHooksInterface.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 void SynchronizeDevice(c10::Device device) {
   if (device.is_cuda()) {
@@ -10,4 +10,4 @@ void SynchronizeDevice(c10::Device device) {
   }
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -4,12 +4,12 @@
 
 #include "c10/core/Device.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Returns when all streams of `device` are idle; at once on the CPU. What a
 // Work's wait does not do on CUDA: that only orders streams.
 void SynchronizeDevice(c10::Device device);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_DEVICE_SYNC_H_

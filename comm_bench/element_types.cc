@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "parallel/comm/traffic.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 struct Dtype {
@@ -88,4 +88,4 @@ absl::StatusOr<ReduceOp> ParseOp(const std::string& name) {
                    absl::StrJoin(kOps, ", ", AppendOp)));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

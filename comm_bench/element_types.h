@@ -9,7 +9,7 @@
 #include "c10/core/ScalarType.h"
 #include "parallel/comm/communicator.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // float32, float64, float16, bfloat16, int32, int64, uint8.
 const std::vector<c10::ScalarType>& AllDtypes();
@@ -26,6 +26,6 @@ std::string OpName(ReduceOp op);
 // InvalidArgument lists the names.
 absl::StatusOr<ReduceOp> ParseOp(const std::string& name);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_ELEMENT_TYPES_H_

@@ -4,7 +4,7 @@
 
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 constexpr const char* EndName(Series::End end) {
   switch (end) {
@@ -22,6 +22,6 @@ constexpr const char* EndName(Series::End end) {
   return "";
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_END_NAME_H_

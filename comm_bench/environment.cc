@@ -15,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // A name that ends in '_' stands for all that begin so.
@@ -163,4 +163,4 @@ std::string FormatCpus(absl::Span<const int64_t> cpus) {
   return text;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -18,7 +18,7 @@
 
 struct hwloc_topology;
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Of this process; takes some milliseconds. What cannot be found out stays
 // empty.
@@ -36,6 +36,6 @@ std::map<std::string, std::string> RelevantVariables(
 // Ascending `cpus` as ranges: "0-3,8".
 std::string FormatCpus(absl::Span<const int64_t> cpus);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_ENVIRONMENT_H_

@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::Contains;
@@ -81,4 +81,4 @@ TEST(CollectEnvironment, SeesThePinning) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

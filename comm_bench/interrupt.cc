@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 std::atomic<bool> interrupted{false};
@@ -34,4 +34,4 @@ const std::atomic<bool>& CatchInterrupts() {
 
 int InterruptSignal() { return caught; }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // From now on the first SIGINT or SIGTERM only sets the returned flag, and ends
 // the process 5 s later if that has not ended it; a second one does at once.
@@ -13,6 +13,6 @@ const std::atomic<bool>& CatchInterrupts();
 // The signal that came, 0 if none.
 int InterruptSignal();
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_INTERRUPT_H_

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int kAssignments = 199;
@@ -64,4 +64,4 @@ double KruskalWallisPValue(absl::Span<const std::vector<double>> samples) {
   return as_extreme / (kAssignments + 1.0);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // How likely samples from one distribution would differ as much as these: the
 // rank sums of Kruskal and Wallis (1952), against 199 random assignments of the
@@ -15,6 +15,6 @@ namespace rankwise {
 // It takes values for independent: drift within a sample makes it too small.
 double KruskalWallisPValue(absl::Span<const std::vector<double>> samples);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_KRUSKAL_WALLIS_H_

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Samples = std::vector<std::vector<double>>;
@@ -68,4 +68,4 @@ TEST(KruskalWallis, NeedsTwoSamples) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -30,7 +30,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/nn/module.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
@@ -402,4 +402,4 @@ std::string FormatLadder(const LadderResult& result) {
   return text;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

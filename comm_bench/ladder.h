@@ -15,7 +15,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct LadderRung {
   // From the bottom:
@@ -66,6 +66,6 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
 // A table in microseconds, times of the slowest rank.
 std::string FormatLadder(const LadderResult& result);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_LADDER_H_

@@ -7,7 +7,7 @@
 
 #include "comm_bench/order_statistics.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr double kWindowTolerance = 50e-6;
@@ -81,4 +81,4 @@ std::vector<int64_t> LeftBarrierLate(
                                   2 * series.clock_error_seconds}));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // kWindow: an iteration is late when a rank started later than planned (and
 // than its deliberate arrival) by more than 50 us or a tenth of the median
@@ -25,6 +25,6 @@ std::vector<int64_t> MissedWindows(const Series& series,
 std::vector<int64_t> LeftBarrierLate(
     const Series& series, const std::vector<double>& arrival_seconds);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_LATE_STARTS_H_

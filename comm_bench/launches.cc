@@ -16,7 +16,7 @@
 #include "comm_bench/kruskal_wallis.h"
 #include "comm_bench/order_statistics.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Records = std::vector<const CollectiveRecord*>;
@@ -203,4 +203,4 @@ std::string FormatLaunches(absl::Span<const LaunchSpread> rows) {
   return text;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "records/record.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Of one row. A launch's samples are the times of a call of each iteration's
 // slowest rank, without late iterations.
@@ -40,6 +40,6 @@ absl::StatusOr<std::vector<LaunchSpread>> CompareLaunches(
 // A table, one line per row. "" without rows.
 std::string FormatLaunches(absl::Span<const LaunchSpread> rows);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_LAUNCHES_H_

@@ -5,7 +5,7 @@
 #include "comm_bench/c10d_registered.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 class C10dLayer : public Layer {
@@ -37,4 +37,4 @@ std::unique_ptr<Layer> MakeC10dLayer(
   return std::make_unique<C10dLayer>(std::move(group));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

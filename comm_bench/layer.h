@@ -11,7 +11,7 @@
 #include "comm_bench/collective.h"
 #include "comm_bench/registered_memory.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 class Layer {
  public:
@@ -32,6 +32,6 @@ class Layer {
 std::unique_ptr<Layer> MakeC10dLayer(
     c10::intrusive_ptr<c10d::ProcessGroup> group);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_LAYER_H_

@@ -12,7 +12,7 @@
 #include "comm_bench/end_name.h"
 #include "comm_bench/nccl_log.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 std::string Describe(const Row& row, const WrongElement& wrong, int rank,
@@ -273,4 +273,4 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
   return measurement;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -17,7 +17,7 @@
 #include "parallel/device/graph.h"
 #include "records/record.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct MeasureConfig {
   TimingConfig timing;
@@ -63,6 +63,6 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
                                        const MeasureConfig& config,
                                        const std::atomic<bool>* stop = nullptr);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_MEASURE_H_

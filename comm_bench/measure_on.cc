@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // The flag that asks for what a CPU has not, and why; empty: none.
@@ -58,4 +58,4 @@ absl::StatusOr<MeasureConfig> MeasureOn(c10::Device device,
   return measure;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 #include "comm_bench/bench_config.h"
 #include "comm_bench/measure.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // config.measure, completed for a rank on `device`: whether events time it, and
 // whether NCCL is asked for its choices. InvalidArgument for what only a GPU
@@ -16,6 +16,6 @@ namespace rankwise {
 absl::StatusOr<MeasureConfig> MeasureOn(c10::Device device,
                                         const BenchConfig& config);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_MEASURE_ON_H_

@@ -23,7 +23,7 @@
 #include "parallel/device/graph.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using testing::ElementsAre;
@@ -312,4 +312,4 @@ TEST(MeasureTest, WithoutElementsThereIsNoBandwidth) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "parallel/comm/test_process.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::ElementsAre;
@@ -38,4 +38,4 @@ TEST(Micro, HoldsTheBenchmarksOfAllRooms) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -3,7 +3,7 @@
 #include "comm_bench/end_name.h"
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
                           int64_t launch) {
@@ -53,4 +53,4 @@ Row RowOf(const LadderResult& ladder, const LadderRung& rung) {
   return row;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

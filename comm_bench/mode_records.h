@@ -11,7 +11,7 @@
 #include "comm_bench/row.h"
 #include "records/record.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Round trips between rank `rank` and a higher one, timed by `rank`.
 CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
@@ -24,6 +24,6 @@ CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
 // What a rung's iterations are samples of; without times.
 Row RowOf(const LadderResult& ladder, const LadderRung& rung);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_MODE_RECORDS_H_

@@ -5,7 +5,7 @@
 #include "records/record.h"
 #include "records/record_json.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(ModeRecordsTest, ARungIsALayer) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

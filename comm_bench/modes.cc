@@ -24,7 +24,7 @@
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 absl::Status NeedsProcesses(const BenchConfig& config) {
@@ -236,4 +236,4 @@ absl::Status RunMode(const BenchConfig& config, const BenchRank& rank) {
   return RunSweep(config, rank);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

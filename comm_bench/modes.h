@@ -6,13 +6,13 @@
 #include "comm_bench/bench_config.h"
 #include "comm_bench/bench_rank.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Collective. InvalidArgument where the mode cannot run with these ranks;
 // Cancelled after Ctrl-C; DataLoss where a result was wrong. Throws what a
 // failed call throws.
 absl::Status RunMode(const BenchConfig& config, const BenchRank& rank);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_MODES_H_

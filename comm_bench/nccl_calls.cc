@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Kind = NcclCall::Kind;
@@ -164,4 +164,4 @@ absl::Status CheckNcclCalls(const Collective& collective) {
                    "call; measure it with --layer=c10d"));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // One call of nccl.h. Offsets are elements from the begin of the call's input
 // and output; those that the kind has no use for are 0.
@@ -57,6 +57,6 @@ absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
 // --layer=nccl: ...".
 absl::Status CheckNcclCalls(const Collective& collective);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_NCCL_CALLS_H_

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Kind = NcclCall::Kind;
@@ -205,4 +205,4 @@ INSTANTIATE_TEST_SUITE_P(All, NcclMessagesTest, ::testing::ValuesIn(Cases()),
                          });
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

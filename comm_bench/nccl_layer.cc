@@ -10,7 +10,7 @@
 #include "c10/util/Exception.h"
 #include "comm_bench/nccl_calls.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr size_t kIdBytes = 128;
@@ -120,4 +120,4 @@ std::unique_ptr<Layer> MakeNcclLayer(std::unique_ptr<RawNccl> nccl, int rank) {
   return std::make_unique<NcclLayer>(std::move(nccl), rank);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

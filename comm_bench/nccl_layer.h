@@ -13,7 +13,7 @@
 #include "comm_bench/raw_nccl.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // A communicator of its own. Collective over all ranks of `control`; `ranks`
 // are those of this rank's group (empty: all), and groups have no rank in
@@ -31,6 +31,6 @@ absl::StatusOr<std::string> ShareNcclId(
     Control& control, const std::vector<int>& ranks,
     const std::function<absl::StatusOr<std::string>()>& make);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_NCCL_LAYER_H_

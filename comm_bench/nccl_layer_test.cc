@@ -14,7 +14,7 @@
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST(NcclLayerTest, ErrorsNameTheCollective) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Words = std::vector<absl::string_view>;
@@ -73,4 +73,4 @@ ChosenNames NamesOf(const std::vector<NcclChoice>& choices) {
   return {absl::StrJoin(algorithms, ","), absl::StrJoin(protocols, ",")};
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

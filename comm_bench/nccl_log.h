@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct NcclChoice {
   std::string call;       // "AllReduce"
@@ -37,6 +37,6 @@ struct ChosenNames {
 };
 ChosenNames NamesOf(const std::vector<NcclChoice>& choices);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_NCCL_LOG_H_

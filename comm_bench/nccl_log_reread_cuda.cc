@@ -2,7 +2,7 @@
 
 #include "comm_bench/nccl_log_switch.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 void RereadNcclVariables() {
 #pragma GCC diagnostic push
@@ -11,4 +11,4 @@ void RereadNcclVariables() {
 #pragma GCC diagnostic pop
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

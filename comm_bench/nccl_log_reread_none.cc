@@ -1,7 +1,7 @@
 #include "comm_bench/nccl_log_switch.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 void RereadNcclVariables() {}
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

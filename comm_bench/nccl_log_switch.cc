@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // Warnings only, which go to the file and from there to stderr. A value that
@@ -106,4 +106,4 @@ std::string NcclLogSwitch::Off() {
   return log;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // NCCL writes what it chooses to its log only, and a log that is always on
 // would cost every call a line. So this library, at the boundary to NCCL, sets
@@ -50,6 +50,6 @@ class NcclLogSwitch {
 // build without CUDA.
 void RereadNcclVariables();
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_NCCL_LOG_SWITCH_H_

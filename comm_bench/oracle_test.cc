@@ -25,7 +25,7 @@
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 struct Finding {
@@ -235,4 +235,4 @@ TEST(PairOracleTest, NobodyStandsOut) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr double kTail = 0.025;    // that the median lies below the interval
@@ -49,4 +49,4 @@ MedianInterval IntervalOfMedian(absl::Span<const double> sorted) {
   return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Linear interpolation between order statistics (Hyndman and Fan 1996, type 7:
 // NumPy's default). `sorted` ascending and not empty; 0 <= q <= 1.
@@ -24,6 +24,6 @@ struct MedianInterval {
 // extremes, which enclose it with less. `sorted` ascending and not empty.
 MedianInterval IntervalOfMedian(absl::Span<const double> sorted);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_ORDER_STATISTICS_H_

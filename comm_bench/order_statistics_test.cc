@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // 1, 2, ..., size.
@@ -57,4 +57,4 @@ TEST(OrderStatisticsTest, LargeSamplesGiveNarrowIntervals) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

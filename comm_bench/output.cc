@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(
     const OutputConfig& config, const RunRecord& run,
@@ -45,4 +45,4 @@ absl::Status Output::Write(const Record& record) {
   return records_ == nullptr ? absl::OkStatus() : records_->Write(record);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -15,7 +15,7 @@
 #include "records/record.h"
 #include "records/record_writer.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct OutputConfig {
   std::string record_file;  // empty: none
@@ -55,6 +55,6 @@ class Output {
   std::unique_ptr<CsvWriter> csv_;         // null: none
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_OUTPUT_H_

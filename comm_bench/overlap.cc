@@ -16,7 +16,7 @@
 #include "comm_bench/order_statistics.h"
 #include "comm_bench/overlap_definitions.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Samples = std::vector<double> OverlapSamples::*;
@@ -262,4 +262,4 @@ OverlapRecord RecordOf(const OverlapResult& result, int rank) {
   return record;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -13,7 +13,7 @@
 #include "parallel/comm/control.h"
 #include "records/record.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct OverlapConfig {
   int64_t gemm_size = 512;  // rows and columns of the fp32 matrices multiplied
@@ -77,6 +77,6 @@ std::string FormatOverlap(const OverlapResult& result);
 
 OverlapRecord RecordOf(const OverlapResult& result, int rank);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_OVERLAP_H_

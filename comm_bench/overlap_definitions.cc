@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 double Ratio(double part, double whole) {
@@ -53,4 +53,4 @@ double UnionSeconds(Intervals intervals) {
   return seconds;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

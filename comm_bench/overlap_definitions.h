@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Seconds, on any clock.
 struct Interval {
@@ -50,6 +50,6 @@ UnionOverlap IntervalUnionOverlap(const Intervals& compute,
 // Seconds that lie in at least one of them.
 double UnionSeconds(Intervals intervals);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_OVERLAP_DEFINITIONS_H_

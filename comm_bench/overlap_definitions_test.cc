@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 TEST(OverlapDefinitionsTest, FullOverlapBehindLongerComputation) {
@@ -60,4 +60,4 @@ TEST(OverlapDefinitionsTest, NothingIsNotANumber) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

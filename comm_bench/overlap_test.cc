@@ -17,7 +17,7 @@
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::HasSubstr;
@@ -179,4 +179,4 @@ TEST(OverlapTest, StoppedBeforeAnythingWasMeasured) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

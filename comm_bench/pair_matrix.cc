@@ -17,7 +17,7 @@
 #include "parallel/comm/rank_clock.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -167,4 +167,4 @@ absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
   return found;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

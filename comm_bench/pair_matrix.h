@@ -16,7 +16,7 @@ namespace c10d {
 class ProcessGroup;
 }  // namespace c10d
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct PairConfig {
   int64_t latency_bytes = 8;
@@ -71,6 +71,6 @@ absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
 // Two tables for the terminal, a row and a column per rank.
 std::string FormatPairMatrix(const PairMatrix& matrix);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_PAIR_MATRIX_H_

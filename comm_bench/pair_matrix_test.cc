@@ -12,7 +12,7 @@
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST(PairMatrixTest, ReadsAsTables) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "comm_bench/pair_matrix.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int kWidth = 10;
@@ -42,4 +42,4 @@ std::string FormatPairMatrix(const PairMatrix& matrix) {
          Table("bandwidth, GB/s", matrix.bandwidth_gb_per_s, 1);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -9,7 +9,7 @@
 #include "ATen/ops/ne.h"
 #include "c10/core/ScalarType.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int64_t kLargest = 250;        // of data, sums and averages
@@ -257,4 +257,4 @@ std::optional<WrongElement> FindWrong(const at::Tensor& tensor,
   return first;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

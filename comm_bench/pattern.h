@@ -22,7 +22,7 @@
 #include "ATen/core/Tensor.h"
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 inline constexpr int64_t kPatternPeriod = 4093;
 // Stands where a call must write; it is no result of any call.
@@ -61,6 +61,6 @@ std::optional<WrongElement> FindWrong(const at::Tensor& tensor,
                                       const std::vector<PatternRun>& runs,
                                       double tolerance = 0);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_PATTERN_H_

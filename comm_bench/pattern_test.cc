@@ -11,7 +11,7 @@
 #include "comm_bench/element_types.h"
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4, 5, 7, 12, 64, 100, 257, 768, 1024};
@@ -180,4 +180,4 @@ TEST(PatternTest, APatternOfAnotherLengthIsRefused) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

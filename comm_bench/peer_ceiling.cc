@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int64_t kBytes = int64_t{64} << 20;
@@ -17,20 +17,21 @@ PeerCeiling Measured() {
     return {0, absl::StrCat("left out: rank 0 sees ", VisibleGpus(), " GPU",
                             VisibleGpus() == 1 ? "" : "s")};
   }
-  return DescribePeerCopies(MeasurePeerCopies(kBytes));
+  return DescribePeerCopies(micro::MeasurePeerCopies(kBytes));
 }
 
 }  // namespace
 
 PeerCeiling DescribePeerCopies(
-    const absl::StatusOr<std::vector<PeerCopy>>& copies) {
+    const absl::StatusOr<std::vector<micro::PeerCopy>>& copies) {
   if (!copies.ok()) {
     return {0, absl::StrCat("left out: ", copies.status().message())};
   }
-  const auto slowest = std::min_element(
-      copies->begin(), copies->end(), [](const PeerCopy& a, const PeerCopy& b) {
-        return a.bytes_per_second < b.bytes_per_second;
-      });
+  const auto slowest =
+      std::min_element(copies->begin(), copies->end(),
+                       [](const micro::PeerCopy& a, const micro::PeerCopy& b) {
+                         return a.bytes_per_second < b.bytes_per_second;
+                       });
   if (slowest == copies->end()) return {0, "left out: one GPU"};
   return {slowest->bytes_per_second,
           absl::StrFormat(
@@ -52,4 +53,4 @@ PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
   return ceiling;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -10,7 +10,7 @@
 #include "comm_bench/cuda/peer_copy.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct PeerCeiling {
   double bytes_per_second = 0;  // of the slowest pair; 0: not known
@@ -20,7 +20,7 @@ struct PeerCeiling {
 // Of copies between all pairs: "45.2 GB/s from GPU 0 to 3, the slowest of 12
 // pairs, direct".
 PeerCeiling DescribePeerCopies(
-    const absl::StatusOr<std::vector<PeerCopy>>& copies);
+    const absl::StatusOr<std::vector<micro::PeerCopy>>& copies);
 
 // Rank 0 copies 64 MiB between all GPUs that it sees, while the others wait;
 // collective. Empty on a CPU; without a rate for one GPU, or where not all
@@ -28,6 +28,6 @@ PeerCeiling DescribePeerCopies(
 PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
                                bool one_host);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_PEER_CEILING_H_

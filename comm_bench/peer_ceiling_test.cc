@@ -8,10 +8,10 @@
 #include "gtest/gtest.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
-using Copies = std::vector<PeerCopy>;
+using Copies = std::vector<micro::PeerCopy>;
 
 TEST(PeerCeilingTest, TheSlowestPairIsTheCeiling) {
   const PeerCeiling ceiling = DescribePeerCopies(
@@ -52,4 +52,4 @@ TEST(PeerCeilingTest, ARankThatSeesNoPairTakesPart) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -13,7 +13,7 @@
 #include "comm_bench/registered_memory.h"
 #include "parallel/comm/communicator.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // One rank's. Used by one thread. Errors are what ncclGetErrorString and
 // ncclGetLastError say, and the call that failed. A peer that dies is not
@@ -44,6 +44,6 @@ class RawNccl {
   virtual std::unique_ptr<RegisteredMemory> NewRegistered() = 0;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_RAW_NCCL_H_

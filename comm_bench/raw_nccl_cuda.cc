@@ -12,7 +12,7 @@
 #include "c10/util/Exception.h"
 #include "comm_bench/raw_nccl.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // `comm` may be null.
@@ -220,4 +220,4 @@ absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string& id,
   return std::make_unique<CudaNccl>(comm, device);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

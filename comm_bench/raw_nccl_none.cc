@@ -1,7 +1,7 @@
 #include "absl/status/status.h"
 #include "comm_bench/raw_nccl.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 absl::Status NoCuda() {
@@ -20,4 +20,4 @@ absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string&,
   return NoCuda();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

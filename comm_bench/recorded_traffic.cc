@@ -13,7 +13,7 @@
 #include "comm_bench/element_types.h"
 #include "records/record_reader.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using RanksOfStep = std::map<int64_t, TrafficRecord>;  // by rank
@@ -233,4 +233,4 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
       " lacks that of rank ", absl::StrJoin(MissingRanks(*run, ranks), ", ")));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "records/record.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct RecordedTraffic {
   std::string file;
@@ -41,6 +41,6 @@ bool IsCoalescingMark(const RecordedTransfer& event);
 // send or recv.
 bool IsMessage(const RecordedTransfer& event);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_RECORDED_TRAFFIC_H_

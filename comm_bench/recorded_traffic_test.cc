@@ -8,7 +8,7 @@
 
 #include "records/record_writer.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::EndsWith;
@@ -170,4 +170,4 @@ TEST(CheckTrafficTest, PeersGroupsAndBuffersThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 #include "ATen/core/Tensor.h"
 #include "c10/core/ScalarType.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // So that the library can send from it and receive into it without copies of
 // its own. Outlives its tensors.
@@ -19,6 +19,6 @@ class RegisteredMemory {
   virtual at::Tensor New(int64_t count, c10::ScalarType dtype) = 0;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_REGISTERED_MEMORY_H_

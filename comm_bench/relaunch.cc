@@ -18,7 +18,7 @@
 #include "records/record.h"
 #include "records/record_reader.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // The file that the launches' samples go to: the user's, or one of our own that
@@ -140,4 +140,4 @@ int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
   return code == 0 ? 1 : code;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

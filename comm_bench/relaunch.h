@@ -5,7 +5,7 @@
 #include "comm_bench/bench_config.h"
 #include "parallel/comm/launcher.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Starts this binary's ranks `config.relaunch` times with the same arguments,
 // one launch after the other, and prints how much launches differ beyond what
@@ -13,6 +13,6 @@ namespace rankwise {
 int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
              char** argv);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_RELAUNCH_H_

@@ -17,7 +17,7 @@
 #include "comm_bench/step_replay.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Group = std::vector<int64_t>;
@@ -209,4 +209,4 @@ std::string FormatReplay(const ReplayResult& result) {
   return text;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -12,7 +12,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 struct ReplayConfig {
   std::string file;         // with traffic records of as many ranks
@@ -72,6 +72,6 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
 // A table in milliseconds.
 std::string FormatReplay(const ReplayResult& result);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_REPLAY_H_

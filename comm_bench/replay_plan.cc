@@ -7,7 +7,7 @@
 
 #include "comm_bench/order_statistics.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 struct Moment {
@@ -111,4 +111,4 @@ std::vector<double> LeadInSeconds(const std::vector<TrafficRecord>& step) {
   return lead_in;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

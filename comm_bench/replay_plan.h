@@ -7,7 +7,7 @@
 
 #include "records/record.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // A moment at which the rank's thread started an event or began to wait for
 // one.
@@ -42,6 +42,6 @@ std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
 // rank that began late has a shorter, perhaps negative, lead-in.
 std::vector<double> LeadInSeconds(const std::vector<TrafficRecord>& step);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_REPLAY_PLAN_H_

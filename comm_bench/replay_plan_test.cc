@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST(ReplayPlanTest, CommonEndsTellHowFarApartRanksBegan) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

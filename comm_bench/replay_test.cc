@@ -14,7 +14,7 @@
 #include "records/record_writer.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::ElementsAre;
@@ -189,4 +189,4 @@ TEST(ReplayTest, RefusesARecordingOfOtherRanks) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -9,7 +9,7 @@
 #include "comm_bench/series.h"
 #include "comm_bench/summary.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // The same on every rank; of groups that run at the same time, each rank
 // describes its own, and the times are those of all.
@@ -37,6 +37,6 @@ struct Row {
   Series::End end = Series::End::kCounted;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_ROW_H_

@@ -27,7 +27,7 @@
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -214,4 +214,4 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   return absl::OkStatus();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/rank_env.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Connects this process to the other ranks, makes sure that all were asked for
 // the same, and runs the mode. Cancelled after Ctrl-C, which is caught from
@@ -19,6 +19,6 @@ absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
 absl::Status RunFakeRanks(const BenchConfig& config,
                           const FakeBackendConfig& fake, int world_size);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_RUN_RANK_H_

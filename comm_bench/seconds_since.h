@@ -4,13 +4,13 @@
 
 #include <chrono>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_SECONDS_SINCE_H_

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // The raw samples of all ranks: the same on every rank.
 struct Series {
@@ -31,6 +31,6 @@ struct Series {
   }
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_SERIES_H_

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr int64_t kKibi = 1024;
@@ -78,4 +78,4 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrCat(value, kUnits[unit]);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // "8", "4K", "64MiB", "1G": bytes, in powers of 1024 as nccl-tests counts.
 // InvalidArgument for anything else, with what is allowed.
@@ -25,6 +25,6 @@ std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor);
 // "8 B", "4 KiB", "1.5 MiB".
 std::string FormatBytes(int64_t bytes);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_SIZES_H_

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using testing::ElementsAre;
@@ -46,4 +46,4 @@ TEST(SizesTest, FormatsForPeople) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

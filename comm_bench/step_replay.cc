@@ -16,7 +16,7 @@
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -159,4 +159,4 @@ double StepReplay::Run(bool keep_gaps) {
   return SecondsSince(start) - passed;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -16,7 +16,7 @@ namespace c10d {
 class ProcessGroup;
 }  // namespace c10d
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // By the ranks of the job in them, in their order; that of all ranks is found
 // under no ranks.
@@ -43,6 +43,6 @@ class StepReplay {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_STEP_REPLAY_H_

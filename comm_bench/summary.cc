@@ -6,7 +6,7 @@
 
 #include "comm_bench/order_statistics.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 // When the ranks of one iteration started and ended.
@@ -108,4 +108,4 @@ Summary Summarize(const Series& series, Across across) {
   return summary;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

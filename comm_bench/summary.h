@@ -8,7 +8,7 @@
 #include "comm_bench/across.h"
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // One value per iteration that counts.
 std::vector<double> Combine(const Series& series, Across across);
@@ -25,6 +25,6 @@ struct Summary {
 
 Summary Summarize(const Series& series, Across across);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_SUMMARY_H_

@@ -16,7 +16,7 @@
 #include "parallel/comm/communicator.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 std::vector<bool> Places(const BenchConfig& config,
@@ -365,4 +365,4 @@ absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank) {
   return sweep.Verdict();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -12,7 +12,7 @@
 #include "comm_bench/collective.h"
 #include "comm_bench/traffic_matrix.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // One block of the table: everything but the size.
 struct SweepCase {
@@ -56,6 +56,6 @@ absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
 // what a failed call throws.
 absl::Status RunSweep(const BenchConfig& config, const BenchRank& rank);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_SWEEP_H_

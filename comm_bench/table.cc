@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr char kNone[] = "-";
@@ -216,4 +216,4 @@ std::string Table::Legend() const {
   return legend;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

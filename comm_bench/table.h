@@ -10,7 +10,7 @@
 #include "comm_bench/row.h"
 #include "comm_bench/summary.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // What was measured on, as comments above the table: "# host    node-3".
 std::string FormatFacts(
@@ -38,6 +38,6 @@ class Table {
   std::set<char> marks_;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_TABLE_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "comm_bench/series.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::EndsWith;
@@ -149,4 +149,4 @@ TEST(Table, SaysHowTheCallsWereMadeAndWhatNcclChose) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -13,7 +13,7 @@
 #include "comm_bench/warm_up.h"
 #include "parallel/comm/rank_clock.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using End = Series::End;
@@ -197,4 +197,4 @@ Series TimeIterations(Control& control, const Iteration& iteration,
   return TimeIterationsOnClock(HostClock(), control, iteration, config, stop);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

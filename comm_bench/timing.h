@@ -9,7 +9,7 @@
 #include "comm_bench/timing_config.h"
 #include "parallel/comm/control.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Collective over all ranks of `control`: their configurations agree, and all
 // return the same. Ranks exchange their samples in growing batches of at most
@@ -20,6 +20,6 @@ Series TimeIterations(Control& control, const Iteration& iteration,
                       const TimingConfig& config,
                       const std::atomic<bool>* stop = nullptr);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_TIMING_H_

@@ -8,7 +8,7 @@
 
 #include "comm_bench/across.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // How ranks line up before each iteration.
 enum class Sync {
@@ -52,6 +52,6 @@ struct TimingConfig {
 // warm-up included.
 using Iteration = std::function<void(int64_t index)>;
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_TIMING_CONFIG_H_

@@ -8,7 +8,7 @@
 #include "parallel/comm/control.h"
 #include "parallel/comm/rank_clock.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // TimeIterations, whose clock is HostClock(). `clock.now` may differ from the
 // steady clock by its origin and by drift.
@@ -17,6 +17,6 @@ Series TimeIterationsOnClock(const RankClock& clock, Control& control,
                              const TimingConfig& config,
                              const std::atomic<bool>* stop = nullptr);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_TIMING_ON_CLOCK_H_

@@ -15,7 +15,7 @@
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using End = Series::End;
@@ -276,4 +276,4 @@ TEST(TimingTest, ExceptionsPassThrough) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 using Row = std::vector<double>;
@@ -153,4 +153,4 @@ std::vector<int64_t> TrafficMatrix::ReceiveCounts(int to, int64_t count) const {
   return counts;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

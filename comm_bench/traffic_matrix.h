@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // Weights: row i is what rank i sends, column j what rank j receives. A row of
 // `count` elements is split by its weights (largest remainder, so that the
@@ -35,6 +35,6 @@ class TrafficMatrix {
   std::vector<std::vector<double>> weights_;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_TRAFFIC_MATRIX_H_

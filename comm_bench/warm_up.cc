@@ -8,7 +8,7 @@
 
 #include "comm_bench/order_statistics.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 constexpr size_t kWidth = 5;  // of the medians compared
@@ -76,4 +76,4 @@ WarmUp RunWarmUp(BatchRunner& runner, const TimingConfig& config) {
   return result;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 #include "comm_bench/batch.h"
 #include "comm_bench/timing_config.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // The same on every rank. Zeros without iterations.
 struct WarmUp {
@@ -24,6 +24,6 @@ WarmUp RunWarmUp(BatchRunner& runner, const TimingConfig& config);
 // before by at most a tenth of the latter. False below ten.
 bool IsStable(const std::vector<double>& values);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_WARM_UP_H_

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 TEST(WarmUpTest, IsStableWhenFiveTakeAsLongAsTheFiveBefore) {
@@ -24,4 +24,4 @@ TEST(WarmUpTest, IsNotStableOnTooLittle) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -5,7 +5,7 @@
 #include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 Buffers Make(const Call& call) {
@@ -48,4 +48,4 @@ constinit const Collective kAllGather = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

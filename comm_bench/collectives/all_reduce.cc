@@ -6,7 +6,7 @@
 #include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 void FillBuffers(const Call& call, Buffers& buffers) {
@@ -43,4 +43,4 @@ constinit const Collective kAllReduce = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

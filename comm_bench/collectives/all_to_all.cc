@@ -4,7 +4,7 @@
 #include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 void FillBuffers(const Call& call, Buffers& buffers) {
@@ -42,4 +42,4 @@ constinit const Collective kAllToAll = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -7,7 +7,7 @@
 #include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 absl::Status Refuse(const Call& call, const std::string&) {
@@ -71,4 +71,4 @@ constinit const Collective kAllToAllV = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

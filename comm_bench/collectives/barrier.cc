@@ -3,7 +3,7 @@
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 Buffers Make(const Call&) { return {}; }
@@ -36,4 +36,4 @@ constinit const Collective kBarrier = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -4,7 +4,7 @@
 #include "comm_bench/collectives/entries.h"
 #include "comm_bench/collectives/messages.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 int Peer(const Call& call) { return call.rank ^ 1; }
@@ -36,4 +36,4 @@ constinit const Collective kBidirectional = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

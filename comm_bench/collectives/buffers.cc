@@ -3,7 +3,7 @@
 #include "ATen/ops/empty.h"
 #include "comm_bench/registered_memory.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 at::Tensor NewBuffer(const Call& call, int64_t count) {
   if (call.memory != nullptr) return call.memory->New(count, call.dtype);
@@ -44,4 +44,4 @@ RootedBuffers MakeRootedBuffers(const Call& call) {
   return buffers;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -8,7 +8,7 @@
 #include "ATen/core/Tensor.h"
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 // `count` elements of the call's type on its device, not set.
 at::Tensor NewBuffer(const Call& call, int64_t count);
@@ -32,6 +32,6 @@ struct RootedBuffers {
 };
 RootedBuffers MakeRootedBuffers(const Call& call);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVES_BUFFERS_H_

@@ -4,7 +4,7 @@
 
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 extern const Collective kAllReduce;
 extern const Collective kAllGather;
@@ -20,6 +20,6 @@ extern const Collective kPingPong;
 extern const Collective kBidirectional;
 extern const Collective kBarrier;
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_

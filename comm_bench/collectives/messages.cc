@@ -4,7 +4,7 @@
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 void Exchange(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
               int to, int from, Works& works) {
@@ -31,4 +31,4 @@ std::optional<WrongElement> CheckMessage(const Call& call,
   return FindWrong(buffers.output, {{call.count, 0, DataOf(from)}});
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -4,7 +4,7 @@
 
 #include "comm_bench/collective.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 inline constexpr int kMessageTag = 0;
 
@@ -20,6 +20,6 @@ void FillMessage(const Call& call, Buffers& buffers);
 std::optional<WrongElement> CheckMessage(const Call& call,
                                          const Buffers& buffers, int from);
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVES_MESSAGES_H_

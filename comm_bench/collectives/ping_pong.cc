@@ -6,7 +6,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 bool Plays(const Call& call) { return call.rank < 2; }
@@ -44,4 +44,4 @@ constinit const Collective kPingPong = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

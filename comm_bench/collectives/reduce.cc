@@ -7,7 +7,7 @@
 #include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 void FillBuffers(const Call& call, Buffers& buffers) {
@@ -47,4 +47,4 @@ constinit const Collective kReduce = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -5,7 +5,7 @@
 #include "parallel/comm/communicator.h"
 #include "torch/csrc/distributed/c10d/Types.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 
 inline c10d::ReduceOp::RedOpType C10dOp(ReduceOp op) {
   switch (op) {
@@ -23,6 +23,6 @@ inline c10d::ReduceOp::RedOpType C10dOp(ReduceOp op) {
   return c10d::ReduceOp::SUM;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_COLLECTIVES_REDUCTION_H_

@@ -7,7 +7,7 @@
 #include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 Buffers Make(const Call& call) {
@@ -55,4 +55,4 @@ constinit const Collective kScatter = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

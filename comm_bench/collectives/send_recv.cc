@@ -4,7 +4,7 @@
 #include "comm_bench/collectives/entries.h"
 #include "comm_bench/collectives/messages.h"
 
-namespace rankwise {
+namespace rankwise::comm_bench {
 namespace {
 
 int Previous(const Call& call) {
@@ -37,4 +37,4 @@ constinit const Collective kSendRecv = {
     .check = Check,
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::comm_bench

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/cuda/measurement.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Where a copy goes; pinned memory the GPU reads and writes by itself, pageable
 // memory goes through the driver's own pinned pieces.
@@ -31,6 +31,6 @@ enum class GpuCopy { kMemcpy, kKernel };
 absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,
                                                          int64_t bytes);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_COPIES_H_

@@ -1,7 +1,7 @@
 #include "comm_bench/cuda/copy_kernel.h"
 #include "comm_bench/cuda/vector_split.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int kThreads = 256;
@@ -71,4 +71,4 @@ void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
   }
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

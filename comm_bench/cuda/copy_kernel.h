@@ -6,7 +6,7 @@
 
 #include "comm_bench/cuda/cuda_stream.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Starts copying `bytes` within the current GPU; the buffers must not overlap,
 // and may be aligned in any way. Each thread has four of the widest words that
@@ -15,6 +15,6 @@ namespace rankwise {
 void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
                 CudaStream stream);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_COPY_KERNEL_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // `doing` completes "... failed": "copying 8 bytes to GPU 1". Forgets an error
 // that CUDA keeps for the next caller. ResourceExhausted for memory that is
@@ -25,6 +25,6 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view doing) {
                          cudaGetErrorName(error), ")"));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_CUDA_STATUS_H_

@@ -4,10 +4,10 @@
 
 struct CUstream_st;
 
-namespace rankwise {
+namespace rankwise::micro {
 
 using CudaStream = CUstream_st*;  // cudaStream_t
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_CUDA_STREAM_H_

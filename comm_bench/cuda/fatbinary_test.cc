@@ -17,7 +17,7 @@
 #include "parallel/comm/test_process.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::Each;
@@ -85,4 +85,4 @@ TEST(Fatbinary, HasCodeForEveryGpuThatIsNamedAndPtxForLaterOnes) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

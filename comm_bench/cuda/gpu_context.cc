@@ -9,7 +9,7 @@
 #include "comm_bench/cuda/kernel_code.h"
 #include "comm_bench/cuda/pcie_link.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr char kPciDevices[] = "/sys/bus/pci/devices";
@@ -83,4 +83,4 @@ Limit HostLinkLimitOfGpu(int index) {
                        ReadPcieLink(kPciDevices, gpu->pci_bus_id));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -9,7 +9,7 @@
 #include "comm_bench/cuda/limit.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Names and values: the GPU, its memory and limits, the driver, CUDA and nvcc.
 // What is not known is said to be "unknown".
@@ -19,6 +19,6 @@ std::vector<std::pair<std::string, std::string>> GpuContext(
 // Of the link between the host and visible GPU `index`.
 Limit HostLinkLimitOfGpu(int index);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_GPU_CONTEXT_H_

@@ -6,7 +6,7 @@
 #include "comm_bench/cuda/gpu_memory.h"
 #include "comm_bench/cuda/stream_timer.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 class GpuCopyMeasurement : public Measurement {
@@ -62,4 +62,4 @@ absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,
       by, *std::move(timer), *std::move(from), *std::move(to), bytes);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

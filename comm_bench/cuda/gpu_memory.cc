@@ -9,7 +9,7 @@
 #include "comm_bench/cuda/cuda_status.h"
 #include "comm_bench/cuda/pattern.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 // A whole buffer need not be on the host twice.
@@ -112,4 +112,4 @@ absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu) {
   return Finish(cudaMemset(gpu, value, bytes), "filling memory of the GPU");
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

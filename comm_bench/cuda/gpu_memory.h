@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 struct FreeGpuMemory {
   void operator()(uint8_t* memory) const;
@@ -45,6 +45,6 @@ absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
 // Sets every byte.
 absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_GPU_MEMORY_H_

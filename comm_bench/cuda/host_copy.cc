@@ -9,7 +9,7 @@
 #include "comm_bench/cuda/pattern.h"
 #include "comm_bench/cuda/stream_timer.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 bool IsToGpu(HostCopy way) {
@@ -88,4 +88,4 @@ absl::StatusOr<std::unique_ptr<Measurement>> MakeHostCopy(HostCopy way,
       way, *std::move(timer), *std::move(gpu), *std::move(pinned), bytes);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

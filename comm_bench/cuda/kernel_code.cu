@@ -4,7 +4,7 @@
 #define RANKWISE_VERSION(major, minor, build) \
   RANKWISE_TEXT(major) "." RANKWISE_TEXT(minor) "." RANKWISE_TEXT(build)
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 __global__ void Nothing() {}
@@ -25,4 +25,4 @@ int KernelArchitecture() {
   return attributes.binaryVersion;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -2,7 +2,7 @@
 #ifndef RANKWISE_COMM_BENCH_CUDA_KERNEL_CODE_H_
 #define RANKWISE_COMM_BENCH_CUDA_KERNEL_CODE_H_
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // "13.0.88".
 const char* NvccVersion();
@@ -12,6 +12,6 @@ const char* NvccVersion();
 // not tell.
 int KernelArchitecture();
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_KERNEL_CODE_H_

@@ -1,6 +1,6 @@
 #include "comm_bench/cuda/launch_kernels.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 __global__ void Tick(int32_t* count) {
@@ -23,4 +23,4 @@ void LaunchHold(int64_t cycles, CudaStream stream) {
   Hold<<<1, 1, 0, stream>>>(cycles);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

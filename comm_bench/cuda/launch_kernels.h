@@ -6,7 +6,7 @@
 
 #include "comm_bench/cuda/cuda_stream.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // One thread, which adds 1 to `*count`, on the GPU, or does nothing where it is
 // null. CUDA keeps an error for cudaGetLastError.
@@ -16,6 +16,6 @@ void LaunchTick(int32_t* count, CudaStream stream);
 // (some 2 to a nanosecond), so that the host can give it work ahead.
 void LaunchHold(int64_t cycles, CudaStream stream);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_LAUNCH_KERNELS_H_

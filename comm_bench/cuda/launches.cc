@@ -11,7 +11,7 @@
 #include "comm_bench/cuda/launch_kernels.h"
 #include "comm_bench/cuda/stream_timer.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 // Less than a stream takes before a launch blocks.
@@ -157,4 +157,4 @@ absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
                                              std::move(counting));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

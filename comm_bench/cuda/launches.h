@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/cuda/measurement.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 enum class Launching { kKernels, kGraph };
 
@@ -29,6 +29,6 @@ enum class LaunchTime {
 absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
                                                         LaunchTime what);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_LAUNCHES_H_

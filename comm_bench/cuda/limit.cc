@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int64_t kCachesTouched = 4;
@@ -33,4 +33,4 @@ double PercentOf(const Limit& limit, double bytes_per_second) {
   return kPercent * bytes_per_second / limit.bytes_per_second;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

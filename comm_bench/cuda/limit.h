@@ -10,7 +10,7 @@
 #include "comm_bench/cuda/pcie_link.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 struct Limit {
   double bytes_per_second = 0;  // 0: not known
@@ -30,6 +30,6 @@ Limit HostLinkLimit(bool coherent, const absl::StatusOr<PcieLink>& link);
 // In percent; 0 for an unknown limit.
 double PercentOf(const Limit& limit, double bytes_per_second);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_LIMIT_H_

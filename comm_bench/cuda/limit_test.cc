@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::HasSubstr;
@@ -59,4 +59,4 @@ TEST(PercentOf, IsTheShareAndZeroForAnUnknownLimit) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Not thread-safe. All block until done; errors of the device are Internal.
 class Measurement {
@@ -29,6 +29,6 @@ inline absl::Status WarmUpAndCheck(Measurement& measurement) {
   return status.ok() ? measurement.Check() : status;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_MEASUREMENT_H_

@@ -12,7 +12,7 @@
 #include "benchmark/benchmark.h"
 #include "comm_bench/cuda/register.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int kFailed = 1;
@@ -34,6 +34,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
-int main(int argc, char** argv) { return rankwise::Main(argc, argv); }
+int main(int argc, char** argv) { return rankwise::micro::Main(argc, argv); }

@@ -28,7 +28,7 @@
 #include "parallel/device/device_facts.h"
 #include "parallel/device/require_gpus.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::Each;
@@ -313,4 +313,4 @@ TEST(PeerCopyGpuTest, CanBeMeasuredTwice) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -3,7 +3,7 @@
 
 #include "parallel/comm/test_process.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::HasSubstr;
@@ -38,4 +38,4 @@ TEST(Micro, HelpNeedsNoGpu) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 // The finaliser of MurmurHash3 (A. Appleby).
@@ -79,4 +79,4 @@ int64_t PatternSum(int64_t count) {
          sum(count % kPatternPeriod);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Prime, so that no stride of a kernel's threads falls in step with it.
 constexpr int64_t kPatternPeriod = 65521;
@@ -27,6 +27,6 @@ const std::vector<int8_t>& PatternValues();
 // Of the first `count` values of the periods in a row.
 int64_t PatternSum(int64_t count);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_PATTERN_H_

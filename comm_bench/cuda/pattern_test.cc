@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(Pattern, SumsStayWholeInFloat) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ absl::StatusOr<PcieLink> ReadPcieLink(const std::string& devices,
   return link;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 struct PcieLink {
   double gigatransfers_per_second = 0;  // of one lane, in one direction
@@ -37,6 +37,6 @@ double PcieBytesPerSecond(const PcieLink& link);
 absl::StatusOr<PcieLink> ReadPcieLink(const std::string& devices,
                                       absl::string_view pci_bus_id);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_PCIE_LINK_H_

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST_F(ReadPcieLinkTest, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 struct PeerCopy {
   int from = 0, to = 0;  // indices among the visible GPUs
@@ -29,6 +29,6 @@ struct PeerCopy {
 // arrived wrong, Internal for other errors of CUDA.
 absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t bytes);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_PEER_COPY_H_

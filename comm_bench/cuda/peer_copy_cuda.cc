@@ -8,7 +8,7 @@
 #include "comm_bench/cuda/peer_copy_measurement.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int kRepetitions = 7;
@@ -75,4 +75,4 @@ absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t bytes) {
   return copies;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -9,7 +9,7 @@
 #include "comm_bench/cuda/gpu_memory.h"
 #include "comm_bench/cuda/stream_timer.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 // Makes a GPU the current one for a while. Of an index that is there, this
@@ -157,4 +157,4 @@ absl::StatusOr<std::unique_ptr<PeerCopyMeasurement>> MakePeerCopy(
                                  *std::move(source), *std::move(target));
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

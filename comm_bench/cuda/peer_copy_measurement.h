@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/cuda/measurement.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 class PeerCopyMeasurement : public Measurement {
  public:
@@ -22,6 +22,6 @@ class PeerCopyMeasurement : public Measurement {
 absl::StatusOr<std::unique_ptr<PeerCopyMeasurement>> MakePeerCopy(
     int from, int to, int64_t bytes);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_PEER_COPY_MEASUREMENT_H_

@@ -2,10 +2,10 @@
 #include "comm_bench/cuda/peer_copy.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t /*bytes*/) {
   return absl::NotFoundError(WhyNoGpu());
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Registers every measurement of the first visible GPU, and of the links
 // between all of them, with Google Benchmark, and adds what the GPU and the
@@ -13,6 +13,6 @@ namespace rankwise {
 // or the build is without CUDA.
 absl::Status RegisterMeasurements(bool* failed);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_REGISTER_H_

@@ -18,7 +18,7 @@
 #include "comm_bench/cuda/sums.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -163,4 +163,4 @@ absl::Status RegisterMeasurements(bool* failed) {
   return absl::OkStatus();
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

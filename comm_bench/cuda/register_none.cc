@@ -1,10 +1,10 @@
 #include "comm_bench/cuda/register.h"
 #include "parallel/device/device_facts.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 absl::Status RegisterMeasurements(bool* /*failed*/) {
   return absl::NotFoundError(WhyNoGpu());
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 bool Succeeded(benchmark::State& state, const absl::Status& status) {
@@ -46,4 +46,4 @@ bool RunMeasurement(benchmark::State& state, Measurement& measurement,
   return true;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

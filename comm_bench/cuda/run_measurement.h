@@ -8,7 +8,7 @@
 #include "comm_bench/cuda/limit.h"
 #include "comm_bench/cuda/measurement.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 struct Traffic {
   int64_t bytes = 0;  // that one Run moves, as the limit counts them; 0: none
@@ -23,6 +23,6 @@ struct Traffic {
 bool RunMeasurement(benchmark::State& state, Measurement& measurement,
                     const Traffic& traffic);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_RUN_MEASUREMENT_H_

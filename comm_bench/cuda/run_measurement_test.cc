@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 using ::testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST(RunMeasurement, EveryStepThatFailsIsSaid) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -5,7 +5,7 @@
 #include "comm_bench/cuda/cuda_status.h"
 #include "comm_bench/cuda/launch_kernels.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int64_t kLongestHoldCycles = 10'000'000;
@@ -92,4 +92,4 @@ absl::Status StreamTimer::Finish() {
   return CudaStatus(cudaGetLastError(), "starting work on the GPU");
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -13,7 +13,7 @@
 
 struct CUevent_st;
 
-namespace rankwise {
+namespace rankwise::micro {
 
 struct DestroyStream {
   void operator()(CUstream_st* stream) const;
@@ -52,6 +52,6 @@ class StreamTimer {
   std::unique_ptr<CUevent_st, DestroyEvent> start_, end_;
 };
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_STREAM_TIMER_H_

@@ -3,7 +3,7 @@
 #include "comm_bench/cuda/sum_kernel.h"
 #include "comm_bench/cuda/vector_split.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 constexpr int kThreads = 256;
@@ -131,4 +131,4 @@ void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
   Launch(values, count, blocks, scratch, sum, stream);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -7,7 +7,7 @@
 
 #include "comm_bench/cuda/cuda_stream.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 // Of the first pass, and floats of scratch: enough that every multiprocessor
 // has several at work.
@@ -24,6 +24,6 @@ void LaunchSum(const float* values, int64_t count, int blocks, float* scratch,
 void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
                          float* scratch, float* sum, CudaStream stream);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_SUM_KERNEL_H_

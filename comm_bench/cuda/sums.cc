@@ -12,7 +12,7 @@
 #include "comm_bench/cuda/stream_timer.h"
 #include "comm_bench/cuda/sum_kernel.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 int64_t SizeOf(SumOf what) {
@@ -109,4 +109,4 @@ absl::StatusOr<std::unique_ptr<Measurement>> MakeSum(SumOf what, int64_t bytes,
       bytes / SizeOf(what), blocks);
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/cuda/measurement.h"
 
-namespace rankwise {
+namespace rankwise::micro {
 
 enum class SumOf { kFloat, kBfloat16 };
 
@@ -17,6 +17,6 @@ enum class SumOf { kFloat, kBfloat16 };
 absl::StatusOr<std::unique_ptr<Measurement>> MakeSum(SumOf what, int64_t bytes,
                                                      int multiprocessors);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_SUMS_H_

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rankwise {
+namespace rankwise::micro {
 
 VectorSplit SplitIntoWords(uintptr_t address, int64_t bytes, int width) {
   const int64_t past = static_cast<int64_t>(address % width);
@@ -20,4 +20,4 @@ int WidestCommonWord(uintptr_t from, uintptr_t to) {
   return width;
 }
 
-}  // namespace rankwise
+}  // namespace rankwise::micro

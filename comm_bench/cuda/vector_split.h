@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace rankwise {
+namespace rankwise::micro {
 
 constexpr int kWidestWord = 16;  // bytes that a GPU's thread loads at once
 
@@ -23,6 +23,6 @@ VectorSplit SplitIntoWords(uintptr_t address, int64_t bytes, int width);
 // places.
 int WidestCommonWord(uintptr_t from, uintptr_t to);
 
-}  // namespace rankwise
+}  // namespace rankwise::micro
 
 #endif  // RANKWISE_COMM_BENCH_CUDA_VECTOR_SPLIT_H_

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rankwise {
+namespace rankwise::micro {
 namespace {
 
 TEST(SplitIntoWords, AnAlignedBufferHasNoHead) {
@@ -45,4 +45,4 @@ TEST(WidestCommonWord, IsWhatBothAreAlignedTo) {
 }
 
 }  // namespace
-}  // namespace rankwise
+}  // namespace rankwise::micro

@@ -23,14 +23,14 @@ Channel::Channel(c10::intrusive_ptr<c10d::ProcessGroup> group,
 
 Channel::~Channel() = default;
 
-void Channel::Start(Transfer& transfer) {
+void Channel::Start(P2POp& transfer) {
   std::vector<at::Tensor> tensors = {transfer.tensor};
   const int peer = ranks_[transfer.peer];
   transfer.work = transfer.is_send ? group_->send(tensors, peer, transfer.tag)
                                    : group_->recv(tensors, peer, transfer.tag);
 }
 
-void Channel::Complete(Transfer& transfer) {
+void Channel::Complete(P2POp& transfer) {
   transfer.work->wait();
   transfer.work.reset();
 }
@@ -41,13 +41,13 @@ std::vector<double> Channel::Exchange(int peer,
   const auto size = static_cast<int64_t>(values.size());
   at::Tensor mine = at::empty({size}, at::kDouble);
   std::memcpy(mine.data_ptr(), values.data(), values.size() * sizeof(double));
-  Transfer send(true, peer, kTag, mine.to(device()));
-  Transfer receive(false, peer, kTag,
-                   at::zeros({size}, mine.options().device(device())));
-  Transfer* order[] = {&send, &receive};
+  P2POp send(true, peer, kTag, mine.to(device()));
+  P2POp receive(false, peer, kTag,
+                at::zeros({size}, mine.options().device(device())));
+  P2POp* order[] = {&send, &receive};
   if (peer < rank()) std::swap(order[0], order[1]);
-  for (Transfer* transfer : order) Start(*transfer);
-  for (Transfer* transfer : order) Wait(*transfer);
+  for (P2POp* transfer : order) Start(*transfer);
+  for (P2POp* transfer : order) Wait(*transfer);
   const at::Tensor theirs = receive.tensor.cpu();
   const double* const data = theirs.const_data_ptr<double>();
   return std::vector<double>(data, data + size);

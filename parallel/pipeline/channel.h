@@ -31,7 +31,7 @@ class Channel : public Mail {
 
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
 
-  void Start(Transfer& transfer) override;
+  void Start(P2POp& transfer) override;
 
   // Every rank's `values`, by rank; as many on each. Called by all ranks.
   std::vector<std::vector<double>> Gather(const std::vector<double>& values);
@@ -44,7 +44,7 @@ class Channel : public Mail {
   void Connect(const Schedule& schedule);
 
  private:
-  void Complete(Transfer& transfer) override;
+  void Complete(P2POp& transfer) override;
   // Both send and receive; the lower rank sends first.
   std::vector<double> Exchange(int peer, const std::vector<double>& values);
 

@@ -59,7 +59,7 @@ at::Tensor PipelineExecutor::Parts::ShareLoss(
       at::zeros({}, at::TensorOptions(at::kFloat).device(config.device));
   for (const at::Tensor& share : shares) loss += share.to(at::kFloat);
   constexpr int kTag = 0;  // nothing else is in flight
-  std::vector<Transfer> transfers;
+  std::vector<P2POp> transfers;
   if (channel.rank() != rank_of_loss) {
     transfers.emplace_back(false, rank_of_loss, kTag, loss);
   } else {
@@ -68,8 +68,8 @@ at::Tensor PipelineExecutor::Parts::ShareLoss(
       transfers.emplace_back(true, peer, kTag, loss);
     }
   }
-  for (Transfer& transfer : transfers) channel.Start(transfer);
-  for (Transfer& transfer : transfers) channel.Wait(transfer);
+  for (P2POp& transfer : transfers) channel.Start(transfer);
+  for (P2POp& transfer : transfers) channel.Wait(transfer);
   return loss;
 }
 

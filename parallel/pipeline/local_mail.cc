@@ -13,7 +13,7 @@ class LocalPostOffice::RankMail : public Mail {
       : Mail(rank, office.devices_[static_cast<size_t>(rank)]),
         office_(office) {}
 
-  void Start(Transfer& transfer) override {
+  void Start(P2POp& transfer) override {
     const Address address = AddressOf(transfer);
     Letter& letter = office_.letters_[address];
     at::Tensor& mine = transfer.is_send ? letter.from : letter.to;
@@ -26,7 +26,7 @@ class LocalPostOffice::RankMail : public Mail {
   }
 
  private:
-  void Complete(Transfer& transfer) override {
+  void Complete(P2POp& transfer) override {
     const auto found = office_.letters_.find(AddressOf(transfer));
     TORCH_CHECK(
         found != office_.letters_.end() && found->second.arrived.has_value(),
@@ -38,7 +38,7 @@ class LocalPostOffice::RankMail : public Mail {
     if (++found->second.waits == 2) office_.letters_.erase(found);
   }
 
-  Address AddressOf(const Transfer& transfer) const {
+  Address AddressOf(const P2POp& transfer) const {
     return transfer.is_send ? Address(rank(), transfer.peer, transfer.tag)
                             : Address(transfer.peer, rank(), transfer.tag);
   }

@@ -6,16 +6,16 @@
 
 namespace rankwise {
 
-Transfer::Transfer(bool is_send, int peer, int tag, at::Tensor tensor)
+P2POp::P2POp(bool is_send, int peer, int tag, at::Tensor tensor)
     : is_send(is_send), peer(peer), tag(tag), tensor(std::move(tensor)) {}
-Transfer::Transfer() = default;
-Transfer::~Transfer() = default;
-Transfer::Transfer(Transfer&&) noexcept = default;
-Transfer& Transfer::operator=(Transfer&&) noexcept = default;
+P2POp::P2POp() = default;
+P2POp::~P2POp() = default;
+P2POp::P2POp(P2POp&&) noexcept = default;
+P2POp& P2POp::operator=(P2POp&&) noexcept = default;
 
 Mail::~Mail() = default;
 
-void Mail::Wait(Transfer& transfer) {
+void Mail::Wait(P2POp& transfer) {
   Moment start(device_);
   Complete(transfer);
   waits_.push_back({static_cast<int64_t>(transfer.tensor.nbytes()),

@@ -20,12 +20,12 @@ namespace rankwise {
 // One message, contiguous. For a receive: the buffer that is written to. Who
 // carries it owns what is still read or written, so that a transfer that
 // nobody will wait for may be dropped.
-struct Transfer {
-  Transfer(bool is_send, int peer, int tag, at::Tensor tensor);
-  Transfer();
-  ~Transfer();
-  Transfer(Transfer&&) noexcept;
-  Transfer& operator=(Transfer&&) noexcept;
+struct P2POp {
+  P2POp(bool is_send, int peer, int tag, at::Tensor tensor);
+  P2POp();
+  ~P2POp();
+  P2POp(P2POp&&) noexcept;
+  P2POp& operator=(P2POp&&) noexcept;
 
   bool is_send = false;
   int peer = 0;  // rank within the pipeline
@@ -47,17 +47,17 @@ class Mail {
 
   // Starts it, after what the device's current stream has been given. Two ranks
   // start what passes between them in the same order.
-  virtual void Start(Transfer& transfer) = 0;
+  virtual void Start(P2POp& transfer) = 0;
 
   // Blocks until the transfer is complete (on an accelerator: the current
   // stream, not the host). Notes how long that took.
-  void Wait(Transfer& transfer);
+  void Wait(P2POp& transfer);
 
   // Every Wait since the last call, in order.
   std::vector<TimedWait> TakeWaits() { return std::exchange(waits_, {}); }
 
  private:
-  virtual void Complete(Transfer& transfer) = 0;
+  virtual void Complete(P2POp& transfer) = 0;
 
   const int rank_;
   const c10::Device device_;

@@ -23,7 +23,7 @@ void Synchronize(c10::Device device) {
 }
 
 void Pass(Channel& channel, int peer, bool is_send, const at::Tensor& tensor) {
-  Transfer transfer(is_send, peer, /*tag=*/0, tensor);
+  P2POp transfer(is_send, peer, /*tag=*/0, tensor);
   channel.Start(transfer);
   channel.Wait(transfer);
   Synchronize(channel.device());

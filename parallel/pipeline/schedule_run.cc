@@ -88,7 +88,7 @@ ScheduleRun::InFlight ScheduleRun::MakeTransfer(size_t position) {
   const size_t value = values_.CarriedBy(action);
   InFlight in_flight;
   in_flight.action = position;
-  Transfer& transfer = in_flight.transfer;
+  P2POp& transfer = in_flight.transfer;
   transfer.is_send = IsSend(action.kind);
   transfer.tag = static_cast<int>(value);
   const int other =

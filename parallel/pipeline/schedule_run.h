@@ -71,7 +71,7 @@ class ScheduleRun {
 
  private:
   struct InFlight {
-    Transfer transfer;
+    P2POp transfer;
     at::Tensor value;   // of a receive: what the stage will compute with
     size_t action = 0;  // its position in the list
   };

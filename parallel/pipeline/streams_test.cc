@@ -89,7 +89,7 @@ TEST_F(StageStreamsTest, ACopyWaitsForItsMakerAndItsUserForTheCopy) {
   StageStreams streams({&a, &b}, devices);
   LocalPostOffice office(devices, streams);
   const auto sender = office.MailOf(0), receiver = office.MailOf(1);
-  Transfer send(true, 1, 7, EmptyOn(0)), receive(false, 0, 7, EmptyOn(1));
+  P2POp send(true, 1, 7, EmptyOn(0)), receive(false, 0, 7, EmptyOn(1));
   {
     const c10::MultiStreamGuard guard(streams.Arrivals(devices[1]));
     receiver->Start(receive);

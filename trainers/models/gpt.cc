@@ -33,10 +33,10 @@ class Embedding : public torch::nn::Module {
   Embedding(const TransformerSize& size, double dropout)
       : dropout_(dropout),
         token_(register_module(
-            "token", std::make_shared<Table>(size.vocabulary, size.width))),
+            "token", std::make_shared<Embedding>(size.vocabulary, size.width))),
         position_(register_module(
             "position",
-            std::make_shared<Table>(size.sequence_length, size.width))) {}
+            std::make_shared<Embedding>(size.sequence_length, size.width))) {}
 
   torch::Tensor Forward(const torch::Tensor& tokens) const {
     const torch::Tensor positions =
@@ -49,7 +49,7 @@ class Embedding : public torch::nn::Module {
 
  private:
   const double dropout_;
-  std::shared_ptr<Table> token_, position_;
+  std::shared_ptr<Embedding> token_, position_;
 };
 
 // Logits of every token. `weight` is another layer's, or registered here.

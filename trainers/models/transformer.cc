@@ -113,7 +113,7 @@ torch::Tensor Norm::Forward(const torch::Tensor& x) const {
   return at::layer_norm(x, weight_.sizes(), weight_, bias_);
 }
 
-Table::Table(int64_t rows, int64_t features)
+Embedding::Embedding(int64_t rows, int64_t features)
     : weight_(register_parameter(
           "weight", Normal({rows, features}, kInitialDeviation))) {}
 

@@ -40,9 +40,9 @@ class Norm : public torch::nn::Module {
 };
 
 // One weight [rows, features], drawn from N(0, kInitialDeviation^2).
-class Table : public torch::nn::Module {
+class Embedding : public torch::nn::Module {
  public:
-  Table(int64_t rows, int64_t features);
+  Embedding(int64_t rows, int64_t features);
   const torch::Tensor& weight() const { return weight_; }
 
  private:

@@ -61,7 +61,7 @@ class Embedding : public torch::nn::Module {
         class_token_(
             register_parameter("class_token", at::zeros({1, 1, features}))),
         position_(register_module(
-            "position", std::make_shared<Table>(kTokens, features))) {}
+            "position", std::make_shared<Embedding>(kTokens, features))) {}
 
   torch::Tensor Forward(const torch::Tensor& images) const {
     const torch::Tensor patches = patch_->Forward(images);
@@ -75,7 +75,7 @@ class Embedding : public torch::nn::Module {
   const double dropout_;
   std::shared_ptr<PatchEmbedding> patch_;
   torch::Tensor class_token_;
-  std::shared_ptr<Table> position_;
+  std::shared_ptr<Embedding> position_;
 };
 
 LayerSpec EmbeddingLayer(int64_t features, double dropout) {
