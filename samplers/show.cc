@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "samplers/distributed_sampler.h"
+#include "samplers/sampling/distributed_sampler.h"
 
 ABSL_FLAG(int64_t, size, 10, "examples in the dataset");
 ABSL_FLAG(int64_t, world_size, 2, "ranks that share the dataset");

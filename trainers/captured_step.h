@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/device/graph.h"
-#include "samplers/dataset.h"
+#include "samplers/datasets/dataset.h"
 #include "trainers/optimizer.h"
 #include "trainers/step.h"
 

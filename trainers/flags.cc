@@ -13,7 +13,7 @@
 #include "parallel/comm/flag_checks.h"
 #include "records/replace_file.h"
 #include "records/user_path.h"
-#include "samplers/open_dataset.h"
+#include "samplers/datasets/open_dataset.h"
 #include "trainers/learning_rate.h"
 #include "trainers/models/model.h"
 

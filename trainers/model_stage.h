@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "parallel/pipeline/stage.h"
-#include "samplers/dataset.h"
+#include "samplers/datasets/dataset.h"
 #include "trainers/config.h"
 #include "trainers/models/model.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
-#include "samplers/dataset.h"
+#include "samplers/datasets/dataset.h"
 #include "trainers/config.h"
 #include "trainers/models/model.h"
 

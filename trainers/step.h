@@ -13,7 +13,7 @@
 #include "parallel/device/later_seconds.h"
 #include "parallel/trace/chrome_trace.h"
 #include "records/record.h"
-#include "samplers/dataset.h"
+#include "samplers/datasets/dataset.h"
 #include "trainers/step_clock.h"
 
 namespace rankwise {

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "samplers/distributed_sampler.h"
-#include "samplers/open_dataset.h"
+#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/datasets/open_dataset.h"
 
 namespace rankwise {
 namespace {

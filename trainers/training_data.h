@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "samplers/data_loader.h"
-#include "samplers/dataset.h"
-#include "samplers/sampler.h"
+#include "samplers/loader/data_loader.h"
+#include "samplers/datasets/dataset.h"
+#include "samplers/sampling/sampler.h"
 #include "trainers/config.h"
 #include "trainers/models/model.h"
 #include "trainers/worker.h"

@@ -16,7 +16,7 @@
 #include "parallel/trace/chrome_trace.h"
 #include "records/record.h"
 #include "records/record_writer.h"
-#include "samplers/dataset.h"
+#include "samplers/datasets/dataset.h"
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/config.h"
 #include "trainers/console.h"

@@ -34,8 +34,8 @@ struct Replaced {
 
 class Conversion {
  public:
-  Conversion(c10::intrusive_ptr<c10d::ProcessGroup> group, bool plain)
-      : group_(std::move(group)), plain_(plain) {}
+  explicit Conversion(c10::intrusive_ptr<c10d::ProcessGroup> group)
+      : group_(std::move(group)) {}
 
   void ConvertBelow(Module& parent, const std::string& prefix) {
     // A copy: what it lists is replaced on the way.
@@ -87,7 +87,7 @@ class Conversion {
         BatchNormState{norm->options, norm->weight, norm->bias,
                        norm->running_mean, norm->running_var,
                        norm->num_batches_tracked},
-        group_, plain_);
+        group_);
   }
 
   // Containers call their own list, not the registered children.
@@ -109,21 +109,19 @@ class Conversion {
   }
 
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  const bool plain_;
   std::map<const Module*, Replaced> replaced_;
 };
 
 }  // namespace
 
 absl::StatusOr<int64_t> ConvertToSyncBatchNorm(
-    Module& model, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    bool plain) {
+    Module& model, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   if (IsBatchNorm(model)) {
     return absl::FailedPreconditionError(
         "the model is a batch norm itself, and nothing holds it in which it "
         "could be replaced; put it into a torch::nn::Sequential");
   }
-  Conversion conversion(group, plain);
+  Conversion conversion(group);
   conversion.ConvertBelow(model, "");
   return conversion.Count();
 }

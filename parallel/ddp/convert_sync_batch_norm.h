@@ -24,10 +24,10 @@ namespace rankwise {
 // ModuleDict, or through their parent's named_children(). FailedPrecondition
 // for one that something else still holds (a typed member, a function) and
 // would go on calling, and for a `model` that is itself such a layer; the model
-// is of no more use then.
+// cannot be used afterwards.
 absl::StatusOr<int64_t> ConvertToSyncBatchNorm(
     torch::nn::Module& model,
-    const c10::intrusive_ptr<c10d::ProcessGroup>& group, bool plain = false);
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
 }  // namespace rankwise
 

@@ -7,7 +7,6 @@
 #include "ATen/ops/scalar_tensor.h"
 #include "ATen/ops/where.h"
 #include "parallel/ddp/sync_batch_norm_function.h"
-#include "parallel/ddp/sync_batch_norm_kernels.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/nn/functional/batchnorm.h"
 
@@ -25,12 +24,10 @@ void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
 }  // namespace
 
 SyncBatchNormImpl::SyncBatchNormImpl(
-    const BatchNormState& state, c10::intrusive_ptr<c10d::ProcessGroup> group,
-    bool plain)
+    const BatchNormState& state, c10::intrusive_ptr<c10d::ProcessGroup> group)
     : torch::nn::Module("SyncBatchNorm"),
       options_(state.options),
-      group_(std::move(group)),
-      plain_(plain) {
+      group_(std::move(group)) {
   const auto trains = [](const torch::Tensor& parameter) {
     return parameter.defined() && parameter.requires_grad();
   };
@@ -62,9 +59,7 @@ torch::Tensor SyncBatchNormImpl::ForwardAlone(const torch::Tensor& x) {
 
 torch::Tensor SyncBatchNormImpl::ForwardTogether(const torch::Tensor& x) {
   const SyncedBatch batch =
-      SyncBatchNormForward(x, weight_, bias_, options_.eps(), group_,
-                           x.is_cuda() && !plain_ ? AtenBatchNormKernels()
-                                                  : PlainBatchNormKernels());
+      SyncBatchNormForward(x, weight_, bias_, options_.eps(), group_);
   if (running_mean_.defined()) {
     at::NoGradGuard no_grad;
     // Without a momentum the mean over all batches so far; asking the device
@@ -73,7 +68,7 @@ torch::Tensor SyncBatchNormImpl::ForwardTogether(const torch::Tensor& x) {
         options_.momentum().has_value()
             ? at::scalar_tensor(*options_.momentum(), torch::kDouble)
             : num_batches_tracked_.to(torch::kDouble).reciprocal();
-    const torch::Tensor learns = batch.moments.counts.sum() > 1;
+    const torch::Tensor learns = batch.moments.count > 1;
     MoveTowards(running_mean_, batch.moments.mean, factor, learns);
     MoveTowards(running_var_, batch.moments.unbiased_variance, factor, learns);
   }

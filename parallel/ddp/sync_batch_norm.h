@@ -26,13 +26,11 @@ struct BatchNormState {
   torch::Tensor running_mean, running_var, num_batches_tracked;
 };
 
-// As torch.nn.SyncBatchNorm, and on CPUs too: there, and where `plain` asks for
-// it, by plain tensor operations, else by ATen's CUDA kernels.
+// As torch.nn.SyncBatchNorm, on CPUs too.
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
   SyncBatchNormImpl(const BatchNormState& state,
-                    c10::intrusive_ptr<c10d::ProcessGroup> group,
-                    bool plain = false);
+                    c10::intrusive_ptr<c10d::ProcessGroup> group);
 
   // [B, C, ...] to the same. Training: a collective of the group, as are its
   // backwards (sync_batch_norm_function.h); B may differ between ranks and be
@@ -49,7 +47,6 @@ class SyncBatchNormImpl : public torch::nn::Module {
 
   const torch::nn::BatchNormOptions options_;
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  const bool plain_;
   torch::Tensor weight_, bias_;
   torch::Tensor running_mean_, running_var_, num_batches_tracked_;
 };

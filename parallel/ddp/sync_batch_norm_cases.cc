@@ -133,14 +133,13 @@ NormResult NormalizeWhole(const NormCase& c, int rank, torch::Device device) {
   return result;
 }
 
-NormResult NormalizeShare(const NormCase& c, Communicator& comm,
-                          const BatchNormKernels& kernels) {
+NormResult NormalizeShare(const NormCase& c, Communicator& comm) {
   const Inputs inputs = InputsOf(c, comm.device());
   const torch::Tensor x = Leaf(Laid(c, Rows(c, inputs.x, comm.rank())));
   const torch::Tensor weight = Leaf(inputs.weight), bias = Leaf(inputs.bias);
   const SyncedBatch batch = SyncBatchNormForward(
       x, c.affine ? weight : torch::Tensor(), c.affine ? bias : torch::Tensor(),
-      kEps, comm.process_group(), kernels);
+      kEps, comm.process_group());
   EXPECT_EQ(batch.output.scalar_type(), c.type);
   EXPECT_EQ(batch.output.strides(), x.strides());
   // Not laid out as x: gradients come as they like.

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/ddp/sync_batch_norm_kernels.h"
 #include "torch/types.h"
 
 namespace rankwise {
@@ -38,8 +37,7 @@ struct NormResult {
 NormResult NormalizeWhole(const NormCase& c, int rank, torch::Device device);
 
 // By SyncBatchNormForward, on this rank's rows.
-NormResult NormalizeShare(const NormCase& c, Communicator& comm,
-                          const BatchNormKernels& kernels);
+NormResult NormalizeShare(const NormCase& c, Communicator& comm);
 
 // Fails the test where they differ by more than 1e-5 of a value's size; 16-bit
 // y and dx by more than their own rounding.

@@ -4,9 +4,21 @@
 
 #include "ATen/core/Tensor.h"
 #include "c10/util/intrusive_ptr.h"
-#include "parallel/ddp/sync_batch_norm_kernels.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
 
 namespace rankwise {
+
+// Of the whole batch, the same on every rank. [C] each, of fp32, or of fp64
+// where the input is.
+struct BatchMoments {
+  at::Tensor mean;
+  at::Tensor invstd;             // 1 / sqrt(biased variance + eps)
+  at::Tensor unbiased_variance;  // 0 where there is one value per channel
+  at::Tensor count;              // [1], fp64: values per channel
+};
 
 struct SyncedBatch {
   at::Tensor output;  // as x: shape, dtype, memory format
@@ -18,12 +30,12 @@ struct SyncedBatch {
 // A collective of `group`: one exchange now, and one all-reduce of 2C values in
 // the backward if x needs a gradient, so backwards too run in the same order on
 // all ranks. The gradients of weight and bias are those of this rank's
-// examples, for data parallelism to average. Has no second derivative. Throws
+// examples, for data parallelism to average. Has no second derivative. Plain
+// tensor operations on any device, none of which waits for it. Throws
 // c10::Error.
 SyncedBatch SyncBatchNormForward(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-    double eps, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    const BatchNormKernels& kernels);
+    double eps, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
 }  // namespace rankwise
 

@@ -14,25 +14,15 @@
 namespace rankwise {
 namespace {
 
-class SyncBatchNormFunctionTest : public testing::TestWithParam<int> {
- protected:
-  void CheckCases(const BatchNormKernels& kernels) {
-    OnRanks(GetParam(), [&](Communicator& comm) {
-      for (const NormCase& c : NormCases(GetParam())) {
-        ExpectSame(c, NormalizeShare(c, comm, kernels),
-                   NormalizeWhole(c, comm.rank(), comm.device()));
-      }
-    });
-  }
-};
+using SyncBatchNormFunctionTest = testing::TestWithParam<int>;
 
-TEST_P(SyncBatchNormFunctionTest, PlainEqualsBatchNormOfTheWholeBatch) {
-  CheckCases(PlainBatchNormKernels());
-}
-
-// Over stand-ins of the CUDA kernels (aten_batch_norm_for_test.cc).
-TEST_P(SyncBatchNormFunctionTest, AtenEqualsBatchNormOfTheWholeBatch) {
-  CheckCases(AtenBatchNormKernels());
+TEST_P(SyncBatchNormFunctionTest, EqualsBatchNormOfTheWholeBatch) {
+  OnRanks(GetParam(), [&](Communicator& comm) {
+    for (const NormCase& c : NormCases(GetParam())) {
+      ExpectSame(c, NormalizeShare(c, comm),
+                 NormalizeWhole(c, comm.rank(), comm.device()));
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SyncBatchNormFunctionTest,
@@ -40,14 +30,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SyncBatchNormFunctionTest,
 
 TEST(SyncBatchNormFunctionTest, ABatchOfOneValueHasNoVariance) {
   OnRanks(2, [](Communicator& comm) {
-    for (const BatchNormKernels* kernels :
-         {&PlainBatchNormKernels(), &AtenBatchNormKernels()}) {
-      const SyncedBatch batch =
-          SyncBatchNormForward(at::ones({comm.rank(), 3}), {}, {}, 1e-5,
-                               comm.process_group(), *kernels);
-      EXPECT_EQ(batch.moments.unbiased_variance.abs().max().item<double>(), 0);
-      EXPECT_EQ(batch.moments.counts.sum().item<int64_t>(), 1);
-    }
+    const SyncedBatch batch = SyncBatchNormForward(
+        at::ones({comm.rank(), 3}), {}, {}, 1e-5, comm.process_group());
+    EXPECT_EQ(batch.moments.unbiased_variance.abs().max().item<double>(), 0);
+    EXPECT_EQ(batch.moments.count.item<double>(), 1);
   });
 }
 
@@ -55,8 +41,7 @@ TEST(SyncBatchNormFunctionTest, RefusesWhatItCannotNormalise) {
   OnRanks(1, [](Communicator& comm) {
     const auto error = [&](const at::Tensor& x, const at::Tensor& weight = {}) {
       return ErrorOf([&] {
-        SyncBatchNormForward(x, weight, {}, 1e-5, comm.process_group(),
-                             PlainBatchNormKernels());
+        SyncBatchNormForward(x, weight, {}, 1e-5, comm.process_group());
       });
     };
     EXPECT_THAT(error(at::ones({3})), testing::HasSubstr("got Float [3]"));
@@ -72,9 +57,7 @@ TEST(SyncBatchNormFunctionTest, HasNoSecondDerivative) {
   OnRanks(1, [](Communicator& comm) {
     const at::Tensor x = at::ones({3, 2}).set_requires_grad(true);
     const at::Tensor y =
-        SyncBatchNormForward(x, {}, {}, 1e-5, comm.process_group(),
-                             PlainBatchNormKernels())
-            .output;
+        SyncBatchNormForward(x, {}, {}, 1e-5, comm.process_group()).output;
     EXPECT_THAT(ErrorOf([&] {
                   y.sum().backward({}, /*retain_graph=*/true,
                                    /*create_graph=*/true);

@@ -1,4 +1,4 @@
-// Synchronised batch normalisation by ATen's CUDA kernels, over NCCL.
+// Synchronised batch normalisation on GPUs, over NCCL.
 
 #include <atomic>
 #include <functional>
@@ -62,12 +62,8 @@ void OnGpus(int world_size, const std::function<void(Communicator&)>& body) {
 void CheckCases(int world_size) {
   OnGpus(world_size, [&](Communicator& comm) {
     for (const NormCase& c : NormCases(world_size)) {
-      const NormResult whole = NormalizeWhole(c, comm.rank(), comm.device());
-      const NormResult aten = NormalizeShare(c, comm, AtenBatchNormKernels());
-      ExpectSame(c, aten, whole);
-      const NormResult plain = NormalizeShare(c, comm, PlainBatchNormKernels());
-      ExpectSame(c, plain, whole);
-      ExpectSame(c, aten, plain);
+      ExpectSame(c, NormalizeShare(c, comm),
+                 NormalizeWhole(c, comm.rank(), comm.device()));
     }
   });
 }
@@ -93,15 +89,13 @@ TEST(SyncBatchNormGpuTest, CanBeCaptured) {
   OnGpus(1, [](Communicator& comm) {
     const NormCase c = NormCases(1).front();
     // Starts NCCL, which cannot be captured.
-    NormalizeShare(c, comm, AtenBatchNormKernels());
+    NormalizeShare(c, comm);
     const at::Tensor x = at::randn({6, 5}, comm.device()).requires_grad_();
     auto graph = MakeDeviceGraph(comm.device());
     ASSERT_TRUE(graph.ok()) << graph.status();
     at::Tensor y, dx;
     const absl::Status captured = (*graph)->Capture([&] {
-      y = SyncBatchNormForward(x, {}, {}, 1e-5, comm.process_group(),
-                               AtenBatchNormKernels())
-              .output;
+      y = SyncBatchNormForward(x, {}, {}, 1e-5, comm.process_group()).output;
       dx = torch::autograd::grad({y.square().sum() * y.sum()}, {x})[0];
       return absl::OkStatus();
     });

@@ -8,7 +8,7 @@ GPU_TESTS = [
     "//parallel/device:device_gpu_test",
     "//parallel/device:graph_gpu_test",
     "//parallel/pipeline:streams_gpu_test",
-    "//samplers:data_loader_gpu_test",
+    "//samplers/loader:data_loader_gpu_test",
     "//tests:pipeline_gpu_test",
     "//trainers:cuda_graph_gpu_test",
     "//trainers:no_sync_gpu_test",

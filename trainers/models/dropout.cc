@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "samplers/split_mix.h"
+#include "samplers/datasets/split_mix.h"
 
 namespace rankwise {
 

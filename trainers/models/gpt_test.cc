@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "samplers/tokens.h"
+#include "samplers/datasets/tokens.h"
 #include "trainers/models/dropout.h"
 
 namespace rankwise {

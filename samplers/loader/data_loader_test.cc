@@ -1,0 +1,267 @@
+#include "samplers/loader/data_loader.h"
+
+#include <ATen/ops/empty.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/datasets/linear_regression.h"
+#include "samplers/sampling/sequential_sampler.h"
+#include "samplers/datasets/synthetic.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<Dataset> Images(int64_t size) {
+  return *Synthetic::Open(0, Split::kTrain, size);
+}
+
+std::unique_ptr<Sampler> Shuffled(int64_t size) {
+  return *DistributedSampler::Create(size, {.num_replicas = 1});
+}
+
+// The batches that are left of the epoch.
+std::vector<Batch> Drain(DataLoader& loader) {
+  std::vector<Batch> batches;
+  while (true) {
+    auto batch = loader.Next();
+    if (!batch.ok()) {
+      ADD_FAILURE() << batch.status();
+      return batches;
+    }
+    if (!batch->has_value()) return batches;
+    batches.push_back(**batch);
+  }
+}
+
+void ExpectEqual(const std::vector<Batch>& a, const std::vector<Batch>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(a[i].data.equal(b[i].data)) << "batch " << i;
+    EXPECT_TRUE(a[i].target.equal(b[i].target)) << "batch " << i;
+  }
+}
+
+// A dataset whose examples from `bad` on cannot be read, slowly.
+class Failing final : public Dataset {
+ public:
+  explicit Failing(int64_t bad) : bad_(bad) {}
+  int64_t size() const override { return 100; }
+  absl::string_view name() const override { return "failing"; }
+  std::vector<int64_t> example_shape() const override { return {1}; }
+  int64_t num_classes() const override { return 0; }
+  Batch Gather(absl::Span<const int64_t> indices) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const int64_t index : indices) {
+      TORCH_CHECK(index < bad_, "example ", index, " cannot be read");
+    }
+    const int64_t count = static_cast<int64_t>(indices.size());
+    return {at::empty({count, 1}), at::empty({count, 1})};
+  }
+
+ private:
+  const int64_t bad_;
+};
+
+TEST(DataLoaderTest, GivesTheSamplersOrderTransformed) {
+  const auto dataset = Images(50);
+  const auto sampler = Shuffled(50);
+  DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 8});
+  loader.StartEpoch(3);
+  const std::vector<Batch> batches = Drain(loader);
+  ASSERT_EQ(batches.size(), 7u);
+  EXPECT_EQ(loader.batches_per_epoch(), 7);
+  EXPECT_EQ(batches[6].data.size(0), 2);
+
+  const auto reference = Shuffled(50);
+  reference->set_epoch(3);
+  const Batch all = dataset->Gather(reference->Indices());
+  const at::Tensor scaled = all.data.to(at::kFloat).div(255).sub(0.5).div(0.5);
+  EXPECT_TRUE(batches[2].data.equal(scaled.slice(0, 16, 24)));
+  EXPECT_TRUE(batches[6].target.equal(all.target.slice(0, 48, 50)));
+}
+
+TEST(DataLoaderTest, BatchesDoNotDependOnTheWorkers) {
+  const auto dataset = Images(200);
+  const auto sampler = Shuffled(200);
+  std::vector<std::vector<Batch>> runs;
+  for (const int workers : {0, 1, 2, 4}) {
+    for (const int prefetch : {1, 3}) {
+      DataLoader loader(
+          dataset.get(), sampler.get(),
+          {.batch_size = 16, .workers = workers, .prefetch_batches = prefetch});
+      loader.StartEpoch(1);
+      runs.push_back(Drain(loader));
+      ExpectEqual(runs.front(), runs.back());
+    }
+  }
+}
+
+TEST(DataLoaderTest, EpochsDifferAndComeBack) {
+  const auto dataset = Images(64);
+  const auto sampler = Shuffled(64);
+  DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 32});
+  loader.StartEpoch(1);
+  const std::vector<Batch> first = Drain(loader);
+  loader.StartEpoch(2);
+  const std::vector<Batch> second = Drain(loader);
+  EXPECT_FALSE(first[0].target.equal(second[0].target));
+  loader.StartEpoch(1);
+  ExpectEqual(Drain(loader), first);
+}
+
+TEST(DataLoaderTest, ResumesAtAnyPosition) {
+  const auto dataset = Images(100);
+  const auto sampler = Shuffled(100);
+  DataLoader whole(dataset.get(), sampler.get(), {.batch_size = 16});
+  whole.StartEpoch(5);
+  const std::vector<Batch> expected = Drain(whole);
+  EXPECT_EQ(whole.state().position, 7);
+  for (int64_t position = 0; position <= 7; ++position) {
+    const auto other_sampler = Shuffled(100);
+    DataLoader loader(dataset.get(), other_sampler.get(),
+                      {.batch_size = 16, .workers = 2});
+    const absl::Status status =
+        loader.Resume({.epoch = 5, .position = position});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(loader.state().epoch, 5);
+    EXPECT_EQ(loader.state().position, position);
+    ExpectEqual(Drain(loader), {expected.begin() + position, expected.end()});
+  }
+}
+
+TEST(DataLoaderTest, TheStateCountsWhatWasHandedOut) {
+  const auto dataset = Images(100);
+  const auto sampler = Shuffled(100);
+  DataLoader loader(dataset.get(), sampler.get(),
+                    {.batch_size = 10, .workers = 2, .prefetch_batches = 8});
+  loader.StartEpoch(2);
+  ASSERT_TRUE(loader.Next().ok());
+  ASSERT_TRUE(loader.Next().ok());
+  EXPECT_EQ(loader.state().epoch, 2);
+  EXPECT_EQ(loader.state().position, 2);  // not what was prefetched
+  loader.StartEpoch(3);
+  EXPECT_EQ(loader.state().position, 0);
+}
+
+TEST(DataLoaderTest, DropsTheLastPartialBatch) {
+  const auto dataset = Images(50);
+  const auto sampler = Shuffled(50);
+  DataLoader loader(dataset.get(), sampler.get(),
+                    {.batch_size = 8, .drop_last = true});
+  loader.StartEpoch(0);
+  EXPECT_EQ(loader.batches_per_epoch(), 6);
+  EXPECT_EQ(loader.examples_per_epoch(), 48);
+  const std::vector<Batch> batches = Drain(loader);
+  ASSERT_EQ(batches.size(), 6u);
+  EXPECT_EQ(batches.back().data.size(0), 8);
+}
+
+TEST(DataLoaderTest, GivesNothingBeforeTheStartAndOfAnEmptyDataset) {
+  const auto dataset = Images(0);
+  const auto sampler = Shuffled(0);
+  DataLoader loader(dataset.get(), sampler.get(), {});
+  EXPECT_TRUE(Drain(loader).empty());
+  loader.StartEpoch(0);
+  EXPECT_TRUE(Drain(loader).empty());
+  EXPECT_EQ(loader.batches_per_epoch(), 0);
+}
+
+TEST(DataLoaderTest, FeaturesPassUnchanged) {
+  const std::unique_ptr<Dataset> dataset =
+      *LinearRegression::Open(0, Split::kTrain, 20);
+  const auto sampler = *SequentialSampler::Create(20);
+  DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 20});
+  loader.StartEpoch(0);
+  std::vector<int64_t> indices(20);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  ExpectEqual(Drain(loader), {dataset->Gather(indices)});
+}
+
+TEST(DataLoaderTest, LaysImagesOutChannelsLast) {
+  const auto dataset = Images(4);
+  const auto sampler = *SequentialSampler::Create(4);
+  DataLoader loader(dataset.get(), sampler.get(),
+                    {.transform = {.channels_last = true}});
+  loader.StartEpoch(0);
+  EXPECT_TRUE(
+      Drain(loader)[0].data.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+TEST(DataLoaderTest, SaysWhatTheDatasetThrew) {
+  const Failing dataset(20);
+  const auto sampler = *SequentialSampler::Create(100);
+  for (const int workers : {0, 2}) {
+    DataLoader loader(&dataset, sampler.get(),
+                      {.batch_size = 10, .workers = workers});
+    loader.StartEpoch(0);
+    EXPECT_TRUE(loader.Next().ok());
+    EXPECT_TRUE(loader.Next().ok());
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = loader.Next().status();
+      EXPECT_TRUE(absl::IsInternal(status));
+      EXPECT_EQ(std::string(status.message()),
+                "making batch 2 failed: example 20 cannot be read");
+    }
+    EXPECT_EQ(loader.state().position, 2);
+  }
+}
+
+TEST(DataLoaderTest, CountsTheTimeSpentWaiting) {
+  const Failing slow(100);
+  const auto sampler = *SequentialSampler::Create(100);
+  DataLoader loader(&slow, sampler.get(), {.batch_size = 10, .workers = 0});
+  EXPECT_EQ(loader.wait_seconds(), 0);
+  loader.StartEpoch(0);
+  Drain(loader);
+  EXPECT_GE(loader.wait_seconds(), 0.010);  // ten batches of 1 ms
+}
+
+std::string MessageFor(const DataLoaderConfig& config) {
+  const absl::Status status = DataLoader::Validate(*Images(4), config);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(DataLoaderTest, RefusesWhatMakesNoSense) {
+  EXPECT_THAT(MessageFor({.batch_size = 0}),
+              HasSubstr("batch_size is 0; it must be 1 or more"));
+  EXPECT_THAT(MessageFor({.workers = -1}), HasSubstr("workers is -1"));
+  EXPECT_THAT(MessageFor({.prefetch_batches = 0}),
+              HasSubstr("prefetch_batches is 0"));
+  EXPECT_THAT(MessageFor({.pin_memory = true}), HasSubstr("pin_memory"));
+  EXPECT_THAT(MessageFor({.transform = {.std = {0}}}),
+              HasSubstr("std has the value 0"));
+  const auto dataset = Images(4);
+  const auto sampler = Shuffled(4);
+  EXPECT_THROW(DataLoader(dataset.get(), sampler.get(), {.batch_size = -4}),
+               c10::Error);
+}
+
+TEST(DataLoaderTest, RefusesToResumeBeyondTheEpoch) {
+  const auto dataset = Images(100);
+  const auto sampler = Shuffled(100);
+  DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 16});
+  for (const int64_t position : {8, -1}) {
+    const absl::Status status =
+        loader.Resume({.epoch = 1, .position = position});
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("batch " + std::to_string(position) +
+                          " of epoch 1, which has 7 batches"));
+  }
+}
+
+}  // namespace
+}  // namespace rankwise

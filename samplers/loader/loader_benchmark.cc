@@ -1,0 +1,111 @@
+// What a batch costs on its way: made, transformed, and handed out.
+//   bazel run //samplers/loader:loader_benchmark
+
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "samplers/loader/data_loader.h"
+#include "samplers/datasets/dataset.h"
+#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/datasets/open_dataset.h"
+#include "samplers/datasets/synthetic.h"
+#include "samplers/loader/transforms.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kBatchSize = 64;
+
+Batch SomeImages() {
+  std::vector<int64_t> indices(kBatchSize);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return (*Synthetic::Open(0, Split::kTrain, 50000))->Gather(indices);
+}
+
+// Making a batch of 64 generated examples: uint8 images, 1024 features with as
+// many targets, 128 tokens.
+void Gather(benchmark::State& state, const char* name) {
+  DatasetConfig config;
+  config.name = name;
+  const std::unique_ptr<Dataset> dataset = *OpenDataset(config, Split::kTrain);
+  std::vector<int64_t> indices(kBatchSize);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  for (auto _ : state) benchmark::DoNotOptimize(dataset->Gather(indices));
+  state.SetItemsProcessed(state.iterations() * kBatchSize);
+}
+
+BENCHMARK_CAPTURE(Gather, synthetic, "synthetic")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Gather, regression, "regression")
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Gather, tokens, "tokens")->Unit(benchmark::kMicrosecond);
+
+// uint8 to normalised fp32, by table.
+void Transform(benchmark::State& state) {
+  const BatchTransform transform({.channels_last = state.range(0) != 0}, 3);
+  const Batch batch = SomeImages();
+  for (auto _ : state) benchmark::DoNotOptimize(transform.Apply(batch.data));
+  state.SetItemsProcessed(state.iterations() * kBatchSize);
+}
+
+BENCHMARK(Transform)
+    ->ArgName("channels_last")
+    ->Arg(0)
+    ->Arg(1)
+    ->Unit(benchmark::kMicrosecond);
+
+// The same by ATen operators, on one thread: what the table saves.
+void TransformByOperators(benchmark::State& state) {
+  at::set_num_threads(1);
+  const Batch batch = SomeImages();
+  const auto layout = state.range(0) != 0 ? at::MemoryFormat::ChannelsLast
+                                          : at::MemoryFormat::Contiguous;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(batch.data.to(at::kFloat)
+                                 .div_(255)
+                                 .sub_(0.5)
+                                 .div_(0.5)
+                                 .contiguous(layout));
+  }
+  state.SetItemsProcessed(state.iterations() * kBatchSize);
+}
+
+BENCHMARK(TransformByOperators)
+    ->ArgName("channels_last")
+    ->Arg(0)
+    ->Arg(1)
+    ->Unit(benchmark::kMicrosecond);
+
+// An epoch of 200 batches through the loader; time per batch.
+void Loader(benchmark::State& state) {
+  constexpr int64_t kSize = 200 * kBatchSize;
+  const std::unique_ptr<Dataset> dataset =
+      *Synthetic::Open(0, Split::kTrain, kSize);
+  const std::unique_ptr<Sampler> sampler =
+      *DistributedSampler::Create(kSize, {});
+  DataLoader loader(dataset.get(), sampler.get(),
+                    {.batch_size = kBatchSize,
+                     .workers = static_cast<int>(state.range(0)),
+                     .transform = {.channels_last = true}});
+  int64_t epoch = 0;
+  loader.StartEpoch(epoch);
+  for (auto _ : state) {
+    auto batch = loader.Next();
+    if (!batch->has_value()) {
+      loader.StartEpoch(++epoch);
+      batch = loader.Next();
+    }
+    benchmark::DoNotOptimize(batch);
+  }
+  state.SetItemsProcessed(state.iterations() * kBatchSize);
+}
+
+BENCHMARK(Loader)->ArgName("workers")->DenseRange(0, 2)->UseRealTime()->Unit(
+    benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace rankwise
