@@ -72,12 +72,29 @@ TEST(Throughput, WhatRanksWaitedWithinCapturedStepsIsNotKnown) {
   EXPECT_EQ(one->exposed_comm_share, 0);
 }
 
-TEST(Throughput, AStepIsAsLongAsOnItsSlowestRank) {
-  RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.1, .steps = 10});
+TEST(Throughput, WhatRanksAreLateByInTurnDoesNotAddUp) {
+  RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.2, .steps = 11});
   for (int i = 0; i < 10; ++i) {
-    run.ranks[i % 2].steps[i].step_seconds = 0.3;  // each rank in turn
+    // Each rank ends every other step 0.1 s late, and starts the next so late.
+    run.ranks[i % 2].steps[i].step_seconds = 0.3;
+    run.ranks[1 - i % 2].steps[i].step_seconds = 0.1;
   }
-  EXPECT_NEAR(MeasureThroughput(run, {0})->images_per_second, 128 / 0.3, 1e-9);
+  const auto result = MeasureThroughput(run, {0});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->images_per_second, 128 / 0.2, 1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.2, 1e-12);
+}
+
+TEST(Throughput, TheJobTakesTheLargestSumOfOneRank) {
+  RunTrace run = MakeRun({.world_size = 3, .step_seconds = 0.1, .steps = 10});
+  for (int i = 0; i < 10; ++i) {
+    run.ranks[1].steps[i].step_seconds = i < 6 ? 0.3 : 0.05;
+    run.ranks[2].steps[i].step_seconds = i < 6 ? 0.05 : 0.2;
+  }
+  const auto result = MeasureThroughput(run, {0});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->images_per_second, 10 * 192 / (6 * 0.3 + 4 * 0.05), 1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.3, 1e-12);
 }
 
 TEST(Throughput, IsARatioOfSums) {

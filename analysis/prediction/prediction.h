@@ -22,7 +22,7 @@ namespace rankwise {
 
 struct Prediction {
   Layout layout;
-  // The median step, of the slowest rank.
+  // The job's median step: Throughput::step_seconds.
   double step_seconds = 0;
   Interval step_interval;   // 95 %, of the median step of a run to come
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
