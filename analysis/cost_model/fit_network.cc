@@ -93,7 +93,12 @@ absl::StatusOr<Config> ConfigFromFlags() {
 absl::StatusOr<std::vector<RunTrace>> LoadRecords(const Config& config) {
   const auto files = RecordFilesIn(config.records);
   if (!files.ok()) return files.status();
-  return LoadRunsFrom(*files);
+  auto runs = LoadRunsFrom(*files);
+  if (!runs.ok()) return runs;
+  for (const std::string& line : TornLines(*runs)) {
+    std::cerr << "Left out: " << line << ".\n";
+  }
+  return runs;
 }
 
 int64_t LargestWorldSize(const NetworkModel& network) {
