@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -194,6 +194,10 @@ std::vector<double> Cell::Values(double Throughput::*metric) const {
     values.push_back(repetition.*metric);
   }
   return values;
+}
+
+double Cell::ImagesPerSecond() const {
+  return GeometricMean(Values(&Throughput::images_per_second));
 }
 
 std::string Cell::Trainer() const { return TrainerOf(run); }

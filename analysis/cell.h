@@ -46,6 +46,9 @@ struct Cell {
 
   // One value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
+  // Geometric mean over the repetitions, as ratios of cells have intervals
+  // about those of geometric means.
+  double ImagesPerSecond() const;
   std::string Trainer() const;  // "ddp", "pipeline 1f1b"
   std::string Name() const;     // "pipeline 1f1b on 2 ranks"
   // Communication was left out (--skip_communication): explains other cells,

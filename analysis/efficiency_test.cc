@@ -64,8 +64,10 @@ TEST(Efficiency, TheIntervalComesFromTheRepetitions) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_LT(result->efficiency_interval.low, result->efficiency);
   EXPECT_GT(result->efficiency_interval.high, result->efficiency);
-  EXPECT_GE(result->efficiency_interval.low, 0.1 / 0.13 - 1e-9);
-  EXPECT_LE(result->efficiency_interval.high, 1 + 1e-9);
+  // Student's t of 3 degrees of freedom, as the base case has no spread.
+  EXPECT_NEAR(result->efficiency, 0.873717, 1e-6);
+  EXPECT_NEAR(result->efficiency_interval.low, 0.730008, 1e-6);
+  EXPECT_NEAR(result->efficiency_interval.high, 1.04572, 1e-5);
 }
 
 TEST(Efficiency, RefusesAnotherBatch) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

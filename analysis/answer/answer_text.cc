@@ -49,7 +49,7 @@ std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
       absl::StrCat(cell.run.world_size),
       BatchText(cell.rank_batch),
       absl::StrCat(cell.repetitions.size()),
-      absl::StrFormat("%.0f", MedianOf(cell, &Throughput::images_per_second)),
+      absl::StrFormat("%.0f", cell.ImagesPerSecond()),
       speedup,
       efficiency,
       interval,
@@ -61,8 +61,8 @@ std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
 
 std::string BaseLine(const Cell& base) {
   return absl::StrFormat(
-      "Base case: %s, %d thread%s per rank, batch %s; medians over "
-      "repetitions of %d steps after warm-up.\n",
+      "Base case: %s, %d thread%s per rank, batch %s. Runs have %d steps after "
+      "warm-up; images/s are geometric means over runs, shares medians.\n",
       base.Name(), base.run.threads_per_rank,
       base.run.threads_per_rank == 1 ? "" : "s", BatchText(base.rank_batch),
       base.repetitions[0].steps);

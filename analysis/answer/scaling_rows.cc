@@ -99,8 +99,7 @@ void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
 }  // namespace
 
 ComparisonConfig ComparisonOf(const AnswerConfig& config) {
-  return {.bootstrap = config.bootstrap,
-          .allow_oversubscribed = config.allow_oversubscribed,
+  return {.allow_oversubscribed = config.allow_oversubscribed,
           .force = config.force};
 }
 

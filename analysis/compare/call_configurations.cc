@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/cell.h"
 #include "analysis/collective_rows.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

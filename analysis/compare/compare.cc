@@ -22,8 +22,8 @@
 ABSL_FLAG(double, threshold, 0.05,
           "a change by more than this share counts, if it is also significant");
 ABSL_FLAG(double, alpha, 0.05,
-          "significant is a Mann-Whitney p below this, of each figure by "
-          "itself");
+          "significant is a p below this, corrected for the number of figures "
+          "(Holm): the share of comparisons of equal code that may fail");
 ABSL_FLAG(std::string, metrics, "",
           "names separated by commas: step_seconds, images_per_second, "
           "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "

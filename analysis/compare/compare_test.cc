@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "analysis/trace_for_test.h"
 #include "records/record_writer.h"
 
@@ -60,7 +61,7 @@ class CompareTest : public testing::Test {
           MakeRun({.world_size = 2,
                    .batch_size = batch_size,
                    .step_seconds = step_seconds * (1 + 0.001 * i),
-                   .run_id = absl::StrCat("run", i)});
+                   .run_id = absl::StrCat(folder, "-", i)});
       auto writer =
           RecordWriter::Open(root_ / folder / absl::StrCat(i, ".jsonl"));
       ASSERT_TRUE(writer.ok()) << writer.status();
@@ -84,8 +85,14 @@ TEST_F(CompareTest, ARegressionIsExitCode1) {
                         "step_seconds (1.200)"));
   EXPECT_EQ(Compare("after before").exit_code, 0);
   EXPECT_EQ(Compare("--threshold=0.3 before after").exit_code, 0);
-  EXPECT_EQ(Compare("--alpha=0.001 before after").exit_code, 0);
   EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 1);
+}
+
+TEST_F(CompareTest, AlphaIsWhatThePMustBeBelow) {
+  Study("before", 0.1, 2);
+  Study("after", 0.12, 2);
+  EXPECT_EQ(Compare("before after").exit_code, 1);
+  EXPECT_EQ(Compare("--alpha=0.00001 before after").exit_code, 0);
 }
 
 TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
@@ -101,7 +108,7 @@ TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
 TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
   Study("before", 0.1);
   Study("after", 0.1);
-  Study("few", 0.1, 2);
+  Study("few", 0.1, 1);
   EXPECT_EQ(Compare("--require_all before after").exit_code, 0);
   const Outcome few = Compare("--require_all before few");
   EXPECT_EQ(few.exit_code, 1);
@@ -151,6 +158,43 @@ TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode1) {
   complains("before other",
             "have no configuration in common. ddp on 2 ranks, batch 64 is in "
             "both, but for batch per rank: \"64\" and \"32\"");
+}
+
+TEST_F(CompareTest, ACopyOfARunIsRefused) {
+  Study("before", 0.1);
+  fs::copy(root_ / "before", root_ / "copy");
+  const Outcome copy = Compare("before copy");
+  EXPECT_EQ(copy.exit_code, 1);
+  EXPECT_THAT(copy.output, HasSubstr("the run before-0 is in both "));
+}
+
+TEST_F(CompareTest, TornLinesAreNamed) {
+  Study("before", 0.1);
+  Study("after", 0.1);
+  std::ofstream(root_ / "after/3.jsonl", std::ios::app)
+      << "{\"kind\":\"mem\n{\"kind\":\"ste";
+  const Outcome torn = Compare("before after");
+  EXPECT_EQ(torn.exit_code, 0) << torn.output;
+  for (const char* line : {"43", "44"}) {
+    EXPECT_THAT(torn.output,
+                HasSubstr(absl::StrCat(
+                    "\nLeft out of B: ", (root_ / "after/3.jsonl").string(),
+                    ":", line, ": a torn line")));
+  }
+}
+
+TEST_F(CompareTest, ReadsWindowsLineEnds) {
+  Study("before", 0.1);
+  Study("after", 0.12);
+  for (const auto& entry : fs::directory_iterator(root_ / "after")) {
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    std::ofstream(entry.path())
+        << absl::StrReplaceAll(text.str(), {{"\n", "\r\n"}});
+  }
+  const Outcome worse = Compare("before after");
+  EXPECT_EQ(worse.exit_code, 1);
+  EXPECT_THAT(worse.output, HasSubstr("step_seconds (1.200)"));
 }
 
 TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -36,6 +35,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
                            const RecordSetConfig& config) {
   RecordSet set;
   set.runs = runs.size();
+  set.left_out = TornLines(runs);
   set.configurations =
       TrainerConfigurations(runs, config.throughput, &set.left_out);
   for (Configuration& row :
@@ -45,6 +45,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
   TellApart(set.configurations);
   for (const RunTrace& run : runs) {
     if (run.ranks.empty()) continue;
+    set.run_ids.insert(run.ranks[0].run.run_id);
     const std::string by = MadeBy(run.ranks[0].run);
     if (std::find(set.made_by.begin(), set.made_by.end(), by) ==
         set.made_by.end()) {

@@ -3,6 +3,7 @@
 #ifndef ANALYSIS_COMPARE_RECORD_SET_H_
 #define ANALYSIS_COMPARE_RECORD_SET_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct RecordSet {
   size_t runs = 0;
   std::vector<std::string> made_by;  // commit, torch and CPU, each once
   std::vector<Configuration> configurations;
-  std::vector<std::string> left_out;  // runs and rows, and why
+  std::vector<std::string> left_out;  // runs, rows and lines, and why
+  std::set<std::string> run_ids;
 };
 
 RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/cell.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "records/config_hash.h"
 
 namespace rankwise {

@@ -7,7 +7,7 @@
 
 #include "analysis/ledger/expected_maximum.h"
 #include "analysis/ledger/step_parts.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "analysis/statistics.h"
 #include "records/config_hash.h"
 
 namespace rankwise {
@@ -38,8 +37,7 @@ bool SameTrainer(const Cell& a, const Cell& b) {
 }  // namespace
 
 double StepSeconds(const Cell& cell) {
-  return static_cast<double>(cell.global_batch) /
-         Median(cell.Values(&Throughput::images_per_second));
+  return static_cast<double>(cell.global_batch) / cell.ImagesPerSecond();
 }
 
 double WorkPerRank(const Cell& cell) {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/ledger/step_parts.h"
-#include "analysis/ledger/student.h"
+#include "analysis/stats/student.h"
 
 namespace rankwise {
 namespace {

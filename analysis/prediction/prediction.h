@@ -15,7 +15,7 @@
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/layout.h"
 #include "analysis/run_trace.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "analysis/throughput.h"
 
 namespace rankwise {

@@ -17,7 +17,7 @@
 #include "analysis/prediction/recorded_pipeline.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/step_samples.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace rankwise {

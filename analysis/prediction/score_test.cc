@@ -20,7 +20,7 @@
 #include "analysis/prediction/prediction_text.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/run_trace.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "gtest/gtest.h"
 
 namespace rankwise {

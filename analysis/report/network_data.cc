@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "analysis/report/cell_data.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

@@ -1,14 +1,14 @@
 // The median of a sample, and what other samples of its kind would have given.
 
-#ifndef ANALYSIS_COST_MODEL_SAMPLE_MEDIAN_H_
-#define ANALYSIS_COST_MODEL_SAMPLE_MEDIAN_H_
+#ifndef ANALYSIS_STATS_SAMPLE_MEDIAN_H_
+#define ANALYSIS_STATS_SAMPLE_MEDIAN_H_
 
 #include <cstdint>
 #include <random>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 
@@ -32,4 +32,4 @@ void SetInterval(SampleMedian* median);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COST_MODEL_SAMPLE_MEDIAN_H_
+#endif  // ANALYSIS_STATS_SAMPLE_MEDIAN_H_

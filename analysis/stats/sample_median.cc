@@ -1,4 +1,4 @@
-#include "analysis/cost_model/sample_median.h"
+#include "analysis/stats/sample_median.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "analysis/cost_model/sample_median.h"
+#include "analysis/stats/sample_median.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
