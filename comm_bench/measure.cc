@@ -93,6 +93,7 @@ Row DescribeRow(const Layer& layer, const Collective& collective,
   row.graph = config.graph;
   row.registered = config.registered;
   row.ranks = ranks;
+  row.group_size = call.world_size;
   row.count = call.count;
   row.bytes = call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
   if (collective.has_elements) row.dtype = DtypeName(call.dtype);
@@ -108,7 +109,8 @@ std::string SyncName(Sync sync) {
 }
 
 CollectiveRecord SamplesOf(const Row& row, const Series& series, int rank,
-                           double calls, const MeasureConfig& config) {
+                           double calls, double bus_factor,
+                           const MeasureConfig& config) {
   CollectiveRecord samples;
   samples.rank = rank;
   samples.collective = row.collective;
@@ -133,6 +135,8 @@ CollectiveRecord SamplesOf(const Row& row, const Series& series, int rank,
   samples.registered = row.registered;
   samples.algorithm = row.algorithm;
   samples.protocol = row.protocol;
+  samples.bus_factor = bus_factor;
+  samples.group_size = row.group_size;
   return samples;
 }
 
@@ -237,7 +241,7 @@ Measurement Assemble(Row row, const Series& series, int rank, double calls,
     row.busbw = row.algbw * bus_factor;
   }
   Measurement measurement;
-  measurement.samples = SamplesOf(row, series, rank, calls, config);
+  measurement.samples = SamplesOf(row, series, rank, calls, bus_factor, config);
   measurement.row = std::move(row);
   return measurement;
 }

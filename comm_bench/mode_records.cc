@@ -11,6 +11,8 @@ CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
   record.rank = rank;
   record.collective = "ping_pong";
   record.ranks = {rank, samples.peer};
+  record.group_size = 2;
+  record.bus_factor = 1;
   record.bytes = record.count = samples.bytes;
   record.dtype = "uint8";
   record.sync = "none";
@@ -27,9 +29,11 @@ CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
 }
 
 CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
-                          const std::string& layer, int rank, int64_t launch) {
+                          const std::string& layer, int rank, int world_size,
+                          int64_t launch) {
   CollectiveRecord record;
   record.rank = rank;
+  record.group_size = world_size;
   record.collective = "replay";
   record.layer = layer;
   record.launch = launch;
@@ -44,6 +48,7 @@ Row RowOf(const LadderResult& ladder, const LadderRung& rung) {
   Row row;
   row.collective = "all_reduce";
   row.layer = rung.name;
+  row.group_size = ladder.world_size;
   row.bytes = ladder.bytes;
   row.count = ladder.bytes / static_cast<int64_t>(sizeof(float));
   row.dtype = "float32";

@@ -19,7 +19,8 @@ CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
 
 // Rank `rank`'s replayed steps; `layer` is "gaps" or "back_to_back".
 CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
-                          const std::string& layer, int rank, int64_t launch);
+                          const std::string& layer, int rank, int world_size,
+                          int64_t launch);
 
 // What a rung's iterations are samples of; without times.
 Row RowOf(const LadderResult& ladder, const LadderRung& rung);

@@ -18,6 +18,8 @@ TEST(ModeRecordsTest, APairsRoundTripsAreTwoTrips) {
   EXPECT_THAT(record.seconds, ElementsAre(0.5, 0.25, 1));
   EXPECT_THAT(record.start_seconds, ElementsAre(0, 0.5, 0.75));
   EXPECT_EQ(record.trips, 2);
+  EXPECT_EQ(record.group_size, 2);
+  EXPECT_EQ(record.bus_factor, 1);
   EXPECT_EQ(record.launch, 2);
   EXPECT_EQ(record.end, "counted");
   EXPECT_TRUE(ParseRecord(ToJsonLine(record)).ok());
@@ -26,14 +28,17 @@ TEST(ModeRecordsTest, APairsRoundTripsAreTwoTrips) {
 TEST(ModeRecordsTest, AReplaySaysWhetherItWasStopped) {
   const ReplaySamples samples = {{0, 1}, {0.5, 0.25}};
   const CollectiveRecord record =
-      RecordOf(samples, /*stopped=*/true, "gaps", /*rank=*/1, /*launch=*/0);
+      RecordOf(samples, /*stopped=*/true, "gaps", /*rank=*/1,
+               /*world_size=*/2, /*launch=*/0);
   EXPECT_EQ(record.collective, "replay");
   EXPECT_EQ(record.layer, "gaps");
+  EXPECT_EQ(record.group_size, 2);
   EXPECT_EQ(record.end, "interrupted");
   EXPECT_THAT(record.start_seconds, ElementsAre(0, 1));
   EXPECT_THAT(record.seconds, ElementsAre(0.5, 0.25));
   EXPECT_TRUE(ParseRecord(ToJsonLine(record)).ok());
-  EXPECT_EQ(RecordOf(samples, /*stopped=*/false, "gaps", 1, 0).end, "counted");
+  EXPECT_EQ(RecordOf(samples, /*stopped=*/false, "gaps", 1, 2, 0).end,
+            "counted");
 }
 
 TEST(ModeRecordsTest, ARungIsALayer) {

@@ -8,6 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "comm_bench/collective.h"
+#include "comm_bench/collectives.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/device_sync.h"
 #include "comm_bench/ladder.h"
 #include "comm_bench/measure.h"
@@ -33,10 +36,10 @@ absl::Status NeedsProcesses(const BenchConfig& config) {
       ": not with --backend=fake, whose ranks are threads without a job"));
 }
 
-// `what` in the plural.
 absl::Status Interrupted(int64_t count, const char* what) {
   return absl::CancelledError(
-      absl::StrCat("interrupted; ", count, " ", what, " were measured"));
+      absl::StrCat("interrupted; ", Counted(count, what),
+                   count == 1 ? " was measured" : " were measured"));
 }
 
 // Why a group could not be made, on its way out of the timing engine.
@@ -89,6 +92,7 @@ absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
   Row row;
   row.collective = "new_group";
   row.layer = "c10d";
+  row.group_size = rank.world_size();
   if (series.iterations() > 0) {
     const Measurement measured = Assemble(row, series, rank.rank(), /*calls=*/1,
                                           /*bus_factor=*/1, config.measure);
@@ -96,7 +100,7 @@ absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
     if (!added.ok()) return added;
   }
   if (series.end == Series::End::kInterrupted)
-    return Interrupted(series.iterations(), "groups");
+    return Interrupted(series.iterations(), "group");
   rank.output->PrintLegend();
   return absl::OkStatus();
 }
@@ -139,7 +143,7 @@ absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
     if (!written.ok()) return written;
   }
   rank.output->Print(FormatPairMatrix(*matrix));
-  if (matrix->stopped) return Interrupted(matrix->pairs, "pairs");
+  if (matrix->stopped) return Interrupted(matrix->pairs, "pair");
   return ShowStraggler(*matrix, rank);
 }
 
@@ -147,9 +151,14 @@ absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
 absl::Status Keep(const LadderResult& ladder, const BenchConfig& config,
                   const BenchRank& rank) {
   if (ladder.rungs.empty()) return absl::OkStatus();
+  const absl::StatusOr<const Collective*> all_reduce =
+      FindCollective("all_reduce");
+  if (!all_reduce.ok()) return all_reduce.status();
+  const double bus_factor = (*all_reduce)->bus_factor(ladder.world_size);
   for (const LadderRung& rung : ladder.rungs) {
-    const Measurement measured = Assemble(RowOf(ladder, rung), rung.series,
-                                          rank.rank(), 1, 1, config.measure);
+    const Measurement measured =
+        Assemble(RowOf(ladder, rung), rung.series, rank.rank(), /*calls=*/1,
+                 bus_factor, config.measure);
     absl::Status written = rank.output->Write(measured.samples);
     if (!written.ok()) return written;
   }
@@ -163,6 +172,12 @@ absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
   if (!measure.ok()) return measure.status();
   int64_t rungs = 0;
   for (const int64_t bytes : config.sizes) {
+    const auto element = static_cast<int64_t>(sizeof(float));
+    if (bytes % element != 0) {
+      rank.output->Print(absl::StrCat(
+          "# ", Counted(bytes, "byte"), ": measured as ",
+          (bytes / element + 1) * element, ", rounded to whole elements\n"));
+    }
     const absl::StatusOr<LadderResult> ladder =
         RunLadder(*rank.comm, *rank.control, bytes, measure->timing, rank.stop,
                   measure->events);
@@ -170,7 +185,7 @@ absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
     absl::Status kept = Keep(*ladder, config, rank);
     if (!kept.ok()) return kept;
     rungs += static_cast<int64_t>(ladder->rungs.size());
-    if (ladder->stopped) return Interrupted(rungs, "rungs");
+    if (ladder->stopped) return Interrupted(rungs, "rung");
   }
   return absl::OkStatus();
 }
@@ -199,7 +214,7 @@ absl::Status RunOverlaps(const BenchConfig& config, const BenchRank& rank) {
       rank.output->Print(FormatOverlap(result));
       ++rows;
     }
-    if (result.stopped) return Interrupted(rows, "rows");
+    if (result.stopped) return Interrupted(rows, "row");
   }
   return absl::OkStatus();
 }
@@ -216,12 +231,13 @@ absl::Status RunReplay(const BenchConfig& config, const BenchRank& rank) {
   for (const auto& [layer, samples] :
        {std::pair("gaps", &result->own_gaps),
         std::pair("back_to_back", &result->own_back_to_back)}) {
-    absl::Status written = rank.output->Write(RecordOf(
-        *samples, result->stopped, layer, rank.rank(), config.measure.launch));
+    absl::Status written = rank.output->Write(
+        RecordOf(*samples, result->stopped, layer, rank.rank(),
+                 rank.world_size(), config.measure.launch));
     if (!written.ok()) return written;
   }
   rank.output->Print(FormatReplay(*result));
-  if (result->stopped) return Interrupted(result->iterations, "iterations");
+  if (result->stopped) return Interrupted(result->iterations, "iteration");
   return absl::OkStatus();
 }
 

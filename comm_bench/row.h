@@ -17,6 +17,7 @@ struct Row {
   std::string collective;  // "all_reduce"
   std::string layer;       // "c10d"; of the ladder: "gloo", "backend", ...
   std::vector<int> ranks;  // of the group, as ranks of the job; empty: all
+  int group_size = 1;      // ranks that make the call together
   int64_t bytes = 0;
   int64_t count = 0;
   std::string dtype;  // "float32"; "" without elements

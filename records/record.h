@@ -20,7 +20,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 4;
+inline constexpr int kSchemaMinor = 5;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
 struct HostInfo {
@@ -40,7 +40,7 @@ struct VersionInfo {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.4";
+  std::string schema_version = "1.5";
   std::string run_id;      // the same on every rank of the run (run_id.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // "" when unknown (git_commit.h)
@@ -178,6 +178,9 @@ struct CollectiveRecord {
   bool registered = false;  // its buffers are registered with the library
   std::string algorithm;    // that the library chose: "Ring"; "" unknown
   std::string protocol;     // "LL", "Simple"; "" unknown
+  // busbw = bytes / seconds * bus_factor; NaN: not known.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
+  int64_t group_size = 0;  // ranks that make the call together; 0: not known
 };
 
 // One rank's share of a collective beside computation. The lists hold one

@@ -133,7 +133,7 @@ TEST(RecordJson, AScheduleFromBefore13HasNoExposedTransfers) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.4\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.5\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -260,9 +260,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.4\"", "\"one\"",
+      {ExampleRun(), "\"1.5\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.4\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.5\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -370,7 +370,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.4\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.5\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

@@ -13,7 +13,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "analysis/compare/call_configurations.h"
+#include "analysis/report/network_data.h"
+#include "analysis/run_trace.h"
+#include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
 #include "tests/trainer_process.h"
@@ -75,6 +80,57 @@ TEST(CommBenchTest, MeasuresEveryCollectiveAndRecordsEverySample) {
     EXPECT_THAT(run.out, HasSubstr(name));
   }
   EXPECT_EQ(LinesIn(csv), 1 + total / 2);
+}
+
+// The rows of a CSV file, by column; `group` is how a row quotes its ranks.
+std::vector<std::map<std::string, std::string>> CsvRows(
+    const std::string& path, const std::string& group) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  const std::vector<std::string> names = absl::StrSplit(line, ',');
+  std::vector<std::map<std::string, std::string>> rows;
+  while (std::getline(file, line)) {
+    line = absl::StrReplaceAll(line, {{group, "group"}});
+    const std::vector<std::string> fields = absl::StrSplit(line, ',');
+    EXPECT_EQ(fields.size(), names.size()) << line;
+    std::map<std::string, std::string>& row = rows.emplace_back();
+    for (size_t i = 0; i < fields.size(); ++i) row[names[i]] = fields[i];
+  }
+  return rows;
+}
+
+// From the benchmark through its records to what the report shows.
+TEST(CommBenchTest, TheReportsBusBandwidthIsThatOfTheTable) {
+  const std::string records = TemporaryPath("busbw.jsonl");
+  const std::string csv = TemporaryPath("busbw.csv");
+  const Finished run = RunCommBench(Quick(
+      {"--nproc=4", "--group_size=2", "--sizes=4K",
+       "--collectives=all_reduce,all_to_all,all_to_all_v,all_gather,broadcast",
+       absl::StrCat("--record=", records), absl::StrCat("--csv=", csv)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto runs = LoadRuns(records);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> left_out;
+  const nlohmann::json calls =
+      CallsData(CallConfigurations(*runs, CallUnit::kLaunch, &left_out));
+  EXPECT_THAT(left_out, IsEmpty());
+  std::map<std::string, nlohmann::json> of_first_group;
+  for (const nlohmann::json& call : calls) {
+    if (call["group"] == "0,1") of_first_group[call["collective"]] = call;
+  }
+  const auto rows = CsvRows(csv, "\"0,1\"");
+  ASSERT_THAT(rows, SizeIs(5));
+  for (const auto& row : rows) {
+    const nlohmann::json& call = of_first_group[row.at("collective")];
+    EXPECT_EQ(call["ranks"], 2) << row.at("collective");
+    const double factor = std::stod(row.at("busbw_gb_per_second")) /
+                          std::stod(row.at("algbw_gb_per_second"));
+    ASSERT_TRUE(call["bus_factor"].is_number()) << call;
+    EXPECT_NEAR(call["bus_factor"].get<double>(), factor, 1e-9) << call;
+  }
+  EXPECT_EQ(of_first_group["all_reduce"]["bus_factor"], 1);
+  EXPECT_EQ(of_first_group["all_to_all_v"]["bus_factor"], 0.5);
 }
 
 TEST(CommBenchTest, RecordsWhereItRan) {

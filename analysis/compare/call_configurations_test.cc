@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,28 @@ TEST(CallConfigurations, WaysOfCallingAndTimingAreNotMixed) {
                          name, name + ", nccl", name + ", by events",
                          name + ", captured", name + ", registered",
                          name + ", RING, LL", name + ", TREE, LL"));
+}
+
+TEST(CallConfigurations, AGroupsRowHasTheGroupsRanksAndFactor) {
+  RunTrace launch = Launch({1});
+  for (RankTrace& trace : launch.ranks) {
+    trace.run.world_size = 8;
+    trace.collectives[0].ranks = {0, 1};
+    trace.collectives[0].group_size = 2;
+    trace.collectives[0].bus_factor = 1;
+  }
+  RunTrace older = launch;  // of before schema 1.5
+  for (RankTrace& trace : older.ranks) {
+    trace.collectives[0].group_size = 0;
+    trace.collectives[0].bus_factor = std::nan("");
+  }
+  const auto found = Measure({older, launch});
+  ASSERT_EQ(found.size(), 1u) << "they are launches of one row";
+  EXPECT_EQ(found[0].name,
+            "all_reduce of 8 B float32 sum on 2 of 8 ranks {0,1}, gloo");
+  EXPECT_EQ(found[0].identity.at("ranks"), "2");
+  EXPECT_EQ(found[0].identity.at("world size"), "8");
+  EXPECT_EQ(found[0].bus_factor, 1);
 }
 
 TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {

@@ -61,6 +61,7 @@ CostCurve MakeCurve(const std::string& collective, const std::string& backend,
   curve.collective = collective;
   curve.backend = backend;
   curve.world_size = ranks;
+  if (collective == "all_reduce") curve.bus_factor = 2 * (n - 1) / n;
   const double change = 65536, alpha = 90e-6 * n;
   const double near = 0.9e-9, far = 0.4e-9 + 0.1e-9 * n;
   curve.segments = {

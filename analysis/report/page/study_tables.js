@@ -148,7 +148,7 @@ function callTable(part) {
   part.append(details);
   const told = (key, silent) => ({...textColumn(key, key, (row) => row[key]),
                                   hidden: study.calls.every((row) => row[key] === silent)});
-  const rate = (row, factor) => (row.bytes > 0 && row.seconds > 0 ? factor * row.bytes / row.seconds : null);
+  const rate = (row, factor) => (row.bytes > 0 && row.seconds > 0 && factor !== null ? factor * row.bytes / row.seconds : null);
   table(details, 'call-table', 'Calls that were measured', [
     textColumn('collective', 'collective', (row) => row.collective),
     textColumn('layer', 'layer', (row) => row.layer),
