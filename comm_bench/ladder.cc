@@ -17,9 +17,11 @@
 #include "absl/strings/str_format.h"
 #include "c10/util/Exception.h"
 #include "comm_bench/agreement.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/device_sync.h"
 #include "comm_bench/nccl_calls.h"
 #include "comm_bench/nccl_layer.h"
+#include "comm_bench/order_statistics.h"
 #include "comm_bench/raw_nccl.h"
 #include "parallel/comm/direct_all_reduce.h"
 #include "parallel/comm/monitored_backend.h"
@@ -308,17 +310,20 @@ double MeanOf(const Series& series) {
 }
 
 void FillInAdds(std::vector<LadderRung>& rungs) {
-  double below = std::numeric_limits<double>::quiet_NaN();
-  double backward = 0;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  Estimate below = {kNone, kNone, kNone};
+  Estimate backward;
   for (LadderRung& rung : rungs) {
+    Estimate own = MedianOf(rung.time);
     if (rung.name == "backward") {
-      rung.adds_seconds = std::numeric_limits<double>::quiet_NaN();
-      backward = rung.time.median;
+      rung.adds_seconds = rung.adds_reach_seconds = kNone;
+      backward = own;
       continue;
     }
-    const double own =
-        rung.time.median - (rung.name == "reducer" ? backward : 0);
-    rung.adds_seconds = own - below;
+    if (rung.name == "reducer") own = Difference(own, backward);
+    const Estimate adds = Difference(own, below);
+    rung.adds_seconds = adds.value;
+    rung.adds_reach_seconds = adds.reach();
     below = own;
   }
 }
@@ -383,21 +388,27 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
 std::string FormatLadder(const LadderResult& result) {
   constexpr double kMicro = 1e6;
   std::string text = absl::StrFormat(
-      "# ladder: all_reduce of %d bytes, %d ranks, %s; microseconds of the "
-      "slowest rank%s\n#%-11s%9s%10s%10s%10s%10s%10s%10s\n",
-      result.bytes, result.world_size, result.backend,
+      "# ladder: all_reduce of %d bytes, %s, %s; microseconds of the "
+      "slowest rank%s; +-CI: 95 %% intervals\n"
+      "#%-11s%9s%10s%10s%8s%10s%10s%10s%10s%8s\n",
+      result.bytes, Counted(result.world_size, "rank"), result.backend,
       result.events ? ", by events" : "", " rung", "calls", "min", "median",
-      "p95", "max", "mean", "adds");
+      "+-CI %", "p95", "max", "mean", "adds", "+-CI");
   for (const LadderRung& rung : result.rungs) {
     const std::string adds =
         std::isnan(rung.adds_seconds)
             ? "-"
             : absl::StrFormat("%+.1f", rung.adds_seconds * kMicro);
+    const std::string reach =
+        std::isnan(rung.adds_reach_seconds)
+            ? "-"
+            : absl::StrFormat("%.1f", rung.adds_reach_seconds * kMicro);
     absl::StrAppendFormat(
-        &text, "  %-10s%9d%10.1f%10.1f%10.1f%10.1f%10.1f%10s\n", rung.name,
-        rung.time.samples, rung.time.min * kMicro, rung.time.median * kMicro,
+        &text, "  %-10s%9d%10.1f%10.1f%8s%10.1f%10.1f%10.1f%10s%8s\n",
+        rung.name, rung.time.samples, rung.time.min * kMicro,
+        rung.time.median * kMicro, ReachInPercent(MedianOf(rung.time)),
         rung.time.p95 * kMicro, rung.time.max * kMicro,
-        rung.mean_seconds * kMicro, adds);
+        rung.mean_seconds * kMicro, adds, reach);
   }
   return text;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -13,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "comm_bench/kruskal_wallis.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/order_statistics.h"
 
 namespace rankwise::comm_bench {
@@ -76,7 +78,7 @@ absl::Status CheckRow(const Launches& launches) {
     if (ranks.size() == first.size()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         first[0]->collective, " of ", first[0]->bytes, " bytes: launch ",
-        launch, " has records of ", ranks.size(), " ranks, launch ",
+        launch, " has records of ", Counted(ranks.size(), "rank"), ", launch ",
         launches.begin()->first, " of ", first.size()));
   }
   return absl::OkStatus();
@@ -115,9 +117,43 @@ double RelativeDeviation(const std::vector<double>& values) {
   return mean > 0 ? std::sqrt(squares / (n - 1)) / mean : 0;
 }
 
+// Student's t with `freedom` degrees, 97.5 %. From 5 degrees on by the
+// expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5), 0.1 % low at
+// most.
+double StudentQuantile(size_t freedom) {
+  constexpr double kFew[] = {12.7062, 4.30265, 3.18245, 2.77645};
+  if (freedom <= std::size(kFew)) return kFew[freedom - 1];
+  constexpr double z = 1.959964;
+  const double v = static_cast<double>(freedom);
+  return z + (std::pow(z, 3) + z) / (4 * v) +
+         (5 * std::pow(z, 5) + 16 * std::pow(z, 3) + 3 * z) / (96 * v * v) +
+         (3 * std::pow(z, 7) + 19 * std::pow(z, 5) + 17 * std::pow(z, 3) -
+          15 * z) /
+             (384 * v * v * v);
+}
+
+void FillInTime(LaunchSpread& spread) {
+  std::vector<double> logs;
+  for (const double median : spread.median_seconds) {
+    logs.push_back(std::log(median));
+  }
+  const size_t n = logs.size();
+  const double mean =
+      std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(n);
+  spread.seconds = std::exp(mean);
+  spread.low_seconds = spread.high_seconds =
+      std::numeric_limits<double>::quiet_NaN();
+  if (n < 2) return;
+  double squares = 0;
+  for (const double value : logs) squares += (value - mean) * (value - mean);
+  const double reach = StudentQuantile(n - 1) *
+                       std::sqrt(squares / static_cast<double>((n - 1) * n));
+  spread.low_seconds = std::exp(mean - reach);
+  spread.high_seconds = std::exp(mean + reach);
+}
+
 std::optional<LaunchSpread> Compare(const Launches& launches) {
   LaunchSpread result;
-  std::vector<std::vector<double>> samples_of_launches;
   std::vector<double> within;
   for (const auto& [launch, ranks] : launches) {
     std::vector<double> samples = SamplesOf(ranks);
@@ -129,7 +165,6 @@ std::optional<LaunchSpread> Compare(const Launches& launches) {
     within.push_back(median > 0 ? range / median : 0);
     result.launches.push_back(launch);
     result.median_seconds.push_back(median);
-    samples_of_launches.push_back(std::move(samples));
   }
   if (result.launches.empty()) return std::nullopt;
   result.row = WithoutSamples(*launches.begin()->second[0]);
@@ -138,7 +173,7 @@ std::optional<LaunchSpread> Compare(const Launches& launches) {
   result.spread = *low > 0 ? *high / *low - 1 : 0;
   result.deviation = RelativeDeviation(result.median_seconds);
   result.within = Median(within);
-  result.p_value = KruskalWallisPValue(samples_of_launches);
+  FillInTime(result);
   return result;
 }
 
@@ -147,31 +182,33 @@ std::string TextOrNone(const std::string& text) {
 }
 
 constexpr char kHeader[] =
+    "# time     of a call: geometric mean of the launches' medians\n"
+    "# +-CI     its 95 % interval by the launches alone: iterations of a "
+    "launch are not independent\n"
     "# between  of the launches' medians, largest / smallest - 1\n"
     "# sd       of the launches' medians, standard deviation / mean\n"
     "# within   of a launch's iterations, interquartile range / median\n"
-    "# p        of launches that do not differ looking like these "
-    "(Kruskal-Wallis)\n"
-    "# *        launches differ by more than their iterations explain\n"
-    "#    collective      size     type   op place | launches  between       "
-    "sd   within      p | medians\n"
-    "#                       B                     |                 %        "
-    "%        %        | us\n";
+    "#    collective      size     type   op place | launches      time    "
+    "+-CI   between       sd   within | medians\n"
+    "#                       B                     |                 us       "
+    "%         %        %        % | us\n";
 
 std::string FormatLine(const LaunchSpread& spread) {
   const CollectiveRecord& row = spread.row;
-  const std::string p = std::isnan(spread.p_value)
-                            ? "-"
-                            : absl::StrFormat("%.3f", spread.p_value);
+  const std::string interval =
+      std::isnan(spread.high_seconds)
+          ? "-"
+          : absl::StrFormat("%.1f",
+                            100 * (spread.high_seconds / spread.seconds - 1));
   std::string line = absl::StrFormat(
-      " %14s %9s %8s %4s %5s | %8d %8.1f %8.1f %8.1f %6s%c|", row.collective,
-      row.dtype.empty() ? "-" : absl::StrCat(row.bytes), TextOrNone(row.dtype),
-      TextOrNone(row.op),
+      " %14s %9s %8s %4s %5s | %8d %9.2f %7s %9.1f %8.1f %8.1f |",
+      row.collective, row.dtype.empty() ? "-" : absl::StrCat(row.bytes),
+      TextOrNone(row.dtype), TextOrNone(row.op),
       row.dtype.empty() ? "-"
       : row.in_place    ? "in"
                         : "out",
-      spread.launches.size(), 100 * spread.spread, 100 * spread.deviation,
-      100 * spread.within, p, spread.differ() ? '*' : ' ');
+      spread.launches.size(), spread.seconds * 1e6, interval,
+      100 * spread.spread, 100 * spread.deviation, 100 * spread.within);
   for (double median : spread.median_seconds) {
     absl::StrAppendFormat(&line, " %.2f", median * 1e6);
   }

@@ -1,5 +1,5 @@
-// How much a row's time varies between launches of the same job, apart from how
-// much it varies between iterations of one launch.
+// A row's time over several launches of the same job, and how much it varies
+// between launches and within one.
 #ifndef RANKWISE_COMM_BENCH_LAUNCHES_H_
 #define RANKWISE_COMM_BENCH_LAUNCHES_H_
 
@@ -21,13 +21,15 @@ struct LaunchSpread {
   // out.
   std::vector<int64_t> launches;
   std::vector<double> median_seconds;
+  // Geometric mean of the medians, and its 95 % interval: Student's on their
+  // logarithms, a launch being one observation. Iterations of a launch are not
+  // independent: what drifts within it would make an interval over them too
+  // narrow. NaN: fewer than two launches.
+  double seconds = 0;
+  double low_seconds = 0, high_seconds = 0;
   double spread = 0;     // largest median / smallest median - 1
   double deviation = 0;  // of the medians: standard deviation / mean
   double within = 0;     // median over launches of interquartile range / median
-  double p_value = 0;    // that launches do not differ (kruskal_wallis.h)
-
-  // By more than their iterations explain.
-  bool differ() const { return p_value <= 0.01; }
 };
 
 // One for each row that has samples, in the order of `records`, which are of

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,6 @@
 namespace rankwise::comm_bench {
 namespace {
 
-using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -56,8 +56,11 @@ TEST(CompareLaunches, TakesTheSlowestRankOfEachIteration) {
   EXPECT_NEAR(rows[0].deviation, std::sqrt(0.5) / 3.5, 1e-12);
   // Interquartile ranges of 2 / 3 and of 1 / 4.
   EXPECT_NEAR(rows[0].within, (2.0 / 3 + 1.0 / 4) / 2, 1e-12);
-  EXPECT_GT(rows[0].p_value, 0.01);
-  EXPECT_FALSE(rows[0].differ());
+  EXPECT_NEAR(rows[0].seconds, std::sqrt(12.0), 1e-12);
+  // Two launches: 12.7 standard errors of the mean logarithm on either side.
+  const double reach = 12.7062 * std::log(4.0 / 3) / 2;
+  EXPECT_NEAR(std::log(rows[0].high_seconds / rows[0].seconds), reach, 1e-6);
+  EXPECT_NEAR(std::log(rows[0].seconds / rows[0].low_seconds), reach, 1e-6);
 }
 
 TEST(CompareLaunches, LeavesOutLateIterationsAndHalvesRoundTrips) {
@@ -71,24 +74,45 @@ TEST(CompareLaunches, LeavesOutLateIterationsAndHalvesRoundTrips) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_THAT(rows[0].median_seconds, ElementsAre(1.5));
   EXPECT_EQ(rows[0].spread, 0);
-  EXPECT_TRUE(std::isnan(rows[0].p_value));
-  EXPECT_FALSE(rows[0].differ());
+  EXPECT_EQ(rows[0].seconds, 1.5);
+  EXPECT_TRUE(std::isnan(rows[0].high_seconds)) << "one launch";
 }
 
-TEST(CompareLaunches, TellsALaunchThatDiffersFromNoise) {
-  std::vector<CollectiveRecord> same, different;
-  for (int launch = 0; launch < 3; ++launch) {
-    std::vector<double> noise, shifted;
-    for (int i = 0; i < 30; ++i) {
-      noise.push_back(1 + 0.01 * ((7 * i + 11 * launch) % 30));
-      shifted.push_back(noise.back() + (launch == 1 ? 0.2 : 0));
-    }
-    same.push_back(RecordOf(launch, 0, noise));
-    different.push_back(RecordOf(launch, 0, shifted));
+// The iterations of one launch: what the launch adds, then a drift in which
+// each iteration keeps most of what the one before it had, then noise.
+std::vector<double> DriftingLaunch(std::mt19937_64& random) {
+  constexpr double kSeconds = 1e-3, kBetween = 0.03, kKept = 0.95;
+  constexpr double kDrift = 0.01, kNoise = 0.01;
+  std::normal_distribution<double> normal;
+  const double launch = kBetween * normal(random);
+  // From the first iteration on as wide as later.
+  double drift = kDrift / std::sqrt(1 - kKept * kKept) * normal(random);
+  std::vector<double> seconds(40);
+  for (double& one : seconds) {
+    one = kSeconds * std::exp(launch + drift + kNoise * normal(random));
+    drift = kKept * drift + kDrift * normal(random);
   }
-  EXPECT_FALSE(Compared(same)[0].differ());
-  EXPECT_TRUE(Compared(different)[0].differ());
-  EXPECT_THAT(Compared(different)[0].spread, DoubleNear(0.17, 0.02));
+  return seconds;
+}
+
+// Launches vary and iterations drift, and the true time is 1 ms: 95 % of the
+// intervals hold it, however many launches there are.
+TEST(CompareLaunches, IntervalsHoldTheTrueTimeAsOftenAsTheySay) {
+  constexpr int kStudies = 2000;
+  std::mt19937_64 random(13);
+  for (const int launches : {2, 3, 5, 10, 30}) {
+    int held = 0;
+    for (int study = 0; study < kStudies; ++study) {
+      std::vector<CollectiveRecord> records;
+      for (int launch = 0; launch < launches; ++launch) {
+        records.push_back(RecordOf(launch, 0, DriftingLaunch(random)));
+      }
+      const LaunchSpread row = Compared(records).at(0);
+      if (row.low_seconds <= 1e-3 && 1e-3 <= row.high_seconds) ++held;
+    }
+    // Four standard errors of the share of 2,000 studies.
+    EXPECT_NEAR(held / static_cast<double>(kStudies), 0.95, 0.02) << launches;
+  }
 }
 
 TEST(CompareLaunches, RowsAreWhatWasMeasured) {
@@ -131,7 +155,7 @@ TEST(CompareLaunches, RecordsThatDoNotFitAreNamed) {
               HasSubstr("rank 1 has 2 iterations, rank 0 has 1"));
   EXPECT_THAT(
       ErrorOf({RecordOf(0, 0, {1}), RecordOf(0, 1, {1}), RecordOf(1, 0, {1})}),
-      HasSubstr("all_reduce of 4096 bytes: launch 1 has records of 1 ranks, "
+      HasSubstr("all_reduce of 4096 bytes: launch 1 has records of 1 rank, "
                 "launch 0 of 2"));
 }
 
@@ -141,24 +165,26 @@ TEST(FormatLaunches, IsATable) {
   rows[0].spread = 0.2;
   rows[0].deviation = 0.129;
   rows[0].within = 0.05;
-  rows[0].p_value = 0.005;
+  rows[0].seconds = 54.77e-6;
+  rows[0].high_seconds = 66e-6;
   LaunchSpread barrier;
   barrier.row.collective = "barrier";
   barrier.row.ranks = {1, 2};
   barrier.launches = {0};
   barrier.median_seconds = {1e-5};
-  barrier.p_value = std::nan("");
+  barrier.seconds = 1e-5;
+  barrier.high_seconds = std::nan("");
   rows.push_back(barrier);
   EXPECT_EQ(FormatLaunches(rows),
-            R"(# between  of the launches' medians, largest / smallest - 1
+            R"(# time     of a call: geometric mean of the launches' medians
+# +-CI     its 95 % interval by the launches alone: iterations of a launch are not independent
+# between  of the launches' medians, largest / smallest - 1
 # sd       of the launches' medians, standard deviation / mean
 # within   of a launch's iterations, interquartile range / median
-# p        of launches that do not differ looking like these (Kruskal-Wallis)
-# *        launches differ by more than their iterations explain
-#    collective      size     type   op place | launches  between       sd   within      p | medians
-#                       B                     |                 %        %        %        | us
-     all_reduce      4096  float32  sum   out |        2     20.0     12.9      5.0  0.005*| 50.00 60.00
-        barrier         -        -    -     - |        1      0.0      0.0      0.0      - | 10.00  ranks 1,2
+#    collective      size     type   op place | launches      time    +-CI   between       sd   within | medians
+#                       B                     |                 us       %         %        %        % | us
+     all_reduce      4096  float32  sum   out |        2     54.77    20.5      20.0     12.9      5.0 | 50.00 60.00
+        barrier         -        -    -     - |        1     10.00       -       0.0      0.0      0.0 | 10.00  ranks 1,2
 )");
   EXPECT_EQ(FormatLaunches({}), "");
 }

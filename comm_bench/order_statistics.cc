@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
+
+#include "absl/strings/str_format.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -47,6 +50,30 @@ double Median(std::vector<double> sample) {
 MedianInterval IntervalOfMedian(absl::Span<const double> sorted) {
   const size_t left_out = LeftOut(sorted.size());
   return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
+}
+
+double Estimate::reach() const { return std::max(value - low, high - value); }
+
+Estimate EstimateMedian(std::vector<double> sample) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::sort(sample.begin(), sample.end());
+  const double median = QuantileOfSorted(sample, 0.5);
+  if (static_cast<int64_t>(sample.size()) < kFewestSamples) {
+    return {median, kNone, kNone};
+  }
+  const MedianInterval interval = IntervalOfMedian(sample);
+  return {median, interval.low, interval.high};
+}
+
+Estimate Difference(const Estimate& a, const Estimate& b) {
+  const double value = a.value - b.value;
+  return {value, value - std::hypot(a.value - a.low, b.high - b.value),
+          value + std::hypot(a.high - a.value, b.value - b.low)};
+}
+
+std::string ReachInPercent(const Estimate& estimate) {
+  if (std::isnan(estimate.reach()) || estimate.value <= 0) return "-";
+  return absl::StrFormat("%.1f", 100 * estimate.reach() / estimate.value);
 }
 
 }  // namespace rankwise::comm_bench

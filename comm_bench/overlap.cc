@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "ATen/ops/empty_like.h"
@@ -143,34 +144,71 @@ std::vector<double> ComputeWithinBoth(const OverlapSamples& samples) {
   return seconds;
 }
 
-}  // namespace
+using Figure = double OverlapFigures::*;
+using Figures = std::vector<std::pair<Figure, std::vector<double>>>;
 
-OverlapFigures FiguresOf(const OverlapSamples& samples) {
-  OverlapFigures figures;
-  figures.compute_seconds = Median(samples.compute);
-  figures.comm_seconds = Median(samples.comm);
-  figures.both_seconds = Median(samples.both);
-  figures.osu = OsuOverlap(figures.both_seconds, figures.compute_seconds,
-                           figures.comm_seconds);
-  figures.imb_nbc = ImbNbcOverlap(figures.both_seconds, figures.compute_seconds,
-                                  figures.comm_seconds);
-  std::vector<double> hta, union_seconds, union_share;
+// Every figure of every iteration.
+Figures FiguresByIteration(const OverlapSamples& samples) {
+  using F = OverlapFigures;
+  const std::vector<double> within = ComputeWithinBoth(samples);
+  Figures figures = {{&F::compute_seconds, samples.compute},
+                     {&F::comm_seconds, samples.comm},
+                     {&F::both_seconds, samples.both},
+                     {&F::osu, {}},
+                     {&F::imb_nbc, {}},
+                     {&F::hta, {}},
+                     {&F::union_seconds, {}},
+                     {&F::union_share, {}},
+                     {&F::compute_slowdown, {}},
+                     {&F::comm_slowdown, {}}};
   for (size_t i = 0; i < samples.both.size(); ++i) {
     const Intervals compute = {
         {samples.compute_begin[i], samples.compute_end[i]}};
     const Intervals comm = {{0, samples.comm_end[i]}};
     const UnionOverlap overlap = IntervalUnionOverlap(compute, comm);
-    hta.push_back(HtaOverlap(compute, comm));
-    union_seconds.push_back(overlap.seconds);
-    union_share.push_back(overlap.share);
+    const double values[] = {
+        OsuOverlap(samples.both[i], samples.compute[i], samples.comm[i]),
+        ImbNbcOverlap(samples.both[i], samples.compute[i], samples.comm[i]),
+        HtaOverlap(compute, comm),
+        overlap.seconds,
+        overlap.share,
+        within[i] / samples.compute[i],
+        samples.comm_end[i] / samples.comm[i]};
+    for (size_t f = 0; f < std::size(values); ++f) {
+      figures[3 + f].second.push_back(values[f]);
+    }
   }
-  figures.hta = Median(hta);
-  figures.union_seconds = Median(union_seconds);
-  figures.union_share = Median(union_share);
-  figures.compute_slowdown =
-      Median(ComputeWithinBoth(samples)) / figures.compute_seconds;
-  figures.comm_slowdown = Median(samples.comm_end) / figures.comm_seconds;
   return figures;
+}
+
+void AppendLine(const std::string& title, const OverlapFigures& f,
+                std::string& text) {
+  absl::StrAppendFormat(
+      &text,
+      "  %4s %8.3f %8.3f %9.3f  %6.1f %% %6.1f %% %6.1f %% %7.3f ms %5.1f %%"
+      "  %6.2f x %6.2f x\n",
+      title, f.compute_seconds * 1e3, f.comm_seconds * 1e3,
+      f.both_seconds * 1e3, f.osu * 100, f.imb_nbc * 100, f.hta * 100,
+      f.union_seconds * 1e3, f.union_share * 100, f.compute_slowdown,
+      f.comm_slowdown);
+}
+
+}  // namespace
+
+OverlapFigures FiguresOf(const OverlapSamples& samples) {
+  OverlapFigures figures;
+  for (const auto& [figure, values] : FiguresByIteration(samples)) {
+    figures.*figure = Median(values);
+  }
+  return figures;
+}
+
+OverlapFigures ReachesOf(const OverlapSamples& samples) {
+  OverlapFigures reaches;
+  for (const auto& [figure, values] : FiguresByIteration(samples)) {
+    reaches.*figure = EstimateMedian(values).reach();
+  }
+  return reaches;
 }
 
 OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
@@ -225,17 +263,13 @@ std::string FormatOverlap(const OverlapResult& result) {
       "of "
       "all   compute     comm\n",
       iterations);
+  const bool intervals = static_cast<int64_t>(iterations) >= kFewestSamples;
   for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
-    const OverlapFigures f = FiguresOf(result.ranks[rank]);
-    absl::StrAppendFormat(
-        &text,
-        "  %4d %8.3f %8.3f %9.3f  %6.1f %% %6.1f %% %6.1f %% %7.3f ms %5.1f %%"
-        "  %6.2f x %6.2f x\n",
-        rank, f.compute_seconds * 1e3, f.comm_seconds * 1e3,
-        f.both_seconds * 1e3, f.osu * 100, f.imb_nbc * 100, f.hta * 100,
-        f.union_seconds * 1e3, f.union_share * 100, f.compute_slowdown,
-        f.comm_slowdown);
+    AppendLine(absl::StrCat(rank), FiguresOf(result.ranks[rank]), text);
+    if (intervals) AppendLine("+-", ReachesOf(result.ranks[rank]), text);
   }
+  text += intervals ? "  +-: how far the 95 % interval of the median reaches\n"
+                    : "  no 95 % intervals below 6 iterations\n";
   if (!result.comm_ends_seen) {
     text +=
         "  its end is seen only by waiting for it, after the computation: HTA, "

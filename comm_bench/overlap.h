@@ -33,14 +33,13 @@ struct OverlapSamples {
   std::vector<double> compute_begin, compute_end, comm_end;
 };
 
-// One rank's figures. Shares: 1 is all of it.
+// One rank's figures: each is a median over the iterations, where an iteration
+// has one run of each of the three ways. Shares: 1 is all of it.
 struct OverlapFigures {
-  double compute_seconds = 0, comm_seconds = 0, both_seconds = 0;  // medians
-  double osu = 0;                             // of these medians
-  double imb_nbc = 0;                         // of these medians
-  double hta = 0;                             // median over the runs of both
-  double union_seconds = 0, union_share = 0;  // likewise
-  // Median within both / median alone.
+  double compute_seconds = 0, comm_seconds = 0, both_seconds = 0;
+  double osu = 0, imb_nbc = 0, hta = 0;
+  double union_seconds = 0, union_share = 0;
+  // Within both / alone.
   double compute_slowdown = 1, comm_slowdown = 1;
 };
 
@@ -62,6 +61,10 @@ struct OverlapResult {
 
 OverlapFigures FiguresOf(const OverlapSamples& samples);
 
+// How far the 95 % interval of each figure reaches to its farther side; NaN
+// below six iterations.
+OverlapFigures ReachesOf(const OverlapSamples& samples);
+
 // Computes alone, communicates alone, and does both (the collective is started
 // first, and waited for last), in turn, so that what disturbs the machine
 // disturbs all alike. Ranks leave a barrier before each. Collective over all
@@ -72,7 +75,8 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const OverlapConfig& config,
                          const std::atomic<bool>* stop = nullptr);
 
-// A table, one line per rank.
+// A table: per rank a line of figures, and one of how far their intervals
+// reach.
 std::string FormatOverlap(const OverlapResult& result);
 
 OverlapRecord RecordOf(const OverlapResult& result, int rank);

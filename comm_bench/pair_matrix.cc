@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/any_stopped.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/device_sync.h"
 #include "comm_bench/order_statistics.h"
 #include "parallel/comm/rank_clock.h"
@@ -24,7 +25,15 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr int kTag = 0;
 
 // What a pair's lower rank tells of it; the others tell NaN.
-using Result = std::array<double, 2>;  // half round trips: latency, bandwidth
+struct Result {
+  Estimate latency_trip = {kNone, kNone, kNone};  // seconds of a round trip
+  Estimate bandwidth_trip = latency_trip;
+
+  std::array<double, 6> numbers() const {
+    return {latency_trip.value,   latency_trip.low,   latency_trip.high,
+            bandwidth_trip.value, bandwidth_trip.low, bandwidth_trip.high};
+  }
+};
 
 class PingPong {
  public:
@@ -51,7 +60,7 @@ class PingPong {
  private:
   using Tensors = std::vector<at::Tensor>;
 
-  double LeadOne(int peer, int64_t bytes) {
+  Estimate LeadOne(int peer, int64_t bytes) {
     Tensors message = Message(bytes);
     const RankClock clock = HostClock();
     std::vector<double> trips;
@@ -62,7 +71,7 @@ class PingPong {
       if (i >= config_.warmup) trips.push_back(clock.now() - start);
     }
     samples_.push_back({peer, bytes, trips});
-    return Median(std::move(trips)) / 2;
+    return EstimateMedian(std::move(trips));
   }
 
   Tensors Message(int64_t bytes) const {
@@ -95,7 +104,7 @@ absl::Status CheckConfig(const PairConfig& config) {
 Result Measure(PingPong& ping_pong, int low, int high, int rank) {
   if (rank == low) return ping_pong.Lead(high);
   if (rank == high) ping_pong.Follow(low);
-  return {kNone, kNone};
+  return {};
 }
 
 PairMatrix EmptyMatrix(int world_size) {
@@ -103,7 +112,28 @@ PairMatrix EmptyMatrix(int world_size) {
       world_size, std::vector<double>(world_size, kNone));
   PairMatrix matrix;
   matrix.latency_seconds = matrix.bandwidth_gb_per_s = empty;
+  matrix.latency_reach = matrix.bandwidth_reach = empty;
   return matrix;
+}
+
+// What the pair's lower rank told.
+void Fill(PairMatrix& matrix, int low, int high, const Result& told,
+          int64_t bandwidth_bytes) {
+  const auto set = [low, high](std::vector<std::vector<double>>& values,
+                               double value) {
+    values[low][high] = values[high][low] = value;
+  };
+  const auto bandwidth = [bandwidth_bytes](double trip) {
+    return bandwidth_bytes / (trip / 2) * 1e-9;
+  };
+  const Estimate& latency = told.latency_trip;
+  const Estimate& trip = told.bandwidth_trip;
+  const Estimate rate = {bandwidth(trip.value), bandwidth(trip.high),
+                         bandwidth(trip.low)};
+  set(matrix.latency_seconds, latency.value / 2);
+  set(matrix.latency_reach, latency.reach() / latency.value);
+  set(matrix.bandwidth_gb_per_s, rate.value);
+  set(matrix.bandwidth_reach, rate.reach() / rate.value);
 }
 
 // The latencies of all pairs reached that have, or do not have, `rank` in them.
@@ -133,12 +163,10 @@ absl::StatusOr<PairMatrix> MeasurePairs(c10d::ProcessGroup& group,
     for (int high = low + 1; high < world_size && !matrix.stopped; ++high) {
       const Result own = Measure(ping_pong, low, high, control.rank());
       // Keeps the next pair from starting before this one has ended, too.
-      const std::vector<double> told = control.Gather(own)[low];
-      matrix.latency_seconds[low][high] = told[0];
-      matrix.latency_seconds[high][low] = told[0];
-      const double bandwidth = config.bandwidth_bytes / told[1] * 1e-9;
-      matrix.bandwidth_gb_per_s[low][high] = bandwidth;
-      matrix.bandwidth_gb_per_s[high][low] = bandwidth;
+      const std::vector<double> told = control.Gather(own.numbers())[low];
+      Fill(matrix, low, high,
+           {{told[0], told[1], told[2]}, {told[3], told[4], told[5]}},
+           config.bandwidth_bytes);
       ++matrix.pairs;
       matrix.stopped = AnyStopped(control, stop);
     }
@@ -150,8 +178,8 @@ absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
                                                        double factor) {
   if (matrix.world_size() < 3) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a straggler among ", matrix.world_size(),
-        " ranks cannot be told: it takes three, so that there is a pair "
+        "a straggler among ", Counted(matrix.world_size(), "rank"),
+        " cannot be found: it takes three, so that there is a pair "
         "without it"));
   }
   std::optional<Straggler> found;

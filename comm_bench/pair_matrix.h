@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
+#include "comm_bench/order_statistics.h"
 #include "parallel/comm/control.h"
 
 namespace c10d {
@@ -39,9 +40,12 @@ struct PairMatrix {
 
   std::vector<std::vector<double>> latency_seconds;     // half round trip
   std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
-  std::vector<Samples> samples = {};                    // of this rank only
-  int pairs = 0;                                        // that were measured
-  bool stopped = false;                                 // by `stop`
+  // 95 % intervals of both: how far they reach to their farther side, as a
+  // share; NaN below six round trips.
+  std::vector<std::vector<double>> latency_reach, bandwidth_reach;
+  std::vector<Samples> samples = {};  // of this rank only
+  int pairs = 0;                      // that were measured
+  bool stopped = false;               // by `stop`
 
   int world_size() const { return static_cast<int>(latency_seconds.size()); }
 };

@@ -1,5 +1,6 @@
 #include "comm_bench/pair_matrix.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -17,13 +18,16 @@ namespace {
 
 using testing::HasSubstr;
 
+const double kNone = std::numeric_limits<double>::quiet_NaN();
+
 PairMatrix WithLatencies(const std::vector<std::vector<double>>& seconds) {
   PairMatrix matrix;
   matrix.latency_seconds = matrix.bandwidth_gb_per_s = seconds;
+  matrix.latency_reach = matrix.bandwidth_reach =
+      std::vector<std::vector<double>>(
+          seconds.size(), std::vector<double>(seconds.size(), kNone));
   return matrix;
 }
-
-const double kNone = std::numeric_limits<double>::quiet_NaN();
 
 TEST(PairMatrixTest, EveryRankGetsEveryPairOverGloo) {
   OnRanks(3, [&](Communicator& communicator) {
@@ -126,15 +130,38 @@ TEST(PairMatrixTest, TwoRanksHaveNoStraggler) {
 TEST(PairMatrixTest, ReadsAsTables) {
   PairMatrix matrix = WithLatencies({{kNone, 45e-6}, {45e-6, kNone}});
   matrix.bandwidth_gb_per_s = {{kNone, 1.5}, {1.5, kNone}};
+  matrix.latency_reach[0][1] = matrix.latency_reach[1][0] = 0.0123;
   EXPECT_EQ(FormatPairMatrix(matrix),
-            "latency, us (half round trip)\n"
-            "  rank         0         1\n"
-            "     0         -     45.00\n"
-            "     1     45.00         -\n"
-            "bandwidth, GB/s\n"
-            "  rank         0         1\n"
-            "     0         -      1.50\n"
-            "     1      1.50         -\n");
+            "latency, us (half round trip), +- its 95 % interval\n"
+            "  rank         0                 1\n"
+            "     0                 -     45.00 +- 1.2%\n"
+            "     1     45.00 +- 1.2%                 -\n"
+            "bandwidth, GB/s, +- its 95 % interval\n"
+            "  rank         0                 1\n"
+            "     0                 -      1.50\n"
+            "     1      1.50                         -\n");
+}
+
+// All ranks get the intervals that the lower rank's round trips have.
+TEST(PairMatrixTest, AMedianHasTheIntervalOfItsRoundTrips) {
+  OnRanks(2, [](Communicator& communicator) {
+    auto control = MakeGroupControl(communicator.process_group());
+    const auto matrix = MeasurePairs(*communicator.process_group(), *control,
+                                     {.iterations = 20});
+    ASSERT_TRUE(matrix.ok()) << matrix.status();
+    std::vector<double> own(2, 0);
+    if (control->rank() == 0) {
+      const Estimate latency = EstimateMedian(matrix->samples[0].seconds);
+      const Estimate trip = EstimateMedian(matrix->samples[1].seconds);
+      own = {latency.reach() / latency.value,
+             std::max(trip.value / trip.low - 1, 1 - trip.value / trip.high)};
+    }
+    const std::vector<double> expected = control->Gather(own)[0];
+    EXPECT_GT(expected[0], 0);
+    EXPECT_NEAR(matrix->latency_reach[0][1], expected[0], 1e-9);
+    EXPECT_NEAR(matrix->latency_reach[1][0], expected[0], 1e-9);
+    EXPECT_NEAR(matrix->bandwidth_reach[0][1], expected[1], 1e-9);
+  });
 }
 
 }  // namespace

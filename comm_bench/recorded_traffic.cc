@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/core/ScalarType.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/element_types.h"
 #include "records/record_reader.h"
 
@@ -208,8 +209,9 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
   if (!run.ok()) return run.status();
   if (run->world_size != world_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file, ": recorded with ", run->world_size,
-                     " ranks, here are ", world_size, "; start as many"));
+        absl::StrCat(file, ": recorded with ", Counted(run->world_size, "rank"),
+                     ", and here ", world_size == 1 ? "is " : "are ",
+                     world_size, "; start as many"));
   }
   RecordedTraffic traffic;
   traffic.file = file;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <set>
 #include <utility>
@@ -86,12 +87,12 @@ ReplayTimes Summarized(const std::vector<std::vector<double>>& seconds) {
   ReplayTimes times;
   std::vector<double> slowest = seconds[0];
   for (const std::vector<double>& rank : seconds) {
-    times.ranks.push_back(Median(rank));
+    times.ranks.push_back(EstimateMedian(rank));
     for (size_t i = 0; i < rank.size(); ++i) {
       slowest[i] = std::max(slowest[i], rank[i]);
     }
   }
-  times.slowest = Median(slowest);
+  times.slowest = EstimateMedian(std::move(slowest));
   return times;
 }
 
@@ -150,6 +151,26 @@ void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
   }
 }
 
+// Ends the line, and adds that of the intervals.
+void AppendTimes(const Estimate& step, const Estimate& exposed,
+                 const Estimate& gaps, const Estimate& back_to_back,
+                 std::string& text) {
+  const Estimate all[] = {step, exposed, gaps, Difference(exposed, gaps),
+                          back_to_back};
+  constexpr int kWidths[] = {16, 16, 6, 15, 12};
+  std::string reaches = absl::StrFormat("  %-24s", "  +-");
+  for (size_t i = 0; i < std::size(all); ++i) {
+    const double reach = all[i].reach();
+    const char* apart = i == 0 ? "" : "  ";
+    absl::StrAppendFormat(&text, "%s%*.3f", apart, kWidths[i],
+                          all[i].value * 1e3);
+    absl::StrAppendFormat(
+        &reaches, "%s%*s", apart, kWidths[i],
+        std::isnan(reach) ? "-" : absl::StrFormat("%.3f", reach * 1e3));
+  }
+  absl::StrAppend(&text, "\n", reaches, "\n");
+}
+
 }  // namespace
 
 absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
@@ -186,26 +207,20 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
 std::string FormatReplay(const ReplayResult& result) {
   std::string text = absl::StrFormat(
       "replay of %s, ranks %d, %d steps from %d to %d; medians of %d "
-      "iterations each way, milliseconds per step\n"
+      "iterations each way, milliseconds per step; +-: 95 %% intervals\n"
       "  rank     calls        MB  trainer's step  exposed: trainer  replay"
       "  computing costs  back to back\n",
       result.trainer, result.calls.size(), result.steps.size(),
       result.steps.front(), result.steps.back(), result.iterations);
-  const auto times = [&](double step, double exposed, double gaps,
-                         double back_to_back) {
-    absl::StrAppendFormat(&text, "%16.3f  %16.3f  %6.3f  %15.3f  %12.3f\n",
-                          step * 1e3, exposed * 1e3, gaps * 1e3,
-                          (exposed - gaps) * 1e3, back_to_back * 1e3);
-  };
   for (size_t rank = 0; rank < result.calls.size(); ++rank) {
     absl::StrAppendFormat(&text, "  %4d  %8d  %8.3f", rank, result.calls[rank],
                           static_cast<double>(result.bytes[rank]) * 1e-6);
-    times(result.step.ranks[rank], result.exposed.ranks[rank],
-          result.gaps.ranks[rank], result.back_to_back.ranks[rank]);
+    AppendTimes(result.step.ranks[rank], result.exposed.ranks[rank],
+                result.gaps.ranks[rank], result.back_to_back.ranks[rank], text);
   }
   absl::StrAppendFormat(&text, "  %-24s", "slowest rank");
-  times(result.step.slowest, result.exposed.slowest, result.gaps.slowest,
-        result.back_to_back.slowest);
+  AppendTimes(result.step.slowest, result.exposed.slowest, result.gaps.slowest,
+              result.back_to_back.slowest, text);
   return text;
 }
 

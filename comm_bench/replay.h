@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "comm_bench/order_statistics.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 
@@ -19,10 +20,10 @@ struct ReplayConfig {
   int64_t iterations = 20;  // each way; the recorded steps take turns
 };
 
-// Seconds per step of each rank, and of the slowest rank of each step: medians.
+// Seconds per step of each rank, and of the slowest rank of each step.
 struct ReplayTimes {
-  std::vector<double> ranks;
-  double slowest = 0;
+  std::vector<Estimate> ranks;
+  Estimate slowest;
 };
 
 // One rank's iterations: when each began, on its own clock since the warm-up
@@ -69,7 +70,8 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
                                     const ReplayConfig& config,
                                     const std::atomic<bool>* stop = nullptr);
 
-// A table in milliseconds.
+// A table in milliseconds: medians, and below them how far their 95 % intervals
+// reach.
 std::string FormatReplay(const ReplayResult& result);
 
 }  // namespace rankwise::comm_bench

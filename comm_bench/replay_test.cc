@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -102,9 +103,9 @@ TEST(ReplayTest, BucketsAndABroadcastAsOftenAsAskedFor) {
     EXPECT_THAT(result.calls, ElementsAre(4, 4));
     EXPECT_THAT(result.bytes, ElementsAre(4072, 4072));
     EXPECT_EQ(result.iterations, 2);
-    EXPECT_EQ(result.exposed.slowest, 0.5);
-    EXPECT_GT(result.back_to_back.slowest, 0);
-    EXPECT_GE(result.gaps.slowest, result.gaps.ranks[0]);
+    EXPECT_EQ(result.exposed.slowest.value, 0.5);
+    EXPECT_GT(result.back_to_back.slowest.value, 0);
+    EXPECT_GE(result.gaps.slowest.value, result.gaps.ranks[0].value);
     EXPECT_THAT(result.own_gaps.seconds, SizeIs(2));
     EXPECT_THAT(result.own_back_to_back.seconds, SizeIs(2));
     EXPECT_THAT(result.own_back_to_back.start_seconds, SizeIs(2));
@@ -125,10 +126,11 @@ TEST(ReplayTest, AWaitHoldsThePeersComputation) {
   OnRanks(2, [&](Communicator& comm) {
     const ReplayResult result = ReplayOn(comm, file, 3);
     ASSERT_EQ(result.gaps.ranks.size(), 2u);
-    for (double seconds : result.gaps.ranks) {
-      EXPECT_GT(seconds, 0.8 * kGapSeconds) << "waits for the other's gap";
+    for (const Estimate& seconds : result.gaps.ranks) {
+      EXPECT_GT(seconds.value, 0.8 * kGapSeconds)
+          << "waits for the other's gap";
     }
-    EXPECT_LT(result.back_to_back.slowest, result.gaps.slowest);
+    EXPECT_LT(result.back_to_back.slowest.value, result.gaps.slowest.value);
     EXPECT_THAT(FormatReplay(result), HasSubstr("replay of ddp, ranks 2"));
   });
 }
@@ -168,6 +170,48 @@ TEST(ReplayTest, GroupsThatShareRanksAndRanksInNone) {
   });
 }
 
+TEST(FormatReplayTest, EveryMedianHasItsInterval) {
+  const double none = std::nan("");
+  ReplayResult result;
+  result.trainer = "ddp";
+  result.steps = {3};
+  result.calls = {4};
+  result.bytes = {2'000'000};
+  result.iterations = 20;
+  result.step = {{{0.02, none, none}}, {0.02, none, none}};  // one step
+  result.exposed = {{{0.01, 0.009, 0.012}}, {0.01, 0.009, 0.012}};
+  result.gaps = {{{0.004, 0.003, 0.0045}}, {0.004, none, none}};
+  result.back_to_back = {{{0.003, 0.0028, 0.0031}}, {0.003, 0.0028, 0.0031}};
+  EXPECT_THAT(
+      FormatReplay(result),
+      HasSubstr(
+          "     0         4     2.000          20.000            10.000   4.0"
+          "00            6.000         3.000\n"
+          "    +-                                   -             2.000   1.0"
+          "00            2.236         0.200\n"
+          "  slowest rank                      20.000            10.000   4.0"
+          "00            6.000         3.000\n"
+          "    +-                                   -             2.000      "
+          " -                -         0.200\n"));
+}
+
+// The recorded steps are too few for an interval, the repetitions are not.
+TEST(ReplayTest, IntervalsAreThoseOfTheIterations) {
+  const std::vector<RecordedTransfer> rank = {
+      Event("all_reduce", 1000, 0.001, 0.002)};
+  const std::string file = FileOf({rank, rank});
+  OnRanks(2, [&](Communicator& comm) {
+    const ReplayResult result = ReplayOn(comm, file, 20);
+    EXPECT_TRUE(std::isnan(result.exposed.ranks[0].reach()));
+    const Estimate own = EstimateMedian(result.own_back_to_back.seconds);
+    const Estimate& told = result.back_to_back.ranks[comm.rank()];
+    EXPECT_EQ(told.low, own.low);
+    EXPECT_EQ(told.high, own.high);
+    EXPECT_LE(told.low, told.value);
+    EXPECT_GE(told.high, told.value);
+  });
+}
+
 TEST(ReplayTest, StopsBeforeTheFirstIteration) {
   const std::string file = FileOf({{}, {}});
   OnRanks(2, [&](Communicator& comm) {
@@ -184,7 +228,7 @@ TEST(ReplayTest, RefusesARecordingOfOtherRanks) {
     const auto control = MakeGroupControl(comm.process_group());
     const auto result = Replay(comm, *control, {.file = file});
     EXPECT_THAT(std::string(result.status().message()),
-                HasSubstr("recorded with 1 ranks, here are 2"));
+                HasSubstr("recorded with 1 rank, and here are 2"));
   });
 }
 

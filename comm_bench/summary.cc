@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "comm_bench/order_statistics.h"
@@ -106,6 +107,14 @@ Summary Summarize(const Series& series, Across across) {
   summary.median_high = interval.high;
   summary.skew = MedianSkew(series);
   return summary;
+}
+
+Estimate MedianOf(const Summary& summary) {
+  if (summary.samples >= kFewestSamples) {
+    return {summary.median, summary.median_low, summary.median_high};
+  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  return {summary.median, kNone, kNone};
 }
 
 }  // namespace rankwise::comm_bench

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm_bench/across.h"
+#include "comm_bench/order_statistics.h"
 #include "comm_bench/series.h"
 
 namespace rankwise::comm_bench {
@@ -24,6 +25,9 @@ struct Summary {
 };
 
 Summary Summarize(const Series& series, Across across);
+
+// The median with its interval.
+Estimate MedianOf(const Summary& summary);
 
 }  // namespace rankwise::comm_bench
 

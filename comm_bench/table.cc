@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "comm_bench/order_statistics.h"
 #include "comm_bench/series.h"
 
 namespace rankwise::comm_bench {
@@ -37,16 +38,8 @@ std::string Time(const Row& row, double seconds) {
   return row.time.samples == 0 ? kNone : Microseconds(seconds);
 }
 
-// With fewer samples even their extremes do not enclose the median with 95 %.
-constexpr int64_t kFewestSamples = 6;
-
-// How far the interval of the median reaches to its farther side.
 std::string Interval(const Row& row) {
-  const Summary& time = row.time;
-  if (time.samples < kFewestSamples || time.median <= 0) return kNone;
-  const double reach =
-      std::max(time.median - time.median_low, time.median_high - time.median);
-  return absl::StrFormat("%.1f", 100 * reach / time.median);
+  return ReachInPercent(MedianOf(row.time));
 }
 
 // ' ': the median is as good as was asked for.

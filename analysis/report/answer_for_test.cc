@@ -197,6 +197,7 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
                    {"algorithm", "RING"},
                    {"protocol", "LL"}};
   call.samples = {{"call_seconds", {2e-5}}};
+  call.bus_factor = 1;
   answer->calls = {call};
   for (Place place : {k1f1b, kH1}) {
     answer->timelines.push_back(MakeTimelines(answer->cells[place]));
