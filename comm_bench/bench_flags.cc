@@ -1,9 +1,12 @@
 #include "comm_bench/bench_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -96,8 +99,8 @@ ABSL_FLAG(bool, nccl_choices, true,
           "ask NCCL's log, outside of what is timed, which algorithm and "
           "protocol it chose; only where NCCL_DEBUG is not set");
 ABSL_FLAG(int, relaunch, 1,
-          "start all ranks so often, and show the variance between launches "
-          "apart from that between iterations");
+          "launches of all ranks, one after the other; shows each row's time "
+          "with an interval over the launches");
 ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
 
 // Where it goes.
@@ -186,9 +189,9 @@ std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
     checks.Complain(absl::StrCat("--min_bytes=", FormatBytes(min),
                                  ": is above --max_bytes=", FormatBytes(max)));
   }
-  if (!(factor >= 1.01)) {
-    checks.Complain(
-        absl::StrCat("--factor=", factor, ": must be at least 1.01"));
+  if (!std::isfinite(factor) || factor < 1.01) {
+    checks.Complain(absl::StrCat("--factor=", factor,
+                                 ": must be at least 1.01, and finite"));
   }
   return checks.status().ok() ? GeometricSizes(min, max, factor)
                               : std::vector<int64_t>();
@@ -346,6 +349,14 @@ void ReadWhere(BenchConfig& config, FlagChecks& checks) {
   checks.ParentExists("csv", config.csv_file);
   config.relaunch = absl::GetFlag(FLAGS_relaunch);
   checks.InRange("relaunch", config.relaunch, 1, 1000);
+  std::error_code ignored;
+  if (config.relaunch > 1 &&
+      std::filesystem::exists(config.record_file, ignored) &&
+      !std::filesystem::is_regular_file(config.record_file, ignored)) {
+    checks.Complain(absl::StrCat(
+        "--record=", config.record_file,
+        ": --relaunch reads its samples back, and this is not a file"));
+  }
   config.measure.launch = absl::GetFlag(FLAGS_launch);
   checks.InRange("launch", config.measure.launch, 0);
 }

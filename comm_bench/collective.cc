@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "c10/core/ScalarType.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/element_types.h"
 
 namespace rankwise::comm_bench {
@@ -59,8 +60,9 @@ std::string CountReason(const Collective& collective, const Call& call) {
   }
   const int64_t granule = Granularity(collective, call.world_size);
   if (call.count % granule == 0) return "";
-  return absl::StrCat(" of ", call.count, " elements over ", call.world_size,
-                      " ranks: the count must be a multiple of ", granule);
+  return absl::StrCat(" of ", Counted(call.count, "element"), " over ",
+                      Counted(call.world_size, "rank"),
+                      ": the count must be a multiple of ", granule);
 }
 
 }  // namespace

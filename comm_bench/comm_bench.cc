@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
@@ -24,9 +23,11 @@
 #include "comm_bench/sweep.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/launcher.h"
+#include "parallel/comm/parse_flags.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/rank_env.h"
 #include "parallel/device/device_facts.h"
+#include "records/host.h"
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
@@ -121,6 +122,10 @@ int List() {
 absl::Status CheckLocally(const Asked& asked) {
   if (VisibleGpus() == 0) {
     absl::Status possible = MeasureOn(c10::kCPU, asked.bench).status();
+    if (possible.ok()) {
+      possible = CheckMemory(asked.bench, asked.launch.nproc,
+                             CollectHostInfo().memory_bytes);
+    }
     if (!possible.ok()) return possible;
   }
   if (asked.bench.mode != "sweep") return absl::OkStatus();
@@ -136,8 +141,7 @@ int Main(int argc, char** argv) {
       "bazel-bin/comm_bench/comm_bench"
       "\nAll flags: --help",
       "comm_bench/");
-  const absl::StatusOr<Asked> asked =
-      ReadFlags(absl::ParseCommandLine(argc, argv));
+  const absl::StatusOr<Asked> asked = ReadFlags(ParseFlags(argc, argv));
   if (!asked.ok()) return Report("comm_bench", asked.status());
   if (absl::GetFlag(FLAGS_list)) return List();
   if (!InsideLauncher() && asked->comm.backend != "fake") {

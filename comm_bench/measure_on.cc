@@ -1,10 +1,14 @@
 #include "comm_bench/measure_on.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "comm_bench/collective.h"
+#include "comm_bench/counted.h"
+#include "comm_bench/sizes.h"
 #include "parallel/device/device_facts.h"
 
 namespace rankwise::comm_bench {
@@ -34,6 +38,14 @@ bool ByEvents(c10::Device device, const BenchConfig& config) {
          !NeedsCommonClock(config);
 }
 
+bool HasBuffers(const BenchConfig& config) {
+  if (config.mode == "ladder") return true;
+  if (config.mode == "pairs") return config.sizes_given;
+  return (config.mode == "sweep" || config.mode == "overlap") &&
+         std::any_of(config.collectives.begin(), config.collectives.end(),
+                     [](const Collective* item) { return item->has_elements; });
+}
+
 }  // namespace
 
 absl::StatusOr<MeasureConfig> MeasureOn(c10::Device device,
@@ -56,6 +68,25 @@ absl::StatusOr<MeasureConfig> MeasureOn(c10::Device device,
   measure.events = ByEvents(device, config);
   measure.choices = config.nccl_choices && device.is_cuda();
   return measure;
+}
+
+absl::Status CheckMemory(const BenchConfig& config, int ranks,
+                         int64_t memory_bytes) {
+  if (!HasBuffers(config) || memory_bytes <= 0) return absl::OkStatus();
+  constexpr int64_t kMebi = 1 << 20;
+  const int64_t largest =
+      *std::max_element(config.sizes.begin(), config.sizes.end());
+  const int64_t limit = memory_bytes / ranks / config.measure.in_flight;
+  if (largest <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      config.sizes_given ? "--sizes: " : "--max_bytes: ", FormatBytes(largest),
+      " is above the limit of ",
+      FormatBytes(limit < kMebi ? limit : limit / kMebi * kMebi),
+      ": the buffers of ", Counted(ranks, "rank"),
+      config.measure.in_flight > 1
+          ? absl::StrCat(" with --in_flight=", config.measure.in_flight)
+          : "",
+      " must fit into this machine's memory"));
 }
 
 }  // namespace rankwise::comm_bench

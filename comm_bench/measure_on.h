@@ -2,6 +2,9 @@
 #ifndef RANKWISE_COMM_BENCH_MEASURE_ON_H_
 #define RANKWISE_COMM_BENCH_MEASURE_ON_H_
 
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "comm_bench/bench_config.h"
@@ -15,6 +18,12 @@ namespace rankwise::comm_bench {
 // ranks on one clock; each says what to do.
 absl::StatusOr<MeasureConfig> MeasureOn(c10::Device device,
                                         const BenchConfig& config);
+
+// InvalidArgument, by the flag's name, where the largest size cannot be
+// measured: buffers of `ranks` ranks on one machine take more than its
+// `memory_bytes`.
+absl::Status CheckMemory(const BenchConfig& config, int ranks,
+                         int64_t memory_bytes);
 
 }  // namespace rankwise::comm_bench
 

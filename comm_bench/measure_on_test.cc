@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "comm_bench/collectives.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -57,6 +58,28 @@ TEST(MeasureOnTest, EndsOnOneClockAreTheHosts) {
   config.timing = "events";
   EXPECT_THAT(std::string(MeasureOn(kGpu, config).status().message()),
               HasSubstr("use --timing=host"));
+}
+
+TEST(CheckMemoryTest, NamesTheFlagAndTheLimit) {
+  constexpr int64_t kGibi = 1 << 30;
+  const auto all_reduce = FindCollective("all_reduce");
+  const auto barrier = FindCollective("barrier");
+  ASSERT_TRUE(all_reduce.ok() && barrier.ok());
+  BenchConfig config;
+  config.collectives = {*all_reduce};
+  config.sizes = {8, 2 * kGibi};
+  EXPECT_TRUE(CheckMemory(config, 2, 4 * kGibi).ok());
+  EXPECT_TRUE(CheckMemory(config, 3, 0).ok()) << "not known";
+  EXPECT_EQ(std::string(CheckMemory(config, 2, 3 * kGibi).message()),
+            "--max_bytes: 2 GiB is above the limit of 1.5 GiB: the buffers of "
+            "2 ranks must fit into this machine's memory");
+  config.sizes_given = true;
+  config.measure.in_flight = 4;
+  EXPECT_EQ(std::string(CheckMemory(config, 1, 4 * kGibi).message()),
+            "--sizes: 2 GiB is above the limit of 1 GiB: the buffers of 1 rank "
+            "with --in_flight=4 must fit into this machine's memory");
+  config.collectives = {*barrier};
+  EXPECT_TRUE(CheckMemory(config, 1, kGibi).ok()) << "it has none";
 }
 
 TEST(MeasureOnTest, ChoicesMayBeLeftOut) {

@@ -13,8 +13,10 @@
 #include "comm_bench/agreement.h"
 #include "comm_bench/bench_flags.h"
 #include "comm_bench/bench_rank.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/environment.h"
 #include "comm_bench/interrupt.h"
+#include "comm_bench/measure_on.h"
 #include "comm_bench/modes.h"
 #include "comm_bench/nccl_log_switch.h"
 #include "comm_bench/output.h"
@@ -43,7 +45,8 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
                     run.versions.nccl.empty() ? "" : ", NCCL ",
                     run.versions.nccl)},
       {"ranks", absl::StrCat(run.world_size, " over ", run.backend, ", ",
-                             run.threads_per_rank, " threads each")}};
+                             Counted(run.threads_per_rank, "thread"),
+                             run.world_size == 1 ? "" : " each")}};
   for (const auto& [name, value] : environment.variables)
     facts.push_back({name, value});
   if (config.relaunch > 1)
@@ -128,6 +131,11 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   running.comm = &comm;
   const absl::StatusOr<RunRecord> run = DescribeRun(running);
   if (!run.ok()) return run.status();
+  if (comm.device().is_cpu()) {
+    absl::Status fits = CheckMemory(config, comm.env().local_world_size,
+                                    run->host.memory_bytes);
+    if (!fits.ok()) return fits;
+  }
   BenchRank rank;
   rank.comm = &comm;
   rank.group = comm.process_group();
@@ -196,6 +204,8 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   absl::StatusOr<RunRecord> run = DescribeRun(running);
   if (!run.ok()) return run.status();
   run->backend = "fake";
+  absl::Status fits = CheckMemory(config, world_size, run->host.memory_bytes);
+  if (!fits.ok()) return fits;
   const FakeWorld measured(world_size, fake);
   const FakeWorld free(world_size, {});
   std::vector<absl::Status> statuses(world_size);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "comm_bench/agreement.h"
 #include "comm_bench/cost_fit.h"
+#include "comm_bench/counted.h"
 #include "comm_bench/layer.h"
 #include "comm_bench/measure.h"
 #include "comm_bench/measure_on.h"
@@ -90,6 +91,21 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
                    CallOf(item, config, traffic, config.sizes[0]), backend);
 }
 
+// What the user learns where a row is not of the size asked for: "" where it
+// is, or where one of a range of sizes is rounded down, as the documentation
+// says.
+std::string RoundedNote(const BenchConfig& config, int64_t bytes,
+                        const Call& call) {
+  const int64_t rounded =
+      call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
+  if (call.count == 0 || rounded == bytes ||
+      (rounded < bytes && !config.sizes_given)) {
+    return "";
+  }
+  return absl::StrCat("# ", Counted(bytes, "byte"), ": measured as ", rounded,
+                      ", rounded to whole elements per rank\n");
+}
+
 int GroupSize(const BenchConfig& config, int world_size) {
   return config.group_size == 0 ? world_size : config.group_size;
 }
@@ -98,16 +114,17 @@ absl::Status CheckArrivals(const BenchConfig& config, int world_size) {
   const size_t given = config.measure.timing.arrival_seconds.size();
   if (given <= static_cast<size_t>(world_size)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--arrival_us: ", given, " numbers for ", world_size,
-                   world_size == 1 ? " rank" : " ranks"));
+      absl::StrCat("--arrival_us: ", Counted(given, "number"), " for ",
+                   Counted(world_size, "rank")));
 }
 
 absl::Status CheckGroups(const BenchConfig& config, int world_size,
                          const std::string& backend) {
   const int size = GroupSize(config, world_size);
   if (world_size % size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--group_size=", size, ": does not divide the ", world_size, " ranks"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--group_size=", size, ": does not divide the ",
+                     Counted(world_size, "rank")));
   }
   if (size != world_size && backend == "fake") {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -191,6 +208,7 @@ class Sweep {
                          ", rounded to whole elements per rank", "\n"));
         continue;
       }
+      rank_.output->Print(RoundedNote(config_, bytes, call));
       const absl::StatusOr<Row> row = RunRow(*item.collective, call);
       if (!row.ok()) return row.status();
       points.push_back({static_cast<double>(row->bytes), row->time.median});
@@ -205,8 +223,9 @@ class Sweep {
   // OK, or how much was wrong in all blocks.
   absl::Status Verdict() const {
     if (wrong_rows_ == 0) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        wrong_rows_, " of ", rows_, " rows had wrong results; ", first_wrong_));
+    return absl::DataLossError(
+        absl::StrCat(wrong_rows_, " of ", Counted(rows_, "row"),
+                     " had wrong results; ", first_wrong_));
   }
 
  private:
@@ -236,7 +255,8 @@ class Sweep {
 
   absl::Status Interrupted() const {
     return absl::CancelledError(
-        absl::StrCat("interrupted; ", rows_, " rows were measured"));
+        absl::StrCat("interrupted; ", Counted(rows_, "row"),
+                     rows_ == 1 ? " was measured" : " were measured"));
   }
 
   const BenchConfig& config_;
@@ -253,11 +273,11 @@ void Announce(const SweepPlan& plan, const BenchConfig& config,
   for (const std::string& reason : plan.left_out)
     rank.output->Print(absl::StrCat("# left out: ", reason, "\n"));
   if (config.group_size > 0 && config.group_size < rank.world_size()) {
-    rank.output->Print(
-        absl::StrCat("# ", rank.world_size() / config.group_size, " groups of ",
-                     config.group_size,
-                     " ranks at the same time; times over all ranks, "
-                     "bandwidths of one group\n"));
+    rank.output->Print(absl::StrCat("# ", rank.world_size() / config.group_size,
+                                    " groups of ",
+                                    Counted(config.group_size, "rank"),
+                                    " at the same time; times over all ranks, "
+                                    "bandwidths of one group\n"));
   }
 }
 
@@ -329,6 +349,7 @@ absl::StatusOr<std::vector<SweepCall>> PlanCalls(const BenchConfig& config,
       SweepCall next = {item.collective, CallOf(item, config, traffic, bytes)};
       if (std::exchange(last_count, next.call.count) == next.call.count)
         continue;
+      rank.output->Print(RoundedNote(config, bytes, next.call));
       next.call.traffic = nullptr;  // it ends here
       next.call.rank = rank.rank();
       next.call.device = rank.device;

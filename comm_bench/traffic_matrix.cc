@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "comm_bench/counted.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -56,9 +59,9 @@ absl::StatusOr<Row> ParseRow(const Line& line, absl::string_view text) {
 absl::Status CheckRow(const Line& line, const Row& row, const Row& first,
                       int world_size) {
   if (row.size() != static_cast<size_t>(world_size)) {
-    return line.Error(absl::StrCat(row.size(), " columns, but there are ",
-                                   world_size,
-                                   " ranks; give one number for each"));
+    return line.Error(absl::StrCat(Counted(row.size(), "column"), " for ",
+                                   Counted(world_size, "rank"),
+                                   "; give one number for each"));
   }
   const double sum = Sum(row), expected = Sum(first);
   if (!std::isfinite(sum) || sum <= 0) {
@@ -108,6 +111,11 @@ absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot read the traffic matrix ", path, ": ", std::strerror(errno)));
   }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot read the traffic matrix ", path, ": is a folder, not a file"));
+  }
   TrafficMatrix matrix;
   Line line{path, 0};
   for (std::string text; std::getline(file, text);) {
@@ -117,8 +125,9 @@ absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
     if (!row.ok()) return row.status();
     if (row->empty()) continue;
     if (matrix.world_size() == world_size) {
-      return line.Error(absl::StrCat("a row too many: there are ", world_size,
-                                     " ranks; give one row for each"));
+      return line.Error(absl::StrCat("a row too many for ",
+                                     Counted(world_size, "rank"),
+                                     "; give one row for each"));
     }
     matrix.weights_.push_back(*std::move(row));
     const absl::Status status =
@@ -126,9 +135,9 @@ absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
     if (!status.ok()) return status;
   }
   if (matrix.world_size() == world_size) return matrix;
-  return line.Error(absl::StrCat("the file ends after ", matrix.world_size(),
-                                 " rows, but there are ", world_size,
-                                 " ranks; give one row for each"));
+  return line.Error(absl::StrCat(
+      "the file ends after ", Counted(matrix.world_size(), "row"), ", for ",
+      Counted(world_size, "rank"), "; give one row for each"));
 }
 
 TrafficMatrix TrafficMatrix::Skewed(double skew, int world_size) {

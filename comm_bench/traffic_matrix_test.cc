@@ -69,17 +69,15 @@ TEST(TrafficMatrixTest, RefusesNegativeNumbers) {
 }
 
 TEST(TrafficMatrixTest, RefusesAnotherNumberOfColumns) {
-  EXPECT_THAT(RefusalOf("1 1\n2", 2),
-              HasSubstr(":2: 1 columns, but there are 2 ranks"));
-  EXPECT_THAT(RefusalOf("1 1 1\n", 2),
-              HasSubstr(":1: 3 columns, but there are 2 ranks"));
+  EXPECT_THAT(RefusalOf("1 1\n2", 2), HasSubstr(":2: 1 column for 2 ranks"));
+  EXPECT_THAT(RefusalOf("1 1 1\n", 2), HasSubstr(":1: 3 columns for 2 ranks"));
 }
 
 TEST(TrafficMatrixTest, RefusesAnotherNumberOfRows) {
   EXPECT_THAT(RefusalOf("1 1 1\n1 1 1\n", 3),
-              HasSubstr(":2: the file ends after 2 rows, but there are 3"));
+              HasSubstr(":2: the file ends after 2 rows, for 3 ranks"));
   EXPECT_THAT(RefusalOf("1\n1\n", 1),
-              HasSubstr(":2: a row too many: there are 1 ranks"));
+              HasSubstr(":2: a row too many for 1 rank;"));
   EXPECT_THAT(RefusalOf("", 2), HasSubstr("ends after 0 rows"));
 }
 

@@ -203,6 +203,18 @@ INSTANTIATE_TEST_SUITE_P(
         {"OddSizes",
          {"--nproc=2", "--sizes=7,8,9"},
          "9 bytes: as the row above"},
+        {"SizesBelowAnElement",
+         {"--nproc=2", "--sizes=3"},
+         "# 3 bytes: measured as 4, rounded"},
+        {"SizesRoundedDown",
+         {"--nproc=2", "--sizes=9"},
+         "# 9 bytes: measured as 8, rounded"},
+        {"OverlapOfRoundedSizes",
+         {"--nproc=2", "--mode=overlap", "--sizes=3", "--gemm_size=16"},
+         "# 3 bytes: measured as 4, rounded"},
+        {"LadderOfRoundedSizes",
+         {"--nproc=2", "--mode=ladder", "--sizes=3"},
+         "# 3 bytes: measured as 4, rounded"},
         {"FakeStraggler",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--fake_straggler_rank=2", "--fake_straggler_us=5000",
@@ -215,13 +227,21 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return info.param.name; });
 
+TEST(CommBenchTest, HelpIsNoFailure) {
+  const Finished run = RunCommBench({"--help"});
+  EXPECT_EQ(run.code, 0);
+  EXPECT_THAT(run.out, HasSubstr("--collectives"));
+}
+
 TEST(CommBenchTest, RelaunchesAndComparesLaunches) {
   const std::string records = TemporaryPath("launches.jsonl");
   const Finished run =
       RunCommBench(Quick({"--nproc=2", "--relaunch=2", "--sizes=4K",
                           absl::StrCat("--record=", records)}));
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("launch"));
+  EXPECT_THAT(run.out, ContainsRegex("all_reduce +4096 +float32 +sum +in . +2 "
+                                     "+[0-9.]+ +[0-9.]+ "))
+      << "2 launches, with the interval over them";
   std::set<int64_t> launches;
   for (const CollectiveRecord& row : RowsIn(records))
     launches.insert(row.launch);
@@ -332,6 +352,30 @@ INSTANTIATE_TEST_SUITE_P(
          {"--min_bytes=1M", "--max_bytes=1K"},
          "is above --max_bytes"},
         {"Factor", {"--factor=1"}, "--factor=1: must be at least"},
+        {"FactorNan",
+         {"--factor=nan"},
+         "--factor=nan: must be at least 1.01, and finite"},
+        {"FactorInf",
+         {"--factor=inf"},
+         "--factor=inf: must be at least 1.01, and finite"},
+        {"PrecisionNan", {"--precision=nan"}, "--precision=nan: must be"},
+        {"UnknownFlag", {"--iterationz=3"}, "ERROR: Unknown command line flag"},
+        {"NotANumber", {"--root=many"}, "ERROR: Illegal value 'many'"},
+        {"LargerThanMemory",
+         {"--nproc=2", "--sizes=8,65536G"},
+         "--sizes: 65536 GiB is above the limit of"},
+        {"LargerThanMemoryOfFakeRanks",
+         {"--backend=fake", "--max_bytes=65536G"},
+         "--max_bytes: 65536 GiB is above the limit of"},
+        {"RelaunchesIntoNothing",
+         {"--nproc=2", "--relaunch=2", "--record=/dev/null"},
+         "--record=/dev/null: --relaunch reads its samples back"},
+        {"ReplayOfNothing",
+         {"--mode=replay", "--replay=/dev/null"},
+         "/dev/null: holds no record"},
+        {"TrafficFolder",
+         {"--nproc=2", "--collectives=all_to_all_v", "--traffic=/tmp"},
+         "/tmp: is a folder, not a file"},
         {"UnknownDtype", {"--dtypes=float8"}, "--dtypes=float8"},
         {"UnknownOp", {"--ops=median"}, "--ops=median"},
         {"IntegerAverage",
