@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -10,19 +9,27 @@
 
 #include "c10/core/Event.h"
 #include "c10/core/impl/VirtualGuardImpl.h"
-#include "comm_bench/seconds_since.h"
+#include "parallel/comm/rank_clock.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Seconds since it was made, on the host's clock.
+class Stopwatch {
+ public:
+  double seconds() const { return clock_.now() - start_; }
+
+ private:
+  RankClock clock_ = HostClock();
+  double start_ = clock_.now();
+};
 
 // Notes when futures complete, on whatever thread they do.
 class Completions {
  public:
-  explicit Completions(Clock::time_point start) : state_(new State{start}) {}
+  explicit Completions(const Stopwatch& since) : state_(new State{since}) {}
 
   // False where `work` cannot tell.
   bool Watch(c10d::Work& work) {
@@ -32,7 +39,7 @@ class Completions {
       ++state_->pending;
       future->addCallback(
           [state = state_](c10::ivalue::Future&) {
-            const double now = SecondsSince(state->start);
+            const double now = state->since.seconds();
             double last = state->last.load();
             while (last < now &&
                    !state->last.compare_exchange_weak(last, now)) {
@@ -54,7 +61,7 @@ class Completions {
 
  private:
   struct State {
-    Clock::time_point start;
+    Stopwatch since;
     std::atomic<int> pending{0};
     std::atomic<double> last{0};
   };
@@ -63,7 +70,7 @@ class Completions {
 
 // The collective's end is that of a stream which waits for it and nothing else.
 void AwaitOnDevice(const Works& works, c10::Device device,
-                   Clock::time_point start, BesideTimes& times) {
+                   const Stopwatch& since, BesideTimes& times) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Stream current = guard.getStream(device);
   const c10::Stream side = guard.getStreamFromGlobalPool(device);
@@ -76,7 +83,7 @@ void AwaitOnDevice(const Works& works, c10::Device device,
   for (const auto& work : works) work->wait();
   times.compute_end = times.comm_end = 0;
   while (times.compute_end == 0 || times.comm_end == 0) {
-    const double now = SecondsSince(start);
+    const double now = since.seconds();
     if (times.compute_end == 0 && computed.query()) times.compute_end = now;
     if (times.comm_end == 0 && communicated.query()) times.comm_end = now;
   }
@@ -90,22 +97,22 @@ BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
                       const std::function<void()>& compute) {
   BesideTimes times;
   Works works;
-  const Clock::time_point start = Clock::now();
+  const Stopwatch since;
   if (collective != nullptr) collective->start(group, call, buffers, works);
-  times.compute_begin = SecondsSince(start);
-  Completions completions(start);
+  times.compute_begin = since.seconds();
+  Completions completions(since);
   bool watched = !call.device.is_cuda();
   for (size_t i = 0; i < works.size() && watched; ++i) {
     watched = completions.Watch(*works[i]);
   }
   if (compute) compute();
-  times.compute_end = SecondsSince(start);
+  times.compute_end = since.seconds();
   if (call.device.is_cuda()) {
-    AwaitOnDevice(works, call.device, start, times);
+    AwaitOnDevice(works, call.device, since, times);
     return times;
   }
   for (const auto& work : works) work->wait();
-  times.end = SecondsSince(start);
+  times.end = since.seconds();
   times.comm_end_seen = watched;
   times.comm_end = works.empty() ? times.compute_begin
                    : watched     ? completions.Last()

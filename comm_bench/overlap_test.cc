@@ -4,28 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
-#include <cmath>
-#include <functional>
-#include <map>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include "ATen/ops/zeros.h"
 #include "comm_bench/collectives.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"
+#include "parallel/comm/virtual_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr double kCommSeconds = 0.04, kComputeSeconds = 0.06;
-constexpr double kShare = kCommSeconds / kComputeSeconds;
-// What sleeps and threads may take on a busy machine.
-constexpr double kSlack = 0.15;
 
 Buffers Make(const Call& call) {
   Buffers buffers;
@@ -54,80 +46,151 @@ Collective AllReduce(decltype(Collective::start) start) {
   return collective;
 }
 
-// Over two ranks with injected costs, beside a computation of known length that
-// needs no core.
-OverlapResult Measure(const Collective& collective) {
+// A launch that keeps the host for 10 ms.
+void StartSlowly(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
+                 Works& works) {
+  VirtualTime::OfThisThread()->Advance(10e-3);
+  Start(group, call, buffers, works);
+}
+
+// Two calls, of which the first is waited for.
+void StartAndWaitForHalf(c10d::ProcessGroup& group, const Call& call,
+                         Buffers& buffers, Works& works) {
+  StartAndWait(group, call, buffers, works);
+  Start(group, call, buffers, works);
+}
+
+// Virtual time: a run in which a call and a computation take exactly as long as
+// stated here, and whose figures follow by hand.
+struct Scenario {
+  std::string name;
+  decltype(Collective::start) start = nullptr;
+  double call_ms = 0, compute_ms = 0;
+  // Seconds are ms here.
+  OverlapFigures expected = {};
+};
+
+std::vector<Scenario> Scenarios() {
+  return {{.name = "HiddenByALongerComputation",
+           .start = Start,
+           .call_ms = 40,
+           .compute_ms = 60,
+           .expected = {.compute_seconds = 60,
+                        .comm_seconds = 40,
+                        .both_seconds = 60,
+                        .osu = 1,
+                        .imb_nbc = 40. / 60,
+                        .hta = 1,
+                        .union_seconds = 40,
+                        .union_share = 40. / 60}},
+          {.name = "HidesAShorterComputation",
+           .start = Start,
+           .call_ms = 80,
+           .compute_ms = 20,
+           .expected = {.compute_seconds = 20,
+                        .comm_seconds = 80,
+                        .both_seconds = 80,
+                        .osu = 1 - 60. / 80,
+                        .imb_nbc = 20. / 80,
+                        .hta = 20. / 80,
+                        .union_seconds = 20,
+                        .union_share = 20. / 80}},
+          {.name = "AsLongAsTheComputation",
+           .start = Start,
+           .call_ms = 50,
+           .compute_ms = 50,
+           .expected = {.compute_seconds = 50,
+                        .comm_seconds = 50,
+                        .both_seconds = 50,
+                        .osu = 1,
+                        .imb_nbc = 1,
+                        .hta = 1,
+                        .union_seconds = 50,
+                        .union_share = 1}},
+          {.name = "Blocking",
+           .start = StartAndWait,
+           .call_ms = 40,
+           .compute_ms = 60,
+           .expected = {.compute_seconds = 60,
+                        .comm_seconds = 40,
+                        .both_seconds = 100}},
+          {.name = "HalfBlocking",
+           .start = StartAndWaitForHalf,
+           .call_ms = 40,
+           .compute_ms = 60,
+           .expected = {.compute_seconds = 60,
+                        .comm_seconds = 80,
+                        .both_seconds = 100,
+                        .osu = 1 - 40. / 80,
+                        .imb_nbc = 40. / 80,
+                        .hta = 40. / 80,
+                        .union_seconds = 40,
+                        .union_share = 40. / 100}},
+          {.name = "SlowToStart",
+           .start = StartSlowly,
+           .call_ms = 40,
+           .compute_ms = 60,
+           .expected = {.compute_seconds = 60,
+                        .comm_seconds = 50,
+                        .both_seconds = 70,
+                        .osu = 1 - 10. / 50,
+                        .imb_nbc = 40. / 60,
+                        .hta = 40. / 50,
+                        .union_seconds = 40,
+                        .union_share = 40. / 70}}};
+}
+
+// Over two ranks.
+OverlapResult Measure(const Scenario& scenario) {
   OverlapResult result;
-  OnFakeRanks(2, {.alpha_us = kCommSeconds * 1e6}, [&](FakeRank& rank) {
+  OnFakeRanks(2, {.alpha_us = scenario.call_ms * 1e3}, [&](FakeRank& rank) {
+    VirtualTime time;
     OverlapConfig config;
     config.iterations = 5;
     config.warmup = 1;
-    config.compute = [] {
-      std::this_thread::sleep_for(
-          std::chrono::duration<double>(kComputeSeconds));
-    };
+    config.compute = [&] { time.Advance(scenario.compute_ms * 1e-3); };
     const Call call{.count = 16, .world_size = 2};
-    const OverlapResult mine =
-        RunOverlap(*rank.group, rank.control, collective, call, config);
+    const OverlapResult mine = RunOverlap(
+        *rank.group, rank.control, AllReduce(scenario.start), call, config);
     if (rank.control.rank() == 0) result = mine;
   });
   return result;
 }
 
-struct Pair {
-  double expected, found;
+struct Column {
+  const char* name;
+  double OverlapFigures::*figure;
+  double unit;
 };
-using Pairs = std::vector<Pair>;
+constexpr Column kColumns[] = {
+    {"compute", &OverlapFigures::compute_seconds, 1e3},
+    {"comm", &OverlapFigures::comm_seconds, 1e3},
+    {"both", &OverlapFigures::both_seconds, 1e3},
+    {"OSU", &OverlapFigures::osu, 1},
+    {"IMB-NBC", &OverlapFigures::imb_nbc, 1},
+    {"HTA", &OverlapFigures::hta, 1},
+    {"union", &OverlapFigures::union_seconds, 1e3},
+    {"union's share", &OverlapFigures::union_share, 1},
+    {"compute's slowdown", &OverlapFigures::compute_slowdown, 1},
+    {"comm's slowdown", &OverlapFigures::comm_slowdown, 1}};
 
-// Both ranks' figures are as expected. A busy machine disturbs now this figure,
-// now that one; a wrong one is wrong in every attempt.
-void ExpectFigures(const Collective& collective,
-                   const std::function<Pairs(const OverlapFigures&)>& pairs) {
-  constexpr int kAttempts = 8;
-  std::map<size_t, Pair> off;  // by number; what no attempt has got right
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const OverlapResult result = Measure(collective);
-    ASSERT_EQ(result.ranks.size(), 2u);
-    size_t number = 0;
-    for (const OverlapSamples& samples : result.ranks) {
-      for (const Pair& pair : pairs(FiguresOf(samples))) {
-        const bool right = std::abs(pair.expected - pair.found) <= kSlack;
-        if (right) off.erase(number);
-        if (!right && (attempt == 0 || off.count(number) > 0)) {
-          off[number] = pair;
-        }
-        ++number;
-      }
+class OverlapFiguresTest : public testing::TestWithParam<Scenario> {};
+
+INSTANTIATE_TEST_SUITE_P(All, OverlapFiguresTest,
+                         testing::ValuesIn(Scenarios()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(OverlapFiguresTest, AreExactOnEveryRank) {
+  constexpr double kRounding = 1e-9;
+  const OverlapFigures& expected = GetParam().expected;
+  const OverlapResult result = Measure(GetParam());
+  ASSERT_EQ(result.ranks.size(), 2u);
+  for (const OverlapSamples& samples : result.ranks) {
+    const OverlapFigures found = FiguresOf(samples);
+    for (const auto& [name, figure, unit] : kColumns) {
+      EXPECT_NEAR(found.*figure * unit, expected.*figure, kRounding) << name;
     }
-    if (off.empty()) return;
   }
-  for (const auto& [number, pair] : off) {
-    ADD_FAILURE() << "figure " << number << ": " << pair.found << " instead of "
-                  << pair.expected;
-  }
-}
-
-TEST(OverlapTest, AnAsynchronousCollectiveIsHidden) {
-  ExpectFigures(AllReduce(Start), [](const OverlapFigures& found) {
-    return Pairs{{1, found.comm_seconds / kCommSeconds},
-                 {1, found.osu},
-                 {kShare, found.imb_nbc},
-                 {1, found.hta},
-                 {1, found.union_seconds / kCommSeconds},
-                 {kShare, found.union_share},
-                 {1, found.compute_slowdown},
-                 {1, found.comm_slowdown}};  // though waited for late
-  });
-}
-
-TEST(OverlapTest, ABlockingCollectiveIsNot) {
-  ExpectFigures(AllReduce(StartAndWait), [](const OverlapFigures& found) {
-    return Pairs{{0, found.osu},
-                 {0, found.imb_nbc},
-                 {0, found.hta},
-                 {0, found.union_share},
-                 {1, found.both_seconds / (kCommSeconds + kComputeSeconds)}};
-  });
 }
 
 TEST(OverlapTest, RealRanksBesideMatrixProducts) {

@@ -13,13 +13,14 @@
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_clock.h"
 #include "parallel/comm/rank_threads_for_test.h"
+#include "parallel/comm/virtual_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
 using End = Series::End;
-using testing::Contains;
+using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -149,10 +150,6 @@ TEST(TimingTest, WarmUpKeepsItsTime) {
   EXPECT_LE(calls, 72);
 }
 
-void Sleep(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
 TEST(TimingTest, OneRanksStopEndsTheSeriesOnAll) {
   OnFakeRanks(2, {}, [](FakeRank& rank) {
     std::atomic<bool> stop{false};
@@ -184,9 +181,12 @@ TEST(TimingTest, AStopDuringWarmUpLeavesAnEmptySeries) {
 TEST(TimingTest, AllRanksReturnTheSame) {
   for (const Sync sync : {Sync::kBarrier, Sync::kWindow, Sync::kNone}) {
     OnFakeRanks(3, {}, [&](FakeRank& rank) {
-      const Series series =
-          TimeIterations(rank.control, [](int64_t) { Sleep(1e-4); },
-                         {.iterations = 10, .sync = sync});
+      const Series series = TimeIterations(
+          rank.control,
+          [](int64_t) {
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+          },
+          {.iterations = 10, .sync = sync});
       ASSERT_EQ(series.iterations(), 10);
       std::vector<double> own(series.late.begin(), series.late.end());
       own.resize(10, -1);
@@ -204,28 +204,30 @@ TEST(TimingTest, AllRanksReturnTheSame) {
 
 TEST(TimingTest, RanksStartTogetherInWindows) {
   OnFakeRanks(2, {}, [](FakeRank& rank) {
+    VirtualTime time;
     const Series series =
-        TimeIterations(rank.control, [](int64_t) { Sleep(1e-3); },
+        TimeIterations(rank.control, [&](int64_t) { time.Advance(1e-3); },
                        {.iterations = 20, .sync = Sync::kWindow});
-    // Planned starts lie further apart than an iteration takes.
+    // Half an iteration and a margin longer than an iteration takes.
     for (const auto& starts : series.start_seconds) {
-      EXPECT_GT(starts[5] - starts[4], 1e-3);
+      EXPECT_NEAR(starts[5] - starts[4], 1.7e-3, 1e-9);
     }
-    EXPECT_LT(series.late.size(), 20);
+    EXPECT_EQ(series.start_seconds[0], series.start_seconds[1]);
+    EXPECT_THAT(series.late, IsEmpty());
   });
 }
 
 TEST(TimingTest, AnOverrunWindowMakesTheNextOnesLate) {
   OnFakeRanks(2, {}, [](FakeRank& rank) {
+    VirtualTime time;
     const Series series = TimeIterations(
         rank.control,
         [&](int64_t index) {
-          Sleep(index == 4 && rank.control.rank() == 1 ? 0.3 : 2e-3);
+          time.Advance(index == 4 && rank.control.rank() == 1 ? 0.3 : 2e-3);
         },
         {.warmup = 2, .iterations = 8, .sync = Sync::kWindow});
-    for (const int64_t iteration : {3, 4, 5}) {
-      EXPECT_THAT(series.late, Contains(iteration));
-    }
+    // Those of the same batch.
+    EXPECT_THAT(series.late, ElementsAre(3, 4, 5));
   });
 }
 
@@ -242,11 +244,12 @@ TEST(TimingTest, WindowsThatAreAlwaysMissedDoNotGrowForever) {
 
 TEST(TimingTest, ARankThatLosesItsCoreAfterTheBarrierIsLate) {
   OnFakeRanks(2, {}, [](FakeRank& rank) {
+    VirtualTime time;
     const RankClock host = HostClock();
     int until_sleep = 0;  // reads of the clock
     const RankClock clock{[&] {
                             if (until_sleep > 0 && --until_sleep == 0) {
-                              Sleep(0.1);
+                              time.Advance(0.1);
                             }
                             return host.now();
                           },
@@ -254,15 +257,14 @@ TEST(TimingTest, ARankThatLosesItsCoreAfterTheBarrierIsLate) {
     const Series series =
         TimeIterationsOnClock(clock, rank.control,
                               [&](int64_t index) {
-                                Sleep(1e-3);
+                                time.Advance(1e-3);
                                 // The first read is this iteration's end, the
                                 // second the next start.
                                 if (index == 5 && rank.control.rank() == 1)
                                   until_sleep = 2;
                               },
                               {.warmup = 2, .iterations = 12});
-    EXPECT_THAT(series.late, Contains(4));
-    EXPECT_LT(series.late.size(), 6);
+    EXPECT_THAT(series.late, ElementsAre(4));
   });
 }
 

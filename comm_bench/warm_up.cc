@@ -43,7 +43,8 @@ int64_t NextCount(const TimingConfig& config, const std::vector<double>& done,
   if (config.warmup < 0) {
     const double left = config.max_warmup_seconds - elapsed_seconds;
     if (left <= 0 || IsStable(done)) return 0;
-    wanted = std::min(wanted, static_cast<int64_t>(left / pace) + 1);
+    if (pace > 0)
+      wanted = std::min(wanted, static_cast<int64_t>(left / pace) + 1);
   }
   return wanted;
 }
