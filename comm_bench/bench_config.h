@@ -40,6 +40,8 @@ struct BenchConfig {
   std::string layer = "c10d";   // or "nccl": nccl.h itself
   std::string timing = "auto";  // "host", "events"
   bool nccl_choices = true;     // NCCL's algorithm and protocol are asked for
+  // The ranks of --backend=fake are in virtual time (virtual_time.h).
+  bool fake_virtual_time = false;
 
   // Of overlap: the GEMM's rows and columns; of replay: the trainer's records.
   int64_t gemm_size = 512;

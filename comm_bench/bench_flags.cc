@@ -110,6 +110,9 @@ ABSL_FLAG(std::string, fake_skew_us, "",
           "microseconds by which rank 0, 1, ... enter every call late");
 ABSL_FLAG(int, fake_tail_every, 0, "every so many calls one takes longer");
 ABSL_FLAG(double, fake_tail_us, 0, "by how many microseconds");
+ABSL_FLAG(bool, fake_virtual_time, false,
+          "calls take exactly what they are said to cost, in a time of their "
+          "own that passes at once; needs --fake_alpha_us");
 
 namespace rankwise::comm_bench {
 namespace {
@@ -275,6 +278,7 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
         "freed under it; run one after the other");
   }
   config.nccl_choices = absl::GetFlag(FLAGS_nccl_choices);
+  config.fake_virtual_time = absl::GetFlag(FLAGS_fake_virtual_time);
   ReadTiming(measure.timing, checks);
 }
 
@@ -306,6 +310,7 @@ constexpr FlagUse kFlagUses[] = {
     {"cuda_graph", "sweep"},
     {"registered", "sweep"},
     {"nccl_choices", "sweep"},
+    {"fake_virtual_time", "sweep pairs"},
     {"warmup", "sweep new_group ladder"},
     {"precision", "sweep new_group"},
     {"max_seconds", "sweep new_group"},
@@ -374,8 +379,14 @@ absl::Status AddFakeFlags(FakeBackendConfig& fake) {
   checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
   if ((fake.tail_us > 0) != (fake.tail_every > 0))
     checks.Complain("--fake_tail_us, --fake_tail_every: need each other");
-  for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us"}) {
-    if (IsSet(flag) && absl::GetFlag(FLAGS_backend) != "fake")
+  const bool is_fake = absl::GetFlag(FLAGS_backend) == "fake";
+  if (is_fake && absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
+    checks.Complain(
+        "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take no "
+        "time");
+  for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us",
+                           "fake_virtual_time"}) {
+    if (IsSet(flag) && !is_fake)
       checks.Complain(absl::StrCat("--", flag, ": only for --backend=fake"));
   }
   return checks.status();

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "parallel/comm/fake_backend.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/run_record.h"
+#include "parallel/comm/virtual_time.h"
 #include "parallel/device/device_facts.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -144,6 +146,8 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
 absl::Status RunFakeRank(const BenchConfig& config, const FakeWorld& measured,
                          const FakeWorld& free, const RunRecord& run,
                          const std::atomic<bool>& stop) {
+  std::optional<VirtualTime> time;
+  if (config.fake_virtual_time) time.emplace();
   const int place = static_cast<int>(run.rank);
   const std::unique_ptr<Control> control =
       MakeGroupControl(MakeFakeProcessGroup(free.backend(place)));

@@ -96,6 +96,23 @@ TEST(CommBenchTest, RecordsWhereItRan) {
   EXPECT_EQ(found, 1);
 }
 
+TEST(CommBenchTest, InVirtualTimeEverySampleIsWhatACallCosts) {
+  const std::string records = TemporaryPath("virtual.jsonl");
+  const Finished run = RunCommBench(
+      Quick({"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=50",
+             "--fake_beta_ns_per_byte=2", "--fake_virtual_time",
+             "--sizes=8,64K,1M", absl::StrCat("--record=", records)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const std::vector<CollectiveRecord> rows = RowsIn(records);
+  EXPECT_THAT(rows, SizeIs(4 * 3)) << "ranks, sizes";
+  for (const CollectiveRecord& row : rows) {
+    EXPECT_THAT(row.seconds, SizeIs(3));
+    const double bytes = static_cast<double>(row.bytes);
+    for (const double seconds : row.seconds)
+      EXPECT_NEAR(seconds, 50e-6 + 2e-9 * bytes, 1e-12) << row.bytes;
+  }
+}
+
 struct Variant {
   const char* name;
   std::vector<std::string> flags;
@@ -150,8 +167,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"FakeStraggler",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--fake_straggler_rank=2", "--fake_straggler_us=5000",
-          "--mode=pairs"},
-         "rank 2 stands out"},
+          "--fake_virtual_time", "--mode=pairs"},
+         "rank 2 stands out: its messages take 5000 us longer"},
         {"FakeSweep",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--sizes=8,4K,64K"},
@@ -309,6 +326,16 @@ INSTANTIATE_TEST_SUITE_P(
         {"FakeFlag",
          {"--nproc=2", "--fake_skew_us=0,5"},
          "--fake_skew_us: only for --backend=fake"},
+        {"VirtualTimeOfOthers",
+         {"--nproc=2", "--fake_virtual_time"},
+         "--fake_virtual_time: only for --backend=fake"},
+        {"VirtualTimeOfNothing",
+         {"--backend=fake", "--fake_virtual_time"},
+         "--fake_virtual_time: needs --fake_alpha_us"},
+        {"VirtualTimeOfComputations",
+         {"--backend=fake", "--fake_alpha_us=50", "--fake_virtual_time",
+          "--mode=overlap"},
+         "--fake_virtual_time: means nothing to --mode=overlap"},
         {"TooManyArrivals",
          {"--nproc=2", "--arrival_us=0,1,2"},
          "3 numbers for 2 ranks"},
