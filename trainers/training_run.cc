@@ -287,7 +287,8 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
         seconds_before +
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
             .count();
-    status = AfterStep(CeilDiv(progress_.position, config_.accumulate));
+    status = AfterStep(CeilDiv(progress_.position, config_.accumulate),
+                       CountExamples(*micro_batches));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -345,8 +346,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
   });
 }
 
-absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
-  const int64_t examples = config_.data.batch_size * config_.accumulate;
+absl::Status TrainingRun::AfterStep(int64_t step_in_epoch, int64_t examples) {
   console_->StepDone(progress_.step, step_in_epoch, progress_.epoch, examples);
   if (console_->ShowsLoss(step_in_epoch) || done()) {
     absl::Status status =

@@ -98,7 +98,7 @@ class TrainingRun {
   absl::Status TrainStep(const StepFunction& step,
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
-  absl::Status AfterStep(int64_t step_in_epoch);
+  absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
   void TellSkippedSteps();
   double TrainingFlops()
       const;  // of one example, on one of this rank's devices
