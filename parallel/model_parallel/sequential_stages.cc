@@ -14,7 +14,7 @@ namespace {
 TimedAction Started(size_t stage, int micro_batch, ActionKind kind,
                     c10::Device device) {
   TimedAction timed;
-  timed.action = {static_cast<int32_t>(stage), micro_batch, kind, false};
+  timed.action = {static_cast<int32_t>(stage), micro_batch, kind};
   timed.start.emplace(device);
   return timed;
 }

@@ -52,9 +52,7 @@ void ScheduleRun::Next() {
     Compute(next_++);
     return;
   }
-  do {
-    Communicate(next_++);
-  } while (!done() && actions_[next_].batched);
+  Communicate(next_++);
   while (send_order_.size() > options_.max_sends) {
     FinishSend(send_order_.front());
     send_order_.pop_front();
