@@ -80,6 +80,7 @@ class PipelineRun {
   void BeginStages(const StepInput& input);
   std::vector<StepInFlight> RunSchedule(const Schedule& schedule);
   LaterSeconds ExchangeGradients();
+  LaterSeconds BroadcastBuffersOfReplicas();
   void RunForward(int micro_batches);
   // Takes in the steps that the devices are past, or all.
   absl::Status TakeInSteps(bool wait);
