@@ -85,8 +85,8 @@ absl::StatusOr<const Schedule*> PipelineRun::ScheduleFor(size_t micro_batches) {
 }
 
 absl::Status PipelineRun::Train() {
-  training_->Say(
-      StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
+  training_->Say(StageTable(spec_, stage_layers_, config_.data.batch_size,
+                            profile_, output_types_));
   if (in_one_process()) training_->Say(DescribeDevices());
   training_->AtEnd([this] { return Finish(); });
   training_->AddToTrace([this] { return PredictedTrace(); });
@@ -101,7 +101,8 @@ std::string PipelineRun::DescribeDevices() const {
   const std::set<std::string> different(names.begin(), names.end());
   std::string text =
       absl::StrCat("one process runs the ", names.size(),
-                   " ranks of the pipeline, on ", absl::StrJoin(names, ", "));
+                   names.size() == 1 ? " rank" : " ranks",
+                   " of the pipeline, on ", absl::StrJoin(names, ", "));
   if (different.count("cpu") > 0) {
     absl::StrAppend(&text,
                     "; slots on the cpu share its cores and run in turn, so "

@@ -70,6 +70,8 @@ class PipelineRun {
   absl::Status LayOutProcesses();
   absl::Status CutIntoStages();
   absl::Status CreateTraining();
+  ModelStageConfig StageConfig(size_t stage) const;
+  void FindOutputTypes(const std::vector<int>& stages_here);
   void FindSharedWeights();
   absl::Status ConnectStages();
   LinkCosts ConnectProcesses(std::vector<Stage*> stages, int64_t bytes);
@@ -116,7 +118,8 @@ class PipelineRun {
   ModelSpec spec_;
   std::vector<LayerProfile> profile_;     // of the layers, where one was made
   std::vector<LayerRange> stage_layers_;  // of all stages
-  std::map<size_t, Schedule> schedules_;  // with communication
+  std::vector<torch::ScalarType> output_types_;  // of all stages
+  std::map<size_t, Schedule> schedules_;         // with communication
   std::vector<int> ranks_;  // of the pipeline, those that this process runs
   std::unique_ptr<DeviceMesh> mesh_;
   std::unique_ptr<TrainingRun> training_;

@@ -71,6 +71,7 @@ class TrainingRun {
   void AddToTrace(MoreTraceFunction more) { more_trace_ = std::move(more); }
 
   Model& model() { return *model_; }
+  const TrainingData& data() const { return data_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Objective& objective() const { return *objective_; }
 
