@@ -159,6 +159,10 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
         ChooseDevice(comm_config.device, *env, hardware);
     if (!device.ok()) return device.status();
     worker.device = *device;
+    // Unused, but one that could not be had was asked for by mistake.
+    absl::StatusOr<std::string> backend = ChooseBackend(
+        comm_config.backend, comm_config.device, *device, *env, hardware);
+    if (!backend.ok()) return backend.status();
     SayOnce(worker, WhyOnCpu(comm_config.device, *device, *env, hardware));
     return Guarded(trainer, config, worker);
   }

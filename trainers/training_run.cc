@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -120,6 +121,14 @@ absl::Status TrainingRun::Plan() {
         " in one process communicates nothing that could be "
         "recorded; leave it out, or start several ranks"));
   }
+  if (__builtin_mul_overflow(config_.data.batch_size * config_.accumulate,
+                             worker_.replicas(), &global_batch_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_size=", config_.data.batch_size, ": with ", config_.accumulate,
+        " micro-batches a step and ", worker_.replicas(),
+        " data-parallel ranks a step has more than ",
+        std::numeric_limits<int64_t>::max(), " examples"));
+  }
   steps_per_epoch_ =
       CeilDiv(data_.train_loader->batches_per_epoch(), config_.accumulate);
   total_steps_ = steps_per_epoch_ * config_.epochs;
@@ -178,8 +187,6 @@ void TrainingRun::Announce() {
   console_->SayRank(absl::StrCat(worker_.device.str(), ", ", worker_.threads,
                                  worker_.threads == 1 ? " thread" : " threads",
                                  DescribeBackend(worker_)));
-  const int64_t global_batch =
-      config_.data.batch_size * worker_.replicas() * config_.accumulate;
   console_->Say(absl::StrFormat(
       "%s: %s (%d parameters, %.4g forward FLOPs per example) on %s, %d "
       "training examples; batch %d per rank "
@@ -187,7 +194,7 @@ void TrainingRun::Announce() {
       "%s, learning rate %g, %s, seed %d; %d steps",
       worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
       data_.train->name(), data_.train->size(), config_.data.batch_size,
-      global_batch, config_.optimizer.name, config_.optimizer.learning_rate,
+      global_batch_, config_.optimizer.name, config_.optimizer.learning_rate,
       DescribePrecision(config_), config_.seed, total_steps_));
   if (config_.data.batch_size < kSmallBatchForBatchNorm &&
       HasBatchNorm(*model_)) {

@@ -122,6 +122,7 @@ class TrainingRun {
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;
   TrainingData data_;
+  int64_t global_batch_ = 0;  // examples per step, of all ranks
   int64_t steps_per_epoch_ = 0;
   int64_t total_steps_ = 0;
   LearningRate learning_rate_;

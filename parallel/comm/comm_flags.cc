@@ -146,7 +146,7 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   launch.nproc = absl::GetFlag(FLAGS_nproc);
   launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);
-  checks.ParentExists("log_dir", launch.log_dir);
+  checks.FolderOrNew("log_dir", launch.log_dir);
   const std::string device = absl::GetFlag(FLAGS_device);
   if (launch.nproc > 1 && absl::StartsWith(device, "cuda") &&
       !InsideLauncher()) {
