@@ -21,6 +21,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kConfigKey[] = "config";
+// Settings that several flags decide.
+constexpr char kReplicas[] = "data-parallel ranks";
+constexpr char kCosineSteps[] = "steps of the cosine";
+constexpr char kExchange[] = "gradient exchange";
 
 // Positions in a rank's sums.
 enum Sum : int64_t { kLoss, kExamples, kSeconds };
@@ -91,8 +95,26 @@ bool IsCopy(const Model& model, const std::string& name) {
   return OwnersName(model, name) != name;
 }
 
+// A setting as the user gave it: "--lr=0.1", "--model=gpt".
+std::string AsTyped(const std::string& key, const Json& value,
+                    const Worker& worker) {
+  const std::string text =
+      value.is_string() ? value.get<std::string>() : value.dump();
+  if (key == kCosineSteps || key == kReplicas || key == kExchange)
+    return absl::StrCat(key, "=", text);
+  const bool is_pipeline = worker.trainer == "pipeline" && key == "accumulate";
+  return absl::StrCat("--", is_pipeline ? "microbatches" : key, "=", text);
+}
+
+// Behind a setting that is no flag: those that make it.
+const char* FlagsBehind(const std::string& key, const Worker& worker) {
+  if (key == kCosineSteps) return " (--epochs, --max_steps)";
+  if (key != kReplicas) return "";
+  return worker.trainer == "pipeline" ? " (--dp)" : " (--nproc)";
+}
+
 absl::Status CheckConfig(const std::string& saved_text,
-                         const std::string& now_text) {
+                         const std::string& now_text, const Worker& worker) {
   const Json saved =
       Json::parse(saved_text, nullptr, /*allow_exceptions=*/false);
   if (saved.is_discarded()) {
@@ -105,8 +127,9 @@ absl::Status CheckConfig(const std::string& saved_text,
     const Json before = saved.contains(key) ? saved[key] : Json("absent");
     if (before != value) {
       return absl::FailedPreconditionError(
-          absl::StrCat("--resume: the checkpoint was made with ", key, "=",
-                       before.dump(), ", this run has ", key, "=", value.dump(),
+          absl::StrCat("--resume: the checkpoint was made with ",
+                       AsTyped(key, before, worker), ", this run has ",
+                       AsTyped(key, value, worker), FlagsBehind(key, worker),
                        "; repeat the flags of the stopped run, or give another "
                        "--checkpoint_dir"));
     }
@@ -171,7 +194,7 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
   // Image files are the same wherever they lie; a text is whatever it is.
   const std::string text =
       config.data.dataset == "text" ? config.data.data_dir : "";
-  return Json{{"data-parallel ranks", worker.replicas()},
+  return Json{{kReplicas, worker.replicas()},
               {"model", config.model.name},
               {"model_size", config.model.size},
               {"depth", config.model.depth},
@@ -194,9 +217,10 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
               {"lr_schedule", optimizer.lr_schedule},
               {"precision", PrecisionName(config.precision)},
               {"seed", config.seed},
-              {"steps of the cosine", cosine_steps},
-              {"gradient exchange", worker.settings}}
-      .dump();
+              {kCosineSteps, cosine_steps},
+              {kExchange, worker.settings}}
+      .dump(-1, ' ', false,
+            Json::error_handler_t::replace);  // paths: any bytes
 }
 
 absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
@@ -236,8 +260,8 @@ absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
   const auto saved_config = checkpoint.metadata.find(kConfigKey);
   const std::string saved_text =
       saved_config == checkpoint.metadata.end() ? "" : saved_config->second;
-  absl::Status status =
-      CheckConfig(saved_text, LossDecidingConfig(config, total_steps, worker));
+  absl::Status status = CheckConfig(
+      saved_text, LossDecidingConfig(config, total_steps, worker), worker);
   if (!status.ok()) return status;
 
   const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());

@@ -34,6 +34,15 @@ absl::Status TrainingRun::RestoreIfAsked() {
   console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
                              progress_.epoch, ", batch ", progress_.position,
                              ")"));
+  if (done()) {
+    console_->Say(absl::StrCat(
+        "--resume: nothing is left to do: the run ends after step ",
+        total_steps_, " (--epochs=", config_.epochs,
+        config_.max_steps > 0
+            ? absl::StrCat(", --max_steps=", config_.max_steps)
+            : "",
+        "); to train on, give more"));
+  }
   return absl::OkStatus();
 }
 
