@@ -408,6 +408,18 @@ TEST(FakeBackendTest, OneProcessTrainsAsRankZeroOfMany) {
   EXPECT_THAT(run.out, HasSubstr("rank 0 of 8: cpu"));
 }
 
+// The test set is one batch of 12 GB of pixels, the training set is small.
+TEST(BadFilesTest, AnEvaluationThatFailsIsCalledThat) {
+  const std::string command =
+      "ulimit -v 12000000 && exec " + Runfile("trainers/single") +
+      " --train_size=64 --test_size=4000000 --batch_size=4000000 --max_steps=1";
+  TestProcess run({"/bin/sh", "-c", command});
+  const int code = run.Wait();
+  ExpectRefused({code, run.Stdout(), run.Stderr()},
+                "the evaluation after epoch 1 failed: loading data ran out of "
+                "memory");
+}
+
 TEST(BadFilesTest, MemoryThatIsNotThereNamesTheFlagsThatHelp) {
   // One batch of 12 GB of pixels, where 12 GB of address space is all there is.
   const std::string command =

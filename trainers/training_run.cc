@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -395,6 +396,31 @@ double TrainingRun::TrainingFlops() const {
   return 3 * spec_.flops() / static_cast<double>(parts);
 }
 
+absl::Status TrainingRun::EvaluateEpoch() {
+  const std::string attempted =
+      absl::StrCat("the evaluation after epoch ", progress_.epoch);
+  std::optional<EvalRecord> result;
+  absl::Status status = Guarded(attempted, [&]() -> absl::Status {
+    absl::StatusOr<EvalRecord> evaluated =
+        evaluate_ != nullptr
+            ? evaluate_(data_, progress_.epoch)
+            : Evaluate(*objective_, data_, worker_, progress_.epoch);
+    if (evaluated.ok()) {
+      result = *evaluated;
+      return absl::OkStatus();
+    }
+    const absl::Status told =
+        ExplainLoadingFailure(evaluated.status(), worker_);
+    return absl::Status(told.code(),
+                        absl::StrCat(attempted, " failed: ", told.message()));
+  });
+  if (!status.ok()) return status;
+  console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
+  return writer_ != nullptr && worker_.is_first()
+             ? writer_->Write(Record(*result))
+             : absl::OkStatus();
+}
+
 absl::Status TrainingRun::FinishEpoch() {
   const EpochSums sums = log_->epoch_sums();
   EpochRecord epoch;
@@ -410,16 +436,8 @@ absl::Status TrainingRun::FinishEpoch() {
     if (!written.ok()) return written;
   }
   if (config_.evaluate) {
-    absl::StatusOr<EvalRecord> result =
-        evaluate_ != nullptr
-            ? evaluate_(data_, progress_.epoch)
-            : Evaluate(*objective_, data_, worker_, progress_.epoch);
-    if (!result.ok()) return result.status();
-    console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
-    if (writer_ != nullptr && worker_.is_first()) {
-      absl::Status written = writer_->Write(Record(*result));
-      if (!written.ok()) return written;
-    }
+    absl::Status evaluated = EvaluateEpoch();
+    if (!evaluated.ok()) return evaluated;
   }
   if (progress_.position >= data_.train_loader->batches_per_epoch()) {
     progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};

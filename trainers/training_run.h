@@ -107,6 +107,7 @@ class TrainingRun {
   absl::Status WriteTrace();
   absl::Status CheckTraceFile() const;
   absl::Status FinishEpoch();
+  absl::Status EvaluateEpoch();
   absl::Status Finish();
   absl::Status SaveCheckpoint();
   absl::Status ExportModel();
