@@ -86,7 +86,7 @@ absl::Status CheckRelaunch(const Asked& asked, const std::string& launcher) {
 
 // This process as one rank, or as all of --backend=fake.
 int Run(const Asked& asked) {
-  LineBufferOutput();
+  PrepareRankProcess();
   if (asked.comm.backend == "fake") {
     const absl::Status relaunch = CheckRelaunch(asked, "");
     if (!relaunch.ok()) return Report("comm_bench", relaunch);

@@ -194,7 +194,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (config->output.trace.operators &&
       (comm_config->device == "cpu" || !RangesOn()))
     SilenceProfiler();
-  LineBufferOutput();
+  PrepareRankProcess();
   KeepFreedMemory();
   Worker worker;
   worker.trainer = trainer.name;
