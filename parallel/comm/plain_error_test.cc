@@ -52,7 +52,8 @@ TEST(PlainErrorTest, CommunicationIsKnownByItsTypes) {
 // As a backend throws it: by c10d's Gloo, of whose headers ours are not part.
 TEST(PlainErrorTest, GloosOwnExceptionsAreKnown) {
   std::vector<at::Tensor> tensors = {at::ones({1})};
-  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const c10::intrusive_ptr<c10d::Store> store =
+      c10::make_intrusive<c10d::HashStore>();
   auto options = c10d::ProcessGroupGloo::Options::create(
       /*timeout=*/std::chrono::milliseconds(50));
   options->devices.push_back(

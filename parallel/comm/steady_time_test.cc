@@ -56,7 +56,8 @@ TEST(SteadyTimeTest, ADeadlineIsNotReachedByAJump) {
 }
 
 TEST(SteadyTimeTest, PeersAreAskedForAsLongAsWasSaid) {
-  c10d::HashStore store;
+  c10d::HashStore hash_store;
+  c10d::Store& store = hash_store;
   std::thread late([&store] {
     absl::SleepFor(kAWhile);
     Pulse left;
@@ -70,7 +71,8 @@ TEST(SteadyTimeTest, PeersAreAskedForAsLongAsWasSaid) {
 }
 
 TEST(SteadyTimeTest, DeparturesAreAwaited) {
-  c10d::HashStore store;
+  c10d::HashStore hash_store;
+  c10d::Store& store = hash_store;
   std::thread late([&store] {
     absl::SleepFor(kAWhile);
     AwaitDepartures(store, 2, kPatience);
