@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
@@ -27,14 +26,12 @@
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/rank_env.h"
 #include "parallel/device/device_facts.h"
+#include "records/parse_flags.h"
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
 namespace rankwise::comm_bench {
 namespace {
-
-constexpr int kFailed = 1;
-constexpr int kBadUsage = 2;
 
 struct Asked {
   BenchConfig bench;
@@ -72,7 +69,7 @@ int Report(const std::string& who, const absl::Status& status, int rank = 0) {
     // Another rank may have had the signal.
     return 128 + (InterruptSignal() == 0 ? SIGINT : InterruptSignal());
   }
-  return absl::IsInvalidArgument(status) ? kBadUsage : kFailed;
+  return ExitCode(status);
 }
 
 // Only where this program starts the ranks itself can it start them again.
@@ -136,8 +133,7 @@ int Main(int argc, char** argv) {
       "bazel-bin/comm_bench/comm_bench"
       "\nAll flags: --help",
       "comm_bench/");
-  const absl::StatusOr<Asked> asked =
-      ReadFlags(absl::ParseCommandLine(argc, argv));
+  const absl::StatusOr<Asked> asked = ReadFlags(ParseFlags(argc, argv));
   if (!asked.ok()) return Report("comm_bench", asked.status());
   if (absl::GetFlag(FLAGS_list)) return List();
   if (!InsideLauncher() && asked->comm.backend != "fake") {

@@ -23,6 +23,7 @@ struct BadInput {
   std::vector<std::string> flags;
   std::string message;  // must be in stderr
   std::vector<std::string> environment = {};
+  int code = 2;  // exit code: of bad usage
 };
 
 const char kMissing[] = "/nonexistent-folder/file";
@@ -306,8 +307,10 @@ class BadInputTest : public ::testing::TestWithParam<BadInput> {};
 
 TEST_P(BadInputTest, IsRefusedWithAReason) {
   const BadInput& input = GetParam();
-  ExpectRefused(RunTrainer(input.trainer, input.flags, input.environment),
-                input.message);
+  const Finished run =
+      RunTrainer(input.trainer, input.flags, input.environment);
+  ExpectRefused(run, input.message);
+  EXPECT_EQ(run.code, input.code);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<BadInput>& info) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -146,7 +145,7 @@ int Run(const std::string& path_a, const std::string& path_b) {
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/compare/");
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
   if (arguments.size() != 3) {
     return rankwise::Complain(
         "compare", absl::InvalidArgumentError(absl::StrCat(

@@ -176,3 +176,5 @@ TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {
 
 }  // namespace
 }  // namespace rankwise
+  complains("--treshold=1 before other", "Unknown command line flag");
+  complains("--alpha=small before other", "Illegal value 'small'");

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -166,7 +165,7 @@ constexpr char kUsage[] =
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/cost_model/");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);
   const absl::Status no_rest =
       rankwise::RefuseArguments(rest, "--records=comm.jsonl");
   if (!no_rest.ok()) return rankwise::Complain("fit_network", no_rest);

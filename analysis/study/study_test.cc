@@ -222,7 +222,7 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
   };
   for (const auto& [flags, message] : cases) {
     const Outcome outcome = Study(flags);
-    EXPECT_NE(outcome.exit_code, 0) << flags;
+    EXPECT_EQ(outcome.exit_code, 2) << flags;
     EXPECT_THAT(outcome.output, HasSubstr(message)) << flags;
     EXPECT_THAT(outcome.output, Not(HasSubstr("terminate called"))) << flags;
   }

@@ -38,7 +38,7 @@ Result Show(const std::string& flags) {
 
 void ExpectRefused(const std::string& flags, const std::string& message) {
   const Result result = Show(flags);
-  EXPECT_EQ(result.exit_code, 1) << flags;
+  EXPECT_EQ(result.exit_code, 2) << flags;
   EXPECT_THAT(result.output, AllOf(StartsWith("show: "), HasSubstr(message)))
       << flags;
 }
@@ -140,6 +140,8 @@ TEST(ShowTest, AFileThatDeadlocksIsExplained) {
 TEST(ShowTest, RefusesFilesThatAreNoSchedule) {
   ExpectRefused("--schedule=" + WriteFile("bad.csv", "0F0,zero\n"),
                 "bad.csv, row 1, column 2: \"zero\"");
+  ExpectRefused("--schedule=" + WriteFile("bell.csv", "0F0,\x1b[2J\n"),
+                "bell.csv, row 1, column 2: \"\\x1b[2J\"");
   ExpectRefused("--schedule=" + WriteFile("small.csv", "0F0,0B0\n") + " --pp=2",
                 "--pp=2 does not fit");
   ExpectRefused("--schedule=/nowhere/my.csv", "nor a file");
@@ -159,6 +161,8 @@ TEST(ShowTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--bytes=-1", "--bytes=-1: must not be negative");
   ExpectRefused("--width=-1", "--width=-1: must not be negative");
   ExpectRefused("--pp=100000 --microbatches=100000", "too large");
+  ExpectRefused("--peepee=4", "Unknown command line flag 'peepee'");
+  ExpectRefused("--pp=four", "Illegal value 'four' specified for flag 'pp'");
   ExpectRefused("typo", "unexpected argument \"typo\"");
 }
 
