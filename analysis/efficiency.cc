@@ -74,12 +74,13 @@ void CheckCode(const Pair& pair, Reasons& reasons) {
     pair.Differ("the version of torch", a.versions.torch, b.versions.torch,
                 "run both again with one, into a new --output_dir", reasons);
   }
-  const auto name = [](const std::string& commit) {
-    return commit.empty() ? "unknown" : commit;
-  };
-  if (a.git_commit != b.git_commit) {
-    pair.Differ("the commit they were built from", name(a.git_commit),
-                name(b.git_commit),
+  // Where one is unknown, CheckCell says so.
+  if (!a.source_hash.empty() && !b.source_hash.empty() &&
+      a.source_hash != b.source_hash) {
+    const auto name = [](const RunRecord& run) {
+      return absl::StrCat(run.source_hash, " of ", CommitText(run));
+    };
+    pair.Differ("the source they were built from", name(a), name(b),
                 "run both again from one, into a new --output_dir", reasons);
   }
 }
@@ -104,11 +105,12 @@ void CheckCell(const Cell& cell, const ComparisonConfig& config,
         " had more threads than cores: lower --threads, leave out that world "
         "size, or pass --oversubscribe to compare them anyway"));
   }
-  if (cell.code_versions.size() > 1) {
+  const std::string doubt = WhyNotOneCode(cell.code_versions);
+  if (!doubt.empty()) {
     reasons.push_back(absl::StrCat(
-        "the repetitions of ", cell.Name(), " ran different code (",
-        absl::StrJoin(cell.code_versions, ", "),
-        "): run them again, into a new --output_dir"));
+        "the repetitions of ", cell.Name(), " ", doubt,
+        ": run them again, into a new --output_dir, or pass --force to compare "
+        "them anyway"));
   }
 }
 

@@ -67,6 +67,7 @@ RunRecord MakeRunRecord(const MadeCell& cell, int64_t launch, int64_t rank) {
   run.backend = cell.world_size > 1 ? "gloo" : "";
   run.host = {"made", "A made CPU", 2, int64_t{1} << 34};
   run.devices = {"cpu"};
+  run.source_hash = "made";
   return run;
 }
 

@@ -29,6 +29,7 @@ RunRecord MakeRunRecord(const RunForTest& config, int64_t rank) {
   run.host = {"host", "A CPU", 8, 1LL << 33};
   run.devices = {"cpu"};
   run.versions.torch = "2.11.0";
+  run.source_hash = "0123456789abcdef";
   return run;
 }
 

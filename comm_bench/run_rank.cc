@@ -120,7 +120,6 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   if (!same.ok()) return same;
   RunningRank running;
   running.binary = "comm_bench";
-  running.workspace = Workspace();
   running.flags = FlagsOf("comm_bench/");
   running.env = comm.env();
   running.devices = {comm.device()};
@@ -187,7 +186,6 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   const std::atomic<bool>& stop = CatchInterrupts();
   RunningRank running;
   running.binary = "comm_bench";
-  running.workspace = Workspace();
   running.flags = FlagsOf("comm_bench/");
   running.env.world_size = world_size;
   running.devices = {c10::Device(c10::kCPU)};

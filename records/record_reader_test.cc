@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string RunLine(const std::string& version = "1.4") {
+std::string RunLine(const std::string& version = "1.5") {
   RunRecord run;
   run.schema_version = version;
   return ToJsonLine(run) + "\n";

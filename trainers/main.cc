@@ -200,7 +200,6 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   KeepFreedMemory();
   Worker worker;
   worker.trainer = trainer.name;
-  worker.workspace = Workspace();
   if (trainer.settings != nullptr) worker.settings = trainer.settings();
   absl::Status status;
   try {

@@ -144,6 +144,7 @@ absl::Status TrainingRun::Plan() {
                                  .steps_per_epoch = steps_per_epoch_,
                                  .total_steps = total_steps_,
                                  .log_every = config_.output.log_every,
+                                 .unit = UnitOf(spec_),
                                  .training_flops_per_example = TrainingFlops(),
                                  .peak_tflops = config_.output.peak_tflops});
   return absl::OkStatus();
@@ -157,6 +158,9 @@ absl::Status TrainingRun::OpenOutputs() {
   absl::StatusOr<RunRecord> record = DescribeRun(worker_);
   if (!record.ok()) return record.status();
   record->forward_flops_per_example = spec_.flops();
+  const ExampleUnit unit = UnitOf(spec_);
+  record->example = unit.example;
+  record->tokens_per_example = unit.tokens_per_example;
   if (!config_.output.record_file.empty()) {
     auto writer = RecordWriter::Open(config_.output.record_file);
     if (!writer.ok()) return writer.status();

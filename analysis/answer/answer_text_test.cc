@@ -190,7 +190,7 @@ TEST(AnswerText, ForcedComparisonsCarryAMark) {
   std::vector<RunTrace> runs = Study();
   for (int i = 0; i < 2; ++i) {
     runs.push_back(MakeRun({.world_size = 4, .batch_size = 16}));
-    for (RankTrace& rank : runs.back().ranks) rank.run.git_commit = "abc";
+    for (RankTrace& rank : runs.back().ranks) rank.run.source_hash = "abc";
   }
   EXPECT_THAT(TextOf(runs), HasSubstr("No efficiency: "));
   AnswerConfig config;

@@ -136,7 +136,7 @@ TEST(CallConfigurations, LaunchesOnAnotherCpuAreNoRepetitions) {
 
 TEST(CallConfigurations, KnowsTheCodeOfItsLaunches) {
   RunTrace later = Launch({1});
-  later.ranks[0].run.git_commit = "c0ffee";
+  later.ranks[0].run.source_hash = "c0ffee";
   const auto found = Measure({Launch({1}), later, Launch({1})});
   EXPECT_THAT(found.at(0).code_versions,
               ElementsAre(HasSubstr("unknown"), HasSubstr("c0ffee")));

@@ -39,6 +39,9 @@ ABSL_FLAG(
     bool, require_all, false,
     "exit code 1 also where B lacks a configuration of A, or a figure has "
     "too few repetitions to be judged");
+ABSL_FLAG(bool, force, false,
+          "compare also where repetitions within A or within B ran different "
+          "or unknown code");
 ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
 
 namespace rankwise {
@@ -58,6 +61,7 @@ struct Options {
   ChangeConfig change;
   std::string csv;  // "" for none
   bool require_all = false;
+  bool force = false;
 };
 
 absl::StatusOr<CallUnit> ParseCallUnit(const std::string& text) {
@@ -97,6 +101,7 @@ absl::StatusOr<Options> OptionsFromFlags() {
   }
   options.csv = UserPath(absl::GetFlag(FLAGS_csv));
   options.require_all = absl::GetFlag(FLAGS_require_all);
+  options.force = absl::GetFlag(FLAGS_force);
   return options;
 }
 
@@ -116,6 +121,11 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
   if (!a.ok()) return a.status();
   const auto b = LoadRecordSet(path_b, options.records);
   if (!b.ok()) return b.status();
+  if (!options.force) {
+    absl::Status known = CheckCode(*a);
+    known.Update(CheckCode(*b));
+    if (!known.ok()) return known;
+  }
   const auto comparison = CompareRecordSets(*a, *b, options.change);
   if (!comparison.ok()) return comparison.status();
   std::fputs(ComparisonText(*a, *b, *comparison, options.change).c_str(),

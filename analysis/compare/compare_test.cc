@@ -56,11 +56,11 @@ class CompareTest : public testing::Test {
              int64_t batch_size = 64) {
     fs::create_directories(root_ / folder);
     for (int i = 0; i < runs; ++i) {
-      const RunTrace run =
-          MakeRun({.world_size = 2,
-                   .batch_size = batch_size,
-                   .step_seconds = step_seconds * (1 + 0.001 * i),
-                   .run_id = absl::StrCat("run", i)});
+      RunTrace run = MakeRun({.world_size = 2,
+                              .batch_size = batch_size,
+                              .step_seconds = step_seconds * (1 + 0.001 * i),
+                              .run_id = absl::StrCat("run", i)});
+      for (RankTrace& rank : run.ranks) rank.run.source_hash = source_hash_;
       auto writer =
           RecordWriter::Open(root_ / folder / absl::StrCat(i, ".jsonl"));
       ASSERT_TRUE(writer.ok()) << writer.status();
@@ -72,6 +72,7 @@ class CompareTest : public testing::Test {
   }
 
   const fs::path root_;
+  std::string source_hash_ = "a";  // of what Study() makes
 };
 
 TEST_F(CompareTest, ARegressionIsExitCode1) {
@@ -86,6 +87,26 @@ TEST_F(CompareTest, ARegressionIsExitCode1) {
   EXPECT_EQ(Compare("--threshold=0.3 before after").exit_code, 0);
   EXPECT_EQ(Compare("--alpha=0.001 before after").exit_code, 0);
   EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 1);
+}
+
+TEST_F(CompareTest, UnknownCodeIsComparedByForceOnly) {
+  Study("known", 0.1);
+  source_hash_ = "b";
+  Study("other", 0.1);
+  EXPECT_EQ(Compare("known other").exit_code, 0);
+  source_hash_ = "";
+  Study("unknown", 0.1);
+  for (const char* sides : {"unknown known", "known unknown"}) {
+    const Outcome refused = Compare(sides);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.output,
+                HasSubstr("unknown: the repetitions of ddp on 2 ranks, batch "
+                          "64 ran code that their records do not name; "
+                          "--force"));
+    const Outcome forced = Compare(absl::StrCat("--force ", sides));
+    EXPECT_EQ(forced.exit_code, 0) << forced.output;
+    EXPECT_THAT(forced.output, HasSubstr("ran code that their records"));
+  }
 }
 
 TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
@@ -172,9 +193,9 @@ TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {
   complains("--metrics=speed before other", "there is no \"speed\"");
   complains("--repetitions_of_calls=steps before other", "expected launches");
   complains("--warmup_steps=-1 before other", "--warmup_steps: expected");
+  complains("--treshold=1 before other", "Unknown command line flag");
+  complains("--alpha=small before other", "Illegal value 'small'");
 }
 
 }  // namespace
 }  // namespace rankwise
-  complains("--treshold=1 before other", "Unknown command line flag");
-  complains("--alpha=small before other", "Illegal value 'small'");

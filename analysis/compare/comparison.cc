@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/cell.h"
 #include "analysis/compare/configuration.h"
 #include "analysis/compare/pairing.h"
 
@@ -111,11 +112,10 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
 
 void AddCodeRemark(const Configuration& configuration, const char* side,
                    std::vector<std::string>& remarks) {
-  if (configuration.code_versions.size() < 2) return;
-  remarks.push_back(
-      absl::StrCat(configuration.name, ": its repetitions in ", side,
-                   " ran different code (",
-                   absl::StrJoin(configuration.code_versions, ", "), ")"));
+  const std::string doubt = WhyNotOneCode(configuration.code_versions);
+  if (doubt.empty()) return;
+  remarks.push_back(absl::StrCat(configuration.name, ": its repetitions in ",
+                                 side, " ", doubt));
 }
 
 std::vector<std::string> RemarksOf(const Pairing& pairing) {

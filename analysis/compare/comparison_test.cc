@@ -143,10 +143,10 @@ TEST(Comparison, IsCompleteWithAllOfAJudged) {
 TEST(CompareRecordSets, SaysWhereTheCodeChangedBetweenRepetitions) {
   RecordSet a = SetOf({{"step_seconds", Around(1)}});
   const RecordSet b = a;
-  a.configurations[0].code_versions = {"commit 1", "commit 2"};
+  a.configurations[0].code_versions = {"source 1", "source 2"};
   EXPECT_THAT(CompareRecordSets(a, b, {})->remarks,
               ElementsAre("ddp on 2 ranks, batch 32: its repetitions in A ran "
-                          "different code (commit 1, commit 2)"));
+                          "different code (source 1, source 2)"));
 }
 
 TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/cell.h"
 #include "analysis/compare/call_configurations.h"
 #include "analysis/compare/trainer_configurations.h"
 
@@ -15,10 +16,8 @@ namespace rankwise {
 namespace {
 
 std::string MadeBy(const RunRecord& run) {
-  return absl::StrCat(
-      "commit ",
-      run.git_commit.empty() ? "unknown" : run.git_commit.substr(0, 12),
-      ", torch ", run.versions.torch, ", ", run.host.cpu_model);
+  return absl::StrCat(CommitText(run), ", torch ", run.versions.torch, ", ",
+                      run.host.cpu_model);
 }
 
 // What differs in nothing else is told apart by the CPU.
@@ -52,6 +51,17 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
     }
   }
   return set;
+}
+
+absl::Status CheckCode(const RecordSet& set) {
+  for (const Configuration& configuration : set.configurations) {
+    const std::string doubt = WhyNotOneCode(configuration.code_versions);
+    if (doubt.empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(set.path, ": the repetitions of ", configuration.name, " ",
+                     doubt, "; --force compares them anyway"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,

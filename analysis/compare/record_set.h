@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "analysis/compare/configuration.h"
@@ -34,6 +35,10 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
 // where one cannot be read, and where nothing in them can be measured.
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
                                         const RecordSetConfig& config);
+
+// Fails where repetitions of one configuration ran different or unknown code:
+// they measure no one thing. A and B may be of different code.
+absl::Status CheckCode(const RecordSet& set);
 
 }  // namespace rankwise
 

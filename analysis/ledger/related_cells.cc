@@ -14,7 +14,7 @@ namespace {
 bool SameMachine(const RunRecord& a, const RunRecord& b) {
   return a.threads_per_rank == b.threads_per_rank && a.devices == b.devices &&
          a.host.cpu_model == b.host.cpu_model &&
-         a.versions.torch == b.versions.torch && a.git_commit == b.git_commit;
+         a.versions.torch == b.versions.torch && a.source_hash == b.source_hash;
 }
 
 // Flags that only one of the two has, as newer code has more, may differ.

@@ -28,7 +28,7 @@ std::vector<Cell> MakeCells(const std::string& name) {
     cell.run.forward_flops_per_example = 1e9;
     cell.peak_tflops = 20;
     cell.run.flags["data_dir"] = absl::StrCat("folder", name);
-    cell.code_versions = {absl::StrCat("commit 0123abc with torch 2.11", name)};
+    cell.code_versions = {absl::StrCat("source 0123abc with torch 2.11", name)};
   }
   return cells;
 }

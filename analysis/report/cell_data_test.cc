@@ -113,13 +113,13 @@ TEST(OriginDataTest, EachMachineAndVersionOnce) {
                              MakeCell("ddp", 4, 64, 3000)};
   for (Cell& cell : cells) cell.run.host.hostname = "a";
   cells[2].run.host.hostname = "b";
-  cells[2].code_versions = {"commit 1", "commit 2"};
-  cells[0].code_versions = {"commit 1"};
+  cells[2].code_versions = {"source 1", "source 2"};
+  cells[0].code_versions = {"source 1"};
   const nlohmann::json origin = OriginData(cells);
   ASSERT_EQ(origin["machines"].size(), 2);
   EXPECT_EQ(origin["machines"][0]["hostname"], "a");
   EXPECT_EQ(origin["versions"].size(), 1);
-  EXPECT_EQ(origin["code"], (nlohmann::json{"commit 1", "commit 2"}));
+  EXPECT_EQ(origin["code"], (nlohmann::json{"source 1", "source 2"}));
 }
 
 }  // namespace
