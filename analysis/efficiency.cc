@@ -207,13 +207,13 @@ bool Fits(const Cell& other, const Cell& cell, Scaling scaling) {
 }
 
 double Rate(const Cell& cell) {
-  return Median(cell.Values(&Throughput::images_per_second));
+  return Median(cell.Values(&Throughput::examples_per_second));
 }
 
 Interval SpeedupInterval(const Cell& base, const Cell& cell,
                          const BootstrapConfig& config) {
-  return BootstrapRatioOfMedians(cell.Values(&Throughput::images_per_second),
-                                 base.Values(&Throughput::images_per_second),
+  return BootstrapRatioOfMedians(cell.Values(&Throughput::examples_per_second),
+                                 base.Values(&Throughput::examples_per_second),
                                  config);
 }
 

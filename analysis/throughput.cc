@@ -84,7 +84,7 @@ absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
   const Sums sums = SumSteps(run, config.warmup_steps);
   Throughput result;
   result.steps = static_cast<int64_t>(sums.step_seconds.size());
-  result.images_per_second = Sum(sums.examples) / Sum(sums.step_seconds);
+  result.examples_per_second = Sum(sums.examples) / Sum(sums.step_seconds);
   result.step_seconds = Median(sums.step_seconds);
   result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
   result.captured = sums.captured_seconds > 0;

@@ -20,7 +20,7 @@ inline constexpr int64_t kMinMeasuredSteps = 5;
 
 struct Throughput {
   int64_t steps = 0;  // measured, warm-up left out
-  double images_per_second = 0;
+  double examples_per_second = 0;
   double step_seconds = 0;  // median over steps of the slowest rank's
   // Of all ranks' time, 0..1; NaN: not known, as steps of several ranks were
   // captured (StepRecord::captured_seconds).

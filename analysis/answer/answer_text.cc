@@ -49,7 +49,7 @@ std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
       absl::StrCat(cell.run.world_size),
       BatchText(cell.rank_batch),
       absl::StrCat(cell.repetitions.size()),
-      absl::StrFormat("%.0f", MedianOf(cell, &Throughput::images_per_second)),
+      absl::StrFormat("%.0f", MedianOf(cell, &Throughput::examples_per_second)),
       speedup,
       efficiency,
       interval,

@@ -224,10 +224,10 @@ Finding WhatComesNext(const Answer& answer) {
   std::vector<std::string> speeds, waits;
   bool extrapolated = false;
   for (const Prediction& prediction : answer.predictions) {
-    speeds.push_back(absl::StrFormat("%.0f images/s on %d ranks (%s)",
-                                     prediction.images_per_second,
-                                     prediction.layout.world_size(),
-                                     RateInterval(prediction.images_interval)));
+    speeds.push_back(absl::StrFormat(
+        "%.0f images/s on %d ranks (%s)", prediction.examples_per_second,
+        prediction.layout.world_size(),
+        RateInterval(prediction.examples_interval)));
     waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
     extrapolated |= prediction.extrapolated;
   }

@@ -24,7 +24,7 @@ ABSL_FLAG(double, alpha, 0.05,
           "significant is a Mann-Whitney p below this, of each figure by "
           "itself");
 ABSL_FLAG(std::string, metrics, "",
-          "names separated by commas: step_seconds, images_per_second, "
+          "names separated by commas: step_seconds, examples_per_second, "
           "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "
           "empty: all");
 ABSL_FLAG(std::string, repetitions_of_calls, "launches",

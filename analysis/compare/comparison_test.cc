@@ -58,12 +58,12 @@ TEST(Verdict, WorseAndBetterFollowTheMetric) {
   EXPECT_EQ(Compare({"step_seconds", Around(1)}, {"step_seconds", Around(0.8)})
                 .verdict,
             Verdict::kBetter);
-  EXPECT_EQ(Compare({"images_per_second", Around(1)},
-                    {"images_per_second", Around(0.8)})
+  EXPECT_EQ(Compare({"examples_per_second", Around(1)},
+                    {"examples_per_second", Around(0.8)})
                 .verdict,
             Verdict::kWorse);
-  EXPECT_EQ(Compare({"images_per_second", Around(1)},
-                    {"images_per_second", Around(1.2)})
+  EXPECT_EQ(Compare({"examples_per_second", Around(1)},
+                    {"examples_per_second", Around(1.2)})
                 .verdict,
             Verdict::kBetter);
   EXPECT_EQ(
@@ -151,14 +151,14 @@ TEST(CompareRecordSets, SaysWhereTheCodeChangedBetweenRepetitions) {
 
 TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {
   const RecordSet set = SetOf({{"step_seconds", Around(1)},
-                               {"images_per_second", Around(64)},
+                               {"examples_per_second", Around(64)},
                                {"exposed_comm_seconds", {0, 0}, 1}});
   EXPECT_EQ(CompareRecordSets(set, set, {})->changes.size(), 2u);
   ChangeConfig config;
-  config.metrics = {"images_per_second"};
+  config.metrics = {"examples_per_second"};
   const auto comparison = CompareRecordSets(set, set, config);
   ASSERT_EQ(comparison->changes.size(), 1u);
-  EXPECT_EQ(comparison->changes[0].metric->name, "images_per_second");
+  EXPECT_EQ(comparison->changes[0].metric->name, "examples_per_second");
   config.metrics = {"call_seconds"};
   EXPECT_THAT(CompareRecordSets(set, set, config).status().message(),
               HasSubstr("holds no --metrics=call_seconds"));

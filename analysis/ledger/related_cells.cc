@@ -39,7 +39,7 @@ bool SameTrainer(const Cell& a, const Cell& b) {
 
 double StepSeconds(const Cell& cell) {
   return static_cast<double>(cell.global_batch) /
-         Median(cell.Values(&Throughput::images_per_second));
+         Median(cell.Values(&Throughput::examples_per_second));
 }
 
 double WorkPerRank(const Cell& cell) {

@@ -178,7 +178,7 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
     absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
     if (!prediction.ok()) return prediction.status();
     rows.push_back(
-        {*std::move(prediction), base.ok() ? base->images_per_second : 0});
+        {*std::move(prediction), base.ok() ? base->examples_per_second : 0});
   }
   return absl::StrCat(rows.empty() ? "" : PredictionTable(rows), refusals);
 }

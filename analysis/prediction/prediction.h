@@ -26,8 +26,8 @@ struct Prediction {
   double step_seconds = 0;
   Interval step_interval;   // 95 %, of the median step of a run to come
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
-  double images_per_second = 0;
-  Interval images_interval;  // up to infinity where the step's begins at 0
+  double examples_per_second = 0;
+  Interval examples_interval;  // up to infinity where the step's begins at 0
   double exposed_comm_seconds = 0;
   double bubble_seconds = 0;
   double peak_bytes = 0;                 // of the fullest rank; 0: not known

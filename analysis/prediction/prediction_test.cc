@@ -54,7 +54,7 @@ TEST(Predictor, PredictsWhatTheStepsWouldTake) {
   EXPECT_NEAR(prediction->step_seconds, 0.036, 1e-6);
   EXPECT_NEAR(prediction->exposed_comm_seconds, 0.002, 1e-6);
   EXPECT_EQ(prediction->bubble_seconds, 0);
-  EXPECT_NEAR(prediction->images_per_second, 8 * 64 / 0.036, 1);
+  EXPECT_NEAR(prediction->examples_per_second, 8 * 64 / 0.036, 1);
   EXPECT_TRUE(prediction->extrapolated);
   EXPECT_THAT(prediction->assumptions,
               Contains(HasSubstr("the slowest of 8 sets the pace")));
@@ -121,7 +121,7 @@ TEST(Predictor, PredictsHybrids) {
                                              .schedule = "1f1b"});
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_NEAR(prediction->step_seconds, PipelineStepSeconds(config), 1e-6);
-  EXPECT_NEAR(prediction->images_per_second,
+  EXPECT_NEAR(prediction->examples_per_second,
               2 * 4 * 16 / PipelineStepSeconds(config), 1);
 }
 
@@ -320,8 +320,8 @@ TEST(Predictor, SpeedHasNoUpperEndWhereTheStepMayBeNothing) {
   ASSERT_EQ(score.points.size(), 1u);
   const Prediction& prediction = score.points[0].prediction;
   ASSERT_EQ(prediction.step_interval.low, 0);
-  EXPECT_TRUE(std::isinf(prediction.images_interval.high));
-  EXPECT_LT(prediction.images_interval.low, prediction.images_per_second);
+  EXPECT_TRUE(std::isinf(prediction.examples_interval.high));
+  EXPECT_LT(prediction.examples_interval.low, prediction.examples_per_second);
 }
 
 TEST(ScorePredictions, RefusesAnEmptySide) {

@@ -138,11 +138,11 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
   const double examples = static_cast<double>(
       layout.dp * layout.batch_per_rank * layout.micro_batches);
-  prediction.images_per_second = examples / step.seconds;
-  prediction.images_interval = {examples / step.interval.high,
-                                step.interval.low > 0
-                                    ? examples / step.interval.low
-                                    : std::numeric_limits<double>::infinity()};
+  prediction.examples_per_second = examples / step.seconds;
+  prediction.examples_interval = {
+      examples / step.interval.high,
+      step.interval.low > 0 ? examples / step.interval.low
+                            : std::numeric_limits<double>::infinity()};
   prediction.exposed_comm_seconds = step.exposed_comm_seconds;
   prediction.bubble_seconds = step.bubble_seconds;
   prediction.peak_bytes = simulated.peak_bytes;

@@ -34,8 +34,8 @@ std::vector<Cell> MakeCells(const std::string& name) {
 }
 
 ScalingRow Row(const Cell& cell, const std::string& scaling, const Cell& base) {
-  const double speedup = Median(cell.Values(&Throughput::images_per_second)) /
-                         Median(base.Values(&Throughput::images_per_second));
+  const double speedup = Median(cell.Values(&Throughput::examples_per_second)) /
+                         Median(base.Values(&Throughput::examples_per_second));
   const double share = speedup / static_cast<double>(cell.run.world_size);
   Efficiency efficiency;
   efficiency.speedup = speedup;

@@ -107,7 +107,7 @@ json CellData(const Cell& cell) {
       {"rank_batch", cell.rank_batch},
       {"global_batch", cell.global_batch},
       {"runs", cell.repetitions.size()},
-      {"images_per_second", median(&Throughput::images_per_second)},
+      {"examples_per_second", median(&Throughput::examples_per_second)},
       {"step_seconds", median(&Throughput::step_seconds)},
       {"exposed_comm_share", median(&Throughput::exposed_comm_share)},
       {"data_wait_share", median(&Throughput::data_wait_share)},

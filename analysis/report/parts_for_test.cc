@@ -148,7 +148,7 @@ std::vector<TimelineRecord> MakeStep(const std::vector<Slot> (&ranks)[2],
 }  // namespace
 
 Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
-              double images_per_second) {
+              double examples_per_second) {
   const bool pipeline = trainer != "single" && trainer != "ddp";
   Cell cell;
   cell.run.binary = pipeline ? "pipeline" : trainer;
@@ -164,9 +164,9 @@ Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
   for (double factor : {0.98, 0.99, 1.0, 1.01, 1.02}) {
     Throughput one;
     one.steps = 50;
-    one.images_per_second = factor * images_per_second;
+    one.examples_per_second = factor * examples_per_second;
     one.step_seconds =
-        static_cast<double>(cell.global_batch) / one.images_per_second;
+        static_cast<double>(cell.global_batch) / one.examples_per_second;
     one.exposed_comm_share = trainer == "ddp" && ranks > 1 ? 0.19 : 0;
     one.data_wait_share = 0.005;
     cell.repetitions.push_back(one);
@@ -264,9 +264,9 @@ Prediction MakePrediction(int64_t ranks, double step_seconds) {
   prediction.step_interval = {0.94 * step_seconds, 1.06 * step_seconds};
   prediction.fitted_runs = 3;
   const double images = 64 * static_cast<double>(ranks);
-  prediction.images_per_second = images / step_seconds;
-  prediction.images_interval = {images / (1.06 * step_seconds),
-                                images / (0.94 * step_seconds)};
+  prediction.examples_per_second = images / step_seconds;
+  prediction.examples_interval = {images / (1.06 * step_seconds),
+                                  images / (0.94 * step_seconds)};
   prediction.exposed_comm_seconds = 0.3 * step_seconds;
   prediction.peak_bytes = 438e6;
   prediction.assumptions = {"all-reduces cost what a ring would"};

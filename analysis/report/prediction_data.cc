@@ -27,7 +27,7 @@ json PredictionData(const Prediction& prediction) {
       {"schedule", layout.schedule},
       {"step_seconds", prediction.step_seconds},
       {"step_interval", IntervalData(prediction.step_interval)},
-      {"images_per_second", prediction.images_per_second},
+      {"examples_per_second", prediction.examples_per_second},
       {"exposed_comm_seconds", prediction.exposed_comm_seconds},
       {"bubble_seconds", prediction.bubble_seconds},
       {"peak_bytes", prediction.peak_bytes},

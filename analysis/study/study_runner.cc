@@ -62,7 +62,7 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(elapsed));
   const auto throughput = MeasureThroughput(run, {config.warmup_steps});
   if (!throughput.ok()) return seconds;
-  return absl::StrFormat("%.0f images/s, %s", throughput->images_per_second,
+  return absl::StrFormat("%.0f images/s, %s", throughput->examples_per_second,
                          seconds);
 }
 

@@ -6,7 +6,7 @@ function scalingPoints(series) {
     const {speedup, speedup_interval, efficiency, efficiency_interval, warning} = point.efficiency;
     const cell = study.cells[point.cell];
     return {
-      name: cell.label, ranks: cell.ranks, images: cell.images_per_second, marks: warning ? [...cell.marks, warning] : cell.marks,
+      name: cell.label, ranks: cell.ranks, images: cell.examples_per_second, marks: warning ? [...cell.marks, warning] : cell.marks,
       speedup, speedups: speedup_interval, efficiency, efficiencies: efficiency_interval,
     };
   });
