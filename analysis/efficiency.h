@@ -61,7 +61,7 @@ absl::Status CheckEfficiency(const Cell& base, const Cell& cell,
                              const ComparisonConfig& config = {});
 
 struct Efficiency {
-  double speedup = 0;  // median images/s over the base's
+  double speedup = 0;  // median examples/s over the base's
   Interval speedup_interval;
   double efficiency = 0;  // speedup over the ratio of world sizes; 1 is ideal
   Interval efficiency_interval;

@@ -12,6 +12,7 @@
 #include "analysis/model_flops.h"
 #include "analysis/number_text.h"
 #include "analysis/pipeline_report.h"
+#include "analysis/rate.h"
 #include "analysis/text_table.h"
 
 namespace rankwise {
@@ -34,7 +35,8 @@ std::string MarkedTrainer(const ScalingRow& row) {
                       forced ? "!" : "");
 }
 
-std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
+std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
+                                  bool with_mfu) {
   const Cell& cell = *row.cell;
   std::string speedup = "-", efficiency = "-", interval = "-";
   if (row.scaling == "base") speedup = "1.00";
@@ -49,7 +51,9 @@ std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
       absl::StrCat(cell.run.world_size),
       BatchText(cell.rank_batch),
       absl::StrCat(cell.repetitions.size()),
-      absl::StrFormat("%.0f", MedianOf(cell, &Throughput::examples_per_second)),
+      absl::StrFormat(
+          "%.0f",
+          rate.Of(cell, MedianOf(cell, &Throughput::examples_per_second))),
       speedup,
       efficiency,
       interval,
@@ -84,15 +88,16 @@ std::string MfuLine(const Answer& answer) {
 std::string ScalingTable(const Answer& answer) {
   std::string text;
   const std::string mfu = MfuLine(answer);
+  const RateColumn rate(answer.cells);
   std::vector<std::string> header = {
       "trainer",       "scaling",      "ranks",    "batch/rank",
-      "runs",          "images/s",     "speedup",  "efficiency",
+      "runs",          rate.name(),    "speedup",  "efficiency",
       "95 % interval", "exposed comm", "data wait"};
   if (!mfu.empty()) header.push_back("MFU");
   TextTable table(std::move(header), /*left_columns=*/2);
   for (const ScalingRow& row : answer.rows) {
     if (row.scaling == "base") absl::StrAppend(&text, BaseLine(*row.cell));
-    table.AddRow(RowCells(row, !mfu.empty()));
+    table.AddRow(RowCells(row, rate, !mfu.empty()));
   }
   return absl::StrCat(text, "\n", table.ToString(), mfu, "\n");
 }

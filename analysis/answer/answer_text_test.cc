@@ -53,6 +53,22 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
           "    80.0 %    [80.0, 80.0]        10.0 %      5.0 %\n\n"));
 }
 
+TEST(AnswerText, RatesCountTokensOrWhereCellsDifferExamples) {
+  std::vector<RunTrace> runs = {
+      MakeRun({.binary = "single", .tokens_per_example = 128}),
+      MakeRun({.world_size = 2, .tokens_per_example = 128})};
+  const std::string tokens = TextOf(runs);  // 640 and 1280 examples/s
+  EXPECT_THAT(tokens, HasSubstr("  tokens/s  "));
+  EXPECT_THAT(tokens, HasSubstr("   81920  "));
+  EXPECT_THAT(tokens, HasSubstr("  163840  "));
+  EXPECT_THAT(tokens, Not(HasSubstr("images/s")));
+  runs.push_back(MakeRun({.world_size = 4}));  // images
+  const std::string mixed = TextOf(runs);
+  EXPECT_THAT(mixed, HasSubstr("  examples/s  "));
+  EXPECT_THAT(mixed, HasSubstr("     1280  "));
+  EXPECT_THAT(mixed, Not(HasSubstr("tokens/s")));
+}
+
 TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
   std::vector<RunTrace> runs = Study();
   EXPECT_THAT(TextOf(runs), Not(HasSubstr("MFU")));

@@ -17,6 +17,7 @@
 #include "analysis/run_trace.h"
 #include "analysis/statistics.h"
 #include "analysis/throughput.h"
+#include "records/example_unit.h"
 
 namespace rankwise {
 
@@ -28,6 +29,7 @@ struct Prediction {
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
   double examples_per_second = 0;
   Interval examples_interval;  // up to infinity where the step's begins at 0
+  ExampleUnit unit;            // in which rates are printed
   double exposed_comm_seconds = 0;
   double bubble_seconds = 0;
   double peak_bytes = 0;                 // of the fullest rank; 0: not known

@@ -79,9 +79,12 @@ std::string PredictionTable(absl::Span<const PredictedRow> rows) {
       std::any_of(rows.begin(), rows.end(), [](const PredictedRow& row) {
         return row.one_rank_examples_per_second > 0;
       });
+  // All of one work.
+  const ExampleUnit unit =
+      rows.empty() ? ExampleUnit() : rows[0].prediction.unit;
   std::vector<std::string> header = {
-      "layout",   "batch",        "step ms", "95 % interval",
-      "images/s", "exposed comm", "bubble",  "memory MB"};
+      "layout",        "batch",        "step ms", "95 % interval",
+      unit.RateName(), "exposed comm", "bubble",  "memory MB"};
   if (with_efficiency) header.push_back("efficiency");
   TextTable table(std::move(header), /*left_columns=*/1);
   bool extrapolated = false;
@@ -96,7 +99,7 @@ std::string PredictionTable(absl::Span<const PredictedRow> rows) {
         absl::StrCat(prediction.layout.batch_per_rank),
         MillisecondsText(step),
         MillisecondsInterval(prediction.step_interval),
-        absl::StrFormat("%.0f", prediction.examples_per_second),
+        absl::StrFormat("%.0f", unit.Rate(prediction.examples_per_second)),
         PercentText(prediction.exposed_comm_seconds / step),
         PercentText(prediction.bubble_seconds / step),
         Memory(prediction.peak_bytes)};

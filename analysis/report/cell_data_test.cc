@@ -29,6 +29,7 @@ TEST(CellsDataTest, HoldsMediansNamesAndMarks) {
   const nlohmann::json cell = CellsData(cells)[0];
   EXPECT_EQ(cell["label"], "pipeline 1f1b on 2 ranks, batch 32");
   EXPECT_DOUBLE_EQ(cell["examples_per_second"], 1600);
+  EXPECT_DOUBLE_EQ(cell["rate"], 1600);
   EXPECT_DOUBLE_EQ(cell["step_seconds"], 64.0 / 1600);
   EXPECT_EQ(cell["marks"].size(), 2);
   EXPECT_DOUBLE_EQ(cell["pipeline"]["wall_bubble"], 0.27);

@@ -158,6 +158,7 @@ Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
   cell.run.devices = cell.devices = {"cpu"};
   cell.run.versions.torch = "2.11.0";
   cell.run.versions.compiler = "g++ 12.2.0";
+  cell.run.example = "image";
   cell.rank_batch = rank_batch;
   cell.global_batch = static_cast<int64_t>(rank_batch) * ranks;
   cell.peak_bytes = 310e6 + 2e6 * rank_batch;
@@ -263,10 +264,11 @@ Prediction MakePrediction(int64_t ranks, double step_seconds) {
   prediction.step_seconds = step_seconds;
   prediction.step_interval = {0.94 * step_seconds, 1.06 * step_seconds};
   prediction.fitted_runs = 3;
-  const double images = 64 * static_cast<double>(ranks);
-  prediction.examples_per_second = images / step_seconds;
-  prediction.examples_interval = {images / (1.06 * step_seconds),
-                                  images / (0.94 * step_seconds)};
+  const double examples = 64 * static_cast<double>(ranks);
+  prediction.examples_per_second = examples / step_seconds;
+  prediction.unit.example = "image";
+  prediction.examples_interval = {examples / (1.06 * step_seconds),
+                                  examples / (0.94 * step_seconds)};
   prediction.exposed_comm_seconds = 0.3 * step_seconds;
   prediction.peak_bytes = 438e6;
   prediction.assumptions = {"all-reduces cost what a ring would"};

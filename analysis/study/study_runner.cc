@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "analysis/rate.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_run.h"
 #include "analysis/throughput.h"
@@ -62,8 +63,10 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(elapsed));
   const auto throughput = MeasureThroughput(run, {config.warmup_steps});
   if (!throughput.ok()) return seconds;
-  return absl::StrFormat("%.0f images/s, %s", throughput->examples_per_second,
-                         seconds);
+  const ExampleUnit unit = UnitOf(run.ranks[0].run);
+  return absl::StrFormat("%.0f %s, %s",
+                         unit.Rate(throughput->examples_per_second),
+                         unit.RateName(), seconds);
 }
 
 class StudyRunner {
