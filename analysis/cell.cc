@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -146,10 +146,12 @@ void AddRun(const RunTrace& run, Cell& cell) {
   if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
   cell.oversubscribed |= Oversubscribed(run);
   cell.several_devices_per_rank |= SeveralDevicesPerRank(run);
-  const std::string version = CodeVersion(run.ranks[0].run);
-  std::vector<std::string>& versions = cell.code_versions;
-  if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
-    versions.push_back(version);
+  for (const RankTrace& trace : run.ranks) {
+    const std::string version = CodeVersion(trace.run);
+    std::vector<std::string>& seen = cell.code_versions;
+    if (std::find(seen.begin(), seen.end(), version) == seen.end()) {
+      seen.push_back(version);
+    }
   }
 }
 
@@ -196,6 +198,10 @@ std::vector<double> Cell::Values(double Throughput::*metric) const {
   return values;
 }
 
+double Cell::ExamplesPerSecond() const {
+  return GeometricMean(Values(&Throughput::examples_per_second));
+}
+
 std::string Cell::Trainer() const { return TrainerOf(run); }
 
 std::string Cell::Name() const {
@@ -238,9 +244,26 @@ std::string CpuModels(const RunTrace& run) {
 }
 
 std::string CodeVersion(const RunRecord& run) {
-  return absl::StrCat("commit ",
-                      run.git_commit.empty() ? "unknown" : run.git_commit,
-                      " with torch ", run.versions.torch);
+  if (run.source_hash.empty()) return kUnknownCode;
+  return absl::StrCat("source ", run.source_hash, " with torch ",
+                      run.versions.torch);
+}
+
+std::string WhyNotOneCode(absl::Span<const std::string> versions) {
+  if (versions.size() > 1) {
+    return absl::StrCat("ran different code (", absl::StrJoin(versions, ", "),
+                        ")");
+  }
+  if (versions.empty() || versions[0] != kUnknownCode) return "";
+  return "ran code that their records do not name";
+}
+
+std::string CommitText(const RunRecord& run) {
+  if (run.git_commit.empty()) return "an unknown commit";
+  return absl::StrCat("commit ", run.git_commit.substr(0, 12),
+                      run.git_state == "clean"      ? ""
+                      : run.git_state == "modified" ? " (modified)"
+                                                    : " or another");
 }
 
 bool IsShapeFlag(absl::string_view name) {

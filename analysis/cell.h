@@ -39,13 +39,16 @@ struct Cell {
   // Of one device, that --peak_tflops states; 0: no repetition states one, or
   // they state several.
   double peak_tflops = 0;
-  // CodeVersion of the repetitions, each once.
+  // CodeVersion of the repetitions' ranks, each once.
   std::vector<std::string> code_versions;
   // Median over the repetitions in which it is known of PeakBytes; 0: in none.
   double peak_bytes = 0;
 
   // One value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
+  // Geometric mean over the repetitions, as ratios of cells have intervals
+  // about those of geometric means.
+  double ExamplesPerSecond() const;
   std::string Trainer() const;  // "ddp", "pipeline 1f1b"
   std::string Name() const;     // "pipeline 1f1b on 2 ranks"
   // Communication was left out (--skip_communication): explains other cells,
@@ -65,8 +68,17 @@ std::string DeviceKind(const RunRecord& run);
 // The kinds of CPU that the ranks ran on, each once: "A" or "A and B".
 std::string CpuModels(const RunTrace& run);
 
-// "commit c0ffee with torch 2.11.0"
+// "source 0123456789abcdef with torch 2.11.0", the same for the same code; or
+// kUnknownCode.
 std::string CodeVersion(const RunRecord& run);
+inline constexpr char kUnknownCode[] = "unknown code";
+
+// Why runs of these CodeVersions cannot be taken for repetitions of each other,
+// "ran different code (A, B)"; "" where all are of one known code.
+std::string WhyNotOneCode(absl::Span<const std::string> versions);
+
+// "commit c0ffee012345 (modified)", "an unknown commit"
+std::string CommitText(const RunRecord& run);
 
 // Whether a flag follows the world size without following from it: accumulate,
 // devices, dp, microbatches, pp, split.

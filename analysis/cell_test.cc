@@ -226,12 +226,34 @@ TEST(Cell, PeakMemoryIsTheMedianOfTheRepetitionsThatKnowIt) {
 }
 
 TEST(Cell, KnowsTheCodeOfItsRepetitions) {
-  std::vector<RunTrace> runs(3, MakeRun({}));
-  runs[1].ranks[0].run.git_commit = "c0ffee";
+  std::vector<RunTrace> runs(3, MakeRun({.world_size = 2}));
+  runs[1].ranks[1].run.source_hash = "c0ffee";  // built on another host
+  runs[1].ranks[1].run.git_commit = "a new commit of the same source";
+  runs[2].ranks[0].run.source_hash = "";
   std::vector<std::string> left_out;
   EXPECT_THAT(GroupIntoCells(runs, {10}, &left_out).at(0).code_versions,
-              ElementsAre("commit unknown with torch 2.11.0",
-                          "commit c0ffee with torch 2.11.0"));
+              ElementsAre("source 0123456789abcdef with torch 2.11.0",
+                          "source c0ffee with torch 2.11.0", kUnknownCode));
+}
+
+TEST(WhyNotOneCode, UnknownCodeIsNotEqualToItself) {
+  EXPECT_EQ(WhyNotOneCode({"source a"}), "");
+  EXPECT_EQ(WhyNotOneCode({"source a", "source b"}),
+            "ran different code (source a, source b)");
+  EXPECT_EQ(WhyNotOneCode({kUnknownCode}),
+            "ran code that their records do not name");
+}
+
+TEST(CommitText, SaysWhetherTheSourcesWereTheCommits) {
+  RunRecord run;
+  EXPECT_EQ(CommitText(run), "an unknown commit");
+  run.git_commit = std::string(40, 'a');
+  run.git_state = "clean";
+  EXPECT_EQ(CommitText(run), "commit aaaaaaaaaaaa");
+  run.git_state = "modified";
+  EXPECT_EQ(CommitText(run), "commit aaaaaaaaaaaa (modified)");
+  run.git_state = "unknown";  // as in files of before 1.5
+  EXPECT_EQ(CommitText(run), "commit aaaaaaaaaaaa or another");
 }
 
 TEST(Cell, AnAblationIsACellOfItsOwn) {

@@ -60,12 +60,16 @@ ChosenAlgorithm AlgorithmOf(const CollectiveRow& row) {
   return chosen;
 }
 
+int64_t GroupSize(const CollectiveRecord& record, int64_t world_size) {
+  if (record.group_size > 0) return record.group_size;
+  return record.ranks.empty() ? world_size
+                              : static_cast<int64_t>(record.ranks.size());
+}
+
 std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
   const CollectiveRecord& first = *row.ranks[0];
   const auto ranks = static_cast<int64_t>(row.ranks.size());
-  const int64_t expected = first.ranks.empty()
-                               ? world_size
-                               : static_cast<int64_t>(first.ranks.size());
+  const int64_t expected = GroupSize(first, world_size);
   if (ranks != expected && !IsPairsPingPong(row)) {
     return absl::StrCat("has the records of ", ranks, " of ", expected,
                         " ranks");

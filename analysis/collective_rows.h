@@ -24,6 +24,10 @@ struct ChosenAlgorithm {
 };
 ChosenAlgorithm AlgorithmOf(const CollectiveRow& row);
 
+// The ranks that make the call together; files of before 1.5 do not say so, and
+// it is counted.
+int64_t GroupSize(const CollectiveRecord& record, int64_t world_size);
+
 // The k-th record of a description of every rank is one row: collective, layer,
 // group, size, type, operation, root, in place, in flight, cache, sync, timing,
 // graph, registered and launch. In the order in which the first rank to have a

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +11,6 @@
 
 namespace rankwise {
 namespace {
-
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // What is wrong with a comparison, each with what would mend it.
 using Reasons = std::vector<std::string>;
@@ -74,12 +71,13 @@ void CheckCode(const Pair& pair, Reasons& reasons) {
     pair.Differ("the version of torch", a.versions.torch, b.versions.torch,
                 "run both again with one, into a new --output_dir", reasons);
   }
-  const auto name = [](const std::string& commit) {
-    return commit.empty() ? "unknown" : commit;
-  };
-  if (a.git_commit != b.git_commit) {
-    pair.Differ("the commit they were built from", name(a.git_commit),
-                name(b.git_commit),
+  // Where one is unknown, CheckCell says so.
+  if (!a.source_hash.empty() && !b.source_hash.empty() &&
+      a.source_hash != b.source_hash) {
+    const auto name = [](const RunRecord& run) {
+      return absl::StrCat(run.source_hash, " of ", CommitText(run));
+    };
+    pair.Differ("the source they were built from", name(a), name(b),
                 "run both again from one, into a new --output_dir", reasons);
   }
 }
@@ -104,11 +102,12 @@ void CheckCell(const Cell& cell, const ComparisonConfig& config,
         " had more threads than cores: lower --threads, leave out that world "
         "size, or pass --oversubscribe to compare them anyway"));
   }
-  if (cell.code_versions.size() > 1) {
+  const std::string doubt = WhyNotOneCode(cell.code_versions);
+  if (!doubt.empty()) {
     reasons.push_back(absl::StrCat(
-        "the repetitions of ", cell.Name(), " ran different code (",
-        absl::StrJoin(cell.code_versions, ", "),
-        "): run them again, into a new --output_dir"));
+        "the repetitions of ", cell.Name(), " ", doubt,
+        ": run them again, into a new --output_dir, or pass --force to compare "
+        "them anyway"));
   }
 }
 
@@ -204,15 +203,9 @@ bool Fits(const Cell& other, const Cell& cell, Scaling scaling) {
   return reasons.empty();
 }
 
-double Rate(const Cell& cell) {
-  return Median(cell.Values(&Throughput::images_per_second));
-}
-
-Interval SpeedupInterval(const Cell& base, const Cell& cell,
-                         const BootstrapConfig& config) {
-  return BootstrapRatioOfMedians(cell.Values(&Throughput::images_per_second),
-                                 base.Values(&Throughput::images_per_second),
-                                 config);
+Ratio Speedup(const Cell& base, const Cell& cell) {
+  return RatioOf(cell.Values(&Throughput::examples_per_second),
+                 base.Values(&Throughput::examples_per_second));
 }
 
 // Of the candidates that fit; null without any.
@@ -221,7 +214,8 @@ const Cell* FastestThatFits(absl::Span<const Cell* const> candidates,
   const Cell* fastest = nullptr;
   for (const Cell* candidate : candidates) {
     if (!Fits(*candidate, cell, scaling)) continue;
-    if (fastest == nullptr || Rate(*candidate) > Rate(*fastest)) {
+    if (fastest == nullptr ||
+        candidate->ExamplesPerSecond() > fastest->ExamplesPerSecond()) {
       fastest = candidate;
     }
   }
@@ -283,7 +277,7 @@ absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
   const Cell* base = FastestThatFits(single, cell, scaling);
   const Cell* own = FastestThatFits(smallest, cell, scaling);
   if (base != nullptr && own != nullptr && own->run.world_size == 1 &&
-      SpeedupInterval(*base, *own, {}).low > 1) {
+      Speedup(*base, *own).interval.low > 1) {
     return own;
   }
   if (base != nullptr) return base;
@@ -306,17 +300,16 @@ absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
                                          const ComparisonConfig& config) {
   absl::Status status = CheckEfficiency(base, cell, scaling, config);
   if (!status.ok()) return status;
-  const Reasons few = FewRepetitions({base, cell});
+  const Ratio speedup = Speedup(base, cell);
   Efficiency result;
-  result.speedup = Rate(cell) / Rate(base);
-  result.speedup_interval = few.empty()
-                                ? SpeedupInterval(base, cell, config.bootstrap)
-                                : Interval{kUnknown, kUnknown};
+  result.speedup = speedup.value;
+  result.speedup_interval = speedup.interval;
   const double ideal = static_cast<double>(cell.run.world_size) /
                        static_cast<double>(base.run.world_size);
   result.efficiency = result.speedup / ideal;
   result.efficiency_interval = {result.speedup_interval.low / ideal,
                                 result.speedup_interval.high / ideal};
+  const Reasons few = FewRepetitions({base, cell});
   Reasons forced = MendableReasons({base, cell}, config);
   forced.insert(forced.end(), few.begin(), few.end());
   result.warning = absl::StrJoin(forced, "; ");

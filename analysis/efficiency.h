@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/cell.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/ratio.h"
 
 namespace rankwise {
 
@@ -28,7 +28,6 @@ absl::string_view ScalingName(Scaling scaling);
 inline constexpr double kMemoryTolerance = 0.1;
 
 struct ComparisonConfig {
-  BootstrapConfig bootstrap;
   // Cells whose ranks had more threads than cores are compared too: whoever ran
   // them asked for it.
   bool allow_oversubscribed = false;
@@ -61,8 +60,8 @@ absl::Status CheckEfficiency(const Cell& base, const Cell& cell,
                              const ComparisonConfig& config = {});
 
 struct Efficiency {
-  double speedup = 0;  // median images/s over the base's
-  Interval speedup_interval;
+  double speedup = 0;         // Cell::ExamplesPerSecond over the base's
+  Interval speedup_interval;  // 95 %: see RatioOf
   double efficiency = 0;  // speedup over the ratio of world sizes; 1 is ideal
   Interval efficiency_interval;
   // What ComparisonConfig::force passed over; "" for nothing. The intervals of

@@ -64,8 +64,10 @@ TEST(Efficiency, TheIntervalComesFromTheRepetitions) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_LT(result->efficiency_interval.low, result->efficiency);
   EXPECT_GT(result->efficiency_interval.high, result->efficiency);
-  EXPECT_GE(result->efficiency_interval.low, 0.1 / 0.13 - 1e-9);
-  EXPECT_LE(result->efficiency_interval.high, 1 + 1e-9);
+  // Student's t of 3 degrees of freedom, as the base case has no spread.
+  EXPECT_NEAR(result->efficiency, 0.873717, 1e-6);
+  EXPECT_NEAR(result->efficiency_interval.low, 0.730008, 1e-6);
+  EXPECT_NEAR(result->efficiency_interval.high, 1.04572, 1e-5);
 }
 
 TEST(Efficiency, RefusesAnotherBatch) {
@@ -130,17 +132,46 @@ TEST(Efficiency, RefusesASingleRepetition) {
 TEST(Efficiency, RefusesChangedCode) {
   const Cell good = MakeCell({.world_size = 2}, {0.1, 0.1});
   Cell cell = good;
-  cell.run.git_commit = "c0ffee";
+  cell.run.source_hash = "c0ffee";
+  cell.run.git_commit = std::string(40, 'a');
+  cell.run.git_state = "modified";
   EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
-              HasSubstr("differ in the commit they were built from: c0ffee and "
-                        "unknown; run both again from one, into a new "
-                        "--output_dir"));
+              HasSubstr("differ in the source they were built from: c0ffee of "
+                        "commit aaaaaaaaaaaa (modified) and 0123456789abcdef "
+                        "of an unknown commit; run both again from one, into a "
+                        "new --output_dir"));
   cell = good;
-  cell.code_versions = {"commit a with torch 2", "commit b with torch 2"};
+  cell.code_versions = {"source a with torch 2", "source b with torch 2"};
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
-            "the repetitions of ddp on 2 ranks ran different code (commit a "
-            "with torch 2, commit b with torch 2): run them again, into a new "
-            "--output_dir");
+            "the repetitions of ddp on 2 ranks ran different code (source a "
+            "with torch 2, source b with torch 2): run them again, into a new "
+            "--output_dir, or pass --force to compare them anyway");
+}
+
+TEST(Efficiency, ACommitAloneIsNoOtherCode) {
+  Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
+  cell.run.git_commit = "c0ffee";
+  EXPECT_TRUE(CompareToBase(Single(), cell, Scaling::kWeak).ok());
+}
+
+TEST(Efficiency, RefusesUnknownCodeOnBothSides) {
+  std::vector<RunTrace> runs;
+  for (const char* binary : {"single", "single", "ddp", "ddp"}) {
+    runs.push_back(MakeRun({.binary = binary}));
+    runs.back().ranks[0].run.source_hash = "";
+  }
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(WhyNot(cells[0], cells[1], Scaling::kWeak),
+            "the repetitions of single on 1 rank ran code that their records "
+            "do not name: run them again, into a new --output_dir, or pass "
+            "--force to compare them anyway");
+  ComparisonConfig force;
+  force.force = true;
+  const auto result = CompareToBase(cells[0], cells[1], Scaling::kWeak, force);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->warning, HasSubstr("their records do not name"));
 }
 
 TEST(Efficiency, RefusesSharedCoresThatNobodyAskedFor) {
@@ -175,7 +206,7 @@ TEST(Efficiency, NeverComparesAnAblation) {
 TEST(Force, GivesTheFigureAndSaysEverythingThatIsWrongWithIt) {
   Cell cell = MakeCell({.world_size = 2}, {0.125, 0.125});
   cell.run.flags["lr"] = "0.2";
-  cell.run.git_commit = "c0ffee";
+  cell.run.source_hash = "c0ffee";
   cell.shared_device = "cuda:0";
   cell.oversubscribed = true;
   ComparisonConfig force;

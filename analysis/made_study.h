@@ -1,5 +1,6 @@
-// The record files of a study that nobody ran, as large as one likes: to see
-// how soon and in how much memory a study is summarised.
+// The record files of studies that nobody ran: as large as one likes, to see
+// how soon and in how much memory a study is summarised; and with a known
+// efficiency, to see whether it is found.
 
 #ifndef ANALYSIS_MADE_STUDY_H_
 #define ANALYSIS_MADE_STUDY_H_
@@ -26,6 +27,29 @@ inline constexpr double kMadeDdpStepSeconds = 0.06;  // strong scaling
 // exist: one file a run. Equal configurations write equal bytes.
 absl::Status WriteMadeStudy(const std::string& dir,
                             const MadeStudyConfig& config);
+
+struct LateStudyConfig {
+  int64_t ranks = 2;
+  // Standard deviation of the normal variable whose absolute value a rank is
+  // late by after the all-reduce, in every step anew; a share of the step.
+  double lateness = 0;
+  double efficiency = 0.8;  // of weak scaling, in truth
+  uint64_t seed = 0;
+};
+
+// As in a study by default.
+inline constexpr int64_t kLateStudyWarmupSteps = 10;
+inline constexpr int64_t kLateStudySteps = 50;  // after them
+// Of ddp's step, what the all-reduce takes once the last rank is there.
+inline constexpr double kLateStudyAllReduceShare = 0.05;
+
+// Writes 5 runs of single and 5 of ddp under weak scaling, as WriteMadeStudy
+// does. What a rank is late by it waits less for the others' gradients, which
+// are there once the last rank is. The time from the last all-reduce of the
+// warm-up to the run's last is exactly what `efficiency` says, times a factor
+// that makes the runs differ by 1 %, and is 1 in the median.
+absl::Status WriteLateStudy(const std::string& dir,
+                            const LateStudyConfig& config);
 
 }  // namespace rankwise
 

@@ -61,9 +61,9 @@ TEST(MadeStudy, IsSummarisedWithItsTruthInHalfAKilobyteARecord) {
   for (const Throughput& run : cells[0].repetitions) {
     EXPECT_NEAR(run.step_seconds / kMadeSingleStepSeconds, 1, 0.002);
   }
-  // The slower of two ranks: sigma / sqrt(pi) beyond the mean.
+  // What the ranks' steps differ by is not added up.
   for (const Throughput& run : cells[1].repetitions) {
-    EXPECT_NEAR(run.step_seconds / kMadeDdpStepSeconds, 1.0113, 0.002);
+    EXPECT_NEAR(run.step_seconds / kMadeDdpStepSeconds, 1, 0.002);
   }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take memory of their own";

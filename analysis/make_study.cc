@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/made_study.h"
@@ -56,7 +55,7 @@ constexpr char kUsage[] =
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/make_study");
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
   absl::Status status =
       rankwise::RefuseArguments(arguments, "--output_dir=/tmp/million");
   if (status.ok()) status = rankwise::MakeStudy();

@@ -5,8 +5,6 @@
 #include <set>
 #include <string>
 
-#include "analysis/statistics.h"
-
 namespace rankwise {
 
 double ModelFlopsUtilization(const Cell& cell) {
@@ -19,7 +17,7 @@ double ModelFlopsUtilization(const Cell& cell) {
   const double devices =
       static_cast<double>(cell.run.world_size) *
       static_cast<double>(std::max<size_t>(1, of_rank.size()));
-  return 3 * forward * Median(cell.Values(&Throughput::images_per_second)) /
+  return 3 * forward * cell.ExamplesPerSecond() /
          (devices * cell.peak_tflops * 1e12);
 }
 

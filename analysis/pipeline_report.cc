@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/number_text.h"
 #include "analysis/pipeline_use.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "analysis/text_table.h"
 
 namespace rankwise {

@@ -35,8 +35,7 @@ int Complain(absl::string_view program, const absl::Status& status,
 }
 
 int Complain(absl::string_view program, const absl::Status& status) {
-  return Complain(program, status,
-                  absl::IsInvalidArgument(status) ? kBadUsage : kFailed);
+  return Complain(program, status, ExitCode(status));
 }
 
 }  // namespace rankwise

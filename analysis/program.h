@@ -8,11 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "records/parse_flags.h"
 
 namespace rankwise {
-
-inline constexpr int kFailed = 1;    // exit code
-inline constexpr int kBadUsage = 2;  // exit code for wrong flags and arguments
 
 // What --help prints: `usage`, and the flags that are defined in files whose
 // path contains `folder`, such as "analysis/compare/". To be called before the
@@ -21,7 +19,7 @@ void DescribeProgram(absl::string_view usage, std::string folder);
 
 // For a program that takes flags alone: InvalidArgument, naming the first
 // argument and `example`, a flag with its value, where `positional` holds more
-// than the program's own name, with which absl::ParseCommandLine begins it.
+// than the program's own name, with which ParseFlags begins it.
 absl::Status RefuseArguments(absl::Span<char* const> positional,
                              absl::string_view example);
 
@@ -29,7 +27,7 @@ absl::Status RefuseArguments(absl::Span<char* const> positional,
 int Complain(absl::string_view program, const absl::Status& status,
              int exit_code);
 
-// The same with kBadUsage for InvalidArgument and kFailed for all else.
+// The same with the status's ExitCode.
 int Complain(absl::string_view program, const absl::Status& status);
 
 }  // namespace rankwise

@@ -137,7 +137,9 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
       path, {/*tolerate_torn_lines=*/true},
       [&collector](const Record& record) { return collector.Add(record); });
   if (!summary.ok()) return summary.status();
-  return collector.Take();
+  std::vector<RunTrace> runs = collector.Take();
+  runs[0].torn_lines = summary->torn_lines;
+  return runs;
 }
 
 absl::StatusOr<std::vector<std::string>> RecordFilesIn(
@@ -190,6 +192,18 @@ absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
     std::move(of_file->begin(), of_file->end(), std::back_inserter(runs));
   }
   return runs;
+}
+
+std::vector<std::string> TornLines(absl::Span<const RunTrace> runs) {
+  std::vector<std::string> lines;
+  for (const RunTrace& run : runs) {
+    for (int64_t number : run.torn_lines) {
+      lines.push_back(absl::StrCat(
+          run.source, ":", number,
+          ": a torn line, as a killed run or a full disk leaves it"));
+    }
+  }
+  return lines;
 }
 
 absl::Status CheckRun(const RunTrace& run) {

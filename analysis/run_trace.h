@@ -31,12 +31,14 @@ struct RankTrace {
 struct RunTrace {
   std::string source;            // the file, for messages
   std::vector<RankTrace> ranks;  // by rank; complete only if CheckRun says so
+  // Lines of `source` that were passed over; of its first run, for all of it.
+  std::vector<int64_t> torn_lines = {};
 };
 
 // Reads every run of one record file. Records belong to the latest run record
 // of their rank; run records with one run_id are one run. Torn lines are
-// passed over. Fails as VisitRecords does, and where a rank opens one run
-// twice or the ranks of a run disagree about the world size.
+// passed over: TornLines names them. Fails as VisitRecords does, and where a
+// rank opens one run twice or the ranks of a run disagree about the world size.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
 // The record files that `path` names: itself where it is a file, and of a
@@ -49,6 +51,9 @@ absl::StatusOr<std::vector<std::string>> RecordFilesIn(const std::string& path);
 // the first of them in this order.
 absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
     absl::Span<const std::string> files);
+
+// "runs/a.jsonl:17: a torn line, ...", for every line that was passed over.
+std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
 
 // Fails, saying why, unless the run has every rank, the ranks recorded the
 // same steps, and their schedule records, if any, agree on the replicas.

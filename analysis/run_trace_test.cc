@@ -73,10 +73,17 @@ TEST(LoadRuns, ScheduleRecordsBelongToTheirRank) {
   EXPECT_EQ((*runs)[0].ranks[1].schedules.size(), 1u);
 }
 
-TEST(LoadRuns, ATornLastLineIsPassedOver) {
+TEST(LoadRuns, TornLinesArePassedOverAndNamed) {
   const std::string path = WriteRecords({RunOf("a", 0, 1), StepOf(0, 1)});
-  std::ofstream(path, std::ios::app) << "{\"kind\":\"ste";
-  EXPECT_TRUE(LoadRuns(path).ok());
+  std::ofstream(path, std::ios::app) << "{\"kind\n{\"kind\":\"ste";
+  const auto runs = LoadRuns(path);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  EXPECT_EQ((*runs)[0].ranks[0].steps.size(), 1u);
+  EXPECT_THAT(TornLines(*runs),
+              ElementsAre(path + ":3: a torn line, as a killed run or a full "
+                                 "disk leaves it",
+                          path + ":4: a torn line, as a killed run or a full "
+                                 "disk leaves it"));
 }
 
 TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {

@@ -61,7 +61,7 @@ std::vector<double> Solve(ScalingLaw law, absl::Span<const Observed> points) {
 struct LogPoint {
   double ranks = 0;
   size_t repetitions = 0;
-  double median = 0;
+  double mean = 0;
   double deviation = 0;  // standard deviation of the repetitions
 };
 
@@ -71,15 +71,15 @@ std::vector<LogPoint> LogPoints(absl::Span<const ScalingPoint> points) {
     std::vector<double> logs;
     for (double x : point.throughputs) logs.push_back(std::log(x));
     result.push_back(
-        {point.ranks, logs.size(), Median(logs), StandardDeviation(logs)});
+        {point.ranks, logs.size(), Mean(logs), StandardDeviation(logs)});
   }
   return result;
 }
 
-std::vector<double> Medians(absl::Span<const LogPoint> points) {
-  std::vector<double> medians;
-  for (const LogPoint& point : points) medians.push_back(point.median);
-  return medians;
+std::vector<double> Means(absl::Span<const LogPoint> points) {
+  std::vector<double> means;
+  for (const LogPoint& point : points) means.push_back(point.mean);
+  return means;
 }
 
 std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
@@ -102,7 +102,7 @@ std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
 std::vector<double> DegreesOfFreedom(ScalingLaw law,
                                      absl::Span<const LogPoint> points) {
   constexpr double kStep = 1e-6;
-  std::vector<double> centres = Medians(points);
+  std::vector<double> centres = Means(points);
   const auto solve = [&] {
     return FitRelative(LinearForms(law, Speedups(points, centres)));
   };
@@ -111,7 +111,7 @@ std::vector<double> DegreesOfFreedom(ScalingLaw law,
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += kStep;
     const std::vector<double> beside = solve();
-    centres[i] = points[i].median;
+    centres[i] = points[i].mean;
     const double n = static_cast<double>(points[i].repetitions);
     for (size_t p = 0; p < at.size(); ++p) {
       const double effect =
@@ -126,15 +126,14 @@ std::vector<double> DegreesOfFreedom(ScalingLaw law,
   return sums;
 }
 
-// By how far the medians of so many repetitions may be off, drawn once.
+// By how far the means of so many repetitions may be off, drawn once.
 std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
                                  std::mt19937_64* random) {
   std::normal_distribution<double> normal;
-  std::vector<double> shifts, sample;
+  std::vector<double> shifts;
   for (const LogPoint& point : points) {
-    sample.resize(point.repetitions);
-    for (double& x : sample) x = point.deviation * normal(*random);
-    shifts.push_back(Median(sample));
+    const double n = static_cast<double>(point.repetitions);
+    shifts.push_back(point.deviation / std::sqrt(n) * normal(*random));
   }
   return shifts;
 }
@@ -148,7 +147,7 @@ std::vector<double> Shifted(absl::Span<const LogPoint> points,
                             std::mt19937_64* random) {
   std::chi_squared_distribution<double> chi_squared(degrees_of_freedom);
   const double factor = std::sqrt(degrees_of_freedom / chi_squared(*random));
-  std::vector<double> centres = Medians(points);
+  std::vector<double> centres = Means(points);
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += std::clamp(factor * shifts[i], -50.0, 50.0);
   }
@@ -271,7 +270,7 @@ absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
     return status;
   }
   const std::vector<LogPoint> logs = LogPoints(points);
-  const std::vector<Observed> observed = Speedups(logs, Medians(logs));
+  const std::vector<Observed> observed = Speedups(logs, Means(logs));
   const std::vector<double> values = Solve(law, observed);
   const std::vector<Interval> intervals = Intervals(law, logs, config);
   const std::vector<std::string> names = ParameterNames(law);

@@ -3,12 +3,13 @@
 #ifndef ANALYSIS_SCALING_LAW_H_
 #define ANALYSIS_SCALING_LAW_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 
@@ -23,6 +24,12 @@ enum class ScalingLaw {
 struct ScalingPoint {
   double ranks = 1;
   std::vector<double> throughputs;
+};
+
+struct BootstrapConfig {
+  int resamples = 10000;
+  double confidence = 0.95;
+  uint64_t seed = 0;  // equal seeds and points give equal intervals
 };
 
 struct LawParameter {
@@ -43,13 +50,14 @@ struct FittedLaw {
 
 std::string ScalingLawName(ScalingLaw law);
 
-// Fits the ratios of the points' medians to the base's, which `points` holds
-// once, at ranks 1. The squares of relative errors are least: of the speedups
-// for Gustafson, of their inverses for the others, in which the laws are
-// linear. Serial fractions lie between 0 and 1, coefficients are not negative.
+// Fits the ratios of the points' geometric means to the base's, which `points`
+// holds once, at ranks 1. The squares of relative errors are least: of the
+// speedups for Gustafson, of their inverses for the others, in which the laws
+// are linear. Serial fractions lie between 0 and 1, coefficients are not
+// negative.
 //
 // The intervals are a parametric bootstrap that few repetitions do not make too
-// narrow: each resample moves every median by as much as medians of lognormal
+// narrow: each resample moves every mean by as much as means of lognormal
 // repetitions of that point's own spread vary, widened from the normal to
 // Student's t with the degrees of freedom of Satterthwaite (1946), and fits
 // again; they run between the quantiles of what was fitted. They hold the

@@ -127,7 +127,9 @@ TEST(FitScalingLaw, TwoRepetitionsGiveAWideButFiniteInterval) {
   for (ScalingPoint& point : points) {
     point.throughputs = {point.throughputs[0], 1.2 * point.throughputs[0]};
   }
-  for (const LawParameter& p : Fit(ScalingLaw::kUsl, points).parameters) {
+  // More resamples than Fit takes: the ends lie where there are few of them.
+  const auto fitted = FitScalingLaw(ScalingLaw::kUsl, points, {1000});
+  for (const LawParameter& p : fitted->parameters) {
     EXPECT_EQ(p.interval.low, 0) << p.name;
     EXPECT_GT(p.interval.high, 1.5 * p.value) << p.name;
     EXPECT_FALSE(std::isnan(p.interval.high)) << p.name;

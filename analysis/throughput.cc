@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
 
 // The sums of docs/metrics.md over the measured steps.
 struct Sums {
-  std::vector<double> step_seconds;  // per step, of the slowest rank
-  std::vector<double> examples;      // per step, of all replicas
-  std::vector<double> rank_batch;    // per step, of the fullest rank
-  double rank_seconds = 0;           // over all ranks
+  std::vector<double> examples;    // per step, of all replicas
+  std::vector<double> rank_batch;  // per step, of the fullest rank
+  double rank_seconds = 0;         // over all ranks
   double exposed_seconds = 0;
   double data_wait_seconds = 0;
   double captured_seconds = 0;
@@ -25,11 +25,9 @@ Sums SumSteps(const RunTrace& run, size_t first) {
   const int64_t sharing = RanksPerReplica(run);
   Sums sums;
   for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
-    double slowest = 0;
     int64_t examples = 0, fullest = 0;
     for (const RankTrace& trace : run.ranks) {
       const StepRecord& step = trace.steps[i];
-      slowest = std::max(slowest, step.step_seconds);
       examples += step.examples;
       fullest = std::max(fullest, step.examples);
       sums.rank_seconds += step.step_seconds;
@@ -37,7 +35,6 @@ Sums SumSteps(const RunTrace& run, size_t first) {
       sums.data_wait_seconds += step.data_wait_seconds;
       sums.captured_seconds += step.captured_seconds;
     }
-    sums.step_seconds.push_back(slowest);
     // Every rank of a replica reported the replica's examples.
     sums.examples.push_back(static_cast<double>(examples / sharing));
     sums.rank_batch.push_back(static_cast<double>(fullest) /
@@ -77,15 +74,29 @@ absl::Status CheckMeasurable(const RunTrace& run,
       absl::StrCat(run.source, ": the steps took no time"));
 }
 
+std::vector<double> JobStepSeconds(const RunTrace& run,
+                                   const ThroughputConfig& config) {
+  std::vector<double> longest;
+  for (const RankTrace& trace : run.ranks) {
+    std::vector<double> seconds;
+    for (size_t i = config.warmup_steps; i < trace.steps.size(); ++i) {
+      seconds.push_back(trace.steps[i].step_seconds);
+    }
+    if (Sum(seconds) > Sum(longest)) longest = std::move(seconds);
+  }
+  return longest;
+}
+
 absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
                                              const ThroughputConfig& config) {
   absl::Status status = CheckMeasurable(run, config);
   if (!status.ok()) return status;
   const Sums sums = SumSteps(run, config.warmup_steps);
+  const std::vector<double> steps = JobStepSeconds(run, config);
   Throughput result;
-  result.steps = static_cast<int64_t>(sums.step_seconds.size());
-  result.images_per_second = Sum(sums.examples) / Sum(sums.step_seconds);
-  result.step_seconds = Median(sums.step_seconds);
+  result.steps = static_cast<int64_t>(steps.size());
+  result.examples_per_second = Sum(sums.examples) / Sum(steps);
+  result.step_seconds = Median(steps);
   result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
   result.captured = sums.captured_seconds > 0;
   if (result.captured && run.ranks.size() > 1) {

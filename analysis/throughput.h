@@ -4,6 +4,7 @@
 #define ANALYSIS_THROUGHPUT_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,8 +21,8 @@ inline constexpr int64_t kMinMeasuredSteps = 5;
 
 struct Throughput {
   int64_t steps = 0;  // measured, warm-up left out
-  double images_per_second = 0;
-  double step_seconds = 0;  // median over steps of the slowest rank's
+  double examples_per_second = 0;
+  double step_seconds = 0;  // median of JobStepSeconds
   // Of all ranks' time, 0..1; NaN: not known, as steps of several ranks were
   // captured (StepRecord::captured_seconds).
   double exposed_comm_share = 0;
@@ -37,6 +38,14 @@ struct Throughput {
 // after warm-up, and where these took no time.
 absl::Status CheckMeasurable(const RunTrace& run,
                              const ThroughputConfig& config);
+
+// The job's steps after warm-up: those of the rank whose steps take longest in
+// sum. Each rank's steps follow each other, and nothing aligns the ranks at a
+// step's end: a rank that ends a step late waits less in the next one. So the
+// job takes the largest sum of one rank, not the sum of every step's largest.
+// Expects a run that CheckMeasurable accepts.
+std::vector<double> JobStepSeconds(const RunTrace& run,
+                                   const ThroughputConfig& config);
 
 // Fails where CheckMeasurable does.
 absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,

@@ -17,7 +17,7 @@ TEST(Throughput, CountsAllRanksExamples) {
   const auto result = MeasureThroughput(
       MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.1}), {10});
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_NEAR(result->images_per_second, 640, 1e-9);
+  EXPECT_NEAR(result->examples_per_second, 640, 1e-9);
   EXPECT_NEAR(result->step_seconds, 0.1, 1e-12);
   EXPECT_NEAR(result->exposed_comm_share, 0.1, 1e-12);
   EXPECT_NEAR(result->data_wait_share, 0.05, 1e-12);
@@ -36,7 +36,7 @@ TEST(Throughput, CountsTheExamplesOfAPipelineOnce) {
                                               .micro_batches = 2}),
                                      {10});
   ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_NEAR(one->images_per_second, 320, 1e-9);
+  EXPECT_NEAR(one->examples_per_second, 320, 1e-9);
   EXPECT_EQ(one->global_batch, 32);
   EXPECT_EQ(one->largest_rank_batch, 16);
 }
@@ -51,7 +51,7 @@ TEST(Throughput, CountsEveryReplicaOfAPipeline) {
                                               .micro_batches = 2}),
                                      {10});
   ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_NEAR(two->images_per_second, 640, 1e-9);
+  EXPECT_NEAR(two->examples_per_second, 640, 1e-9);
   EXPECT_EQ(two->global_batch, 64);
   EXPECT_NEAR(two->largest_rank_batch, 32.0 / 3, 1e-12);
 }
@@ -72,24 +72,43 @@ TEST(Throughput, WhatRanksWaitedWithinCapturedStepsIsNotKnown) {
   EXPECT_EQ(one->exposed_comm_share, 0);
 }
 
-TEST(Throughput, AStepIsAsLongAsOnItsSlowestRank) {
-  RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.1, .steps = 10});
+TEST(Throughput, WhatRanksAreLateByInTurnDoesNotAddUp) {
+  RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.2, .steps = 11});
   for (int i = 0; i < 10; ++i) {
-    run.ranks[i % 2].steps[i].step_seconds = 0.3;  // each rank in turn
+    // Each rank ends every other step 0.1 s late, and starts the next so late.
+    run.ranks[i % 2].steps[i].step_seconds = 0.3;
+    run.ranks[1 - i % 2].steps[i].step_seconds = 0.1;
   }
-  EXPECT_NEAR(MeasureThroughput(run, {0})->images_per_second, 128 / 0.3, 1e-9);
+  const auto result = MeasureThroughput(run, {0});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->examples_per_second, 128 / 0.2, 1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.2, 1e-12);
+}
+
+TEST(Throughput, TheJobTakesTheLargestSumOfOneRank) {
+  RunTrace run = MakeRun({.world_size = 3, .step_seconds = 0.1, .steps = 10});
+  for (int i = 0; i < 10; ++i) {
+    run.ranks[1].steps[i].step_seconds = i < 6 ? 0.3 : 0.05;
+    run.ranks[2].steps[i].step_seconds = i < 6 ? 0.05 : 0.2;
+  }
+  const auto result = MeasureThroughput(run, {0});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->examples_per_second, 10 * 192 / (6 * 0.3 + 4 * 0.05),
+              1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.3, 1e-12);
 }
 
 TEST(Throughput, IsARatioOfSums) {
   RunTrace run = MakeRun({.step_seconds = 0.1, .steps = 10});
   run.ranks[0].steps[9].step_seconds = 1.1;
-  EXPECT_NEAR(MeasureThroughput(run, {0})->images_per_second, 640 / 2.0, 1e-9);
+  EXPECT_NEAR(MeasureThroughput(run, {0})->examples_per_second, 640 / 2.0,
+              1e-9);
 }
 
 TEST(Throughput, WarmUpIsLeftOut) {
   RunTrace run = MakeRun({.step_seconds = 0.1, .steps = 15});
   for (int i = 0; i < 10; ++i) run.ranks[0].steps[i].step_seconds = 5;
-  EXPECT_NEAR(MeasureThroughput(run, {10})->images_per_second, 640, 1e-9);
+  EXPECT_NEAR(MeasureThroughput(run, {10})->examples_per_second, 640, 1e-9);
 }
 
 TEST(Throughput, RefusesWhatItCannotMeasure) {

@@ -29,6 +29,9 @@ RunRecord MakeRunRecord(const RunForTest& config, int64_t rank) {
   run.host = {"host", "A CPU", 8, 1LL << 33};
   run.devices = {"cpu"};
   run.versions.torch = "2.11.0";
+  run.source_hash = "0123456789abcdef";
+  run.example = config.tokens_per_example > 0 ? "sequence" : "image";
+  run.tokens_per_example = config.tokens_per_example;
   return run;
 }
 

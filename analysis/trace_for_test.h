@@ -22,6 +22,7 @@ struct RunForTest {
   std::string schedule = "";
   int64_t replicas = 1;
   int64_t micro_batches = 4;
+  int64_t tokens_per_example = 0;  // 0: examples are images
 };
 
 // Every rank with its steps: 10 % exposed communication, 5 % data wait, flags

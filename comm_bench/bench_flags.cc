@@ -1,9 +1,12 @@
 #include "comm_bench/bench_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -13,9 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "comm_bench/collectives.h"
-#include "comm_bench/element_types.h"
-#include "comm_bench/sizes.h"
+#include "comm_bench/collectives/collectives.h"
+#include "comm_bench/collectives/element_types.h"
+#include "comm_bench/sweep/sizes.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/flag_checks.h"
 #include "records/user_path.h"
@@ -96,8 +99,8 @@ ABSL_FLAG(bool, nccl_choices, true,
           "ask NCCL's log, outside of what is timed, which algorithm and "
           "protocol it chose; only where NCCL_DEBUG is not set");
 ABSL_FLAG(int, relaunch, 1,
-          "start all ranks so often, and show the variance between launches "
-          "apart from that between iterations");
+          "launches of all ranks, one after the other; shows each row's time "
+          "with an interval over the launches");
 ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
 
 // Where it goes.
@@ -110,6 +113,9 @@ ABSL_FLAG(std::string, fake_skew_us, "",
           "microseconds by which rank 0, 1, ... enter every call late");
 ABSL_FLAG(int, fake_tail_every, 0, "every so many calls one takes longer");
 ABSL_FLAG(double, fake_tail_us, 0, "by how many microseconds");
+ABSL_FLAG(bool, fake_virtual_time, false,
+          "calls take exactly what they are said to cost, in a time of their "
+          "own that passes at once; needs --fake_alpha_us");
 
 namespace rankwise::comm_bench {
 namespace {
@@ -186,9 +192,9 @@ std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
     checks.Complain(absl::StrCat("--min_bytes=", FormatBytes(min),
                                  ": is above --max_bytes=", FormatBytes(max)));
   }
-  if (!(factor >= 1.01)) {
-    checks.Complain(
-        absl::StrCat("--factor=", factor, ": must be at least 1.01"));
+  if (!std::isfinite(factor) || factor < 1.01) {
+    checks.Complain(absl::StrCat("--factor=", factor,
+                                 ": must be at least 1.01, and finite"));
   }
   return checks.status().ok() ? GeometricSizes(min, max, factor)
                               : std::vector<int64_t>();
@@ -275,6 +281,7 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
         "freed under it; run one after the other");
   }
   config.nccl_choices = absl::GetFlag(FLAGS_nccl_choices);
+  config.fake_virtual_time = absl::GetFlag(FLAGS_fake_virtual_time);
   ReadTiming(measure.timing, checks);
 }
 
@@ -306,6 +313,7 @@ constexpr FlagUse kFlagUses[] = {
     {"cuda_graph", "sweep"},
     {"registered", "sweep"},
     {"nccl_choices", "sweep"},
+    {"fake_virtual_time", "sweep pairs"},
     {"warmup", "sweep new_group ladder"},
     {"precision", "sweep new_group"},
     {"max_seconds", "sweep new_group"},
@@ -346,6 +354,14 @@ void ReadWhere(BenchConfig& config, FlagChecks& checks) {
   checks.ParentExists("csv", config.csv_file);
   config.relaunch = absl::GetFlag(FLAGS_relaunch);
   checks.InRange("relaunch", config.relaunch, 1, 1000);
+  std::error_code ignored;
+  if (config.relaunch > 1 &&
+      std::filesystem::exists(config.record_file, ignored) &&
+      !std::filesystem::is_regular_file(config.record_file, ignored)) {
+    checks.Complain(absl::StrCat(
+        "--record=", config.record_file,
+        ": --relaunch reads its samples back, and this is not a file"));
+  }
   config.measure.launch = absl::GetFlag(FLAGS_launch);
   checks.InRange("launch", config.measure.launch, 0);
 }
@@ -374,8 +390,14 @@ absl::Status AddFakeFlags(FakeBackendConfig& fake) {
   checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
   if ((fake.tail_us > 0) != (fake.tail_every > 0))
     checks.Complain("--fake_tail_us, --fake_tail_every: need each other");
-  for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us"}) {
-    if (IsSet(flag) && absl::GetFlag(FLAGS_backend) != "fake")
+  const bool is_fake = absl::GetFlag(FLAGS_backend) == "fake";
+  if (is_fake && absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
+    checks.Complain(
+        "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take no "
+        "time");
+  for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us",
+                           "fake_virtual_time"}) {
+    if (IsSet(flag) && !is_fake)
       checks.Complain(absl::StrCat("--", flag, ": only for --backend=fake"));
   }
   return checks.status();

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "comm_bench/bench_config.h"
+#include "comm_bench/sweep/bench_config.h"
 #include "parallel/comm/fake_backend.h"
 
 namespace rankwise::comm_bench {

@@ -12,29 +12,27 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
-#include "comm_bench/collectives.h"
+#include "comm_bench/collectives/collectives.h"
 #include "comm_bench/interrupt.h"
-#include "comm_bench/measure_on.h"
-#include "comm_bench/relaunch.h"
 #include "comm_bench/run_rank.h"
-#include "comm_bench/sweep.h"
+#include "comm_bench/sweep/measure_on.h"
+#include "comm_bench/sweep/relaunch.h"
+#include "comm_bench/sweep/sweep.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/rank_env.h"
 #include "parallel/device/device_facts.h"
+#include "records/host.h"
+#include "records/parse_flags.h"
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
 namespace rankwise::comm_bench {
 namespace {
-
-constexpr int kFailed = 1;
-constexpr int kBadUsage = 2;
 
 struct Asked {
   BenchConfig bench;
@@ -72,7 +70,7 @@ int Report(const std::string& who, const absl::Status& status, int rank = 0) {
     // Another rank may have had the signal.
     return 128 + (InterruptSignal() == 0 ? SIGINT : InterruptSignal());
   }
-  return absl::IsInvalidArgument(status) ? kBadUsage : kFailed;
+  return ExitCode(status);
 }
 
 // Only where this program starts the ranks itself can it start them again.
@@ -86,7 +84,7 @@ absl::Status CheckRelaunch(const Asked& asked, const std::string& launcher) {
 
 // This process as one rank, or as all of --backend=fake.
 int Run(const Asked& asked) {
-  LineBufferOutput();
+  PrepareRankProcess();
   if (asked.comm.backend == "fake") {
     const absl::Status relaunch = CheckRelaunch(asked, "");
     if (!relaunch.ok()) return Report("comm_bench", relaunch);
@@ -121,6 +119,10 @@ int List() {
 absl::Status CheckLocally(const Asked& asked) {
   if (VisibleGpus() == 0) {
     absl::Status possible = MeasureOn(c10::kCPU, asked.bench).status();
+    if (possible.ok()) {
+      possible = CheckMemory(asked.bench, asked.launch.nproc,
+                             CollectHostInfo().memory_bytes);
+    }
     if (!possible.ok()) return possible;
   }
   if (asked.bench.mode != "sweep") return absl::OkStatus();
@@ -136,8 +138,7 @@ int Main(int argc, char** argv) {
       "bazel-bin/comm_bench/comm_bench"
       "\nAll flags: --help",
       "comm_bench/");
-  const absl::StatusOr<Asked> asked =
-      ReadFlags(absl::ParseCommandLine(argc, argv));
+  const absl::StatusOr<Asked> asked = ReadFlags(ParseFlags(argc, argv));
   if (!asked.ok()) return Report("comm_bench", asked.status());
   if (absl::GetFlag(FLAGS_list)) return List();
   if (!InsideLauncher() && asked->comm.backend != "fake") {

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -10,19 +11,22 @@
 #include "ATen/Parallel.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "comm_bench/agreement.h"
 #include "comm_bench/bench_flags.h"
-#include "comm_bench/bench_rank.h"
+#include "comm_bench/collectives/counted.h"
 #include "comm_bench/environment.h"
 #include "comm_bench/interrupt.h"
-#include "comm_bench/modes.h"
-#include "comm_bench/nccl_log_switch.h"
-#include "comm_bench/output.h"
-#include "comm_bench/peer_ceiling.h"
+#include "comm_bench/modes/modes.h"
+#include "comm_bench/nccl/nccl_log_switch.h"
+#include "comm_bench/nccl/peer_ceiling.h"
+#include "comm_bench/output/output.h"
+#include "comm_bench/sweep/agreement.h"
+#include "comm_bench/sweep/bench_rank.h"
+#include "comm_bench/sweep/measure_on.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/fake_backend.h"
 #include "parallel/comm/plain_error.h"
 #include "parallel/comm/run_record.h"
+#include "parallel/comm/virtual_time.h"
 #include "parallel/device/device_facts.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -43,7 +47,8 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
                     run.versions.nccl.empty() ? "" : ", NCCL ",
                     run.versions.nccl)},
       {"ranks", absl::StrCat(run.world_size, " over ", run.backend, ", ",
-                             run.threads_per_rank, " threads each")}};
+                             Counted(run.threads_per_rank, "thread"),
+                             run.world_size == 1 ? "" : " each")}};
   for (const auto& [name, value] : environment.variables)
     facts.push_back({name, value});
   if (config.relaunch > 1)
@@ -120,7 +125,6 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   if (!same.ok()) return same;
   RunningRank running;
   running.binary = "comm_bench";
-  running.workspace = Workspace();
   running.flags = FlagsOf("comm_bench/");
   running.env = comm.env();
   running.devices = {comm.device()};
@@ -128,6 +132,11 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   running.comm = &comm;
   const absl::StatusOr<RunRecord> run = DescribeRun(running);
   if (!run.ok()) return run.status();
+  if (comm.device().is_cpu()) {
+    absl::Status fits = CheckMemory(config, comm.env().local_world_size,
+                                    run->host.memory_bytes);
+    if (!fits.ok()) return fits;
+  }
   BenchRank rank;
   rank.comm = &comm;
   rank.group = comm.process_group();
@@ -144,6 +153,8 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
 absl::Status RunFakeRank(const BenchConfig& config, const FakeWorld& measured,
                          const FakeWorld& free, const RunRecord& run,
                          const std::atomic<bool>& stop) {
+  std::optional<VirtualTime> time;
+  if (config.fake_virtual_time) time.emplace();
   const int place = static_cast<int>(run.rank);
   const std::unique_ptr<Control> control =
       MakeGroupControl(MakeFakeProcessGroup(free.backend(place)));
@@ -187,7 +198,6 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   const std::atomic<bool>& stop = CatchInterrupts();
   RunningRank running;
   running.binary = "comm_bench";
-  running.workspace = Workspace();
   running.flags = FlagsOf("comm_bench/");
   running.env.world_size = world_size;
   running.devices = {c10::Device(c10::kCPU)};
@@ -196,6 +206,8 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   absl::StatusOr<RunRecord> run = DescribeRun(running);
   if (!run.ok()) return run.status();
   run->backend = "fake";
+  absl::Status fits = CheckMemory(config, world_size, run->host.memory_bytes);
+  if (!fits.ok()) return fits;
   const FakeWorld measured(world_size, fake);
   const FakeWorld free(world_size, {});
   std::vector<absl::Status> statuses(world_size);

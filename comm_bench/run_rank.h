@@ -3,7 +3,7 @@
 #define RANKWISE_COMM_BENCH_RUN_RANK_H_
 
 #include "absl/status/status.h"
-#include "comm_bench/bench_config.h"
+#include "comm_bench/sweep/bench_config.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/rank_env.h"
 

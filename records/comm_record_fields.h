@@ -43,6 +43,10 @@ void ListCollectiveFields(Fields& fields, R& record) {
     fields.Text("algorithm", record.algorithm);
     fields.Text("protocol", record.protocol);
   }
+  if (fields.Has("bus_factor")) {
+    fields.Estimate("bus_factor", record.bus_factor);
+    fields.Count("group_size", record.group_size);
+  }
 }
 
 template <typename Fields, typename R>
@@ -56,6 +60,10 @@ void CheckCollective(Fields& fields, const R& record) {
                    std::find(record.ranks.begin(), record.ranks.end(),
                              record.rank) != record.ranks.end(),
                "\"rank\" is none of \"ranks\"");
+  fields.Check(
+      record.group_size == 0 || record.ranks.empty() ||
+          record.group_size == static_cast<int64_t>(record.ranks.size()),
+      "\"group_size\" is not the number of \"ranks\"");
   fields.Check(std::all_of(record.late.begin(), record.late.end(),
                            [iterations](int64_t i) { return i < iterations; }),
                "\"late\" names an iteration that \"seconds\" does not have");

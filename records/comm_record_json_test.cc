@@ -40,6 +40,8 @@ CollectiveRecord ExampleCollective() {
   record.graph = true;
   record.algorithm = "Ring";
   record.protocol = "LL";
+  record.bus_factor = 1.5;
+  record.group_size = 2;
   return record;
 }
 
@@ -100,14 +102,14 @@ TEST(CommRecordJson, CollectiveIsTheTextOfTheGrammar) {
             R"("seconds":[0.5,0.25,0.125],"start_seconds":[0,1,2.5],)"
             R"("late":[1],"clock_error_seconds":0.0625,"timing":"events",)"
             R"("graph":true,"registered":false,"algorithm":"Ring",)"
-            R"("protocol":"LL"})");
+            R"("protocol":"LL","bus_factor":1.5,"group_size":2})");
 }
 
 TEST(CommRecordJson, ACollectiveFromBefore14WasTimedByTheHost) {
   const std::string old = absl::StrReplaceAll(
       ToJsonLine(ExampleCollective()),
       {{R"(,"timing":"events","graph":true,"registered":false,)"
-        R"("algorithm":"Ring","protocol":"LL")",
+        R"("algorithm":"Ring","protocol":"LL","bus_factor":1.5,"group_size":2)",
         ""}});
   EXPECT_EQ(old.find("timing"), std::string::npos);
   const auto row = ParseAs<CollectiveRecord>(old);
@@ -116,6 +118,17 @@ TEST(CommRecordJson, ACollectiveFromBefore14WasTimedByTheHost) {
   EXPECT_FALSE(row.registered);
   EXPECT_EQ(row.algorithm, "");
   EXPECT_EQ(row.clock_error_seconds, 0.0625);
+}
+
+TEST(CommRecordJson, ACollectiveFromBefore15HasNoBusFactor) {
+  const std::string old =
+      absl::StrReplaceAll(ToJsonLine(ExampleCollective()),
+                          {{R"(,"bus_factor":1.5,"group_size":2)", ""}});
+  EXPECT_EQ(old.find("bus_factor"), std::string::npos);
+  const auto row = ParseAs<CollectiveRecord>(old);
+  EXPECT_TRUE(std::isnan(row.bus_factor));
+  EXPECT_EQ(row.group_size, 0);
+  EXPECT_EQ(row.protocol, "LL");
 }
 
 TEST(CommRecordJson, OverlapIsTheTextOfTheGrammar) {
@@ -222,6 +235,12 @@ TEST(CommRecordJson, BrokenRecordsSayWhatIsWrong) {
        R"("ranks" should be a list of integers)"},
       {ExampleCollective(), R"("ranks":[0,2])", R"("ranks":[0,1])",
        R"("rank" is none of "ranks")"},
+      {ExampleCollective(), R"("group_size":2)", R"("group_size":3)",
+       R"("group_size" is not the number of "ranks")"},
+      {ExampleCollective(), R"(,"group_size":2)", "",
+       R"(in the collective record: the field "group_size" is missing)"},
+      {ExampleCollective(), R"("bus_factor":1.5)", R"("bus_factor":-1)",
+       R"("bus_factor" should be a number of 0 or more, or "NaN")"},
       {ExampleCollective(), "[0.5,0.25,0.125]", "[0.5,-1,0.125]",
        R"("seconds" should be a list of numbers of seconds, 0 or more)"},
       {ExampleCollective(), "[0.5,0.25,0.125]", "[0.5,\"NaN\",0.125]",

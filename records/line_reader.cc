@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace rankwise {
 
@@ -29,6 +30,7 @@ bool LineReader::Next() {
   has_newline_ = newline != std::string::npos;
   const size_t end = has_newline_ ? newline : buffer_.size();
   line_ = absl::string_view(buffer_).substr(at_, end - at_);
+  if (has_newline_) absl::ConsumeSuffix(&line_, "\r");
   at_ = has_newline_ ? end + 1 : end;
   ++number_;
   return true;

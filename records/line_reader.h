@@ -27,7 +27,7 @@ class LineReader {
   // cannot be read: then status() says why.
   bool Next();
 
-  // Without its newline. Valid until the next call of Next().
+  // Without its line end, "\n" or "\r\n". Valid until the next call of Next().
   absl::string_view line() const { return line_; }
   // Only the last line of a file may have none.
   bool has_newline() const { return has_newline_; }

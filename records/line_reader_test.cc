@@ -42,7 +42,9 @@ TEST(LineReader, FindsTheLinesAtAnySizeOfBlock) {
     EXPECT_THAT(LinesOf("", block), IsEmpty());
     EXPECT_THAT(LinesOf("\n", block), ElementsAre(""));
     EXPECT_THAT(LinesOf("one\n\nlonger line\r\n", block),
-                ElementsAre("one", "", "longer line\r"));
+                ElementsAre("one", "", "longer line"));
+    EXPECT_THAT(LinesOf("a\rb\r\r\n\r\nc\r", block),
+                ElementsAre("a\rb\r", "", "c\r..."));
     EXPECT_THAT(LinesOf("one\ntwo", block), ElementsAre("one", "two..."));
     EXPECT_THAT(LinesOf(nul + "\n", block), ElementsAre(nul));
   }

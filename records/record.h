@@ -20,7 +20,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 4;
+inline constexpr int kSchemaMinor = 5;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
 struct HostInfo {
@@ -40,10 +40,11 @@ struct VersionInfo {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.4";
+  std::string schema_version = "1.5";
   std::string run_id;      // the same on every rank of the run (run_id.h)
   std::string binary;      // without its folder: "single", "ddp"
-  std::string git_commit;  // "" when unknown (git_commit.h)
+  std::string git_commit;  // as in BuildStamp (build_stamp.h); before 1.5 that
+                           // of the workspace when the run began
   // Every flag of the binary with its value, defaults included, no dashes.
   std::map<std::string, std::string> flags;
   // Both are set from `flags` by SetConfigHashes() (config_hash.h).
@@ -59,6 +60,12 @@ struct RunRecord {
   // Floating-point operations of the model's forward pass for one example, a
   // multiply-add counted as two; 0: not known.
   double forward_flops_per_example = 0;
+  // As in BuildStamp. Two runs are of the same code where the hashes are equal
+  // and not "".
+  std::string source_hash;
+  std::string git_state = "unknown";
+  std::string example;  // what one is: "image", "sequence"; "" when unknown
+  int64_t tokens_per_example = 0;  // 0: examples are not made of tokens
 };
 
 // One optimizer step of one rank. step_seconds runs from the end of the step
@@ -178,6 +185,9 @@ struct CollectiveRecord {
   bool registered = false;  // its buffers are registered with the library
   std::string algorithm;    // that the library chose: "Ring"; "" unknown
   std::string protocol;     // "LL", "Simple"; "" unknown
+  // busbw = bytes / seconds * bus_factor; NaN: not known.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
+  int64_t group_size = 0;  // ranks that make the call together; 0: not known
 };
 
 // One rank's share of a collective beside computation. The lists hold one

@@ -49,6 +49,13 @@ void ListFields(Fields& fields, R& record) {
     fields.Check(record.forward_flops_per_example >= 0 &&
                      record.forward_flops_per_example < 1e30,
                  "\"forward_flops_per_example\" should be 0 or more");
+    if (fields.Has("source_hash")) {  // and with it the other three of 1.5
+      fields.Text("source_hash", record.source_hash);
+      fields.Choice("git_state", record.git_state,
+                    {"clean", "modified", "unknown"});
+      fields.Text("example", record.example);
+      fields.Count("tokens_per_example", record.tokens_per_example);
+    }
     fields.Below("rank", record.rank, "world_size", record.world_size);
   } else if constexpr (std::is_same_v<T, StepRecord>) {
     fields.Count("rank", record.rank);

@@ -32,6 +32,10 @@ RunRecord ExampleRun() {
   run.threads_per_rank = 4;
   run.versions = {"2.11.0", "", "", "g++ 12.2.0"};
   run.forward_flops_per_example = 5e8;
+  run.source_hash = "00112233445566aa";
+  run.git_state = "modified";
+  run.example = "sequence";
+  run.tokens_per_example = 128;
   return run;
 }
 
@@ -130,10 +134,24 @@ TEST(RecordJson, AScheduleFromBefore13HasNoExposedTransfers) {
   EXPECT_EQ(schedule.sent_bytes, 4096);
 }
 
+TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
+  const std::string line = ToJsonLine(ExampleRun());
+  const std::string added =
+      ",\"source_hash\":\"00112233445566aa\",\"git_state\":\"modified\","
+      "\"example\":\"sequence\",\"tokens_per_example\":128";
+  ASSERT_THAT(line, HasSubstr("5e+08" + added + "}"));
+  const auto run = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
+  EXPECT_EQ(run.source_hash, "");
+  EXPECT_EQ(run.git_state, "unknown");
+  EXPECT_EQ(run.example, "");
+  EXPECT_EQ(run.tokens_per_example, 0);
+  EXPECT_EQ(run.git_commit, ExampleRun().git_commit);
+}
+
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.4\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.5\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -260,9 +278,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.4\"", "\"one\"",
+      {ExampleRun(), "\"1.5\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.4\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.5\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -370,7 +388,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.4\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.5\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

@@ -28,9 +28,12 @@ class LineVisitor {
               const std::function<absl::Status(const Record&)>& visit)
       : options_(options), visit_(visit) {}
 
-  absl::Status Line(absl::string_view line, bool has_newline) {
+  absl::Status Line(absl::string_view line, bool has_newline, int64_t number) {
     if (line.empty()) return absl::OkStatus();
-    if (!has_newline || line.back() != '}') return TornLine(line, has_newline);
+    if (!has_newline || line.back() != '}') {
+      summary_.torn_lines.push_back(number);
+      return TornLine(line, has_newline);
+    }
     absl::StatusOr<Record> record = ParseRecord(line);
     if (absl::IsNotFound(record.status())) return UnknownKind(record.status());
     if (!record.ok()) return record.status();
@@ -45,7 +48,6 @@ class LineVisitor {
 
  private:
   absl::Status TornLine(absl::string_view line, bool has_newline) {
-    ++summary_.torn_lines;
     if (options_.tolerate_torn_lines) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(
         "a torn line of ", line.size(), " bytes, as a killed run leaves it (",
@@ -98,7 +100,8 @@ absl::StatusOr<ReadSummary> VisitRecords(
   LineReader lines(path);
   LineVisitor visitor(options, visit);
   while (lines.Next()) {
-    const absl::Status taken = visitor.Line(lines.line(), lines.has_newline());
+    const absl::Status taken =
+        visitor.Line(lines.line(), lines.has_newline(), lines.number());
     if (!taken.ok()) {
       return absl::Status(taken.code(), absl::StrCat(path, ":", lines.number(),
                                                      ": ", taken.message()));
@@ -106,8 +109,13 @@ absl::StatusOr<ReadSummary> VisitRecords(
   }
   if (!lines.status().ok()) return lines.status();
   if (visitor.summary().records > 0) return visitor.summary();
+  const size_t torn = visitor.summary().torn_lines.size();
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": holds no record; is it a file written by --record?"));
+      path, ": holds no record",
+      torn > 0 ? absl::StrCat(", only ", torn,
+                              torn == 1 ? " torn line" : " torn lines")
+               : "",
+      "; is it a file written by --record?"));
 }
 
 absl::StatusOr<std::vector<Record>> ReadRecords(const std::string& path,

@@ -17,15 +17,15 @@ namespace rankwise {
 struct ReadOptions {
   // A torn line is what a kill in the middle of a write leaves: the last line
   // of the file without its newline, or a line that does not end in '}'.
-  // true: skip it and count it; false: fail.
+  // true: skip it and say where it is; false: fail.
   bool tolerate_torn_lines = false;
 };
 
 // What was passed over; each is also harmless.
 struct ReadSummary {
   int64_t records = 0;
-  int64_t torn_lines = 0;
-  int64_t unknown_kinds = 0;  // of a newer minor version
+  std::vector<int64_t> torn_lines;  // their numbers in the file, from 1
+  int64_t unknown_kinds = 0;        // of a newer minor version
 };
 
 // Calls `visit` with each record in file order. `visit` returns an error to

@@ -15,11 +15,12 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string RunLine(const std::string& version = "1.4") {
+std::string RunLine(const std::string& version = "1.5") {
   RunRecord run;
   run.schema_version = version;
   return ToJsonLine(run) + "\n";
@@ -80,9 +81,14 @@ TEST(RecordReader, BrokenLinesAreNamedByFileAndLine) {
   EXPECT_THAT(ErrorOf("\n\n"), HasSubstr("holds no record"));
 }
 
-TEST(RecordReader, WindowsLineEndsAreTorn) {
-  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(RunLine(), {{"\n", "\r\n"}})),
-              HasSubstr("does not end in '}'"));
+TEST(RecordReader, WindowsLineEndsAreLineEnds) {
+  const std::string text = absl::StrReplaceAll(
+      RunLine() + "\n" + StepLine() + StepLine(), {{"\n", "\r\n"}});
+  const auto records = ReadRecords(WriteFile("crlf.jsonl", text));
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->size(), 3u);
+  EXPECT_THAT(ErrorOf(text + "{\"kind\":\"st\r\n"),
+              HasSubstr(":5: a torn line of 11 bytes"));
 }
 
 TEST(RecordReader, ATornLastLineIsReportedOrTolerated) {
@@ -99,9 +105,14 @@ TEST(RecordReader, ATornLastLineIsReportedOrTolerated) {
                        return absl::OkStatus();
                      });
     ASSERT_TRUE(summary.ok()) << summary.status();
-    EXPECT_EQ(summary->torn_lines, 1);
+    EXPECT_THAT(summary->torn_lines, ElementsAre(2));
     EXPECT_EQ(records, 1);
   }
+}
+
+TEST(RecordReader, AFileOfTornLinesOnlyIsNotCalledEmpty) {
+  EXPECT_THAT(ErrorOf("{\"kind\n{\"kind", {/*tolerate_torn_lines=*/true}),
+              HasSubstr("holds no record, only 2 torn lines;"));
 }
 
 TEST(RecordReader, ToleranceDoesNotCoverWholeBrokenLines) {

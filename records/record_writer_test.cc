@@ -146,7 +146,7 @@ TEST(RecordWriter, KilledRanksThatShareAFileLeaveWholeLines) {
       });
   ASSERT_TRUE(summary.ok()) << summary.status();
   // The kernel may cut the write that the kill met, on each rank.
-  EXPECT_LE(summary->torn_lines, 2);
+  EXPECT_LE(summary->torn_lines.size(), 2u);
   EXPECT_GT(summary->records, 0);
 }
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "records/parse_flags.h"
 #include "samplers/sampling/distributed_sampler.h"
 
 ABSL_FLAG(int64_t, size, 10, "examples in the dataset");
@@ -36,6 +36,9 @@ namespace {
 
 // Indices to look at fit in memory.
 constexpr int64_t kMaxSize = 100'000'000;
+constexpr int64_t kMaxWorldSize = 1'000'000;
+// Every rank orders all examples by itself: minutes of that.
+constexpr int64_t kMaxOrdered = 10'000'000'000;
 
 struct Config {
   int64_t size;
@@ -57,9 +60,9 @@ absl::StatusOr<Config> ConfigFromFlags() {
         absl::StrCat("--size=", size, ": it must be in 0 .. ", kMaxSize));
   }
   const int64_t world_size = absl::GetFlag(FLAGS_world_size);
-  if (world_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--world_size=", world_size, ": it must be 1 or more"));
+  if (world_size < 1 || world_size > kMaxWorldSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--world_size=", world_size, ": it must be in 1 .. ", kMaxWorldSize));
   }
   const int64_t epoch = absl::GetFlag(FLAGS_epoch);
   if (epoch < 0) {
@@ -71,6 +74,12 @@ absl::StatusOr<Config> ConfigFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat(
         "--rank=", rank, ": with --world_size=", world_size,
         " it must be in 0 .. ", world_size - 1, ", or -1 for all"));
+  }
+  if (rank == -1 && size > kMaxOrdered / world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--size=", size, " --world_size=", world_size,
+                     ": printing all ranks ", "orders ", size, " examples ",
+                     world_size, " times; print one by --rank"));
   }
   using Mode = DistributedSamplerConfig::Mode;
   return Config{
@@ -111,7 +120,7 @@ absl::Status Run(const Config& config) {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "prints which examples each rank sees in an epoch, one line per rank");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);
   absl::Status status;
   if (rest.size() > 1) {
     status = absl::InvalidArgumentError(absl::StrCat(
@@ -123,5 +132,5 @@ int main(int argc, char** argv) {
   }
   if (status.ok()) return 0;
   std::cerr << "show: " << status.message() << "\n";
-  return 1;
+  return rankwise::ExitCode(status);
 }

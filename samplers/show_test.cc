@@ -27,7 +27,7 @@ Result Show(const std::string& flags) {
 
 void ExpectRefused(const std::string& flags, const std::string& message) {
   const Result result = Show(flags);
-  EXPECT_EQ(result.exit_code, 1) << flags;
+  EXPECT_EQ(result.exit_code, 2) << flags;
   EXPECT_THAT(result.output, HasSubstr(message)) << flags;
 }
 
@@ -60,7 +60,12 @@ TEST(ShowTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--size=-4", "--size=-4: it must be in 0 .. 100000000");
   ExpectRefused("--size=1000000000000", "--size=1000000000000: it must be");
   ExpectRefused("--size=many", "many");
-  ExpectRefused("--world_size=0", "--world_size=0: it must be 1 or more");
+  ExpectRefused("--world_size=0", "--world_size=0: it must be in 1 .. 1000000");
+  ExpectRefused("--world_size=1000001", "it must be in 1 .. 1000000");
+  ExpectRefused("--world_size=9223372036854775807",
+                "--world_size=9223372036854775807: it must be in 1 ..");
+  ExpectRefused("--size=100000000 --world_size=1000",
+                "orders 100000000 examples 1000 times; print one by --rank");
   ExpectRefused("--world_size=2 --rank=2", "--rank=2: with --world_size=2");
   ExpectRefused("--rank=-2", "--rank=-2");
   ExpectRefused("--epoch=-1", "--epoch=-1: it must be 0 or more");

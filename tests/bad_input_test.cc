@@ -23,6 +23,7 @@ struct BadInput {
   std::vector<std::string> flags;
   std::string message;  // must be in stderr
   std::vector<std::string> environment = {};
+  int code = 2;  // exit code: of bad usage
 };
 
 const char kMissing[] = "/nonexistent-folder/file";
@@ -53,16 +54,19 @@ std::vector<BadInput> BadFlags() {
       {"BatchSizeZero",
        "single",
        {"--batch_size=0"},
-       "--batch_size=0: must be at least 1"},
+       "--batch_size=0: must be between 1 and 1000000000"},
       {"BatchSizeNegative",
        "ddp",
        {"--batch_size=-4"},
-       "--batch_size=-4: must be at least 1"},
-      {"Epochs", "single", {"--epochs=0"}, "--epochs=0: must be at least 1"},
+       "--batch_size=-4: must be between 1 and 1000000000"},
+      {"Epochs",
+       "single",
+       {"--epochs=0"},
+       "--epochs=0: must be between 1 and 1000000000"},
       {"MaxSteps",
        "single",
        {"--max_steps=-1"},
-       "--max_steps=-1: must be at least 0"},
+       "--max_steps=-1: must be between 0 and 1000000000000"},
       {"TrainSize",
        "single",
        {"--train_size=0"},
@@ -74,7 +78,38 @@ std::vector<BadInput> BadFlags() {
       {"Accumulate",
        "single",
        {"--accumulate=0"},
-       "--accumulate=0: must be at least 1"},
+       "--accumulate=0: must be between 1 and 1048576"},
+      {"AccumulateBeyond64Bits",
+       "single",
+       {"--accumulate=9223372036854775807"},
+       "--accumulate=9223372036854775807: must be between 1 and 1048576"},
+      {"AccumulateTimesBatchBeyond64Bits",
+       "single",
+       {"--accumulate=4611686018427387904"},
+       "--accumulate=4611686018427387904: must be between 1 and 1048576"},
+      {"BatchSizeTimesRanksBeyond64Bits",
+       "ddp",
+       {"--batch_size=4611686018427387904", "--nproc=2"},
+       "--batch_size=4611686018427387904: must be between 1 and 1000000000"},
+      {"BatchSizeThatRoundsToNoBatch",
+       "single",
+       {"--batch_size=9223372036854775807"},
+       "--batch_size=9223372036854775807: must be between 1 and 1000000000"},
+      {"GlobalBatchBeyond64Bits",
+       "ddp",
+       {"--backend=fake", "--eval=false", "--fake_world_size=1048576",
+        "--batch_size=1000000000", "--accumulate=1048576"},
+       "--batch_size=1000000000: with 1048576 micro-batches a step and 1048576 "
+       "data-parallel ranks a step has more than 9223372036854775807 examples"},
+      {"EpochsBeyond64Bits",
+       "single",
+       {"--epochs=9223372036854775807"},
+       "--epochs=9223372036854775807: must be between 1 and 1000000000"},
+      {"WarmupSteps",
+       "single",
+       {"--warmup_steps=9223372036854775807"},
+       "--warmup_steps=9223372036854775807: must be between 0 and "
+       "1000000000000"},
       {"Optimizer",
        "single",
        {"--optimizer=lion"},
@@ -86,7 +121,11 @@ std::vector<BadInput> BadFlags() {
       {"LearningRateNaN",
        "single",
        {"--lr=nan"},
-       "--lr=nan: must be at least 0"},
+       "--lr=nan: must be finite and at least 0"},
+      {"LearningRateInfinite",
+       "single",
+       {"--lr=inf"},
+       "--lr=inf: must be finite and at least 0"},
       {"MomentumOfAdam",
        "single",
        {"--momentum=0.9"},
@@ -136,7 +175,7 @@ std::vector<BadInput> BadFlags() {
       {"LogEvery",
        "single",
        {"--log_every=0"},
-       "--log_every=0: must be at least 1"},
+       "--log_every=0: must be between 1 and 1000000000000"},
       {"Device",
        "single",
        {"--device=tpu"},
@@ -152,6 +191,11 @@ std::vector<BadInput> BadFlags() {
        "--backend=mpi2: must be one of auto, gloo, nccl, fake"},
       {"NcclWithoutGpu",
        "ddp",
+       {"--backend=nccl"},
+       "use backend=gloo",
+       {"CUDA_VISIBLE_DEVICES="}},
+      {"NcclOfSingleWithoutGpu",
+       "single",
        {"--backend=nccl"},
        "use backend=gloo",
        {"CUDA_VISIBLE_DEVICES="}},
@@ -191,6 +235,24 @@ std::vector<BadInput> BadFlags() {
        "single",
        {std::string("--checkpoint_dir=") + kMissing},
        "does not exist"},
+      {"RecordInAFile",
+       "single",
+       {"--record=/dev/null/run.jsonl"},
+       "--record=/dev/null/run.jsonl: /dev/null is not a folder"},
+      {"CheckpointFolderIsAFile",
+       "single",
+       {"--checkpoint_dir=/dev/null"},
+       "--checkpoint_dir=/dev/null: is not a folder"},
+      {"LogFolderIsAFile",
+       "ddp",
+       {"--nproc=2", "--log_dir=/dev/null"},
+       "--log_dir=/dev/null: is not a folder"},
+      {"CifarFolderIsAFile",
+       "single",
+       {"--dataset=cifar10", "--data_dir=/dev/null"},
+       "/dev/null is not a folder",
+       {},
+       /*code=*/1},
       {"LogFolder",
        "ddp",
        {std::string("--log_dir=") + kMissing},
@@ -206,7 +268,7 @@ std::vector<BadInput> BadFlags() {
       {"KeepCheckpoints",
        "single",
        {"--keep_checkpoints=0"},
-       "--keep_checkpoints=0: must be at least 1"},
+       "--keep_checkpoints=0: must be between 1 and 1000000"},
       {"RendezvousTimeout",
        "ddp",
        {"--rendezvous_timeout=0s"},
@@ -243,7 +305,9 @@ std::vector<BadInput> BadFlags() {
       {"CifarMissingFolder",
        "single",
        {"--dataset=cifar10", std::string("--data_dir=") + kMissing},
-       "there is no folder /nonexistent-folder/file; download"},
+       "there is no folder /nonexistent-folder/file; download",
+       {},
+       /*code=*/1},
       {"EmptyEpoch",
        "ddp",
        {"--backend=fake", "--fake_world_size=3", "--train_size=2",
@@ -278,6 +342,13 @@ std::vector<BadInput> BadEnvironments() {
        "MASTER_PORT='http'",
        {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2",
         "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http"}},
+      {"MasterAddrOfAnotherMachine",
+       "ddp",
+       {"--rendezvous_timeout=1s"},
+       "MASTER_ADDR 192.0.2.1 is not an address of this machine",
+       {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+        "MASTER_ADDR=192.0.2.1", "MASTER_PORT=29518"},
+       /*code=*/1},
       {"WorldSizeMissing",
        "ddp",
        {},
@@ -306,8 +377,10 @@ class BadInputTest : public ::testing::TestWithParam<BadInput> {};
 
 TEST_P(BadInputTest, IsRefusedWithAReason) {
   const BadInput& input = GetParam();
-  ExpectRefused(RunTrainer(input.trainer, input.flags, input.environment),
-                input.message);
+  const Finished run =
+      RunTrainer(input.trainer, input.flags, input.environment);
+  ExpectRefused(run, input.message);
+  EXPECT_EQ(run.code, input.code);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<BadInput>& info) {
@@ -337,7 +410,7 @@ TEST(BadFilesTest, ACheckpointFolderThatIsAFileIsNamedBeforeTheTraining) {
   std::ofstream(file) << "not a folder";
   const Finished run =
       RunTrainer("single", {"--max_steps=2", "--checkpoint_dir=" + file});
-  ExpectRefused(run, "--checkpoint_dir=" + file + ": cannot be written to: ");
+  ExpectRefused(run, "--checkpoint_dir=" + file + ": is not a folder");
   EXPECT_THAT(run.out, Not(HasSubstr("first step done")));
 }
 
@@ -347,6 +420,18 @@ TEST(FakeBackendTest, OneProcessTrainsAsRankZeroOfMany) {
               "--eval=false", "--max_steps=3", "--train_size=1024"});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("rank 0 of 8: cpu"));
+}
+
+// The test set is one batch of 12 GB of pixels, the training set is small.
+TEST(BadFilesTest, AnEvaluationThatFailsIsCalledThat) {
+  const std::string command =
+      "ulimit -v 12000000 && exec " + Runfile("trainers/single") +
+      " --train_size=64 --test_size=4000000 --batch_size=4000000 --max_steps=1";
+  TestProcess run({"/bin/sh", "-c", command});
+  const int code = run.Wait();
+  ExpectRefused({code, run.Stdout(), run.Stderr()},
+                "the evaluation after epoch 1 failed: loading data ran out of "
+                "memory");
 }
 
 TEST(BadFilesTest, MemoryThatIsNotThereNamesTheFlagsThatHelp) {

@@ -13,7 +13,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "analysis/compare/call_configurations.h"
+#include "analysis/report/network_data.h"
+#include "analysis/run_trace.h"
+#include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
 #include "tests/trainer_process.h"
@@ -77,6 +82,57 @@ TEST(CommBenchTest, MeasuresEveryCollectiveAndRecordsEverySample) {
   EXPECT_EQ(LinesIn(csv), 1 + total / 2);
 }
 
+// The rows of a CSV file, by column; `group` is how a row quotes its ranks.
+std::vector<std::map<std::string, std::string>> CsvRows(
+    const std::string& path, const std::string& group) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  const std::vector<std::string> names = absl::StrSplit(line, ',');
+  std::vector<std::map<std::string, std::string>> rows;
+  while (std::getline(file, line)) {
+    line = absl::StrReplaceAll(line, {{group, "group"}});
+    const std::vector<std::string> fields = absl::StrSplit(line, ',');
+    EXPECT_EQ(fields.size(), names.size()) << line;
+    std::map<std::string, std::string>& row = rows.emplace_back();
+    for (size_t i = 0; i < fields.size(); ++i) row[names[i]] = fields[i];
+  }
+  return rows;
+}
+
+// From the benchmark through its records to what the report shows.
+TEST(CommBenchTest, TheReportsBusBandwidthIsThatOfTheTable) {
+  const std::string records = TemporaryPath("busbw.jsonl");
+  const std::string csv = TemporaryPath("busbw.csv");
+  const Finished run = RunCommBench(Quick(
+      {"--nproc=4", "--group_size=2", "--sizes=4K",
+       "--collectives=all_reduce,all_to_all,all_to_all_v,all_gather,broadcast",
+       absl::StrCat("--record=", records), absl::StrCat("--csv=", csv)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto runs = LoadRuns(records);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> left_out;
+  const nlohmann::json calls =
+      CallsData(CallConfigurations(*runs, CallUnit::kLaunch, &left_out));
+  EXPECT_THAT(left_out, IsEmpty());
+  std::map<std::string, nlohmann::json> of_first_group;
+  for (const nlohmann::json& call : calls) {
+    if (call["group"] == "0,1") of_first_group[call["collective"]] = call;
+  }
+  const auto rows = CsvRows(csv, "\"0,1\"");
+  ASSERT_THAT(rows, SizeIs(5));
+  for (const auto& row : rows) {
+    const nlohmann::json& call = of_first_group[row.at("collective")];
+    EXPECT_EQ(call["ranks"], 2) << row.at("collective");
+    const double factor = std::stod(row.at("busbw_gb_per_second")) /
+                          std::stod(row.at("algbw_gb_per_second"));
+    ASSERT_TRUE(call["bus_factor"].is_number()) << call;
+    EXPECT_NEAR(call["bus_factor"].get<double>(), factor, 1e-9) << call;
+  }
+  EXPECT_EQ(of_first_group["all_reduce"]["bus_factor"], 1);
+  EXPECT_EQ(of_first_group["all_to_all_v"]["bus_factor"], 0.5);
+}
+
 TEST(CommBenchTest, RecordsWhereItRan) {
   const std::string records = TemporaryPath("where.jsonl");
   const Finished run =
@@ -94,6 +150,23 @@ TEST(CommBenchTest, RecordsWhereItRan) {
     EXPECT_FALSE(place->variables.contains("NOT_OURS"));
   }
   EXPECT_EQ(found, 1);
+}
+
+TEST(CommBenchTest, InVirtualTimeEverySampleIsWhatACallCosts) {
+  const std::string records = TemporaryPath("virtual.jsonl");
+  const Finished run = RunCommBench(
+      Quick({"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=50",
+             "--fake_beta_ns_per_byte=2", "--fake_virtual_time",
+             "--sizes=8,64K,1M", absl::StrCat("--record=", records)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const std::vector<CollectiveRecord> rows = RowsIn(records);
+  EXPECT_THAT(rows, SizeIs(4 * 3)) << "ranks, sizes";
+  for (const CollectiveRecord& row : rows) {
+    EXPECT_THAT(row.seconds, SizeIs(3));
+    const double bytes = static_cast<double>(row.bytes);
+    for (const double seconds : row.seconds)
+      EXPECT_NEAR(seconds, 50e-6 + 2e-9 * bytes, 1e-12) << row.bytes;
+  }
 }
 
 struct Variant {
@@ -147,11 +220,23 @@ INSTANTIATE_TEST_SUITE_P(
         {"OddSizes",
          {"--nproc=2", "--sizes=7,8,9"},
          "9 bytes: as the row above"},
+        {"SizesBelowAnElement",
+         {"--nproc=2", "--sizes=3"},
+         "# 3 bytes: measured as 4, rounded"},
+        {"SizesRoundedDown",
+         {"--nproc=2", "--sizes=9"},
+         "# 9 bytes: measured as 8, rounded"},
+        {"OverlapOfRoundedSizes",
+         {"--nproc=2", "--mode=overlap", "--sizes=3", "--gemm_size=16"},
+         "# 3 bytes: measured as 4, rounded"},
+        {"LadderOfRoundedSizes",
+         {"--nproc=2", "--mode=ladder", "--sizes=3"},
+         "# 3 bytes: measured as 4, rounded"},
         {"FakeStraggler",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--fake_straggler_rank=2", "--fake_straggler_us=5000",
-          "--mode=pairs"},
-         "rank 2 stands out"},
+          "--fake_virtual_time", "--mode=pairs"},
+         "rank 2 stands out: its messages take 5000 us longer"},
         {"FakeSweep",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--sizes=8,4K,64K"},
@@ -159,13 +244,21 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return info.param.name; });
 
+TEST(CommBenchTest, HelpIsNoFailure) {
+  const Finished run = RunCommBench({"--help"});
+  EXPECT_EQ(run.code, 0);
+  EXPECT_THAT(run.out, HasSubstr("--collectives"));
+}
+
 TEST(CommBenchTest, RelaunchesAndComparesLaunches) {
   const std::string records = TemporaryPath("launches.jsonl");
   const Finished run =
       RunCommBench(Quick({"--nproc=2", "--relaunch=2", "--sizes=4K",
                           absl::StrCat("--record=", records)}));
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("launch"));
+  EXPECT_THAT(run.out, ContainsRegex("all_reduce +4096 +float32 +sum +in . +2 "
+                                     "+[0-9.]+ +[0-9.]+ "))
+      << "2 launches, with the interval over them";
   std::set<int64_t> launches;
   for (const CollectiveRecord& row : RowsIn(records))
     launches.insert(row.launch);
@@ -276,6 +369,30 @@ INSTANTIATE_TEST_SUITE_P(
          {"--min_bytes=1M", "--max_bytes=1K"},
          "is above --max_bytes"},
         {"Factor", {"--factor=1"}, "--factor=1: must be at least"},
+        {"FactorNan",
+         {"--factor=nan"},
+         "--factor=nan: must be at least 1.01, and finite"},
+        {"FactorInf",
+         {"--factor=inf"},
+         "--factor=inf: must be at least 1.01, and finite"},
+        {"PrecisionNan", {"--precision=nan"}, "--precision=nan: must be"},
+        {"UnknownFlag", {"--iterationz=3"}, "ERROR: Unknown command line flag"},
+        {"NotANumber", {"--root=many"}, "ERROR: Illegal value 'many'"},
+        {"LargerThanMemory",
+         {"--nproc=2", "--sizes=8,65536G"},
+         "--sizes: 65536 GiB is above the limit of"},
+        {"LargerThanMemoryOfFakeRanks",
+         {"--backend=fake", "--max_bytes=65536G"},
+         "--max_bytes: 65536 GiB is above the limit of"},
+        {"RelaunchesIntoNothing",
+         {"--nproc=2", "--relaunch=2", "--record=/dev/null"},
+         "--record=/dev/null: --relaunch reads its samples back"},
+        {"ReplayOfNothing",
+         {"--mode=replay", "--replay=/dev/null"},
+         "/dev/null: holds no record"},
+        {"TrafficFolder",
+         {"--nproc=2", "--collectives=all_to_all_v", "--traffic=/tmp"},
+         "/tmp: is a folder, not a file"},
         {"UnknownDtype", {"--dtypes=float8"}, "--dtypes=float8"},
         {"UnknownOp", {"--ops=median"}, "--ops=median"},
         {"IntegerAverage",
@@ -309,6 +426,16 @@ INSTANTIATE_TEST_SUITE_P(
         {"FakeFlag",
          {"--nproc=2", "--fake_skew_us=0,5"},
          "--fake_skew_us: only for --backend=fake"},
+        {"VirtualTimeOfOthers",
+         {"--nproc=2", "--fake_virtual_time"},
+         "--fake_virtual_time: only for --backend=fake"},
+        {"VirtualTimeOfNothing",
+         {"--backend=fake", "--fake_virtual_time"},
+         "--fake_virtual_time: needs --fake_alpha_us"},
+        {"VirtualTimeOfComputations",
+         {"--backend=fake", "--fake_alpha_us=50", "--fake_virtual_time",
+          "--mode=overlap"},
+         "--fake_virtual_time: means nothing to --mode=overlap"},
         {"TooManyArrivals",
          {"--nproc=2", "--arrival_us=0,1,2"},
          "3 numbers for 2 ranks"},

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "analysis/run_trace.h"
@@ -69,6 +71,28 @@ TEST(LedgerTest, ClosesForAPipeline) {
       {"--nproc=2", "--schedule=1f1b", "--microbatches=4", "--batch_size=16"});
   ExpectClosed(ledger, 2);
   EXPECT_GT(ledger.critical.bubble_seconds, 0);
+}
+
+// Of a batch that is larger than the data. The console's clock runs on between
+// the epochs, so that its rate is the lower one.
+TEST(ConsoleTest, CountsTheExamplesThereAre) {
+  constexpr int kEpochs = 6, kExamples = 100;
+  const std::string record = FreshDir("rate") + "/run.jsonl";
+  const Finished run = RunTrainer(
+      "single", {"--train_size=100", "--batch_size=6400", "--epochs=6",
+                 "--eval=false", "--threads=1", "--record=" + record});
+  ASSERT_EQ(run.code, 0) << run.err;
+  double seconds = 0;  // without the first step, which warms up
+  for (const Record& entry : RecordsIn(record)) {
+    const auto* epoch = std::get_if<EpochRecord>(&entry);
+    if (epoch != nullptr && epoch->epoch > 1) seconds += epoch->seconds;
+  }
+  const std::string last_line = run.out.substr(run.out.rfind("  loss "));
+  double loss = 0, rate = 0;
+  ASSERT_EQ(sscanf(last_line.c_str(), "  loss %lf %lf", &loss, &rate), 2)
+      << last_line;
+  EXPECT_GT(rate, 0);
+  EXPECT_LE(rate, (kEpochs - 1) * kExamples / seconds + 1);
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "parallel/comm/steady_time.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {
@@ -30,11 +31,11 @@ TEST_P(PipelineFaultTest, AKilledRankIsNamedAndNoneIsLeft) {
   ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
   const std::vector<pid_t> ranks = ChildrenOf(run->pid());
   ASSERT_EQ(ranks.size(), 4u);
-  const absl::Time killed = absl::Now();
+  const SteadyTime killed = SteadyNow();
   ASSERT_EQ(kill(ranks[static_cast<size_t>(rank)], SIGKILL), 0);
   const int code = run->Wait(absl::Seconds(20));
   std::printf("ended %.2f s after the kill\n",
-              absl::ToDoubleSeconds(absl::Now() - killed));
+              absl::ToDoubleSeconds(ElapsedSince(killed)));
   EXPECT_GT(code, 0);
   EXPECT_TRUE(AllGone(ranks));
   EXPECT_THAT(run->Stderr(), ContainsRegex(absl::StrCat(

@@ -5,6 +5,7 @@
 
 #include <ostream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/trained.h"
@@ -110,6 +111,38 @@ TEST(ModelParallelTest, IsBitEqualToOneDevice) {
                        Joined(flags, {"--devices=cpu,cpu", "--split=2"})));
   ExpectBitEqual(base,
                  Train("model_parallel", 2, Joined(flags, {"--split=1"})));
+}
+
+// The running statistics that are saved are replica 0's: where each replica
+// kept its own, the undisturbed run would evaluate with others.
+TEST(ReplicasTest, EvaluateTheModelThatIsSaved) {
+  const Flags flags = {"--model=simple_cnn_bn",
+                       "--dp=2",
+                       "--microbatches=2",
+                       "--train_size=32",
+                       "--test_size=10",
+                       "--batch_size=4",
+                       "--epochs=2",
+                       "--seed=5"};
+  const Trained base = Train("pipeline", 2, flags);
+  ASSERT_EQ(base.evaluations.size(), 2u);
+  const std::string dir = FreshDir("stopped");
+  const Flags more = {"--nproc=2", "--threads=1", "--checkpoint_dir=" + dir,
+                      "--record=" + dir + "/run.jsonl"};
+  const Finished stopped =
+      RunTrainer("pipeline", Joined(flags, Joined(more, {"--epochs=1"})));
+  ASSERT_EQ(stopped.code, 0) << stopped.err;
+  const Finished resumed =
+      RunTrainer("pipeline", Joined(flags, Joined(more, {"--resume"})));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  std::vector<double> losses;
+  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+    if (const auto* evaluation = std::get_if<EvalRecord>(&record))
+      losses.push_back(evaluation->mean_loss);
+  }
+  ASSERT_EQ(losses.size(), 2u);
+  EXPECT_EQ(losses[0], base.evaluations[0].mean_loss);
+  EXPECT_EQ(losses[1], base.evaluations[1].mean_loss);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <ostream>
 #include <string>
@@ -119,6 +120,28 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"FourStagesOnTwoRanks", "pipeline", 2, {"--schedule=zbv"}},
         Way{"InOneProcess", "pipeline", 1, {"--devices=cpu,cpu"}}),
     [](const auto& info) { return info.param.name; });
+
+// Each rank reads its own stage's shard: what is wrong with one is seen by one
+// rank, and all go on from the step before.
+TEST(PipelineCheckpointTest, AShardThatOneRankFindsChangedIsPassedOverByAll) {
+  const std::string dir = Stopped(kTwoStages, {});
+  const std::string shard = "/step_00000005.shard_1_of_2.safetensors";
+  {
+    std::fstream file(dir + shard,
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x7f');
+  }
+  std::filesystem::remove(dir + "/run.jsonl");
+  const Finished run = rankwise::Run(kTwoStages, dir, kEnd, {"--resume"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("resumed after step 3"));
+  EXPECT_THAT(run.err, HasSubstr(shard));
+  const auto expected = Undisturbed(kTwoStages, {});
+  const auto losses = LossesOf(dir + "/run.jsonl", 0);
+  EXPECT_EQ(losses.size(), static_cast<size_t>(kEnd - 3));
+  for (const auto& [step, loss] : losses) EXPECT_EQ(loss, expected.at(step));
+}
 
 TEST(PipelineCheckpointTest, OneProcessGoesOnInTwoStages) {
   const std::string dir = GoOn(kTwoStages, Stopped(kSingle, {}), {});

@@ -106,6 +106,48 @@ TEST(PipelineCsvTest, AlsoInOneProcess) {
                                        "--devices=cpu,cpu"})));
 }
 
+// The running statistics of batch norm are part of the weights.
+TEST(PipelineBatchNormTest, RecomputedForwardsMoveNoRunningStatistics) {
+  const std::vector<std::string> model = {"--model=simple_cnn_bn"};
+  std::vector<std::string> single = With(model), pipeline = With(model);
+  single.push_back("--accumulate=4");
+  pipeline.push_back("--microbatches=4");
+  const Trained base = Train("single", 1, single);
+  ASSERT_TRUE(base.weights.count("conv1.norm.running_mean"));
+  ExpectBitEqual(base, Train("pipeline", 2, pipeline));
+  pipeline.push_back("--recompute");
+  ExpectBitEqual(base, Train("pipeline", 2, pipeline));
+  pipeline.push_back("--devices=cpu,cpu");
+  ExpectBitEqual(base, Train("pipeline", 1, pipeline));
+}
+
+// What conv2 hands on is bf16 under autocast, and travels so.
+TEST(PipelineBf16Test, IsBitEqualToOneProcessAndSendsHalfTheBytes) {
+  const std::vector<std::string> bf16 = {"--precision=bf16"};
+  std::vector<std::string> single = With(bf16), pipeline = With(bf16);
+  single.push_back("--accumulate=4");
+  pipeline.push_back("--microbatches=4");
+  const Trained base = Train("single", 1, single);
+  for (const std::string schedule : {"1f1b", "zbv"}) {
+    SCOPED_TRACE(schedule);
+    std::vector<std::string> flags = pipeline;
+    flags.push_back("--schedule=" + schedule);
+    const Trained run = Train("pipeline", 2, flags);
+    ExpectBitEqual(base, run);
+    if (schedule != "1f1b") continue;
+    int64_t records = 0;
+    for (const Record& entry : RecordsIn(run.record)) {
+      const auto* record = std::get_if<ScheduleRecord>(&entry);
+      if (record == nullptr) continue;
+      ++records;
+      const int64_t examples = record->step % 3 == 0 ? 10 : 16;
+      EXPECT_EQ(record->sent_bytes, examples * 4096 * 2);
+      EXPECT_EQ(record->received_bytes, record->sent_bytes);
+    }
+    EXPECT_EQ(records, 12);
+  }
+}
+
 TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
   const std::vector<std::string> flags = {"--train_size=17", "--test_size=1",
                                           "--batch_size=4", "--epochs=2"};

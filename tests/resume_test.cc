@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "parallel/comm/steady_time.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {
@@ -23,6 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string FreshDir(const std::string& name) {
   const std::string dir = TemporaryPath(name);
@@ -78,10 +80,10 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
   const std::vector<pid_t> ranks = ChildrenOf(run->pid());
   ASSERT_EQ(ranks.size(), 2u);
-  const absl::Time killed = absl::Now();
+  const SteadyTime killed = SteadyNow();
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_NE(run->Wait(absl::Seconds(20)), 0);
-  EXPECT_LT(absl::Now() - killed,
+  EXPECT_LT(ElapsedSince(killed),
             absl::Seconds(6));  // 5, and a busy machine's delay
   EXPECT_TRUE(AllGone(ranks));
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
@@ -130,7 +132,21 @@ TEST(ResumeTest, AnotherConfigurationIsRefused) {
   EXPECT_EQ(run.code, 1);
   EXPECT_THAT(
       run.err,
-      HasSubstr("the checkpoint was made with seed=0, this run has seed=9"));
+      HasSubstr(
+          "the checkpoint was made with --seed=0, this run has --seed=9"));
+}
+
+TEST(ResumeTest, SaysThatNothingIsLeftToDo) {
+  const std::string dir = FreshDir("complete");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
+  const Finished again = RunTrainer("single", Flags(dir, 3, {"--resume"}));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out,
+              HasSubstr("--resume: nothing is left to do: the run ends after "
+                        "step 3 (--epochs=20, --max_steps=3)"));
+  const Finished on = RunTrainer("single", Flags(dir, 4, {"--resume"}));
+  EXPECT_EQ(on.code, 0) << on.err;
+  EXPECT_THAT(on.out, Not(HasSubstr("nothing is left to do")));
 }
 
 TEST(ResumeTest, AnotherGradientExchangeOrCosineIsRefused) {
@@ -146,7 +162,8 @@ TEST(ResumeTest, AnotherGradientExchangeOrCosineIsRefused) {
   EXPECT_EQ(longer.code, 1);
   EXPECT_THAT(
       longer.err,
-      HasSubstr("steps of the cosine=3, this run has steps of the cosine=8"));
+      HasSubstr("steps of the cosine=3, this run has steps of the cosine=8 "
+                "(--epochs, --max_steps)"));
   const Finished exact =
       RunTrainer("ddp", Flags(dir, 3, {"--resume", "--lr_schedule=cosine"}));
   EXPECT_EQ(exact.code, 1);

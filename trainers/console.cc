@@ -96,11 +96,11 @@ void Console::RunDone() {
   if (config_.peak_tflops <= 0 || epoch_seconds_ <= 0) return;
   Say(absl::StrFormat(
       "MFU %.2f %%: %.4g training FLOPs per example (3 x forward) at %.0f "
-      "examples/s, against --peak_tflops=%g",
+      "%s, against --peak_tflops=%g",
       100 * Mfu(epoch_examples_, epoch_seconds_),
       config_.training_flops_per_example,
-      static_cast<double>(epoch_examples_) / epoch_seconds_,
-      config_.peak_tflops));
+      config_.unit.Rate(static_cast<double>(epoch_examples_) / epoch_seconds_),
+      config_.unit.RateName(), config_.peak_tflops));
 }
 
 double Console::Mfu(int64_t examples, double seconds) const {
@@ -131,7 +131,8 @@ std::string Console::Rate() const {
       static_cast<double>(examples_ * config_.replicas) / seconds;
   const double left = seconds / static_cast<double>(steps) *
                       static_cast<double>(config_.total_steps - step_);
-  return absl::StrFormat("%.0f examples/s  ETA %s", rate, Duration(left));
+  return absl::StrFormat("%.0f %s  ETA %s", config_.unit.Rate(rate),
+                         config_.unit.RateName(), Duration(left));
 }
 
 void Console::DrawBar(int64_t step_in_epoch, int64_t epoch) {

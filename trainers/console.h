@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "records/example_unit.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -20,6 +21,7 @@ struct ConsoleConfig {
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 1;  // of the whole run
   int64_t log_every = 100;  // steps between two lines
+  ExampleUnit unit;         // of the rates
   // Of the part of the model that one device holds: forward and backward.
   double training_flops_per_example = 0;
   double peak_tflops = 0;  // of one device; 0: no MFU is told
@@ -52,7 +54,7 @@ class Console {
   void Evaluated(const EvalRecord& record, bool classification);
 
  private:
-  std::string Rate() const;  // "1520 examples/s  ETA 0:25"
+  std::string Rate() const;  // "1520 images/s  ETA 0:25"
   double Mfu(int64_t examples, double seconds) const;
   void DrawBar(int64_t step_in_epoch, int64_t epoch);
   void ClearBar();

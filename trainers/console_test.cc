@@ -56,6 +56,23 @@ TEST(ConsoleTest, PlainLinesWithoutATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\r")));
 }
 
+TEST(ConsoleTest, ARateCountsTokensOrImages) {
+  for (const auto& [unit, rate] :
+       std::vector<std::pair<ExampleUnit, std::string>>{
+           {{"sequence", 3}, "at 1500 tokens/s, "},
+           {{"image", 0}, "at 500 images/s, "},
+           {{"", 0}, "at 500 examples/s, "}}) {
+    ConsoleConfig config = Config(0);
+    config.peak_tflops = 6;
+    config.unit = unit;
+    testing::internal::CaptureStdout();
+    Console console(config);
+    console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
+    console.RunDone();
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr(rate));
+  }
+}
+
 TEST(ConsoleTest, EpochAndEvaluationLines) {
   testing::internal::CaptureStdout();
   Console console(Config(1));

@@ -118,8 +118,11 @@ absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
         "--sync_batch_norm: the model has no batch norm; leave it out");
   }
   return absl::StrCat("--sync_batch_norm: ", *layers,
-                      " layers normalise over the batches of all ",
-                      comm.world_size(), " ranks");
+                      *layers == 1 ? " layer normalises" : " layers normalise",
+                      " over the batches of ",
+                      comm.world_size() == 1
+                          ? "1 rank"
+                          : absl::StrCat("all ", comm.world_size(), " ranks"));
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(

@@ -37,6 +37,16 @@ TEST(FailureTest, OutOfMemoryNamesTheFlagsThatHelp) {
   EXPECT_THAT(MessageOf(status), HasSubstr("you tried to allocate 123 bytes"));
 }
 
+TEST(FailureTest, AGpuWithoutMemoryIsKnownByItsType) {
+  const c10::SourceLocation here = {__func__, __FILE__, __LINE__};
+  const c10::OutOfMemoryError gpu(here, "no more: you asked for 20 GiB");
+  EXPECT_EQ(ExplainTrainingFailure("step 3", gpu, Worker{}).code(),
+            absl::StatusCode::kResourceExhausted);
+  const std::runtime_error words("see 'CUDA out of memory' in the manual");
+  EXPECT_EQ(ExplainTrainingFailure("step 3", words, Worker{}).code(),
+            absl::StatusCode::kInternal);
+}
+
 TEST(FailureTest, ALoaderWithoutMemoryNamesTheFlagsThatHelp) {
   const absl::Status loader = absl::InternalError(
       "batch 0: DefaultCPUAllocator: can't allocate memory: 7 bytes");

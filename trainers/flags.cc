@@ -121,8 +121,13 @@ ABSL_FLAG(bool, resume, false,
 namespace rankwise {
 namespace {
 
-// An epoch's permutation holds 8 bytes per example.
+// The most that counts may be. An epoch's permutation holds 8 bytes per
+// example, and the steps of all epochs fit into 64 bits.
 constexpr int64_t kMostExamples = 1'000'000'000;
+constexpr int64_t kMostMicroBatches = 1 << 20;
+constexpr int64_t kMostEpochs = 1'000'000'000;
+constexpr int64_t kMostSteps = 1'000'000'000'000;
+constexpr int kMostCheckpoints = 1'000'000;
 
 ModelConfig ModelFromFlags() {
   ModelConfig model;
@@ -149,7 +154,7 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
   checks.OneOf("dataset", data.dataset, DatasetNames());
   checks.InRange<int64_t>("train_size", data.train_size, 1, kMostExamples);
   checks.InRange<int64_t>("test_size", data.test_size, 1, kMostExamples);
-  checks.InRange<int64_t>("batch_size", data.batch_size, 1);
+  checks.InRange<int64_t>("batch_size", data.batch_size, 1, kMostExamples);
   checks.InRange<int>("data_workers", data.workers, 0, 64);
   return data;
 }
@@ -171,7 +176,8 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   checks.InRange("weight_decay", optimizer.weight_decay, 0.0);
   checks.InRange("momentum", optimizer.momentum, 0.0, 1.0);
   checks.InRange("clip_grad_norm", optimizer.clip_grad_norm, 0.0);
-  checks.InRange<int64_t>("warmup_steps", optimizer.warmup_steps, 0);
+  checks.InRange<int64_t>("warmup_steps", optimizer.warmup_steps, 0,
+                          kMostSteps);
   checks.OneOf("lr_schedule", optimizer.lr_schedule, {"constant", "cosine"});
   if (optimizer.momentum != 0 && optimizer.name != "sgd") {
     checks.Complain(absl::StrCat("--momentum=", optimizer.momentum,
@@ -186,9 +192,10 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   checkpoint.every_steps = absl::GetFlag(FLAGS_checkpoint_every);
   checkpoint.keep = absl::GetFlag(FLAGS_keep_checkpoints);
   checkpoint.resume = absl::GetFlag(FLAGS_resume);
-  checks.InRange<int64_t>("checkpoint_every", checkpoint.every_steps, 0);
-  checks.InRange<int>("keep_checkpoints", checkpoint.keep, 1);
-  checks.ParentExists("checkpoint_dir", checkpoint.dir);
+  checks.InRange<int64_t>("checkpoint_every", checkpoint.every_steps, 0,
+                          kMostSteps);
+  checks.InRange<int>("keep_checkpoints", checkpoint.keep, 1, kMostCheckpoints);
+  checks.FolderOrNew("checkpoint_dir", checkpoint.dir);
   if (checkpoint.dir.empty() && checkpoint.resume) {
     checks.Complain(
         "--resume: needs --checkpoint_dir, the folder to resume from");
@@ -228,10 +235,10 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   output.log_every = absl::GetFlag(FLAGS_log_every);
   output.peak_tflops = absl::GetFlag(FLAGS_peak_tflops);
   output.show_progress = absl::GetFlag(FLAGS_progress);
-  checks.InRange<int64_t>("log_every", output.log_every, 1);
+  checks.InRange<int64_t>("log_every", output.log_every, 1, kMostSteps);
   checks.InRange("peak_tflops", output.peak_tflops, 0.0);
   checks.ParentExists("record", output.record_file);
-  checks.InRange<int64_t>("traffic_steps", output.traffic_steps, 0);
+  checks.InRange<int64_t>("traffic_steps", output.traffic_steps, 0, kMostSteps);
   if (output.traffic_steps > 0 && output.record_file.empty()) {
     checks.Complain("--traffic_steps: needs --record, the file to write to");
   }
@@ -285,12 +292,13 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   config.skip_communication = absl::GetFlag(FLAGS_skip_communication);
   if (config.skip_communication) config.evaluate = false;
   CheckSkippedCommunication(config, checks);
-  checks.InRange<int64_t>("epochs", config.epochs, 1);
-  checks.InRange<int64_t>("max_steps", config.max_steps, 0);
-  checks.InRange<int64_t>("accumulate", config.accumulate, 1);
+  checks.InRange<int64_t>("epochs", config.epochs, 1, kMostEpochs);
+  checks.InRange<int64_t>("max_steps", config.max_steps, 0, kMostSteps);
+  checks.InRange<int64_t>("accumulate", config.accumulate, 1,
+                          kMostMicroBatches);
   checks.InRange<int>("threads", config.threads, 0, 1024);
   checks.InRange<int64_t>("check_divergence_every",
-                          config.check_divergence_every, 0);
+                          config.check_divergence_every, 0, kMostSteps);
   config.precision = PrecisionFromFlag(checks);
   config.tf32 = absl::GetFlag(FLAGS_tf32);
   config.cuda_graph = absl::GetFlag(FLAGS_cuda_graph);

@@ -64,12 +64,20 @@ absl::Status LocalModelParallel::CreateTraining() {
     return EvaluateTestSet(data, epoch);
   });
   std::vector<Stage*> stages;
+  output_types_.assign(stage_layers_.size(), torch::kFloat);
   for (size_t i = 0; i < stage_layers_.size(); ++i) {
-    stages_.push_back(std::make_unique<ModelStage>(
-        training_->model(), spec_,
-        ModelStageConfig{.layers = stage_layers_[i],
-                         .device = devices_[i],
-                         .precision = config_.precision}));
+    ModelStageConfig config{.layers = stage_layers_[i],
+                            .device = devices_[i],
+                            .precision = config_.precision};
+    if (i > 0) config.input_type = output_types_[i - 1];
+    if (i + 1 < stage_layers_.size() && config_.precision != Precision::kFp32) {
+      config.output_type = output_types_[i] =
+          TryForward(training_->model(), config,
+                     ExampleInput(spec_, config, *training_->data().train))
+              .scalar_type();
+    }
+    stages_.push_back(
+        std::make_unique<ModelStage>(training_->model(), spec_, config));
     stages.push_back(stages_.back().get());
   }
   sequence_.emplace(std::move(stages), devices_, config_.skip_communication);
@@ -78,8 +86,8 @@ absl::Status LocalModelParallel::CreateTraining() {
 }
 
 absl::Status LocalModelParallel::Train() {
-  training_->Say(
-      StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
+  training_->Say(StageTable(spec_, stage_layers_, config_.data.batch_size,
+                            profile_, output_types_));
   training_->AtEnd([this]() -> absl::Status {
     absl::Status taken = TakeInSteps(/*wait=*/true);
     if (!taken.ok()) return taken;

@@ -75,6 +75,7 @@ class LocalModelParallel {
   ModelSpec spec_;
   std::vector<LayerProfile> profile_;  // of the layers, where one was made
   std::vector<LayerRange> stage_layers_;
+  std::vector<torch::ScalarType> output_types_;  // by stage
   std::unique_ptr<TrainingRun> training_;
   std::vector<std::unique_ptr<ModelStage>> stages_;
   std::optional<SequentialStages> sequence_;

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/comm_flags.h"
 #include "parallel/comm/communicator.h"
@@ -20,6 +19,7 @@
 #include "parallel/device/device_facts.h"
 #include "parallel/trace/operators.h"
 #include "parallel/trace/ranges.h"
+#include "records/parse_flags.h"
 #include "trainers/failure.h"
 #include "trainers/flags.h"
 #include "trainers/host_memory.h"
@@ -28,14 +28,16 @@
 namespace rankwise {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kBadUsage = 2;
-
 int Report(const std::string& who, const absl::Status& status) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(),
                std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? kBadUsage
-                                                             : kFailed;
+  return ExitCode(status);
+}
+
+// Of what the flags say by themselves, whatever is wrong with it.
+int ReportFlags(const Trainer& trainer, const absl::Status& status) {
+  Report(trainer.name, status);
+  return kBadUsage;
 }
 
 absl::Status CheckPrecision(const Trainer& trainer, const TrainConfig& config) {
@@ -159,6 +161,10 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
         ChooseDevice(comm_config.device, *env, hardware);
     if (!device.ok()) return device.status();
     worker.device = *device;
+    // Unused, but one that could not be had was asked for by mistake.
+    absl::StatusOr<std::string> backend = ChooseBackend(
+        comm_config.backend, comm_config.device, *device, *env, hardware);
+    if (!backend.ok()) return backend.status();
     SayOnce(worker, WhyOnCpu(comm_config.device, *device, *env, hardware));
     return Guarded(trainer, config, worker);
   }
@@ -177,16 +183,16 @@ absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
 
 int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   DescribeCommandLine(trainer.usage, "trainers/");
-  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> words = ParseFlags(argc, argv);
   absl::StatusOr<TrainConfig> config = TrainConfigFromFlags();
-  if (!config.ok()) return Report(trainer.name, config.status());
+  if (!config.ok()) return ReportFlags(trainer, config.status());
   absl::StatusOr<CommConfig> comm_config = CommConfigFromFlags();
-  if (!comm_config.ok()) return Report(trainer.name, comm_config.status());
+  if (!comm_config.ok()) return ReportFlags(trainer, comm_config.status());
   absl::StatusOr<LaunchConfig> launch = LaunchConfigFromFlags();
-  if (!launch.ok()) return Report(trainer.name, launch.status());
+  if (!launch.ok()) return ReportFlags(trainer, launch.status());
   absl::Status usage =
       CheckUsage(trainer, words, *config, *comm_config, *launch);
-  if (!usage.ok()) return Report(trainer.name, usage);
+  if (!usage.ok()) return ReportFlags(trainer, usage);
   if (launch->nproc > 1 && !InsideLauncher())
     return LaunchRanks(*launch, argc, argv);
 
@@ -194,11 +200,10 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (config->output.trace.operators &&
       (comm_config->device == "cpu" || !RangesOn()))
     SilenceProfiler();
-  LineBufferOutput();
+  PrepareRankProcess();
   KeepFreedMemory();
   Worker worker;
   worker.trainer = trainer.name;
-  worker.workspace = Workspace();
   if (trainer.settings != nullptr) worker.settings = trainer.settings();
   absl::Status status;
   try {

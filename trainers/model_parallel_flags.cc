@@ -8,10 +8,10 @@
 #include "trainers/stage_devices.h"
 #include "trainers/stage_flags.h"
 
-ABSL_FLAG(std::string, devices, "cpu,cpu",
+ABSL_FLAG(std::string, devices, "",
           "in one process: the device of each stage, such as cuda:0,cuda:1; "
-          "each cpu is a slot that runs the same code. With --nproc above 1 "
-          "every rank is a stage and this is unused");
+          "each cpu is a slot that runs the same code; empty: cpu,cpu. Not "
+          "with --nproc above 1, where every rank is a stage");
 
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 
@@ -23,11 +23,22 @@ absl::Status BadDevices(const std::string& why) {
       absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), ": ", why));
 }
 
+absl::Status CheckProcessPerStage(int nproc) {
+  if (!absl::GetFlag(FLAGS_devices).empty()) {
+    return BadDevices(
+        "is a model cut within one process; leave it out where every stage is "
+        "a process, or leave out --nproc and other launchers");
+  }
+  // As a rank of an outer launcher: a stage by itself.
+  return nproc > 1 ? CheckSplitFits(nproc) : absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<c10::Device>> StageDevicesFromFlags() {
+  const std::string given = absl::GetFlag(FLAGS_devices);
   absl::StatusOr<std::vector<c10::Device>> devices =
-      ParseStageDevices(absl::GetFlag(FLAGS_devices));
+      ParseStageDevices(given.empty() ? "cpu,cpu" : given);
   if (devices.ok() && devices->size() < 2)
     return BadDevices("model parallelism needs two devices at least");
   return devices;
@@ -42,9 +53,7 @@ absl::Status CheckModelParallelFlags() {
         "compare it with");
   }
   const int nproc = absl::GetFlag(FLAGS_nproc);
-  if (nproc > 1) return CheckSplitFits(nproc);
-  // As a rank of an outer launcher: a stage by itself, without --devices.
-  if (InsideLauncher()) return absl::OkStatus();
+  if (nproc > 1 || InsideLauncher()) return CheckProcessPerStage(nproc);
   absl::StatusOr<std::vector<c10::Device>> devices = StageDevicesFromFlags();
   if (!devices.ok()) return devices.status();
   return CheckSplitFits(static_cast<int>(devices->size()));

@@ -1,5 +1,8 @@
 #include "trainers/model_stage.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
 #include <string>
 #include <utility>
 
@@ -18,7 +21,51 @@ bool UsesTied(const ModelSpec& spec, const LayerRange& range,
   return false;
 }
 
+bool BelongsTo(const LayerSpec& layer, const std::string& name) {
+  return absl::StartsWith(name, absl::StrCat(layer.name, "."));
+}
+
+std::vector<torch::Tensor> BuffersOf(const Model& model, const ModelSpec& spec,
+                                     const LayerRange& range) {
+  std::vector<torch::Tensor> buffers;
+  for (const auto& entry : model.named_buffers()) {
+    for (size_t layer = range.begin; layer < range.end; ++layer) {
+      if (BelongsTo(spec.layers[layer], entry.key()))
+        buffers.push_back(entry.value());
+    }
+  }
+  return buffers;
+}
+
 }  // namespace
+
+torch::Tensor ExampleInput(const ModelSpec& spec,
+                           const ModelStageConfig& config,
+                           const Dataset& data) {
+  if (config.layers.begin == 0) {
+    const torch::Tensor first = data.Gather({0}).data;
+    // Images, which batches hold normalised.
+    return first.scalar_type() == at::kByte ? first.to(at::kFloat) : first;
+  }
+  std::vector<int64_t> shape =
+      spec.layers[config.layers.begin - 1].output_shape;
+  shape.insert(shape.begin(), 1);
+  return at::zeros(shape, config.input_type);
+}
+
+torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
+                         const torch::Tensor& input) {
+  const at::NoGradGuard no_grad;
+  const bool was_training = model.is_training();
+  model.eval();
+  torch::Tensor output;
+  {
+    AutocastScope autocast(config.precision, config.device.type());
+    output = model.Forward(input.to(config.device), config.layers);
+  }
+  model.train(was_training);
+  return output;
+}
 
 std::vector<torch::Tensor> ParametersOf(const Model& model,
                                         const ModelSpec& spec,
@@ -27,9 +74,7 @@ std::vector<torch::Tensor> ParametersOf(const Model& model,
   for (const auto& entry : model.named_parameters()) {
     bool used = UsesTied(spec, range, entry.key());
     for (size_t layer = range.begin; layer < range.end; ++layer) {
-      used =
-          used || absl::StartsWith(entry.key(),
-                                   absl::StrCat(spec.layers[layer].name, "."));
+      used = used || BelongsTo(spec.layers[layer], entry.key());
     }
     if (used) parameters.push_back(entry.value());
   }
@@ -41,7 +86,8 @@ ModelStage::ModelStage(Model& model, const ModelSpec& spec,
     : model_(model),
       spec_(spec),
       config_(config),
-      parameters_(ParametersOf(model, spec, config.layers)) {}
+      parameters_(ParametersOf(model, spec, config.layers)),
+      buffers_(BuffersOf(model, spec, config.layers)) {}
 
 void ModelStage::Begin(absl::Span<const Batch> micro_batches,
                        std::vector<uint64_t> dropout_seeds, Finish finish) {
@@ -57,8 +103,7 @@ torch::Tensor ModelStage::Forward(int micro_batch, const torch::Tensor& input) {
   const torch::Tensor& source = is_first() ? micro_batches_[i].data : input;
   torch::Tensor output =
       model_.Forward(source.to(config_.device), config_.layers);
-  if (is_last()) return finish_(micro_batch, output);
-  return output.to(at::kFloat);
+  return is_last() ? finish_(micro_batch, output) : output;
 }
 
 std::vector<int64_t> ModelStage::ShapeAfter(size_t layer,

@@ -19,8 +19,9 @@ namespace rankwise {
 struct ModelStageConfig {
   LayerRange layers;
   torch::Device device = torch::kCPU;
-  // Of the forward; what leaves the stage is fp32.
-  Precision precision = Precision::kFp32;
+  Precision precision = Precision::kFp32;  // of the forward
+  // Of what enters and leaves, but for the first input and the last output.
+  torch::ScalarType input_type = torch::kFloat, output_type = torch::kFloat;
 };
 
 class ModelStage : public Stage {
@@ -40,7 +41,10 @@ class ModelStage : public Stage {
   torch::Tensor Forward(int micro_batch, const torch::Tensor& input) override;
   std::vector<int64_t> InputShape(int micro_batch) const override;
   std::vector<int64_t> OutputShape(int micro_batch) const override;
+  torch::ScalarType InputType() const override { return config_.input_type; }
+  torch::ScalarType OutputType() const override { return config_.output_type; }
   std::vector<torch::Tensor> Parameters() const override { return parameters_; }
+  std::vector<torch::Tensor> Buffers() const override { return buffers_; }
 
   const LayerRange& layers() const { return config_.layers; }
   bool is_first() const { return config_.layers.begin == 0; }
@@ -52,11 +56,21 @@ class ModelStage : public Stage {
   Model& model_;
   const ModelSpec& spec_;
   const ModelStageConfig config_;
-  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> parameters_, buffers_;
   absl::Span<const Batch> micro_batches_;
   std::vector<uint64_t> dropout_seeds_;
   Finish finish_;
 };
+
+// What leaves the layers of `config` for an `input` of few examples, in the
+// type that autocast's rules give it. Changes nothing in the model.
+torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
+                         const torch::Tensor& input);
+
+// One example as it enters the layers of `config`: the first of `data` where
+// they are the model's first, else zeros of its input_type.
+torch::Tensor ExampleInput(const ModelSpec& spec,
+                           const ModelStageConfig& config, const Dataset& data);
 
 // The parameters that the layers of `range` use: their own, and weights of
 // other layers that they are tied to.

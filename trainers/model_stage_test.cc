@@ -1,10 +1,13 @@
 #include "trainers/model_stage.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "absl/strings/match.h"
 
 namespace rankwise {
 namespace {
@@ -67,6 +70,24 @@ TEST_F(ModelStageTest, MasksDoNotDependOnTheOrderOfMicroBatches) {
 TEST_F(ModelStageTest, ShapesFollowTheMicroBatch) {
   EXPECT_EQ(first_->OutputShape(0), (std::vector<int64_t>{3, 6, 32}));
   EXPECT_EQ(last_->InputShape(1), (std::vector<int64_t>{2, 6, 32}));
+}
+
+TEST(TryForwardTest, FindsTheTypeAndChangesNothing) {
+  const ModelSpec spec = *MakeModelSpec({.name = "simple_cnn_bn"});
+  Model model(spec);
+  ModelStageConfig config{.layers = {0, 2}, .precision = Precision::kBf16};
+  const torch::Tensor input = at::ones({1, 3, 32, 32});
+  EXPECT_EQ(TryForward(model, config, input).scalar_type(), at::kBFloat16);
+  config.precision = Precision::kFp32;
+  EXPECT_EQ(TryForward(model, config, input).scalar_type(), at::kFloat);
+  EXPECT_TRUE(model.is_training());
+  const ModelStage stage(model, spec, config);
+  // Mean, variance and count of each norm.
+  ASSERT_EQ(stage.Buffers().size(), 6u);
+  for (const auto& entry : model.named_buffers()) {
+    const double untouched = absl::EndsWith(entry.key(), "var") ? 1 : 0;
+    EXPECT_TRUE(entry.value().eq(untouched).all().item<bool>()) << entry.key();
+  }
 }
 
 TEST_F(ModelStageTest, ATiedWeightBelongsToBothStages) {

@@ -42,13 +42,14 @@ ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 namespace rankwise {
 namespace {
 
+constexpr int kMostRanks = 1 << 20, kMostChunks = 1 << 20;
 constexpr int64_t kMostMicroBatches = 1 << 20;
 
 absl::Status CheckNumbers(const PipelineConfig& config) {
   FlagChecks checks;
-  checks.InRange("pp", config.ranks, 0);
-  checks.InRange("dp", config.replicas, 1);
-  checks.InRange("chunks", config.chunks, 0);
+  checks.InRange("pp", config.ranks, 0, kMostRanks);
+  checks.InRange("dp", config.replicas, 1, kMostRanks);
+  checks.InRange("chunks", config.chunks, 0, kMostChunks);
   checks.InRange<int64_t>("microbatches", config.micro_batches, 1,
                           kMostMicroBatches);
   const int64_t accumulate = absl::GetFlag(FLAGS_accumulate);
@@ -67,6 +68,12 @@ absl::Status CheckScheduleExists(const std::string& name) {
   std::error_code ignored;
   if (IsScheduleName(name) || std::filesystem::is_regular_file(name, ignored))
     return absl::OkStatus();
+  if (std::filesystem::exists(name, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--schedule=", absl::GetFlag(FLAGS_schedule), ": is a ",
+        std::filesystem::is_directory(name, ignored) ? "folder" : "device",
+        ", not a CSV file"));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "--schedule=", absl::GetFlag(FLAGS_schedule), ": neither a schedule (",
       absl::StrJoin(ScheduleNames(), ", "), ") nor a CSV file that exists"));
@@ -109,9 +116,10 @@ absl::Status CheckDevices(const PipelineConfig& config) {
                                    config.replicas));
   }
   if (config.ranks != 0 && config.ranks != ranks) {
-    return BadDevices(absl::StrCat(ranks, " devices are ", ranks,
-                                   " ranks, not --pp=", config.ranks,
-                                   "; leave out --pp"));
+    return BadDevices(absl::StrCat(
+        ranks == 1 ? "1 device is 1 rank"
+                   : absl::StrCat(ranks, " devices are ", ranks, " ranks"),
+        ", not --pp=", config.ranks, "; leave out --pp"));
   }
   for (const c10::Device& device : *devices) {
     if (device.type() != devices->front().type()) {

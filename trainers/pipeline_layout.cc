@@ -1,4 +1,6 @@
 // The part of PipelineRun that lays out ranks, stages and what connects them.
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -82,18 +84,51 @@ absl::Status PipelineRun::CreateTraining() {
   training_->EvaluateBy([this](TrainingData& data, int64_t epoch) {
     return EvaluateTestSet(data, epoch);
   });
+  FindOutputTypes(mine);
   stages_.resize(stage_layers_.size());
-  for (int stage : mine) {
-    stages_[static_cast<size_t>(stage)] = std::make_unique<ModelStage>(
-        training_->model(), spec_,
-        ModelStageConfig{
-            .layers = stage_layers_[static_cast<size_t>(stage)],
-            .device =
-                DeviceOf(schedule.rank_of_stage[static_cast<size_t>(stage)]),
-            .precision = config_.precision});
+  for (int index : mine) {
+    const auto stage = static_cast<size_t>(index);
+    stages_[stage] = std::make_unique<ModelStage>(training_->model(), spec_,
+                                                  StageConfig(stage));
   }
   if (!in_one_process()) FindSharedWeights();
   return absl::OkStatus();
+}
+
+ModelStageConfig PipelineRun::StageConfig(size_t stage) const {
+  const Schedule& schedule = schedules_.begin()->second;
+  return {.layers = stage_layers_[stage],
+          .device = DeviceOf(schedule.rank_of_stage[stage]),
+          .precision = config_.precision,
+          .input_type = stage == 0 ? torch::kFloat : output_types_[stage - 1],
+          .output_type = output_types_[stage]};
+}
+
+// Which types the layers hand on under autocast shows when they run: each stage
+// in turn tries it on one example, and its rank tells the others.
+void PipelineRun::FindOutputTypes(const std::vector<int>& stages_here) {
+  output_types_.assign(stage_layers_.size(), torch::kFloat);
+  if (config_.precision == Precision::kFp32) return;
+  const std::vector<int>& ranks = schedules_.begin()->second.rank_of_stage;
+  for (size_t stage = 0; stage + 1 < stage_layers_.size(); ++stage) {
+    at::Tensor type = at::zeros({}, at::kLong);
+    if (std::count(stages_here.begin(), stages_here.end(),
+                   static_cast<int>(stage)) > 0) {
+      const ModelStageConfig config = StageConfig(stage);
+      type.fill_(static_cast<int64_t>(
+          TryForward(training_->model(), config,
+                     ExampleInput(spec_, config, *training_->data().train))
+              .scalar_type()));
+    }
+    if (!in_one_process() && worker_.shards > 1) {
+      std::vector<at::Tensor> shared = {type.to(worker_.device)};
+      c10d::BroadcastOptions options;
+      options.rootRank = ranks[stage];
+      mesh_->group("pp")->broadcast(shared, options)->wait();
+      type = shared[0];
+    }
+    output_types_[stage] = static_cast<at::ScalarType>(type.item<int64_t>());
+  }
 }
 
 void PipelineRun::FindSharedWeights() {
@@ -126,9 +161,10 @@ absl::Status PipelineRun::ConnectStages() {
   std::vector<Stage*> stages;
   for (const auto& stage : stages_) stages.push_back(stage.get());
   std::vector<double> output_bytes;
-  for (const LayerRange& layers : stage_layers_)
+  for (size_t stage = 0; stage < stage_layers_.size(); ++stage)
     output_bytes.push_back(static_cast<double>(
-        OutputBytes(spec_, layers, config_.data.batch_size)));
+        OutputBytes(spec_, stage_layers_[stage], config_.data.batch_size,
+                    output_types_[stage])));
   const auto largest = static_cast<int64_t>(
       *std::max_element(output_bytes.begin(), output_bytes.end()));
   const LinkCosts link = in_one_process()

@@ -85,8 +85,8 @@ absl::StatusOr<const Schedule*> PipelineRun::ScheduleFor(size_t micro_batches) {
 }
 
 absl::Status PipelineRun::Train() {
-  training_->Say(
-      StageTable(spec_, stage_layers_, config_.data.batch_size, profile_));
+  training_->Say(StageTable(spec_, stage_layers_, config_.data.batch_size,
+                            profile_, output_types_));
   if (in_one_process()) training_->Say(DescribeDevices());
   training_->AtEnd([this] { return Finish(); });
   training_->AddToTrace([this] { return PredictedTrace(); });
@@ -101,7 +101,8 @@ std::string PipelineRun::DescribeDevices() const {
   const std::set<std::string> different(names.begin(), names.end());
   std::string text =
       absl::StrCat("one process runs the ", names.size(),
-                   " ranks of the pipeline, on ", absl::StrJoin(names, ", "));
+                   names.size() == 1 ? " rank" : " ranks",
+                   " of the pipeline, on ", absl::StrJoin(names, ", "));
   if (different.count("cpu") > 0) {
     absl::StrAppend(&text,
                     "; slots on the cpu share its cores and run in turn, so "
@@ -159,6 +160,13 @@ LaterSeconds PipelineRun::ExchangeGradients() {
   return exposed;
 }
 
+// Running statistics are those of replica 0's examples, as in PyTorch's DDP.
+// Returns the time that the step had to wait for them.
+LaterSeconds PipelineRun::BroadcastBuffersOfReplicas() {
+  if (in_one_process() || config_.skip_communication) return 0;
+  return BroadcastBuffers(mesh_->group("dp"), training_->model().buffers());
+}
+
 absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
   absl::StatusOr<const Schedule*> schedule =
       ScheduleFor(input.micro_batches.size());
@@ -170,8 +178,9 @@ absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
   auto state = std::make_shared<StepState>();
   state->number = input.step;
   state->schedule = *schedule;
+  LaterSeconds exposed = BroadcastBuffersOfReplicas();
   state->in_flight = RunSchedule(**schedule);
-  LaterSeconds exposed = ExchangeGradients();
+  exposed += ExchangeGradients();
   input.clock.Begin(Phase::kOptimizer);
   training_->optimizer().Step(input.learning_rate);
   training_->optimizer().ZeroGrad();
@@ -309,7 +318,7 @@ LaterSeconds PipelineRun::AddUpTiedGradients() {
   Moment start(worker_.device);
   for (SharedWeight& shared : shared_with_peers_) {
     AddUpSharedGradient(*worker_.comm->process_group(), shared.peer, shared.tag,
-                        shared.weight.mutable_grad());
+                        shared.weight);
   }
   return LaterSeconds(std::move(start), Moment(worker_.device));
 }
@@ -325,6 +334,7 @@ void PipelineRun::RunForward(int micro_batches) {
 absl::StatusOr<EvalRecord> PipelineRun::EvaluateTestSet(TrainingData& data,
                                                         int64_t epoch) {
   EvaluationMode evaluation_mode(training_->model());
+  BroadcastBuffersOfReplicas();  // every replica evaluates the same model
   EvaluationSums sums(spec_.loss, worker_.device);
   data.test_loader->StartEpoch(0);
   while (true) {

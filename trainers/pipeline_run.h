@@ -70,6 +70,8 @@ class PipelineRun {
   absl::Status LayOutProcesses();
   absl::Status CutIntoStages();
   absl::Status CreateTraining();
+  ModelStageConfig StageConfig(size_t stage) const;
+  void FindOutputTypes(const std::vector<int>& stages_here);
   void FindSharedWeights();
   absl::Status ConnectStages();
   LinkCosts ConnectProcesses(std::vector<Stage*> stages, int64_t bytes);
@@ -80,6 +82,7 @@ class PipelineRun {
   void BeginStages(const StepInput& input);
   std::vector<StepInFlight> RunSchedule(const Schedule& schedule);
   LaterSeconds ExchangeGradients();
+  LaterSeconds BroadcastBuffersOfReplicas();
   void RunForward(int micro_batches);
   // Takes in the steps that the devices are past, or all.
   absl::Status TakeInSteps(bool wait);
@@ -115,7 +118,8 @@ class PipelineRun {
   ModelSpec spec_;
   std::vector<LayerProfile> profile_;     // of the layers, where one was made
   std::vector<LayerRange> stage_layers_;  // of all stages
-  std::map<size_t, Schedule> schedules_;  // with communication
+  std::vector<torch::ScalarType> output_types_;  // of all stages
+  std::map<size_t, Schedule> schedules_;         // with communication
   std::vector<int> ranks_;  // of the pipeline, those that this process runs
   std::unique_ptr<DeviceMesh> mesh_;
   std::unique_ptr<TrainingRun> training_;

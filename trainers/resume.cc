@@ -4,10 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kConfigKey[] = "config";
+// Settings that several flags decide.
+constexpr char kReplicas[] = "data-parallel ranks";
+constexpr char kCosineSteps[] = "steps of the cosine";
+constexpr char kExchange[] = "gradient exchange";
 
 // Positions in a rank's sums.
 enum Sum : int64_t { kLoss, kExamples, kSeconds };
@@ -91,8 +97,26 @@ bool IsCopy(const Model& model, const std::string& name) {
   return OwnersName(model, name) != name;
 }
 
+// A setting as the user gave it: "--lr=0.1", "--model=gpt".
+std::string AsTyped(const std::string& key, const Json& value,
+                    const Worker& worker) {
+  const std::string text =
+      value.is_string() ? value.get<std::string>() : value.dump();
+  if (key == kCosineSteps || key == kReplicas || key == kExchange)
+    return absl::StrCat(key, "=", text);
+  const bool is_pipeline = worker.trainer == "pipeline" && key == "accumulate";
+  return absl::StrCat("--", is_pipeline ? "microbatches" : key, "=", text);
+}
+
+// Behind a setting that is no flag: those that make it.
+const char* FlagsBehind(const std::string& key, const Worker& worker) {
+  if (key == kCosineSteps) return " (--epochs, --max_steps)";
+  if (key != kReplicas) return "";
+  return worker.trainer == "pipeline" ? " (--dp)" : " (--nproc)";
+}
+
 absl::Status CheckConfig(const std::string& saved_text,
-                         const std::string& now_text) {
+                         const std::string& now_text, const Worker& worker) {
   const Json saved =
       Json::parse(saved_text, nullptr, /*allow_exceptions=*/false);
   if (saved.is_discarded()) {
@@ -105,8 +129,9 @@ absl::Status CheckConfig(const std::string& saved_text,
     const Json before = saved.contains(key) ? saved[key] : Json("absent");
     if (before != value) {
       return absl::FailedPreconditionError(
-          absl::StrCat("--resume: the checkpoint was made with ", key, "=",
-                       before.dump(), ", this run has ", key, "=", value.dump(),
+          absl::StrCat("--resume: the checkpoint was made with ",
+                       AsTyped(key, before, worker), ", this run has ",
+                       AsTyped(key, value, worker), FlagsBehind(key, worker),
                        "; repeat the flags of the stopped run, or give another "
                        "--checkpoint_dir"));
     }
@@ -151,6 +176,34 @@ absl::Status RestoreReplica(const TensorMap& saved, const Worker& worker,
   return absl::OkStatus();
 }
 
+// What Restore will ask a checkpoint for, but for what the first shard has.
+std::set<std::string> NeededTensors(const Model& model,
+                                    const Optimizer& optimizer) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : AllTensors(model))
+    names.insert(absl::StrCat("model.", OwnersName(model, name)));
+  for (const auto& [name, tensor] : optimizer.State())
+    names.insert(absl::StrCat("optimizer.", OwnersName(model, name)));
+  return names;
+}
+
+// In place of a step that a rank has found.
+constexpr int64_t kNoCheckpoint = -1;
+constexpr int64_t kNotLoaded = -2;
+
+absl::Status SeeDifferentCheckpoints(const Worker& worker,
+                                     const std::vector<int64_t>& found) {
+  const int64_t mine = found[static_cast<size_t>(worker.env.rank)];
+  const auto other =
+      std::find_if(found.begin(), found.end(),
+                   [&](int64_t theirs) { return theirs != mine; });
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--resume: rank ", worker.env.rank, " and rank ", other - found.begin(),
+      " see different checkpoints (steps ", mine, " and ", *other,
+      "; below zero: none); --checkpoint_dir must be a folder that all "
+      "machines share"));
+}
+
 }  // namespace
 
 NamedTensors ModelTensors(const Model& model) {
@@ -171,7 +224,7 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
   // Image files are the same wherever they lie; a text is whatever it is.
   const std::string text =
       config.data.dataset == "text" ? config.data.data_dir : "";
-  return Json{{"data-parallel ranks", worker.replicas()},
+  return Json{{kReplicas, worker.replicas()},
               {"model", config.model.name},
               {"model_size", config.model.size},
               {"depth", config.model.depth},
@@ -194,9 +247,10 @@ std::string LossDecidingConfig(const TrainConfig& config, int64_t total_steps,
               {"lr_schedule", optimizer.lr_schedule},
               {"precision", PrecisionName(config.precision)},
               {"seed", config.seed},
-              {"steps of the cosine", cosine_steps},
-              {"gradient exchange", worker.settings}}
-      .dump();
+              {kCosineSteps, cosine_steps},
+              {kExchange, worker.settings}}
+      .dump(-1, ' ', false,
+            Json::error_handler_t::replace);  // paths: any bytes
 }
 
 absl::StatusOr<Checkpoint> Capture(const TrainConfig& config,
@@ -236,8 +290,8 @@ absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
   const auto saved_config = checkpoint.metadata.find(kConfigKey);
   const std::string saved_text =
       saved_config == checkpoint.metadata.end() ? "" : saved_config->second;
-  absl::Status status =
-      CheckConfig(saved_text, LossDecidingConfig(config, total_steps, worker));
+  absl::Status status = CheckConfig(
+      saved_text, LossDecidingConfig(config, total_steps, worker), worker);
   if (!status.ok()) return status;
 
   const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());
@@ -260,34 +314,37 @@ absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
   return progress;
 }
 
-absl::StatusOr<std::optional<Checkpoint>> LoadForResume(CheckpointStore& store,
-                                                        const Worker& worker) {
-  std::vector<std::string> warnings;
-  absl::StatusOr<std::optional<Checkpoint>> loaded =
-      store.LoadLatest(&warnings);
-  if (worker.is_first()) {
-    for (const std::string& warning : warnings)
-      std::fprintf(stderr, "warning: %s\n", warning.c_str());
+absl::StatusOr<std::optional<Checkpoint>> LoadForResume(
+    CheckpointStore& store, const Worker& worker, const Model& model,
+    const Optimizer& optimizer) {
+  CheckpointRequest request;
+  request.tensors = NeededTensors(model, optimizer);
+  std::vector<int64_t> first_found;  // by rank
+  for (;;) {
+    std::vector<std::string> warnings;
+    auto loaded = store.LoadLatest(&warnings, request);
+    // A rank that cannot load must not leave the others waiting: all learn what
+    // each found.
+    const int64_t mine = !loaded.ok()          ? kNotLoaded
+                         : loaded->has_value() ? (*loaded)->step
+                                               : kNoCheckpoint;
+    auto gathered = Gather(worker, at::tensor({mine}, at::kLong));
+    if (!gathered.ok()) return gathered.status();
+    std::vector<int64_t> found;
+    for (const torch::Tensor& step : *gathered)
+      found.push_back(step.item<int64_t>());
+    const auto [least, most] = std::minmax_element(found.begin(), found.end());
+    if (worker.is_first() || mine < *most) {
+      for (const std::string& warning : warnings)
+        std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    }
+    if (!loaded.ok() || *least == *most) return loaded;
+    if (first_found.empty()) first_found = found;
+    if (*least < 0) return SeeDifferentCheckpoints(worker, first_found);
+    // A shard that only some ranks read is damaged there: all take the step
+    // that those could load.
+    request.last_step = *least;
   }
-  // A rank that cannot load must not leave the others waiting: all learn what
-  // each found.
-  const int64_t found = !loaded.ok()          ? -2
-                        : loaded->has_value() ? (*loaded)->step
-                                              : -1;
-  absl::StatusOr<std::vector<torch::Tensor>> all =
-      Gather(worker, at::tensor({found}, at::kLong));
-  if (!all.ok()) return all.status();
-  if (!loaded.ok()) return loaded;
-  for (size_t rank = 0; rank < all->size(); ++rank) {
-    const int64_t theirs = (*all)[rank].item<int64_t>();
-    if (theirs == found) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--resume: rank ", worker.env.rank, " and rank ", rank,
-        " see different checkpoints (steps ", found, " and ", theirs,
-        "; below zero: none); --checkpoint_dir must be a folder that all "
-        "machines share"));
-  }
-  return loaded;
 }
 
 }  // namespace rankwise

@@ -50,11 +50,13 @@ absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint,
                                  const Worker& worker, Model& model,
                                  Optimizer& optimizer);
 
-// The newest good checkpoint of config.checkpoint.dir, the same on every rank
-// (collective), or nothing. Damaged ones are reported on rank 0 and passed
-// over.
-absl::StatusOr<std::optional<Checkpoint>> LoadForResume(CheckpointStore& store,
-                                                        const Worker& worker);
+// The newest checkpoint that is good on every rank (collective), or nothing.
+// A rank reads the shards that hold what `model` and `optimizer` need, and
+// headers of the others. Damaged checkpoints are passed over, and named by the
+// first rank and by those that read the damaged shard.
+absl::StatusOr<std::optional<Checkpoint>> LoadForResume(
+    CheckpointStore& store, const Worker& worker, const Model& model,
+    const Optimizer& optimizer);
 
 // The model's parameters and buffers under their Python names, for a
 // .safetensors file; without copies of weights that another rank owns.

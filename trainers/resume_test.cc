@@ -95,9 +95,10 @@ TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
       std::string(status.message()),
-      AllOf(HasSubstr(
-                "the checkpoint was made with lr=0.125, this run has lr=0.5"),
-            HasSubstr("--checkpoint_dir")));
+      AllOf(
+          HasSubstr(
+              "the checkpoint was made with --lr=0.125, this run has --lr=0.5"),
+          HasSubstr("--checkpoint_dir")));
 
   Worker larger;
   larger.env.world_size = 2;
@@ -106,7 +107,17 @@ TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
           Restore(*checkpoint, config_, 100, larger, *model_, *optimizer_)
               .status()
               .message()),
-      HasSubstr("data-parallel ranks=1, this run has data-parallel ranks=2"));
+      HasSubstr("data-parallel ranks=1, this run has data-parallel ranks=2 "
+                "(--nproc)"));
+}
+
+TEST_F(ResumeTest, APathNeedNotBeUtf8) {
+  config_.data.dataset = "text";
+  config_.data.data_dir = "/text\xff";
+  auto checkpoint = Capture(config_, 100, worker_, *model_, *optimizer_, {});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_TRUE(
+      Restore(*checkpoint, config_, 100, worker_, *model_, *optimizer_).ok());
 }
 
 TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "samplers/sampling/distributed_sampler.h"
 #include "samplers/datasets/open_dataset.h"
+#include "samplers/sampling/distributed_sampler.h"
 
 namespace rankwise {
 namespace {
@@ -129,7 +129,8 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
     return absl::InvalidArgumentError(
         absl::StrCat("an epoch has no batch: ", data.train->size(),
                      " training examples over ", worker.replicas(),
-                     " ranks with --drop_last; give more examples or leave out "
+                     worker.replicas() == 1 ? " rank" : " ranks",
+                     " with --drop_last; give more examples or leave out "
                      "--drop_last"));
   }
   if (config.evaluate) {

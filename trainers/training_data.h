@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "samplers/loader/data_loader.h"
 #include "samplers/datasets/dataset.h"
+#include "samplers/loader/data_loader.h"
 #include "samplers/sampling/sampler.h"
 #include "trainers/config.h"
 #include "trainers/models/model.h"

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -120,6 +122,14 @@ absl::Status TrainingRun::Plan() {
         " in one process communicates nothing that could be "
         "recorded; leave it out, or start several ranks"));
   }
+  if (__builtin_mul_overflow(config_.data.batch_size * config_.accumulate,
+                             worker_.replicas(), &global_batch_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_size=", config_.data.batch_size, ": with ", config_.accumulate,
+        " micro-batches a step and ", worker_.replicas(),
+        " data-parallel ranks a step has more than ",
+        std::numeric_limits<int64_t>::max(), " examples"));
+  }
   steps_per_epoch_ =
       CeilDiv(data_.train_loader->batches_per_epoch(), config_.accumulate);
   total_steps_ = steps_per_epoch_ * config_.epochs;
@@ -144,6 +154,7 @@ absl::Status TrainingRun::Plan() {
                                  .steps_per_epoch = steps_per_epoch_,
                                  .total_steps = total_steps_,
                                  .log_every = config_.output.log_every,
+                                 .unit = UnitOf(spec_),
                                  .training_flops_per_example = TrainingFlops(),
                                  .peak_tflops = config_.output.peak_tflops});
   return absl::OkStatus();
@@ -157,6 +168,9 @@ absl::Status TrainingRun::OpenOutputs() {
   absl::StatusOr<RunRecord> record = DescribeRun(worker_);
   if (!record.ok()) return record.status();
   record->forward_flops_per_example = spec_.flops();
+  const ExampleUnit unit = UnitOf(spec_);
+  record->example = unit.example;
+  record->tokens_per_example = unit.tokens_per_example;
   if (!config_.output.record_file.empty()) {
     auto writer = RecordWriter::Open(config_.output.record_file);
     if (!writer.ok()) return writer.status();
@@ -178,8 +192,6 @@ void TrainingRun::Announce() {
   console_->SayRank(absl::StrCat(worker_.device.str(), ", ", worker_.threads,
                                  worker_.threads == 1 ? " thread" : " threads",
                                  DescribeBackend(worker_)));
-  const int64_t global_batch =
-      config_.data.batch_size * worker_.replicas() * config_.accumulate;
   console_->Say(absl::StrFormat(
       "%s: %s (%d parameters, %.4g forward FLOPs per example) on %s, %d "
       "training examples; batch %d per rank "
@@ -187,7 +199,7 @@ void TrainingRun::Announce() {
       "%s, learning rate %g, %s, seed %d; %d steps",
       worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
       data_.train->name(), data_.train->size(), config_.data.batch_size,
-      global_batch, config_.optimizer.name, config_.optimizer.learning_rate,
+      global_batch_, config_.optimizer.name, config_.optimizer.learning_rate,
       DescribePrecision(config_), config_.seed, total_steps_));
   if (config_.data.batch_size < kSmallBatchForBatchNorm &&
       HasBatchNorm(*model_)) {
@@ -287,7 +299,8 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
         seconds_before +
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
             .count();
-    status = AfterStep(CeilDiv(progress_.position, config_.accumulate));
+    status = AfterStep(CeilDiv(progress_.position, config_.accumulate),
+                       CountExamples(*micro_batches));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -345,8 +358,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
   });
 }
 
-absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
-  const int64_t examples = config_.data.batch_size * config_.accumulate;
+absl::Status TrainingRun::AfterStep(int64_t step_in_epoch, int64_t examples) {
   console_->StepDone(progress_.step, step_in_epoch, progress_.epoch, examples);
   if (console_->ShowsLoss(step_in_epoch) || done()) {
     absl::Status status =
@@ -388,6 +400,31 @@ double TrainingRun::TrainingFlops() const {
   return 3 * spec_.flops() / static_cast<double>(parts);
 }
 
+absl::Status TrainingRun::EvaluateEpoch() {
+  const std::string attempted =
+      absl::StrCat("the evaluation after epoch ", progress_.epoch);
+  std::optional<EvalRecord> result;
+  absl::Status status = Guarded(attempted, [&]() -> absl::Status {
+    absl::StatusOr<EvalRecord> evaluated =
+        evaluate_ != nullptr
+            ? evaluate_(data_, progress_.epoch)
+            : Evaluate(*objective_, data_, worker_, progress_.epoch);
+    if (evaluated.ok()) {
+      result = *evaluated;
+      return absl::OkStatus();
+    }
+    const absl::Status told =
+        ExplainLoadingFailure(evaluated.status(), worker_);
+    return absl::Status(told.code(),
+                        absl::StrCat(attempted, " failed: ", told.message()));
+  });
+  if (!status.ok()) return status;
+  console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
+  return writer_ != nullptr && worker_.is_first()
+             ? writer_->Write(Record(*result))
+             : absl::OkStatus();
+}
+
 absl::Status TrainingRun::FinishEpoch() {
   const EpochSums sums = log_->epoch_sums();
   EpochRecord epoch;
@@ -403,16 +440,8 @@ absl::Status TrainingRun::FinishEpoch() {
     if (!written.ok()) return written;
   }
   if (config_.evaluate) {
-    absl::StatusOr<EvalRecord> result =
-        evaluate_ != nullptr
-            ? evaluate_(data_, progress_.epoch)
-            : Evaluate(*objective_, data_, worker_, progress_.epoch);
-    if (!result.ok()) return result.status();
-    console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
-    if (writer_ != nullptr && worker_.is_first()) {
-      absl::Status written = writer_->Write(Record(*result));
-      if (!written.ok()) return written;
-    }
+    absl::Status evaluated = EvaluateEpoch();
+    if (!evaluated.ok()) return evaluated;
   }
   if (progress_.position >= data_.train_loader->batches_per_epoch()) {
     progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};

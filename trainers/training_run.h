@@ -71,6 +71,7 @@ class TrainingRun {
   void AddToTrace(MoreTraceFunction more) { more_trace_ = std::move(more); }
 
   Model& model() { return *model_; }
+  const TrainingData& data() const { return data_; }
   Optimizer& optimizer() { return *optimizer_; }
   const Objective& objective() const { return *objective_; }
 
@@ -98,7 +99,7 @@ class TrainingRun {
   absl::Status TrainStep(const StepFunction& step,
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
-  absl::Status AfterStep(int64_t step_in_epoch);
+  absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
   void TellSkippedSteps();
   double TrainingFlops()
       const;  // of one example, on one of this rank's devices
@@ -106,6 +107,7 @@ class TrainingRun {
   absl::Status WriteTrace();
   absl::Status CheckTraceFile() const;
   absl::Status FinishEpoch();
+  absl::Status EvaluateEpoch();
   absl::Status Finish();
   absl::Status SaveCheckpoint();
   absl::Status ExportModel();
@@ -121,6 +123,7 @@ class TrainingRun {
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;
   TrainingData data_;
+  int64_t global_batch_ = 0;  // examples per step, of all ranks
   int64_t steps_per_epoch_ = 0;
   int64_t total_steps_ = 0;
   LearningRate learning_rate_;

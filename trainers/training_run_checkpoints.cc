@@ -19,7 +19,7 @@ absl::Status TrainingRun::RestoreIfAsked() {
                        worker_.shard(), worker_.shards);
   if (!config_.checkpoint.resume) return absl::OkStatus();
   absl::StatusOr<std::optional<Checkpoint>> loaded =
-      LoadForResume(*checkpoints_, worker_);
+      LoadForResume(*checkpoints_, worker_, *model_, *optimizer_);
   if (!loaded.ok()) return loaded.status();
   if (!loaded->has_value()) {
     console_->Say(absl::StrCat("--resume: no checkpoint in ",
@@ -34,6 +34,15 @@ absl::Status TrainingRun::RestoreIfAsked() {
   console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
                              progress_.epoch, ", batch ", progress_.position,
                              ")"));
+  if (done()) {
+    console_->Say(absl::StrCat(
+        "--resume: nothing is left to do: the run ends after step ",
+        total_steps_, " (--epochs=", config_.epochs,
+        config_.max_steps > 0
+            ? absl::StrCat(", --max_steps=", config_.max_steps)
+            : "",
+        "); to train on, give more"));
+  }
   return absl::OkStatus();
 }
 

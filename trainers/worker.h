@@ -14,10 +14,8 @@ namespace rankwise {
 class Communicator;
 
 struct Worker {
-  std::string trainer;    // the binary: "single", "ddp"
-  std::string workspace;  // folder of the source tree that `bazel run` was
-                          // started in, or empty
-  std::string settings;   // the trainer's own flags that change the losses
+  std::string trainer;   // the binary: "single", "ddp"
+  std::string settings;  // the trainer's own flags that change the losses
   RankEnv env;
   c10::Device device = c10::kCPU;  // of the batches and sums
   // Of the model's parts, where one process uses several; else empty.

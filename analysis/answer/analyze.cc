@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "analysis/answer/answer.h"
 #include "analysis/answer/findings.h"
 #include "analysis/answer/pictures.h"
@@ -16,23 +14,6 @@ namespace rankwise {
 namespace {
 
 constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
-
-// Of the percentile bootstrap of a median (docs/metrics.md).
-std::string FewRepetitions(absl::Span<const ScalingRow> rows) {
-  constexpr size_t kEnough = 5;
-  size_t fewest = kEnough;
-  for (const ScalingRow& row : rows) {
-    if (row.base == nullptr || !row.efficiency.ok()) continue;
-    fewest = std::min(
-        {fewest, row.cell->repetitions.size(), row.base->repetitions.size()});
-  }
-  if (fewest >= kEnough || fewest < 2) return "";
-  return absl::StrFormat(
-      "The 95 %% intervals are too narrow: one of %d repetitions covers at "
-      "most "
-      "%.0f %%; --repetitions=5 or more widens them to what they say",
-      fewest, 100 * (1 - 2 * std::pow(0.5, static_cast<double>(fewest))));
-}
 
 // The repetition in the middle by the time of its critical rank: one whole
 // ledger, so that its parts still add up.
@@ -53,6 +34,7 @@ class Analysis {
   Analysis(std::vector<RunTrace> runs, const AnswerConfig& config)
       : config_(config),
         runs_(std::move(runs)),
+        left_out_(TornLines(runs_)),
         answer_(std::make_unique<Answer>()) {}
 
   std::unique_ptr<Answer> Run() {
@@ -254,9 +236,6 @@ void Analysis::WriteNotes() {
     } else if (!row.efficiency->warning.empty()) {
       notes.push_back(absl::StrCat("! Forced: ", row.efficiency->warning));
     }
-  }
-  if (const std::string note = FewRepetitions(answer_->rows); !note.empty()) {
-    notes.push_back(note);
   }
   if (oversubscribed) {
     notes.push_back(

@@ -24,7 +24,7 @@ namespace rankwise {
 
 struct AnswerConfig {
   ThroughputConfig throughput;
-  BootstrapConfig bootstrap;
+  BootstrapConfig bootstrap;  // of the laws of scaling
   bool force = false;  // compare what would be refused, with a warning mark
   // More threads than cores were asked for.
   bool allow_oversubscribed = false;

@@ -12,6 +12,7 @@
 #include "analysis/model_flops.h"
 #include "analysis/number_text.h"
 #include "analysis/pipeline_report.h"
+#include "analysis/rate.h"
 #include "analysis/text_table.h"
 
 namespace rankwise {
@@ -34,7 +35,8 @@ std::string MarkedTrainer(const ScalingRow& row) {
                       forced ? "!" : "");
 }
 
-std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
+std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
+                                  bool with_mfu) {
   const Cell& cell = *row.cell;
   std::string speedup = "-", efficiency = "-", interval = "-";
   if (row.scaling == "base") speedup = "1.00";
@@ -49,7 +51,7 @@ std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
       absl::StrCat(cell.run.world_size),
       BatchText(cell.rank_batch),
       absl::StrCat(cell.repetitions.size()),
-      absl::StrFormat("%.0f", MedianOf(cell, &Throughput::images_per_second)),
+      absl::StrFormat("%.0f", rate.Of(cell, cell.ExamplesPerSecond())),
       speedup,
       efficiency,
       interval,
@@ -61,8 +63,8 @@ std::vector<std::string> RowCells(const ScalingRow& row, bool with_mfu) {
 
 std::string BaseLine(const Cell& base) {
   return absl::StrFormat(
-      "Base case: %s, %d thread%s per rank, batch %s; medians over "
-      "repetitions of %d steps after warm-up.\n",
+      "Base case: %s, %d thread%s per rank, batch %s. Runs have %d steps after "
+      "warm-up; rates are geometric means over runs, shares medians.\n",
       base.Name(), base.run.threads_per_rank,
       base.run.threads_per_rank == 1 ? "" : "s", BatchText(base.rank_batch),
       base.repetitions[0].steps);
@@ -84,15 +86,16 @@ std::string MfuLine(const Answer& answer) {
 std::string ScalingTable(const Answer& answer) {
   std::string text;
   const std::string mfu = MfuLine(answer);
+  const RateColumn rate(answer.cells);
   std::vector<std::string> header = {
       "trainer",       "scaling",      "ranks",    "batch/rank",
-      "runs",          "images/s",     "speedup",  "efficiency",
+      "runs",          rate.name(),    "speedup",  "efficiency",
       "95 % interval", "exposed comm", "data wait"};
   if (!mfu.empty()) header.push_back("MFU");
   TextTable table(std::move(header), /*left_columns=*/2);
   for (const ScalingRow& row : answer.rows) {
     if (row.scaling == "base") absl::StrAppend(&text, BaseLine(*row.cell));
-    table.AddRow(RowCells(row, !mfu.empty()));
+    table.AddRow(RowCells(row, rate, !mfu.empty()));
   }
   return absl::StrCat(text, "\n", table.ToString(), mfu, "\n");
 }

@@ -37,8 +37,9 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
   EXPECT_THAT(
       TextOf(Study()),
       HasSubstr(
-          "Base case: single on 1 rank, 1 thread per rank, batch 64; medians "
-          "over repetitions of 10 steps after warm-up.\n\n"
+          "Base case: single on 1 rank, 1 thread per rank, batch 64. Runs "
+          "have 10 steps after warm-up; rates are geometric means over "
+          "runs, shares medians.\n\n"
           "trainer  scaling  ranks  batch/rank  runs  images/s  speedup  "
           "efficiency   95 % interval  exposed comm  data wait\n"
           "-------------------------------------------------------------"
@@ -51,6 +52,22 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
           "    80.0 %    [80.0, 80.0]        10.0 %      5.0 %\n"
           "ddp      weak         2          64     3      1024     1.60  "
           "    80.0 %    [80.0, 80.0]        10.0 %      5.0 %\n\n"));
+}
+
+TEST(AnswerText, RatesCountTokensOrWhereCellsDifferExamples) {
+  std::vector<RunTrace> runs = {
+      MakeRun({.binary = "single", .tokens_per_example = 128}),
+      MakeRun({.world_size = 2, .tokens_per_example = 128})};
+  const std::string tokens = TextOf(runs);  // 640 and 1280 examples/s
+  EXPECT_THAT(tokens, HasSubstr("  tokens/s  "));
+  EXPECT_THAT(tokens, HasSubstr("   81920  "));
+  EXPECT_THAT(tokens, HasSubstr("  163840  "));
+  EXPECT_THAT(tokens, Not(HasSubstr("images/s")));
+  runs.push_back(MakeRun({.world_size = 4}));  // images
+  const std::string mixed = TextOf(runs);
+  EXPECT_THAT(mixed, HasSubstr("  examples/s  "));
+  EXPECT_THAT(mixed, HasSubstr("     1280  "));
+  EXPECT_THAT(mixed, Not(HasSubstr("tokens/s")));
 }
 
 TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
@@ -190,7 +207,7 @@ TEST(AnswerText, ForcedComparisonsCarryAMark) {
   std::vector<RunTrace> runs = Study();
   for (int i = 0; i < 2; ++i) {
     runs.push_back(MakeRun({.world_size = 4, .batch_size = 16}));
-    for (RankTrace& rank : runs.back().ranks) rank.run.git_commit = "abc";
+    for (RankTrace& rank : runs.back().ranks) rank.run.source_hash = "abc";
   }
   EXPECT_THAT(TextOf(runs), HasSubstr("No efficiency: "));
   AnswerConfig config;
@@ -207,11 +224,6 @@ TEST(AnswerText, AForcedFigureOfOneRepetitionHasNoInterval) {
       {MakeRun({.binary = "single"}), MakeRun({.world_size = 2})}, config);
   EXPECT_THAT(text, HasSubstr("100.0 % efficiency (forced)."));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
-}
-
-TEST(AnswerText, IntervalsOfFewRepetitionsAreSaidToBeNarrow) {
-  EXPECT_THAT(TextOf(Study()), HasSubstr("one of 3 repetitions covers at most "
-                                         "75 %"));
 }
 
 TEST(AnswerText, CapturedStepsAreSaidToHideCommunication) {

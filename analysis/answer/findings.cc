@@ -209,7 +209,10 @@ Finding WhatToChange(const Answer& answer) {
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
 
-std::string RateInterval(const Interval& interval) {
+std::string RateInterval(const Prediction& prediction) {
+  const Interval interval = {
+      prediction.unit.Rate(prediction.examples_interval.low),
+      prediction.unit.Rate(prediction.examples_interval.high)};
   if (std::isnan(interval.low)) return "no interval";
   if (std::isinf(interval.high)) {
     return absl::StrFormat("95 %% interval from %.0f up", interval.low);
@@ -224,10 +227,11 @@ Finding WhatComesNext(const Answer& answer) {
   std::vector<std::string> speeds, waits;
   bool extrapolated = false;
   for (const Prediction& prediction : answer.predictions) {
-    speeds.push_back(absl::StrFormat("%.0f images/s on %d ranks (%s)",
-                                     prediction.images_per_second,
-                                     prediction.layout.world_size(),
-                                     RateInterval(prediction.images_interval)));
+    speeds.push_back(absl::StrFormat(
+        "%.0f %s on %d ranks (%s)",
+        prediction.unit.Rate(prediction.examples_per_second),
+        prediction.unit.RateName(), prediction.layout.world_size(),
+        RateInterval(prediction)));
     waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
     extrapolated |= prediction.extrapolated;
   }

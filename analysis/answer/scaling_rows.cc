@@ -72,7 +72,7 @@ bool IsUnder(const ScalingRow& row, Scaling scaling) {
 ScalingPoint PointOf(const Cell& cell, const Cell& base) {
   return {static_cast<double>(cell.run.world_size) /
               static_cast<double>(base.run.world_size),
-          cell.Values(&Throughput::images_per_second)};
+          cell.Values(&Throughput::examples_per_second)};
 }
 
 void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
@@ -99,8 +99,7 @@ void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
 }  // namespace
 
 ComparisonConfig ComparisonOf(const AnswerConfig& config) {
-  return {.bootstrap = config.bootstrap,
-          .allow_oversubscribed = config.allow_oversubscribed,
+  return {.allow_oversubscribed = config.allow_oversubscribed,
           .force = config.force};
 }
 

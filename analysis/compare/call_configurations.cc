@@ -1,6 +1,8 @@
 #include "analysis/compare/call_configurations.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/cell.h"
 #include "analysis/collective_rows.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -41,7 +43,8 @@ Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
           {"elements", absl::StrCat(row.count)},
           {"dtype", row.dtype},
           {"operation", row.op},
-          {"ranks", absl::StrCat(run.world_size)},
+          {"ranks", absl::StrCat(GroupSize(row, run.world_size))},
+          {"world size", absl::StrCat(run.world_size)},
           {"group", absl::StrJoin(row.ranks, ",")},
           {"root", absl::StrCat(row.root)},
           {"in place", row.in_place ? "yes" : "no"},
@@ -65,8 +68,12 @@ std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
   for (const std::string& part : {row.dtype, row.op}) {
     if (!part.empty()) absl::StrAppend(&name, " ", part);
   }
-  absl::StrAppend(&name, " on ", run.world_size,
-                  run.world_size == 1 ? " rank" : " ranks");
+  const int64_t group_size = GroupSize(row, run.world_size);
+  absl::StrAppend(&name, " on ", group_size);
+  if (group_size != run.world_size) {
+    absl::StrAppend(&name, " of ", run.world_size);
+  }
+  absl::StrAppend(&name, run.world_size == 1 ? " rank" : " ranks");
   if (!row.ranks.empty()) {
     absl::StrAppend(&name, " {", absl::StrJoin(row.ranks, ","), "}");
   }
@@ -114,6 +121,9 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   Configuration& configuration =
       configurations[{identity, flags, row.turn, CpuModels(launch)}];
   configuration.name = NameOf(run, row);
+  if (std::isnan(configuration.bus_factor)) {
+    configuration.bus_factor = row.ranks[0]->bus_factor;
+  }
   configuration.identity = identity;
   if (row.turn > 0) {
     configuration.identity["turn"] = absl::StrCat(row.turn + 1);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,28 @@ TEST(CallConfigurations, WaysOfCallingAndTimingAreNotMixed) {
                          name + ", RING, LL", name + ", TREE, LL"));
 }
 
+TEST(CallConfigurations, AGroupsRowHasTheGroupsRanksAndFactor) {
+  RunTrace launch = Launch({1});
+  for (RankTrace& trace : launch.ranks) {
+    trace.run.world_size = 8;
+    trace.collectives[0].ranks = {0, 1};
+    trace.collectives[0].group_size = 2;
+    trace.collectives[0].bus_factor = 1;
+  }
+  RunTrace older = launch;  // of before schema 1.5
+  for (RankTrace& trace : older.ranks) {
+    trace.collectives[0].group_size = 0;
+    trace.collectives[0].bus_factor = std::nan("");
+  }
+  const auto found = Measure({older, launch});
+  ASSERT_EQ(found.size(), 1u) << "they are launches of one row";
+  EXPECT_EQ(found[0].name,
+            "all_reduce of 8 B float32 sum on 2 of 8 ranks {0,1}, gloo");
+  EXPECT_EQ(found[0].identity.at("ranks"), "2");
+  EXPECT_EQ(found[0].identity.at("world size"), "8");
+  EXPECT_EQ(found[0].bus_factor, 1);
+}
+
 TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
   RunTrace slow = Launch({1}), fast = Launch({1});
   slow.ranks[0].run.flags = {{"fake_alpha_us", "500"}, {"max_bytes", "64"}};
@@ -136,7 +159,7 @@ TEST(CallConfigurations, LaunchesOnAnotherCpuAreNoRepetitions) {
 
 TEST(CallConfigurations, KnowsTheCodeOfItsLaunches) {
   RunTrace later = Launch({1});
-  later.ranks[0].run.git_commit = "c0ffee";
+  later.ranks[0].run.source_hash = "c0ffee";
   const auto found = Measure({Launch({1}), later, Launch({1})});
   EXPECT_THAT(found.at(0).code_versions,
               ElementsAre(HasSubstr("unknown"), HasSubstr("c0ffee")));

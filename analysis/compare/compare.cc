@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -22,10 +21,10 @@
 ABSL_FLAG(double, threshold, 0.05,
           "a change by more than this share counts, if it is also significant");
 ABSL_FLAG(double, alpha, 0.05,
-          "significant is a Mann-Whitney p below this, of each figure by "
-          "itself");
+          "significant is a p below this, corrected for the number of figures "
+          "(Holm): the share of comparisons of equal code that may fail");
 ABSL_FLAG(std::string, metrics, "",
-          "names separated by commas: step_seconds, images_per_second, "
+          "names separated by commas: step_seconds, examples_per_second, "
           "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "
           "empty: all");
 ABSL_FLAG(std::string, repetitions_of_calls, "launches",
@@ -40,6 +39,9 @@ ABSL_FLAG(
     bool, require_all, false,
     "exit code 1 also where B lacks a configuration of A, or a figure has "
     "too few repetitions to be judged");
+ABSL_FLAG(bool, force, false,
+          "compare also where repetitions within A or within B ran different "
+          "or unknown code");
 ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
 
 namespace rankwise {
@@ -59,6 +61,7 @@ struct Options {
   ChangeConfig change;
   std::string csv;  // "" for none
   bool require_all = false;
+  bool force = false;
 };
 
 absl::StatusOr<CallUnit> ParseCallUnit(const std::string& text) {
@@ -98,6 +101,7 @@ absl::StatusOr<Options> OptionsFromFlags() {
   }
   options.csv = UserPath(absl::GetFlag(FLAGS_csv));
   options.require_all = absl::GetFlag(FLAGS_require_all);
+  options.force = absl::GetFlag(FLAGS_force);
   return options;
 }
 
@@ -117,6 +121,11 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
   if (!a.ok()) return a.status();
   const auto b = LoadRecordSet(path_b, options.records);
   if (!b.ok()) return b.status();
+  if (!options.force) {
+    absl::Status known = CheckCode(*a);
+    known.Update(CheckCode(*b));
+    if (!known.ok()) return known;
+  }
   const auto comparison = CompareRecordSets(*a, *b, options.change);
   if (!comparison.ok()) return comparison.status();
   std::fputs(ComparisonText(*a, *b, *comparison, options.change).c_str(),
@@ -146,7 +155,7 @@ int Run(const std::string& path_a, const std::string& path_b) {
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/compare/");
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
   if (arguments.size() != 3) {
     return rankwise::Complain(
         "compare", absl::InvalidArgumentError(absl::StrCat(

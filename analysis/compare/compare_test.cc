@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "analysis/trace_for_test.h"
 #include "records/record_writer.h"
 
@@ -56,11 +57,11 @@ class CompareTest : public testing::Test {
              int64_t batch_size = 64) {
     fs::create_directories(root_ / folder);
     for (int i = 0; i < runs; ++i) {
-      const RunTrace run =
-          MakeRun({.world_size = 2,
-                   .batch_size = batch_size,
-                   .step_seconds = step_seconds * (1 + 0.001 * i),
-                   .run_id = absl::StrCat("run", i)});
+      RunTrace run = MakeRun({.world_size = 2,
+                              .batch_size = batch_size,
+                              .step_seconds = step_seconds * (1 + 0.001 * i),
+                              .run_id = absl::StrCat(folder, "-", i)});
+      for (RankTrace& rank : run.ranks) rank.run.source_hash = source_hash_;
       auto writer =
           RecordWriter::Open(root_ / folder / absl::StrCat(i, ".jsonl"));
       ASSERT_TRUE(writer.ok()) << writer.status();
@@ -72,6 +73,7 @@ class CompareTest : public testing::Test {
   }
 
   const fs::path root_;
+  std::string source_hash_ = "a";  // of what Study() makes
 };
 
 TEST_F(CompareTest, ARegressionIsExitCode1) {
@@ -84,8 +86,34 @@ TEST_F(CompareTest, ARegressionIsExitCode1) {
                         "step_seconds (1.200)"));
   EXPECT_EQ(Compare("after before").exit_code, 0);
   EXPECT_EQ(Compare("--threshold=0.3 before after").exit_code, 0);
-  EXPECT_EQ(Compare("--alpha=0.001 before after").exit_code, 0);
   EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 1);
+}
+
+TEST_F(CompareTest, AlphaIsWhatThePMustBeBelow) {
+  Study("before", 0.1, 2);
+  Study("after", 0.12, 2);
+  EXPECT_EQ(Compare("before after").exit_code, 1);
+  EXPECT_EQ(Compare("--alpha=0.00001 before after").exit_code, 0);
+}
+
+TEST_F(CompareTest, UnknownCodeIsComparedByForceOnly) {
+  Study("known", 0.1);
+  source_hash_ = "b";
+  Study("other", 0.1);
+  EXPECT_EQ(Compare("known other").exit_code, 0);
+  source_hash_ = "";
+  Study("unknown", 0.1);
+  for (const char* sides : {"unknown known", "known unknown"}) {
+    const Outcome refused = Compare(sides);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.output,
+                HasSubstr("unknown: the repetitions of ddp on 2 ranks, batch "
+                          "64 ran code that their records do not name; "
+                          "--force"));
+    const Outcome forced = Compare(absl::StrCat("--force ", sides));
+    EXPECT_EQ(forced.exit_code, 0) << forced.output;
+    EXPECT_THAT(forced.output, HasSubstr("ran code that their records"));
+  }
 }
 
 TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
@@ -101,7 +129,7 @@ TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
 TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
   Study("before", 0.1);
   Study("after", 0.1);
-  Study("few", 0.1, 2);
+  Study("few", 0.1, 1);
   EXPECT_EQ(Compare("--require_all before after").exit_code, 0);
   const Outcome few = Compare("--require_all before few");
   EXPECT_EQ(few.exit_code, 1);
@@ -153,6 +181,43 @@ TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode1) {
             "both, but for batch per rank: \"64\" and \"32\"");
 }
 
+TEST_F(CompareTest, ACopyOfARunIsRefused) {
+  Study("before", 0.1);
+  fs::copy(root_ / "before", root_ / "copy");
+  const Outcome copy = Compare("before copy");
+  EXPECT_EQ(copy.exit_code, 1);
+  EXPECT_THAT(copy.output, HasSubstr("the run before-0 is in both "));
+}
+
+TEST_F(CompareTest, TornLinesAreNamed) {
+  Study("before", 0.1);
+  Study("after", 0.1);
+  std::ofstream(root_ / "after/3.jsonl", std::ios::app)
+      << "{\"kind\":\"mem\n{\"kind\":\"ste";
+  const Outcome torn = Compare("before after");
+  EXPECT_EQ(torn.exit_code, 0) << torn.output;
+  for (const char* line : {"43", "44"}) {
+    EXPECT_THAT(torn.output,
+                HasSubstr(absl::StrCat(
+                    "\nLeft out of B: ", (root_ / "after/3.jsonl").string(),
+                    ":", line, ": a torn line")));
+  }
+}
+
+TEST_F(CompareTest, ReadsWindowsLineEnds) {
+  Study("before", 0.1);
+  Study("after", 0.12);
+  for (const auto& entry : fs::directory_iterator(root_ / "after")) {
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    std::ofstream(entry.path())
+        << absl::StrReplaceAll(text.str(), {{"\n", "\r\n"}});
+  }
+  const Outcome worse = Compare("before after");
+  EXPECT_EQ(worse.exit_code, 1);
+  EXPECT_THAT(worse.output, HasSubstr("step_seconds (1.200)"));
+}
+
 TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {
   Study("before", 0.1);
   Study("other", 0.1, 5, 32);
@@ -172,6 +237,8 @@ TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {
   complains("--metrics=speed before other", "there is no \"speed\"");
   complains("--repetitions_of_calls=steps before other", "expected launches");
   complains("--warmup_steps=-1 before other", "--warmup_steps: expected");
+  complains("--treshold=1 before other", "Unknown command line flag");
+  complains("--alpha=small before other", "Illegal value 'small'");
 }
 
 }  // namespace

@@ -12,24 +12,23 @@
 #include "absl/status/statusor.h"
 #include "analysis/compare/metric.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/ratio.h"
 
 namespace rankwise {
 
 enum class Verdict {
   kSame,     // within the threshold
-  kWorse,    // beyond it, p below alpha, and the whole interval beyond 1
+  kWorse,    // beyond it, and corrected_p below alpha
   kBetter,   // likewise
   kUnclear,  // beyond it, but it may be chance
-  kTooFew,   // no p of so few repetitions can be below alpha
+  kTooFew,   // fewer than 2 repetitions on a side
 };
 
 struct ChangeConfig {
   double threshold = 0.05;           // a change by less than this share is none
-  double alpha = 0.05;               // what p must be below
+  double alpha = 0.05;               // what corrected_p must be below
   std::vector<std::string> metrics;  // names of kMetrics; empty: all
   std::set<std::string> ignored_flags;  // that may differ
-  BootstrapConfig bootstrap;
 };
 
 // One metric of one configuration in both sets.
@@ -38,12 +37,17 @@ struct Change {
   std::string unit;  // of repetition: "run", "launch", "iteration"
   const Metric* metric = nullptr;  // of kMetrics
   size_t repetitions_a = 0, repetitions_b = 0;
-  double a = 0, b = 0;  // medians over the repetitions
-  double ratio = 1;     // b / a; infinite where a is 0
-  // 95 %, by percentile bootstrap over the repetitions; NaN where one of the
-  // two has fewer than 2, and where a is 0.
+  // Geometric means over the repetitions; means where one of these is 0.
+  double a = 0, b = 0;
+  double ratio = 1;  // b / a; infinite where a is 0
+  // 95 %, of this ratio alone: see RatioOf. NaN where one of the two has fewer
+  // than 2 repetitions, or one that is 0.
   Interval interval;
-  double p_value = 1;  // Mann-Whitney
+  // Welch's, of the logarithms; of the values where one is 0. NaN with fewer
+  // than 2 repetitions.
+  double p_value = 1;
+  // Holm's, over the changes of one comparison that have a p.
+  double corrected_p = 1;
   Verdict verdict = Verdict::kSame;
 };
 
@@ -51,16 +55,15 @@ struct Comparison {
   std::vector<Change> changes;       // A's order, then that of kMetrics
   std::vector<std::string> remarks;  // what one side lacks, code that changed
   std::vector<std::string> lost;     // names of what only A has
-  // The smallest number of repetitions on each side that a verdict needs.
-  size_t repetitions_needed = 0;
 
   bool HasRegression() const;
   // B has every configuration of A, with enough repetitions to be judged.
   bool IsComplete() const;
 };
 
-// FailedPrecondition, saying which configurations come nearest, where the two
-// have none in common, and where they have no metric of `config` in common.
+// FailedPrecondition where a run is in both, where the two have no
+// configuration in common, saying which come nearest, and where they have no
+// metric of `config` in common.
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
                                              const RecordSet& b,
                                              const ChangeConfig& config);

@@ -45,12 +45,13 @@ TEST(CompareRecordSets, FiguresOfAChange) {
   EXPECT_EQ(change.name, "ddp on 2 ranks, batch 32");
   EXPECT_EQ(change.unit, "run");
   EXPECT_EQ(change.repetitions_a, 5u);
-  EXPECT_NEAR(change.a, 0.1, 1e-12);
-  EXPECT_NEAR(change.b, 0.12, 1e-12);
+  EXPECT_NEAR(change.a, GeometricMean(Around(0.1)), 1e-12);
+  EXPECT_NEAR(change.b, GeometricMean(Around(0.12)), 1e-12);
   EXPECT_NEAR(change.ratio, 1.2, 1e-12);
   EXPECT_GT(change.interval.low, 1.17);
   EXPECT_LT(change.interval.high, 1.23);
-  EXPECT_NEAR(change.p_value, 2.0 / 252, 1e-12);
+  EXPECT_LT(change.p_value, 1e-7);
+  EXPECT_EQ(change.corrected_p, change.p_value);  // the only figure
   EXPECT_EQ(change.verdict, Verdict::kWorse);
 }
 
@@ -58,12 +59,12 @@ TEST(Verdict, WorseAndBetterFollowTheMetric) {
   EXPECT_EQ(Compare({"step_seconds", Around(1)}, {"step_seconds", Around(0.8)})
                 .verdict,
             Verdict::kBetter);
-  EXPECT_EQ(Compare({"images_per_second", Around(1)},
-                    {"images_per_second", Around(0.8)})
+  EXPECT_EQ(Compare({"examples_per_second", Around(1)},
+                    {"examples_per_second", Around(0.8)})
                 .verdict,
             Verdict::kWorse);
-  EXPECT_EQ(Compare({"images_per_second", Around(1)},
-                    {"images_per_second", Around(1.2)})
+  EXPECT_EQ(Compare({"examples_per_second", Around(1)},
+                    {"examples_per_second", Around(1.2)})
                 .verdict,
             Verdict::kBetter);
   EXPECT_EQ(
@@ -87,18 +88,51 @@ TEST(Verdict, WhatMayBeChanceIsUnclear) {
   EXPECT_EQ(Compare(a, b).verdict, Verdict::kUnclear);
 }
 
-TEST(Verdict, TooFewRepetitionsAreNeverARegression) {
-  const MetricSample a{"step_seconds", {1, 1.01, 0.99}};
-  const MetricSample b{"step_seconds", {3, 3.01, 2.99}};
+TEST(Verdict, FewRepetitionsNeedALargeChange) {
+  const MetricSample a{"step_seconds", {1, 1.02}};
+  EXPECT_EQ(Compare(a, {"step_seconds", {3, 3.02}}).verdict, Verdict::kWorse);
+  EXPECT_EQ(Compare(a, {"step_seconds", {1.07, 1.1}}).verdict,
+            Verdict::kUnclear);
+}
+
+TEST(Verdict, OneRepetitionIsNeverARegression) {
+  for (const std::vector<double>& b : {std::vector<double>{3}, {3, 3.01, 3}}) {
+    const Change change = Compare({"step_seconds", {1}}, {"step_seconds", b});
+    EXPECT_EQ(change.verdict, Verdict::kTooFew);
+    EXPECT_NEAR(change.ratio, 3, 0.01);
+    EXPECT_TRUE(std::isnan(change.interval.low));
+    EXPECT_TRUE(std::isnan(change.corrected_p));
+  }
+}
+
+TEST(Verdict, IsByThePCorrectedForTheNumberOfFigures) {
+  // A p of 0.016, which is below 0.05 of one figure and not of five.
+  const MetricSample a{"step_seconds", {1, 1.02, 1.04, 1.06, 1.08}};
+  const MetricSample b{"step_seconds", {1.06, 1.08, 1.12, 1.15, 1.16}};
+  EXPECT_EQ(Compare(a, b).verdict, Verdict::kWorse);
+  RecordSet many_a = SetOf({a}), many_b = SetOf({b});
+  for (const char* metric : {"examples_per_second", "exposed_comm_seconds",
+                             "data_wait_seconds", "peak_bytes"}) {
+    for (RecordSet* set : {&many_a, &many_b}) {
+      set->configurations[0].samples.push_back({metric, Around(1)});
+    }
+  }
+  const auto comparison = CompareRecordSets(many_a, many_b, {});
+  ASSERT_EQ(comparison->changes.size(), 5u);
+  const Change& change = comparison->changes[0];
+  EXPECT_NEAR(change.corrected_p, 5 * change.p_value, 1e-12);
+  EXPECT_EQ(change.verdict, Verdict::kUnclear);
+  EXPECT_FALSE(comparison->HasRegression());
+}
+
+TEST(Verdict, RepetitionsWithNothingAreComparedByTheirMeans) {
+  const MetricSample a{"data_wait_seconds", {0, 0.01, 0.011, 0.01}, 0.1};
+  const MetricSample b{"data_wait_seconds", {0.03, 0.031, 0.03, 0.029}, 0.1};
   const Change change = Compare(a, b);
-  EXPECT_EQ(change.verdict, Verdict::kTooFew);
-  EXPECT_NEAR(change.ratio, 3, 1e-12);
-  ChangeConfig config;
-  config.alpha = 0.11;  // 3 against 3 can reach 0.1
-  EXPECT_EQ(Compare(a, b, config).verdict, Verdict::kWorse);
-  const Change single = Compare({"step_seconds", {1}}, {"step_seconds", {2}});
-  EXPECT_EQ(single.verdict, Verdict::kTooFew);
-  EXPECT_TRUE(std::isnan(single.interval.low));
+  EXPECT_NEAR(change.a, 0.00775, 1e-12);
+  EXPECT_NEAR(change.ratio, 0.03 / 0.00775, 1e-9);
+  EXPECT_TRUE(std::isnan(change.interval.low));
+  EXPECT_EQ(change.verdict, Verdict::kWorse);
 }
 
 TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
@@ -122,7 +156,7 @@ TEST(Verdict, OutOfNothingIsJudgedByTheStep) {
       Verdict::kSame);  // 0.5 % of the step
   EXPECT_EQ(
       Compare(none, {"exposed_comm_seconds", {0, 0, 0.05, 0.05, 0.05}}).verdict,
-      Verdict::kUnclear);  // p = 0.17
+      Verdict::kUnclear);  // p = 0.07
   EXPECT_EQ(Compare({"exposed_comm_seconds", Around(0.05), 0.1}, none).verdict,
             Verdict::kBetter);
 }
@@ -136,29 +170,29 @@ TEST(Comparison, IsCompleteWithAllOfAJudged) {
   EXPECT_FALSE(CompareRecordSets(a, b, {})->IsComplete());
   EXPECT_EQ(CompareRecordSets(a, b, {})->lost.size(), 1u);
   EXPECT_TRUE(CompareRecordSets(b, a, {})->IsComplete());
-  const RecordSet few = SetOf({{"step_seconds", {1, 1}}});
+  const RecordSet few = SetOf({{"step_seconds", {1}}});
   EXPECT_FALSE(CompareRecordSets(b, few, {})->IsComplete());
 }
 
 TEST(CompareRecordSets, SaysWhereTheCodeChangedBetweenRepetitions) {
   RecordSet a = SetOf({{"step_seconds", Around(1)}});
   const RecordSet b = a;
-  a.configurations[0].code_versions = {"commit 1", "commit 2"};
+  a.configurations[0].code_versions = {"source 1", "source 2"};
   EXPECT_THAT(CompareRecordSets(a, b, {})->remarks,
               ElementsAre("ddp on 2 ranks, batch 32: its repetitions in A ran "
-                          "different code (commit 1, commit 2)"));
+                          "different code (source 1, source 2)"));
 }
 
 TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {
   const RecordSet set = SetOf({{"step_seconds", Around(1)},
-                               {"images_per_second", Around(64)},
+                               {"examples_per_second", Around(64)},
                                {"exposed_comm_seconds", {0, 0}, 1}});
   EXPECT_EQ(CompareRecordSets(set, set, {})->changes.size(), 2u);
   ChangeConfig config;
-  config.metrics = {"images_per_second"};
+  config.metrics = {"examples_per_second"};
   const auto comparison = CompareRecordSets(set, set, config);
   ASSERT_EQ(comparison->changes.size(), 1u);
-  EXPECT_EQ(comparison->changes[0].metric->name, "images_per_second");
+  EXPECT_EQ(comparison->changes[0].metric->name, "examples_per_second");
   config.metrics = {"call_seconds"};
   EXPECT_THAT(CompareRecordSets(set, set, config).status().message(),
               HasSubstr("holds no --metrics=call_seconds"));
@@ -180,6 +214,19 @@ TEST(CompareRecordSets, NothingInCommonNamesTheNearest) {
   EXPECT_TRUE(CompareRecordSets(a, b, config).ok());
 }
 
+TEST(CompareRecordSets, RefusesACopyOfARun) {
+  RecordSet a = SetOf({{"step_seconds", Around(1)}});
+  RecordSet b = a;
+  b.path = "copies";
+  a.run_ids = {"1", "2"};
+  b.run_ids = {"2", "3"};
+  EXPECT_EQ(CompareRecordSets(a, b, {}).status().message(),
+            "the run 2 is in both records and copies, and a run is not "
+            "compared with a copy of itself: leave it out of one of the two");
+  b.run_ids = {"3"};
+  EXPECT_TRUE(CompareRecordSets(a, b, {}).ok());
+}
+
 TEST(CompareRecordSets, SaysWhatOnlyOneSideHas) {
   RecordSet a = SetOf({{"step_seconds", {1}}});
   RecordSet b = a;
@@ -191,7 +238,6 @@ TEST(CompareRecordSets, SaysWhatOnlyOneSideHas) {
   EXPECT_THAT(comparison->remarks,
               ElementsAre("ddp on 2 ranks, batch 32: only B has --new=1",
                           "only in B: ddp on 4 ranks, batch 16"));
-  EXPECT_EQ(comparison->repetitions_needed, 4u);
 }
 
 // As a gate: runs of equal code are seldom called worse, and a slowdown beyond
@@ -206,8 +252,7 @@ TEST(Verdict, HoldsInSeededTrials) {
     }
     return result;
   };
-  ChangeConfig config;
-  config.bootstrap.resamples = 300;
+  const ChangeConfig config;
   int alarms = 0, found = 0;
   for (int trial = 0; trial < 500; ++trial) {
     alarms += Compare(sample(1), sample(1), config).verdict == Verdict::kWorse;

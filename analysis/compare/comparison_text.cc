@@ -42,6 +42,11 @@ std::string RepetitionsText(const Change& change) {
   return absl::StrCat(count, " ", change.unit, plural);
 }
 
+std::string PText(double p) {
+  if (std::isnan(p)) return "-";
+  return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
+}
+
 std::vector<std::string> RowOf(const Change& change) {
   return {change.name,
           std::string(change.metric->name),
@@ -51,8 +56,7 @@ std::vector<std::string> RowOf(const Change& change) {
           FormatValue(*change.metric, change.b),
           RatioText(change),
           IntervalText(change.interval),
-          change.p_value < 0.001 ? "<0.001"
-                                 : absl::StrFormat("%.3f", change.p_value)};
+          PText(change.corrected_p)};
 }
 
 std::vector<const Change*> With(const Comparison& comparison, Verdict verdict) {
@@ -88,14 +92,22 @@ std::string UnitNotes(const Comparison& comparison) {
   return notes;
 }
 
-std::string FewNote(const Comparison& comparison, double alpha) {
+// What the column p is.
+std::string CorrectionNote(const Comparison& comparison) {
+  const auto tests = std::count_if(
+      comparison.changes.begin(), comparison.changes.end(),
+      [](const Change& change) { return !std::isnan(change.p_value); });
+  if (tests < 2) return "";
+  return absl::StrCat("p is corrected for ", tests, " figures (Holm 1979).\n");
+}
+
+std::string FewNote(const Comparison& comparison) {
   const size_t few = With(comparison, Verdict::kTooFew).size();
   if (few == 0) return "";
   return absl::StrFormat(
-      "%d of %d figures have too few repetitions to be judged: p below %g "
-      "needs %d on each side (//:study -- --repetitions, comm_bench "
-      "--relaunch).\n",
-      few, comparison.changes.size(), alpha, comparison.repetitions_needed);
+      "%d of %d figures have too few repetitions to be judged: that needs 2 on "
+      "each side (//:study -- --repetitions, comm_bench --relaunch).\n",
+      few, comparison.changes.size());
 }
 
 std::string UnclearNote(const Comparison& comparison, double threshold) {
@@ -173,13 +185,13 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config) {
   TextTable table({"configuration", "metric", "verdict", "repetitions", "A",
-                   "B", "B/A", "95 % interval", "p"},
+                   "B", "B/A", "95 % interval", "p (Holm)"},
                   /*left_columns=*/4);
   for (const Change& change : comparison.changes) table.AddRow(RowOf(change));
   std::string text = absl::StrCat(SideText("A", a), SideText("B", b), "\n",
                                   table.ToString(), "\n");
-  absl::StrAppend(&text, UnitNotes(comparison),
-                  FewNote(comparison, config.alpha),
+  absl::StrAppend(&text, UnitNotes(comparison), CorrectionNote(comparison),
+                  FewNote(comparison),
                   UnclearNote(comparison, config.threshold));
   for (const std::string& remark : comparison.remarks) {
     absl::StrAppend(&text, "Note: ", remark, ".\n");
@@ -196,7 +208,7 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
 std::string ComparisonCsv(const Comparison& comparison) {
   std::string csv =
       "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,ratio,"
-      "ratio_low,ratio_high,p\n";
+      "ratio_low,ratio_high,p,corrected_p\n";
   for (const Change& c : comparison.changes) {
     const std::vector<std::string> fields = {Quoted(c.name),
                                              std::string(c.metric->name),
@@ -209,7 +221,8 @@ std::string ComparisonCsv(const Comparison& comparison) {
                                              Number(c.ratio),
                                              Number(c.interval.low),
                                              Number(c.interval.high),
-                                             Number(c.p_value)};
+                                             Number(c.p_value),
+                                             Number(c.corrected_p)};
     absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");
   }
   return csv;

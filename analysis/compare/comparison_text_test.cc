@@ -38,12 +38,12 @@ TEST(ComparisonText, IsTheSidesTheTableAndTheResult) {
       "A: before, 4 runs; commit abc, torch 2.11.0, A CPU\n"
       "B: after, 5 runs; commit abc, torch 2.11.0, A CPU\n\n"
       "configuration             metric        verdict  repetitions       A    "
-      "   B    B/A   95 % interval      p\n"
+      "   B    B/A   95 % interval  p (Holm)\n"
       "------------------------------------------------------------------------"
       "-"
-      "---------------------------------\n"
+      "------------------------------------\n"
       "ddp on 2 ranks, batch 32  step_seconds  slower   4/5 runs     100 ms  "
-      "120 ms  1.200  [1.200, 1.200]  0.016\n\n"
+      "120 ms  1.200  [1.200, 1.200]    <0.001\n\n"
       "Repetitions of trainers are runs, never steps.\n"
       "Worse by more than 5 %: ddp on 2 ranks, batch 32, step_seconds "
       "(1.200).\n");
@@ -54,17 +54,24 @@ TEST(ComparisonText, ARatioToNothingIsNoNumber) {
   const RecordSet b = SetOf("b", "run", {1, 1, 1, 1});
   EXPECT_THAT(TextOf(a, b), HasSubstr("batch 32, step_seconds (from 0).\n"));
   EXPECT_THAT(ComparisonCsv(*CompareRecordSets(a, b, {})),
-              HasSubstr(",0,1,,,,"));
+              HasSubstr(",0,1,,,,0,0\n"));
 }
 
 TEST(ComparisonText, SaysThatRepetitionsAreTooFew) {
   const std::string text =
-      TextOf(SetOf("a", "launch", {1, 1}), SetOf("b", "launch", {3, 3}));
-  EXPECT_THAT(text, HasSubstr("  too few  2 launches "));
+      TextOf(SetOf("a", "launch", {1}), SetOf("b", "launch", {3, 3}));
+  EXPECT_THAT(text, HasSubstr("  too few  1/2 launches "));
   EXPECT_THAT(text, HasSubstr("1 of 1 figures have too few repetitions to be "
-                              "judged: p below 0.05 needs 4 on each side"));
+                              "judged: that needs 2 on each side"));
   EXPECT_THAT(text, HasSubstr("Repetitions of collectives are launches"));
   EXPECT_THAT(text, HasSubstr("\nNothing could be judged.\n"));
+}
+
+TEST(ComparisonText, SaysForHowManyFiguresPIsCorrected) {
+  RecordSet a = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
+  a.configurations[0].samples.push_back({"peak_bytes", {5, 6}});
+  EXPECT_THAT(TextOf(a, a),
+              HasSubstr("\np is corrected for 2 figures (Holm 1979).\n"));
 }
 
 TEST(ComparisonText, WarnsOfIterations) {
@@ -100,9 +107,9 @@ TEST(ComparisonCsv, HasALinePerChange) {
   const RecordSet a = SetOf("a", "run", {2}), b = SetOf("b", "run", {3});
   EXPECT_EQ(ComparisonCsv(*CompareRecordSets(a, b, {})),
             "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,"
-            "ratio,ratio_low,ratio_high,p\n"
+            "ratio,ratio_low,ratio_high,p,corrected_p\n"
             "\"ddp on 2 ranks, batch 32\",step_seconds,too few,run,1,1,2,3,1.5,"
-            ",,1\n");
+            ",,,\n");
 }
 
 }  // namespace

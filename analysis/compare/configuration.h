@@ -3,6 +3,7 @@
 #ifndef ANALYSIS_COMPARE_CONFIGURATION_H_
 #define ANALYSIS_COMPARE_CONFIGURATION_H_
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ struct Configuration {
   std::string cpus;  // that it ran on; may differ between A and B
   std::vector<std::string> code_versions;  // of its repetitions, each once
   std::vector<MetricSample> samples;
+  // Of a row of comm_bench: CollectiveRecord::bus_factor.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace rankwise

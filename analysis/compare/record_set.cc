@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/cell.h"
 #include "analysis/compare/call_configurations.h"
 #include "analysis/compare/trainer_configurations.h"
 
@@ -15,10 +15,8 @@ namespace rankwise {
 namespace {
 
 std::string MadeBy(const RunRecord& run) {
-  return absl::StrCat(
-      "commit ",
-      run.git_commit.empty() ? "unknown" : run.git_commit.substr(0, 12),
-      ", torch ", run.versions.torch, ", ", run.host.cpu_model);
+  return absl::StrCat(CommitText(run), ", torch ", run.versions.torch, ", ",
+                      run.host.cpu_model);
 }
 
 // What differs in nothing else is told apart by the CPU.
@@ -36,6 +34,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
                            const RecordSetConfig& config) {
   RecordSet set;
   set.runs = runs.size();
+  set.left_out = TornLines(runs);
   set.configurations =
       TrainerConfigurations(runs, config.throughput, &set.left_out);
   for (Configuration& row :
@@ -45,6 +44,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
   TellApart(set.configurations);
   for (const RunTrace& run : runs) {
     if (run.ranks.empty()) continue;
+    set.run_ids.insert(run.ranks[0].run.run_id);
     const std::string by = MadeBy(run.ranks[0].run);
     if (std::find(set.made_by.begin(), set.made_by.end(), by) ==
         set.made_by.end()) {
@@ -52,6 +52,17 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
     }
   }
   return set;
+}
+
+absl::Status CheckCode(const RecordSet& set) {
+  for (const Configuration& configuration : set.configurations) {
+    const std::string doubt = WhyNotOneCode(configuration.code_versions);
+    if (doubt.empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(set.path, ": the repetitions of ", configuration.name, " ",
+                     doubt, "; --force compares them anyway"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,

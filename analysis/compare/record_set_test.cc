@@ -45,7 +45,7 @@ TEST(LoadRecordSet, ReadsAFileOrAFolder) {
   ASSERT_EQ(both->configurations.size(), 1u);
   EXPECT_EQ(both->configurations[0].samples[0].values.size(), 2u);
   EXPECT_THAT(both->made_by,
-              ElementsAre("commit unknown, torch 2.11.0, A CPU"));
+              ElementsAre("an unknown commit, torch 2.11.0, A CPU"));
   EXPECT_EQ(LoadRecordSet(folder + "/a.jsonl", {})->runs, 1u);
 }
 
@@ -57,6 +57,20 @@ TEST(MeasureRecordSet, AnotherCpuIsAnotherConfiguration) {
   ASSERT_EQ(set.configurations.size(), 2u);
   EXPECT_EQ(set.configurations[0].name, "ddp on 2 ranks, batch 64, A CPU");
   EXPECT_EQ(set.configurations[1].name, "ddp on 2 ranks, batch 64, B CPU");
+}
+
+TEST(CheckCode, RefusesRepetitionsOfDifferentOrUnknownCode) {
+  std::vector<RunTrace> runs(2, MakeRun({}));
+  RecordSet set = MeasureRecordSet(runs, {});
+  set.path = "before";
+  EXPECT_TRUE(CheckCode(set).ok()) << CheckCode(set);
+  runs[1].ranks[0].run.source_hash = "b";
+  EXPECT_THAT(CheckCode(MeasureRecordSet(runs, {})).message(),
+              HasSubstr("different code (source 0123456789abcdef with torch "
+                        "2.11.0, source b with torch 2.11.0); --force"));
+  for (RunTrace& run : runs) run.ranks[0].run.source_hash = "";
+  EXPECT_THAT(CheckCode(MeasureRecordSet(runs, {})).message(),
+              HasSubstr("ran code that their records do not name; --force"));
 }
 
 TEST(LoadRecordSet, RefusesWhatHoldsNothing) {

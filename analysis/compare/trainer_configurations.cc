@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "analysis/cell.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "records/config_hash.h"
 
 namespace rankwise {
@@ -54,7 +54,7 @@ std::vector<MetricSample> SamplesOf(const Cell& cell,
   }
   std::vector<MetricSample> samples = {
       {"step_seconds", steps},
-      {"images_per_second", cell.Values(&Throughput::images_per_second)}};
+      {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
   // Within captured steps it is not known.
   if (!std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)))) {
     samples.push_back(std::move(exposed));

@@ -43,7 +43,7 @@ TEST(TrainerConfigurations, ARunIsARepetition) {
   EXPECT_EQ(found[0].name, "ddp on 2 ranks, batch 64");
   EXPECT_EQ(found[0].unit, "run");
   EXPECT_THAT(ValuesOf(found[0], "step_seconds"), ElementsAre(0.1, 0.2));
-  EXPECT_EQ(ValuesOf(found[0], "images_per_second").size(), 2u);
+  EXPECT_EQ(ValuesOf(found[0], "examples_per_second").size(), 2u);
   const auto exposed = ValuesOf(found[0], "exposed_comm_seconds");
   ASSERT_EQ(exposed.size(), 2u);
   EXPECT_NEAR(exposed[0], 0.01, 1e-12);

@@ -1,5 +1,6 @@
 #include "analysis/cost_model/collective_samples.h"
 
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -55,6 +56,7 @@ class Collector {
       const auto& [collective, backend, world_size, in_flight] = place;
       CollectiveSamples samples = {
           collective, backend, world_size, in_flight, {}};
+      samples.bus_factor = bus_factors_.at(place);
       const std::string best = BestWay(collective, ways);
       for (auto& [way, sizes] : ways) {
         if (way == best) {
@@ -92,10 +94,13 @@ class Collector {
     const std::string way = WayOf(first);
     why = WhyOtherAlgorithm(row, where, way);
     if (!why.empty()) return LeaveOut(NameOf(first, where.world_size), why);
-    std::vector<double>& all =
-        curves_[{first.collective, where.backend, where.world_size,
-                 first.in_flight}][way]
-               [{static_cast<double>(first.bytes), NumberOf(run, first)}];
+    const Place place = {first.collective, where.backend, where.world_size,
+                         first.in_flight};
+    double& bus_factor =
+        bus_factors_.try_emplace(place, first.bus_factor).first->second;
+    if (std::isnan(bus_factor)) bus_factor = first.bus_factor;
+    std::vector<double>& all = curves_[place][way][{
+        static_cast<double>(first.bytes), NumberOf(run, first)}];
     if (all.empty()) ++sizes_of_way_[{first.collective, way}];
     all.insert(all.end(), seconds.begin(), seconds.end());
   }
@@ -148,6 +153,7 @@ class Collector {
 
   std::vector<std::string>* const left_out_;
   std::map<Place, std::map<std::string, Sizes>> curves_;
+  std::map<Place, double> bus_factors_;
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
   // By collective, backend, world size, in_flight, way and bytes.
   std::map<std::tuple<std::string, std::string, int64_t, int64_t, std::string,

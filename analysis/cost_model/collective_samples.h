@@ -4,6 +4,7 @@
 #define ANALYSIS_COST_MODEL_COLLECTIVE_SAMPLES_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct CollectiveSamples {
   int64_t world_size = 1;
   int64_t in_flight = 1;
   std::vector<CostSamples> sizes;  // by bytes and launch, all different
+  // CollectiveRecord::bus_factor; NaN: no record says so.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
 };
 
 // Which of several runs count.

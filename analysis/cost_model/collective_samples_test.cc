@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,18 @@ TEST(CollectSamples, TakesTheSlowestRankWithoutLateIterations) {
               testing::Each(testing::DoubleNear(1e-4 + 64e-9, 1e-15)));
   EXPECT_EQ(all[0].sizes[1].seconds.size(), 4u);
   EXPECT_THAT(left_out, IsEmpty());
+}
+
+TEST(CollectSamples, TheBusFactorIsThatOfTheRecordsThatKnowIt) {
+  RunTrace older = SmallRun(), newer = SmallRun();
+  EXPECT_TRUE(std::isnan(CollectSamples({older}, nullptr).at(0).bus_factor));
+  for (RankTrace& rank : newer.ranks) {
+    for (CollectiveRecord& record : rank.collectives) record.bus_factor = 0.75;
+  }
+  for (const auto& runs : {std::vector<RunTrace>{older, newer},
+                           std::vector<RunTrace>{newer, older}}) {
+    EXPECT_EQ(CollectSamples(runs, nullptr).at(0).bus_factor, 0.75);
+  }
 }
 
 TEST(CollectSamples, DividesByTheTrips) {

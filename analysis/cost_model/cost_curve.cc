@@ -12,7 +12,7 @@
 #include "analysis/cost_model/launch_spread.h"
 #include "analysis/cost_model/resampled_fit.h"
 #include "analysis/cost_model/robust_fit.h"
-#include "analysis/cost_model/sample_median.h"
+#include "analysis/stats/sample_median.h"
 
 namespace rankwise {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "analysis/cost_model/launch_spread.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 
@@ -38,6 +38,8 @@ struct CostCurve {
   std::vector<CostPoint> points;      // by size: what was fitted
   std::vector<CostSegment> segments;  // by size, without gaps; not empty
   double median_relative_error = 0;   // of the segments, at the points
+  // busbw = bytes / seconds * bus_factor; NaN: not known.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
 
   double SecondsFor(double bytes) const;
   const CostSegment& SegmentFor(double bytes) const;

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -93,7 +92,12 @@ absl::StatusOr<Config> ConfigFromFlags() {
 absl::StatusOr<std::vector<RunTrace>> LoadRecords(const Config& config) {
   const auto files = RecordFilesIn(config.records);
   if (!files.ok()) return files.status();
-  return LoadRunsFrom(*files);
+  auto runs = LoadRunsFrom(*files);
+  if (!runs.ok()) return runs;
+  for (const std::string& line : TornLines(*runs)) {
+    std::cerr << "Left out: " << line << ".\n";
+  }
+  return runs;
 }
 
 int64_t LargestWorldSize(const NetworkModel& network) {
@@ -166,7 +170,7 @@ constexpr char kUsage[] =
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/cost_model/");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);
   const absl::Status no_rest =
       rankwise::RefuseArguments(rest, "--records=comm.jsonl");
   if (!no_rest.ok()) return rankwise::Complain("fit_network", no_rest);

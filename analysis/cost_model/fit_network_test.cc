@@ -135,6 +135,8 @@ TEST_F(FitNetworkBinary, BadUsageSaysWhatIsWrong) {
       {"--records=x --message_bytes=-1", "--message_bytes=-1: must lie"},
       {"--records=x --message_bytes=nan", "--message_bytes=nan: must lie"},
       {"--records=x --npus=1", "--npus=1"},
+      {"--recrods=x", "Unknown command line flag 'recrods'"},
+      {"--records=x --resamples=many", "Illegal value 'many'"},
   };
   for (const auto& [flags, complaint] : wrong) {
     const Output output = FitWith(flags);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "analysis/cost_model/resampled_fit.h"
 #include "analysis/cost_model/robust_fit.h"
-#include "analysis/cost_model/sample_median.h"
+#include "analysis/stats/sample_median.h"
 
 namespace rankwise {
 namespace {

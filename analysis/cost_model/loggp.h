@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "analysis/cost_model/collective_samples.h"
 #include "analysis/cost_model/cost_curve.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "analysis/cost_model/collective_samples.h"
 #include "analysis/cost_model/samples_for_test.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

@@ -26,6 +26,7 @@ absl::StatusOr<CostCurve> CurveOf(const CollectiveSamples& samples,
   curve->collective = samples.collective;
   curve->backend = samples.backend;
   curve->world_size = samples.world_size;
+  curve->bus_factor = samples.bus_factor;
   return curve;
 }
 

@@ -51,6 +51,8 @@ Json ToJson(const CostCurve& curve) {
     segments.push_back(ToJson(segment));
   }
   return {{"world_size", curve.world_size},
+          {"bus_factor", std::isnan(curve.bus_factor) ? Json(nullptr)
+                                                      : Json(curve.bus_factor)},
           {"median_relative_error", curve.median_relative_error},
           {"segments", std::move(segments)},
           {"points", std::move(points)}};
@@ -201,6 +203,10 @@ void CheckSegments(const std::vector<CostSegment>& segments,
 CostCurve ReadCurve(const Json& json, const std::string& path, Reader& reader) {
   CostCurve curve;
   curve.world_size = reader.WorldSize(json, path);
+  if (json.is_object() && json.contains("bus_factor") &&
+      !json["bus_factor"].is_null()) {
+    curve.bus_factor = reader.Number(json, path, "bus_factor");
+  }
   curve.median_relative_error =
       reader.Number(json, path, "median_relative_error");
   reader.Each(json, path, "segments",

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,8 @@ NetworkModel FittedNetwork() {
 }
 
 TEST(NetworkJson, RoundTripIsExact) {
-  const NetworkModel network = FittedNetwork();
+  NetworkModel network = FittedNetwork();
+  network.collectives[0].curves[0].bus_factor = 1 / 3.0;
   ASSERT_EQ(network.messages.size(), 1u);
   ASSERT_GT(network.collectives[0].curves[0].segments.size(), 1u);
   const std::string text = NetworkToJson(network);
@@ -50,6 +52,8 @@ TEST(NetworkJson, RoundTripIsExact) {
               before.segments[i].beta_interval.high);
   }
   EXPECT_EQ(after.points.size(), before.points.size());
+  EXPECT_EQ(after.bus_factor, before.bus_factor);
+  EXPECT_TRUE(std::isnan(read->collectives[1].curves[0].bus_factor));
   EXPECT_EQ(read->messages[0].gap_seconds, network.messages[0].gap_seconds);
   EXPECT_EQ(read->Estimate("all_reduce", 12345, 7)->interval.high,
             network.Estimate("all_reduce", 12345, 7)->interval.high);

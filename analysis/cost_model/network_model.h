@@ -16,7 +16,7 @@
 #include "analysis/cost_model/growth.h"
 #include "analysis/cost_model/loggp.h"
 #include "analysis/run_trace.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 

@@ -12,7 +12,7 @@
 
 #include "absl/types/span.h"
 #include "analysis/cost_model/robust_fit.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 

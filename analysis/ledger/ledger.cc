@@ -7,7 +7,7 @@
 
 #include "analysis/ledger/expected_maximum.h"
 #include "analysis/ledger/step_parts.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -40,20 +40,40 @@ std::vector<double> ComputeSeconds(const Place& place) {
   return seconds;
 }
 
-// What a rank did by itself, without waiting for others.
-double OwnSeconds(const LedgerParts& parts) {
-  return parts.compute_seconds + parts.data_wait_seconds +
-         parts.residual_seconds;
+double WaitingSeconds(const LedgerParts& parts) {
+  return parts.exposed_comm_seconds + parts.bubble_seconds;
 }
 
-const LedgerParts& CriticalOf(const std::vector<Place>& places, size_t step) {
-  const LedgerParts* critical = &places[0].steps[step];
+// Where all waited alike, or none did, the one that takes longest in all.
+const LedgerParts& CriticalOf(const std::vector<Place>& places, size_t longest,
+                              size_t step) {
+  const LedgerParts* critical = &places[longest].steps[step];
   for (const Place& place : places) {
-    if (OwnSeconds(place.steps[step]) > OwnSeconds(*critical)) {
+    if (WaitingSeconds(place.steps[step]) < WaitingSeconds(*critical)) {
       critical = &place.steps[step];
     }
   }
   return *critical;
+}
+
+// Ledger::critical, from `ranks`, which are the means of `places`.
+LedgerParts MeasureCritical(const std::vector<Place>& places,
+                            const std::vector<RankLedger>& ranks) {
+  const auto longest = std::max_element(
+      ranks.begin(), ranks.end(), [](const RankLedger& a, const RankLedger& b) {
+        return a.parts.Total() < b.parts.Total();
+      });
+  const size_t steps = places[0].steps.size();
+  LedgerParts sum;
+  for (size_t i = 0; i < steps; ++i) {
+    Add(CriticalOf(places, longest - ranks.begin(), i), &sum);
+  }
+  LedgerParts critical = Over(sum, steps);
+  // Ranks leave a step's waiting together. What the next step's critical rank
+  // does from there to the step's end (the optimizer) is in its record of the
+  // step before, in which another rank may have been critical.
+  critical.compute_seconds += longest->parts.Total() - critical.Total();
+  return critical;
 }
 
 std::vector<RankLedger> MeasureRanks(
@@ -130,9 +150,7 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
   const size_t steps = compute[0].size();
   Ledger ledger;
   ledger.ranks = MeasureRanks(*places, compute);
-  LedgerParts critical;
-  for (size_t i = 0; i < steps; ++i) Add(CriticalOf(*places, i), &critical);
-  ledger.critical = Over(critical, steps);
+  ledger.critical = MeasureCritical(*places, ledger.ranks);
   MeasureImbalance(compute, &ledger);
   for (const Place& place : *places) {
     ledger.optimizer_seconds += place.optimizer_seconds;

@@ -43,16 +43,19 @@ struct RankLedger {
 
 struct Ledger {
   std::vector<RankLedger> ranks;  // by rank, then stage
-  // Means over the steps of what the step's critical rank did: the one that
-  // waited least for the others, so that they waited for it.
+  // The job's mean step (JobStepSeconds), as its critical ranks spent it: in
+  // every step the one that waited least for the others, so that they waited
+  // for it. By how much it was late from the step before, after the waiting
+  // there, is compute.
   LedgerParts critical;
-  // Of a step, the compute time of its critical rank beyond the mean of its
-  // ranks; mean over steps. Part of critical.compute_seconds.
+  // critical.compute_seconds beyond the mean over ranks and steps: what the
+  // others waited for within the steps, and what the job's longest rank took
+  // beyond them where they did not wait for it.
   double imbalance_seconds = 0;
-  // Of imbalance_seconds, what is due to chance: another rank is slowest in
-  // another step. The expected maximum over the ranks, each drawn independently
-  // from its own steps, beyond the largest of their means; at most
-  // imbalance_seconds less that largest mean beyond the mean of all.
+  // Of imbalance_seconds, what is due to chance: the others wait for another
+  // rank in another step. The expected maximum over the ranks, each drawn
+  // independently from its own steps, beyond the largest of their means; at
+  // most imbalance_seconds less that largest mean beyond the mean of all.
   double noise_seconds = 0;
   // Of compute_seconds, in the optimizer; mean over ranks and steps.
   double optimizer_seconds = 0;

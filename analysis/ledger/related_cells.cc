@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "analysis/statistics.h"
 #include "records/config_hash.h"
 
 namespace rankwise {
@@ -14,7 +13,7 @@ namespace {
 bool SameMachine(const RunRecord& a, const RunRecord& b) {
   return a.threads_per_rank == b.threads_per_rank && a.devices == b.devices &&
          a.host.cpu_model == b.host.cpu_model &&
-         a.versions.torch == b.versions.torch && a.git_commit == b.git_commit;
+         a.versions.torch == b.versions.torch && a.source_hash == b.source_hash;
 }
 
 // Flags that only one of the two has, as newer code has more, may differ.
@@ -38,8 +37,7 @@ bool SameTrainer(const Cell& a, const Cell& b) {
 }  // namespace
 
 double StepSeconds(const Cell& cell) {
-  return static_cast<double>(cell.global_batch) /
-         Median(cell.Values(&Throughput::images_per_second));
+  return static_cast<double>(cell.global_batch) / cell.ExamplesPerSecond();
 }
 
 double WorkPerRank(const Cell& cell) {

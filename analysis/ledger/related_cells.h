@@ -10,7 +10,7 @@
 namespace rankwise {
 
 // Seconds that the examples of one step take at the cell's throughput: its
-// global batch over the median of its repetitions' images/s.
+// global batch over the median of its repetitions' examples/s.
 double StepSeconds(const Cell& cell);
 
 // Examples of a step per rank.

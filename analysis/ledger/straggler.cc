@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/ledger/step_parts.h"
-#include "analysis/ledger/student.h"
+#include "analysis/stats/student.h"
 
 namespace rankwise {
 namespace {
@@ -41,7 +41,6 @@ class Search {
  private:
   absl::Status AddRun(const RunTrace& run, const std::vector<Place>& places,
                       size_t batches);
-  void AddSteps(const RunTrace& run, size_t first);
   std::vector<double> DelaysOf(const Compared& one) const;
   bool IsSlowerInEveryRun(const std::vector<double>& delays) const;
 
@@ -93,23 +92,14 @@ absl::Status Search::AddRun(const RunTrace& run,
   return absl::OkStatus();
 }
 
-void Search::AddSteps(const RunTrace& run, size_t first) {
-  for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
-    double longest = 0;
-    for (const RankTrace& rank : run.ranks) {
-      longest = std::max(longest, rank.steps[i].step_seconds);
-    }
-    step_seconds_.push_back(longest);
-  }
-}
-
 absl::Status Search::Read(absl::Span<const RunTrace* const> runs,
                           const ThroughputConfig& config) {
   const size_t first = static_cast<size_t>(config.warmup_steps);
   for (const RunTrace* run : runs) {
     absl::Status status = CheckMeasurable(*run, config);
     if (!status.ok()) return status;
-    AddSteps(*run, first);
+    const std::vector<double> steps = JobStepSeconds(*run, config);
+    step_seconds_.insert(step_seconds_.end(), steps.begin(), steps.end());
   }
   const size_t length =
       std::max(kShortestBatch, step_seconds_.size() / kBatches);

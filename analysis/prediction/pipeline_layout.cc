@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/prediction/pipeline_step.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/simulate.h"
 #include "parallel/pipeline/validate.h"

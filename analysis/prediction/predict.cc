@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "analysis/prediction/predict_command.h"
@@ -67,7 +66,7 @@ absl::Status Predict() {
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/prediction/");
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
   absl::Status status =
       rankwise::RefuseArguments(arguments, "--records=results/TIME");
   if (status.ok()) status = rankwise::Predict();

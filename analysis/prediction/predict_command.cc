@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -84,6 +85,9 @@ absl::StatusOr<std::vector<RunTrace>> LoadRecords(const std::string& path) {
   if (runs->empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("--records: ", path, ": holds no runs"));
+  }
+  for (const std::string& line : TornLines(*runs)) {
+    std::cerr << "Left out: " << line << ".\n";
   }
   for (RunTrace& run : *runs) run = MirrorFakeRanks(std::move(run));
   return runs;
@@ -178,7 +182,7 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
     absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
     if (!prediction.ok()) return prediction.status();
     rows.push_back(
-        {*std::move(prediction), base.ok() ? base->images_per_second : 0});
+        {*std::move(prediction), base.ok() ? base->examples_per_second : 0});
   }
   return absl::StrCat(rows.empty() ? "" : PredictionTable(rows), refusals);
 }

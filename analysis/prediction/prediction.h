@@ -15,19 +15,21 @@
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/layout.h"
 #include "analysis/run_trace.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "analysis/throughput.h"
+#include "records/example_unit.h"
 
 namespace rankwise {
 
 struct Prediction {
   Layout layout;
-  // The median step, of the slowest rank.
+  // The job's median step: Throughput::step_seconds.
   double step_seconds = 0;
   Interval step_interval;   // 95 %, of the median step of a run to come
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
-  double images_per_second = 0;
-  Interval images_interval;  // up to infinity where the step's begins at 0
+  double examples_per_second = 0;
+  Interval examples_interval;  // up to infinity where the step's begins at 0
+  ExampleUnit unit;            // in which rates are printed
   double exposed_comm_seconds = 0;
   double bubble_seconds = 0;
   double peak_bytes = 0;                 // of the fullest rank; 0: not known

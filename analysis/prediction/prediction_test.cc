@@ -1,8 +1,12 @@
 #include "analysis/prediction/prediction.h"
 
 #include <cmath>
+#include <filesystem>
 #include <random>
+#include <string>
+#include <vector>
 
+#include "analysis/made_study.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/runs_for_test.h"
 #include "gmock/gmock.h"
@@ -54,7 +58,7 @@ TEST(Predictor, PredictsWhatTheStepsWouldTake) {
   EXPECT_NEAR(prediction->step_seconds, 0.036, 1e-6);
   EXPECT_NEAR(prediction->exposed_comm_seconds, 0.002, 1e-6);
   EXPECT_EQ(prediction->bubble_seconds, 0);
-  EXPECT_NEAR(prediction->images_per_second, 8 * 64 / 0.036, 1);
+  EXPECT_NEAR(prediction->examples_per_second, 8 * 64 / 0.036, 1);
   EXPECT_TRUE(prediction->extrapolated);
   EXPECT_THAT(prediction->assumptions,
               Contains(HasSubstr("the slowest of 8 sets the pace")));
@@ -70,6 +74,34 @@ TEST(Predictor, TheSlowestOfManyRanksSetsThePace) {
   const Predictor predictor = Make(runs, FlatNetwork(0, 0));
   EXPECT_NEAR(predictor.Predict(Ddp(2))->step_seconds, 0.034, 1e-6);
   EXPECT_NEAR(predictor.Predict(Ddp(8))->step_seconds, 0.039, 1e-6);
+}
+
+TEST(Predictor, PredictsWhatIsMeasuredOfRanksThatAreLateInTurn) {
+  const std::string dir = testing::TempDir() + "/late_ranks";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directory(dir);
+  constexpr int64_t kRanks = 16;
+  ASSERT_TRUE(WriteLateStudy(dir, {.ranks = kRanks, .lateness = 0.03}).ok());
+  const auto files = RecordFilesIn(dir);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const auto runs = LoadRunsFrom(*files);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  const double step_seconds = kMadeSingleStepSeconds / 0.8;
+  const Predictor predictor =
+      Make(*runs, FlatNetwork(kLateStudyAllReduceShare * step_seconds, 0));
+  const auto prediction = predictor.Predict(Ddp(kRanks));
+  ASSERT_TRUE(prediction.ok()) << prediction.status();
+  EXPECT_NEAR(prediction->step_seconds / step_seconds, 1, 0.01);
+
+  std::vector<std::string> left_out;
+  int measured = 0;
+  for (const Cell& cell : GroupIntoCells(*runs, {}, &left_out)) {
+    if (cell.run.world_size != kRanks) continue;
+    ++measured;
+    const double median = Median(cell.Values(&Throughput::step_seconds));
+    EXPECT_NEAR(prediction->step_seconds / median, 1, 0.01);
+  }
+  EXPECT_EQ(measured, 1);
 }
 
 TEST(Predictor, SaysHowTheNetworkGrows) {
@@ -121,7 +153,7 @@ TEST(Predictor, PredictsHybrids) {
                                              .schedule = "1f1b"});
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_NEAR(prediction->step_seconds, PipelineStepSeconds(config), 1e-6);
-  EXPECT_NEAR(prediction->images_per_second,
+  EXPECT_NEAR(prediction->examples_per_second,
               2 * 4 * 16 / PipelineStepSeconds(config), 1);
 }
 
@@ -320,8 +352,8 @@ TEST(Predictor, SpeedHasNoUpperEndWhereTheStepMayBeNothing) {
   ASSERT_EQ(score.points.size(), 1u);
   const Prediction& prediction = score.points[0].prediction;
   ASSERT_EQ(prediction.step_interval.low, 0);
-  EXPECT_TRUE(std::isinf(prediction.images_interval.high));
-  EXPECT_LT(prediction.images_interval.low, prediction.images_per_second);
+  EXPECT_TRUE(std::isinf(prediction.examples_interval.high));
+  EXPECT_LT(prediction.examples_interval.low, prediction.examples_per_second);
 }
 
 TEST(ScorePredictions, RefusesAnEmptySide) {

@@ -77,18 +77,21 @@ std::string CoverageLine(const Score& score) {
 std::string PredictionTable(absl::Span<const PredictedRow> rows) {
   const bool with_efficiency =
       std::any_of(rows.begin(), rows.end(), [](const PredictedRow& row) {
-        return row.one_rank_images_per_second > 0;
+        return row.one_rank_examples_per_second > 0;
       });
+  // All of one work.
+  const ExampleUnit unit =
+      rows.empty() ? ExampleUnit() : rows[0].prediction.unit;
   std::vector<std::string> header = {
-      "layout",   "batch",        "step ms", "95 % interval",
-      "images/s", "exposed comm", "bubble",  "memory MB"};
+      "layout",        "batch",        "step ms", "95 % interval",
+      unit.RateName(), "exposed comm", "bubble",  "memory MB"};
   if (with_efficiency) header.push_back("efficiency");
   TextTable table(std::move(header), /*left_columns=*/1);
   bool extrapolated = false;
   for (const PredictedRow& row : rows) {
     const Prediction& prediction = row.prediction;
     const double step = prediction.step_seconds;
-    const double ideal = row.one_rank_images_per_second *
+    const double ideal = row.one_rank_examples_per_second *
                          static_cast<double>(prediction.layout.world_size());
     extrapolated |= prediction.extrapolated;
     std::vector<std::string> cells = {
@@ -96,13 +99,14 @@ std::string PredictionTable(absl::Span<const PredictedRow> rows) {
         absl::StrCat(prediction.layout.batch_per_rank),
         MillisecondsText(step),
         MillisecondsInterval(prediction.step_interval),
-        absl::StrFormat("%.0f", prediction.images_per_second),
+        absl::StrFormat("%.0f", unit.Rate(prediction.examples_per_second)),
         PercentText(prediction.exposed_comm_seconds / step),
         PercentText(prediction.bubble_seconds / step),
         Memory(prediction.peak_bytes)};
     if (with_efficiency) {
-      cells.push_back(
-          ideal > 0 ? PercentText(prediction.images_per_second / ideal) : "-");
+      cells.push_back(ideal > 0
+                          ? PercentText(prediction.examples_per_second / ideal)
+                          : "-");
     }
     table.AddRow(std::move(cells));
   }

@@ -14,7 +14,7 @@ namespace rankwise {
 // per rank, or where the global batch is held equal, with all of that.
 struct PredictedRow {
   Prediction prediction;
-  double one_rank_images_per_second = 0;  // 0: not known
+  double one_rank_examples_per_second = 0;  // 0: not known
 };
 
 // One line each, those beyond what was measured marked "*", and below every

@@ -17,7 +17,8 @@
 #include "analysis/prediction/recorded_pipeline.h"
 #include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/step_samples.h"
-#include "analysis/statistics.h"
+#include "analysis/rate.h"
+#include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace rankwise {
@@ -138,11 +139,11 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
   const double examples = static_cast<double>(
       layout.dp * layout.batch_per_rank * layout.micro_batches);
-  prediction.images_per_second = examples / step.seconds;
-  prediction.images_interval = {examples / step.interval.high,
-                                step.interval.low > 0
-                                    ? examples / step.interval.low
-                                    : std::numeric_limits<double>::infinity()};
+  prediction.examples_per_second = examples / step.seconds;
+  prediction.examples_interval = {
+      examples / step.interval.high,
+      step.interval.low > 0 ? examples / step.interval.low
+                            : std::numeric_limits<double>::infinity()};
   prediction.exposed_comm_seconds = step.exposed_comm_seconds;
   prediction.bubble_seconds = step.bubble_seconds;
   prediction.peak_bytes = simulated.peak_bytes;
@@ -166,6 +167,7 @@ struct Predictor::Parts {
   std::vector<RecordedPipeline> pipelines;
   NetworkModel network;
   ModelError error;  // of ddp
+  ExampleUnit unit;
 
   std::vector<std::string> NetworkLines(int64_t world_size) const;
 };
@@ -204,6 +206,7 @@ absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
   if (!usable.ok()) return usable.status();
   auto parts = std::make_unique<Parts>();
   parts->network = network;
+  if (!usable->empty()) parts->unit = UnitOf((*usable)[0]->ranks[0].run);
   parts->pipelines = CollectPipelines(*usable, config);
   absl::StatusOr<DdpRecordings> ddp = CollectDdp(*usable, config);
   // Without ddp's buckets pipelines can still be told.
@@ -236,7 +239,10 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
   for (std::string& line : parts_->NetworkLines(layout.dp)) {
     simulated->assumptions.push_back(std::move(line));
   }
-  return Summarize(layout, *std::move(simulated), parts_->error);
+  Prediction prediction =
+      Summarize(layout, *std::move(simulated), parts_->error);
+  prediction.unit = parts_->unit;
+  return prediction;
 }
 
 std::vector<Layout> Predictor::Candidates(

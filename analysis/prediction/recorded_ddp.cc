@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/cell.h"
 #include "analysis/prediction/recorded_runs.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "analysis/cell.h"
 #include "analysis/prediction/recorded_runs.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/prediction/recorded_runs.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {

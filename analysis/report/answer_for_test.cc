@@ -28,14 +28,14 @@ std::vector<Cell> MakeCells(const std::string& name) {
     cell.run.forward_flops_per_example = 1e9;
     cell.peak_tflops = 20;
     cell.run.flags["data_dir"] = absl::StrCat("folder", name);
-    cell.code_versions = {absl::StrCat("commit 0123abc with torch 2.11", name)};
+    cell.code_versions = {absl::StrCat("source 0123abc with torch 2.11", name)};
   }
   return cells;
 }
 
 ScalingRow Row(const Cell& cell, const std::string& scaling, const Cell& base) {
-  const double speedup = Median(cell.Values(&Throughput::images_per_second)) /
-                         Median(base.Values(&Throughput::images_per_second));
+  const double speedup = Median(cell.Values(&Throughput::examples_per_second)) /
+                         Median(base.Values(&Throughput::examples_per_second));
   const double share = speedup / static_cast<double>(cell.run.world_size);
   Efficiency efficiency;
   efficiency.speedup = speedup;
@@ -197,6 +197,7 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
                    {"algorithm", "RING"},
                    {"protocol", "LL"}};
   call.samples = {{"call_seconds", {2e-5}}};
+  call.bus_factor = 1;
   answer->calls = {call};
   for (Place place : {k1f1b, kH1}) {
     answer->timelines.push_back(MakeTimelines(answer->cells[place]));

@@ -20,7 +20,7 @@
 #include "analysis/prediction/prediction.h"
 #include "analysis/report/answer_for_test.h"
 #include "analysis/report/report.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/model_flops.h"
 #include "analysis/pipeline_use.h"
+#include "analysis/rate.h"
 #include "analysis/throughput.h"
 #include "records/config_hash.h"
 #include "records/record.h"
@@ -96,7 +97,7 @@ std::string Distinction(absl::Span<const Cell> cells, const Cell& cell) {
   return text;
 }
 
-json CellData(const Cell& cell) {
+json CellData(const Cell& cell, const RateColumn& rate) {
   const auto median = [&cell](double Throughput::*metric) {
     return Median(cell.Values(metric));
   };
@@ -107,7 +108,8 @@ json CellData(const Cell& cell) {
       {"rank_batch", cell.rank_batch},
       {"global_batch", cell.global_batch},
       {"runs", cell.repetitions.size()},
-      {"images_per_second", median(&Throughput::images_per_second)},
+      {"examples_per_second", cell.ExamplesPerSecond()},
+      {"rate", rate.Of(cell, cell.ExamplesPerSecond())},
       {"step_seconds", median(&Throughput::step_seconds)},
       {"exposed_comm_share", median(&Throughput::exposed_comm_share)},
       {"data_wait_share", median(&Throughput::data_wait_share)},
@@ -150,8 +152,9 @@ json CellIndex(absl::Span<const Cell> cells, const Cell* cell) {
 
 json CellsData(absl::Span<const Cell> cells) {
   json data = json::array();
+  const RateColumn rate(cells);
   for (const Cell& cell : cells) {
-    data.push_back(CellData(cell));
+    data.push_back(CellData(cell, rate));
     data.back()["label"] = Label(cell) + Distinction(cells, cell);
   }
   return data;

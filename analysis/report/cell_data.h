@@ -5,7 +5,7 @@
 
 #include "absl/types/span.h"
 #include "analysis/cell.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "nlohmann/json.hpp"
 
 namespace rankwise {
@@ -17,7 +17,7 @@ nlohmann::json IntervalData(const Interval& interval);
 // and for one that is not among them.
 nlohmann::json CellIndex(absl::Span<const Cell> cells, const Cell* cell);
 
-// Names, sizes, medians over the repetitions, what to beware of, and the use of
+// Names, sizes, figures over the repetitions, what to beware of, and the use of
 // its pipelines, if any.
 nlohmann::json CellsData(absl::Span<const Cell> cells);
 

@@ -22,13 +22,16 @@ TEST(CellIndexTest, IsThePlaceOrNull) {
   EXPECT_TRUE(CellIndex(cells, &other).is_null());
 }
 
-TEST(CellsDataTest, HoldsMediansNamesAndMarks) {
+TEST(CellsDataTest, HoldsRatesMediansNamesAndMarks) {
   std::vector<Cell> cells = {MakeCell("1f1b", 2, 32, 1600)};
   cells[0].oversubscribed = true;
   cells[0].shared_device = "cuda:0";
   const nlohmann::json cell = CellsData(cells)[0];
   EXPECT_EQ(cell["label"], "pipeline 1f1b on 2 ranks, batch 32");
-  EXPECT_DOUBLE_EQ(cell["images_per_second"], 1600);
+  // The geometric mean of repetitions around 1600.
+  EXPECT_NEAR(cell["examples_per_second"].get<double>(), 1600, 0.2);
+  EXPECT_EQ(cell["examples_per_second"], cells[0].ExamplesPerSecond());
+  EXPECT_EQ(cell["rate"], cell["examples_per_second"]);
   EXPECT_DOUBLE_EQ(cell["step_seconds"], 64.0 / 1600);
   EXPECT_EQ(cell["marks"].size(), 2);
   EXPECT_DOUBLE_EQ(cell["pipeline"]["wall_bubble"], 0.27);
@@ -41,7 +44,8 @@ TEST(CellsDataTest, MfuIsNullWhereItIsNotKnown) {
   // As the page's file has it: JSON knows no NaN.
   const nlohmann::json data = nlohmann::json::parse(CellsData(cells).dump());
   EXPECT_TRUE(data[0]["mfu"].is_null());
-  EXPECT_NEAR(data[1]["mfu"].get<double>(), 3e11 * 1600 / 2e15, 1e-12);
+  EXPECT_NEAR(data[1]["mfu"].get<double>(),
+              3e11 * cells[1].ExamplesPerSecond() / 2e15, 1e-12);
 }
 
 TEST(OriginDataTest, AMachineHasTheDevicesOfAllCells) {
@@ -113,13 +117,13 @@ TEST(OriginDataTest, EachMachineAndVersionOnce) {
                              MakeCell("ddp", 4, 64, 3000)};
   for (Cell& cell : cells) cell.run.host.hostname = "a";
   cells[2].run.host.hostname = "b";
-  cells[2].code_versions = {"commit 1", "commit 2"};
-  cells[0].code_versions = {"commit 1"};
+  cells[2].code_versions = {"source 1", "source 2"};
+  cells[0].code_versions = {"source 1"};
   const nlohmann::json origin = OriginData(cells);
   ASSERT_EQ(origin["machines"].size(), 2);
   EXPECT_EQ(origin["machines"][0]["hostname"], "a");
   EXPECT_EQ(origin["versions"].size(), 1);
-  EXPECT_EQ(origin["code"], (nlohmann::json{"commit 1", "commit 2"}));
+  EXPECT_EQ(origin["code"], (nlohmann::json{"source 1", "source 2"}));
 }
 
 }  // namespace

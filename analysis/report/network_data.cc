@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "analysis/report/cell_data.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 namespace {
@@ -31,7 +31,7 @@ json CurveData(const CostCurve& curve) {
   }
   return {{"collective", curve.collective},
           {"ranks", curve.world_size},
-          {"bus_factor", BusFactor(curve.collective, curve.world_size)},
+          {"bus_factor", curve.bus_factor},  // not known: null
           {"points", points},
           {"segments", segments},
           {"error", curve.median_relative_error}};
@@ -50,17 +50,6 @@ json MessageData(const LogGP& message) {
 }
 
 }  // namespace
-
-double BusFactor(absl::string_view collective, int64_t world_size) {
-  const double n = static_cast<double>(world_size);
-  if (collective == "all_reduce") return 2 * (n - 1) / n;
-  if (collective == "bidirectional") return 2;
-  for (absl::string_view part :
-       {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}) {
-    if (collective == part) return (n - 1) / n;
-  }
-  return 1;
-}
 
 json NetworksData(absl::Span<const NetworkModel> networks) {
   json data = json::array();
@@ -97,7 +86,7 @@ json CallsData(absl::Span<const Configuration> calls) {
     one["ranks"] = ranks;
     one["seconds"] = Median(seconds);
     one["launches"] = seconds.size();
-    one["bus_factor"] = BusFactor(call.identity.at("collective"), ranks);
+    one["bus_factor"] = call.bus_factor;
     data.push_back(std::move(one));
   }
   return data;

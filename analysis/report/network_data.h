@@ -3,9 +3,6 @@
 #ifndef ANALYSIS_REPORT_NETWORK_DATA_H_
 #define ANALYSIS_REPORT_NETWORK_DATA_H_
 
-#include <cstdint>
-
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/compare/configuration.h"
 #include "analysis/cost_model/network_model.h"
@@ -13,16 +10,12 @@
 
 namespace rankwise {
 
-// busbw = algbw * factor, algbw = bytes / seconds: what makes bandwidths of
-// different collectives and world sizes comparable with the link's
-// (docs/comm_bench.md).
-double BusFactor(absl::string_view collective, int64_t world_size);
-
 // Every curve with its points, its pieces, and the factor of its bus bandwidth.
 nlohmann::json NetworksData(absl::Span<const NetworkModel> networks);
 
 // The benchmark's rows: {"name", what tells it apart by name, "seconds": the
-// median over its launches, "launches", "bus_factor"}.
+// median over its launches, "launches", "bus_factor": null where the records do
+// not say so}.
 nlohmann::json CallsData(absl::Span<const Configuration> calls);
 
 }  // namespace rankwise

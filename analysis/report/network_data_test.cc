@@ -8,19 +8,6 @@
 namespace rankwise {
 namespace {
 
-TEST(BusFactorTest, IsThatOfTheBenchmark) {
-  EXPECT_DOUBLE_EQ(BusFactor("all_reduce", 4), 1.5);
-  EXPECT_DOUBLE_EQ(BusFactor("all_reduce", 2), 1);
-  EXPECT_DOUBLE_EQ(BusFactor("all_gather", 4), 0.75);
-  EXPECT_DOUBLE_EQ(BusFactor("reduce_scatter", 4), 0.75);
-  EXPECT_DOUBLE_EQ(BusFactor("all_to_all", 4), 0.75);
-  EXPECT_DOUBLE_EQ(BusFactor("gather", 4), 0.75);
-  EXPECT_DOUBLE_EQ(BusFactor("scatter", 4), 0.75);
-  EXPECT_DOUBLE_EQ(BusFactor("bidirectional", 2), 2);
-  EXPECT_DOUBLE_EQ(BusFactor("broadcast", 4), 1);
-  EXPECT_DOUBLE_EQ(BusFactor("send_recv", 4), 1);
-}
-
 TEST(NetworksDataTest, HoldsEveryCurveWithItsPieces) {
   const nlohmann::json network =
       NetworksData({MakeNetwork("gloo on box", "gloo")})[0];
@@ -33,6 +20,10 @@ TEST(NetworksDataTest, HoldsEveryCurveWithItsPieces) {
   ASSERT_EQ(curve["segments"].size(), 2);
   EXPECT_EQ(curve["segments"][0]["max_bytes"], 65536);
   EXPECT_EQ(curve["points"][0]["bytes"], 8);
+  const nlohmann::json& all_gather = network["curves"][3];
+  EXPECT_EQ(all_gather["collective"], "all_gather");
+  EXPECT_EQ(nlohmann::json::parse(all_gather.dump())["bus_factor"], nullptr)
+      << "no record knows it, and none is made up";
 }
 
 TEST(CallsDataTest, TellsRowsApartByHowTheyWereCalled) {
@@ -45,6 +36,7 @@ TEST(CallsDataTest, TellsRowsApartByHowTheyWereCalled) {
                    {"timing", "events"},
                    {"algorithm", "RING"}};
   call.samples = {{"call_seconds", {3e-5, 1e-5, 2e-5}}};
+  call.bus_factor = 1.5;
   const nlohmann::json data = CallsData({call})[0];
   EXPECT_EQ(data["layer"], "nccl");
   EXPECT_EQ(data["timing"], "events");

@@ -61,6 +61,7 @@ CostCurve MakeCurve(const std::string& collective, const std::string& backend,
   curve.collective = collective;
   curve.backend = backend;
   curve.world_size = ranks;
+  if (collective == "all_reduce") curve.bus_factor = 2 * (n - 1) / n;
   const double change = 65536, alpha = 90e-6 * n;
   const double near = 0.9e-9, far = 0.4e-9 + 0.1e-9 * n;
   curve.segments = {
@@ -148,7 +149,7 @@ std::vector<TimelineRecord> MakeStep(const std::vector<Slot> (&ranks)[2],
 }  // namespace
 
 Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
-              double images_per_second) {
+              double examples_per_second) {
   const bool pipeline = trainer != "single" && trainer != "ddp";
   Cell cell;
   cell.run.binary = pipeline ? "pipeline" : trainer;
@@ -158,15 +159,16 @@ Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
   cell.run.devices = cell.devices = {"cpu"};
   cell.run.versions.torch = "2.11.0";
   cell.run.versions.compiler = "g++ 12.2.0";
+  cell.run.example = "image";
   cell.rank_batch = rank_batch;
   cell.global_batch = static_cast<int64_t>(rank_batch) * ranks;
   cell.peak_bytes = 310e6 + 2e6 * rank_batch;
   for (double factor : {0.98, 0.99, 1.0, 1.01, 1.02}) {
     Throughput one;
     one.steps = 50;
-    one.images_per_second = factor * images_per_second;
+    one.examples_per_second = factor * examples_per_second;
     one.step_seconds =
-        static_cast<double>(cell.global_batch) / one.images_per_second;
+        static_cast<double>(cell.global_batch) / one.examples_per_second;
     one.exposed_comm_share = trainer == "ddp" && ranks > 1 ? 0.19 : 0;
     one.data_wait_share = 0.005;
     cell.repetitions.push_back(one);
@@ -263,10 +265,11 @@ Prediction MakePrediction(int64_t ranks, double step_seconds) {
   prediction.step_seconds = step_seconds;
   prediction.step_interval = {0.94 * step_seconds, 1.06 * step_seconds};
   prediction.fitted_runs = 3;
-  const double images = 64 * static_cast<double>(ranks);
-  prediction.images_per_second = images / step_seconds;
-  prediction.images_interval = {images / (1.06 * step_seconds),
-                                images / (0.94 * step_seconds)};
+  const double examples = 64 * static_cast<double>(ranks);
+  prediction.examples_per_second = examples / step_seconds;
+  prediction.unit.example = "image";
+  prediction.examples_interval = {examples / (1.06 * step_seconds),
+                                  examples / (0.94 * step_seconds)};
   prediction.exposed_comm_seconds = 0.3 * step_seconds;
   prediction.peak_bytes = 438e6;
   prediction.assumptions = {"all-reduces cost what a ring would"};

@@ -10,10 +10,10 @@
 
 namespace rankwise {
 
-// Five repetitions within 2 % of `images_per_second`. A trainer that is none of
-// "single" and "ddp" is a schedule of the trainer "pipeline".
+// Five repetitions within 2 % of `examples_per_second`. A trainer that is none
+// of "single" and "ddp" is a schedule of the trainer "pipeline".
 Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
-              double images_per_second);
+              double examples_per_second);
 
 // The cell's step, divided as is usual for its trainer.
 Ledger MakeLedger(const Cell& cell);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "analysis/rate.h"
 #include "analysis/report/cell_data.h"
 #include "analysis/report/network_data.h"
 #include "analysis/report/prediction_data.h"
@@ -78,6 +79,7 @@ json ReportData(const Answer& answer) {
   return {{"findings", FindingsData(answer.findings)},
           {"notes", answer.notes},
           {"cells", CellsData(answer.cells)},
+          {"rate_unit", RateColumn(answer.cells).name()},
           {"origin", OriginData(answer.cells)},
           {"rows", RowsData(answer)},
           {"series", SeriesData(answer)},

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/study/study_flags.h"
 #include "analysis/study/study_folder.h"
+#include "records/parse_flags.h"
 #include "records/user_path.h"
 
 namespace rankwise {
@@ -59,7 +59,7 @@ absl::StatusOr<std::optional<ConfigFile>> ReadFolder() {
 
 absl::StatusOr<CommandLine> ParseStudyCommandLine(int argc, char** argv) {
   CommandLine line;
-  line.positional = absl::ParseCommandLine(argc, argv);
+  line.positional = ParseFlags(argc, argv);
   auto folder = ReadFolder();
   if (!folder.ok()) return folder.status();
   line.folder = *std::move(folder);
@@ -74,7 +74,7 @@ absl::StatusOr<CommandLine> ParseStudyCommandLine(int argc, char** argv) {
                              "--config=", file.status().message()));
   }
   if (!status.ok()) return status;
-  absl::ParseCommandLine(argc, argv);  // once more: it wins
+  ParseFlags(argc, argv);  // once more: it wins
   return line;
 }
 

@@ -18,7 +18,7 @@ struct CommandLine {
 };
 
 // Sets all flags: those given in argv, else what --config says, else what the
-// folder's study.json says, else their defaults. Exits as ParseCommandLine does
+// folder's study.json says, else their defaults. Exits as ParseFlags does
 // where argv is wrong; fails where a file is.
 absl::StatusOr<CommandLine> ParseStudyCommandLine(int argc, char** argv);
 

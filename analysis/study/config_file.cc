@@ -116,7 +116,7 @@ absl::StatusOr<StudyOrigin> ParseOrigin(const Json& json,
   StudyOrigin origin;
   try {
     json.at("schema_version").get_to(origin.schema_version);
-    json.at("git_commit").get_to(origin.git_commit);
+    origin.source_hash = json.value("source_hash", "");  // none before 1.5
     json.at("cpu_model").get_to(origin.cpu_model);
     json.at("cores").get_to(origin.cores);
     json.at("threads_per_rank").get_to(origin.threads_per_rank);
@@ -165,8 +165,8 @@ std::string Line(const Json& value) {
   return value.is_array() ? absl::StrCat("[", joined, "]") : value.dump();
 }
 
-// What may change under --force. An unknown commit is no
-// other one.
+// What may change under --force. Where the source is unknown, the runs'
+// records decide.
 std::vector<std::string> OriginDifferences(const StudyOrigin& before,
                                            const StudyOrigin& now) {
   std::vector<std::string> differences;
@@ -175,8 +175,8 @@ std::vector<std::string> OriginDifferences(const StudyOrigin& before,
     if (was == is) return;
     differences.push_back(absl::StrCat(what, " is ", is, ", and was ", was));
   };
-  if (!before.git_commit.empty() && !now.git_commit.empty()) {
-    compare("the code's commit", before.git_commit, now.git_commit);
+  if (!before.source_hash.empty() && !now.source_hash.empty()) {
+    compare("the source's hash", before.source_hash, now.source_hash);
   }
   compare("the records' version", before.schema_version, now.schema_version);
   compare("the CPU", before.cpu_model, now.cpu_model);
@@ -246,7 +246,7 @@ std::string ConfigToJson(const ConfigFile& config,
   Json json = Json::object();
   if (config.origin.has_value()) {
     json[kOrigin] = {{"schema_version", config.origin->schema_version},
-                     {"git_commit", config.origin->git_commit},
+                     {"source_hash", config.origin->source_hash},
                      {"cpu_model", config.origin->cpu_model},
                      {"cores", config.origin->cores},
                      {"threads_per_rank", config.origin->threads_per_rank}};

@@ -42,7 +42,7 @@ struct ConfigKey {
 // only the study itself writes.
 struct StudyOrigin {
   std::string schema_version;
-  std::string git_commit;  // "" when unknown
+  std::string source_hash;  // as in RunRecord
   std::string cpu_model;
   int64_t cores = 0;
   int64_t threads_per_rank = 1;

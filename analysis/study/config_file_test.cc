@@ -99,7 +99,7 @@ TEST(ConfigToJson, ReadsBack) {
   const auto back = ParseConfig(json, "f", Keys());
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->values, Example().values);
-  EXPECT_EQ(back->origin->git_commit, "abc");
+  EXPECT_EQ(back->origin->source_hash, "abc");
   EXPECT_EQ(back->origin->cores, 2);
 }
 
@@ -130,19 +130,19 @@ TEST(CheckSameStudy, AnotherConfigurationIsAlwaysRefused) {
 
 TEST(CheckSameStudy, AnotherCodeVersionOrMachineNeedsForce) {
   ConfigFile now = Example();
-  now.origin->git_commit = "def";
+  now.origin->source_hash = "def";
   now.origin->cores = 4;
   EXPECT_THAT(
       std::string(CheckSameStudy(Example(), now, false).message()),
-      HasSubstr("the code's commit is def, and was abc; the number of cores is "
+      HasSubstr("the source's hash is def, and was abc; the number of cores is "
                 "4, and was 2: start another study, or pass --force"));
   EXPECT_TRUE(CheckSameStudy(Example(), now, true).ok());
   EXPECT_TRUE(CheckSameStudy(Example(), Example(), false).ok());
 }
 
-TEST(CheckSameStudy, AnUnknownCommitIsNoOther) {
+TEST(CheckSameStudy, AnUnknownSourceIsNoOther) {
   ConfigFile now = Example();
-  now.origin->git_commit = "";
+  now.origin->source_hash = "";
   EXPECT_TRUE(CheckSameStudy(Example(), now, false).ok());
 }
 

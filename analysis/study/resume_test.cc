@@ -233,9 +233,9 @@ TEST_F(ResumeTest, FoldersOfBeforeAreReadAsEver) {
 TEST_F(ResumeTest, TheFolderKnowsItsWarmUp) {
   EXPECT_EQ(Study("--repetitions=2 --warmup_steps=20").exit_code, 0);
   EXPECT_THAT(BareStudy("--from=out").output,
-              HasSubstr("of 40 steps after warm-up"));
+              HasSubstr("Runs have 40 steps after warm-up"));
   EXPECT_THAT(BareStudy("--from=out --warmup_steps=30").output,
-              HasSubstr("of 30 steps after warm-up"));
+              HasSubstr("Runs have 30 steps after warm-up"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
-#include "analysis/statistics.h"
+#include "analysis/stats/statistics.h"
 #include "analysis/study/study_folder.h"
 
 namespace rankwise {

@@ -195,7 +195,7 @@ absl::StatusOr<int> RunAll(Study study) {
       RunStudy(study.config, plan.runs, study.runner, std::cout);
   const std::string warnings = absl::StrCat(
       OverLimitText(study.config, found->runs, plan.runs, result.runs, dir),
-      CommitsText(result.runs));
+      DifferentCodeText(result.runs));
   return Conclude(std::move(result), plan, warnings, dir);
 }
 

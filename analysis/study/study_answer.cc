@@ -36,6 +36,10 @@ absl::Status GiveAnswer(std::vector<RunTrace> runs,
   analysis.allow_oversubscribed = config.oversubscribe;
   const std::unique_ptr<Answer> answer = Analyze(std::move(runs), analysis);
   out << AnswerText(*answer) << std::flush;
+  if (answer->cells.empty() && answer->calls.empty()) {
+    return absl::FailedPreconditionError(
+        "nothing in the records could be measured");
+  }
   if (config.report_path.empty()) return absl::OkStatus();
   return WriteReport(*answer, report, config.report_path);
 }

@@ -23,8 +23,9 @@ struct StudyAnswerConfig {
 };
 
 // Prints the summary to `out`, and writes the report. Both depend on the runs
-// alone, so that records read back from disk give the same. Fails where the
-// report cannot be written; the summary is printed all the same.
+// alone, so that records read back from disk give the same. Fails where
+// nothing could be measured and where the report cannot be written; the summary
+// is printed all the same.
 absl::Status GiveAnswer(std::vector<RunTrace> runs,
                         const StudyAnswerConfig& config, std::ostream& out);
 

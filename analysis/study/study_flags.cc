@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "absl/flags/flag.h"
@@ -15,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "analysis/study/trainer_path.h"
-#include "records/git_commit.h"
+#include "records/build_stamp.h"
 #include "records/record.h"
 #include "records/user_path.h"
 
@@ -291,8 +290,7 @@ ConfigFile DescribeStudy(const StudyConfig& study, const HostInfo& host) {
   if (!data_dir.empty()) data_dir = UserPath(data_dir);
   StudyOrigin& origin = file.origin.emplace();
   origin.schema_version = RunRecord().schema_version;
-  const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
-  if (workspace != nullptr) origin.git_commit = GitCommit(workspace);
+  origin.source_hash = ThisBuildStamp().source_hash;
   origin.cpu_model = host.cpu_model;
   origin.cores = host.cores;
   origin.threads_per_rank = ThreadsPerRank(study);

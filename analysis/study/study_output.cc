@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "analysis/cell.h"
 #include "analysis/study/run_command.h"
 #include "analysis/study/study_run.h"
 #include "analysis/study/trainer_path.h"
@@ -158,22 +159,18 @@ std::string NotRunText(const StudyPlan& plan) {
   return text;
 }
 
-std::string CommitsText(absl::Span<const RunTrace> runs) {
-  std::map<std::string, int> commits;
-  for (const RunTrace& run : runs) {
-    const std::string& commit = run.ranks[0].run.git_commit;
-    ++commits[commit.empty() ? "an unknown commit" : commit.substr(0, 12)];
-  }
-  if (commits.size() < 2) return "";
+std::string DifferentCodeText(absl::Span<const RunTrace> runs) {
+  std::map<std::string, int> versions;
+  for (const RunTrace& run : runs) ++versions[CodeVersion(run.ranks[0].run)];
+  if (versions.size() < 2) return "";
   return absl::StrCat(
       "Different code: runs are of ",
-      absl::StrJoin(commits, ", ",
+      absl::StrJoin(versions, ", ",
                     [](std::string* out, const auto& entry) {
                       absl::StrAppend(out, entry.first, " (", entry.second,
                                       entry.second == 1 ? " run)" : " runs)");
                     }),
-      "; repetitions of different code are compared by --force only. Do not "
-      "commit while a study runs.\n");
+      "; runs of different code are compared by --force only.\n");
 }
 
 std::string ShellWord(const std::string& text) {

@@ -32,9 +32,9 @@ std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
 // "Not run: WHAT: why." for each.
 std::string NotRunText(const StudyPlan& plan);
 
-// Of runs that were not all made of one version of the code: how many of each;
+// Of runs that are not all of the same code: how many are of which;
 // else "".
-std::string CommitsText(absl::Span<const RunTrace> runs);
+std::string DifferentCodeText(absl::Span<const RunTrace> runs);
 
 // As one word of a shell's command line.
 std::string ShellWord(const std::string& text);

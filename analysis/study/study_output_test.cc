@@ -13,20 +13,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
-RunTrace RunOf(const std::string& commit) {
+RunTrace RunOf(const std::string& source_hash) {
   RunTrace run;
   run.ranks.emplace_back();
-  run.ranks[0].run.git_commit = commit;
+  run.ranks[0].run.source_hash = source_hash;
+  run.ranks[0].run.versions.torch = "2";
   return run;
 }
 
-TEST(CommitsText, NamesTheCommitsThatDiffer) {
-  const std::string a(40, 'a'), b(40, 'b');
-  EXPECT_EQ(CommitsText({}), "");
-  EXPECT_EQ(CommitsText({RunOf(a), RunOf(a)}), "");
-  EXPECT_THAT(CommitsText({RunOf(a), RunOf(b), RunOf(a), RunOf("")}),
-              HasSubstr("runs are of aaaaaaaaaaaa (2 runs), an unknown commit "
-                        "(1 run), bbbbbbbbbbbb (1 run);"));
+TEST(DifferentCodeText, NamesTheSourcesThatDiffer) {
+  EXPECT_EQ(DifferentCodeText({}), "");
+  EXPECT_EQ(DifferentCodeText({RunOf("a"), RunOf("a")}), "");
+  EXPECT_THAT(
+      DifferentCodeText({RunOf("a"), RunOf("b"), RunOf("a"), RunOf("")}),
+      HasSubstr("runs are of source a with torch 2 (2 runs), source b with "
+                "torch 2 (1 run), unknown code (1 run);"));
 }
 
 TEST(ShellWord, QuotesWhatAShellWouldRead) {

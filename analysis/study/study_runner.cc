@@ -1,6 +1,7 @@
 #include "analysis/study/study_runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <ostream>
 #include <utility>
@@ -9,7 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "analysis/rate.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_run.h"
 #include "analysis/throughput.h"
@@ -40,7 +42,8 @@ class Progress {
     out_ << heading_ << outcome;
     const size_t left = total_ - count_;
     if (left > 0 && goes_on) {
-      const absl::Duration a_run = (absl::Now() - start_) / count_;
+      const absl::Duration a_run =
+          absl::FromChrono(std::chrono::steady_clock::now() - start_) / count_;
       out_ << "; about " << RoundedDuration(a_run * left) << " left";
     }
     out_ << std::endl;
@@ -50,7 +53,8 @@ class Progress {
   const size_t total_;
   const bool on_terminal_;
   std::ostream& out_;
-  const absl::Time start_ = absl::Now();
+  const std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
   size_t count_ = 0;
   std::string heading_;
 };
@@ -62,8 +66,10 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
       absl::StrFormat("%.1f s", absl::ToDoubleSeconds(elapsed));
   const auto throughput = MeasureThroughput(run, {config.warmup_steps});
   if (!throughput.ok()) return seconds;
-  return absl::StrFormat("%.0f images/s, %s", throughput->images_per_second,
-                         seconds);
+  const ExampleUnit unit = UnitOf(run.ranks[0].run);
+  return absl::StrFormat("%.0f %s, %s",
+                         unit.Rate(throughput->examples_per_second),
+                         unit.RateName(), seconds);
 }
 
 class StudyRunner {

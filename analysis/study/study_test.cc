@@ -119,6 +119,14 @@ TEST_F(StudyTest, PrintsTheSameTableFromTheRecords) {
   EXPECT_THAT(first, HasSubstr(again.output));
 }
 
+TEST_F(StudyTest, RecordsWithNothingToMeasureAreAFailure) {
+  EXPECT_EQ(Study("--repetitions=1 --world_sizes=1").exit_code, 0);
+  const Outcome again = Study("--from=out --warmup_steps=1000");
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.output, HasSubstr("No run could be measured.\n"));
+  EXPECT_THAT(again.output, HasSubstr("after 1000 of warm-up"));
+}
+
 TEST_F(StudyTest, WritesTheReport) {
   const Outcome outcome = Study("--repetitions=2 --report --comm_bench");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -222,7 +230,7 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
   };
   for (const auto& [flags, message] : cases) {
     const Outcome outcome = Study(flags);
-    EXPECT_NE(outcome.exit_code, 0) << flags;
+    EXPECT_EQ(outcome.exit_code, 2) << flags;
     EXPECT_THAT(outcome.output, HasSubstr(message)) << flags;
     EXPECT_THAT(outcome.output, Not(HasSubstr("terminate called"))) << flags;
   }

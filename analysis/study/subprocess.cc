@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 namespace rankwise {
 namespace {
@@ -80,11 +80,17 @@ absl::StatusOr<pid_t> Start(const Command& command) {
   return child;
 }
 
-// The next held signal, or 0 when `deadline` has passed.
-int NextSignal(absl::Time deadline) {
+// By a clock that nobody sets.
+using Clock = std::chrono::steady_clock;
+absl::Duration ElapsedSince(Clock::time_point start) {
+  return absl::FromChrono(Clock::now() - start);
+}
+
+// The next held signal, or 0 when `patience` since `start` is over.
+int NextSignal(Clock::time_point start, absl::Duration patience) {
   const sigset_t set = SetOfHeldSignals();
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = patience - ElapsedSince(start);
     if (left <= absl::ZeroDuration()) return 0;
     const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
     const int signal = sigtimedwait(&set, nullptr, &wait);
@@ -92,11 +98,12 @@ int NextSignal(absl::Time deadline) {
   }
 }
 
-// Waits for the child until `deadline`. False: it still runs.
-bool WaitUntil(pid_t child, absl::Time deadline, int* status,
-               int* interrupted_by) {
+// Waits for the child for up to `patience`. False: it still runs.
+bool WaitFor(pid_t child, absl::Duration patience, int* status,
+             int* interrupted_by) {
+  const Clock::time_point start = Clock::now();
   while (waitpid(child, status, WNOHANG) != child) {
-    const int signal = NextSignal(deadline);
+    const int signal = NextSignal(start, patience);
     if (signal == 0) return false;
     if (!IsInterrupt(signal)) continue;
     if (interrupted_by != nullptr) {
@@ -134,22 +141,21 @@ std::string CommandEnd::Describe() const {
 }
 
 absl::StatusOr<CommandEnd> RunCommand(const Command& command) {
-  const absl::Time start = absl::Now();
+  const Clock::time_point start = Clock::now();
   const absl::StatusOr<pid_t> child = Start(command);
   if (!child.ok()) return child.status();
   CommandEnd end;
   int status = 0;
-  if (!WaitUntil(*child, start + command.timeout, &status,
-                 &end.interrupted_by)) {
+  if (!WaitFor(*child, command.timeout, &status, &end.interrupted_by)) {
     end.timed_out = end.interrupted_by == 0;
     kill(-*child, SIGTERM);
-    if (!WaitUntil(*child, absl::Now() + command.grace, &status, nullptr)) {
+    if (!WaitFor(*child, command.grace, &status, nullptr)) {
       kill(-*child, SIGKILL);
       waitpid(*child, &status, 0);
     }
   }
   kill(-*child, SIGKILL);  // what the command may have left in its group
-  end.elapsed = absl::Now() - start;
+  end.elapsed = ElapsedSince(start);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   return end;

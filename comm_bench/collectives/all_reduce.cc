@@ -2,8 +2,8 @@
 // out of place adds the copy that it makes a trainer pay.
 #include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
+#include "comm_bench/collectives/pattern.h"
 #include "comm_bench/collectives/reduction.h"
-#include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {

@@ -1,7 +1,7 @@
 #include "comm_bench/collectives/buffers.h"
 
 #include "ATen/ops/empty.h"
-#include "comm_bench/registered_memory.h"
+#include "comm_bench/collectives/registered_memory.h"
 
 namespace rankwise::comm_bench {
 

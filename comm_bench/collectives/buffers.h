@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
-#include "comm_bench/collective.h"
+#include "comm_bench/collectives/collective.h"
 
 namespace rankwise::comm_bench {
 

@@ -2,7 +2,7 @@
 #ifndef RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 #define RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 
-#include "comm_bench/collective.h"
+#include "comm_bench/collectives/collective.h"
 
 namespace rankwise::comm_bench {
 

@@ -1,6 +1,6 @@
 #include "comm_bench/collectives/messages.h"
 
-#include "comm_bench/pattern.h"
+#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

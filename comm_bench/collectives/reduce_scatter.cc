@@ -2,8 +2,8 @@
 // that part of its input.
 #include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
+#include "comm_bench/collectives/pattern.h"
 #include "comm_bench/collectives/reduction.h"
-#include "comm_bench/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {

@@ -117,9 +117,11 @@ absl::StatusOr<std::unique_ptr<DirectAllReduce>> MakeDirect(
 std::string ConnectingFailed(const char* name, const RankEnv& env,
                              const GroupPlace& place) {
   const std::string group =
-      place.name.empty() ? ""
-                         : absl::StrCat(" of group ", place.name, " (ranks ",
-                                        absl::StrJoin(place.ranks, ", "), ")");
+      place.name.empty()
+          ? ""
+          : absl::StrCat(" of group ", place.name,
+                         place.size() == 1 ? " (rank " : " (ranks ",
+                         absl::StrJoin(place.ranks, ", "), ")");
   return absl::StrCat("connecting rank ", env.rank, " of ", env.world_size,
                       " to the others", group, " by ", name, " failed: ");
 }

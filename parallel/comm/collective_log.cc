@@ -31,8 +31,9 @@ CollectiveLog::CollectiveLog() : groups_(1) {}
 int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
   std::lock_guard<std::mutex> lock(mutex_);
   Group& group = groups_.emplace_back();
-  group.label =
-      absl::StrCat(" of group ", name, " (ranks ", ListOf(ranks), ")");
+  group.label = absl::StrCat(" of group ", name,
+                             ranks.size() == 1 ? " (rank " : " (ranks ",
+                             ListOf(ranks), ")");
   group.ranks = std::move(ranks);
   return static_cast<int>(groups_.size()) - 1;
 }
@@ -54,6 +55,7 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
   groups_[group].last = ticket;
   entry.name = name;
   entry.peer = -1;
+  entry.ns_to_failure = 0;
   entry.tensors = tensors.size();
   entry.dtype = c10::ScalarType::Undefined;
   if (!tensors.empty() && tensors[0].defined()) {
@@ -97,12 +99,19 @@ CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
   return entry.ticket;
 }
 
-bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok) {
+void CollectiveLog::SetEnd(Entry& entry, bool ok) {
+  entry.state = ok ? State::kDone : State::kFailed;
+  entry.ns_to_failure = ok ? 0 : NowNs() - entry.start_ns;
+}
+
+bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok,
+                                    absl::Duration waited) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (ok && records_traffic_) traffic_.Ended(ticket, NowNs());
   Entry& entry = entries_[ticket % kEntries];
   if (entry.ticket != ticket) return false;
   entry.state = ok ? State::kDone : State::kFailed;
+  entry.ns_to_failure = absl::ToInt64Nanoseconds(waited);
   return true;
 }
 
@@ -112,7 +121,7 @@ void CollectiveLog::End(Ticket ticket, bool ok) {
   Entry& entry = entries_[ticket % kEntries];
   const bool known = entry.ticket == ticket;
   const bool awaited = !known || entry.state == State::kInFlight;
-  if (known) entry.state = ok ? State::kDone : State::kFailed;
+  if (known) SetEnd(entry, ok);
   if (awaited && --in_flight_ == 0) busy_ns_ += NowNs() - busy_since_ns_;
 }
 
@@ -127,7 +136,7 @@ void CollectiveLog::EndFollowed(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (ok && records_traffic_) traffic_.SeenEnded(ticket, NowNs());
   Entry& entry = entries_[ticket % kEntries];
-  if (entry.ticket == ticket) entry.state = ok ? State::kDone : State::kFailed;
+  if (entry.ticket == ticket) SetEnd(entry, ok);
   --followed_;
 }
 
@@ -210,6 +219,7 @@ CollectiveReport CollectiveLog::Report(const Entry& entry) const {
   report.peer = entry.peer;
   if (entry.state == State::kNone) return report;
   report.seconds_since = (NowNs() - entry.start_ns) * 1e-9;
+  report.seconds_to_failure = entry.ns_to_failure * 1e-9;
   std::vector<std::string> shapes;
   for (size_t i = 0; i < std::min<size_t>(entry.tensors, kTensors); ++i) {
     const Shape& shape = entry.shapes[i];

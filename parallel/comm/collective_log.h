@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/time/time.h"
 #include "c10/util/ArrayRef.h"
 #include "parallel/comm/traffic.h"
 
@@ -31,6 +32,10 @@ struct CollectiveReport {
   // "all_reduce #3 of group dp (ranks 0, 2) of [[4]] float32".
   std::string description;
   double seconds_since = 0;  // since it was started
+  // Of kFailed: how long it was in flight, or a message was waited for, until
+  // it failed. Backends fail alike at a timeout and at a lost connection, so
+  // this is what separates the two.
+  double seconds_to_failure = 0;
 };
 
 // Thread-safe. Starting and ending a collective cost well under a microsecond
@@ -59,8 +64,10 @@ class CollectiveLog {
   // are not counted as in flight: a recv may be posted long before it is due.
   Ticket BeginPointToPoint(const char* name, at::ArrayRef<at::Tensor> tensors,
                            int peer, int group = 0);
-  // False when the start was so long ago that it has been forgotten.
-  bool EndPointToPoint(Ticket ticket, bool ok);
+  // `waited`: for how long. False when the start was so long ago that it has
+  // been forgotten.
+  bool EndPointToPoint(Ticket ticket, bool ok,
+                       absl::Duration waited = absl::ZeroDuration());
 
   // The end of `ticket` (of Begin with `observed` false, or of a message) will
   // be learnt by asking now and then, which tells that it has ended, but not
@@ -109,6 +116,7 @@ class CollectiveLog {
     int group = 0;
     uint64_t sequence = 0;
     int64_t start_ns = 0;
+    int64_t ns_to_failure = 0;
     const char* name = "";
     int peer = -1;
     size_t tensors = 0;  // of which the first kTensors have their shape kept
@@ -125,6 +133,7 @@ class CollectiveLog {
 
   void AwaitEnds() const;
   int RankInJob(int rank, int group) const;
+  static void SetEnd(Entry& entry, bool ok);
   Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors,
                   int group);
   CollectiveReport Report(const Entry& entry) const;

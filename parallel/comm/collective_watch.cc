@@ -6,44 +6,38 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "c10/util/Exception.h"
 #include "parallel/comm/plain_error.h"
-#include "parallel/comm/quiet_store.h"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise {
 namespace {
 
-std::string MessageOf(const std::exception_ptr& error) {
+Trouble TroubleOf(const std::exception& error) {
+  return {PlainMessage(error),
+          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr};
+}
+
+Trouble TroubleOf(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& exception) {
-    return PlainMessage(exception);
+    return TroubleOf(exception);
   } catch (...) {
-    return "an exception of unknown type";
+    return {"an exception of unknown type"};
   }
 }
 
-// True when `work` has ended; `error` says how if not well.
-bool HasEnded(c10d::Work& work, std::string& error) {
+// True when `work` has ended; `trouble` says how if not well.
+bool HasEnded(c10d::Work& work, Trouble& trouble) {
   try {
     if (!work.isCompleted()) return false;
-    if (work.exception() != nullptr) error = MessageOf(work.exception());
+    if (work.exception() != nullptr) trouble = TroubleOf(work.exception());
   } catch (const std::exception& exception) {
-    error = PlainMessage(exception);
+    trouble = TroubleOf(exception);
   }
   return true;
 }
-
-// NCCL's work that turns out to have failed says so in c10's log, with a stack
-// trace (ProcessGroupNCCL.cpp, checkAndSetException).
-bool HasEndedQuietly(c10d::Work& work, std::string& error) {
-  const QuietStore quiet;
-  return HasEnded(work, error);
-}
-
-// From then on a failure is likely enough to ask quietly. Not before: that
-// changes the log level of all threads, and steps that go well leave it alone.
-constexpr absl::Duration kSlow = absl::Seconds(1);
 
 }  // namespace
 
@@ -67,12 +61,12 @@ void CollectiveWatch::Follow(CollectiveLog::Ticket ticket,
   log_->Follow(ticket);
   ++in_flight_;
   std::lock_guard<std::mutex> lock(mutex_);
-  new_.push_back({ticket, std::move(work), lane, absl::Now()});
+  new_.push_back({ticket, std::move(work), lane, SteadyNow()});
 }
 
 bool CollectiveWatch::Drain(absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
-  while (in_flight_ > 0 && absl::Now() < deadline) {
+  const Deadline deadline(patience);
+  while (in_flight_ > 0 && !deadline.passed()) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (duty_ != Duty::kWatching) return false;
@@ -97,10 +91,10 @@ void CollectiveWatch::Run() {
       if (stopping_ || duty_ != Duty::kWatching) return;
     }
     TakeIn();
-    std::string why = Ask();
-    if (why.empty()) why = Overdue();
-    if (why.empty()) why = LookAround(absl::Now());
-    if (why.empty()) continue;
+    Trouble why = Ask();
+    if (!why) why = Overdue();
+    if (!why) why = LookAround();
+    if (!why) continue;
     GiveUp(why);
     return;
   }
@@ -117,14 +111,14 @@ void CollectiveWatch::TakeIn() {
   }
 }
 
-std::string CollectiveWatch::Ask() {
-  std::string why;
+Trouble CollectiveWatch::Ask() {
+  Trouble why;
   const auto ask = [&] {
     for (auto& [key, lane] : lanes_) {
-      if (why.empty()) why = AskLane(lane);
+      if (!why) why = AskLane(lane);
     }
   };
-  if (in_flight_ == 0) return "";
+  if (in_flight_ == 0) return {};
   if (config_.around_questions == nullptr) {
     ask();
     return why;
@@ -132,55 +126,54 @@ std::string CollectiveWatch::Ask() {
   try {
     config_.around_questions(ask);
   } catch (const std::exception& error) {
-    if (why.empty()) why = PlainMessage(error);
+    if (!why) why = TroubleOf(error);
   }
   return why;
 }
 
-std::string CollectiveWatch::AskLane(std::deque<Followed>& lane) {
+Trouble CollectiveWatch::AskLane(std::deque<Followed>& lane) {
   while (!lane.empty()) {
-    const Followed& oldest = lane.front();
-    std::string error;
-    const bool ended = absl::Now() - oldest.start < kSlow
-                           ? HasEnded(*oldest.work, error)
-                           : HasEndedQuietly(*oldest.work, error);
-    if (!ended) return "";
-    log_->EndFollowed(lane.front().ticket, error.empty());
+    Trouble trouble;
+    if (!HasEnded(*lane.front().work, trouble)) return {};
+    log_->EndFollowed(lane.front().ticket, /*ok=*/!trouble);
     lane.pop_front();
     --in_flight_;
-    if (!error.empty()) return error;
+    if (trouble) return trouble;
   }
-  return "";
+  return {};
 }
 
-absl::Time CollectiveWatch::OldestStart() const {
-  absl::Time oldest = absl::InfiniteFuture();
+const SteadyTime* CollectiveWatch::OldestStart() const {
+  const SteadyTime* oldest = nullptr;
   for (const auto& [key, lane] : lanes_) {
-    if (!lane.empty()) oldest = std::min(oldest, lane.front().start);
+    if (lane.empty()) continue;
+    const SteadyTime& start = lane.front().start;
+    if (oldest == nullptr || start < *oldest) oldest = &start;
   }
   return oldest;
 }
 
-std::string CollectiveWatch::Overdue() {
-  const absl::Time oldest = OldestStart();
-  if (absl::Now() - oldest < config_.timeout) return "";
+Trouble CollectiveWatch::Overdue() {
+  const SteadyTime* const oldest = OldestStart();
+  if (oldest == nullptr || ElapsedSince(*oldest) < config_.timeout) return {};
   for (auto& [key, lane] : lanes_) {
-    if (lane.empty() || lane.front().start != oldest) continue;
+    if (lane.empty() || lane.front().start != *oldest) continue;
     log_->EndFollowed(lane.front().ticket, /*ok=*/false);
     break;
   }
-  return absl::StrCat("Timed out after ",
-                      absl::FormatDuration(config_.timeout));
+  return {
+      absl::StrCat("Timed out after ", absl::FormatDuration(config_.timeout))};
 }
 
-std::string CollectiveWatch::LookAround(absl::Time now) {
-  if (config_.look_around == nullptr || now < next_look_) return "";
-  next_look_ = now + config_.look_interval;
-  const absl::Time oldest = OldestStart();
-  return config_.look_around(std::max(absl::ZeroDuration(), now - oldest));
+Trouble CollectiveWatch::LookAround() {
+  if (config_.look_around == nullptr || !next_look_.passed()) return {};
+  next_look_ = Deadline(config_.look_interval);
+  const SteadyTime* const oldest = OldestStart();
+  return {config_.look_around(oldest == nullptr ? absl::ZeroDuration()
+                                                : ElapsedSince(*oldest))};
 }
 
-void CollectiveWatch::GiveUp(const std::string& why) {
+void CollectiveWatch::GiveUp(const Trouble& why) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (duty_ != Duty::kWatching) return;

@@ -18,12 +18,21 @@
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/collective_log.h"
+#include "parallel/comm/steady_time.h"
 
 namespace c10d {
 class Work;
 }  // namespace c10d
 
 namespace rankwise {
+
+// Why what is in flight will not end well.
+struct Trouble {
+  std::string text;         // empty: nothing is wrong
+  bool of_the_gpu = false;  // a CUDA error, which every later call meets too
+
+  explicit operator bool() const { return !text.empty(); }
+};
 
 struct CollectiveWatchConfig {
   // From a collective's start to the moment at which it is given up.
@@ -43,7 +52,7 @@ struct CollectiveWatchConfig {
   // Called once, with nothing asked or followed after it: "Timed out after 5m",
   // the exception of a work, or look_around's answer. The log has the one that
   // failed.
-  std::function<void(const std::string& why)> give_up;
+  std::function<void(const Trouble& why)> give_up;
 };
 
 // Thread-safe. Follow takes about as long as a lock; everything else happens on
@@ -85,19 +94,20 @@ class CollectiveWatch {
     CollectiveLog::Ticket ticket = 0;
     c10::intrusive_ptr<c10d::Work> work;
     Lane lane;
-    absl::Time start;
+    SteadyTime start;
   };
   enum class Duty { kWatching, kStoodDown, kGivenUp };
 
   void Run();
   void TakeIn();
-  // Both give the reason to give up, or "".
-  std::string Ask();
-  std::string AskLane(std::deque<Followed>& lane);
-  std::string Overdue();
-  std::string LookAround(absl::Time now);
-  absl::Time OldestStart() const;
-  void GiveUp(const std::string& why);
+  // All but GiveUp give the reason to give up, if there is one.
+  Trouble Ask();
+  Trouble AskLane(std::deque<Followed>& lane);
+  Trouble Overdue();
+  Trouble LookAround();
+  // When the oldest of what is in flight was started; null: nothing is.
+  const SteadyTime* OldestStart() const;
+  void GiveUp(const Trouble& why);
 
   const CollectiveWatchConfig config_;
   const std::shared_ptr<CollectiveLog> log_;
@@ -109,7 +119,7 @@ class CollectiveWatch {
   std::atomic<int> in_flight_{0};
   // Of the watch's thread alone.
   std::map<Lane, std::deque<Followed>> lanes_;
-  absl::Time next_look_ = absl::InfinitePast();
+  Deadline next_look_{absl::ZeroDuration()};
   std::thread thread_;
 };
 

@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "c10/util/Exception.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/monitored_backend.h"
@@ -29,7 +30,8 @@ class ManualWork : public c10d::Work {
   bool isCompleted() override {
     ++questions;
     if (throws) {
-      throw std::runtime_error("CUDA error: device-side assert triggered");
+      throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 710,
+                                  "CUDA error: device-side assert triggered");
     }
     return done;
   }
@@ -76,7 +78,7 @@ class CollectiveWatchTest : public ::testing::Test {
     config_.timeout = timeout;
     config_.interval = absl::Milliseconds(1);
     config_.look_interval = absl::Milliseconds(1);
-    config_.give_up = [this](const std::string& why) {
+    config_.give_up = [this](const Trouble& why) {
       why_ = why;
       given_up_.Notify();
     };
@@ -86,7 +88,7 @@ class CollectiveWatchTest : public ::testing::Test {
   }
 
   std::string WhyGivenUp() {
-    return given_up_.WaitForNotificationWithTimeout(kLong) ? why_
+    return given_up_.WaitForNotificationWithTimeout(kLong) ? why_.text
                                                            : "nothing happened";
   }
 
@@ -95,7 +97,7 @@ class CollectiveWatchTest : public ::testing::Test {
   c10::intrusive_ptr<ManualBackend> backend_ =
       c10::make_intrusive<ManualBackend>();
   std::vector<at::Tensor> tensors_ = {at::ones({4})};
-  std::string why_;
+  Trouble why_;
   absl::Notification given_up_;
   std::shared_ptr<CollectiveWatch> watch_;
   c10::intrusive_ptr<c10d::Backend> monitored_;
@@ -154,8 +156,9 @@ TEST_F(CollectiveWatchTest, AMessageIsGivenUpToo) {
 TEST_F(CollectiveWatchTest, TheErrorOfAWorkIsTheReason) {
   Start(kLong);
   monitored_->allreduce(tensors_);
-  backend_->works[0]->Fail("ncclRemoteError: a remote process has exited");
-  EXPECT_EQ(WhyGivenUp(), "ncclRemoteError: a remote process has exited");
+  backend_->works[0]->Fail("ncclRemoteError: a CUDA error elsewhere");
+  EXPECT_EQ(WhyGivenUp(), "ncclRemoteError: a CUDA error elsewhere");
+  EXPECT_FALSE(why_.of_the_gpu);
   EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
 }
 
@@ -165,6 +168,7 @@ TEST_F(CollectiveWatchTest, AQuestionThatFailsIsTheReasonToo) {
   monitored_->allreduce(tensors_);
   backend_->works[0]->throws = true;
   EXPECT_EQ(WhyGivenUp(), "CUDA error: device-side assert triggered");
+  EXPECT_TRUE(why_.of_the_gpu);
   EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
 }
 

@@ -1,7 +1,6 @@
 #include "parallel/comm/comm_flags.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
 #include "absl/flags/flag.h"
@@ -146,7 +145,7 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   launch.nproc = absl::GetFlag(FLAGS_nproc);
   launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);
-  checks.ParentExists("log_dir", launch.log_dir);
+  checks.FolderOrNew("log_dir", launch.log_dir);
   const std::string device = absl::GetFlag(FLAGS_device);
   if (launch.nproc > 1 && absl::StartsWith(device, "cuda") &&
       !InsideLauncher()) {
@@ -165,11 +164,6 @@ int ThreadsPerRank(int asked, const RankEnv& env) {
   if (asked > 0) return asked;
   const int cores = std::max(1u, std::thread::hardware_concurrency());
   return std::max(1, cores / env.local_world_size);
-}
-
-std::string Workspace() {
-  const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
-  return workspace == nullptr ? "" : workspace;
 }
 
 }  // namespace rankwise

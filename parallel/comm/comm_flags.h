@@ -36,9 +36,6 @@ RankEnv FakeRankEnvFromFlags();
 // `asked`, or this machine's cores over the ranks on it where it is 0.
 int ThreadsPerRank(int asked, const RankEnv& env);
 
-// The source tree that `bazel run` was started in, or empty.
-std::string Workspace();
-
 }  // namespace rankwise
 
 #endif  // RANKWISE_PARALLEL_COMM_COMM_FLAGS_H_

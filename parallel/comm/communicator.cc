@@ -4,17 +4,15 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/collective_log.h"
 #include "parallel/comm/communicator_parts.h"
 #include "parallel/comm/failure_report.h"
-#include "parallel/comm/nccl_backend.h"
 #include "parallel/comm/peers.h"
 #include "parallel/comm/plain_error.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
@@ -26,8 +24,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   parts->config = config;
   parts->hardware = DetectHardware();
   absl::Status status = parts->Place();
-  // Before the store's threads: it changes the environment.
-  if (status.ok() && parts->backend == "nccl") PrepareForNccl();
   if (status.ok()) status = parts->Meet();
   if (status.ok()) status = parts->CheckGpus();
   if (status.ok()) status = parts->Agree();
@@ -44,8 +40,8 @@ namespace {
 // True when a collective is still in flight after the moment by which the log
 // may lag behind a waiting thread.
 bool IsStuck(const CollectiveLog& log) {
-  const absl::Time deadline = absl::Now() + absl::Milliseconds(100);
-  while (log.in_flight() > 0 && absl::Now() < deadline) {
+  const Deadline deadline(absl::Milliseconds(100));
+  while (log.in_flight() > 0 && !deadline.passed()) {
     absl::SleepFor(absl::Microseconds(200));
   }
   return log.in_flight() > 0;
@@ -228,21 +224,14 @@ namespace {
 // Waiting threads may learn of a failure just before the log does.
 CollectiveReport SuspectOf(const CollectiveLog& log) {
   constexpr absl::Duration kForTheLog = absl::Milliseconds(100);
-  const absl::Time deadline = absl::Now() + kForTheLog;
+  const Deadline deadline(kForTheLog);
   CollectiveReport suspect = log.Suspect();
   while (suspect.state == CollectiveReport::State::kInFlight &&
-         absl::Now() < deadline) {
+         !deadline.passed()) {
     absl::SleepFor(absl::Milliseconds(1));
     suspect = log.Suspect();
   }
   return suspect;
-}
-
-bool MentionsCommunication(const std::string& error) {
-  const std::string lower = absl::AsciiStrToLower(error);
-  return absl::StrContains(lower, "nccl") ||
-         absl::StrContains(lower, "timed out") ||
-         absl::StrContains(lower, "connection");
 }
 
 }  // namespace
@@ -261,8 +250,14 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   const bool by_collective =
       failure.collective.state == CollectiveReport::State::kFailed ||
       (failure.collective.state != CollectiveReport::State::kNone &&
-       MentionsCommunication(failure.error));
-  if (!by_collective) return DescribeOtherFailure(failure);
+       IsOfCommunication(error));
+  if (!by_collective) {
+    // So that the others name this rank, and not what they then miss from it.
+    if (parts_->heartbeat != nullptr) {
+      parts_->heartbeat->MarkFailed(failure.attempted);
+    }
+    return DescribeOtherFailure(failure);
+  }
   if (parts_->heartbeat == nullptr) {
     if (parts_->backend == "nccl") {
       parts_->failed = true;  // closing in good order might hang
@@ -273,12 +268,15 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   parts_->failed = true;
   failure.order = parts_->heartbeat->MarkFailed(failure.collective.description);
   // Both sides of a mismatch find it by themselves.
-  if (IsMismatch(failure.error)) return DescribeMismatch(failure);
+  if (IsMismatch(error)) return DescribeMismatch(failure);
   // Ranks that wait for this one learn now that it has failed, and not when its
   // process ends: along a chain of ranks that would add up.
   parts_->Abort();
-  return DescribeFailure(failure, AskPeers(*parts_->connection.store, rank(),
-                                           world_size(), kPatience));
+  c10d::Store& store = *parts_->connection.store;
+  const absl::StatusOr<std::vector<PeerStatus>> peers =
+      AskPeers(store, rank(), world_size(), kPatience);
+  if (peers.ok()) ReportBlame(store, rank(), FindBlame(failure, *peers));
+  return DescribeFailure(failure, peers);
 }
 
 }  // namespace rankwise

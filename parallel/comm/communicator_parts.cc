@@ -155,9 +155,7 @@ void Communicator::Parts::Watch() {
   watch_config.look_around = [stuck](absl::Duration oldest) {
     return stuck->LookAround(oldest);
   };
-  watch_config.give_up = [stuck](const std::string& why) {
-    stuck->GiveUp(why);
-  };
+  watch_config.give_up = [stuck](const Trouble& why) { stuck->GiveUp(why); };
   watch = std::make_shared<CollectiveWatch>(std::move(watch_config), log);
 }
 

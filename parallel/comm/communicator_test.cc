@@ -1,6 +1,8 @@
 // Communicators of real processes: what they compute, and how they fail.
 #include "parallel/comm/communicator.h"
 
+#include <unistd.h>
+
 #include <string>
 #include <tuple>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/network.h"
 #include "parallel/comm/rank_env.h"
 #include "parallel/comm/test_process.h"
 
@@ -21,6 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> Ranks(int count, const std::string& scenario,
                                const std::vector<std::string>& flags = {}) {
@@ -88,6 +92,58 @@ TEST(CommunicatorTest, CheckedCollectivesNameBothShapes) {
 TEST(CommunicatorTest, CheckedCollectivesThatAgreePass) {
   TestProcess process(Ranks(2, "all", {"--check_collectives"}));
   EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+}
+
+std::vector<std::string> RankOfTwo(int rank, int port) {
+  return {
+      absl::StrCat("RANK=", rank),       "WORLD_SIZE=2",
+      absl::StrCat("LOCAL_RANK=", rank), "LOCAL_WORLD_SIZE=2",
+      "MASTER_ADDR=127.0.0.1",           absl::StrCat("MASTER_PORT=", port)};
+}
+
+// Stopped in its first second: what it started then it has told nobody.
+TEST(CommunicatorTest, NothingIsSaidOfWhatAStoppedRankStartedUnheard) {
+  const std::vector<std::string> argv = {
+      Runfile("parallel/comm/test_rank"), "--scenario=stop",
+      "--collective_timeout=2s", "--file_store=" + TemporaryPath("store")};
+  TestProcess first(argv, RankOfTwo(0, 1));
+  TestProcess stopped(argv, RankOfTwo(1, 1));
+  EXPECT_EQ(first.Wait(), 1);
+  EXPECT_THAT(first.Stderr(),
+              AllOf(HasSubstr("rank 1 gives no sign of life"),
+                    Not(HasSubstr("has not started any collective"))));
+}
+
+TEST(CommunicatorTest, AListenerThatNeverAnswersIsNotWaitedForForever) {
+  // The system accepts connections for it.
+  const absl::StatusOr<Listener> silent = Listen(/*loopback_only=*/true, 0);
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  TestProcess process(
+      {Runfile("parallel/comm/test_rank"), "--rendezvous_timeout=2s"},
+      RankOfTwo(1, silent->port));
+  EXPECT_EQ(process.Wait(absl::Seconds(20)), 1);
+  EXPECT_THAT(
+      process.Stderr(),
+      HasSubstr(absl::StrCat("rendezvous of rank 1 of 2: the store at "
+                             "127.0.0.1:",
+                             silent->port,
+                             " has accepted a connection and not answered "
+                             "within 2s: another program is probably listening "
+                             "there; choose another MASTER_PORT")));
+  close(silent->fd);
+}
+
+// 192.0.2.0/24 is for documentation (RFC 5737): nobody's.
+TEST(CommunicatorTest, AnAddressOfAnotherMachineIsNamedByTheRankThatServes) {
+  TestProcess process(
+      {Runfile("parallel/comm/test_rank"), "--rendezvous_timeout=1s"},
+      {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+       "MASTER_ADDR=192.0.2.1", "MASTER_PORT=29517"});
+  EXPECT_EQ(process.Wait(absl::Seconds(20)), 1);
+  EXPECT_THAT(process.Stderr(),
+              HasSubstr("MASTER_ADDR 192.0.2.1 is not an address of this "
+                        "machine, where rank 0 serves the store, and rank 1 "
+                        "has not arrived at"));
 }
 
 TEST(CommunicatorTest, AMissingRankIsNamed) {

@@ -18,9 +18,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "c10/util/Exception.h"
 #include "parallel/comm/network.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -64,9 +64,8 @@ absl::StatusOr<Door> DoorOf(int rank, c10d::Store& store) {
   return door;
 }
 
-timeval TimeUntil(absl::Time deadline) {
-  const absl::Duration left = deadline - absl::Now();
-  return absl::ToTimeval(std::max(left, absl::Milliseconds(1)));
+timeval TimeUntil(const Deadline& deadline) {
+  return absl::ToTimeval(std::max(deadline.left(), absl::Milliseconds(1)));
 }
 
 absl::Status SystemError(absl::string_view attempted) {
@@ -74,7 +73,7 @@ absl::Status SystemError(absl::string_view attempted) {
 }
 
 // A connection on which reads and writes block until `deadline`.
-absl::StatusOr<int> ConnectTo(const Door& door, absl::Time deadline) {
+absl::StatusOr<int> ConnectTo(const Door& door, const Deadline& deadline) {
   addrinfo hints = {};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
@@ -102,7 +101,7 @@ absl::StatusOr<int> ConnectTo(const Door& door, absl::Time deadline) {
 }
 
 absl::StatusOr<int> ConnectToPeer(int rank, int peer, c10d::Store& store,
-                                  absl::Time deadline) {
+                                  const Deadline& deadline) {
   absl::StatusOr<Door> door = DoorOf(peer, store);
   if (!door.ok()) return door.status();
   absl::StatusOr<int> fd = ConnectTo(*door, deadline);
@@ -123,12 +122,12 @@ struct Guest {
 };
 
 absl::StatusOr<Guest> Accept(int listener, uint64_t secret,
-                             absl::Time deadline) {
+                             const Deadline& deadline) {
   constexpr absl::Duration kToSayHello = absl::Seconds(5);
   int ready = 0;
   do {
     pollfd polled = {listener, POLLIN, 0};
-    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline.left());
     ready = left_ms > 0 ? poll(&polled, 1, static_cast<int>(left_ms)) : 0;
   } while (ready < 0 && errno == EINTR);
   if (ready <= 0) {
@@ -154,8 +153,8 @@ struct ScopedFd {
 ssize_t Moved(ssize_t result, int peer) {
   if (result >= 0) return result;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return -1;
-  TORCH_CHECK(false, "Connection with rank ", peer,
-              " of the group failed: ", strerror(errno));
+  TORCH_CHECK_WITH(DistNetworkError, false, "Connection with rank ", peer,
+                   " of the group failed: ", strerror(errno));
 }
 
 }  // namespace
@@ -164,7 +163,7 @@ absl::StatusOr<std::unique_ptr<DirectLinks>> DirectLinks::Connect(
     int rank, const std::vector<int>& peers, const std::string& address,
     c10d::Store& store, absl::Duration timeout) {
   constexpr absl::Duration kLongest = absl::Hours(24);  // fits poll()
-  const absl::Time deadline = absl::Now() + std::min(timeout, kLongest);
+  const Deadline deadline(std::min(timeout, kLongest));
   absl::StatusOr<Listener> listener =
       Listen(/*loopback_only=*/address == "127.0.0.1", /*port=*/0);
   if (!listener.ok()) return listener.status();
@@ -220,7 +219,8 @@ bool DirectLinks::Step(int peer, Transfer& transfer, Clock::time_point until) {
   if (!transfer.in.empty()) {
     const ssize_t got = Moved(
         recv(fd, transfer.in.data(), transfer.in.size(), MSG_DONTWAIT), peer);
-    TORCH_CHECK(got != 0, "Connection closed by rank ", peer, " of the group");
+    TORCH_CHECK_WITH(DistNetworkError, got != 0, "Connection closed by rank ",
+                     peer, " of the group");
     if (got > 0) transfer.in.remove_prefix(got);
     moved = moved || got > 0;
   }

@@ -37,9 +37,10 @@ absl::Status DescribeFailure(
     const Failure& failure,
     const absl::StatusOr<std::vector<PeerStatus>>& peers);
 
-// True for the error of a checked collective that ranks called differently. It
-// needs no peers: both sides are in it.
-bool IsMismatch(const std::string& error);
+// The ranks that DescribeFailure names, and what it says of each.
+std::vector<Blame> FindBlame(const Failure& failure,
+                             const std::vector<PeerStatus>& peers);
+
 // FailedPrecondition with both sides.
 absl::Status DescribeMismatch(const Failure& failure);
 

@@ -35,6 +35,9 @@
 //
 // Calls return at once and complete on a thread of the backend's own, so that
 // communication overlaps computation as with gloo or nccl. CPU tensors only.
+//
+// Ranks whose threads are in virtual time (virtual_time.h) do not sleep for the
+// costs: their clocks move by them, exactly.
 #ifndef RANKWISE_PARALLEL_COMM_FAKE_BACKEND_H_
 #define RANKWISE_PARALLEL_COMM_FAKE_BACKEND_H_
 

@@ -8,13 +8,29 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
+#include "parallel/comm/virtual_time.h"
 
 namespace rankwise {
 namespace {
 
-FakeTimeline::Clock::duration Seconds(double seconds) {
-  return std::chrono::duration_cast<FakeTimeline::Clock::duration>(
+using Clock = FakeTimeline::Clock;
+
+Clock::duration Seconds(double seconds) {
+  return std::chrono::round<Clock::duration>(
       std::chrono::duration<double>(seconds));
+}
+
+bool InVirtualTime() { return VirtualTime::OfThisThread() != nullptr; }
+
+// By the clock of the calling rank.
+Clock::time_point RankNow() {
+  const VirtualTime* own = VirtualTime::OfThisThread();
+  return own == nullptr ? Clock::now() : own->now();
+}
+
+// When the timeline announces what ends at `end` by its rank's clock.
+Clock::time_point AnnouncedAt(Clock::time_point end) {
+  return InVirtualTime() ? Clock::time_point{} : end;
 }
 
 std::exception_ptr Error(const std::string& message) {
@@ -41,15 +57,32 @@ bool SameCollective(const FakeCall& a, const FakeCall& b) {
 FakeWork::FakeWork(int rank, c10d::OpType type,
                    std::vector<torch::Tensor> outputs)
     : c10d::Work(rank, type),
+      virtual_time_(InVirtualTime()),
       outputs_(std::move(outputs)),
       future_(c10::make_intrusive<c10::ivalue::Future>(
           c10::ListType::create(c10::TensorType::get()))) {}
 
-void FakeWork::Complete(const std::exception_ptr& error) {
+bool FakeWork::wait(std::chrono::milliseconds timeout) {
+  const bool done = c10d::Work::wait(timeout);
+  if (virtual_time_) {
+    VirtualTime* const own = VirtualTime::OfThisThread();
+    TORCH_CHECK(own != nullptr,
+                "a call of a rank in virtual time is waited "
+                "for by another thread");
+    own->RunAt(end_, [this] {
+      if (!future_->completed()) future_->markCompleted(c10::IValue(outputs_));
+    });
+  }
+  return done;
+}
+
+void FakeWork::Complete(const std::exception_ptr& error,
+                        Clock::time_point end) {
+  end_ = end;
   finish(error);
   if (error) {
     future_->setError(error);
-  } else {
+  } else if (!virtual_time_) {
     future_->markCompleted(c10::IValue(outputs_));
   }
 }
@@ -117,15 +150,14 @@ FakeExchange::WorkPtr FakeExchange::Collective(int rank, c10d::OpType type,
 void FakeExchange::Arrive(Meeting& meeting, int rank, FakeCall call,
                           WorkPtr work) {
   const bool alone = alone_ >= 0;
-  const auto now = Clock::now();
   meeting.calls.resize(alone ? 1 : world_size_);
   meeting.works.resize(meeting.calls.size());
   meeting.calls[alone ? 0 : rank] = std::move(call);
   meeting.works[alone ? 0 : rank] = std::move(work);
   ++meeting.arrived;
-  meeting.first_entry = std::min(meeting.first_entry, now);
-  meeting.last_entry = std::max(
-      meeting.last_entry, now + (alone ? WorstLateness() : Lateness(rank)));
+  meeting.first_entry = std::min(meeting.first_entry, Clock::now());
+  const auto entry = RankNow() + (alone ? WorstLateness() : Lateness(rank));
+  meeting.last_entry = std::max(meeting.last_entry, entry);
 }
 
 std::exception_ptr FakeExchange::Mismatch(const Meeting& meeting) const {
@@ -158,16 +190,17 @@ void FakeExchange::Start(std::shared_ptr<Meeting> meeting,
       meeting->failure = std::current_exception();
     }
   };
-  timeline_.Schedule(std::move(move), end, [meeting] {
-    for (const WorkPtr& work : meeting->works) work->Complete(meeting->failure);
+  timeline_.Schedule(std::move(move), AnnouncedAt(end), [meeting, end] {
+    for (const WorkPtr& work : meeting->works) {
+      work->Complete(meeting->failure, end);
+    }
   });
 }
 
 FakeExchange::Clock::time_point FakeExchange::SendTime(int source, int target,
                                                        double bytes) {
   Clock::time_point& free = link_free_[{source, target}];
-  const auto entry =
-      Clock::now() + std::max(Lateness(source), Lateness(target));
+  const auto entry = RankNow() + std::max(Lateness(source), Lateness(target));
   free = std::max(entry, free) + Cost(bytes);
   return free;
 }
@@ -179,8 +212,9 @@ FakeExchange::WorkPtr FakeExchange::Send(int rank, const torch::Tensor& tensor,
   Message message{tensor.clone(), {}};
   std::lock_guard<std::mutex> lock(mutex_);
   message.arrival = SendTime(rank, target, tensor.nbytes());
-  timeline_.Schedule([] {}, message.arrival,
-                     [work] { work->Complete(nullptr); });
+  timeline_.Schedule(
+      [] {}, AnnouncedAt(message.arrival),
+      [work, end = message.arrival] { work->Complete(nullptr, end); });
   if (alone_ >= 0) {
     last_sent_[tag] = std::move(message.data);
     return work;
@@ -201,8 +235,7 @@ FakeExchange::WorkPtr FakeExchange::Recv(int rank, const torch::Tensor& tensor,
   auto work = c10::make_intrusive<FakeWork>(rank, c10d::OpType::RECV,
                                             std::vector<torch::Tensor>{tensor});
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto now = Clock::now();
-  WaitingRecv recv{tensor, work, now + Lateness(rank), now};
+  WaitingRecv recv{tensor, work, RankNow() + Lateness(rank), Clock::now()};
   if (alone_ >= 0) {
     const auto sent = last_sent_.find(tag);
     const bool fits =
@@ -235,8 +268,10 @@ void FakeExchange::Deliver(Message message, WaitingRecv recv) {
                                     target.numel()));
     }
   };
-  timeline_.Schedule(std::move(move), std::max(message.arrival, recv.entry),
-                     [work = recv.work, failure] { work->Complete(*failure); });
+  const auto end = std::max(message.arrival, recv.entry);
+  timeline_.Schedule(
+      std::move(move), AnnouncedAt(end),
+      [work = recv.work, failure, end] { work->Complete(*failure, end); });
 }
 
 void FakeExchange::ArmTimeout() {

@@ -21,20 +21,27 @@
 
 namespace rankwise {
 
-// A call that completes on the timeline's thread.
+// A call that completes on the timeline's thread. In virtual time (that of the
+// thread that makes it) its future completes when its rank waits for it.
 class FakeWork : public c10d::Work {
  public:
   FakeWork(int rank, c10d::OpType type, std::vector<torch::Tensor> outputs);
+
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     return future_;
   }
   std::vector<torch::Tensor> result() override { return outputs_; }
 
-  // Completes the call, with an error unless null. Once only.
-  void Complete(const std::exception_ptr& error);
+  // Completes the call, with an error unless null; `end` is when, in virtual
+  // time. Once only.
+  void Complete(const std::exception_ptr& error,
+                FakeTimeline::Clock::time_point end = {});
 
  private:
+  const bool virtual_time_;
+  FakeTimeline::Clock::time_point end_;  // in virtual time, once completed
   const std::vector<torch::Tensor> outputs_;
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
@@ -67,8 +74,9 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
     std::vector<WorkPtr> works;  // null: not arrived
     int arrived = 0;
     Clock::time_point first_entry = Clock::time_point::max();
-    Clock::time_point last_entry{};  // of the latest rank, lateness included
-    std::exception_ptr failure;      // given up: late arrivals fail too
+    // Of the latest rank, on its clock, lateness included.
+    Clock::time_point last_entry{};
+    std::exception_ptr failure;  // given up: late arrivals fail too
   };
   struct Message {
     torch::Tensor data;
@@ -77,7 +85,7 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
   struct WaitingRecv {
     torch::Tensor target;
     WorkPtr work;
-    Clock::time_point entry;
+    Clock::time_point entry;  // on its rank's clock, lateness included
     Clock::time_point posted;
   };
   struct Mailbox {

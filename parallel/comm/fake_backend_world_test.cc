@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/fake_backend.h"
+#include "parallel/comm/virtual_time.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/types.h"
@@ -65,6 +66,62 @@ TEST(FakeWorldTest, AllReduceCombinesEveryRanksData) {
       }
     });
   }
+}
+
+double Now(const VirtualTime& time) {
+  return std::chrono::duration<double>(time.now().time_since_epoch()).count();
+}
+
+// Rank 2 enters after a second, rank 1 is late by 2: the call is over after
+// 3 s + alpha.
+TEST(FakeWorldTest, VirtualTimeIsExactAndPassesAtOnce) {
+  const auto begin = steady_clock::now();
+  OnRanks(3, {.alpha_us = 1e9, .skew_us = {0, 2e6, 2e6}},
+          [](int rank, const Group& group) {
+            VirtualTime time;
+            if (rank == 2) time.Advance(1);
+            Tensors x{Filled(rank + 1)};
+            const auto work = group->allreduce(x);
+            double completed = 0;
+            work->getFuture()->addCallback(
+                [&](c10::ivalue::Future&) { completed = Now(time); });
+            EXPECT_EQ(Now(time), rank == 2 ? 1 : 0) << "calls return at once";
+            if (rank == 0) time.Advance(5000);  // computes meanwhile
+            work->wait();
+            EXPECT_EQ(Now(time), rank == 0 ? 5000 : 1003);
+            EXPECT_EQ(completed, 1003);
+            EXPECT_TRUE(x[0].equal(Filled(6)));
+          });
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(1000));
+}
+
+// Of two messages on one link the second waits for the first.
+TEST(FakeWorldTest, MessagesInVirtualTime) {
+  OnRanks(2, {.alpha_us = 1000, .beta_ns_per_byte = 1e6},
+          [](int rank, const Group& group) {
+            VirtualTime time;
+            for (const double arrived : {9e-3, 18e-3}) {
+              Tensors x{Filled(arrived + rank)};  // 8 bytes
+              if (rank == 0) {
+                group->send(x, 1, 0)->wait();
+              } else {
+                group->recv(x, 0, 0)->wait();
+                EXPECT_TRUE(x[0].equal(Filled(arrived)));
+              }
+              EXPECT_EQ(Now(time), arrived);
+            }
+          });
+}
+
+TEST(FakeWorldTest, AFailureInVirtualTimeReachesWhoWaits) {
+  OnRanks(2, {.alpha_us = 1000}, [](int rank, const Group& group) {
+    VirtualTime time;
+    Tensors x{Filled(0)};
+    const std::string error = ErrorOf([&] {
+      (rank == 0 ? group->allreduce(x) : group->broadcast(x))->wait();
+    });
+    EXPECT_THAT(error, HasSubstr("ranks call different collectives"));
+  });
 }
 
 TEST(FakeWorldTest, RootedCollectives) {

@@ -21,10 +21,22 @@ void FlagChecks::ParentExists(const char* name, const std::string& path) {
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path();
   std::error_code ignored;
-  if (!std::filesystem::is_directory(parent, ignored)) {
-    Complain(absl::StrCat("--", name, "=", path, ": the folder ",
-                          parent.string(), " does not exist"));
+  if (std::filesystem::is_directory(parent, ignored)) return;
+  Complain(absl::StrCat(
+      "--", name, "=", path, ": ",
+      std::filesystem::exists(parent, ignored)
+          ? absl::StrCat(parent.string(), " is not a folder")
+          : absl::StrCat("the folder ", parent.string(), " does not exist")));
+}
+
+void FlagChecks::FolderOrNew(const char* name, const std::string& path) {
+  ParentExists(name, path);
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored) ||
+      std::filesystem::is_directory(path, ignored)) {
+    return;
   }
+  Complain(absl::StrCat("--", name, "=", path, ": is not a folder"));
 }
 
 }  // namespace rankwise

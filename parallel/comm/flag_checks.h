@@ -2,8 +2,10 @@
 #ifndef RANKWISE_PARALLEL_COMM_FLAG_CHECKS_H_
 #define RANKWISE_PARALLEL_COMM_FLAG_CHECKS_H_
 
+#include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +23,9 @@ class FlagChecks {
     std::string allowed = high == std::numeric_limits<T>::max()
                               ? absl::StrCat("at least ", low)
                               : absl::StrCat("between ", low, " and ", high);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) allowed = absl::StrCat("finite and ", allowed);
+    }
     Complain(absl::StrCat("--", name, "=", value, ": must be ", allowed));
   }
 
@@ -30,6 +35,9 @@ class FlagChecks {
   // The folder of a file that will be written must be there before hours are
   // spent. An empty path is no file.
   void ParentExists(const char* name, const std::string& path);
+
+  // The same for a folder that will be made unless it is there.
+  void FolderOrNew(const char* name, const std::string& path);
 
   void Complain(const std::string& message) {
     if (status_.ok()) status_ = absl::InvalidArgumentError(message);

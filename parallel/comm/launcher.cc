@@ -11,20 +11,27 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "c10/util/Exception.h"
+#include "c10/util/Logging.h"
 #include "parallel/comm/line_relay.h"
+#include "parallel/comm/nccl_backend.h"
 #include "parallel/comm/peers.h"
 #include "parallel/comm/rank_process.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -66,8 +73,10 @@ class Launcher {
   bool Drain(int* fd, LineRelay& relay);
   void ReadSignals();
   void ReapChildren();
+  void NoteStops(const Child& child);
   void NoteEnd(Child& child, int wait_status);
-  void ReportFailure(const Child& child, const std::string& how);
+  std::optional<Blame> CauseOf(const Child& child);
+  void ReportFailure(Child& ended, const std::string& how);
   void EnforceDeadlines();
   void SignalAll(int signal);
   bool AnyRunning() const;
@@ -82,8 +91,8 @@ class Launcher {
   std::optional<int> exit_code_;  // once decided
   bool told_to_end_ = false;      // by a signal
   // Not before these moments: SIGTERM, then SIGKILL, to whoever is left.
-  absl::Time terminate_at_ = absl::InfiniteFuture();
-  absl::Time kill_at_ = absl::InfiniteFuture();
+  Deadline terminate_{absl::InfiniteDuration()};
+  Deadline kill_{absl::InfiniteDuration()};
 };
 
 Launcher::~Launcher() {
@@ -219,11 +228,11 @@ void Launcher::Poll() {
     fds.push_back({child.process.stdout_fd, POLLIN, 0});  // -1 is ignored
     fds.push_back({child.process.stderr_fd, POLLIN, 0});
   }
-  const absl::Time next = std::min(terminate_at_, kill_at_);
+  const absl::Duration left = std::min(terminate_.left(), kill_.left());
   int timeout_ms = -1;
-  if (next != absl::InfiniteFuture()) {
-    timeout_ms = static_cast<int>(std::max<int64_t>(
-        1, absl::ToInt64Milliseconds(next - absl::Now()) + 1));
+  if (left != absl::InfiniteDuration()) {
+    timeout_ms = static_cast<int>(
+        std::max<int64_t>(1, absl::ToInt64Milliseconds(left) + 1));
   }
   if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return;
   for (size_t i = 0; i < children_.size(); ++i) {
@@ -267,7 +276,7 @@ void Launcher::ReadSignals() {
     Say(absl::StrCat("received signal ", signal, " (", strsignal(signal),
                      again ? "); killing the ranks" : "); ending the ranks"));
     SignalAll(again ? SIGKILL : signal);
-    kill_at_ = std::min(kill_at_, absl::Now() + config_.grace * 0.8);
+    kill_ = Deadline(std::min(kill_.left(), config_.grace * 0.8));
   }
 }
 
@@ -275,6 +284,7 @@ void Launcher::ReapChildren() {
   for (Child& child : children_) {
     if (!child.running) continue;
     const pid_t pid = child.process.pid;
+    NoteStops(child);
     siginfo_t info = {};
     waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT);
     if (info.si_pid != pid) continue;
@@ -288,6 +298,37 @@ void Launcher::ReapChildren() {
   }
 }
 
+void Launcher::NoteStops(const Child& child) {
+  siginfo_t info = {};
+  const id_t pid = child.process.pid;
+  while (waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+         info.si_pid == child.process.pid) {
+    try {
+      ReportStop(*hosted_.store, child.rank, info.si_code != CLD_CONTINUED);
+    } catch (const std::exception&) {
+      // The others will find out by themselves.
+    }
+    info = {};
+  }
+}
+
+// Who is to blame for the end of `child`, by what the ranks say of each other.
+std::optional<Blame> Launcher::CauseOf(const Child& child) {
+  std::optional<Blame> cause;
+  std::set<int> seen = {child.rank};
+  try {
+    std::optional<Blame> next = BlameOf(*hosted_.store, child.rank);
+    while (next.has_value() && next->rank >= 0 && next->rank < config_.nproc &&
+           seen.insert(next->rank).second) {
+      cause = std::move(next);
+      next = BlameOf(*hosted_.store, cause->rank);
+    }
+  } catch (const std::exception&) {
+    // Then nobody but `child` is known.
+  }
+  return cause;
+}
+
 void Launcher::NoteEnd(Child& child, int wait_status) {
   if (wait_status == 0) return;
   const std::string how = DescribeEnd(wait_status);
@@ -298,50 +339,73 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   }
   if (exit_code_.has_value()) return;
   exit_code_ = ExitCodeOf(wait_status);
-  Drain(&child.process.stderr_fd, *child.err);
-  child.err->Finish();
   ReportFailure(child, how);
   // A moment for the others to say what they were doing; then they must go.
-  terminate_at_ = absl::Now() + config_.grace * 0.2;
-  kill_at_ = absl::Now() + config_.grace * 0.8;
+  terminate_ = Deadline(config_.grace * 0.2);
+  kill_ = Deadline(config_.grace * 0.8);
 }
 
-void Launcher::ReportFailure(const Child& child, const std::string& how) {
-  std::string report = absl::StrCat("rank ", child.rank, " (process ",
-                                    child.process.pid, ") ended with ", how);
+void Launcher::ReportFailure(Child& ended, const std::string& how) {
+  const auto name = [](const Child& child) {
+    return absl::StrCat("rank ", child.rank, " (process ", child.process.pid,
+                        ")");
+  };
+  const std::optional<Blame> cause = CauseOf(ended);
+  Child& first = cause.has_value() ? children_[cause->rank] : ended;
+  std::string report =
+      cause.has_value()
+          ? absl::StrCat(name(first), " is the cause: ", name(ended),
+                         " ended with ", how, " because ", cause->what)
+          : absl::StrCat(name(ended), " ended with ", how);
   if (AnyRunning()) absl::StrAppend(&report, "; ending the other ranks");
-  if (child.log_fd >= 0) {
+  if (first.log_fd >= 0) {
     absl::StrAppend(&report, "; its output is in ", config_.log_dir, "/rank_",
-                    child.rank, ".log");
+                    first.rank, ".log");
   }
-  if (child.err->last_lines().empty()) {
-    absl::StrAppend(&report, "; it wrote nothing to stderr");
+  const std::string whose = absl::StrCat("rank ", first.rank);
+  Drain(&first.process.stderr_fd, *first.err);
+  if (!first.running) first.err->Finish();
+  if (first.err->last_lines().empty()) {
+    absl::StrAppend(&report, "; ", whose, " wrote nothing to stderr");
   } else {
-    absl::StrAppend(&report, "; its last lines on stderr:");
+    absl::StrAppend(&report, "; the last lines of ", whose, " on stderr:");
   }
-  for (const std::string& line : child.err->last_lines()) {
+  for (const std::string& line : first.err->last_lines()) {
     absl::StrAppend(&report, "\n[launcher]   ", line);
   }
   Say(report);
 }
 
 void Launcher::EnforceDeadlines() {
-  const absl::Time now = absl::Now();
-  if (now >= terminate_at_) {
-    terminate_at_ = absl::InfiniteFuture();
+  if (terminate_.passed()) {
+    terminate_ = Deadline(absl::InfiniteDuration());
     SignalAll(SIGTERM);
   }
-  if (now >= kill_at_) {
-    kill_at_ = absl::InfiniteFuture();
+  if (kill_.passed()) {
+    kill_ = Deadline(absl::InfiniteDuration());
     SignalAll(SIGKILL);
   }
 }
 
 void Launcher::SignalAll(int signal) {
   for (const Child& child : children_) {
-    if (child.running) kill(-child.process.pid, signal);
+    if (!child.running) continue;
+    kill(-child.process.pid, signal);
+    kill(-child.process.pid, SIGCONT);  // a stopped rank does not see it else
   }
 }
+
+}  // namespace
+
+namespace {
+
+// c10's own handler writes to its log.
+class PlainWarnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    fprintf(stderr, "warning: %s\n", warning.msg().c_str());
+  }
+};
 
 }  // namespace
 
@@ -349,13 +413,22 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
   Launcher launcher(config, argc, argv);
   const absl::Status started = launcher.Start();
   if (!started.ok()) {
-    Say(absl::StrCat("cannot start ", config.nproc,
-                     " ranks: ", started.message()));
+    Say(absl::StrCat(
+        "cannot start ", config.nproc,
+        config.nproc == 1 ? " rank: " : " ranks: ", started.message()));
     return kCannotStart;  // PR_SET_PDEATHSIG ends those that were started
   }
   return launcher.Supervise();
 }
 
-void LineBufferOutput() { setvbuf(stdout, nullptr, _IOLBF, 0); }
+void PrepareRankProcess() {
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    constexpr int kFatal = 3;
+    FLAGS_caffe2_log_level = kFatal;
+    c10::WarningUtils::set_warning_handler(new PlainWarnings);  // for ever
+  }
+  PrepareForNccl();
+}
 
 }  // namespace rankwise

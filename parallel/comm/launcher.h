@@ -25,15 +25,17 @@ struct LaunchConfig {
 //
 // Output: rank 0's is shown as it is, and goes straight to the terminal if
 // there is one, so that its progress bar works; lines of the others are shown
-// whole and begin with "[rank R] ". A rank's stdout is a pipe, which C buffers:
-// ranks call LineBufferOutput() first. Ranks read an empty stdin.
+// whole and begin with "[rank R] ". Ranks call PrepareRankProcess() first, and
+// read an empty stdin.
 //
 // Returns the exit code for main(): 0 when every rank returned 0; the code of
-// the first rank that failed, or 128 + its signal; 128 + signal when the
-// launcher itself was told to end (SIGINT, SIGTERM, SIGHUP: forwarded; a second
-// one kills at once). The first failure is reported on stderr with the last
-// lines that the rank wrote there. No rank outlives the launcher, also if the
-// launcher is killed.
+// the first rank that ended otherwise, or 128 + its signal; 128 + signal when
+// the launcher itself was told to end (SIGINT, SIGTERM, SIGHUP: forwarded; a
+// second one kills at once). The failure is reported on stderr: the rank that
+// ended first, or, when that has ended because of another, the other; and the
+// last lines that it wrote there. Ranks learn from the launcher at once that
+// one of them has died, or is stopped. No rank outlives the launcher, also if
+// the launcher is killed.
 //
 // Call it from main() before any thread is started. The number of threads per
 // rank is left to the ranks: OMP_NUM_THREADS is passed on as it is.
@@ -43,9 +45,15 @@ struct LaunchConfig {
 //   }
 int LaunchRanks(const LaunchConfig& config, int argc, char** argv);
 
-// Makes stdout write each line when it ends, so that a rank's lines appear when
-// they are printed and survive its death.
-void LineBufferOutput();
+// What a rank sets for its whole process. Called first thing in its main(),
+// before any other thread: libraries set nothing of the kind.
+// - stdout, which may be a pipe, writes each line when it ends, so that lines
+//   appear when they are printed and survive the rank's death.
+// - c10's log shows fatal errors only: what goes wrong in c10d comes back as an
+//   exception, and is told once, in our words. Warnings of the calling thread
+//   (TORCH_WARN) are still printed. TORCH_CPP_LOG_LEVEL=INFO shows the log.
+// - NCCL's variables: see PrepareForNccl().
+void PrepareRankProcess();
 
 }  // namespace rankwise
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/steady_time.h"
 #include "parallel/comm/test_process.h"
 
 namespace rankwise {
@@ -74,10 +74,53 @@ TEST(LauncherTest, NamesARankThatIsKilledAndTheOthersSayWhatTheyMissed) {
 TEST(LauncherTest, ARankThatIgnoresSigtermIsGoneWithinTheGrace) {
   TestProcess process(Ranks(2, "stubborn"));
   ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
-  const absl::Time start = absl::Now();
+  const SteadyTime start = SteadyNow();
   EXPECT_EQ(process.Wait(), 3);
-  EXPECT_LT(absl::Now() - start,
+  EXPECT_LT(ElapsedSince(start),
             kGrace + absl::Seconds(5));  // a loaded machine
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+// Rank 0 notices, and ends first.
+TEST(LauncherTest, BlamesARankThatFailedByItselfAndNotTheOneThatNoticed) {
+  std::vector<std::string> argv = Ranks(2, "own_error");
+  argv.push_back("--linger=20s");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(
+          ContainsRegex(
+              "\\[launcher\\] rank 1 \\(process [0-9]+\\) is the cause: rank 0 "
+              "\\(process [0-9]+\\) ended with exit code 1 because rank 1 "
+              "failed first, in reading step 5's data; ending the other "
+              "ranks; the last lines of rank 1 on stderr:"),
+          HasSubstr("[launcher]   reading step 5's data failed on rank 1 of "
+                    "2: the disk is on fire"),
+          Not(HasSubstr("[launcher]   all_reduce failed on rank 0"))));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, AStoppedRankIsBlamedAndHoldsNobodyUp) {
+  std::vector<std::string> argv = Ranks(2, "stop");
+  argv.push_back("--collective_timeout=2s");
+  TestProcess process(argv);
+  ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
+  const SteadyTime start = SteadyNow();
+  EXPECT_EQ(process.Wait(), 1);
+  // The timeout, a second for the ranks to tell what they were doing, and a
+  // loaded machine; not the time in which a heart that beats would be heard,
+  // nor that after which SIGKILL follows a SIGTERM that nobody sees.
+  EXPECT_LT(ElapsedSince(start), absl::Seconds(6));
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(
+          ContainsRegex(
+              "\\[launcher\\] rank 1 \\(process [0-9]+\\) is the cause: rank 0 "
+              "\\(process [0-9]+\\) ended with exit code 1 because rank 1 is "
+              "stopped by a signal \\(SIGSTOP\\); "),
+          HasSubstr("[launcher]   rank 1 says goodbye"),
+          Not(HasSubstr("has not started any collective"))));
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
 }
 

@@ -61,8 +61,9 @@ absl::StatusOr<MeshLayout> MeshLayout::Create(std::vector<MeshAxis> axes,
   for (const MeshAxis& axis : axes) ranks *= axis.size;
   if (ranks != world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
-        AsFlags(axes), " are ", absl::StrFormat("%.0f", ranks),
-        " ranks, but the job has ", world_size,
+        AsFlags(axes), ranks == 1 ? " is " : " are ",
+        absl::StrFormat("%.0f", ranks), ranks == 1 ? " rank" : " ranks",
+        ", but the job has ", world_size,
         ": the product of the sizes must be the number of ranks (--nproc)"));
   }
   return MeshLayout(std::move(axes));

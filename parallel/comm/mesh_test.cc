@@ -76,6 +76,8 @@ TEST(MeshLayoutTest, RefusesAProductThatIsNotTheWorld) {
               HasSubstr("--dp=2 --pp=2 are 4 ranks, but the job has 6"));
   EXPECT_THAT(RefusalOf({{"a", 65536}, {"b", 65536}}, 0),
               HasSubstr("--a=65536 --b=65536 are 4294967296 ranks"));
+  EXPECT_THAT(RefusalOf({{"dp", 1}}, 2),
+              HasSubstr("--dp=1 is 1 rank, but the job has 2"));
 }
 
 TEST(MeshLayoutTest, RefusesSizesBelowOneAndNamesThatComeTwice) {

@@ -304,7 +304,7 @@ class MonitoredBackend : public c10d::Backend {
       if (watch_ != WatchCompletion::kYes || work == nullptr) return work;
       return MakeMonitoredMessage(std::move(work), entry);
     } catch (...) {
-      entry.Failed();
+      entry.Failed(/*waited=*/absl::ZeroDuration());
       throw;
     }
   }

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/fake_backend.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -29,8 +30,8 @@ class MonitoredBackendTest : public ::testing::Test {
 
   // The log learns of an end just after those who wait for it.
   bool BecomesIdle() const {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (log_->in_flight() > 0 && absl::Now() < deadline) {
+    const Deadline deadline(absl::Seconds(20));
+    while (log_->in_flight() > 0 && !deadline.passed()) {
       absl::SleepFor(absl::Milliseconds(1));
     }
     return log_->in_flight() == 0;

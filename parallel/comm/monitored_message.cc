@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise {
@@ -47,13 +48,14 @@ class MonitoredMessage : public ForwardedWork {
       : ForwardedWork(std::move(inner)), entry_(std::move(entry)) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
+    const SteadyTime start = SteadyNow();
     try {
       entry_.Waiting();
       const bool completed = ForwardedWork::wait(timeout);
       entry_.Done();
       return completed;
     } catch (...) {
-      entry_.Failed();
+      entry_.Failed(ElapsedSince(start));
       throw;
     }
   }
@@ -108,10 +110,10 @@ void MessageEntry::Waiting() const { log_->WaitPointToPoint(ticket_); }
 
 void MessageEntry::Done() const { log_->EndPointToPoint(ticket_, true); }
 
-void MessageEntry::Failed() const {
-  if (log_->EndPointToPoint(ticket_, false)) return;
+void MessageEntry::Failed(absl::Duration waited) const {
+  if (log_->EndPointToPoint(ticket_, false, waited)) return;
   log_->EndPointToPoint(log_->BeginPointToPoint(name_, {}, peer_, group_),
-                        false);
+                        false, waited);
 }
 
 c10::intrusive_ptr<c10d::Work> MakeMonitoredMessage(

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/collective_log.h"
 
@@ -24,8 +25,9 @@ class MessageEntry {
   // Someone begins to wait for it.
   void Waiting() const;
   void Done() const;
-  // Noted even when the start has been forgotten.
-  void Failed() const;
+  // After it was waited for so long. Noted even when the start has been
+  // forgotten.
+  void Failed(absl::Duration waited) const;
 
  private:
   std::shared_ptr<CollectiveLog> log_;

@@ -21,8 +21,9 @@ class Work;
 
 namespace rankwise {
 
-// Call it once per process, before any other thread and any group: sets
-// TORCH_NCCL_RETHROW_CUDA_ERRORS=0 unless the environment has it. After a CUDA
+// For main() (PrepareRankProcess calls it), before any other thread: sets
+// TORCH_NCCL_RETHROW_CUDA_ERRORS=0 unless the environment has it; c10d has no
+// option for it. After a CUDA
 // error c10d's watchdog, too, fails when it asks the GPU, and by default throws
 // that out of its thread, which is SIGABRT, before CollectiveWatch has told
 // what happened. Nothing without CUDA.

@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "parallel/comm/steady_time.h"
 
 namespace rankwise {
 namespace {
@@ -176,14 +177,14 @@ absl::Status WaitForListener(const std::string& host, int port,
                              absl::Duration timeout) {
   constexpr absl::Duration kLongestResolving = absl::Seconds(10);
   constexpr absl::Duration kLongestConnecting = absl::Seconds(5);
-  const absl::Time start = absl::Now();
+  const SteadyTime start = SteadyNow();
   absl::Duration pause = absl::Milliseconds(20);
   while (true) {
-    const absl::Duration left = timeout - (absl::Now() - start);
+    const absl::Duration left = timeout - ElapsedSince(start);
     const Attempt attempt =
         TryOnce(host, port, std::min(left, kLongestConnecting));
     if (attempt.connected) return absl::OkStatus();
-    const absl::Duration waited = absl::Now() - start;
+    const absl::Duration waited = ElapsedSince(start);
     const bool hopeless =
         attempt.resolve_error != 0 && waited >= kLongestResolving;
     if (hopeless || waited + pause >= timeout) {
@@ -240,6 +241,28 @@ absl::StatusOr<std::string> AddressOfInterface(const std::string& interface) {
   }
   return absl::UnavailableError(
       absl::StrCat("the network interface ", interface, " has no IP address"));
+}
+
+absl::Status CheckIsThisMachine(const std::string& host) {
+  const Resolution resolution = Resolve(host, /*port=*/0, SOCK_DGRAM);
+  if (resolution.error != 0) {
+    return absl::NotFoundError(
+        absl::StrCat("'", host,
+                     "' does not resolve to an address on this "
+                     "machine: ",
+                     gai_strerror(resolution.error)));
+  }
+  for (const addrinfo* address = resolution.addresses.get(); address != nullptr;
+       address = address->ai_next) {
+    const ScopedFd fd(socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const bool is_foreign =
+        fd.get() >= 0 &&
+        bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 &&
+        errno == EADDRNOTAVAIL;
+    if (!is_foreign) return absl::OkStatus();
+  }
+  return absl::NotFoundError(
+      absl::StrCat(host, " is not an address of this machine"));
 }
 
 bool IsLoopbackAddress(const std::string& address) {

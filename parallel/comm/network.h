@@ -34,6 +34,11 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host);
 // An address of the network interface, IPv4 where it has one.
 absl::StatusOr<std::string> AddressOfInterface(const std::string& interface);
 
+// OK when `host` leads to this machine, or when that cannot be found out.
+// NotFound when it does not resolve, or to addresses of which no network
+// interface of this machine has one.
+absl::Status CheckIsThisMachine(const std::string& host);
+
 // True for an address that only this machine can reach.
 bool IsLoopbackAddress(const std::string& address);
 

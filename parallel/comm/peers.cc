@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/plain_error.h"
-#include "parallel/comm/quiet_store.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -23,6 +23,8 @@ constexpr char kFailuresKey[] = "failures";
 
 std::string PulseKey(int rank) { return absl::StrCat("pulse/", rank); }
 std::string DeathKey(int rank) { return absl::StrCat("death/", rank); }
+std::string StopKey(int rank) { return absl::StrCat("stop/", rank); }
+std::string BlameKey(int rank) { return absl::StrCat("blame/", rank); }
 
 PeerStatus::Life LifeOf(Pulse::Life life) {
   switch (life) {
@@ -50,8 +52,18 @@ class Observation {
       status_.life = PeerStatus::Life::kDead;
       status_.death = store.get_to_str(DeathKey(status_.rank));
     }
+    const bool may_be_stopped = status_.life == PeerStatus::Life::kSilent ||
+                                status_.life == PeerStatus::Life::kAlive;
+    if (may_be_stopped && store.check({StopKey(status_.rank)})) {
+      status_.life = PeerStatus::Life::kStopped;
+    }
   }
 
+  // Whether what is known of it answers the question for all ranks.
+  bool is_answer() const {
+    return status_.life == PeerStatus::Life::kDead ||
+           status_.life == PeerStatus::Life::kStopped;
+  }
   bool settled() const { return status_.life != PeerStatus::Life::kSilent; }
   const PeerStatus& status() const { return status_; }
 
@@ -140,7 +152,6 @@ void Heartbeat::Publish() {
   for (const CollectiveReport& last : log_->Progress()) {
     pulse_.progress.push_back({last.sequence, last.description});
   }
-  const QuietStore quiet;
   try {
     store_->set(PulseKey(rank_), FormatPulse(pulse_));
   } catch (const std::exception&) {
@@ -153,7 +164,6 @@ int64_t Heartbeat::MarkFailed(const std::string& failure) {
   if (pulse_.life == Pulse::Life::kFailed) return pulse_.failure_order;
   pulse_.life = Pulse::Life::kFailed;
   pulse_.failure = failure;
-  const QuietStore quiet;
   try {
     pulse_.failure_order = store_->add(kFailuresKey, 1);
   } catch (const std::exception&) {
@@ -181,6 +191,35 @@ void ReportDeath(c10d::Store& store, int rank, const std::string& how) {
   store.add(kDeathsKey, 1);
 }
 
+void ReportStop(c10d::Store& store, int rank, bool is_stopped) {
+  if (is_stopped) {
+    store.set(StopKey(rank), "");
+  } else {
+    store.deleteKey(StopKey(rank));
+  }
+}
+
+void ReportBlame(c10d::Store& store, int rank,
+                 const std::vector<Blame>& blames) {
+  if (blames.empty()) return;
+  try {
+    store.set(BlameKey(rank),
+              absl::StrCat(blames.front().rank, "|", blames.front().what));
+  } catch (const std::exception&) {
+    // The store has gone meanwhile.
+  }
+}
+
+std::optional<Blame> BlameOf(c10d::Store& store, int rank) {
+  if (!store.check({BlameKey(rank)})) return std::nullopt;
+  const std::pair<std::string, std::string> fields =
+      absl::StrSplit(store.get_to_str(BlameKey(rank)), absl::MaxSplits('|', 1));
+  Blame blame;
+  if (!absl::SimpleAtoi(fields.first, &blame.rank)) return std::nullopt;
+  blame.what = fields.second;
+  return blame;
+}
+
 bool AnyFailed(c10d::Store& store) { return store.check({kFailuresKey}); }
 bool AnyDead(c10d::Store& store) { return store.check({kDeathsKey}); }
 
@@ -191,18 +230,17 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
   for (int rank = 0; rank < world_size; ++rank) {
     if (rank != self) peers.emplace_back(rank);
   }
-  const absl::Time deadline = absl::Now() + patience;
-  bool any_dead = false;
-  const QuietStore quiet;
+  const Deadline deadline(patience);
+  bool is_answered = false;
   try {
     while (true) {
       bool all_settled = true;
       for (Observation& peer : peers) {
         peer.Look(store);
-        any_dead |= peer.status().life == PeerStatus::Life::kDead;
+        is_answered |= peer.is_answer();
         all_settled &= peer.settled();
       }
-      if (any_dead || all_settled || absl::Now() >= deadline) break;
+      if (is_answered || all_settled || deadline.passed()) break;
       absl::SleepFor(absl::Milliseconds(50));
     }
   } catch (const std::exception& error) {
@@ -211,7 +249,7 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
   std::vector<PeerStatus> statuses;
   for (const Observation& peer : peers) {
     statuses.push_back(peer.status());
-    if (any_dead && !peer.settled()) {
+    if (is_answered && !peer.settled()) {
       statuses.back().life = PeerStatus::Life::kUnknown;
     }
   }
@@ -220,11 +258,10 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
 
 void AwaitDepartures(c10d::Store& store, int world_size,
                      absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
-  const QuietStore quiet;
+  const Deadline deadline(patience);
   try {
     int64_t gone = store.add(kDeparturesKey, 1);
-    while (gone < world_size && absl::Now() < deadline) {
+    while (gone < world_size && !deadline.passed()) {
       absl::SleepFor(absl::Milliseconds(5));
       gone = store.add(kDeparturesKey, 0);
     }

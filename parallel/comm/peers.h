@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -79,6 +80,23 @@ class Heartbeat {
 // 9"). For the launcher, which knows at once.
 void ReportDeath(c10d::Store& store, int rank, const std::string& how);
 
+// Notes in the ranks' store whether `rank` is stopped (SIGSTOP). For the
+// launcher, which knows at once.
+void ReportStop(c10d::Store& store, int rank, bool is_stopped);
+
+// A rank that another holds to be the cause of its failure, and why: "rank 1
+// has left the job; ...".
+struct Blame {
+  int rank = 0;
+  std::string what;
+};
+// Notes the first of `blames` in the ranks' store as why `rank` has failed.
+// Nothing when there is none, or the store is gone.
+void ReportBlame(c10d::Store& store, int rank,
+                 const std::vector<Blame>& blames);
+// What ReportBlame noted for `rank`. Throws what the store throws.
+std::optional<Blame> BlameOf(c10d::Store& store, int rank);
+
 // Whether any rank has marked itself failed, or has been reported dead. One
 // request; both throw what the store throws.
 bool AnyFailed(c10d::Store& store);
@@ -91,6 +109,7 @@ struct PeerStatus {
     kFailed,   // a collective has failed there, whatever became of it then
     kLeft,     // destroyed its communicator
     kDead,     // the launcher says so
+    kStopped,  // the launcher says so
     kSilent,   // no heartbeat
     kUnknown,  // another's death answered the question before its heart beat
   };
@@ -101,9 +120,9 @@ struct PeerStatus {
 };
 
 // Asks the store about every rank but `self`. Returns as soon as one is known
-// to be dead or all have shown a sign of life, and otherwise after `patience`,
-// which should be above two seconds. Unavailable when the store does not
-// answer.
+// to be dead or stopped, or all have shown a sign of life, and otherwise after
+// `patience`, which should be above two seconds. Unavailable when the store
+// does not answer.
 absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
                                                  int world_size,
                                                  absl::Duration patience);

@@ -132,6 +132,32 @@ TEST(PeersTest, AReportedDeathEndsTheQuestion) {
   EXPECT_EQ(peers->at(1).pulse.doing, "x #5");
 }
 
+TEST(PeersTest, AReportedStopEndsTheQuestionUntilTheRankGoesOn) {
+  const auto store = NewStore();
+  store->set("pulse/1", FormatPulse(PulseOf(Pulse::Life::kAlive, "x #5")));
+  ReportStop(*store, 1, /*is_stopped=*/true);
+  Statuses peers = AskPeers(*store, 0, 3, absl::Hours(1));
+  ASSERT_TRUE(peers.ok()) << peers.status();
+  EXPECT_EQ(peers->at(0).life, Life::kStopped);
+  EXPECT_EQ(peers->at(1).life, Life::kUnknown);
+  ReportStop(*store, 1, /*is_stopped=*/false);
+  peers = AskPeers(*store, 0, 2, absl::Milliseconds(100));
+  ASSERT_TRUE(peers.ok()) << peers.status();
+  EXPECT_EQ(peers->at(0).life, Life::kSilent);
+}
+
+TEST(PeersTest, TheFirstToBlameIsRemembered) {
+  const auto store = NewStore();
+  EXPECT_FALSE(BlameOf(*store, 2).has_value());
+  ReportBlame(*store, 2, {});
+  EXPECT_FALSE(BlameOf(*store, 2).has_value());
+  ReportBlame(*store, 2, {{1, "rank 1 is dead: signal 9|x"}, {0, "late"}});
+  const std::optional<Blame> blame = BlameOf(*store, 2);
+  ASSERT_TRUE(blame.has_value());
+  EXPECT_EQ(blame->rank, 1);
+  EXPECT_EQ(blame->what, "rank 1 is dead: signal 9|x");
+}
+
 TEST(PeersTest, ARankThatFailedFirstDidNotDieByItself) {
   const auto store = NewStore();
   store->set("pulse/1", FormatPulse(PulseOf(Pulse::Life::kFailed, "x #5")));

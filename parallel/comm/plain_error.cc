@@ -1,9 +1,12 @@
 #include "parallel/comm/plain_error.h"
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "c10/util/Exception.h"
+#include "gloo/common/error.h"
+#include "gloo/common/logging.h"
 #include "parallel/comm/nccl_error.h"
 
 namespace rankwise {
@@ -35,6 +38,20 @@ std::string PlainMessage(const std::exception& error) {
   }
   text = WithoutLocation(absl::StripAsciiWhitespace(text));
   return absl::StrReplaceAll(PlainNcclError(text), {{"\n", " "}});
+}
+
+bool IsOfCommunication(const std::exception& error) {
+  return dynamic_cast<const c10::DistError*>(&error) != nullptr ||
+         dynamic_cast<const gloo::Exception*>(&error) != nullptr ||
+         dynamic_cast<const gloo::EnforceNotMet*>(&error) != nullptr;
+}
+
+// By its words: c10d's check (CollectiveFingerPrint in ProcessGroupWrapper.cpp)
+// throws a plain c10::Error, as do the collectives that it calls next.
+bool IsMismatch(const std::exception& error) {
+  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
+         absl::StrContains(error.what(),
+                           "Detected mismatch between collectives");
 }
 
 }  // namespace rankwise

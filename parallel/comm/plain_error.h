@@ -1,4 +1,5 @@
-// Exceptions' texts without stack traces and source locations.
+// What exceptions say, without stack traces and source locations, and which
+// kind they are of.
 #ifndef RANKWISE_PARALLEL_COMM_PLAIN_ERROR_H_
 #define RANKWISE_PARALLEL_COMM_PLAIN_ERROR_H_
 
@@ -9,6 +10,12 @@ namespace rankwise {
 
 // What `error` says, on one line: no C++ stack trace, no "[file.cc:123]".
 std::string PlainMessage(const std::exception& error);
+
+// True for what c10d and its backends throw when communication fails.
+bool IsOfCommunication(const std::exception& error);
+
+// True for the error of a checked collective that ranks called differently.
+bool IsMismatch(const std::exception& error);
 
 }  // namespace rankwise
 

@@ -1,10 +1,17 @@
 #include "parallel/comm/plain_error.h"
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "ATen/ops/ones.h"
 #include "c10/util/Exception.h"
+#include "gloo/common/error.h"
 #include "gtest/gtest.h"
+#include "torch/csrc/distributed/c10d/HashStore.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 
 namespace rankwise {
 namespace {
@@ -30,6 +37,53 @@ TEST(PlainErrorTest, DropsTracesInTheTextAndJoinsLines) {
   EXPECT_EQ(PlainMessage(std::runtime_error(
                 "one\ntwo\nException raised from f at a.cpp:3\nframe #0: f")),
             "one two");
+}
+
+TEST(PlainErrorTest, CommunicationIsKnownByItsTypes) {
+  const c10::SourceLocation here = {__func__, __FILE__, __LINE__};
+  EXPECT_TRUE(IsOfCommunication(c10::DistBackendError(here, "x")));
+  EXPECT_TRUE(IsOfCommunication(c10::DistNetworkError(here, "x")));
+  EXPECT_TRUE(IsOfCommunication(gloo::IoException("x")));
+  EXPECT_FALSE(IsOfCommunication(std::runtime_error(
+      "cannot read data: nccl, connection closed, timed out")));
+  EXPECT_FALSE(IsOfCommunication(c10::Error(here, "Connection refused")));
+}
+
+// As a backend throws it: by c10d's Gloo, of whose headers ours are not part.
+TEST(PlainErrorTest, GloosOwnExceptionsAreKnown) {
+  std::vector<at::Tensor> tensors = {at::ones({1})};
+  const c10::intrusive_ptr<c10d::Store> store =
+      c10::make_intrusive<c10d::HashStore>();
+  auto options = c10d::ProcessGroupGloo::Options::create(
+      /*timeout=*/std::chrono::milliseconds(50));
+  options->devices.push_back(
+      c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      c10d::ProcessGroupGloo gloo(store, rank, 2, options);
+      if (rank == 1) {
+        store->wait({"done"});
+        return;
+      }
+      try {
+        gloo.allreduce(tensors)->wait();
+        ADD_FAILURE() << "nobody took part";
+      } catch (const std::exception& error) {
+        EXPECT_TRUE(IsOfCommunication(error)) << error.what();
+      }
+      store->set("done", "");
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(PlainErrorTest, AMismatchIsKnown) {
+  const c10::SourceLocation here = {__func__, __FILE__, __LINE__};
+  const std::string words = "Detected mismatch between collectives on ranks";
+  EXPECT_TRUE(IsMismatch(c10::Error(here, words)));
+  EXPECT_FALSE(IsMismatch(std::runtime_error(words)));
+  EXPECT_FALSE(IsMismatch(c10::Error(here, "tensors must be contiguous")));
 }
 
 }  // namespace

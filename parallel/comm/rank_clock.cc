@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "parallel/comm/virtual_time.h"
+
 namespace rankwise {
 namespace {
 
@@ -20,6 +22,12 @@ constexpr double kSpinSeconds = 3e-4;
 double SteadyNow() {
   return std::chrono::duration<double>(
              std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double VirtualNow() {
+  return std::chrono::duration<double>(
+             VirtualTime::OfThisThread()->now().time_since_epoch())
       .count();
 }
 
@@ -51,11 +59,16 @@ double HostClockId() {
 }  // namespace
 
 RankClock HostClock() {
+  if (VirtualTime::OfThisThread() != nullptr) return {VirtualNow, 1};
   static const double id = HostClockId();
   return {SteadyNow, id};
 }
 
 void WaitUntil(const RankClock& clock, double time) {
+  if (VirtualTime* own = VirtualTime::OfThisThread()) {
+    own->Advance(time - clock.now());
+    return;
+  }
   for (double left = time - clock.now(); left > 0; left = time - clock.now()) {
     if (left > kSpinSeconds) {
       std::this_thread::sleep_for(

@@ -15,11 +15,13 @@ struct RankClock {
 };
 
 // std::chrono::steady_clock: one clock for all processes that share a boot of a
-// kernel and a time namespace, which is what its id is made of.
+// kernel and a time namespace, which is what its id is made of. On a thread in
+// virtual time (virtual_time.h), that, for use on this thread: one clock for
+// all ranks.
 RankClock HostClock();
 
 // Sleeps while more than 0.3 ms are left, then yields the core over and
-// over: ranks may share it.
+// over: ranks may share it. Virtual time advances instead.
 void WaitUntil(const RankClock& clock, double time);
 
 }  // namespace rankwise

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "gtest/gtest.h"
+#include "parallel/comm/virtual_time.h"
 
 namespace rankwise {
 namespace {
@@ -34,6 +35,24 @@ TEST(RankClockTest, DoesNotWaitForThePast) {
   const double now = clock.now();
   WaitUntil(clock, now - 1);
   EXPECT_LT(clock.now(), now + 10);
+}
+
+TEST(RankClockTest, AThreadInVirtualTimeReadsAndMovesOnlyItsOwn) {
+  const double host = HostClock().now();
+  {
+    VirtualTime time;
+    const RankClock clock = HostClock();
+    EXPECT_EQ(clock.now(), 0);
+    time.Advance(3600);
+    EXPECT_EQ(clock.now(), 3600);
+    const RankClock shifted{[&clock] { return clock.now() - 2.5; }};
+    WaitUntil(shifted, 3600);
+    EXPECT_EQ(clock.now(), 3602.5);
+    WaitUntil(shifted, 10);
+    EXPECT_EQ(clock.now(), 3602.5) << "never goes back";
+    EXPECT_EQ(clock.id, HostClock().id) << "one clock for all ranks";
+  }
+  EXPECT_GE(HostClock().now(), host);
 }
 
 }  // namespace

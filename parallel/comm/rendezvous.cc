@@ -8,6 +8,9 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,7 +24,8 @@
 #include "absl/time/clock.h"
 #include "parallel/comm/network.h"
 #include "parallel/comm/plain_error.h"
-#include "parallel/comm/quiet_store.h"
+#include "parallel/comm/run_within.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/FileStore.hpp"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
@@ -98,12 +102,13 @@ absl::StatusOr<RawStores> ServeTcp(const RankEnv& env, absl::Duration timeout) {
   return stores;
 }
 
+// Whether this process serves the TCP store.
+bool Serves(const RankEnv& env) {
+  return (env.rank == 0 && !env.store_is_external) || env.master_addr.empty();
+}
+
 absl::StatusOr<RawStores> OpenTcp(const RankEnv& env, absl::Duration timeout) {
-  const bool serves = env.rank == 0 && !env.store_is_external;
-  if (serves || env.master_addr.empty()) return ServeTcp(env, timeout);
-  const absl::Status reachable =
-      WaitForListener(env.master_addr, env.master_port, timeout);
-  if (!reachable.ok()) return reachable;
+  if (Serves(env)) return ServeTcp(env, timeout);
   RawStores stores;
   stores.first = ConnectTcp(env.master_addr, env.master_port, timeout);
   stores.second = ConnectTcp(env.master_addr, env.master_port, timeout);
@@ -204,52 +209,114 @@ absl::Status CheckWorldSizes(c10d::Store& store, const RankEnv& env) {
   return absl::OkStatus();
 }
 
+// Why the others do not find the store that this process serves; "" when
+// nothing is known to be wrong with its address.
+std::string WrongAddress(const RankEnv& env, const RendezvousConfig& config) {
+  if (!config.file_store.empty() || !Serves(env) || env.master_addr.empty()) {
+    return "";
+  }
+  const absl::Status here = CheckIsThisMachine(env.master_addr);
+  return here.ok() ? "" : absl::StrCat("MASTER_ADDR ", here.message());
+}
+
 absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
-                      absl::Time deadline, absl::Duration timeout,
+                      const Deadline& deadline, const RendezvousConfig& config,
                       const std::string& where) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < env.world_size; ++rank) {
     keys.push_back(ArrivalKey(rank));
   }
   absl::Duration pause = absl::Milliseconds(2);
-  while (!store.check(keys) && absl::Now() < deadline) {
-    absl::SleepFor(std::min(pause, deadline - absl::Now()));
+  while (!store.check(keys) && !deadline.passed()) {
+    absl::SleepFor(std::min(pause, deadline.left()));
     pause = std::min(pause * 2, absl::Milliseconds(100));
   }
   const std::vector<int> missing = MissingRanks(store, env.world_size);
   if (missing.empty()) return CheckWorldSizes(store, env);
-  return absl::DeadlineExceededError(absl::StrCat(
+  const std::string absent = absl::StrCat(
       missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
       missing.size() == 1 ? " has" : " have", " not arrived at ", where,
-      " within ", absl::FormatDuration(timeout),
+      " within ", absl::FormatDuration(config.timeout));
+  const std::string wrong_address = WrongAddress(env, config);
+  if (!wrong_address.empty()) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        wrong_address, ", where rank 0 serves the store, and ", absent,
+        "; set MASTER_ADDR on every rank to the address of rank 0's machine"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      absent,
       "; see whether that many processes were started and what they print"));
+}
+
+absl::Status MeetIn(const StoreConnection& connection, const RankEnv& env,
+                    const Deadline& deadline, const RendezvousConfig& config,
+                    const std::string& where) {
+  try {
+    const absl::Status announced = Announce(*connection.store, env, where);
+    if (!announced.ok()) return announced;
+    return AwaitAll(*connection.store, env, deadline, config, where);
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("lost ", where, ": ", PlainMessage(error)));
+  }
+}
+
+// What `action` gives, or nothing when that takes longer than `patience`: c10d
+// waits without a limit for an answer to what it has sent. `action` then goes
+// on, until the process ends, with what it holds itself.
+template <typename Action>
+auto ResultWithin(absl::Duration patience, Action action) {
+  using Result = decltype(action());
+  const auto result = std::make_shared<std::optional<Result>>();
+  const bool ended = RunWithin(
+      patience, [result, action = std::move(action)] { *result = action(); });
+  return ended ? std::move(*result) : std::optional<Result>();
 }
 
 }  // namespace
 
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config) {
-  const QuietStore quiet;
-  const absl::Time deadline = absl::Now() + config.timeout;
+  // After the timeout, for ranks that have met, or know who is missing.
+  constexpr absl::Duration kForAnswers = absl::Seconds(5);
+  constexpr absl::Duration kToConnect = absl::Seconds(1);  // at least
+  const Deadline deadline(config.timeout);
   const std::string where = WhereOf(env, config);
-  absl::StatusOr<RawStores> raw = OpenStores(env, config);
-  if (!raw.ok()) return Annotate(raw.status(), env);
+  if (config.file_store.empty() && !Serves(env)) {
+    const absl::Status reachable =
+        WaitForListener(env.master_addr, env.master_port, config.timeout);
+    if (!reachable.ok()) return Annotate(reachable, env);
+  }
+  const auto raw =
+      ResultWithin(std::max(deadline.left(), kToConnect),
+                   [env, config] { return OpenStores(env, config); });
+  if (!raw.has_value()) {
+    return Annotate(
+        absl::DeadlineExceededError(absl::StrCat(
+            where, " has accepted a connection and not answered within ",
+            absl::FormatDuration(config.timeout),
+            ": another program is probably listening there; choose another "
+            "MASTER_PORT")),
+        env);
+  }
+  if (!raw->ok()) return Annotate(raw->status(), env);
   StoreConnection connection;
-  connection.store = JobsPart(raw->first, env.restart_count);
-  connection.second_store = JobsPart(raw->second, env.restart_count);
-  connection.is_server = raw->is_server;
-  try {
-    absl::Status status = Announce(*connection.store, env, where);
-    if (status.ok()) {
-      status =
-          AwaitAll(*connection.store, env, deadline, config.timeout, where);
-    }
-    if (!status.ok()) return Annotate(status, env);
-  } catch (const std::exception& error) {
-    return Annotate(absl::UnavailableError(absl::StrCat("lost ", where, ": ",
-                                                        PlainMessage(error))),
+  connection.store = JobsPart((*raw)->first, env.restart_count);
+  connection.second_store = JobsPart((*raw)->second, env.restart_count);
+  connection.is_server = (*raw)->is_server;
+  const auto met =
+      ResultWithin(std::max(deadline.left(), kToConnect) + kForAnswers,
+                   [connection, env, deadline, config, where] {
+                     return MeetIn(connection, env, deadline, config, where);
+                   });
+  if (!met.has_value()) {
+    return Annotate(absl::UnavailableError(absl::StrCat(
+                        where,
+                        " has stopped answering; see what the process "
+                        "that serves it, rank 0 or the launcher, does")),
                     env);
   }
+  if (!met->ok()) return Annotate(*met, env);
   return connection;
 }
 

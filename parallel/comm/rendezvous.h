@@ -36,10 +36,13 @@ struct StoreConnection {
 // this rank and blocks until all have announced themselves. A process without
 // MASTER_ADDR serves a store of its own on a free loopback port.
 //
-// Unavailable: MASTER_ADDR does not resolve, cannot be reached, or refuses.
+// Unavailable: MASTER_ADDR does not resolve, cannot be reached, or refuses, or
+// the store has stopped answering.
 // AlreadyExists: the port is taken, a second process claims the same rank, or
 // the file is left over from an earlier job. DeadlineExceeded: names the ranks
-// that did not arrive. InvalidArgument: ranks disagree about the world size.
+// that did not arrive, on rank 0 also a MASTER_ADDR that is not its machine's;
+// or what listens at MASTER_ADDR:MASTER_PORT accepts a connection and does not
+// answer. InvalidArgument: ranks disagree about the world size.
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config);
 

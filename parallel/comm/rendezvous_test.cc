@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "c10/util/Logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/network.h"
@@ -124,6 +125,20 @@ TEST(RendezvousTest, MissingRanksAreListed) {
               AllOf(HasSubstr("rendezvous of rank 1 of 4: ranks 0, 2, 3 have "
                               "not arrived at the store at 127.0.0.1:"),
                     HasSubstr("within 700ms")));
+}
+
+// What a program shows of c10's log is its own business (PrepareRankProcess).
+TEST(RendezvousTest, LeavesTheLogLevelOfTheProcessAlone) {
+  const absl::StatusOr<HostedStore> hosted = HostStore();
+  ASSERT_TRUE(hosted.ok()) << hosted.status();
+  const int before = FLAGS_caffe2_log_level;
+  std::thread waiting([port = hosted->port] {
+    (void)Rendezvous(Rank(1, 2, port), Within(absl::Seconds(1)));
+  });
+  hosted->store->wait({"arrival/1"});
+  const int meanwhile = FLAGS_caffe2_log_level;
+  waiting.join();
+  EXPECT_EQ(meanwhile, before);
 }
 
 TEST(RendezvousTest, ARefusedPortIsNamed) {

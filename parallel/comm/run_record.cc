@@ -7,8 +7,8 @@
 
 #include "absl/time/clock.h"
 #include "parallel/device/device_facts.h"
+#include "records/build_stamp.h"
 #include "records/config_hash.h"
-#include "records/git_commit.h"
 #include "records/host.h"
 #include "records/run_id.h"
 
@@ -46,7 +46,10 @@ absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
   if (!id.ok()) return id.status();
   run.run_id = *id;
   run.binary = rank.binary;
-  run.git_commit = GitCommit(rank.workspace);
+  const BuildStamp build = ThisBuildStamp();
+  run.source_hash = build.source_hash;
+  run.git_commit = build.git_commit;
+  run.git_state = build.git_state;
   run.flags = rank.flags;
   SetConfigHashes(&run);
   run.rank = rank.env.rank;

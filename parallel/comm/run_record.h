@@ -15,8 +15,7 @@
 namespace rankwise {
 
 struct RunningRank {
-  std::string binary;     // "ddp"
-  std::string workspace;  // folder of the source tree, or empty
+  std::string binary;                        // "ddp"
   std::map<std::string, std::string> flags;  // of the binary, with values
   RankEnv env;
   std::vector<c10::Device> devices;

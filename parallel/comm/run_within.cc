@@ -1,5 +1,6 @@
 #include "parallel/comm/run_within.h"
 
+#include <algorithm>
 #include <exception>
 #include <future>
 #include <memory>
@@ -19,8 +20,9 @@ bool RunWithin(absl::Duration patience, std::function<void()> action) {
     }
     done->set_value();
   }).detach();
-  return ended.wait_for(absl::ToChronoMilliseconds(patience)) ==
-         std::future_status::ready;
+  constexpr absl::Duration kLongest = absl::Hours(24 * 365);  // fits a clock
+  return ended.wait_for(absl::ToChronoMilliseconds(
+             std::min(patience, kLongest))) == std::future_status::ready;
 }
 
 }  // namespace rankwise

@@ -12,13 +12,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "parallel/comm/failure_report.h"
 #include "parallel/comm/flight_recorder_summary.h"
-#include "parallel/comm/quiet_store.h"
 #include "parallel/comm/run_within.h"
+#include "parallel/comm/steady_time.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -41,15 +40,11 @@ bool IsGone(const PeerStatus& peer, const std::vector<int>& group) {
            std::find(group.begin(), group.end(), peer.rank) != group.end();
   }
   return peer.life == PeerStatus::Life::kDead ||
+         peer.life == PeerStatus::Life::kStopped ||
          peer.life == PeerStatus::Life::kSilent;
 }
 
-// A GPU that has failed lets every question about it fail from then on: the
-// collective that was asked about is only where that was noticed.
-bool IsOfTheGpu(const std::string& why) {
-  return absl::StrContains(why, "CUDA error");
-}
-
+// The collective that was asked about is only where it was noticed.
 absl::Status DescribeGpuFailure(Failure failure) {
   failure.attempted = "work on the GPU";
   absl::StrAppend(&failure.error,
@@ -64,7 +59,6 @@ std::string StuckCollective::LookAround(absl::Duration oldest) {
   if (config_.world_size == 1) return "";
   const bool is_long = oldest > kLong;
   if (store_lost_) return is_long ? "the ranks' store is lost" : "";
-  const QuietStore quiet;
   try {
     if (AnyFailed(*config_.store)) {
       HandOver();
@@ -114,7 +108,7 @@ void StuckCollective::HandOver() {
 
 std::map<int, std::string> StuckCollective::GatherRecorders() {
   std::map<int, std::string> dumps;
-  const absl::Time deadline = absl::Now() + kPatienceForRecorders;
+  const Deadline deadline(kPatienceForRecorders);
   while (true) {
     for (int rank = 0; rank < config_.world_size; ++rank) {
       if (dumps.count(rank) > 0) continue;
@@ -122,7 +116,7 @@ std::map<int, std::string> StuckCollective::GatherRecorders() {
       dumps[rank] = config_.store->get_to_str(RecorderKey(rank));
     }
     const bool all = static_cast<int>(dumps.size()) == config_.world_size;
-    if (all || absl::Now() >= deadline) return dumps;
+    if (all || deadline.passed()) return dumps;
     absl::SleepFor(absl::Milliseconds(50));
   }
 }
@@ -152,26 +146,27 @@ void StuckCollective::Print(const std::string& line) const {
   fflush(stderr);
 }
 
-void StuckCollective::GiveUp(const std::string& why) {
-  const QuietStore quiet;
+void StuckCollective::GiveUp(const Trouble& why) {
   Failure failure;
   failure.attempted = "communication";
   failure.rank = config_.rank;
   failure.world_size = config_.world_size;
-  failure.error = why;
+  failure.error = why.text;
   failure.collective_timeout = config_.collective_timeout;
   failure.collective = config_.log->Suspect();
-  const bool of_the_gpu = IsOfTheGpu(why);
   absl::StatusOr<std::vector<PeerStatus>> peers = std::vector<PeerStatus>();
   Heartbeat* const pulse = Pulse();
   if (pulse != nullptr) {
     failure.order = pulse->MarkFailed(
-        of_the_gpu ? "work on the GPU" : failure.collective.description);
+        why.of_the_gpu ? "work on the GPU" : failure.collective.description);
     peers = AskPeers(*config_.store, config_.rank, config_.world_size,
                      kPatienceForPeers);
   }
-  const absl::Status told = of_the_gpu ? DescribeGpuFailure(failure)
-                                       : DescribeFailure(failure, peers);
+  const absl::Status told = why.of_the_gpu ? DescribeGpuFailure(failure)
+                                           : DescribeFailure(failure, peers);
+  if (pulse != nullptr && !why.of_the_gpu && peers.ok()) {
+    ReportBlame(*config_.store, config_.rank, FindBlame(failure, *peers));
+  }
   Print(std::string(told.message()));
   if (pulse != nullptr && peers.ok()) ShareRecorders(failure.order);
   if (config_.abort != nullptr) RunWithin(kPatienceForAbort, config_.abort);

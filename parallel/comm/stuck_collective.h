@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/collective_log.h"
+#include "parallel/comm/collective_watch.h"
 #include "parallel/comm/peers.h"
 
 namespace c10d {
@@ -58,7 +59,7 @@ class StuckCollective {
   // what the ranks' flight recorders say together; aborts, and ends the process
   // with exit code 1. Takes up to 3 s for the peers' answer, 2 s for their
   // recorders, and 5 s for the abort.
-  void GiveUp(const std::string& why);
+  void GiveUp(const Trouble& why);
 
  private:
   Heartbeat* Pulse() const;

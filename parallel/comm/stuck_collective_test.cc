@@ -56,7 +56,7 @@ class StuckCollectiveTest : public ::testing::Test {
 TEST_F(StuckCollectiveTest, TellsOnceThenAbortsThenEnds) {
   Heartbeat other(store_, 1, std::make_shared<CollectiveLog>());
   log_->Follow(log_->Begin("all_reduce", {at::ones({4})}, /*observed=*/false));
-  StuckCollective(config_).GiveUp("Timed out after 5m");
+  StuckCollective(config_).GiveUp({"Timed out after 5m"});
   EXPECT_THAT(
       lines_,
       ElementsAre(AllOf(ContainsRegex(
@@ -72,7 +72,8 @@ TEST_F(StuckCollectiveTest, TellsOnceThenAbortsThenEnds) {
 TEST_F(StuckCollectiveTest, AGpuThatHasFailedIsNotBlamedOnCommunication) {
   Heartbeat other(store_, 1, std::make_shared<CollectiveLog>());
   log_->Follow(log_->Begin("all_reduce", {at::ones({4})}, /*observed=*/false));
-  StuckCollective(config_).GiveUp("CUDA error: device-side assert triggered");
+  StuckCollective(config_).GiveUp(
+      {"CUDA error: device-side assert triggered", /*of_the_gpu=*/true});
   ASSERT_FALSE(lines_.empty());
   EXPECT_THAT(
       lines_[0],

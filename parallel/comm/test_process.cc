@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "parallel/comm/steady_time.h"
 
 namespace rankwise {
 namespace {
@@ -67,10 +68,10 @@ TestProcess::~TestProcess() {
 void TestProcess::Signal(int signal) const { kill(pid_, signal); }
 
 int TestProcess::Wait(absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+  const Deadline deadline(patience);
   int status = 0;
   while (waitpid(pid_, &status, WNOHANG) == 0) {
-    if (absl::Now() > deadline) return -1;
+    if (deadline.passed()) return -1;
     absl::SleepFor(kPollInterval);
   }
   result_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -82,8 +83,8 @@ std::string TestProcess::Stderr() const { return ReadFile(prefix_ + ".err"); }
 
 bool TestProcess::AwaitOutput(const std::string& text, int count,
                               absl::Duration patience) const {
-  const absl::Time deadline = absl::Now() + patience;
-  while (absl::Now() < deadline) {
+  const Deadline deadline(patience);
+  while (!deadline.passed()) {
     int found = 0;
     for (absl::string_view line : absl::StrSplit(Stdout(), '\n')) {
       found += absl::StrContains(line, text);
@@ -108,10 +109,10 @@ std::vector<pid_t> PidsIn(const std::string& output) {
 }
 
 bool AllGone(const std::vector<pid_t>& pids, absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+  const Deadline deadline(patience);
   for (const pid_t pid : pids) {
     while (IsRunning(pid)) {
-      if (absl::Now() > deadline) return false;
+      if (deadline.passed()) return false;
       absl::SleepFor(kPollInterval);
     }
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "parallel/comm/communicator.h"
@@ -36,6 +38,8 @@ ABSL_FLAG(int64_t, direct_all_reduce_bytes, 0, "");
 ABSL_FLAG(std::string, device, "cpu", "");
 ABSL_FLAG(std::string, backend, "auto", "");
 ABSL_FLAG(bool, ask_gloo, false, "");
+ABSL_FLAG(absl::Duration, linger, absl::ZeroDuration(),
+          "How long rank 1 takes to end once it has failed.");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
 
 namespace rankwise {
@@ -66,6 +70,16 @@ absl::Status EndOne(Communicator& comm, void (*end)()) {
   fprintf(stderr, "rank %d says goodbye\n", comm.rank());
   if (comm.rank() == 1) end();
   return ReduceForever(comm);
+}
+
+// Rank 1 fails for a reason of its own, leaves, and takes its time to end, as a
+// process that frees a GPU does.
+absl::Status FailByItself(Communicator& comm) {
+  absl::Status status = SumOfRanks(comm);
+  if (!status.ok()) return status;
+  if (comm.rank() != 1) return ReduceForever(comm);
+  return comm.ExplainFailure("reading step 5's data",
+                             std::runtime_error("the disk is on fire"));
 }
 
 absl::Status ArriveLate(Communicator& comm) {
@@ -200,6 +214,8 @@ absl::Status Play(const std::string& scenario, Communicator& comm) {
   if (scenario == "forever") return ReduceForever(comm);
   if (scenario == "exit") return EndOne(comm, [] { _exit(3); });
   if (scenario == "kill") return EndOne(comm, [] { raise(SIGKILL); });
+  if (scenario == "stop") return EndOne(comm, [] { raise(SIGSTOP); });
+  if (scenario == "own_error") return FailByItself(comm);
   if (scenario == "late") return ArriveLate(comm);
   if (scenario == "different_calls") return CallDifferent(comm);
   if (scenario == "different_shapes") return ReduceDifferentShapes(comm);
@@ -240,7 +256,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  rankwise::LineBufferOutput();
+  rankwise::PrepareRankProcess();
   if (absl::GetFlag(FLAGS_nproc) > 1 && !rankwise::InsideLauncher()) {
     rankwise::LaunchConfig config;
     config.nproc = absl::GetFlag(FLAGS_nproc);
@@ -250,5 +266,9 @@ int main(int argc, char** argv) {
   const absl::Status status = rankwise::Run();
   if (status.ok()) return 0;
   fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  const char* rank = std::getenv("RANK");
+  if (rank != nullptr && absl::string_view(rank) == "1") {
+    absl::SleepFor(absl::GetFlag(FLAGS_linger));
+  }
   return 1;
 }

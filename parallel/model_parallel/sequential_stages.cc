@@ -14,7 +14,7 @@ namespace {
 TimedAction Started(size_t stage, int micro_batch, ActionKind kind,
                     c10::Device device) {
   TimedAction timed;
-  timed.action = {static_cast<int32_t>(stage), micro_batch, kind, false};
+  timed.action = {static_cast<int32_t>(stage), micro_batch, kind};
   timed.start.emplace(device);
   return timed;
 }
@@ -79,9 +79,9 @@ std::vector<HostAnchor> SequentialStages::AnchorClocks() const {
 at::Tensor SequentialStages::Transfer(const at::Tensor& tensor, size_t from,
                                       size_t to, SequentialStepInFlight& step) {
   if (skip_communication_) {
-    const at::Tensor wire =
-        replacements_[to].Take(WireShape(tensor.sizes().vec()));
-    return FromWire(wire).detach().to(tensor.scalar_type());
+    const at::Tensor wire = replacements_[to].Take(
+        WireShape(tensor.sizes().vec()), tensor.scalar_type());
+    return FromWire(wire).detach();
   }
   // Between accelerators ATen copies on the source's current stream, after what
   // both devices' current streams have been given, and the target's waits for

@@ -44,12 +44,10 @@ struct Action {
   int32_t stage = 0;
   int32_t micro_batch = 0;
   ActionKind kind = ActionKind::kForward;
-  // Communication only: issued in one batch with the action before it.
-  bool batched = false;
 
   bool operator==(const Action& other) const {
     return stage == other.stage && micro_batch == other.micro_batch &&
-           kind == other.kind && batched == other.batched;
+           kind == other.kind;
   }
 };
 

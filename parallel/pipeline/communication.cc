@@ -76,21 +76,14 @@ std::vector<std::vector<Insertion>> InsertionsOf(
   return insertions;
 }
 
-// A receive straight behind a send is with the same peer. It alone joins the
-// send's batch: who waits for it must wait for the send anyway, where messages
-// between two ranks follow each other.
 std::vector<Action> Merge(const std::vector<Action>& compute,
                           const std::vector<Insertion>& insertions) {
   std::vector<Action> merged;
   merged.reserve(compute.size() + insertions.size());
   auto next = insertions.begin();
   for (size_t done = 0; done <= compute.size(); ++done) {
-    for (; next != insertions.end() && next->behind == done; ++next) {
-      Action action = next->action;
-      action.batched = IsReceive(action.kind) && !merged.empty() &&
-                       IsSend(merged.back().kind);
-      merged.push_back(action);
-    }
+    for (; next != insertions.end() && next->behind == done; ++next)
+      merged.push_back(next->action);
     if (done < compute.size()) merged.push_back(compute[done]);
   }
   return merged;

@@ -48,6 +48,7 @@ void ExpectLikeOneProcess(TestLayers layers, bool recompute) {
             Same(stages.stages[stage]->Gradients(), reference.gradients[stage]))
             << schedule.name << ", stage " << stage;
         EXPECT_EQ(stages.stages[stage]->outputs().size(), recompute ? 8 : 4);
+        EXPECT_EQ(stages.stages[stage]->Buffers()[0].item<int64_t>(), 4);
       }
     }
   });
@@ -60,6 +61,18 @@ TEST(ExecutorTest, RecomputationChangesNothing) {
 TEST(ExecutorTest, DropoutMasksAreThoseOfTheMicroBatch) {
   ExpectLikeOneProcess(TestLayers::kDropout, /*recompute=*/false);
   ExpectLikeOneProcess(TestLayers::kDropout, /*recompute=*/true);
+}
+
+TEST(ExecutorTest, SixteenBits) {
+  ExpectLikeOneProcess(TestLayers::kBf16, /*recompute=*/false);
+  const Schedule schedule = TestSchedule("1f1b", {2, 3, 1}).at(0);
+  OnRanks(2, [&](const Group& group, int rank) {
+    const TestStages stages(TestLayers::kBf16, schedule, rank);
+    PipelineExecutor executor(group, {0, 1}, rank, stages.pointers(), {});
+    const ExecutorStep step = WaitFor(executor.Run(schedule));
+    EXPECT_EQ(step.sent_bytes, (3 + 3 + 2) * 6 * 2);
+    EXPECT_EQ(step.received_bytes, step.sent_bytes);
+  });
 }
 
 TEST(ExecutorTest, Convolutions) {

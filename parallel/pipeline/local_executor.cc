@@ -72,13 +72,8 @@ std::vector<std::unique_ptr<ScheduleRun>> LocalExecutor::Parts::RunAll(
     runs.push_back(
         std::make_unique<ScheduleRun>(schedule, ForRank(rank), options));
   }
-  // One action of the order may have performed the next ones with it.
-  std::vector<size_t> due(runs.size(), 0);
   streams.Begin();
-  for (int rank : IssueOrder(schedule)) {
-    ScheduleRun& run = *runs[static_cast<size_t>(rank)];
-    if (run.performed() < ++due[static_cast<size_t>(rank)]) run.Next();
-  }
+  for (int rank : IssueOrder(schedule)) runs[static_cast<size_t>(rank)]->Next();
   for (const auto& run : runs) {
     TORCH_CHECK(run->done(), "schedule ", schedule.name,
                 " cannot run: its ranks wait for each other in a circle");

@@ -13,7 +13,6 @@ namespace {
 struct Issued {
   size_t value;
   size_t position;  // in the rank's list
-  bool batched;     // with the one before
 };
 
 using Channel = std::vector<Issued>;
@@ -50,24 +49,11 @@ absl::Status AddToChannel(const Schedule& schedule, const Values& values,
     return absl::InvalidArgumentError(
         absl::StrCat(PlaceOf(rank, position, action),
                      ": there is no other rank to exchange this with"));
-  if (action.batched &&
-      (position == 0 || IsCompute(schedule.actions[rank][position - 1].kind)))
-    return absl::InvalidArgumentError(
-        absl::StrCat(PlaceOf(rank, position, action),
-                     ": batched, but it does not follow communication"));
   const int other_stage =
       IsSend(action.kind) ? values.UserOf(value) : values.MakerOf(value);
   const int peer = schedule.rank_of_stage[other_stage];
-  (*channels)[{rank, peer}].push_back({value, position, action.batched});
+  (*channels)[{rank, peer}].push_back({value, position});
   return absl::OkStatus();
-}
-
-// True if the entries i and i + 1 are the same two on both sides, in one batch
-// each.
-bool IsExchange(const Channel& mine, const Channel& theirs, size_t i) {
-  return i + 1 < mine.size() && i + 1 < theirs.size() && mine[i + 1].batched &&
-         theirs[i + 1].batched && mine[i].value == theirs[i + 1].value &&
-         mine[i + 1].value == theirs[i].value;
 }
 
 // Both channels hold the same values, since each is sent and received once.
@@ -75,10 +61,6 @@ absl::Status CheckSameOrder(const Schedule& schedule, std::pair<int, int> ranks,
                             const Channel& mine, const Channel& theirs) {
   for (size_t i = 0; i < mine.size(); ++i) {
     if (mine[i].value == theirs[i].value) continue;
-    if (IsExchange(mine, theirs, i)) {
-      ++i;
-      continue;
-    }
     const auto place = [&](int rank, const Issued& issued) {
       return PlaceOf(rank, issued.position,
                      schedule.actions[rank][issued.position]);

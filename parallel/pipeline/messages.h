@@ -9,10 +9,9 @@
 namespace rankwise {
 
 // Every value that another rank needs is sent and received once, no other is,
-// and two ranks issue what passes between them in the same order; a send and a
-// receive that both of them issue in one batch may be in either order. That is
-// enough for backends that match messages by their order (NCCL).
-// InvalidArgument otherwise.
+// and two ranks issue what passes between them in the same order, one by one:
+// for backends that match messages by their order (NCCL). InvalidArgument
+// otherwise.
 absl::Status CheckMessages(const Schedule& schedule, const ActionTable& table);
 
 }  // namespace rankwise

@@ -3,14 +3,28 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <cstdint>
 #include <utility>
 
 #include "parallel/device/moment.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/csrc/distributed/c10d/comm.hpp"
 
 namespace rankwise {
+namespace {
+
+// Python's DDP sends buffers in flat pieces of this size.
+constexpr size_t kBroadcastBytes = size_t{250} << 20;
+
+at::Tensor GradientOrZeros(const at::Tensor& parameter) {
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (!gradient.defined()) gradient = at::zeros_like(parameter);
+  return gradient;
+}
+
+}  // namespace
 
 ReplicaGradients::ReplicaGradients(c10::intrusive_ptr<c10d::ProcessGroup> group,
                                    int replicas, bool skip_communication)
@@ -26,9 +40,9 @@ void ReplicaGradients::Start(const std::vector<at::Tensor>& parameters) {
   Bucket bucket;
   std::vector<at::Tensor> pieces;
   for (const at::Tensor& parameter : parameters) {
-    if (!parameter.grad().defined()) continue;
-    bucket.gradients.push_back(parameter.grad());
-    pieces.push_back(parameter.grad().reshape({-1}));
+    if (!parameter.requires_grad()) continue;
+    bucket.gradients.push_back(GradientOrZeros(parameter));
+    pieces.push_back(bucket.gradients.back().reshape({-1}));
   }
   if (pieces.empty()) return;
   bucket.flat = {at::cat(pieces)};
@@ -58,9 +72,20 @@ LaterSeconds ReplicaGradients::Finish() {
   return LaterSeconds(std::move(start), Moment(device));
 }
 
+LaterSeconds BroadcastBuffers(
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+    const std::vector<at::Tensor>& buffers) {
+  if (group == nullptr || buffers.empty()) return 0;
+  const c10::Device device = buffers.front().device();
+  Moment start(device);
+  c10d::broadcast_coalesced(group, buffers, kBroadcastBytes, /*rank=*/0);
+  return LaterSeconds(std::move(start), Moment(device));
+}
+
 void AddUpSharedGradient(c10d::ProcessGroup& group, int peer, int tag,
-                         at::Tensor gradient) {
+                         const at::Tensor& weight) {
   at::NoGradGuard no_grad;
+  at::Tensor gradient = GradientOrZeros(weight);
   std::vector<at::Tensor> mine = {gradient.contiguous()};
   std::vector<at::Tensor> theirs = {at::empty_like(mine[0])};
   // NCCL runs the two in the order of issue, which must be opposite on the two

@@ -1,5 +1,6 @@
-// What pipelines exchange beside activations: the average of gradients over
-// replicas, and the sum over the two stages that share a weight.
+// What pipelines exchange besides activations: the average of gradients over
+// replicas, replica 0's buffers, and the sum over the two stages that share a
+// weight.
 #ifndef RANKWISE_PARALLEL_PIPELINE_REPLICA_GRADIENTS_H_
 #define RANKWISE_PARALLEL_PIPELINE_REPLICA_GRADIENTS_H_
 
@@ -29,9 +30,11 @@ class ReplicaGradients {
                    bool skip_communication = false);
   ~ReplicaGradients();
 
-  // Starts averaging the gradients of `parameters`, which every replica passes
-  // in the same order, after what the current stream has been given. Leave them
-  // alone until Finish.
+  // Starts averaging the gradients of those of `parameters` that require one,
+  // after what the current stream has been given. Every replica passes the same
+  // parameters in the same order; one that a replica did not use counts there
+  // as zeros, so that all of them end with the same gradients. Leave them alone
+  // until Finish.
   void Start(const std::vector<at::Tensor>& parameters);
 
   // Blocks until every average is in place (on an accelerator the current
@@ -50,11 +53,19 @@ class ReplicaGradients {
   std::vector<Bucket> buckets_;
 };
 
-// Replaces `gradient` by the sum of it and `peer`'s, the same bits on both, for
-// a weight that the first and the last stage share (tied embeddings). Both call
-// it; `tag` must be the same, and used for nothing else.
+// Overwrites `buffers` on all ranks of `group`, replicas of one stage, with
+// those of its rank 0, as DistributedDataParallel does before a forward. All
+// call it. Nothing to do without a group or buffers. Returns how long it took.
+LaterSeconds BroadcastBuffers(
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+    const std::vector<at::Tensor>& buffers);
+
+// Replaces the gradient of `weight`, zeros where it has none, by the sum of it
+// and `peer`'s, the same bits on both, for a weight that the first and the last
+// stage share (tied embeddings). Both call it; `tag` must be the same, and used
+// for nothing else.
 void AddUpSharedGradient(c10d::ProcessGroup& group, int peer, int tag,
-                         at::Tensor gradient);
+                         const at::Tensor& weight);
 
 }  // namespace rankwise
 

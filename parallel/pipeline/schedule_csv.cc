@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "records/quoted.h"
 #include "records/replace_file.h"
 
 namespace rankwise {
@@ -75,7 +76,7 @@ class Builder {
       if (!status.ok())
         return absl::InvalidArgumentError(absl::StrCat(
             schedule_.name, ", row ", schedule_.num_ranks(), ", column ",
-            column + 1, ": \"", cell, "\": ", status.message()));
+            column + 1, ": ", Quoted(cell), ": ", status.message()));
     }
     return absl::OkStatus();
   }

@@ -70,6 +70,14 @@ TEST(ScheduleCsvTest, NamesTheCellThatIsNoAction) {
   }
 }
 
+TEST(ScheduleCsvTest, QuotesLittleAndNoControlBytes) {
+  EXPECT_THAT(ErrorOf("0F0,\x1b[2Jx\x07\n"),
+              HasSubstr("column 2: \"\\x1b[2Jx\\x07\": it is no action"));
+  const std::string binary = ErrorOf(std::string(100'000, '\xfe'));
+  EXPECT_LT(binary.size(), 500u);
+  EXPECT_THAT(binary, HasSubstr("\\xfe...\": it is no action"));
+}
+
 TEST(ScheduleCsvTest, SaysWhyTorchsOtherActionsAreRefused) {
   EXPECT_THAT(ErrorOf("(0F1;2B0)OVERLAP_F_B\n"),
               AllOf(HasSubstr("row 1, column 1"),

@@ -52,9 +52,7 @@ void ScheduleRun::Next() {
     Compute(next_++);
     return;
   }
-  do {
-    Communicate(next_++);
-  } while (!done() && actions_[next_].batched);
+  Communicate(next_++);
   while (send_order_.size() > options_.max_sends) {
     FinishSend(send_order_.front());
     send_order_.pop_front();
@@ -98,10 +96,11 @@ ScheduleRun::InFlight ScheduleRun::MakeTransfer(size_t position) {
     transfer.tensor = ToWire(Take(value, action.stage));
   } else {
     const Stage& stage = parts_.runners[action.stage]->stage();
+    const bool forward = action.kind == ActionKind::kRecvForward;
     in_flight.value = parts_.buffers.Take(
-        WireShape(action.kind == ActionKind::kRecvForward
-                      ? stage.InputShape(action.micro_batch)
-                      : stage.OutputShape(action.micro_batch)));
+        WireShape(forward ? stage.InputShape(action.micro_batch)
+                          : stage.OutputShape(action.micro_batch)),
+        forward ? stage.InputType() : stage.OutputType());
     transfer.tensor = in_flight.value;
   }
   if (options_.skip_communication) {

@@ -54,9 +54,7 @@ class ScheduleRun {
   ScheduleRun(const Schedule& schedule, const RunParts& parts, Options options);
 
   bool done() const { return next_ == actions_.size(); }
-  // How many actions have been issued.
-  size_t performed() const { return next_; }
-  // Issues the next action, and those that are batched with it.
+  // Issues the next action.
   void Next();
   // After the last action: the sends that nobody has waited for.
   void Finish();

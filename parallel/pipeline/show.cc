@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +28,7 @@
 #include "parallel/pipeline/simulate.h"
 #include "parallel/pipeline/trace.h"
 #include "parallel/pipeline/validate.h"
+#include "records/parse_flags.h"
 #include "records/user_path.h"
 
 ABSL_FLAG(std::string, schedule, "1f1b",
@@ -57,8 +57,8 @@ namespace rankwise {
 namespace {
 
 struct Config {
-  std::string schedule;
-  ScheduleShape shape;
+  Schedule schedule;
+  ScheduleFacts facts;
   SimulationCosts costs;
   std::string trace, csv;
   int width = 0;
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view flag,
   if (numbers.size() == count && parts == count) return numbers;
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, "=", text, ": must be ", names, ": ", count,
-                   " numbers that are not negative"));
+                   " finite numbers that are not negative"));
 }
 
 absl::StatusOr<SimulationCosts> CostsFromFlags() {
@@ -141,9 +141,8 @@ int TerminalWidth() {
 
 absl::StatusOr<Config> ConfigFromFlags() {
   Config config;
-  config.schedule = absl::GetFlag(FLAGS_schedule);
-  if (!IsScheduleName(config.schedule))
-    config.schedule = UserPath(config.schedule);
+  std::string name = absl::GetFlag(FLAGS_schedule);
+  if (!IsScheduleName(name)) name = UserPath(name);
   config.trace = UserPath(absl::GetFlag(FLAGS_trace));
   config.csv = UserPath(absl::GetFlag(FLAGS_csv));
   config.width = absl::GetFlag(FLAGS_width);
@@ -154,16 +153,20 @@ absl::StatusOr<Config> ConfigFromFlags() {
   const absl::StatusOr<SimulationCosts> costs = CostsFromFlags();
   if (!costs.ok()) return costs.status();
   config.costs = *costs;
-  const absl::StatusOr<ScheduleShape> shape = ShapeFromFlags(config.schedule);
+  const absl::StatusOr<ScheduleShape> shape = ShapeFromFlags(name);
   if (!shape.ok()) return shape.status();
-  config.shape = *shape;
+  absl::StatusOr<Schedule> schedule = OpenSchedule(name, *shape);
+  if (!schedule.ok()) return schedule.status();
+  config.schedule = *std::move(schedule);
+  const absl::StatusOr<ScheduleFacts> facts = Validate(config.schedule);
+  if (!facts.ok()) return facts.status();
+  config.facts = *facts;
   return config;
 }
 
-absl::Status WriteFiles(const Config& config, const Schedule& schedule,
-                        const Timeline& timeline) {
+absl::Status WriteFiles(const Config& config, const Timeline& timeline) {
   if (!config.csv.empty()) {
-    const absl::Status written = WriteScheduleCsv(schedule, config.csv);
+    const absl::Status written = WriteScheduleCsv(config.schedule, config.csv);
     if (!written.ok()) return written;
     std::cout << "\nschedule: " << config.csv << "\n";
   }
@@ -177,17 +180,12 @@ absl::Status WriteFiles(const Config& config, const Schedule& schedule,
 }
 
 absl::Status Run(const Config& config) {
-  const absl::StatusOr<Schedule> schedule =
-      OpenSchedule(config.schedule, config.shape);
-  if (!schedule.ok()) return schedule.status();
-  const absl::StatusOr<ScheduleFacts> facts = Validate(*schedule);
-  if (!facts.ok()) return facts.status();
-  const absl::StatusOr<Timeline> timeline = Simulate(*schedule, config.costs);
+  const absl::StatusOr<Timeline> timeline =
+      Simulate(config.schedule, config.costs);
   if (!timeline.ok()) return timeline.status();
-  std::cout << ShowReport(*schedule, config.costs, *timeline, *facts,
-                          config.width);
-  if (absl::Status status = WriteFiles(config, *schedule, *timeline);
-      !status.ok())
+  std::cout << ShowReport(config.schedule, config.costs, *timeline,
+                          config.facts, config.width);
+  if (absl::Status status = WriteFiles(config, *timeline); !status.ok())
     return status;
   std::cout.flush();
   return std::cout
@@ -204,16 +202,14 @@ int main(int argc, char** argv) {
       "and activations, beside the formulas\n"
       "  --schedule=1f1b --pp=4 --microbatches=8 [--chunks=2 --costs=F,I,W "
       "--link=alpha,beta --bytes=N --trace=out.json --csv=out.csv]");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  absl::Status status;
+  const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);
+  absl::StatusOr<rankwise::Config> config = rankwise::ConfigFromFlags();
   if (rest.size() > 1)
-    status = absl::InvalidArgumentError(absl::StrCat(
+    config = absl::InvalidArgumentError(absl::StrCat(
         "unexpected argument \"", rest[1], "\"; flags look like --pp=4"));
-  if (status.ok()) {
-    const absl::StatusOr<rankwise::Config> config = rankwise::ConfigFromFlags();
-    status = config.ok() ? rankwise::Run(*config) : config.status();
-  }
+  const absl::Status status =
+      config.ok() ? rankwise::Run(*config) : config.status();
   if (status.ok()) return 0;
   std::cerr << "show: " << status.message() << "\n";
-  return 1;
+  return config.ok() ? rankwise::kFailed : rankwise::kBadUsage;
 }

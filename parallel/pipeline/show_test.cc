@@ -38,7 +38,7 @@ Result Show(const std::string& flags) {
 
 void ExpectRefused(const std::string& flags, const std::string& message) {
   const Result result = Show(flags);
-  EXPECT_EQ(result.exit_code, 1) << flags;
+  EXPECT_EQ(result.exit_code, 2) << flags;
   EXPECT_THAT(result.output, AllOf(StartsWith("show: "), HasSubstr(message)))
       << flags;
 }
@@ -140,6 +140,8 @@ TEST(ShowTest, AFileThatDeadlocksIsExplained) {
 TEST(ShowTest, RefusesFilesThatAreNoSchedule) {
   ExpectRefused("--schedule=" + WriteFile("bad.csv", "0F0,zero\n"),
                 "bad.csv, row 1, column 2: \"zero\"");
+  ExpectRefused("--schedule=" + WriteFile("bell.csv", "0F0,\x1b[2J\n"),
+                "bell.csv, row 1, column 2: \"\\x1b[2J\"");
   ExpectRefused("--schedule=" + WriteFile("small.csv", "0F0,0B0\n") + " --pp=2",
                 "--pp=2 does not fit");
   ExpectRefused("--schedule=/nowhere/my.csv", "nor a file");
@@ -150,16 +152,26 @@ TEST(ShowTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--pp=-1", "--pp=-1: must be at least 1");
   ExpectRefused("--microbatches=-1", "--microbatches=-1: must be at least 1");
   ExpectRefused("--schedule=1f1b --chunks=2", "--chunks=2: --schedule=1f1b");
-  ExpectRefused("--costs=1,2", "--costs=1,2: must be F,I,W: 3 numbers");
+  ExpectRefused("--costs=1,2", "--costs=1,2: must be F,I,W: 3 finite numbers");
+  ExpectRefused("--costs=nan,1,1", "--costs=nan,1,1: must be F,I,W: 3 finite");
   ExpectRefused("--costs=1,2,3,x", "--costs=1,2,3,x: must be F,I,W");
   ExpectRefused("--costs=1,2,-3", "--costs=1,2,-3: must be F,I,W");
   ExpectRefused("--costs=0,0,0", "--costs=0,0,0: one must be above 0");
-  ExpectRefused("--link=1", "--link=1: must be alpha,beta: 2 numbers");
+  ExpectRefused("--link=1", "--link=1: must be alpha,beta: 2 finite numbers");
   ExpectRefused("--link=0,1", "beta is per byte");
   ExpectRefused("--bytes=-1", "--bytes=-1: must not be negative");
   ExpectRefused("--width=-1", "--width=-1: must not be negative");
   ExpectRefused("--pp=100000 --microbatches=100000", "too large");
   ExpectRefused("typo", "unexpected argument \"typo\"");
+}
+
+TEST(ShowTest, FlagsThatAbseilRefusesAreBadUsageToo) {
+  const Result unknown = Show("--peepee=4"), illegal = Show("--pp=four");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.output, HasSubstr("Unknown command line flag 'peepee'"));
+  EXPECT_EQ(illegal.exit_code, 2);
+  EXPECT_THAT(illegal.output,
+              HasSubstr("Illegal value 'four' specified for flag 'pp'"));
 }
 
 TEST(ShowTest, AFileThatCannotBeWrittenIsNamed) {

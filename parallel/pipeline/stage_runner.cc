@@ -61,7 +61,9 @@ void StageRunner::WeightGrad(int micro_batch) {
 
 at::Tensor StageRunner::Evaluate(int micro_batch, const at::Tensor& input) {
   const at::NoGradGuard no_grad;
-  return stage_->Forward(micro_batch, input);
+  at::Tensor output = stage_->Forward(micro_batch, input);
+  if (!is_last_) CheckAnnounced(micro_batch, output);
+  return output;
 }
 
 StageRunner::Kept& StageRunner::Find(int micro_batch) {
@@ -79,20 +81,38 @@ at::Tensor StageRunner::Compute(int micro_batch, const at::Tensor& input) {
                 "it returned a tensor of shape ",
                 output.sizes());
   } else {
-    const std::vector<int64_t> announced = stage_->OutputShape(micro_batch);
-    TORCH_CHECK(output.sizes() == announced,
-                "a stage announced an output of shape ",
-                at::IntArrayRef(announced), " for micro-batch ", micro_batch,
-                " and returned ", output.sizes());
+    CheckAnnounced(micro_batch, output);
   }
   return output;
 }
 
+// The next stage's rank waits for just that many bytes.
+void StageRunner::CheckAnnounced(int micro_batch,
+                                 const at::Tensor& output) const {
+  const std::vector<int64_t> shape = stage_->OutputShape(micro_batch);
+  const at::ScalarType type = stage_->OutputType();
+  TORCH_CHECK(output.sizes() == shape && output.scalar_type() == type,
+              "a stage announced an output of shape ", at::IntArrayRef(shape),
+              " and type ", type, " for micro-batch ", micro_batch,
+              " and returned ", output.sizes(), " of type ",
+              output.scalar_type());
+}
+
+at::Tensor StageRunner::Recompute(int micro_batch, const at::Tensor& input) {
+  const std::vector<at::Tensor> buffers = stage_->Buffers();
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& buffer : buffers) before.push_back(buffer.clone());
+  const at::AutoGradMode grad_mode(true);
+  at::Tensor output = Compute(micro_batch, input);
+  // Past autograd, which may have saved a buffer in the graph and would refuse
+  // one that has changed, although no gradient depends on it.
+  for (size_t i = 0; i < buffers.size(); ++i)
+    buffers[i].variable_data().copy_(before[i]);
+  return output;
+}
+
 const at::Tensor& StageRunner::OutputOf(int micro_batch, Kept& kept) {
-  if (!kept.output.defined()) {
-    const at::AutoGradMode grad_mode(true);
-    kept.output = Compute(micro_batch, kept.input);
-  }
+  if (!kept.output.defined()) kept.output = Recompute(micro_batch, kept.input);
   return kept.output;
 }
 

@@ -43,8 +43,11 @@ class StageRunner {
   };
 
   Kept& Find(int micro_batch);
-  // The stage's output, checked against the shape that it announced.
+  // The stage's output, checked against what it announced.
   at::Tensor Compute(int micro_batch, const at::Tensor& input);
+  void CheckAnnounced(int micro_batch, const at::Tensor& output) const;
+  // Compute once more.
+  at::Tensor Recompute(int micro_batch, const at::Tensor& input);
   // The output with its graph, recomputed if need be.
   const at::Tensor& OutputOf(int micro_batch, Kept& kept);
   at::Tensor RootGradient(const at::Tensor& output,

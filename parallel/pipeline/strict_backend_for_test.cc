@@ -9,15 +9,13 @@
 namespace rankwise {
 namespace {
 
-using Batch = std::vector<size_t>;  // values
-
 // What one rank has issued with one other.
 struct Queue {
-  std::vector<Batch> batches;
-  size_t done = 0;  // batches
+  std::vector<size_t> values;
+  size_t done = 0;
 
-  const Batch* Running() const {
-    return done < batches.size() ? &batches[done] : nullptr;
+  size_t Running() const {
+    return done < values.size() ? values[done] : Values::kNone;
   }
 };
 
@@ -26,7 +24,6 @@ class StrictBackend {
   explicit StrictBackend(const Schedule& schedule)
       : schedule_(schedule),
         values_(schedule),
-        passed_(values_.count(), false),
         usable_(values_.count(), false),
         next_(schedule.actions.size(), 0) {}
 
@@ -37,7 +34,7 @@ class StrictBackend {
       if (next_[rank] < schedule_.actions[rank].size()) return false;
     }
     return std::all_of(queues_.begin(), queues_.end(), [](const auto& entry) {
-      return entry.second.Running() == nullptr;
+      return entry.second.Running() == Values::kNone;
     });
   }
 
@@ -67,9 +64,7 @@ class StrictBackend {
     const size_t value = values_.CarriedBy(action);
     const int maker = RankOf(values_.MakerOf(value));
     const int peer = maker == rank ? RankOf(values_.UserOf(value)) : maker;
-    std::vector<Batch>& batches = queues_[{rank, peer}].batches;
-    if (!action.batched) batches.emplace_back();
-    batches.back().push_back(value);
+    queues_[{rank, peer}].values.push_back(value);
     return true;
   }
 
@@ -77,25 +72,14 @@ class StrictBackend {
   bool TransferAll() {
     bool progress = false;
     for (auto& [ranks, queue] : queues_) {
-      const Batch* mine = queue.Running();
-      const Batch* theirs = queues_[{ranks.second, ranks.first}].Running();
-      if (mine == nullptr) continue;
-      for (const size_t value : *mine) {
-        if (theirs != nullptr && !passed_[value] &&
-            std::count(theirs->begin(), theirs->end(), value) > 0) {
-          passed_[value] = true;
-          progress = true;
-        }
-      }
-      if (std::all_of(mine->begin(), mine->end(),
-                      [&](size_t value) { return passed_[value]; })) {
-        for (const size_t value : *mine) {
-          if (RankOf(values_.UserOf(value)) == ranks.first)
-            usable_[value] = true;
-        }
-        ++queue.done;
-        progress = true;
-      }
+      if (ranks.first > ranks.second) continue;
+      Queue& theirs = queues_[{ranks.second, ranks.first}];
+      const size_t value = queue.Running();
+      if (value == Values::kNone || value != theirs.Running()) continue;
+      usable_[value] = true;
+      ++queue.done;
+      ++theirs.done;
+      progress = true;
     }
     return progress;
   }
@@ -104,8 +88,8 @@ class StrictBackend {
 
   const Schedule& schedule_;
   const Values values_;
-  std::vector<bool> passed_, usable_;  // [value]
-  std::vector<size_t> next_;           // [rank]
+  std::vector<bool> usable_;  // [value]
+  std::vector<size_t> next_;  // [rank]
   std::map<std::pair<int, int>, Queue> queues_;
 };
 

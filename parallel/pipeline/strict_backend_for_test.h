@@ -7,11 +7,10 @@
 namespace rankwise {
 
 // True if all ranks reach the end of `schedule`, which has communication, under
-// the strictest rules: what two ranks issue with each other runs batch by batch
-// in the order of issue; the messages of a batch run together, each once both
-// ranks have come to it; a batch is done when all its messages are; and a
-// computation waits for the batches that its receives are in. Issuing does not
-// wait. So does NCCL with one communicator for two ranks.
+// the strictest rules: what two ranks issue with each other runs message by
+// message in the order of issue, each once both ranks have come to it, and a
+// computation waits for what it needs. Issuing does not wait. So does NCCL with
+// one communicator for two ranks.
 bool RunsOnStrictBackend(const Schedule& schedule);
 
 }  // namespace rankwise

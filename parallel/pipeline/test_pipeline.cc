@@ -140,8 +140,14 @@ TestStage::TestStage(TestLayers layers, int stage, int num_stages,
   }
   for (const std::vector<int64_t>& shape : {weight, bias, weight, bias}) {
     const auto seed = static_cast<int64_t>(10 * stage + parameters_.size());
-    parameters_.push_back(InFormat(Random(shape, seed)).requires_grad_());
+    parameters_.push_back(
+        InFormat(Random(shape, seed)).to(InputType()).requires_grad_());
   }
+  forwards_ = at::zeros({}, at::kLong);
+}
+
+at::ScalarType TestStage::InputType() const {
+  return layers_ == TestLayers::kBf16 ? at::kBFloat16 : at::kFloat;
 }
 
 void TestStage::MoveTo(c10::Device device) {
@@ -154,8 +160,8 @@ at::Tensor TestStage::Forward(int micro_batch, const at::Tensor& input) {
   TORCH_CHECK(micro_batch != throws_at_, "thrown by the test");
   at::Tensor x = input;
   if (!x.defined()) {
-    x = InFormat(
-        Random(InputShape(micro_batch), 1000 + micro_batch).to(device_));
+    x = InFormat(Random(InputShape(micro_batch), 1000 + micro_batch)
+                     .to(device_, InputType()));
   }
   for (size_t i = 0; i < parameters_.size(); i += 2) {
     x = layers_ == TestLayers::kConvolution
@@ -170,6 +176,7 @@ at::Tensor TestStage::Forward(int micro_batch, const at::Tensor& input) {
   }
   if (stage_ + 1 == num_stages_) x = ShareOfLoss(micro_batch, x);
   outputs_.push_back(x.detach());
+  forwards_ += 1;
   saw_gradients_ = x.requires_grad();
   return x;
 }

@@ -41,6 +41,7 @@ enum class TestLayers {
   kLinear,       // [b, 6], Linear and ReLU
   kDropout,      // the same with dropout masks seeded by layer and micro-batch
   kConvolution,  // [b, 3, 5, 5], Conv2d and ReLU, channels_last
+  kBf16,         // as kLinear, in 16 bits
 };
 
 // Two layers per stage. The last stage's output is the squared error's share of
@@ -55,7 +56,11 @@ class TestStage : public Stage {
   at::Tensor Forward(int micro_batch, const at::Tensor& input) override;
   std::vector<int64_t> InputShape(int micro_batch) const override;
   std::vector<int64_t> OutputShape(int micro_batch) const override;
+  at::ScalarType InputType() const override;
+  at::ScalarType OutputType() const override { return InputType(); }
   std::vector<at::Tensor> Parameters() const override { return parameters_; }
+  // The number of forwards.
+  std::vector<at::Tensor> Buffers() const override { return {forwards_}; }
 
   // Parameters and data are there from now on; before the first Forward.
   void MoveTo(c10::Device device);
@@ -76,6 +81,7 @@ class TestStage : public Stage {
   int stage_, num_stages_, num_micro_batches_;
   c10::Device device_ = c10::kCPU;
   std::vector<at::Tensor> parameters_;
+  at::Tensor forwards_;
   std::vector<at::Tensor> outputs_;
   int throws_at_ = -1;
   bool saw_gradients_ = false;

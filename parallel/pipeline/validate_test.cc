@@ -142,17 +142,6 @@ TEST(ValidateTest, TwoRanksMustIssueInTheSameOrder) {
             "both must issue them in the same order");
 }
 
-TEST(ValidateTest, AnExchangeInOneBatchMayBeInEitherOrder) {
-  Schedule schedule = Parse(kCrossed);
-  schedule.actions[0][4].batched = true;
-  EXPECT_FALSE(Validate(schedule).ok());
-  schedule.actions[1][4].batched = true;
-  EXPECT_TRUE(Validate(schedule).ok()) << Validate(schedule).status();
-  schedule.actions[1][5].batched = false;
-  schedule.actions[1][0].batched = true;
-  EXPECT_THAT(ErrorOf(schedule), HasSubstr("does not follow communication"));
-}
-
 // Two rounds over three ranks, where ranks 0 and 1 compute in time and send too
 // late. Without the sends it could run.
 TEST(ValidateTest, ADeadlockOfCommunication) {

@@ -14,16 +14,17 @@ namespace {
 at::Tensor SmallNumbers(const std::vector<int64_t>& shape,
                         const at::TensorOptions& options) {
   constexpr double kLargest = 1e-3;
-  return at::arange(c10::multiply_integers(shape), options)
+  return at::arange(c10::multiply_integers(shape), options.dtype(at::kFloat))
       .sin_()
       .mul_(kLargest)
-      .view(shape);
+      .view(shape)
+      .to(options);
 }
 
 }  // namespace
 
 at::Tensor ToWire(const at::Tensor& tensor) {
-  const at::Tensor plain = tensor.detach().to(at::kFloat);
+  const at::Tensor plain = tensor.detach();
   if (plain.dim() != 4) return plain.contiguous();
   return plain.contiguous(at::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1});
 }
@@ -37,15 +38,17 @@ std::vector<int64_t> WireShape(std::vector<int64_t> shape) {
   return {shape[0], shape[2], shape[3], shape[1]};
 }
 
-at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape) {
-  const auto options = at::TensorOptions(at::kFloat).device(device_);
+at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape,
+                             at::ScalarType type) {
+  const auto options = at::TensorOptions(type).device(device_);
   if (!device_.is_cpu() && !filled_) return at::empty(wire_shape, options);
   for (const at::Tensor& buffer : buffers_) {
     // One reference is the pool's: to the tensor, and the tensor's to the
     // bytes. Views and saved tensors add to one or the other.
     const bool is_free =
         buffer.use_count() == 1 && buffer.storage().use_count() == 1;
-    if (is_free && buffer.sizes() == wire_shape) return buffer;
+    if (is_free && buffer.scalar_type() == type && buffer.sizes() == wire_shape)
+      return buffer;
   }
   buffers_.push_back(filled_ ? SmallNumbers(wire_shape, options)
                              : at::empty(wire_shape, options));

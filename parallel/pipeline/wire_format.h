@@ -7,13 +7,14 @@
 
 #include "ATen/core/Tensor.h"
 #include "c10/core/Device.h"
+#include "c10/core/ScalarType.h"
 
 namespace rankwise {
 
-// The bytes of `tensor` as a contiguous fp32 tensor without a graph; a copy
-// only where they are not so already. Four-dimensional tensors [n, c, h, w]
-// travel as [n, h, w, c]: convolutions compute in channels_last, and whoever
-// receives that computes to the last bit what one process would.
+// The bytes of `tensor` as a contiguous tensor of its type without a graph; a
+// copy only where they are not so already. Four-dimensional tensors
+// [n, c, h, w] travel as [n, h, w, c]: convolutions compute in channels_last,
+// and whoever receives that computes to the last bit what one process would.
 at::Tensor ToWire(const at::Tensor& tensor);
 
 // The tensor of that shape whose bytes `wire` holds. Shares them.
@@ -33,8 +34,9 @@ class WireBuffers {
   explicit WireBuffers(c10::Device device, bool filled = false)
       : device_(device), filled_(filled) {}
 
-  // fp32; free again when all tensors that share it are gone.
-  at::Tensor Take(const std::vector<int64_t>& wire_shape);
+  // Free again when all tensors that share it are gone.
+  at::Tensor Take(const std::vector<int64_t>& wire_shape,
+                  at::ScalarType type = at::kFloat);
 
   size_t count() const { return buffers_.size(); }
 

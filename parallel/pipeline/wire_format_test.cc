@@ -31,13 +31,15 @@ TEST(WireFormatTest, WhatIsChannelsLastAlreadyIsNotCopied) {
   EXPECT_EQ(ToWire(rows).data_ptr(), rows.data_ptr());
 }
 
-TEST(WireFormatTest, OthersTravelRowByRowInFp32) {
-  const at::Tensor wire = ToWire(at::arange(6).view({2, 3}).t());
-  EXPECT_TRUE(wire.is_contiguous());
-  EXPECT_EQ(wire.scalar_type(), at::kFloat);
-  EXPECT_THAT(WireShape({3, 2}), ElementsAre(3, 2));
-  EXPECT_TRUE(
-      at::equal(FromWire(wire), at::arange(6, at::kFloat).view({2, 3}).t()));
+TEST(WireFormatTest, OthersTravelRowByRowInTheTypeTheyHave) {
+  for (at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor rows = at::arange(6, type).view({2, 3}).t();
+    const at::Tensor wire = ToWire(rows);
+    EXPECT_TRUE(wire.is_contiguous());
+    EXPECT_EQ(wire.scalar_type(), type);
+    EXPECT_THAT(WireShape({3, 2}), ElementsAre(3, 2));
+    EXPECT_TRUE(at::equal(FromWire(wire), rows));
+  }
 }
 
 TEST(WireBuffersTest, ABufferIsUsedAgainOnceNothingSharesIt) {
@@ -58,11 +60,12 @@ TEST(WireBuffersTest, ABufferIsUsedAgainOnceNothingSharesIt) {
   EXPECT_EQ(buffers.count(), 2);
 }
 
-TEST(WireBuffersTest, ShapesAreKeptApart) {
+TEST(WireBuffersTest, ShapesAndTypesAreKeptApart) {
   WireBuffers buffers(at::kCPU);
   buffers.Take({2, 3});
   EXPECT_THAT(buffers.Take({3, 2}).sizes().vec(), ElementsAre(3, 2));
-  EXPECT_EQ(buffers.count(), 2);
+  EXPECT_EQ(buffers.Take({2, 3}, at::kBFloat16).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(buffers.count(), 3);
 }
 
 TEST(WireBuffersTest, FilledOnesHoldSmallNumbersThatDiffer) {

@@ -39,7 +39,11 @@ absl::StatusOr<std::string> FindFolder(const std::string& dir, Split split) {
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
     return absl::NotFoundError(absl::StrCat(
-        "cifar10: there is no folder ", dir, "; ", kHowToGet, " so that ", dir,
+        "cifar10: ",
+        std::filesystem::exists(dir, error)
+            ? absl::StrCat(dir, " is not a folder")
+            : absl::StrCat("there is no folder ", dir),
+        "; ", kHowToGet, " so that ", dir,
         " holds data_batch_1.bin .. data_batch_5.bin and test_batch.bin, or "
         "the folder ",
         kReleaseFolder, " with them"));

@@ -12,8 +12,8 @@
 #include "samplers/datasets/dataset.h"
 #include "samplers/loader/device_copier.h"
 #include "samplers/loader/prefetcher.h"
-#include "samplers/sampling/sampler.h"
 #include "samplers/loader/transforms.h"
+#include "samplers/sampling/sampler.h"
 
 namespace rankwise {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "parallel/device/require_gpus.h"
+#include "samplers/datasets/synthetic.h"
 #include "samplers/loader/data_loader.h"
 #include "samplers/sampling/distributed_sampler.h"
-#include "samplers/datasets/synthetic.h"
 
 namespace rankwise {
 namespace {

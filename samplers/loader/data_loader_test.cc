@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "samplers/sampling/distributed_sampler.h"
 #include "samplers/datasets/linear_regression.h"
-#include "samplers/sampling/sequential_sampler.h"
 #include "samplers/datasets/synthetic.h"
+#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/sampling/sequential_sampler.h"
 
 namespace rankwise {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "parallel/device/fake_device_for_test.h"
+#include "samplers/datasets/synthetic.h"
 #include "samplers/loader/data_loader.h"
 #include "samplers/sampling/distributed_sampler.h"
-#include "samplers/datasets/synthetic.h"
 
 namespace rankwise {
 namespace {

@@ -8,12 +8,12 @@
 #include <numeric>
 #include <vector>
 
-#include "samplers/loader/data_loader.h"
 #include "samplers/datasets/dataset.h"
-#include "samplers/sampling/distributed_sampler.h"
 #include "samplers/datasets/open_dataset.h"
 #include "samplers/datasets/synthetic.h"
+#include "samplers/loader/data_loader.h"
 #include "samplers/loader/transforms.h"
+#include "samplers/sampling/distributed_sampler.h"
 
 namespace rankwise {
 namespace {

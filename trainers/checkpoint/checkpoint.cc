@@ -50,7 +50,8 @@ absl::Status Unite(Checkpoint part, Checkpoint& whole,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Checkpoint> LoadSet(const CheckpointSet& set) {
+absl::StatusOr<Checkpoint> LoadSet(const CheckpointSet& set,
+                                   const std::set<std::string>& needed) {
   if (!set.complete()) {
     return absl::DataLossError(
         absl::StrCat(set.MissingName(), " is missing: the checkpoint has ",
@@ -59,7 +60,10 @@ absl::StatusOr<Checkpoint> LoadSet(const CheckpointSet& set) {
   Checkpoint whole;
   std::map<std::string, torch::Tensor> by_name;
   for (const auto& [shard, path] : set.paths) {
-    auto part = LoadCheckpointFile(path, {set.step, shard, set.num_shards});
+    // The first shard has what every rank needs: the random generators.
+    auto part =
+        LoadCheckpointFile(path, {set.step, shard, set.num_shards},
+                           shard == 0 ? std::set<std::string>() : needed);
     if (!part.ok()) return part.status();
     if (shard == 0) {
       whole = *part;
@@ -167,12 +171,13 @@ absl::Status CheckpointStore::CheckAllSaved(
 }
 
 absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::LoadLatest(
-    std::vector<std::string>* warnings) {
+    std::vector<std::string>* warnings, const CheckpointRequest& request) {
   const auto sets = ListCheckpointSets(dir_);
   if (!sets.ok()) return sets.status();
   std::vector<std::string> reasons;
   for (const CheckpointSet& set : *sets) {
-    auto checkpoint = LoadSet(set);
+    if (set.step > request.last_step) continue;
+    auto checkpoint = LoadSet(set, request.tensors);
     if (checkpoint.ok()) {
       for (const std::string& reason : reasons) {
         warnings->push_back(absl::StrCat("checkpoint passed over: ", reason));

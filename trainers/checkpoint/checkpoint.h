@@ -4,7 +4,9 @@
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,15 @@
 #include "trainers/checkpoint/checkpoint_folder.h"
 
 namespace rankwise {
+
+// What one rank wants of a checkpoint.
+struct CheckpointRequest {
+  // Names of the tensors that it needs; empty: all. Of shards other than the
+  // first that have none of them, headers alone are read.
+  std::set<std::string> tensors;
+  // Checkpoints of later steps are not looked at.
+  int64_t last_step = std::numeric_limits<int64_t>::max();
+};
 
 // The checkpoints of one folder; see checkpoint_folder.h for its files. Each
 // file carries a checksum over its tensors and metadata, so that a torn or
@@ -60,7 +71,8 @@ class CheckpointStore {
   // another save than shard 0 (their metadata disagree). Errors: the folder
   // cannot be read, or it has checkpoints and none is whole.
   absl::StatusOr<std::optional<Checkpoint>> LoadLatest(
-      std::vector<std::string>* warnings);
+      std::vector<std::string>* warnings,
+      const CheckpointRequest& request = {});
 
   // Where Save() writes this rank's shard of the checkpoint of `step`.
   std::string Path(int64_t step) const;

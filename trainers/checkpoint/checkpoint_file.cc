@@ -1,5 +1,6 @@
 #include "trainers/checkpoint/checkpoint_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -117,7 +118,7 @@ absl::Status TakeShard(std::map<std::string, std::string>& metadata,
 
 absl::StatusOr<Checkpoint> Decode(SafetensorsContents contents,
                                   const CheckpointName& name) {
-  absl::Status status = CheckWhole(contents);
+  absl::Status status;
   Checkpoint checkpoint;
   auto& metadata = contents.metadata;
   int64_t version = 0;
@@ -160,14 +161,29 @@ absl::StatusOr<NamedTensors> ToDense(const NamedTensors& tensors) {
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> LoadCheckpointFile(const std::string& path,
-                                              const CheckpointName& name) {
-  auto contents = LoadSafetensors(path);
-  if (!contents.ok()) return contents.status();
-  auto checkpoint = Decode(*std::move(contents), name);
-  if (checkpoint.ok()) return checkpoint;
-  return absl::Status(checkpoint.status().code(),
-                      absl::StrCat(path, ": ", checkpoint.status().message()));
+absl::StatusOr<Checkpoint> LoadCheckpointFile(
+    const std::string& path, const CheckpointName& name,
+    const std::set<std::string>& needed) {
+  auto header = LoadSafetensorsHeader(path);
+  if (!header.ok()) return header.status();
+  SafetensorsContents contents = {{}, std::move(header->metadata)};
+  absl::Status status;
+  if (needed.empty() ||
+      std::any_of(
+          header->entries.begin(), header->entries.end(),
+          [&](const TensorEntry& e) { return needed.count(e.name) > 0; })) {
+    auto whole = LoadSafetensors(path);
+    if (!whole.ok()) return whole.status();
+    contents = *std::move(whole);
+    status = CheckWhole(contents);
+  }
+  if (status.ok()) {
+    auto checkpoint = Decode(std::move(contents), name);
+    if (checkpoint.ok()) return checkpoint;
+    status = checkpoint.status();
+  }
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
 }
 
 absl::StatusOr<CheckpointFile> CheckpointFile::Encode(

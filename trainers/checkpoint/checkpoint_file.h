@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,9 +51,12 @@ class CheckpointFile {
 };
 
 // DataLoss, with the path, for a file that is torn, was changed, or is not what
-// `name` says.
-absl::StatusOr<Checkpoint> LoadCheckpointFile(const std::string& path,
-                                              const CheckpointName& name);
+// `name` says. Of a file without any of the tensors named in `needed` (empty:
+// all are needed) the header alone is read: the result has no tensors, and a
+// change of the others' bytes goes unnoticed.
+absl::StatusOr<Checkpoint> LoadCheckpointFile(
+    const std::string& path, const CheckpointName& name,
+    const std::set<std::string>& needed = {});
 
 }  // namespace rankwise
 

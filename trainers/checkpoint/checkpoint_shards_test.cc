@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -150,6 +151,57 @@ TEST_F(CheckpointShardsTest, ATornShardIsNamedAndTheEarlierOneLoaded) {
   ASSERT_THAT(warnings, SizeIs(1));
   EXPECT_THAT(warnings[0],
               AllOf(HasSubstr("checkpoint passed over: "), HasSubstr(path)));
+}
+
+void ChangeLastByte(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const char last = static_cast<char>(file.get());
+  file.seekp(-1, std::ios::end);
+  file.put(static_cast<char>(last ^ 1));
+}
+
+TEST_F(CheckpointShardsTest, ShardsWithoutWhatIsNeededAreNotRead) {
+  SaveAll(10, 3);
+  SaveAll(20, 3);
+  const std::string path = StoreOf(2, 3).Path(20);
+  ChangeLastByte(path);
+  CheckpointRequest request;
+  request.tensors = {LayerName(2)};  // of shard 1
+  CheckpointStore store = StoreOf(1, 3);
+  std::vector<std::string> warnings;
+  auto latest = store.LoadLatest(&warnings, request);
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ((*latest)->step, 20);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_THAT((*latest)->tensors, SizeIs(2 + 2 + 1)) << "shards 0 and 1";
+
+  request.tensors = {LayerName(5)};  // of shard 2
+  latest = store.LoadLatest(&warnings, request);
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ((*latest)->step, 10);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr(path)));
+
+  // A torn file is noticed by its size.
+  fs::resize_file(path, fs::file_size(path) - 1);
+  request.tensors = {LayerName(2)};
+  latest = store.LoadLatest(&warnings, request);
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ((*latest)->step, 10);
+}
+
+TEST_F(CheckpointShardsTest, LaterStepsThanAskedForAreNotLookedAt) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  CheckpointRequest request;
+  request.last_step = 19;
+  std::vector<std::string> warnings;
+  auto latest = StoreOf(0, 2).LoadLatest(&warnings, request);
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ((*latest)->step, 10);
+  EXPECT_THAT(warnings, IsEmpty());
+  request.last_step = 9;
+  EXPECT_EQ(StoreOf(0, 2).LoadLatest(&warnings, request).value(), std::nullopt);
 }
 
 TEST_F(CheckpointShardsTest, AShardUnderAnothersNameIsRefused) {

@@ -28,9 +28,9 @@ const TransformerSize kSizes[] = {
     {"gpt2", 12, 768, 12, 50257, 1024},
 };
 
-class Embedding : public torch::nn::Module {
+class GptEmbedding : public torch::nn::Module {
  public:
-  Embedding(const TransformerSize& size, double dropout)
+  GptEmbedding(const TransformerSize& size, double dropout)
       : dropout_(dropout),
         token_(register_module(
             "token", std::make_shared<Embedding>(size.vocabulary, size.width))),
@@ -74,7 +74,7 @@ LayerSpec EmbeddingLayer(const TransformerSize& size, double dropout) {
   spec.parameters = (size.vocabulary + size.sequence_length) * size.width;
   spec.has_dropout = dropout > 0;
   spec.build = [size, dropout](LayerContext& context) {
-    auto embedding = std::make_shared<Embedding>(size, dropout);
+    auto embedding = std::make_shared<GptEmbedding>(size, dropout);
     context.weights[kTokenWeight] = embedding->token_weight();
     return Layer{embedding, [embedding](const torch::Tensor& tokens) {
                    return embedding->Forward(tokens);

@@ -78,8 +78,8 @@ std::vector<LayerProfile> ProfileLayers(Model& model,
 }
 
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
-                    int64_t examples) {
-  int64_t bytes = examples * static_cast<int64_t>(sizeof(float));
+                    int64_t examples, torch::ScalarType type) {
+  int64_t bytes = examples * static_cast<int64_t>(c10::elementSize(type));
   for (const int64_t size : spec.layers[stage.end - 1].output_shape)
     bytes *= size;
   return bytes;
@@ -88,7 +88,8 @@ int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
 std::string StageTable(const ModelSpec& spec,
                        absl::Span<const LayerRange> stages,
                        int64_t micro_batch_examples,
-                       absl::Span<const LayerProfile> profile) {
+                       absl::Span<const LayerProfile> profile,
+                       absl::Span<const torch::ScalarType> output_types) {
   std::string table =
       absl::StrFormat("%5s  %-22s %12s %14s %13s", "stage", "layers",
                       "parameters", "output_bytes", "forward_flops");
@@ -105,7 +106,9 @@ std::string StageTable(const ModelSpec& spec,
       forward += profile[layer].forward_seconds;
       backward += profile[layer].backward_seconds;
     }
-    const int64_t bytes = OutputBytes(spec, stages[i], micro_batch_examples);
+    const int64_t bytes =
+        OutputBytes(spec, stages[i], micro_batch_examples,
+                    output_types.empty() ? torch::kFloat : output_types[i]);
     absl::StrAppendFormat(&table, "\n%5d  %-22s %12d %14d %13.4g", i,
                           Names(spec, stages[i]), parameters, bytes, flops);
     if (!profile.empty())

@@ -33,18 +33,19 @@ std::vector<LayerProfile> ProfileLayers(Model& model,
                                         const torch::Tensor& batch,
                                         int repetitions);
 
-// Of the fp32 output of the layers of `stage` for so many examples.
+// Of the output of the layers of `stage` for so many examples.
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
-                    int64_t examples);
+                    int64_t examples, torch::ScalarType type = torch::kFloat);
 
-// One line per stage, for people: its layers, parameters, bytes of fp32 output
-// for a micro-batch of so many examples, forward FLOPs of the same, and, with a
+// One line per stage, for people: its layers, parameters, bytes of output for a
+// micro-batch of so many examples, forward FLOPs of the same, and, with a
 // `profile` of all layers, forward and backward time. A tied weight counts in
-// the stage that owns it.
+// the stage that owns it. `output_types`: of each stage; empty: fp32.
 std::string StageTable(const ModelSpec& spec,
                        absl::Span<const LayerRange> stages,
                        int64_t micro_batch_examples,
-                       absl::Span<const LayerProfile> profile = {});
+                       absl::Span<const LayerProfile> profile = {},
+                       absl::Span<const torch::ScalarType> output_types = {});
 
 }  // namespace rankwise
 

@@ -52,9 +52,9 @@ class PatchEmbedding : public torch::nn::Module {
   torch::Tensor weight_, bias_;
 };
 
-class Embedding : public torch::nn::Module {
+class VitEmbedding : public torch::nn::Module {
  public:
-  Embedding(int64_t features, double dropout)
+  VitEmbedding(int64_t features, double dropout)
       : dropout_(dropout),
         patch_(register_module("patch",
                                std::make_shared<PatchEmbedding>(features))),
@@ -88,7 +88,7 @@ LayerSpec EmbeddingLayer(int64_t features, double dropout) {
   spec.flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features);
   spec.has_dropout = dropout > 0;
   spec.build = [features, dropout](LayerContext&) {
-    auto embedding = std::make_shared<Embedding>(features, dropout);
+    auto embedding = std::make_shared<VitEmbedding>(features, dropout);
     return Layer{embedding, [embedding](const torch::Tensor& images) {
                    return embedding->Forward(images);
                  }};

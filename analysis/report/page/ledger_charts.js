@@ -77,7 +77,7 @@ function addLedger() {
   const part = section(
       'ledger', 'Where the step goes',
       'Means over the steps of what the critical rank did: the one that waited least, so that the others waited for it. ' +
-          'The parts add up to the step; what nothing explains is the residual.');
+          'The parts add up to the job\'s time over its steps, the largest sum of one rank; what nothing explains is the residual.');
   if (study.ledgers.length === 0) {
     missing(part, 'No run has enough steps after warm-up for a ledger. A study that has:', './bazelw run //:study');
     return;

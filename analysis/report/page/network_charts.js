@@ -86,7 +86,8 @@ const bandwidths = [
 function networkFigure(look, width, network) {
   const {curves} = network;
   const all = curves.length <= 4 || !curves.some((curve) => curve.collective === 'all_reduce');
-  const data = bandwidths.flatMap((what, half) => curves.flatMap((curve, n) => curveTraces(
+  // Older records do not know the factor of the bus bandwidth.
+  const data = bandwidths.flatMap((what, half) => curves.flatMap((curve, n) => what.factor(curve) === null ? [] : curveTraces(
       look, curve, n, what, half === 0, all || curve.collective === 'all_reduce' ? true : 'legendonly')));
   const sizes = curves.flatMap((curve) => curve.points.map((point) => point.bytes)).filter((size) => size > 0);
   const size = {type: 'log', ...sizeTicks(sizes, width < 800 ? 3 : 5)};

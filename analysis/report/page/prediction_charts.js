@@ -37,7 +37,7 @@ function predictionLines() {
 function predictedHover(prediction) {
   const lines = [
     `step ${milliseconds(prediction.step_seconds)} ${interval(prediction.step_interval, (s) => digits(s * 1e3))}`,
-    `${digits(prediction.images_per_second, 4)} images/s`,
+    `${digits(prediction.rate, 4)} ${prediction.rate_unit}`,
   ];
   if (prediction.exposed_comm_seconds > 0) {
     lines.push(`exposed communication ${milliseconds(prediction.exposed_comm_seconds)}`);

@@ -6,13 +6,13 @@ function scalingPoints(series) {
     const {speedup, speedup_interval, efficiency, efficiency_interval, warning} = point.efficiency;
     const cell = study.cells[point.cell];
     return {
-      name: cell.label, ranks: cell.ranks, images: cell.images_per_second, marks: warning ? [...cell.marks, warning] : cell.marks,
+      name: cell.label, ranks: cell.ranks, rate: cell.rate, marks: warning ? [...cell.marks, warning] : cell.marks,
       speedup, speedups: speedup_interval, efficiency, efficiencies: efficiency_interval,
     };
   });
   if (!points.some((point) => point.ranks === series.base_ranks)) {
     points.unshift({
-      name: 'the base case', ranks: series.base_ranks, images: null, marks: [],
+      name: 'the base case', ranks: series.base_ranks, rate: null, marks: [],
       speedup: 1, speedups: [1, 1], efficiency: 1, efficiencies: [1, 1],
     });
   }
@@ -24,7 +24,7 @@ function scalingHover(series, point) {
     `speedup ${digits(point.speedup)} ${interval(point.speedups, digits)}`,
     `efficiency ${percent(point.efficiency)} ${interval(point.efficiencies, percent)}`,
   ];
-  if (point.images !== null) lines.push(`${digits(point.images, 4)} images/s`);
+  if (point.rate !== null) lines.push(`${digits(point.rate, 4)} ${study.rate_unit}`);
   return hoverText(`${series.trainer}: ${point.name}`, ...lines, ...point.marks);
 }
 

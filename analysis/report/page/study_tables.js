@@ -6,6 +6,11 @@ const inNs = (seconds) => digits(seconds * 1e9);
 const whole = (count) => String(count);
 const cellOf = (row) => study.cells[row.cell];
 
+// 'tokens/s', as tokens_per_second in the file.
+function rateColumn(unit, value) {
+  return numberColumn(unit, unit.replace('/s', '_per_second'), value, (n) => digits(n, 4));
+}
+
 function scalingTable(part) {
   const base = (row) => (row.base === null ? null : study.cells[row.base].label);
   const figure = (key) => (row) => (row.efficiency === null ? null : row.efficiency[key]);
@@ -17,7 +22,7 @@ function scalingTable(part) {
     numberColumn('ranks', 'ranks', (row) => cellOf(row).ranks, whole),
     numberColumn('batch/rank', 'batch_per_rank', (row) => cellOf(row).rank_batch),
     numberColumn('runs', 'runs', (row) => cellOf(row).runs, whole),
-    numberColumn('images/s', 'images_per_second', (row) => cellOf(row).images_per_second, (n) => digits(n, 4)),
+    rateColumn(study.rate_unit, (row) => cellOf(row).rate),
     numberColumn('step ms', 'step_seconds', (row) => cellOf(row).step_seconds, inMs),
     numberColumn('speedup', 'speedup', figure('speedup')),
     intervalColumn('speedup', figure('speedup_interval'), digits),
@@ -148,7 +153,7 @@ function callTable(part) {
   part.append(details);
   const told = (key, silent) => ({...textColumn(key, key, (row) => row[key]),
                                   hidden: study.calls.every((row) => row[key] === silent)});
-  const rate = (row, factor) => (row.bytes > 0 && row.seconds > 0 ? factor * row.bytes / row.seconds : null);
+  const rate = (row, factor) => (row.bytes > 0 && row.seconds > 0 && factor !== null ? factor * row.bytes / row.seconds : null);
   table(details, 'call-table', 'Calls that were measured', [
     textColumn('collective', 'collective', (row) => row.collective),
     textColumn('layer', 'layer', (row) => row.layer),
@@ -196,7 +201,7 @@ function predictionTable(part) {
     numberColumn('ranks', 'ranks', figure('ranks'), whole),
     numberColumn('step ms', 'predicted_seconds', figure('step_seconds'), inMs),
     intervalColumn('predicted_seconds', figure('step_interval'), inMs),
-    numberColumn('images/s', 'images_per_second', figure('images_per_second'), (n) => digits(n, 4)),
+    rateColumn(rows.length === 0 ? study.rate_unit : rows[0].prediction.rate_unit, figure('rate')),
     numberColumn('exposed comm ms', 'exposed_comm_seconds', figure('exposed_comm_seconds'), inMs),
     numberColumn('bubble ms', 'bubble_seconds', figure('bubble_seconds'), inMs),
     numberColumn('peak memory', 'peak_bytes', (row) => row.prediction.peak_bytes || null, bytes),

@@ -63,7 +63,7 @@ function interval(range, show) {
 
 // Keeps figures with their units, and the ends of an interval, on one line.
 function unbroken(text) {
-  return text.replace(/(\d) (?=(%|ms|[µu]s|s|[kKMGT]i?B|GB\/s|images\/s)(?![A-Za-z]))/g, '$1\u00a0')
+  return text.replace(/(\d) (?=(%|ms|[µu]s|s|[kKMGT]i?B|GB\/s|(?:images|tokens|examples)\/s)(?![A-Za-z]))/g, '$1\u00a0')
       .replace(/\[(\S+), (\S+)\]/g, '[$1,\u00a0$2]');
 }
 

@@ -1,0 +1,91 @@
+#include "comm_bench/collectives/collective.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "c10/core/ScalarType.h"
+#include "comm_bench/collectives/counted.h"
+#include "comm_bench/collectives/element_types.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+int64_t Granularity(const Collective& collective, int world_size) {
+  return collective.granularity == nullptr ? 1
+                                           : collective.granularity(world_size);
+}
+
+// Each of these says why the call cannot run, "" if it can.
+
+std::string RanksReason(const Collective& collective, const Call& call) {
+  if (call.world_size < collective.min_world_size) {
+    return absl::StrCat(" needs at least ", collective.min_world_size,
+                        " ranks; the group has ", call.world_size);
+  }
+  if (collective.rooted && (call.root < 0 || call.root >= call.world_size)) {
+    return absl::StrCat(" with root ", call.root,
+                        ": the group's ranks are 0 to ", call.world_size - 1);
+  }
+  return "";
+}
+
+std::string OpReason(const Collective& collective, const Call& call) {
+  if (!collective.reduces || call.op != ReduceOp::kAverage ||
+      c10::isFloatingType(call.dtype)) {
+    return "";
+  }
+  return absl::StrCat(" of ", DtypeName(call.dtype), " with op avg: ",
+                      "the average of integers is no integer");
+}
+
+std::string PlaceReason(const Collective& collective, const Call& call) {
+  if (call.in_place && !collective.has_elements) {
+    return " has no buffers that it could run in place on";
+  }
+  if (call.in_place && !collective.in_place) {
+    return " cannot run in place: its output would overwrite what it has yet "
+           "to send; run it out of place";
+  }
+  if (!call.in_place && !collective.out_of_place) {
+    return " cannot run out of place; run it in place";
+  }
+  return "";
+}
+
+std::string CountReason(const Collective& collective, const Call& call) {
+  if (!collective.has_elements) return "";
+  if (call.count <= 0) {
+    return absl::StrCat(" of ", call.count,
+                        " elements: the count must be at least 1");
+  }
+  const int64_t granule = Granularity(collective, call.world_size);
+  if (call.count % granule == 0) return "";
+  return absl::StrCat(" of ", Counted(call.count, "element"), " over ",
+                      Counted(call.world_size, "rank"),
+                      ": the count must be a multiple of ", granule);
+}
+
+}  // namespace
+
+absl::Status CheckCall(const Collective& collective, const Call& call,
+                       const std::string& backend) {
+  for (const auto reason_of :
+       {RanksReason, OpReason, PlaceReason, CountReason}) {
+    const std::string reason = reason_of(collective, call);
+    if (!reason.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(collective.name, reason));
+    }
+  }
+  if (collective.refuse == nullptr) return absl::OkStatus();
+  return collective.refuse(call, backend);
+}
+
+int64_t CountFor(const Collective& collective, int64_t bytes,
+                 c10::ScalarType dtype, int world_size) {
+  if (!collective.has_elements) return 0;
+  const int64_t granule = Granularity(collective, world_size);
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  return std::max<int64_t>(bytes / element_bytes / granule, 1) * granule;
+}
+
+}  // namespace rankwise::comm_bench

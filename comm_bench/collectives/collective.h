@@ -1,0 +1,119 @@
+// What the benchmark knows of a collective: one table entry per file in
+// collectives/.
+#ifndef RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_
+#define RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+#include "c10/core/Device.h"
+#include "c10/util/intrusive_ptr.h"
+#include "comm_bench/collectives/traffic_matrix.h"
+#include "parallel/comm/communicator.h"
+
+namespace c10d {
+class ProcessGroup;
+class Work;
+}  // namespace c10d
+
+namespace rankwise::comm_bench {
+
+class RegisteredMemory;
+
+// One row of the output, as one rank sees it.
+struct Call {
+  // Elements of the row: of the whole buffer as nccl-tests counts it. That is
+  // every rank's buffer for all_reduce, broadcast, reduce and messages, the
+  // output for all_gather, the input for reduce_scatter, what a rank sends to
+  // all for all_to_all, and the root's buffer for gather and scatter.
+  int64_t count = 0;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  ReduceOp op = ReduceOp::kSum;  // of collectives that reduce
+  int root = 0;                  // of collectives that have one
+  bool in_place = false;
+  int rank = 0;  // in the group
+  int world_size = 1;
+  c10::Device device = c10::kCPU;
+  // all_to_all_v only: the share of `count` that each rank sends to each.
+  const TrafficMatrix* traffic = nullptr;
+  // Where its buffers come from; null: the device's usual allocator.
+  RegisteredMemory* memory = nullptr;
+};
+
+// Tensors of one call; `input` and `output` are one tensor, or views of one,
+// when the call is in place. The parts are views, made once, for the functions
+// of c10d that take lists.
+struct Buffers {
+  at::Tensor input;
+  at::Tensor output;
+  std::vector<at::Tensor> input_parts;
+  std::vector<at::Tensor> output_parts;
+  std::vector<int64_t> input_splits;
+  std::vector<int64_t> output_splits;
+};
+
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+// The first wrong element on this rank.
+struct WrongElement {
+  int64_t index = 0;  // into the output
+  double expected = 0;
+  double got = 0;
+  int64_t total = 1;  // wrong elements of this rank
+};
+
+struct Collective {
+  const char* name = "";     // "all_reduce"
+  const char* summary = "";  // one line for --help and --list
+
+  bool reduces = false;           // takes an op
+  bool rooted = false;            // takes a root
+  bool has_elements = true;       // false: barrier, one row without sizes
+  bool in_place = true;           // can run in place
+  bool out_of_place = true;       // can run out of place
+  bool prefers_in_place = false;  // what c10d's own call does
+  int min_world_size = 1;
+  // A call's time is divided by this: 2 for a round trip of which half is
+  // reported.
+  double trips = 1;
+
+  // `count` must be a multiple of it; null: 1.
+  int64_t (*granularity)(int world_size) = nullptr;
+  // busbw = algbw * bus_factor, algbw = bytes / time.
+  double (*bus_factor)(int world_size) = nullptr;
+  // Why this call cannot run over `backend` ("gloo"), beyond what the fields
+  // above say; null: it always can.
+  absl::Status (*refuse)(const Call& call,
+                         const std::string& backend) = nullptr;
+
+  Buffers (*make)(const Call& call) = nullptr;
+  // Writes the pattern (pattern.h) into the input, and something else into what
+  // the call must overwrite.
+  void (*fill)(const Call& call, Buffers& buffers) = nullptr;
+  // Starts the call and appends what must be waited for: nothing, if it has
+  // already been waited for.
+  void (*start)(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
+                Works& works) = nullptr;
+  // Compares the output with what the pattern makes it. Only after fill and one
+  // start.
+  std::optional<WrongElement> (*check)(const Call& call,
+                                       const Buffers& buffers) = nullptr;
+};
+
+// Why `call` cannot run, by all that the entry says: InvalidArgument,
+// "all_reduce of int32 with op avg: the average of integers is no integer".
+absl::Status CheckCall(const Collective& collective, const Call& call,
+                       const std::string& backend);
+
+// The count for a row of about `bytes`: rounded down to the granularity, at
+// least one granule. 0 for a collective without elements.
+int64_t CountFor(const Collective& collective, int64_t bytes,
+                 c10::ScalarType dtype, int world_size);
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_

@@ -1,0 +1,125 @@
+#include "comm_bench/collectives/collective.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+// A collective whose counts are multiples of the number of ranks.
+Collective Divided() {
+  Collective collective;
+  collective.name = "divided";
+  collective.granularity = [](int n) { return int64_t{n}; };
+  return collective;
+}
+
+Call CallOver(int world_size, int64_t count) {
+  Call call;
+  call.world_size = world_size;
+  call.count = count;
+  return call;
+}
+
+std::string RefusalOf(const Collective& collective, const Call& call) {
+  const absl::Status status = CheckCall(collective, call, "gloo");
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(CheckCallTest, RefusesTooFewRanks) {
+  Collective collective;
+  collective.name = "ping";
+  collective.min_world_size = 2;
+  EXPECT_EQ(RefusalOf(collective, CallOver(1, 4)),
+            "ping needs at least 2 ranks; the group has 1");
+  EXPECT_TRUE(CheckCall(collective, CallOver(2, 4), "gloo").ok());
+}
+
+TEST(CheckCallTest, RefusesARootThatIsNoRank) {
+  Collective collective;
+  collective.name = "rooted";
+  collective.rooted = true;
+  Call call = CallOver(3, 4);
+  for (const int root : {-1, 3}) {
+    call.root = root;
+    EXPECT_EQ(RefusalOf(collective, call),
+              "rooted with root " + std::to_string(root) +
+                  ": the group's ranks are 0 to 2");
+  }
+  call.root = 2;
+  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+}
+
+TEST(CheckCallTest, RefusesAveragesOfIntegers) {
+  Collective collective;
+  collective.name = "reduction";
+  collective.reduces = true;
+  Call call = CallOver(2, 4);
+  call.op = ReduceOp::kAverage;
+  for (const c10::ScalarType dtype : {at::kInt, at::kLong, at::kByte}) {
+    call.dtype = dtype;
+    EXPECT_THAT(RefusalOf(collective, call),
+                testing::EndsWith(
+                    " with op avg: the average of integers is no integer"));
+  }
+  call.dtype = at::kHalf;
+  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+}
+
+TEST(CheckCallTest, RefusesThePlaceThatACollectiveLacks) {
+  Collective collective;
+  collective.name = "placed";
+  collective.in_place = false;
+  Call call = CallOver(2, 4);
+  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  call.in_place = true;
+  EXPECT_THAT(RefusalOf(collective, call),
+              testing::StartsWith("placed cannot run in place"));
+  collective.in_place = true;
+  collective.out_of_place = false;
+  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  call.in_place = false;
+  EXPECT_EQ(RefusalOf(collective, call),
+            "placed cannot run out of place; run it in place");
+}
+
+TEST(CheckCallTest, RefusesCountsThatDoNotDivide) {
+  EXPECT_EQ(RefusalOf(Divided(), CallOver(4, 6)),
+            "divided of 6 elements over 4 ranks: the count must be a multiple "
+            "of 4");
+  EXPECT_EQ(RefusalOf(Divided(), CallOver(4, 0)),
+            "divided of 0 elements: the count must be at least 1");
+  EXPECT_TRUE(CheckCall(Divided(), CallOver(4, 8), "gloo").ok());
+}
+
+TEST(CheckCallTest, AsksTheEntryLast) {
+  Collective collective = Divided();
+  collective.refuse = [](const Call&, const std::string& backend) {
+    return absl::InvalidArgumentError("not over " + backend);
+  };
+  EXPECT_EQ(RefusalOf(collective, CallOver(2, 4)), "not over gloo");
+  EXPECT_THAT(RefusalOf(collective, CallOver(2, 3)),
+              testing::HasSubstr("multiple of 2"));
+}
+
+TEST(CountForTest, RoundsDownToTheGranularityButNotToNothing) {
+  EXPECT_EQ(CountFor(Divided(), 4096, at::kFloat, 4), 1024);
+  EXPECT_EQ(CountFor(Divided(), 4096, at::kFloat, 3), 1023);
+  EXPECT_EQ(CountFor(Divided(), 4096, at::kByte, 3), 4095);
+  EXPECT_EQ(CountFor(Divided(), 8, at::kDouble, 3), 3);
+  EXPECT_EQ(CountFor(Divided(), 0, at::kHalf, 1), 1);
+  EXPECT_EQ(CountFor(Collective(), 9, at::kFloat, 4), 2);
+}
+
+TEST(CountForTest, IsNothingWithoutElements) {
+  Collective collective;
+  collective.has_elements = false;
+  EXPECT_EQ(CountFor(collective, 4096, at::kFloat, 4), 0);
+}
+
+}  // namespace
+}  // namespace rankwise::comm_bench

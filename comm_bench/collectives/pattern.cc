@@ -1,0 +1,260 @@
+#include "comm_bench/collectives/pattern.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ATen/ops/empty.h"
+#include "ATen/ops/equal.h"
+#include "ATen/ops/isclose.h"
+#include "ATen/ops/ne.h"
+#include "c10/core/ScalarType.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+constexpr int64_t kLargest = 250;        // of data, sums and averages
+constexpr int64_t kLargestExponent = 7;  // of products of twos
+
+// A number from 0 to `largest`, evenly spread over keys (the finaliser of
+// splitmix64; Steele, Lea and Flood 2014).
+int64_t Scrambled(int64_t key, int64_t largest) {
+  uint64_t x = (static_cast<uint64_t>(key) + 1) * 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  x ^= x >> 31;
+  return static_cast<int64_t>(x % static_cast<uint64_t>(largest + 1));
+}
+
+int64_t Data(int64_t rank, int64_t index) {
+  return Scrambled((rank + 1) * kPatternPeriod + index, kLargest);
+}
+
+// What all ranks together make of an element.
+int64_t Total(int64_t index, int64_t largest) {
+  return Scrambled(index, largest);
+}
+
+// `rank`'s share of `total` at `index`; the shares of all ranks add up to it.
+int64_t ShareOf(int64_t total, int64_t rank, int64_t index,
+                int64_t world_size) {
+  const int64_t place = (rank + index) % world_size;
+  const int64_t all = world_size * (world_size + 1);
+  return total * (place + 1) * (place + 2) / all -
+         total * place * (place + 1) / all;
+}
+
+// An average is exact if the sum, and every partial sum, is a small number of
+// units that divide the number of ranks: W = unit * odd.
+struct AveragePlan {
+  int64_t unit = 1;
+  int64_t odd = 1;
+  int64_t largest = 0;  // average
+};
+
+AveragePlan PlanAverage(const Call& call) {
+  constexpr int64_t kExactInBFloat16 = 256, kExactInHalf = 2048;
+  constexpr int64_t kLargestSum = 32768;  // float16 ends at 65504
+  AveragePlan plan;
+  plan.unit = call.world_size & -call.world_size;
+  plan.odd = call.world_size / plan.unit;
+  const int64_t exact =
+      call.dtype == c10::ScalarType::BFloat16 ? kExactInBFloat16 : kExactInHalf;
+  const int64_t largest_sum = std::min(exact * plan.unit, kLargestSum);
+  plan.largest = std::min(largest_sum / call.world_size, kLargest);
+  return plan;
+}
+
+int64_t SmallestOrLargest(const Call& call, int64_t index) {
+  int64_t result = Data(0, index);
+  for (int rank = 1; rank < call.world_size; ++rank) {
+    const int64_t next = Data(rank, index);
+    result = call.op == ReduceOp::kMin ? std::min(result, next)
+                                       : std::max(result, next);
+  }
+  return result;
+}
+
+// The run's elements, as many as `tensor` has, but at most one period.
+at::Tensor PeriodOf(const PatternRun& run, const at::Tensor& tensor) {
+  const int64_t count = std::min(run.count, kPatternPeriod);
+  at::Tensor period = at::empty({count}, at::kLong);
+  int64_t* values = period.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = run.value((run.first + i) % kPatternPeriod);
+  }
+  return period.to(tensor.options());
+}
+
+// Calls piece(part of `elements`, what it is in the pattern, its first index
+// in `elements`) for all whole periods of a run, as rows, and for its rest.
+template <typename Piece>
+void ForEachPiece(const at::Tensor& elements, const PatternRun& run,
+                  Piece piece) {
+  if (run.count == 0) return;
+  const at::Tensor period = PeriodOf(run, elements);
+  const int64_t rows = run.count / kPatternPeriod;
+  const int64_t whole = rows * kPatternPeriod;
+  if (rows > 0) {
+    const at::Tensor part =
+        elements.narrow(0, 0, whole).view({rows, kPatternPeriod});
+    piece(part, period.expand_as(part), 0);
+  }
+  if (whole < run.count) {
+    const int64_t rest = run.count - whole;
+    piece(elements.narrow(0, whole, rest), period.narrow(0, 0, rest), whole);
+  }
+}
+
+// Walks through `tensor` run by run, piece by piece.
+template <typename Piece>
+void ForEachPiece(const at::Tensor& tensor, const std::vector<PatternRun>& runs,
+                  Piece piece) {
+  const at::Tensor elements = tensor.view({-1});
+  int64_t begin = 0;
+  for (const PatternRun& run : runs) {
+    ForEachPiece(elements.narrow(0, begin, run.count), run,
+                 [&](const at::Tensor& part, const at::Tensor& pattern,
+                     int64_t offset) { piece(part, pattern, begin + offset); });
+    begin += run.count;
+  }
+  TORCH_CHECK(begin == elements.numel(), "a pattern of ", begin,
+              " elements for a tensor of ", elements.numel());
+}
+
+// Whether a piece has the bytes of the pattern: one pass over the memory of a
+// CPU, whatever the type.
+bool Same(const at::Tensor& got, const at::Tensor& expected) {
+  if (!got.is_cpu()) return at::equal(got, expected);
+  const size_t row_bytes = expected.size(-1) * expected.element_size();
+  const auto* row = static_cast<const char*>(got.const_data_ptr());
+  const char* const end = row + got.nbytes();
+  for (; row != end; row += row_bytes) {
+    if (std::memcmp(row, expected.const_data_ptr(), row_bytes) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<WrongElement> FindWrongIn(const at::Tensor& got,
+                                        const at::Tensor& expected,
+                                        double tolerance) {
+  if (Same(got, expected)) return std::nullopt;
+  at::Tensor differs =
+      tolerance == 0
+          ? at::ne(got, expected)
+          : at::isclose(got, expected, tolerance, /*atol=*/0).logical_not();
+  differs = differs.to(at::kCPU);
+  const bool* begin = differs.data_ptr<bool>();
+  const bool* end = begin + differs.numel();
+  const int64_t index = std::find(begin, end, true) - begin;
+  if (index == differs.numel()) return std::nullopt;
+  const int64_t row = index / got.size(-1), column = index % got.size(-1);
+  auto element = [&](const at::Tensor& tensor) {
+    return (tensor.dim() == 1 ? tensor[column] : tensor[row][column])
+        .item()
+        .toDouble();
+  };
+  return WrongElement{.index = index,
+                      .expected = element(expected),
+                      .got = element(got),
+                      .total = std::count(begin, end, true)};
+}
+
+}  // namespace
+
+PatternValue DataOf(int rank) {
+  return [rank](int64_t index) { return Data(rank, index); };
+}
+
+PatternValue ContributionOf(const Call& call) {
+  auto share = [call](int64_t total, int64_t index) {
+    return ShareOf(total, call.rank, index, call.world_size);
+  };
+  switch (call.op) {
+    case ReduceOp::kSum:
+      return [share](int64_t i) { return share(Total(i, kLargest), i); };
+    case ReduceOp::kAverage:
+      return [share, plan = PlanAverage(call)](int64_t i) {
+        return plan.unit * share(plan.odd * Total(i, plan.largest), i);
+      };
+    case ReduceOp::kProduct:
+      return [share](int64_t i) {
+        return int64_t{1} << share(Total(i, kLargestExponent), i);
+      };
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      break;
+  }
+  return DataOf(call.rank);
+}
+
+PatternValue ReductionOf(const Call& call) {
+  switch (call.op) {
+    case ReduceOp::kSum:
+      return [](int64_t i) { return Total(i, kLargest); };
+    case ReduceOp::kAverage:
+      return [largest = PlanAverage(call).largest](int64_t i) {
+        return Total(i, largest);
+      };
+    case ReduceOp::kProduct:
+      return [](int64_t i) { return int64_t{1} << Total(i, kLargestExponent); };
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      break;
+  }
+  return [call](int64_t i) { return SmallestOrLargest(call, i); };
+}
+
+double ToleranceOf(const Call& call) {
+  const bool power_of_two = (call.world_size & (call.world_size - 1)) == 0;
+  if (call.op != ReduceOp::kAverage || !call.device.is_cuda() || power_of_two) {
+    return 0;
+  }
+  double epsilon = 0;
+  switch (call.dtype) {
+    case c10::ScalarType::BFloat16:
+      epsilon = 0x1p-7;
+      break;
+    case c10::ScalarType::Half:
+      epsilon = 0x1p-10;
+      break;
+    case c10::ScalarType::Float:
+      epsilon = 0x1p-23;
+      break;
+    default:
+      epsilon = 0x1p-52;
+  }
+  // 1 / W and each product are rounded once, and so is every addition.
+  return epsilon / 2 * (call.world_size + 1);
+}
+
+void Fill(const at::Tensor& tensor, const std::vector<PatternRun>& runs) {
+  ForEachPiece(tensor, runs,
+               [](const at::Tensor& part, const at::Tensor& pattern, int64_t) {
+                 part.copy_(pattern);
+               });
+}
+
+void FillUnwritten(const at::Tensor& tensor) { tensor.fill_(kUnwritten); }
+
+std::optional<WrongElement> FindWrong(const at::Tensor& tensor,
+                                      const std::vector<PatternRun>& runs,
+                                      double tolerance) {
+  std::optional<WrongElement> first;
+  ForEachPiece(
+      tensor, runs,
+      [&](const at::Tensor& part, const at::Tensor& pattern, int64_t begin) {
+        const auto wrong = FindWrongIn(part, pattern, tolerance);
+        if (!wrong) return;
+        if (first) {
+          first->total += wrong->total;
+          return;
+        }
+        first = wrong;
+        first->index += begin;
+      });
+  return first;
+}
+
+}  // namespace rankwise::comm_bench

@@ -1,0 +1,165 @@
+#include "comm_bench/collectives/traffic_matrix.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "comm_bench/collectives/counted.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+using Row = std::vector<double>;
+
+double Sum(const Row& row) {
+  return std::accumulate(row.begin(), row.end(), 0.0);
+}
+
+// A place in the file, for messages.
+struct Line {
+  std::string path;
+  int number = 0;
+
+  absl::Status Error(const std::string& what) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("traffic matrix ", path, ":", number, ": ", what));
+  }
+};
+
+absl::StatusOr<Row> ParseRow(const Line& line, absl::string_view text) {
+  Row row;
+  for (absl::string_view field :
+       absl::StrSplit(text, absl::ByAnyChar(", \t\r"), absl::SkipEmpty())) {
+    double weight = 0;
+    if (!absl::SimpleAtod(field, &weight) || !std::isfinite(weight)) {
+      return line.Error(absl::StrCat("'", field, "' is not a number"));
+    }
+    if (weight < 0) {
+      return line.Error(absl::StrCat(field,
+                                     " is negative; nobody sends less "
+                                     "than nothing"));
+    }
+    row.push_back(weight);
+  }
+  return row;
+}
+
+// Whether `row` may follow the rows above it, the first of which is `first`.
+absl::Status CheckRow(const Line& line, const Row& row, const Row& first,
+                      int world_size) {
+  if (row.size() != static_cast<size_t>(world_size)) {
+    return line.Error(absl::StrCat(Counted(row.size(), "column"), " for ",
+                                   Counted(world_size, "rank"),
+                                   "; give one number for each"));
+  }
+  const double sum = Sum(row), expected = Sum(first);
+  if (!std::isfinite(sum) || sum <= 0) {
+    return line.Error(absl::StrCat("the row's sum is ", sum,
+                                   "; every rank must send something"));
+  }
+  constexpr double kRounding = 1e-9;
+  if (std::abs(sum - expected) > kRounding * expected) {
+    return line.Error(absl::StrCat(
+        "the matrix does not balance: this row's sum is ", sum,
+        ", the first row's ", expected,
+        "; every rank sends equally much, so all sums must be the same"));
+  }
+  return absl::OkStatus();
+}
+
+// Splits `count` in proportion to `weights`: the floors first, then one more
+// for the largest remainders, low ranks first among equals.
+std::vector<int64_t> LargestRemainder(const Row& weights, int64_t count) {
+  const double sum = Sum(weights);
+  std::vector<int64_t> parts;
+  Row remainders;
+  int64_t left = count;
+  for (double weight : weights) {
+    const double share = weight / sum * static_cast<double>(count);
+    parts.push_back(std::min(static_cast<int64_t>(share), left));
+    remainders.push_back(share - static_cast<double>(parts.back()));
+    left -= parts.back();
+  }
+  std::vector<size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return remainders[a] > remainders[b];
+  });
+  for (size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) {
+    ++parts[order[i]];
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
+                                                  int world_size) {
+  std::ifstream file(path);
+  if (!file) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot read the traffic matrix ", path, ": ", std::strerror(errno)));
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot read the traffic matrix ", path, ": is a folder, not a file"));
+  }
+  TrafficMatrix matrix;
+  Line line{path, 0};
+  for (std::string text; std::getline(file, text);) {
+    ++line.number;
+    absl::StatusOr<Row> row =
+        ParseRow(line, absl::string_view(text).substr(0, text.find('#')));
+    if (!row.ok()) return row.status();
+    if (row->empty()) continue;
+    if (matrix.world_size() == world_size) {
+      return line.Error(absl::StrCat("a row too many for ",
+                                     Counted(world_size, "rank"),
+                                     "; give one row for each"));
+    }
+    matrix.weights_.push_back(*std::move(row));
+    const absl::Status status =
+        CheckRow(line, matrix.weights_.back(), matrix.weights_[0], world_size);
+    if (!status.ok()) return status;
+  }
+  if (matrix.world_size() == world_size) return matrix;
+  return line.Error(absl::StrCat(
+      "the file ends after ", Counted(matrix.world_size(), "row"), ", for ",
+      Counted(world_size, "rank"), "; give one row for each"));
+}
+
+TrafficMatrix TrafficMatrix::Skewed(double skew, int world_size) {
+  Row row;
+  for (int to = 0; to < world_size; ++to) {
+    row.push_back(std::pow(to + 1, -skew));
+  }
+  TrafficMatrix matrix;
+  matrix.weights_.assign(world_size, row);
+  return matrix;
+}
+
+std::vector<int64_t> TrafficMatrix::SendCounts(int from, int64_t count) const {
+  return LargestRemainder(weights_[from], count);
+}
+
+std::vector<int64_t> TrafficMatrix::ReceiveCounts(int to, int64_t count) const {
+  std::vector<int64_t> counts;
+  for (int from = 0; from < world_size(); ++from) {
+    counts.push_back(SendCounts(from, count)[to]);
+  }
+  return counts;
+}
+
+}  // namespace rankwise::comm_bench

@@ -1,0 +1,80 @@
+// Latency and bandwidth between all pairs of ranks, and who stands out.
+#ifndef RANKWISE_COMM_BENCH_MODES_PAIR_MATRIX_H_
+#define RANKWISE_COMM_BENCH_MODES_PAIR_MATRIX_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "c10/core/Device.h"
+#include "comm_bench/timing/order_statistics.h"
+#include "parallel/comm/control.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
+
+namespace rankwise::comm_bench {
+
+struct PairConfig {
+  int64_t latency_bytes = 8;
+  int64_t bandwidth_bytes = 1 << 20;
+  int64_t warmup = 3;       // round trips before counting starts, per size
+  int64_t iterations = 20;  // round trips that count, per size
+  c10::Device device = c10::kCPU;  // of the messages
+};
+
+// [i][j] and [j][i] are the same; NaN on the diagonal and for pairs that were
+// not reached.
+struct PairMatrix {
+  // The round trips behind twice a median, where this rank timed them: with
+  // each higher rank, per size.
+  struct Samples {
+    int peer = 0;
+    int64_t bytes = 0;
+    std::vector<double> seconds;
+  };
+
+  std::vector<std::vector<double>> latency_seconds;     // half round trip
+  std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
+  // 95 % intervals of both: how far they reach to their farther side, as a
+  // share; NaN below six round trips.
+  std::vector<std::vector<double>> latency_reach, bandwidth_reach;
+  std::vector<Samples> samples = {};  // of this rank only
+  int pairs = 0;                      // that were measured
+  bool stopped = false;               // by `stop`
+
+  int world_size() const { return static_cast<int>(latency_seconds.size()); }
+};
+
+// Ping-pongs by send and recv over `group`, one pair of ranks after the other,
+// timed on the lower rank: medians over iterations. Collective over all ranks,
+// with the same configuration; the matrices, `pairs` and `stopped` are the same
+// on all. `stop`, set by any rank, ends it after the pair under way.
+// InvalidArgument for sizes or iterations below 1; what send and recv throw
+// passes through.
+absl::StatusOr<PairMatrix> MeasurePairs(
+    c10d::ProcessGroup& group, Control& control, const PairConfig& config,
+    const std::atomic<bool>* stop = nullptr);
+
+struct Straggler {
+  int rank = 0;
+  // The median latency of its pairs, less that of the others.
+  double delay_seconds = 0;
+};
+
+// The rank all of whose pairs take at least `factor` times the median latency
+// of the pairs without it; none when nobody stands out so. InvalidArgument
+// below three ranks, as with two there is no pair to compare with.
+absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
+                                                       double factor = 1.5);
+
+// Two tables for the terminal, a row and a column per rank.
+std::string FormatPairMatrix(const PairMatrix& matrix);
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_MODES_PAIR_MATRIX_H_

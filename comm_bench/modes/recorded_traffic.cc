@@ -1,0 +1,238 @@
+#include "comm_bench/modes/recorded_traffic.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "c10/core/ScalarType.h"
+#include "comm_bench/collectives/counted.h"
+#include "comm_bench/collectives/element_types.h"
+#include "records/record_reader.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+using RanksOfStep = std::map<int64_t, TrafficRecord>;  // by rank
+
+// One run of a file.
+struct Run {
+  std::string id, trainer, backend;
+  int64_t world_size = 1;
+  std::map<int64_t, RanksOfStep> steps;
+};
+
+absl::StatusOr<Run> LastRunWithTraffic(const std::string& file) {
+  Run current, last;
+  const auto visit = [&](const Record& record) {
+    if (const auto* run = std::get_if<RunRecord>(&record)) {
+      if (run->run_id == current.id) return absl::OkStatus();
+      current = {run->run_id, run->binary, run->backend, run->world_size, {}};
+    } else if (const auto* traffic = std::get_if<TrafficRecord>(&record)) {
+      if (last.id != current.id) last = current;
+      last.steps[traffic->step][traffic->rank] = *traffic;
+    }
+    return absl::OkStatus();
+  };
+  absl::StatusOr<ReadSummary> read =
+      VisitRecords(file, {.tolerate_torn_lines = true}, visit);
+  if (!read.ok()) return read.status();
+  if (last.steps.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file,
+        ": holds no communication of a trainer; record some by training with "
+        "--traffic_steps=2 --record=",
+        file));
+  }
+  return last;
+}
+
+std::vector<int64_t> MissingRanks(const Run& run, const RanksOfStep& step) {
+  std::vector<int64_t> missing;
+  for (int64_t rank = 0; rank < run.world_size; ++rank) {
+    if (step.count(rank) == 0) missing.push_back(rank);
+  }
+  return missing;
+}
+
+absl::Status Bad(const TrafficRecord& record, const std::string& why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("step ", record.step, " of rank ", record.rank, ": ", why));
+}
+
+std::string Describe(const RecordedTransfer& event) {
+  return absl::StrCat(event.op, " of ", event.count, " ", event.dtype);
+}
+
+// The ranks of the event's group, in its order.
+std::vector<int64_t> GroupOf(const RecordedTransfer& event, size_t world_size) {
+  if (!event.ranks.empty()) return event.ranks;
+  std::vector<int64_t> all(world_size);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+absl::Status CheckGroup(const TrafficRecord& record,
+                        const RecordedTransfer& event, size_t world_size) {
+  const std::vector<int64_t> group = GroupOf(event, world_size);
+  const std::set<int64_t> ranks(group.begin(), group.end());
+  const bool rooted = event.op == "broadcast" || event.op == "reduce";
+  if (ranks.size() != group.size() || *ranks.begin() < 0 ||
+      *ranks.rbegin() >= static_cast<int64_t>(world_size) ||
+      ranks.count(record.rank) == 0) {
+    return Bad(record,
+               absl::StrCat(event.op, " in a group of ranks ",
+                            absl::StrJoin(group, ", "), ", which is none of ",
+                            world_size, " ranks with this one among them"));
+  }
+  if ((IsMessage(event) && event.peer == record.rank) ||
+      ((IsMessage(event) || rooted) && ranks.count(event.peer) == 0)) {
+    return Bad(record, absl::StrCat(event.op, " with rank ", event.peer,
+                                    ", which is no other of its group"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEvent(const TrafficRecord& record,
+                        const RecordedTransfer& event, size_t world_size) {
+  static const auto* const kKinds = new std::set<std::string>{
+      "all_reduce", "broadcast", "reduce", "all_gather",
+      "barrier",    "send",      "recv"};
+  if (IsCoalescingMark(event)) return absl::OkStatus();
+  if (kKinds->count(event.op) == 0) {
+    return Bad(record, absl::StrCat(event.op, " cannot be replayed; what can: ",
+                                    absl::StrJoin(*kKinds, ", ")));
+  }
+  if (event.op != "barrier") {
+    const absl::StatusOr<c10::ScalarType> dtype = ParseDtype(event.dtype);
+    if (!dtype.ok()) return Bad(record, std::string(dtype.status().message()));
+    const auto size = static_cast<int64_t>(c10::elementSize(*dtype));
+    if (event.count < 0 || event.bytes != event.count * size) {
+      return Bad(record,
+                 absl::StrCat(Describe(event), " in ", event.bytes, " bytes"));
+    }
+  }
+  return CheckGroup(record, event, world_size);
+}
+
+// Both sides of a channel, or all ranks of a group, by who: what each calls, in
+// order.
+using Calls = std::map<int64_t, std::vector<std::string>>;
+
+absl::Status CheckSame(const TrafficRecord& record, const std::string& where,
+                       const Calls& calls, size_t expected) {
+  const auto& [first_rank, first] = *calls.begin();
+  for (const auto& [rank, others] : calls) {
+    const size_t both = std::min(first.size(), others.size());
+    size_t i = 0;
+    while (i < both && first[i] == others[i]) ++i;
+    if (i == first.size() && i == others.size()) continue;
+    const auto call = [&](const std::vector<std::string>& list) {
+      return i < list.size() ? list[i] : std::string("nothing");
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", record.step, ": number ", i + 1, " ", where,
+                     " is ", call(first), " on rank ", first_rank, ", but ",
+                     call(others), " on rank ", rank));
+  }
+  if (calls.size() == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "step ", record.step, ": number 1 ", where, ", ", first[0],
+      ", is called by ", calls.size(), " of its ", expected, " ranks only"));
+}
+
+// What must agree, by whom it is between.
+struct Matching {
+  std::map<std::pair<int64_t, int64_t>, Calls> channels;  // from, to
+  std::map<std::vector<int64_t>, Calls> groups;
+
+  void Add(const TrafficRecord& record, const RecordedTransfer& event,
+           size_t world_size) {
+    if (IsCoalescingMark(event)) return;
+    if (IsMessage(event)) {
+      const bool sends = event.op == "send";
+      const std::pair channel(sends ? record.rank : event.peer,
+                              sends ? event.peer : record.rank);
+      channels[channel][record.rank].push_back(
+          absl::StrCat("one of ", event.bytes, " bytes"));
+      return;
+    }
+    groups[GroupOf(event, world_size)][record.rank].push_back(absl::StrCat(
+        Describe(event),
+        event.peer < 0 ? "" : absl::StrCat(" from rank ", event.peer)));
+  }
+};
+
+}  // namespace
+
+bool IsCoalescingMark(const RecordedTransfer& event) {
+  return event.op == "start_coalescing" || event.op == "coalesced";
+}
+
+bool IsMessage(const RecordedTransfer& event) {
+  return event.op == "send" || event.op == "recv";
+}
+
+absl::Status CheckTraffic(const std::vector<TrafficRecord>& step) {
+  Matching matching;
+  for (const TrafficRecord& record : step) {
+    for (const RecordedTransfer& event : record.events) {
+      absl::Status fits = CheckEvent(record, event, step.size());
+      if (!fits.ok()) return fits;
+      matching.Add(record, event, step.size());
+    }
+  }
+  for (const auto& [ends, calls] : matching.channels) {
+    absl::Status same = CheckSame(step[0],
+                                  absl::StrCat("of the messages from rank ",
+                                               ends.first, " to ", ends.second),
+                                  calls, 2);
+    if (!same.ok()) return same;
+  }
+  for (const auto& [ranks, calls] : matching.groups) {
+    absl::Status same = CheckSame(step[0],
+                                  absl::StrCat("of the collectives of ranks ",
+                                               absl::StrJoin(ranks, ", ")),
+                                  calls, ranks.size());
+    if (!same.ok()) return same;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
+                                            int world_size) {
+  absl::StatusOr<Run> run = LastRunWithTraffic(file);
+  if (!run.ok()) return run.status();
+  if (run->world_size != world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": recorded with ", Counted(run->world_size, "rank"),
+                     ", and here ", world_size == 1 ? "is " : "are ",
+                     world_size, "; start as many"));
+  }
+  RecordedTraffic traffic;
+  traffic.file = file;
+  traffic.trainer = run->trainer;
+  traffic.backend = run->backend;
+  traffic.world_size = world_size;
+  for (auto& [number, ranks] : run->steps) {
+    if (!MissingRanks(*run, ranks).empty()) continue;
+    std::vector<TrafficRecord>& step = traffic.steps.emplace_back();
+    for (auto& [rank, record] : ranks) step.push_back(std::move(record));
+    absl::Status fits = CheckTraffic(step);
+    if (!fits.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file, ": ", fits.message()));
+    }
+  }
+  if (!traffic.steps.empty()) return traffic;
+  const auto& [number, ranks] = *run->steps.begin();
+  return absl::InvalidArgumentError(absl::StrCat(
+      file, ": no step was recorded by all ranks; step ", number,
+      " lacks that of rank ", absl::StrJoin(MissingRanks(*run, ranks), ", ")));
+}
+
+}  // namespace rankwise::comm_bench

@@ -1,0 +1,79 @@
+// Trainer-shaped traffic: what a trainer communicated in some of its steps,
+// repeated without its computation.
+#ifndef RANKWISE_COMM_BENCH_MODES_REPLAY_H_
+#define RANKWISE_COMM_BENCH_MODES_REPLAY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "comm_bench/timing/order_statistics.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/control.h"
+
+namespace rankwise::comm_bench {
+
+struct ReplayConfig {
+  std::string file;         // with traffic records of as many ranks
+  int64_t iterations = 20;  // each way; the recorded steps take turns
+};
+
+// Seconds per step of each rank, and of the slowest rank of each step.
+struct ReplayTimes {
+  std::vector<Estimate> ranks;
+  Estimate slowest;
+};
+
+// One rank's iterations: when each began, on its own clock since the warm-up
+// ended, and its seconds per step.
+struct ReplaySamples {
+  std::vector<double> start_seconds, seconds;
+};
+
+// The same on every rank, but for the samples.
+struct ReplayResult {
+  std::string trainer;         // "ddp"
+  std::vector<int64_t> steps;  // that were recorded
+  std::vector<int64_t> calls;  // of each rank in the first of them
+  std::vector<int64_t> bytes;  // likewise, of the ranks' own buffers
+  int64_t iterations = 0;      // that were made, each way
+  ReplayTimes step;            // the trainer's whole steps
+  ReplayTimes exposed;         // the trainer's own exposed communication
+  ReplayTimes gaps;            // see Replay
+  ReplayTimes back_to_back;    // see Replay
+  ReplaySamples own_gaps;      // this rank's, behind gaps
+  ReplaySamples own_back_to_back;
+  bool stopped = false;  // by `stop`
+};
+
+// Repeats the recorded steps in two ways, in turn:
+//   gaps          each rank's thread computes nothing, but sleeps as long as it
+//                 computed between its calls. The step's time without these
+//                 gaps is what stays exposed when nothing competes with
+//                 communication for cores, memory and links.
+//   back_to_back  without gaps: what the communication takes by itself.
+// A trainer's exposed communication beyond that of `gaps` is what computing at
+// the same time costs: cores, memory and links are shared. Waiting for ranks
+// that compute longer is in both.
+//
+// An event that nobody was seen to wait for (all but Gloo's messages) counts as
+// hidden until the step's end, or until a later event has to wait for it. Ranks
+// start as far apart as they did, as far as that is known (LeadInSeconds).
+//
+// Collective over all ranks of `comm`, which are those of `control`. Makes the
+// groups that the trainer used. `stop`, set on any rank, ends it early with
+// what was measured. Errors: of ReadTraffic; Cancelled before the first
+// iteration; what ExplainFailure says of a failed call.
+absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
+                                    const ReplayConfig& config,
+                                    const std::atomic<bool>* stop = nullptr);
+
+// A table in milliseconds: medians, and below them how far their 95 % intervals
+// reach.
+std::string FormatReplay(const ReplayResult& result);
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_MODES_REPLAY_H_

@@ -1,0 +1,105 @@
+#include "comm_bench/nccl/calls.h"
+
+#include <utility>
+
+#include "comm_bench/timing/device_sync.h"
+#include "parallel/device/moment.h"
+#include "torch/csrc/distributed/c10d/Work.hpp"
+
+namespace rankwise::comm_bench {
+namespace {
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
+    const GraphMaker& make, c10::Device device, int rounds,
+    const std::function<void()>& work) {
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = make(device);
+  if (!graph.ok()) return graph.status();
+  absl::Status captured = (*graph)->Capture([rounds, work] {
+    for (int i = 0; i < rounds; ++i) work();
+    return absl::OkStatus();
+  });
+  if (!captured.ok()) return captured;
+  return graph;
+}
+
+}  // namespace
+
+Calls::Calls(Layer& layer, const Collective& collective, const Call& call,
+             int in_flight, RegisteredMemory* memory)
+    : layer_(layer), collective_(collective), call_(call) {
+  Call making = call;
+  making.memory = memory;
+  for (int i = 0; i < in_flight; ++i)
+    buffers_.push_back(collective.make(making));
+}
+
+Calls::~Calls() = default;
+
+void Calls::Fill() {
+  for (Buffers& buffers : buffers_) collective_.fill(call_, buffers);
+}
+
+absl::Status Calls::Capture(const GraphMaker& make) {
+  const auto launch = [this] { Launch(); };
+  auto one = Recorded(make, call_.device, 1, launch);
+  if (!one.ok()) return one.status();
+  auto many = Recorded(make, call_.device, kGraphRounds, launch);
+  if (!many.ok()) return many.status();
+  one_ = *std::move(one);
+  many_ = *std::move(many);
+  return absl::OkStatus();
+}
+
+void Calls::Launch() {
+  for (Buffers& buffers : buffers_)
+    layer_.Start(collective_, call_, buffers, works_);
+  for (const auto& work : works_) work->wait();
+  works_.clear();
+}
+
+void Calls::Run() {
+  if (one_ != nullptr) {
+    one_->Replay();
+  } else {
+    Launch();
+  }
+  // A wait for NCCL only orders streams.
+  SynchronizeDevice(call_.device);
+}
+
+void Calls::LaunchRounds() {
+  if (many_ != nullptr) {
+    many_->Replay();
+  } else {
+    Launch();
+  }
+}
+
+void Calls::RunRounds() {
+  LaunchRounds();
+  SynchronizeDevice(call_.device);
+}
+
+double Calls::TimeRounds() {
+  const Moment before(call_.device);
+  LaunchRounds();
+  const Moment after(call_.device);
+  SynchronizeDevice(call_.device);
+  return WaitForSecondsBetween(before, after);
+}
+
+std::optional<WrongElement> Calls::Check() const {
+  std::optional<WrongElement> first;
+  for (const Buffers& buffers : buffers_) {
+    const std::optional<WrongElement> wrong = collective_.check(call_, buffers);
+    if (!wrong.has_value()) continue;
+    if (first.has_value()) {
+      first->total += wrong->total;
+    } else {
+      first = wrong;
+    }
+  }
+  return first;
+}
+
+}  // namespace rankwise::comm_bench

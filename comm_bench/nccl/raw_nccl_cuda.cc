@@ -1,0 +1,223 @@
+#include <nccl.h>
+
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "ATen/ops/from_blob.h"
+#include "absl/strings/str_cat.h"
+#include "c10/core/ScalarType.h"
+#include "c10/cuda/CUDAGuard.h"
+#include "c10/cuda/CUDAStream.h"
+#include "c10/util/Exception.h"
+#include "comm_bench/nccl/raw_nccl.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+// `comm` may be null.
+absl::Status StatusOf(ncclResult_t result, const char* call, ncclComm_t comm) {
+  if (result == ncclSuccess) return absl::OkStatus();
+  const char* const last = ncclGetLastError(comm);
+  const std::string detail =
+      last == nullptr || *last == '\0' ? "" : absl::StrCat("; ", last);
+  return absl::InternalError(
+      absl::StrCat(call, ": ", ncclGetErrorString(result), detail));
+}
+
+absl::StatusOr<ncclDataType_t> TypeOf(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Float:
+      return ncclFloat32;
+    case c10::ScalarType::Double:
+      return ncclFloat64;
+    case c10::ScalarType::Half:
+      return ncclFloat16;
+    case c10::ScalarType::BFloat16:
+      return ncclBfloat16;
+    case c10::ScalarType::Int:
+      return ncclInt32;
+    case c10::ScalarType::Long:
+      return ncclInt64;
+    case c10::ScalarType::Byte:
+      return ncclUint8;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("nccl.h has no type for ", c10::toString(dtype)));
+  }
+}
+
+ncclRedOp_t OpOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      break;
+    case ReduceOp::kAverage:
+      return ncclAvg;
+    case ReduceOp::kMin:
+      return ncclMin;
+    case ReduceOp::kMax:
+      return ncclMax;
+    case ReduceOp::kProduct:
+      return ncclProd;
+  }
+  return ncclSum;
+}
+
+class Registered : public RegisteredMemory {
+ public:
+  Registered(ncclComm_t comm, c10::Device device)
+      : comm_(comm), device_(device) {}
+
+  at::Tensor New(int64_t count, c10::ScalarType dtype) override {
+    const c10::cuda::CUDAGuard guard(device_);
+    const size_t bytes = static_cast<size_t>(count) * c10::elementSize(dtype);
+    void* memory = nullptr;
+    Check(ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
+    void* handle = nullptr;
+    const ncclResult_t registered =
+        ncclCommRegister(comm_, memory, bytes, &handle);
+    if (registered != ncclSuccess) (void)ncclMemFree(memory);
+    Check(registered, "ncclCommRegister");
+    // The device is idle when a row's buffers go.
+    const auto free = [comm = comm_, device = device_, handle](void* pointer) {
+      const c10::cuda::CUDAGuard own_guard(device);
+      (void)ncclCommDeregister(comm, handle);
+      (void)ncclMemFree(pointer);
+    };
+    return at::from_blob(memory, {count}, free,
+                         at::TensorOptions().dtype(dtype).device(device_),
+                         device_);
+  }
+
+ private:
+  void Check(ncclResult_t result, const char* call) const {
+    const absl::Status status = StatusOf(result, call, comm_);
+    TORCH_CHECK(status.ok(), std::string(status.message()));
+  }
+
+  const ncclComm_t comm_;
+  const c10::Device device_;
+};
+
+class CudaNccl : public RawNccl {
+ public:
+  CudaNccl(ncclComm_t comm, c10::Device device)
+      : comm_(comm), device_(device), exceptions_(std::uncaught_exceptions()) {}
+
+  // What has failed is not waited for.
+  ~CudaNccl() override {
+    const c10::cuda::CUDAGuard guard(device_);
+    if (failed_ || std::uncaught_exceptions() > exceptions_) {
+      (void)ncclCommAbort(comm_);
+    } else {
+      (void)ncclCommDestroy(comm_);
+    }
+  }
+
+  absl::Status Run(const NcclGroup& group, const at::Tensor& input,
+                   const at::Tensor& output, ReduceOp op) override {
+    const c10::cuda::CUDAGuard guard(device_);
+    const bool grouped = group.size() > 1;
+    absl::Status status;
+    if (grouped) status = StatusOf(ncclGroupStart(), "ncclGroupStart", comm_);
+    for (const NcclCall& call : group) {
+      if (status.ok()) status = RunOne(call, input, output, op);
+    }
+    if (grouped) {  // also where a call has failed
+      const absl::Status end = StatusOf(ncclGroupEnd(), "ncclGroupEnd", comm_);
+      if (status.ok()) status = end;
+    }
+    failed_ |= !status.ok();
+    return status;
+  }
+
+  std::unique_ptr<RegisteredMemory> NewRegistered() override {
+    return std::make_unique<Registered>(comm_, device_);
+  }
+
+ private:
+  absl::Status RunOne(const NcclCall& call, const at::Tensor& input,
+                      const at::Tensor& output, ReduceOp op) {
+    using Kind = NcclCall::Kind;
+    const c10::ScalarType dtype =
+        (output.defined() ? output : input).scalar_type();
+    const absl::StatusOr<ncclDataType_t> type = TypeOf(dtype);
+    if (!type.ok()) return type.status();
+    const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+    const auto at_offset = [bytes](const at::Tensor& tensor, int64_t offset) {
+      return tensor.defined()
+                 ? static_cast<char*>(tensor.data_ptr()) + offset * bytes
+                 : nullptr;
+    };
+    const void* const from = at_offset(input, call.input_offset);
+    void* const to = at_offset(output, call.output_offset);
+    const auto count = static_cast<size_t>(call.count);
+    const cudaStream_t stream =
+        c10::cuda::getCurrentCUDAStream(device_.index()).stream();
+    switch (call.kind) {
+      case Kind::kAllReduce:
+        return StatusOf(
+            ncclAllReduce(from, to, count, *type, OpOf(op), comm_, stream),
+            "ncclAllReduce", comm_);
+      case Kind::kBroadcast:
+        return StatusOf(
+            ncclBroadcast(from, to, count, *type, call.peer, comm_, stream),
+            "ncclBroadcast", comm_);
+      case Kind::kReduce:
+        return StatusOf(ncclReduce(from, to, count, *type, OpOf(op), call.peer,
+                                   comm_, stream),
+                        "ncclReduce", comm_);
+      case Kind::kAllGather:
+        return StatusOf(ncclAllGather(from, to, count, *type, comm_, stream),
+                        "ncclAllGather", comm_);
+      case Kind::kReduceScatter:
+        return StatusOf(
+            ncclReduceScatter(from, to, count, *type, OpOf(op), comm_, stream),
+            "ncclReduceScatter", comm_);
+      case Kind::kSend:
+        return StatusOf(ncclSend(from, count, *type, call.peer, comm_, stream),
+                        "ncclSend", comm_);
+      case Kind::kReceive:
+        return StatusOf(ncclRecv(to, count, *type, call.peer, comm_, stream),
+                        "ncclRecv", comm_);
+    }
+    return absl::InternalError("no such call of nccl.h");
+  }
+
+  const ncclComm_t comm_;
+  const c10::Device device_;
+  const int exceptions_;  // when it was made
+  bool failed_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> RawNccl::NewId() {
+  ncclUniqueId id;
+  absl::Status status =
+      StatusOf(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
+  if (!status.ok()) return status;
+  return std::string(id.internal, sizeof(id.internal));
+}
+
+absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string& id,
+                                                          int rank,
+                                                          int world_size,
+                                                          c10::Device device) {
+  ncclUniqueId unique;
+  if (!device.is_cuda() || id.size() != sizeof(unique.internal)) {
+    return absl::InvalidArgumentError(
+        "a communicator of NCCL needs a GPU and ncclGetUniqueId's id");
+  }
+  std::memcpy(unique.internal, id.data(), id.size());
+  const c10::cuda::CUDAGuard guard(device);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comm = nullptr;
+  absl::Status status =
+      StatusOf(ncclCommInitRankConfig(&comm, world_size, unique, rank, &config),
+               "ncclCommInitRankConfig", nullptr);
+  if (!status.ok()) return status;
+  return std::make_unique<CudaNccl>(comm, device);
+}
+
+}  // namespace rankwise::comm_bench

@@ -1,0 +1,102 @@
+#include "comm_bench/timing/order_statistics.h"
+
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+// 1, 2, ..., size.
+std::vector<double> Ranks(int size) {
+  std::vector<double> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  return ranks;
+}
+
+TEST(OrderStatisticsTest, QuantilesInterpolate) {
+  const std::vector<double> sorted = {1, 2, 4, 8};
+  EXPECT_EQ(QuantileOfSorted(sorted, 0), 1);
+  EXPECT_EQ(QuantileOfSorted(sorted, 0.5), 3);
+  EXPECT_NEAR(QuantileOfSorted(sorted, 0.9), 6.8, 1e-12);
+  EXPECT_EQ(QuantileOfSorted(sorted, 1), 8);
+  EXPECT_EQ(QuantileOfSorted(std::vector<double>{5}, 0.3), 5);
+  EXPECT_EQ(Median({8, 1, 4}), 4);
+}
+
+struct Case {
+  int size;
+  double low, high;  // as ranks, from 1
+};
+
+// Le Boudec 2010, table A.1.
+TEST(OrderStatisticsTest, IntervalsAreThoseOfTheTable) {
+  for (const Case& c : std::vector<Case>{{1, 1, 1},
+                                         {2, 1, 2},
+                                         {5, 1, 5},
+                                         {6, 1, 6},
+                                         {8, 1, 8},
+                                         {9, 2, 8},
+                                         {12, 3, 10},
+                                         {20, 6, 15},
+                                         {30, 10, 21},
+                                         {50, 18, 33},
+                                         {70, 27, 44},
+                                         {100, 40, 61}}) {
+    const MedianInterval interval = IntervalOfMedian(Ranks(c.size));
+    EXPECT_EQ(interval.low, c.low) << c.size;
+    EXPECT_EQ(interval.high, c.high) << c.size;
+  }
+}
+
+TEST(OrderStatisticsTest, LargeSamplesGiveNarrowIntervals) {
+  const MedianInterval interval = IntervalOfMedian(Ranks(10000));
+  EXPECT_EQ(interval.low, 4902);
+  EXPECT_EQ(interval.high, 5099);
+}
+
+TEST(EstimateTest, AMedianHasTheIntervalOfItsSample) {
+  const Estimate twenty = EstimateMedian(Ranks(20));
+  EXPECT_EQ(twenty.value, 10.5);
+  EXPECT_EQ(twenty.low, 6);
+  EXPECT_EQ(twenty.high, 15);
+  EXPECT_EQ(twenty.reach(), 4.5);
+  EXPECT_EQ(ReachInPercent(twenty), "42.9");
+  EXPECT_TRUE(std::isnan(EstimateMedian(Ranks(5)).reach()));
+  EXPECT_EQ(ReachInPercent(EstimateMedian(Ranks(5))), "-");
+  EXPECT_EQ(EstimateMedian(Ranks(6)).low, 1);
+}
+
+TEST(EstimateTest, ADifferenceReachesAsFarAsBothTogether) {
+  const Estimate difference = Difference({10, 7, 11}, {4, 3.5, 8});
+  EXPECT_EQ(difference.value, 6);
+  EXPECT_EQ(difference.low, 6 - 5);  // 3 and 4
+  EXPECT_EQ(difference.high, 6 + std::hypot(1, 0.5));
+  EXPECT_TRUE(
+      std::isnan(Difference({1, 0, 2}, EstimateMedian(Ranks(2))).reach()));
+}
+
+// Of samples that are drawn again and again the intervals hold the true
+// difference at least as often as they say.
+TEST(EstimateTest, IntervalsOfADifferenceHoldIt) {
+  constexpr int kDraws = 4000;
+  std::mt19937_64 random(1);
+  std::exponential_distribution<double> slow(1), fast(4);
+  const double truth = std::log(2) * (1 - 0.25);
+  int held = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    std::vector<double> a(20), b(20);
+    for (double& value : a) value = slow(random);
+    for (double& value : b) value = fast(random);
+    const Estimate d = Difference(EstimateMedian(a), EstimateMedian(b));
+    if (d.low <= truth && truth <= d.high) ++held;
+  }
+  EXPECT_GT(held / static_cast<double>(kDraws), 0.94);
+  EXPECT_LT(held / static_cast<double>(kDraws), 0.99);
+}
+
+}  // namespace
+}  // namespace rankwise::comm_bench
