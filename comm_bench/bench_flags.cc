@@ -1,12 +1,11 @@
 #include "comm_bench/bench_flags.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
-#include <system_error>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -14,14 +13,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "comm_bench/collectives/collectives.h"
 #include "comm_bench/collectives/element_types.h"
-#include "comm_bench/sweep/sizes.h"
-#include "parallel/comm/comm_flags.h"
-#include "parallel/comm/flag_checks.h"
-#include "records/user_path.h"
+#include "comm_bench/sweep/plan.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/flag_checks.h"
+#include "records/command_line.h"
+#include "records/text.h"
 
 // What is measured.
 ABSL_FLAG(std::string, mode, "sweep",
@@ -120,7 +118,7 @@ ABSL_FLAG(bool, fake_virtual_time, false,
 namespace rankwise::comm_bench {
 namespace {
 
-bool IsSet(const char* flag) {
+bool IsSet(const std::string& flag) {
   const absl::CommandLineFlag* found = absl::FindCommandLineFlag(flag);
   return found->CurrentValue() != found->DefaultValue();
 }
@@ -147,6 +145,21 @@ std::vector<T> ReadList(
     }
   }
   return items;
+}
+
+template <typename T>
+using Choices = std::vector<std::pair<std::string, T>>;
+
+template <typename T>
+void ReadChoice(const char* flag, const std::string& text,
+                const Choices<std::type_identity_t<T>>& choices, T& value,
+                FlagChecks& checks) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : choices) {
+    names.push_back(name);
+    if (name == text) value = choice;
+  }
+  checks.OneOf(flag, text, names);
 }
 
 std::vector<double> ReadMicroseconds(const char* flag, const std::string& text,
@@ -207,7 +220,8 @@ void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   const std::string collectives = absl::GetFlag(FLAGS_collectives);
   const std::string dtypes = absl::GetFlag(FLAGS_dtypes);
   const std::string ops = absl::GetFlag(FLAGS_ops);
-  config.lenient = collectives == "all" || dtypes == "all" || ops == "all";
+  config.skip_unsupported =
+      collectives == "all" || dtypes == "all" || ops == "all";
   config.collectives = ReadList<const Collective*>(
       "collectives", collectives, AllCollectives(), FindCollective, checks);
   config.dtypes = ReadList<c10::ScalarType>("dtypes", dtypes, AllDtypes(),
@@ -216,7 +230,6 @@ void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   config.place = absl::GetFlag(FLAGS_place);
   checks.OneOf("place", config.place, {"auto", "in", "out", "both"});
   config.sizes = SizesFromFlags(checks);
-  config.sizes_given = IsSet("sizes");
   config.root = absl::GetFlag(FLAGS_root);
   checks.InRange("root", config.root, 0);
   config.traffic_file = UserPath(absl::GetFlag(FLAGS_traffic));
@@ -227,11 +240,6 @@ void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   config.gemm_size = absl::GetFlag(FLAGS_gemm_size);
   checks.InRange<int64_t>("gemm_size", config.gemm_size, 1, 1 << 16);
   config.replay_file = UserPath(absl::GetFlag(FLAGS_replay));
-  if (config.mode == "replay" && config.replay_file.empty()) {
-    checks.Complain(
-        "--mode=replay: needs --replay=FILE, records that a trainer wrote "
-        "with --traffic_steps");
-  }
 }
 
 void ReadTiming(TimingConfig& timing, FlagChecks& checks) {
@@ -243,17 +251,17 @@ void ReadTiming(TimingConfig& timing, FlagChecks& checks) {
   checks.InRange<int64_t>("iterations", timing.iterations, 0, 1'000'000);
   checks.InRange("precision", timing.precision, 1e-4, 1.0);
   checks.InRange("max_seconds", timing.max_seconds, 1e-3, 3600.0);
-  const std::string sync = absl::GetFlag(FLAGS_sync);
-  checks.OneOf("sync", sync, {"barrier", "window", "none"});
-  timing.sync = sync == "window" ? Sync::kWindow
-                : sync == "none" ? Sync::kNone
-                                 : Sync::kBarrier;
-  const std::string across = absl::GetFlag(FLAGS_across);
-  checks.OneOf("across", across, {"slowest", "transfer", "makespan", "mean"});
-  timing.across = across == "transfer"   ? Across::kTransfer
-                  : across == "makespan" ? Across::kMakespan
-                  : across == "mean"     ? Across::kMean
-                                         : Across::kSlowest;
+  ReadChoice("sync", absl::GetFlag(FLAGS_sync),
+             {{"barrier", Sync::kBarrier},
+              {"window", Sync::kWindow},
+              {"none", Sync::kNone}},
+             timing.sync, checks);
+  ReadChoice("across", absl::GetFlag(FLAGS_across),
+             {{"slowest", Across::kSlowest},
+              {"transfer", Across::kTransfer},
+              {"makespan", Across::kMakespan},
+              {"mean", Across::kMean}},
+             timing.across, checks);
   for (const double us : ReadMicroseconds(
            "arrival_us", absl::GetFlag(FLAGS_arrival_us), checks)) {
     timing.arrival_seconds.push_back(us * 1e-6);
@@ -274,77 +282,9 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
   checks.OneOf("timing", config.timing, {"auto", "host", "events"});
   measure.graph = absl::GetFlag(FLAGS_cuda_graph);
   measure.registered = absl::GetFlag(FLAGS_registered);
-  if (measure.graph && measure.registered) {
-    checks.Complain(
-        "--registered, --cuda_graph: not together: NCCL keeps buffers that a "
-        "graph has used registered when the graph is gone, and they would be "
-        "freed under it; run one after the other");
-  }
   config.nccl_choices = absl::GetFlag(FLAGS_nccl_choices);
   config.fake_virtual_time = absl::GetFlag(FLAGS_fake_virtual_time);
   ReadTiming(measure.timing, checks);
-}
-
-// Which modes a flag means something to; every other refuses it.
-struct FlagUse {
-  const char* flag;
-  const char* modes;
-};
-constexpr FlagUse kFlagUses[] = {
-    {"collectives", "sweep overlap"},
-    {"min_bytes", "sweep ladder overlap"},
-    {"max_bytes", "sweep ladder overlap"},
-    {"factor", "sweep ladder overlap"},
-    {"sizes", "sweep ladder overlap pairs"},
-    {"dtypes", "sweep overlap"},
-    {"ops", "sweep overlap"},
-    {"place", "sweep overlap"},
-    {"root", "sweep overlap"},
-    {"traffic", "sweep"},
-    {"traffic_skew", "sweep"},
-    {"group_size", "sweep"},
-    {"gemm_size", "overlap"},
-    {"replay", "replay"},
-    {"in_flight", "sweep"},
-    {"cache", "sweep"},
-    {"check", "sweep"},
-    {"layer", "sweep"},
-    {"timing", "sweep ladder"},
-    {"cuda_graph", "sweep"},
-    {"registered", "sweep"},
-    {"nccl_choices", "sweep"},
-    {"fake_virtual_time", "sweep pairs"},
-    {"warmup", "sweep new_group ladder"},
-    {"precision", "sweep new_group"},
-    {"max_seconds", "sweep new_group"},
-    {"sync", "sweep new_group ladder"},
-    {"across", "sweep new_group"},
-    {"arrival_us", "sweep new_group ladder"},
-    {"relaunch", "sweep"},
-    {"csv", "sweep new_group"},
-};
-
-void CheckUses(const std::string& mode, FlagChecks& checks) {
-  for (const FlagUse& use : kFlagUses) {
-    const std::vector<std::string> modes = absl::StrSplit(use.modes, ' ');
-    if (!IsSet(use.flag) ||
-        std::find(modes.begin(), modes.end(), mode) != modes.end())
-      continue;
-    checks.Complain(
-        absl::StrCat("--", use.flag, ": means nothing to --mode=", mode,
-                     "; it is for --mode=", absl::StrJoin(modes, ", ")));
-  }
-}
-
-void CheckTraffic(const BenchConfig& config, FlagChecks& checks) {
-  if (config.traffic_file.empty() && config.traffic_skew == 0) return;
-  if (!config.traffic_file.empty() && config.traffic_skew != 0)
-    checks.Complain("--traffic and --traffic_skew: give one of them");
-  for (const Collective* collective : config.collectives) {
-    if (absl::string_view(collective->name) == "all_to_all_v") return;
-  }
-  checks.Complain(
-      "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
 }
 
 void ReadWhere(BenchConfig& config, FlagChecks& checks) {
@@ -354,14 +294,6 @@ void ReadWhere(BenchConfig& config, FlagChecks& checks) {
   checks.ParentExists("csv", config.csv_file);
   config.relaunch = absl::GetFlag(FLAGS_relaunch);
   checks.InRange("relaunch", config.relaunch, 1, 1000);
-  std::error_code ignored;
-  if (config.relaunch > 1 &&
-      std::filesystem::exists(config.record_file, ignored) &&
-      !std::filesystem::is_regular_file(config.record_file, ignored)) {
-    checks.Complain(absl::StrCat(
-        "--record=", config.record_file,
-        ": --relaunch reads its samples back, and this is not a file"));
-  }
   config.measure.launch = absl::GetFlag(FLAGS_launch);
   checks.InRange("launch", config.measure.launch, 0);
 }
@@ -374,8 +306,9 @@ absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
   ReadWhat(config, checks);
   ReadHow(config, checks);
   ReadWhere(config, checks);
-  CheckTraffic(config, checks);
-  CheckUses(config.mode, checks);
+  for (const auto& [name, value] : FlagsOf("comm_bench/")) {
+    if (IsSet(name)) config.given.insert(name);
+  }
   if (!checks.status().ok()) return checks.status();
   return config;
 }

@@ -8,12 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "comm_bench/sweep/bench_config.h"
-#include "parallel/comm/fake_backend.h"
+#include "comm_bench/sweep/config.h"
+#include "parallel/comm/backends/fake_backend.h"
 
 namespace rankwise::comm_bench {
 
-// InvalidArgument names the flag, its value and what is allowed.
+// InvalidArgument names the flag, its value and what is allowed. What flags
+// mean together is checked by MakePlan (sweep/plan.h).
 absl::StatusOr<BenchConfig> BenchConfigFromFlags();
 
 // Adds what only the benchmark's ranks under --backend=fake can show: lateness

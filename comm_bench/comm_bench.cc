@@ -15,19 +15,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
-#include "comm_bench/collectives/collectives.h"
+#include "comm_bench/collectives/collective.h"
 #include "comm_bench/interrupt.h"
 #include "comm_bench/run_rank.h"
-#include "comm_bench/sweep/measure_on.h"
+#include "comm_bench/sweep/plan.h"
 #include "comm_bench/sweep/relaunch.h"
-#include "comm_bench/sweep/sweep.h"
-#include "parallel/comm/comm_flags.h"
-#include "parallel/comm/launcher.h"
-#include "parallel/comm/plain_error.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/device/device_facts.h"
-#include "records/host.h"
-#include "records/parse_flags.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/launcher.h"
+#include "parallel/launch/rank_env.h"
+#include "records/command_line.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
 
@@ -45,14 +45,11 @@ absl::StatusOr<Asked> ReadFlags(const std::vector<char*>& words) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", words[1], "\" is not a flag; flags look like --nproc=2"));
   }
-  const absl::StatusOr<BenchConfig> bench = BenchConfigFromFlags();
-  if (!bench.ok()) return bench.status();
-  absl::StatusOr<CommConfig> comm = CommConfigFromFlags();
-  if (!comm.ok()) return comm.status();
-  if (absl::Status fake = AddFakeFlags(comm->fake); !fake.ok()) return fake;
-  const absl::StatusOr<LaunchConfig> launch = LaunchConfigFromFlags();
-  if (!launch.ok()) return launch.status();
-  return Asked{*bench, *comm, *launch};
+  ASSIGN_OR_RETURN(const BenchConfig bench, BenchConfigFromFlags());
+  ASSIGN_OR_RETURN(CommConfig comm, CommConfigFromFlags());
+  RETURN_IF_ERROR(AddFakeFlags(comm.fake));
+  ASSIGN_OR_RETURN(const LaunchConfig launch, LaunchConfigFromFlags());
+  return Asked{bench, comm, launch};
 }
 
 // What all ranks have agreed on, rank 0 says for them.
@@ -73,21 +70,10 @@ int Report(const std::string& who, const absl::Status& status, int rank = 0) {
   return ExitCode(status);
 }
 
-// Only where this program starts the ranks itself can it start them again.
-absl::Status CheckRelaunch(const Asked& asked, const std::string& launcher) {
-  if (asked.bench.relaunch == 1 || launcher == "nproc") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--relaunch=", asked.bench.relaunch,
-      ": only where this program starts "
-      "the ranks itself, by --nproc; start the job several times instead"));
-}
-
 // This process as one rank, or as all of --backend=fake.
 int Run(const Asked& asked) {
   PrepareRankProcess();
   if (asked.comm.backend == "fake") {
-    const absl::Status relaunch = CheckRelaunch(asked, "");
-    if (!relaunch.ok()) return Report("comm_bench", relaunch);
     return Report("comm_bench",
                   RunFakeRanks(asked.bench, asked.comm.fake,
                                FakeRankEnvFromFlags().world_size));
@@ -95,8 +81,6 @@ int Run(const Asked& asked) {
   const absl::StatusOr<RankEnv> env =
       ReadRankEnv({.master_required = asked.comm.file_store.empty()});
   if (!env.ok()) return Report("comm_bench", env.status());
-  const absl::Status relaunch = CheckRelaunch(asked, env->launcher);
-  if (!relaunch.ok()) return Report("comm_bench", relaunch);
   absl::Status status;
   try {
     status = RunRank(asked.bench, asked.comm, *env);
@@ -115,19 +99,15 @@ int List() {
   return 0;
 }
 
-// What can be refused before any rank is started.
-absl::Status CheckLocally(const Asked& asked) {
-  if (VisibleGpus() == 0) {
-    absl::Status possible = MeasureOn(c10::kCPU, asked.bench).status();
-    if (possible.ok()) {
-      possible = CheckMemory(asked.bench, asked.launch.nproc,
-                             CollectHostInfo().memory_bytes);
-    }
-    if (!possible.ok()) return possible;
-  }
-  if (asked.bench.mode != "sweep") return absl::OkStatus();
-  return CheckSweep(asked.bench, asked.launch.nproc,
-                    asked.comm.backend == "auto" ? "gloo" : asked.comm.backend);
+// What is known of the ranks before any is started.
+Job ExpectedJob(const Asked& asked) {
+  Job job;
+  job.world_size = job.ranks_of_host = asked.launch.nproc;
+  if (asked.comm.backend != "auto") job.backend = asked.comm.backend;
+  job.launcher = "nproc";
+  if (VisibleGpus() == 0) job.device = c10::Device(c10::kCPU);
+  job.memory_bytes = CollectHostInfo().memory_bytes;
+  return job;
 }
 
 int Main(int argc, char** argv) {
@@ -142,8 +122,8 @@ int Main(int argc, char** argv) {
   if (!asked.ok()) return Report("comm_bench", asked.status());
   if (absl::GetFlag(FLAGS_list)) return List();
   if (!InsideLauncher() && asked->comm.backend != "fake") {
-    const absl::Status possible = CheckLocally(*asked);
-    if (!possible.ok()) return Report("comm_bench", possible);
+    const auto possible = MakePlan(asked->bench, ExpectedJob(*asked));
+    if (!possible.ok()) return Report("comm_bench", possible.status());
     if (asked->bench.relaunch > 1)
       return Relaunch(asked->bench, asked->launch, argc, argv);
     if (asked->launch.nproc > 1) return LaunchRanks(asked->launch, argc, argv);

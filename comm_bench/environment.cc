@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "records/text.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -82,13 +83,7 @@ std::vector<int64_t> CpusOfProcess(hwloc_topology_t topology) {
 
 std::string Counted(hwloc_topology_t topology, hwloc_obj_type_t type,
                     absl::string_view noun) {
-  const int n = hwloc_get_nbobjs_by_type(topology, type);
-  return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
-}
-
-std::string Size(uint64_t bytes) {
-  return bytes < (1 << 20) ? absl::StrCat(bytes / 1024.0, " KiB")
-                           : absl::StrCat(bytes / 1048576.0, " MiB");
+  return rankwise::Counted(hwloc_get_nbobjs_by_type(topology, type), noun);
 }
 
 // "L2 8 x 2 MiB + 4 x 4 MiB"; "" where there is none.
@@ -104,7 +99,7 @@ std::string Caches(hwloc_topology_t topology, hwloc_obj_type_t type,
   const auto append = [](std::string* out, const auto& entry) {
     const auto& [size, count] = entry;
     absl::StrAppend(out, count == 1 ? "" : absl::StrCat(count, " x "),
-                    Size(size));
+                    FormatBytes(size));
   };
   return absl::StrCat(", ", level, " ",
                       absl::StrJoin(count_of_size, " + ", append));

@@ -29,8 +29,8 @@ TEST(Micro, HoldsTheBenchmarksOfAllRooms) {
       {Runfile("comm_bench/micro"), "--benchmark_list_tests=true"});
   ASSERT_EQ(process.Wait(), 0) << process.Stderr();
   EXPECT_THAT(Families(process.Stdout()),
-              ElementsAre("BM_AllReduceAsked", "BM_AllReduceDirect",
-                          "BM_AllReduceMonitored", "BM_AssignBuckets",
+              ElementsAre("BM_AllReduceDirect", "BM_AllReduceMonitored",
+                          "BM_AllReducePolled", "BM_AssignBuckets",
                           "BM_MakeSchedule", "BM_Simulate", "BM_Validate",
                           "FormatCollective", "FormatStep", "Gather", "Indices",
                           "Loader", "ParseStep", "ParseStepWithASpace",

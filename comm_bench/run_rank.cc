@@ -12,22 +12,22 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
-#include "comm_bench/collectives/counted.h"
 #include "comm_bench/environment.h"
 #include "comm_bench/interrupt.h"
 #include "comm_bench/modes/modes.h"
-#include "comm_bench/nccl/nccl_log_switch.h"
+#include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/nccl/peer_ceiling.h"
 #include "comm_bench/output/output.h"
-#include "comm_bench/sweep/agreement.h"
-#include "comm_bench/sweep/bench_rank.h"
-#include "comm_bench/sweep/measure_on.h"
-#include "parallel/comm/comm_flags.h"
-#include "parallel/comm/fake_backend.h"
-#include "parallel/comm/plain_error.h"
-#include "parallel/comm/run_record.h"
-#include "parallel/comm/virtual_time.h"
+#include "comm_bench/sweep/plan.h"
+#include "comm_bench/timing/agreement.h"
+#include "parallel/clock/virtual_time.h"
+#include "parallel/comm/backends/fake_backend.h"
+#include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/device/device_facts.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/run_record.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -78,22 +78,20 @@ absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
                     .csv_context = ContextOf(run, config),
                     .across = config.measure.timing.across},
                    run, environment);
-  absl::Status opened = AllOk(control, output.status(), "open its files");
-  if (!opened.ok()) return opened;
+  RETURN_IF_ERROR(AllOk(control, output.status(), "open its files"));
   return output;
 }
 
 // Shows where this runs, and measures.
-absl::Status Measure(const BenchConfig& config, const RunRecord& run,
-                     BenchRank& rank) {
+absl::Status Measure(const BenchConfig& config, const Plan& plan,
+                     const RunRecord& run, BenchRank& rank) {
   EnvironmentRecord environment = CollectEnvironment(run.rank);
   if (rank.nccl_log != nullptr) {  // set by this program
     for (const std::string& name : NcclLogSwitch::Variables())
       environment.variables.erase(name);
   }
-  absl::StatusOr<std::unique_ptr<Output>> output =
-      OpenOutput(config, run, environment, *rank.control);
-  if (!output.ok()) return output.status();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
+                   OpenOutput(config, run, environment, *rank.control));
   Facts facts = FactsOf(run, environment, config);
   if (rank.comm != nullptr && !rank.comm->why_on_cpu().empty())
     facts.push_back({"device", std::string(rank.comm->why_on_cpu())});
@@ -109,11 +107,9 @@ absl::Status Measure(const BenchConfig& config, const RunRecord& run,
                        "its file are set, or none can be made"});
     }
   }
-  (*output)->Print(FormatFacts(facts));
-  rank.output = output->get();
-  absl::Status status = RunMode(config, rank);
-  rank.output = nullptr;
-  return status;
+  output->Print(FormatFacts(facts));
+  rank.output = output.get();
+  return RunMode(config, plan, rank);
 }
 
 absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
@@ -121,8 +117,7 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
                           const std::atomic<bool>& stop) {
   const std::unique_ptr<Control> control =
       MakeGroupControl(comm.process_group());
-  absl::Status same = CheckSameFlags(*control, SharedFlags());
-  if (!same.ok()) return same;
+  RETURN_IF_ERROR(CheckSameFlags(*control, SharedFlags()));
   RunningRank running;
   running.binary = "comm_bench";
   running.flags = FlagsOf("comm_bench/");
@@ -130,13 +125,15 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   running.devices = {comm.device()};
   running.threads = threads;
   running.comm = &comm;
-  const absl::StatusOr<RunRecord> run = DescribeRun(running);
-  if (!run.ok()) return run.status();
-  if (comm.device().is_cpu()) {
-    absl::Status fits = CheckMemory(config, comm.env().local_world_size,
-                                    run->host.memory_bytes);
-    if (!fits.ok()) return fits;
-  }
+  ASSIGN_OR_RETURN(const RunRecord run, DescribeRun(running));
+  ASSIGN_OR_RETURN(
+      const Plan plan,
+      MakePlan(config, {.world_size = comm.env().world_size,
+                        .ranks_of_host = comm.env().local_world_size,
+                        .backend = std::string(comm.backend()),
+                        .launcher = comm.env().launcher,
+                        .device = comm.device(),
+                        .memory_bytes = run.host.memory_bytes}));
   BenchRank rank;
   rank.comm = &comm;
   rank.group = comm.process_group();
@@ -146,13 +143,13 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   rank.on_one_host = comm.env().local_world_size == comm.env().world_size;
   rank.nccl_log = nccl_log;
   rank.stop = &stop;
-  return Measure(config, *run, rank);
+  return Measure(config, plan, run, rank);
 }
 
 // One thread of RunFakeRanks. Ranks talk about their samples at no cost.
-absl::Status RunFakeRank(const BenchConfig& config, const FakeWorld& measured,
-                         const FakeWorld& free, const RunRecord& run,
-                         const std::atomic<bool>& stop) {
+absl::Status RunFakeRank(const BenchConfig& config, const Plan& plan,
+                         const FakeWorld& measured, const FakeWorld& free,
+                         const RunRecord& run, const std::atomic<bool>& stop) {
   std::optional<VirtualTime> time;
   if (config.fake_virtual_time) time.emplace();
   const int place = static_cast<int>(run.rank);
@@ -164,7 +161,7 @@ absl::Status RunFakeRank(const BenchConfig& config, const FakeWorld& measured,
   rank.backend = "fake";
   rank.stop = &stop;
   try {
-    return Measure(config, run, rank);
+    return Measure(config, plan, run, rank);
   } catch (const std::exception& error) {
     return absl::InternalError(PlainMessage(error));
   }
@@ -182,14 +179,13 @@ absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
     auto taken = NcclLogSwitch::Take(RereadNcclVariables);
     if (taken.ok()) nccl_log = *std::move(taken);
   }
-  absl::StatusOr<std::unique_ptr<Communicator>> comm =
-      Communicator::Create(env, comm_config);
-  if (!comm.ok()) return comm.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
+                   Communicator::Create(env, comm_config));
   const std::atomic<bool>& stop = CatchInterrupts();
   try {
-    return RunConnected(config, **comm, threads, nccl_log.get(), stop);
+    return RunConnected(config, *comm, threads, nccl_log.get(), stop);
   } catch (const std::exception& error) {
-    return (*comm)->ExplainFailure("measuring", error);
+    return comm->ExplainFailure("measuring", error);
   }
 }
 
@@ -203,20 +199,24 @@ absl::Status RunFakeRanks(const BenchConfig& config,
   running.devices = {c10::Device(c10::kCPU)};
   running.env.local_world_size = world_size;
   running.threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), running.env);
-  absl::StatusOr<RunRecord> run = DescribeRun(running);
-  if (!run.ok()) return run.status();
-  run->backend = "fake";
-  absl::Status fits = CheckMemory(config, world_size, run->host.memory_bytes);
-  if (!fits.ok()) return fits;
+  ASSIGN_OR_RETURN(RunRecord run, DescribeRun(running));
+  run.backend = "fake";
+  ASSIGN_OR_RETURN(const Plan plan,
+                   MakePlan(config, {.world_size = world_size,
+                                     .ranks_of_host = world_size,
+                                     .backend = "fake",
+                                     .launcher = "",
+                                     .device = c10::Device(c10::kCPU),
+                                     .memory_bytes = run.host.memory_bytes}));
   const FakeWorld measured(world_size, fake);
   const FakeWorld free(world_size, {});
   std::vector<absl::Status> statuses(world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank, own = *run]() mutable {
+    threads.emplace_back([&, rank, own = run]() mutable {
       at::set_num_threads(running.threads);
       own.rank = rank;
-      statuses[rank] = RunFakeRank(config, measured, free, own, stop);
+      statuses[rank] = RunFakeRank(config, plan, measured, free, own, stop);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -3,9 +3,9 @@
 #define RANKWISE_COMM_BENCH_RUN_RANK_H_
 
 #include "absl/status/status.h"
-#include "comm_bench/sweep/bench_config.h"
+#include "comm_bench/sweep/config.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/launch/rank_env.h"
 
 namespace rankwise::comm_bench {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Bazel's workspace status command: which code a build is of, for the binaries that are stamped (build_stamp.h).
+# Bazel's workspace status command: which code a build is of, for the binaries that are stamped (run_origin.h).
 # Run in the workspace's root, which needs no git: without it the commit is unknown, and the sources are known all the same.
 # Prints "KEY VALUE" lines. Bazel links stamped binaries again where a STABLE_ value changed, so a commit alone relinks nothing.
 set -uo pipefail

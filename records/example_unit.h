@@ -1,8 +1,7 @@
 // What a rate counts: tokens of token models, images of image models, examples
 // of all others.
-
-#ifndef RECORDS_EXAMPLE_UNIT_H_
-#define RECORDS_EXAMPLE_UNIT_H_
+#ifndef RANKWISE_RECORDS_EXAMPLE_UNIT_H_
+#define RANKWISE_RECORDS_EXAMPLE_UNIT_H_
 
 #include <cstdint>
 #include <string>
@@ -29,4 +28,4 @@ struct ExampleUnit {
 
 }  // namespace rankwise
 
-#endif  // RECORDS_EXAMPLE_UNIT_H_
+#endif  // RANKWISE_RECORDS_EXAMPLE_UNIT_H_

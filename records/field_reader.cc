@@ -1,34 +1,18 @@
 #include "records/field_reader.h"
 
 #include <algorithm>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace rankwise {
 namespace {
 
-using Json = nlohmann::json;
-
-bool FitsInt64(const Json& value) {
-  if (!value.is_number_integer()) return false;
-  return !value.is_number_unsigned() ||
-         value.get<uint64_t>() <=
-             static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-}
-
-bool IsCount(const Json& value, int64_t minimum) {
-  return FitsInt64(value) && value.get<int64_t>() >= minimum;
-}
-
-bool IsSeconds(const Json& value) {
-  return value.is_number() && value.get<double>() >= 0;
-}
+constexpr size_t kLongestShown = 60;  // bytes of a wrong value
 
 absl::Status CheckVersion(const std::string& version) {
   const std::vector<std::string> parts = absl::StrSplit(version, '.');
@@ -46,12 +30,90 @@ absl::Status CheckVersion(const std::string& version) {
                                         : "the rankwise that wrote them"));
 }
 
+// A value as a message shows it: in printable ASCII, and not too long.
+std::string Shown(absl::string_view value) {
+  std::string text;
+  for (char c : value.substr(0, kLongestShown + 1)) {
+    text += absl::ascii_isprint(c)
+                ? std::string(1, c)
+                : absl::StrFormat("\\x%02x", static_cast<unsigned char>(c));
+  }
+  if (text.size() <= kLongestShown) return text;
+  return absl::StrCat(text.substr(0, kLongestShown - 3), "...");
+}
+
 }  // namespace
 
-FieldReader::FieldReader(const Json& object, std::string where)
-    : object_(object), where_(std::move(where)) {}
+FieldReader::FieldReader(absl::string_view line) : object_(line) {
+  object_.SkipSpace();
+  cursor_ = object_;
+  saw_all_ = cursor_.Take('{');
+}
 
-bool FieldReader::Has(const char* name) const { return object_.contains(name); }
+FieldReader::FieldReader(const FieldReader* parent, const char* name,
+                         int64_t index, JsonCursor cursor)
+    : parent_(parent),
+      name_(name),
+      index_(index),
+      object_(cursor),
+      cursor_(cursor) {
+  cursor_.Take('{');
+}
+
+void FieldReader::Leave(const FieldReader& inner) {
+  status_.Update(inner.status_);
+  JsonCursor behind = inner.cursor_;
+  if (inner.saw_all_ && behind.Take('}')) {
+    cursor_ = behind;
+    return;
+  }
+  saw_all_ = false;
+  cursor_.Value();
+}
+
+bool FieldReader::Next(absl::string_view name, JsonCursor* value) const {
+  *value = cursor_;
+  return (first_ || value->Take(',')) && value->Take('"') &&
+         value->Take(name) && value->Take("\":");
+}
+
+bool FieldReader::Elsewhere(absl::string_view name, JsonCursor* value) const {
+  if (saw_all_ && cursor_.Peek() == '}') return false;
+  JsonCursor at = object_;
+  std::string key;
+  bool found = false, plain = true;
+  at.ForEach('{', '}', [&] {
+    if (!at.String(&key, &plain)) return false;
+    at.SkipSpace();
+    if (!at.Take(':')) return false;
+    at.SkipSpace();
+    found = key == name;
+    return !found && !at.Value().empty();
+  });
+  *value = at;
+  return found;
+}
+
+bool FieldReader::Has(absl::string_view name) const {
+  JsonCursor value;
+  return Next(name, &value) || Elsewhere(name, &value);
+}
+
+bool FieldReader::Find(const char* name) {
+  if (!status_.ok()) return false;
+  if (!Next(name, &value_)) {
+    const bool found = Elsewhere(name, &value_);
+    saw_all_ = false;
+    if (!found) {
+      Fail(absl::StrCat("the field \"", name, "\" is missing"));
+      return false;
+    }
+  }
+  value_.SkipSpace();
+  cursor_ = value_;
+  first_ = false;
+  return true;
+}
 
 void FieldReader::Version(const char* name, std::string& out) {
   Text(name, out);
@@ -59,128 +121,106 @@ void FieldReader::Version(const char* name, std::string& out) {
 }
 
 void FieldReader::Text(const char* name, std::string& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  if (!value->is_string()) return Expect(name, "a string", *value);
-  out = value->get<std::string>();
+  if (!Find(name)) return;
+  if (!cursor_.String(&out, &saw_all_)) Expect(name, "a string", value_);
 }
 
 void FieldReader::TextMap(const char* name,
                           std::map<std::string, std::string>& out) {
-  const Json* value = FindObject(name);
-  if (value == nullptr) return;
-  for (const auto& [key, text] : value->items()) {
-    if (!text.is_string()) {
-      return Expect(absl::StrCat(name, ".", key), "a string", text);
-    }
-    out[key] = text.get<std::string>();
-  }
+  if (!Find(name)) return;
+  const bool is_map = cursor_.ForEach('{', '}', [&] {
+    std::string key;
+    if (!cursor_.String(&key, &saw_all_)) return false;
+    cursor_.SkipSpace();
+    if (!cursor_.Take(':')) return false;
+    cursor_.SkipSpace();
+    if (cursor_.String(&out[key], &saw_all_)) return true;
+    Expect(absl::StrCat(name, ".", key), "a string", cursor_);
+    return false;
+  });
+  if (!is_map) Expect(name, "an object", value_);
 }
 
 void FieldReader::TextList(const char* name, std::vector<std::string>& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  if (!value->is_array()) return Expect(name, "a list of strings", *value);
-  for (const Json& text : *value) {
-    if (!text.is_string()) return Expect(name, "a list of strings", *value);
-    out.push_back(text.get<std::string>());
-  }
+  if (!Find(name)) return;
+  const bool is_list = cursor_.ForEach('[', ']', [this, &out] {
+    return cursor_.String(&out.emplace_back(), &saw_all_);
+  });
+  if (!is_list) Expect(name, "a list of strings", value_);
 }
 
 void FieldReader::Flag(const char* name, bool& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  if (!value->is_boolean()) return Expect(name, "true or false", *value);
-  out = value->get<bool>();
+  if (!Find(name)) return;
+  out = cursor_.Take("true");
+  if (!out && !cursor_.Take("false")) Expect(name, "true or false", value_);
 }
 
 void FieldReader::Choice(const char* name, std::string& out,
                          std::initializer_list<absl::string_view> choices) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  const std::string text = value->is_string() ? value->get<std::string>() : "";
-  if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
-    out = text;
+  if (!Find(name)) return;
+  if (cursor_.String(&out, &saw_all_) &&
+      std::find(choices.begin(), choices.end(), out) != choices.end()) {
     return;
   }
-  Expect(name, absl::StrCat("one of ", absl::StrJoin(choices, ", ")), *value);
+  Expect(name, absl::StrCat("one of ", absl::StrJoin(choices, ", ")), value_);
 }
 
 void FieldReader::Count(const char* name, int64_t& out, int64_t minimum) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  if (!IsCount(*value, minimum)) {
-    return Expect(name, absl::StrCat("an integer of at least ", minimum),
-                  *value);
-  }
-  out = value->get<int64_t>();
+  if (!Find(name)) return;
+  if (cursor_.Integer(&out) && out >= minimum) return;
+  Expect(name, absl::StrCat("an integer of at least ", minimum), value_);
 }
 
 void FieldReader::CountList(const char* name, std::vector<int64_t>& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  constexpr absl::string_view kExpected = "a list of integers of at least 0";
-  if (!value->is_array()) return Expect(name, kExpected, *value);
-  for (const Json& count : *value) {
-    if (!IsCount(count, 0)) return Expect(name, kExpected, *value);
-    out.push_back(count.get<int64_t>());
-  }
+  if (!Find(name)) return;
+  const bool are_counts = cursor_.ForEach('[', ']', [this, &out] {
+    return cursor_.Integer(&out.emplace_back()) && out.back() >= 0;
+  });
+  if (!are_counts) Expect(name, "a list of integers of at least 0", value_);
 }
 
 void FieldReader::Number(const char* name, double& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
   using Limits = std::numeric_limits<double>;
-  if (value->is_number()) {
-    out = value->get<double>();
-  } else if (*value == "NaN") {
+  if (!Find(name)) return;
+  if (cursor_.Number(&out)) return;
+  if (cursor_.Take("\"NaN\"")) {
     out = Limits::quiet_NaN();
-  } else if (*value == "Infinity") {
+  } else if (cursor_.Take("\"Infinity\"")) {
     out = Limits::infinity();
-  } else if (*value == "-Infinity") {
+  } else if (cursor_.Take("\"-Infinity\"")) {
     out = -Limits::infinity();
   } else {
-    Expect(name, "a number, \"NaN\", \"Infinity\" or \"-Infinity\"", *value);
+    Expect(name, "a number, \"NaN\", \"Infinity\" or \"-Infinity\"", value_);
   }
 }
 
 void FieldReader::Seconds(const char* name, double& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  if (!IsSeconds(*value)) {
-    return Expect(name, "a number of seconds, 0 or more", *value);
-  }
-  out = value->get<double>();
+  if (!Find(name)) return;
+  if (cursor_.Number(&out) && out >= 0) return;
+  Expect(name, "a number of seconds, 0 or more", value_);
 }
 
 void FieldReader::SecondsList(const char* name, std::vector<double>& out) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  constexpr absl::string_view kExpected =
-      "a list of numbers of seconds, 0 or more";
-  if (!value->is_array()) return Expect(name, kExpected, *value);
-  for (const Json& seconds : *value) {
-    if (!IsSeconds(seconds)) return Expect(name, kExpected, *value);
-    out.push_back(seconds.get<double>());
-  }
+  if (!Find(name)) return;
+  const bool are_seconds = cursor_.ForEach('[', ']', [this, &out] {
+    return cursor_.Number(&out.emplace_back()) && out.back() >= 0;
+  });
+  if (are_seconds) return;
+  Expect(name, "a list of numbers of seconds, 0 or more", value_);
 }
 
 void FieldReader::Estimate(const char* name, double& out, double maximum) {
-  const Json* value = Find(name);
-  if (value == nullptr) return;
-  if (*value == "NaN") {
+  if (!Find(name)) return;
+  if (cursor_.Take("\"NaN\"")) {
     out = std::numeric_limits<double>::quiet_NaN();
-  } else if (value->is_number() && value->get<double>() >= 0 &&
-             value->get<double>() <= maximum) {
-    out = value->get<double>();
-  } else {
-    const bool bounded = maximum < std::numeric_limits<double>::max();
-    Expect(name,
-           bounded
-               ? absl::StrCat("a number from 0 to ", maximum, ", or \"NaN\"")
-               : "a number of 0 or more, or \"NaN\"",
-           *value);
+    return;
   }
+  if (cursor_.Number(&out) && out >= 0 && out <= maximum) return;
+  const bool bounded = maximum < std::numeric_limits<double>::max();
+  Expect(name,
+         bounded ? absl::StrCat("a number from 0 to ", maximum, ", or \"NaN\"")
+                 : "a number of 0 or more, or \"NaN\"",
+         value_);
 }
 
 void FieldReader::Below(const char* low_name, int64_t low,
@@ -190,51 +230,22 @@ void FieldReader::Below(const char* low_name, int64_t low,
       absl::StrCat(low_name, " ", low, " is not below ", high_name, " ", high));
 }
 
-const Json* FieldReader::Find(const char* name) {
-  if (!status_.ok()) return nullptr;
-  const auto field = object_.find(name);
-  if (field != object_.end()) return &*field;
-  Fail(absl::StrCat("the field \"", name, "\" is missing"));
-  return nullptr;
-}
-
-const Json* FieldReader::FindObject(const char* name) {
-  const Json* value = Find(name);
-  if (value == nullptr || value->is_object()) return value;
-  Expect(name, "an object", *value);
-  return nullptr;
-}
-
-std::vector<const Json*> FieldReader::FindObjects(const char* name) {
-  const Json* value = Find(name);
-  if (value == nullptr) return {};
-  std::vector<const Json*> objects;
-  if (value->is_array()) {
-    for (const Json& element : *value) {
-      if (element.is_object()) objects.push_back(&element);
-    }
-    if (objects.size() == value->size()) return objects;
-  }
-  Expect(name, "a list of objects", *value);
-  return {};
-}
-
-std::string FieldReader::ElementName(absl::string_view list,
-                                     size_t index) const {
-  return absl::StrCat(where_, ".", list, "[", index, "]");
+std::string FieldReader::Where() const {
+  if (parent_ == nullptr) return name_;
+  const std::string element = index_ < 0 ? "" : absl::StrCat("[", index_, "]");
+  return absl::StrCat(parent_->Where(), ".", name_, element);
 }
 
 void FieldReader::Expect(absl::string_view name, absl::string_view expected,
-                         const Json& found) {
-  std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > 60) text = absl::StrCat(text.substr(0, 57), "...");
-  Fail(absl::StrCat("\"", name, "\" should be ", expected, ", not ", text));
+                         JsonCursor found) {
+  Fail(absl::StrCat("\"", name, "\" should be ", expected, ", not ",
+                    Shown(found.Value())));
 }
 
 void FieldReader::Fail(absl::string_view message) {
   if (!status_.ok()) return;
   status_ = absl::InvalidArgumentError(
-      absl::StrCat("in the ", where_, " record: ", message));
+      absl::StrCat("in the ", Where(), " record: ", message));
 }
 
 }  // namespace rankwise

@@ -4,9 +4,8 @@
 //
 // Numbers are raw: one value per step and rank. Summaries belong to analysis/.
 // Every field carries its unit in its name; counts have none.
-
-#ifndef RECORDS_RECORD_H_
-#define RECORDS_RECORD_H_
+#ifndef RANKWISE_RECORDS_RECORD_H_
+#define RANKWISE_RECORDS_RECORD_H_
 
 #include <cstdint>
 #include <limits>
@@ -22,7 +21,7 @@ namespace rankwise {
 inline constexpr int kSchemaMajor = 1;
 inline constexpr int kSchemaMinor = 5;
 
-// The machine that a rank ran on. Filled by CollectHostInfo() (host.h).
+// The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
   std::string hostname;
   std::string cpu_model;     // as /proc/cpuinfo names it
@@ -41,13 +40,13 @@ struct VersionInfo {
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
   std::string schema_version = "1.5";
-  std::string run_id;      // the same on every rank of the run (run_id.h)
+  std::string run_id;      // the same on every rank of the run (run_origin.h)
   std::string binary;      // without its folder: "single", "ddp"
-  std::string git_commit;  // as in BuildStamp (build_stamp.h); before 1.5 that
+  std::string git_commit;  // as in BuildStamp (run_origin.h); before 1.5 that
                            // of the workspace when the run began
   // Every flag of the binary with its value, defaults included, no dashes.
   std::map<std::string, std::string> flags;
-  // Both are set from `flags` by SetConfigHashes() (config_hash.h).
+  // Both are set from `flags` by SetConfigHashes() (run_origin.h).
   std::string config_hash;   // over all flags
   std::string scaling_hash;  // without the flags that follow the world size
   int64_t rank = 0;
@@ -153,13 +152,12 @@ struct ScheduleRecord {
   double predicted_wall_bubble = 0;
 };
 
-// What one rank measured of one row of the communication benchmark: its raw
-// samples. The lists over iterations are equally long.
-struct CollectiveRecord {
-  int64_t rank = 0;
+// A call of a collective and how it was timed: what distinguishes one row of
+// the communication benchmark from another.
+struct CallDescription {
   std::string collective;      // "all_reduce"
   std::string layer = "c10d";  // through which the call went: also "nccl"
-  std::vector<int64_t> ranks;  // of the group, this one among them; empty: all
+  std::vector<int64_t> ranks;  // of the group, as ranks of the job; empty: all
   int64_t bytes = 0;           // of a call
   int64_t count = 0;           // elements of a call
   std::string dtype;           // "float32"; "" without elements
@@ -169,18 +167,9 @@ struct CollectiveRecord {
   int64_t in_flight = 1;         // calls started before the first is waited for
   std::string cache = "hot";     // or "cold": emptied each time
   std::string sync = "barrier";  // "window", "none": how iterations start
-  int64_t launch = 0;            // which of several launches of the job
-  double trips = 1;    // a call's time is that of an iteration divided by it
-  int64_t wrong = -1;  // elements of this rank; -1: not checked
-  std::string end = "counted";  // "precise", "out_of_time", "max_iterations",
-                                // "interrupted": why the iterations ended
-  std::vector<double> seconds;  // of each iteration on this rank
-  // Of each iteration, on rank 0's clock since the earliest start of any rank.
-  std::vector<double> start_seconds;
-  std::vector<int64_t> late;  // iterations not counted: some rank started late
-  double clock_error_seconds = 0;  // bound of the error of start_seconds
-  std::string timing = "host";     // the clock of `seconds`; "events": the
-                                   // device's
+  double trips = 1;  // a call's time is that of an iteration divided by it
+  std::string timing =
+      "host";               // the clock of the times; "events": the device's
   bool graph = false;       // an iteration is one launch of a captured graph
   bool registered = false;  // its buffers are registered with the library
   std::string algorithm;    // that the library chose: "Ring"; "" unknown
@@ -188,6 +177,24 @@ struct CollectiveRecord {
   // busbw = bytes / seconds * bus_factor; NaN: not known.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
   int64_t group_size = 0;  // ranks that make the call together; 0: not known
+
+  friend auto operator<=>(const CallDescription&,
+                          const CallDescription&) = default;
+};
+
+// What one rank measured of one row of the communication benchmark: its raw
+// samples. The lists over iterations are equally long.
+struct CollectiveRecord : CallDescription {
+  int64_t rank = 0;
+  int64_t launch = 0;           // which of several launches of the job
+  int64_t wrong = -1;           // elements of this rank; -1: not checked
+  std::string end = "counted";  // "precise", "out_of_time", "max_iterations",
+                                // "interrupted": why the iterations ended
+  std::vector<double> seconds;  // of each iteration on this rank
+  // Of each iteration, on rank 0's clock since the earliest start of any rank.
+  std::vector<double> start_seconds;
+  std::vector<int64_t> late;  // iterations not counted: some rank started late
+  double clock_error_seconds = 0;  // bound of the error of start_seconds
 };
 
 // One rank's share of a collective beside computation. The lists hold one
@@ -273,4 +280,4 @@ using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
 
 }  // namespace rankwise
 
-#endif  // RECORDS_RECORD_H_
+#endif  // RANKWISE_RECORDS_RECORD_H_

@@ -1,7 +1,6 @@
 // A record as one line of JSON, and back. The grammar is in docs/records.md.
-
-#ifndef RECORDS_RECORD_JSON_H_
-#define RECORDS_RECORD_JSON_H_
+#ifndef RANKWISE_RECORDS_RECORD_JSON_H_
+#define RANKWISE_RECORDS_RECORD_JSON_H_
 
 #include <string>
 
@@ -31,4 +30,4 @@ absl::StatusOr<Record> ParseRecord(absl::string_view line);
 
 }  // namespace rankwise
 
-#endif  // RECORDS_RECORD_JSON_H_
+#endif  // RANKWISE_RECORDS_RECORD_JSON_H_

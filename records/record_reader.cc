@@ -1,14 +1,16 @@
 #include "records/record_reader.h"
 
+#include <cerrno>
 #include <map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "records/line_reader.h"
+#include "absl/strings/strip.h"
+#include "records/record_fields.h"
 #include "records/record_json.h"
-#include "records/record_kind.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -36,10 +38,8 @@ class LineVisitor {
     }
     absl::StatusOr<Record> record = ParseRecord(line);
     if (absl::IsNotFound(record.status())) return UnknownKind(record.status());
-    if (!record.ok()) return record.status();
-    if (absl::Status status = FollowsItsRun(*record); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(record.status());
+    RETURN_IF_ERROR(FollowsItsRun(*record));
     ++summary_.records;
     return visit_(*record);
   }
@@ -94,6 +94,47 @@ class LineVisitor {
 
 }  // namespace
 
+LineReader::LineReader(const std::string& path, size_t block_bytes)
+    : path_(path),
+      block_bytes_(block_bytes),
+      file_(std::fopen(path.c_str(), "rb"), &std::fclose) {
+  if (file_ == nullptr) Fail();
+}
+
+void LineReader::Fail() {
+  status_ =
+      absl::ErrnoToStatus(errno, absl::StrCat("reading records from ", path_));
+}
+
+bool LineReader::Next() {
+  size_t searched = at_;
+  size_t newline = std::string::npos;
+  while ((newline = buffer_.find('\n', searched)) == std::string::npos) {
+    searched = buffer_.size() - at_;  // Fill moves what is left to the front
+    if (!Fill()) break;
+  }
+  if (!status_.ok() || at_ == buffer_.size()) return false;
+  has_newline_ = newline != std::string::npos;
+  const size_t end = has_newline_ ? newline : buffer_.size();
+  line_ = absl::string_view(buffer_).substr(at_, end - at_);
+  if (has_newline_) absl::ConsumeSuffix(&line_, "\r");
+  at_ = has_newline_ ? end + 1 : end;
+  ++number_;
+  return true;
+}
+
+bool LineReader::Fill() {
+  buffer_.erase(0, at_);
+  at_ = 0;
+  if (!status_.ok()) return false;
+  const size_t kept = buffer_.size();
+  buffer_.resize(kept + block_bytes_);
+  const size_t n = std::fread(&buffer_[kept], 1, block_bytes_, file_.get());
+  buffer_.resize(kept + n);
+  if (std::ferror(file_.get())) Fail();
+  return n > 0 && status_.ok();
+}
+
 absl::StatusOr<ReadSummary> VisitRecords(
     const std::string& path, const ReadOptions& options,
     const std::function<absl::Status(const Record&)>& visit) {
@@ -107,7 +148,7 @@ absl::StatusOr<ReadSummary> VisitRecords(
                                                      ": ", taken.message()));
     }
   }
-  if (!lines.status().ok()) return lines.status();
+  RETURN_IF_ERROR(lines.status());
   if (visitor.summary().records > 0) return visitor.summary();
   const size_t torn = visitor.summary().torn_lines.size();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -121,12 +162,11 @@ absl::StatusOr<ReadSummary> VisitRecords(
 absl::StatusOr<std::vector<Record>> ReadRecords(const std::string& path,
                                                 const ReadOptions& options) {
   std::vector<Record> records;
-  absl::StatusOr<ReadSummary> summary =
-      VisitRecords(path, options, [&records](const Record& record) {
-        records.push_back(record);
-        return absl::OkStatus();
-      });
-  if (!summary.ok()) return summary.status();
+  const auto keep = [&records](const Record& record) {
+    records.push_back(record);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(VisitRecords(path, options, keep).status());
   return records;
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "records/record_json.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<RecordWriter>> RecordWriter::Open(
   std::unique_ptr<RecordWriter> writer(new RecordWriter(path, fd));
   if (EndsInTornLine(path)) {
     writer->buffer_.push_back('\n');
-    if (absl::Status status = writer->Flush(); !status.ok()) return status;
+    RETURN_IF_ERROR(writer->Flush());
   }
   return writer;
 }

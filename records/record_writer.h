@@ -1,7 +1,6 @@
 // Appends records to a file so that a killed run leaves whole lines.
-
-#ifndef RECORDS_RECORD_WRITER_H_
-#define RECORDS_RECORD_WRITER_H_
+#ifndef RANKWISE_RECORDS_RECORD_WRITER_H_
+#define RANKWISE_RECORDS_RECORD_WRITER_H_
 
 #include <memory>
 #include <string>
@@ -58,4 +57,4 @@ class RecordWriter {
 
 }  // namespace rankwise
 
-#endif  // RECORDS_RECORD_WRITER_H_
+#endif  // RANKWISE_RECORDS_RECORD_WRITER_H_

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -63,9 +64,8 @@ bool Sync(const std::string& path) {
 
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write) {
-  const absl::StatusOr<std::string> target = FollowLinks(path);
-  if (!target.ok()) return target.status();
-  const std::string temporary = TemporaryBeside(*target);
+  ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+  const std::string temporary = TemporaryBeside(target);
   errno = 0;
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
   if (out) {
@@ -73,7 +73,7 @@ absl::Status ReplaceFile(const std::string& path,
     out.close();
   }
   if (out && Sync(temporary) &&
-      std::rename(temporary.c_str(), target->c_str()) == 0)
+      std::rename(temporary.c_str(), target.c_str()) == 0)
     return absl::OkStatus();
   const int error = errno == 0 ? EIO : errno;
   std::remove(temporary.c_str());
@@ -85,9 +85,8 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view text) {
 }
 
 absl::Status CheckReplaceable(const std::string& path) {
-  const absl::StatusOr<std::string> target = FollowLinks(path);
-  if (!target.ok()) return target.status();
-  const std::string temporary = TemporaryBeside(*target);
+  ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+  const std::string temporary = TemporaryBeside(target);
   const int file =
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) return Error(errno, path);

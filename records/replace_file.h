@@ -1,6 +1,6 @@
 // Files that are there whole or not at all.
-#ifndef RECORDS_REPLACE_FILE_H_
-#define RECORDS_REPLACE_FILE_H_
+#ifndef RANKWISE_RECORDS_REPLACE_FILE_H_
+#define RANKWISE_RECORDS_REPLACE_FILE_H_
 
 #include <functional>
 #include <ostream>
@@ -26,4 +26,4 @@ absl::Status CheckReplaceable(const std::string& path);
 
 }  // namespace rankwise
 
-#endif  // RECORDS_REPLACE_FILE_H_
+#endif  // RANKWISE_RECORDS_REPLACE_FILE_H_

@@ -15,8 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "records/parse_flags.h"
-#include "samplers/sampling/distributed_sampler.h"
+#include "records/command_line.h"
+#include "samplers/sampling/samplers.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(int64_t, size, 10, "examples in the dataset");
 ABSL_FLAG(int64_t, world_size, 2, "ranks that share the dataset");
@@ -98,12 +99,11 @@ absl::Status Run(const Config& config) {
   for (int64_t rank = config.first_rank; rank <= config.last_rank; ++rank) {
     DistributedSamplerConfig of_rank = config.sampler;
     of_rank.rank = rank;
-    absl::StatusOr<std::unique_ptr<DistributedSampler>> sampler =
-        DistributedSampler::Create(config.size, of_rank);
-    if (!sampler.ok()) return sampler.status();
-    (*sampler)->set_epoch(config.epoch);
+    ASSIGN_OR_RETURN(std::unique_ptr<DistributedSampler> sampler,
+                     DistributedSampler::Create(config.size, of_rank));
+    sampler->set_epoch(config.epoch);
     std::string line = absl::StrCat("rank ", rank, ":");
-    for (const int64_t index : (*sampler)->Indices()) {
+    for (const int64_t index : sampler->Indices()) {
       absl::StrAppend(&line, " ", index);
     }
     std::cout << line << "\n";

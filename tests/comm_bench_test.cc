@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "analysis/compare/call_configurations.h"
-#include "analysis/report/network_data.h"
-#include "analysis/run_trace.h"
+#include "analysis/compare/record_set.h"
+#include "analysis/report/report_data.h"
+#include "analysis/runs/run_trace.h"
 #include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
@@ -326,18 +326,18 @@ TEST(CommBenchTest, RanksThatDisagreeAreNamed) {
 TEST(CommBenchTest, RanksThatDisagreeAboutConnectionsAreNamed) {
   const std::string store = TemporaryPath("store");
   std::vector<std::unique_ptr<TestProcess>> ranks;
-  for (const char* bytes : {"65536", "0"}) {
+  for (const char* check : {"true", "false"}) {
     const size_t rank = ranks.size();
     ranks.push_back(StartCommBench(
-        Quick({absl::StrCat("--direct_all_reduce_bytes=", bytes),
+        Quick({absl::StrCat("--check_collectives=", check),
                absl::StrCat("--file_store=", store)}),
         {absl::StrCat("RANK=", rank), absl::StrCat("LOCAL_RANK=", rank),
          "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2"}));
   }
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->Wait(), 2);
-    EXPECT_THAT(rank->Stderr(), AllOf(HasSubstr("rank 1"),
-                                      HasSubstr("direct_all_reduce_bytes")));
+    EXPECT_THAT(rank->Stderr(),
+                AllOf(HasSubstr("rank 1"), HasSubstr("check_collectives")));
   }
 }
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 #include "tests/trained.h"
 #include "tests/trainer_process.h"
 

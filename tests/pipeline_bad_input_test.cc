@@ -102,7 +102,7 @@ std::vector<BadInput> BadSchedules() {
       {"RankAndRanks",
        "pipeline",
        {kTwo, "--pp=1"},
-       "--dp=1 --pp=1 is 1 rank, but the job has 2"},
+       "--pp=1 --dp=1 is 1 rank, but the job has 2"},
       {"DeviceOfAPipelineMissing",
        "pipeline",
        {"--devices=cuda:0,cuda:1000"},
@@ -216,7 +216,7 @@ TEST(BadScheduleFileTest, ADeadlockIsShownAsACircle) {
   ExpectRefused(run, "pipeline", "order.csv");
   EXPECT_THAT(
       run.err,
-      AllOf(HasSubstr("deadlock, ranks wait for each other in a circle"),
+      AllOf(HasSubstr("deadlock, ranks wait for each other in a cycle"),
             HasSubstr("(0B0) waits for 1B0, which is action 4 of rank 1"),
             HasSubstr("(1F1) waits for 0F1, which is action 3 of rank "
                       "0")));

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "parallel/comm/steady_time.h"
+#include "parallel/clock/steady_time.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {

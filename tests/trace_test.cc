@@ -194,7 +194,7 @@ TEST(TraceTest, PipelinesShowTheirActionsAndThePrediction) {
 TEST(TraceTest, StagesOfOneProcessHaveLanes) {
   const Trace trace =
       TraceOf("model_parallel", {"--accumulate=2", "--trace_steps=2"});
-  ASSERT_EQ(trace.processes.size(), 1u);
+  ASSERT_EQ(trace.processes.size(), 2u);  // and the prediction
   EXPECT_EQ(trace.lanes.at(0).count("stage 1 (cpu)"), 1u);
   EXPECT_EQ(trace.Of(0, "communication").size(), 2u * 2 * 2);
   ExpectNested(trace, 1);

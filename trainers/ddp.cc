@@ -8,79 +8,80 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/ddp/divergence.h"
-#include "trainers/capture_if_asked.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/ddp/model_state.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/ddp_flags.h"
+#include "trainers/graphs/captured_step.h"
+#include "trainers/loop/training_run.h"
 #include "trainers/main.h"
-#include "trainers/training_run.h"
 
 namespace rankwise {
 namespace {
 
-// Before a recording: PyTorch's Reducer rebuilds its buckets after the first
-// step and reads the device's clock in the first ten.
+// Before a step is captured: PyTorch's Reducer rebuilds its buckets after the
+// first step and reads the device's clock in the first ten.
 constexpr int64_t kWarmUpStepsOfDdp = 11;
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  absl::StatusOr<std::unique_ptr<TrainingRun>> run =
-      TrainingRun::Create(config, worker);
-  if (!run.ok()) return run.status();
-  absl::StatusOr<std::string> norms = SyncBatchNormIfAsked(
-      (*run)->model(), *worker.comm, config.skip_communication);
-  if (!norms.ok()) return norms.status();
-  if (!norms->empty()) (*run)->Say(*norms);
-  absl::StatusOr<std::unique_ptr<DataParallelEngine>> engine =
-      MakeEngine((*run)->model(), *worker.comm, config.skip_communication);
-  if (!engine.ok()) return engine.status();
-  Optimizer& optimizer = (*run)->optimizer();
-  const Objective& objective = (*run)->objective();
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create(config, worker));
+  Model& model = run->model();
+  ASSIGN_OR_RETURN(
+      const std::string norms,
+      SyncBatchNormIfAsked(model, *worker.comm, config.skip_communication));
+  if (!norms.empty()) run->Say(norms);
+  const auto make_engine = [&] {
+    return MakeEngine(model, *worker.comm, config.skip_communication);
+  };
+  ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
+  RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
+  Optimizer& optimizer = run->optimizer();
+  const Objective& objective = run->objective();
 
   const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
     torch::Tensor loss;
     for (size_t i = 0; i < input.micro_batches.size(); ++i) {
       const Batch& batch = input.micro_batches[i];
-      (*run)->model().set_dropout_seed(input.dropout_seeds[i]);
+      model.set_dropout_seed(input.dropout_seeds[i]);
       // Only the last micro-batch's backward exchanges gradients; the
       // others add up locally.
-      (*engine)->SetSync(&batch == &input.micro_batches.back());
+      engine->SetSync(&batch == &input.micro_batches.back());
       input.clock.Begin(Phase::kForward);
-      (*engine)->BeforeForward();
+      engine->BeforeForward();
       torch::Tensor share = objective.LossShare(batch, input.micro_batches);
       const torch::Tensor scaled = optimizer.ScaledLoss(share);
-      (*engine)->BeforeBackward({scaled});
+      engine->BeforeBackward({scaled});
       input.clock.Begin(Phase::kBackward);
       scaled.backward();
-      (*engine)->AfterBackward();
+      engine->AfterBackward();
       loss = loss.defined() ? loss + share.detach() : share.detach();
     }
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);
     optimizer.ZeroGrad();
     return StepOutcome{.loss = loss,
-                       .exposed_comm_seconds = (*engine)->TakeExposedComm()};
+                       .exposed_comm_seconds = engine->TakeExposedComm()};
   };
-  const StepFunction captured = CaptureIfAsked(
-      config, worker, **run,
-      {.step = step,
-       .warm_up_steps = kWarmUpStepsOfDdp,
-       // A Reducer that was left in the middle of a backward is of no more use.
-       .recover = [&]() -> absl::Status {
-         engine = MakeEngine((*run)->model(), *worker.comm,
-                             config.skip_communication);
-         return engine.status();
-       }});
+  const StepFunction captured =
+      CaptureIfAsked(config, worker, *run,
+                     {.step = step,
+                      .warm_up_steps = kWarmUpStepsOfDdp,
+                      // A Reducer cannot be used again after half a backward.
+                      .recover = [&]() -> absl::Status {
+                        ASSIGN_OR_RETURN(engine, make_engine());
+                        return absl::OkStatus();
+                      }});
 
-  return (*run)->Train(
-      [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
-        absl::StatusOr<StepOutcome> outcome = captured(input);
-        const int64_t check_every = config.check_divergence_every;
-        if (outcome.ok() && check_every > 0 && input.step % check_every == 0) {
-          absl::Status equal = CheckDivergence((*run)->model(), *worker.comm);
-          if (!equal.ok()) return equal;
-        }
-        return outcome;
-      });
+  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    ASSIGN_OR_RETURN(StepOutcome outcome, captured(input));
+    const int64_t check_every = config.check_divergence_every;
+    if (check_every > 0 && input.step % check_every == 0) {
+      RETURN_IF_ERROR(CheckDivergence(model, worker.comm->world()));
+    }
+    return outcome;
+  });
 }
 
 }  // namespace
@@ -98,6 +99,5 @@ int main(int argc, char** argv) {
        .distributed = true,
        .whole_model = true,
        .check_flags = rankwise::CheckDdpFlags,
-       .settings = rankwise::DdpSettings,
        .run = rankwise::Run});
 }

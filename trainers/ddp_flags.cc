@@ -9,29 +9,33 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/ddp/convert_sync_batch_norm.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/simple_data_parallel.h"
+#include "parallel/ddp/sync_batch_norm.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/flags.h"
 
-ABSL_FLAG(std::string, ddp, "reducer",
-          "reducer: PyTorch's bucketed engine, which overlaps with backward; "
-          "simple: one all-reduce after it");
-ABSL_FLAG(double, bucket_cap_mb, 25, "MiB per gradient bucket");
-ABSL_FLAG(double, first_bucket_mb, 1,
-          "MiB of the first bucket, small so that communication starts early");
-ABSL_FLAG(std::string, comm_hook, "none",
-          "how gradients travel: none (as they are), fp16, bf16");
-ABSL_FLAG(bool, gradient_as_bucket_view, true,
-          "gradients live in the buckets, which saves a copy");
-ABSL_FLAG(bool, find_unused_parameters, false,
-          "allow parameters that a step does not use");
-ABSL_FLAG(bool, static_graph, false,
-          "the set of used parameters never changes");
-ABSL_FLAG(bool, broadcast_buffers, true,
-          "give every rank rank 0's buffers before each forward");
-ABSL_FLAG(bool, sync_batch_norm, false,
-          "normalise over all ranks' batches together, not over each rank's "
-          "own; with --accumulate, over one micro-batch of every rank");
+TRAINER_FLAG(
+    kLosses, std::string, ddp, "reducer",
+    "reducer: PyTorch's bucketed engine, which overlaps with backward; "
+    "simple: one all-reduce after it");
+TRAINER_FLAG(kSpeed, double, bucket_cap_mb, 25, "MiB per gradient bucket");
+TRAINER_FLAG(
+    kSpeed, double, first_bucket_mb, 1,
+    "MiB of the first bucket, small so that communication starts early");
+TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
+             "how gradients travel: none (as they are), fp16, bf16");
+TRAINER_FLAG(kSpeed, bool, gradient_as_bucket_view, true,
+             "gradients live in the buckets, which saves a copy");
+TRAINER_FLAG(kSpeed, bool, find_unused_parameters, false,
+             "allow parameters that a step does not use");
+TRAINER_FLAG(kSpeed, bool, static_graph, false,
+             "the set of used parameters never changes");
+TRAINER_FLAG(kSpeed, bool, broadcast_buffers, true,
+             "give every rank rank 0's buffers before each forward");
+TRAINER_FLAG(kLosses, bool, sync_batch_norm, false,
+             "normalise over all ranks' batches together, not over each rank's "
+             "own; with --accumulate, over one micro-batch of every rank");
 
 ABSL_DECLARE_FLAG(bool, cuda_graph);
 ABSL_DECLARE_FLAG(bool, skip_communication);
@@ -73,7 +77,7 @@ absl::Status CheckDdpFlags() {
       absl::GetFlag(FLAGS_find_unused_parameters)) {
     return absl::InvalidArgumentError(
         "--find_unused_parameters: the host reads which ones they are, which "
-        "--cuda_graph cannot record; leave out one of the two");
+        "--cuda_graph cannot capture; leave out one of the two");
   }
   if (absl::GetFlag(FLAGS_skip_communication)) {
     if (hook != "none")
@@ -94,13 +98,6 @@ absl::Status CheckDdpFlags() {
   return absl::OkStatus();
 }
 
-std::string DdpSettings() {
-  return absl::StrCat(
-      "--ddp=", absl::GetFlag(FLAGS_ddp),
-      " --comm_hook=", absl::GetFlag(FLAGS_comm_hook),
-      absl::GetFlag(FLAGS_sync_batch_norm) ? " --sync_batch_norm" : "");
-}
-
 absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
                                                  Communicator& comm,
                                                  bool skip_communication) {
@@ -110,15 +107,13 @@ absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
         "warning: --sync_batch_norm: with --skip_communication every rank "
         "normalises over its own batch");
   }
-  absl::StatusOr<int64_t> layers =
-      ConvertToSyncBatchNorm(model, comm.process_group());
-  if (!layers.ok()) return layers.status();
-  if (*layers == 0) {
+  ASSIGN_OR_RETURN(int64_t layers, ConvertToSyncBatchNorm(model, comm.world()));
+  if (layers == 0) {
     return absl::InvalidArgumentError(
         "--sync_batch_norm: the model has no batch norm; leave it out");
   }
-  return absl::StrCat("--sync_batch_norm: ", *layers,
-                      *layers == 1 ? " layer normalises" : " layers normalise",
+  return absl::StrCat("--sync_batch_norm: ", layers,
+                      layers == 1 ? " layer normalises" : " layers normalise",
                       " over the batches of ",
                       comm.world_size() == 1
                           ? "1 rank"
@@ -128,9 +123,9 @@ absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
     torch::nn::Module& model, Communicator& comm, bool skip_communication) {
   if (absl::GetFlag(FLAGS_ddp) == "simple") {
-    auto simple = SimpleDataParallel::Create(model, comm, skip_communication);
-    if (!simple.ok()) return simple.status();
-    return std::unique_ptr<DataParallelEngine>(std::move(*simple));
+    ASSIGN_OR_RETURN(auto simple, SimpleDataParallel::Create(
+                                      model, comm.world(), skip_communication));
+    return std::unique_ptr<DataParallelEngine>(std::move(simple));
   }
   DdpConfig config;
   config.bucket_cap_bytes =
@@ -143,9 +138,9 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
   config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
   config.skip_communication = skip_communication;
   config.comm_hook = CommHooks().at(absl::GetFlag(FLAGS_comm_hook));
-  auto reducer = DistributedDataParallel::Create(model, comm, config);
-  if (!reducer.ok()) return reducer.status();
-  return std::unique_ptr<DataParallelEngine>(std::move(*reducer));
+  ASSIGN_OR_RETURN(auto reducer, DistributedDataParallel::Create(
+                                     model, comm.world(), config));
+  return std::unique_ptr<DataParallelEngine>(std::move(reducer));
 }
 
 }  // namespace rankwise

@@ -19,9 +19,6 @@ class Communicator;
 
 absl::Status CheckDdpFlags();
 
-// How gradients travel, for checkpoints: it changes the losses.
-std::string DdpSettings();
-
 // Under --sync_batch_norm replaces the model's BatchNorm layers, before an
 // engine is made; returns a line to say about it, "" without the flag.
 // InvalidArgument for a model that has none. With `skip_communication` they

@@ -2,124 +2,169 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/marshalling.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "parallel/comm/comm_flags.h"
-#include "parallel/comm/flag_checks.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/flag_checks.h"
+#include "records/command_line.h"
 #include "records/replace_file.h"
-#include "records/user_path.h"
-#include "samplers/datasets/open_dataset.h"
-#include "trainers/learning_rate.h"
+#include "samplers/datasets/dataset.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
 
 // Model and data.
-ABSL_FLAG(std::string, model, "simple_cnn",
-          "simple_cnn, simple_cnn_bn (with batch norm), linear, mp_mlp, mlp, "
-          "gpt or vit");
-ABSL_FLAG(
-    std::string, model_size, "",
+TRAINER_FLAG(
+    kLosses, std::string, model, "simple_cnn",
+    "simple_cnn, simple_cnn_bn (with batch norm), linear, mp_mlp, mlp, "
+    "gpt or vit");
+TRAINER_FLAG(
+    kLosses, std::string, model_size, "",
     "of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "
     "small or base; empty: nano");
-ABSL_FLAG(int64_t, depth, 0,
-          "hidden layers of mlp, blocks of gpt or vit; 0: the model's own");
-ABSL_FLAG(int64_t, width, 0,
-          "features between the layers of mlp, gpt or vit; 0: the model's own");
-ABSL_FLAG(int64_t, sequence_length, 0,
-          "tokens per example of gpt; 0: the model's own");
-ABSL_FLAG(double, dropout, 0, "share of values that gpt or vit drops");
-ABSL_FLAG(bool, tied_head, true,
-          "of gpt: the output's weights are those of the token embedding");
-ABSL_FLAG(std::string, dataset, "",
-          "synthetic, cifar10, linear, regression, tokens or text; empty: the "
-          "model's own");
-ABSL_FLAG(std::string, data_dir, "",
-          "folder of the dataset's files; of text, the file");
-ABSL_FLAG(int64_t, train_size, 50000,
-          "training examples; a file dataset gives its first so many");
-ABSL_FLAG(int64_t, test_size, 10000, "test examples");
-ABSL_FLAG(int64_t, batch_size, 64, "examples per rank and micro-batch");
-ABSL_FLAG(bool, drop_last, false,
-          "leave out the examples that do not fill all ranks, instead of "
-          "repeating some");
-ABSL_FLAG(int, data_workers, 1,
-          "loader threads per rank; 0: load in the training thread");
+TRAINER_FLAG(kLosses, int64_t, depth, 0,
+             "hidden layers of mlp, blocks of gpt or vit; 0: the model's own");
+TRAINER_FLAG(
+    kLosses, int64_t, width, 0,
+    "features between the layers of mlp, gpt or vit; 0: the model's own");
+TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
+             "tokens per example of gpt; 0: the model's own");
+TRAINER_FLAG(kLosses, double, dropout, 0,
+             "share of values that gpt or vit drops");
+TRAINER_FLAG(kLosses, bool, tied_head, true,
+             "of gpt: the output's weights are those of the token embedding");
+TRAINER_FLAG(
+    kLosses, std::string, dataset, "",
+    "synthetic, cifar10, linear, regression, tokens or text; empty: the "
+    "model's own");
+TRAINER_FLAG(kLosses, std::string, data_dir, "",
+             "folder of the dataset's files; of text, the file");
+TRAINER_FLAG(kLosses, int64_t, train_size, 50000,
+             "training examples; a file dataset gives its first so many");
+TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
+TRAINER_FLAG(kBatch, int64_t, batch_size, 64,
+             "examples per rank and micro-batch");
+TRAINER_FLAG(kLosses, bool, drop_last, false,
+             "leave out the examples that do not fill all ranks, instead of "
+             "repeating some");
+TRAINER_FLAG(kSpeed, int, data_workers, 1,
+             "loader threads per rank; 0: load in the training thread");
 
 // Training.
-ABSL_FLAG(int64_t, epochs, 5, "passes over the training set");
-ABSL_FLAG(int64_t, max_steps, 0,
-          "end after so many optimizer steps; 0: train all epochs");
-ABSL_FLAG(
-    int64_t, accumulate, 1,
+TRAINER_FLAG(kSpeed, int64_t, epochs, 5, "passes over the training set");
+TRAINER_FLAG(kSpeed, int64_t, max_steps, 0,
+             "end after so many optimizer steps; 0: train all epochs");
+TRAINER_FLAG(
+    kBatch, int64_t, accumulate, 1,
     "micro-batches whose gradients are added up before each optimizer step");
-ABSL_FLAG(std::string, optimizer, "",
-          "adam, adamw or sgd; empty: the model's own");
-ABSL_FLAG(double, lr, 0, "learning rate; 0: the model's own");
-ABSL_FLAG(double, weight_decay, 0,
-          "times the weight: added to the gradient, or, with adamw, taken from "
-          "the weight at each step, times the learning rate");
-ABSL_FLAG(double, momentum, 0, "of sgd");
-ABSL_FLAG(double, clip_grad_norm, 0,
-          "largest 2-norm of all gradients together; 0: no clipping");
-ABSL_FLAG(int64_t, warmup_steps, 0,
-          "steps over which the learning rate rises from 0");
-ABSL_FLAG(std::string, lr_schedule, "constant",
-          "of the learning rate after the warm-up: constant or cosine");
-ABSL_FLAG(std::string, precision, "fp32",
-          "fp32, or bf16 or fp16: forward under autocast; fp16, of single and "
-          "ddp, scales the loss and skips steps whose gradients overflow");
-ABSL_FLAG(bool, tf32, false,
-          "GPUs only: let fp32 matrix products and convolutions round their "
-          "inputs to TF32 (without it neither do; PyTorch's own default lets "
-          "convolutions)");
-ABSL_FLAG(bool, cuda_graph, false,
-          "GPUs only, of single and ddp: record a whole step into a CUDA graph "
-          "after the first ones, and launch that. Where a step cannot be "
-          "recorded it runs as ever, and the reason is said");
-ABSL_FLAG(uint64_t, seed, 0,
-          "of the initial weights, the generated data and the sampler");
-ABSL_FLAG(bool, eval, true, "evaluate on the whole test set after each epoch");
-ABSL_FLAG(
-    int64_t, check_divergence_every, 0,
+TRAINER_FLAG(kLosses, std::string, optimizer, "",
+             "adam, adamw or sgd; empty: the model's own");
+TRAINER_FLAG(kLosses, double, lr, 0, "learning rate; 0: the model's own");
+TRAINER_FLAG(
+    kLosses, double, weight_decay, 0,
+    "times the weight: added to the gradient, or, with adamw, taken from "
+    "the weight at each step, times the learning rate");
+TRAINER_FLAG(kLosses, double, momentum, 0, "of sgd");
+TRAINER_FLAG(kLosses, double, clip_grad_norm, 0,
+             "largest 2-norm of all gradients together; 0: no clipping");
+TRAINER_FLAG(kLosses, int64_t, warmup_steps, 0,
+             "steps over which the learning rate rises from 0");
+TRAINER_FLAG(kLosses, std::string, lr_schedule, "constant",
+             "of the learning rate after the warm-up: constant or cosine");
+TRAINER_FLAG(
+    kLosses, std::string, precision, "fp32",
+    "fp32, or bf16 or fp16: forward under autocast; fp16, of single and "
+    "ddp, scales the loss and skips steps whose gradients overflow");
+TRAINER_FLAG(
+    kLosses, bool, tf32, false,
+    "GPUs only: let fp32 matrix products and convolutions round their "
+    "inputs to TF32 (without it neither do; PyTorch's own default lets "
+    "convolutions)");
+TRAINER_FLAG(
+    kSpeed, bool, cuda_graph, false,
+    "GPUs only, of single and ddp: capture a whole step in a CUDA graph "
+    "after the first ones, and launch that. Where a step cannot be "
+    "captured it runs as before, and the reason is said");
+TRAINER_FLAG(kLosses, uint64_t, seed, 0,
+             "of the initial weights, the generated data and the sampler");
+TRAINER_FLAG(kSpeed, bool, eval, true,
+             "evaluate on the whole test set after each epoch");
+TRAINER_FLAG(
+    kSpeed, int64_t, check_divergence_every, 0,
     "steps between two comparisons of the parameters across ranks; 0: never");
-ABSL_FLAG(bool, skip_communication, false,
-          "compute as ever but exchange nothing: shows what communication "
-          "costs. Losses are not those of training; no evaluation");
+TRAINER_FLAG(kLosses, bool, skip_communication, false,
+             "compute as usual but exchange nothing: shows what communication "
+             "costs. Losses are not those of training; no evaluation");
 
 // Output.
-ABSL_FLAG(
-    std::string, record, "",
+TRAINER_FLAG(
+    kOutput, std::string, record, "",
     "file to append this run's records to, as JSON lines (docs/records.md)");
-ABSL_FLAG(int64_t, traffic_steps, 0,
-          "steps, from the third on, whose communication goes to --record too, "
-          "for comm_bench to replay; 0: none");
-ABSL_FLAG(std::string, trace, "",
-          "file for what all ranks did in a few steps, for Perfetto or "
-          "chrome://tracing (docs/tracing.md); empty: none");
-ABSL_FLAG(int64_t, trace_steps, 5,
-          "steps, from the third on, that go to --trace");
-ABSL_FLAG(bool, trace_ops, false,
-          "PyTorch's operators, and the GPU's kernels, go to --trace, too");
-ABSL_FLAG(int64_t, log_every, 100, "steps between two lines of rank 0");
-ABSL_FLAG(double, peak_tflops, 0,
-          "what one rank's device can do in the precision used, in TFLOP/s "
-          "without sparsity: the MFU is told against it; 0: it is not told");
-ABSL_FLAG(bool, progress, true, "a progress bar where stdout is a terminal");
-ABSL_FLAG(std::string, checkpoint_dir, "",
-          "folder for checkpoints and model.safetensors; empty: none");
-ABSL_FLAG(int64_t, checkpoint_every, 0,
-          "steps between two checkpoints beside those at the epochs' ends; 0: "
-          "only those");
-ABSL_FLAG(int, keep_checkpoints, 3, "checkpoints to keep");
-ABSL_FLAG(bool, resume, false,
-          "go on from the newest checkpoint of --checkpoint_dir");
+TRAINER_FLAG(
+    kOutput, int64_t, traffic_steps, 0,
+    "steps, from the third on, whose communication goes to --record too, "
+    "for comm_bench to replay; 0: none");
+TRAINER_FLAG(kOutput, std::string, trace, "",
+             "file for what all ranks did in a few steps, for Perfetto or "
+             "chrome://tracing (docs/tracing.md); empty: none");
+TRAINER_FLAG(kOutput, int64_t, trace_steps, 5,
+             "steps, from the third on, that go to --trace");
+TRAINER_FLAG(kOutput, bool, trace_ops, false,
+             "PyTorch's operators, and the GPU's kernels, go to --trace, too");
+TRAINER_FLAG(kOutput, int64_t, log_every, 100,
+             "steps between two lines of rank 0");
+TRAINER_FLAG(kOutput, double, peak_tflops, 0,
+             "what one rank's device can do in the precision used, in TFLOP/s "
+             "without sparsity: the MFU is told against it; 0: it is not told");
+TRAINER_FLAG(kOutput, bool, progress, true,
+             "a progress bar where stdout is a terminal");
+TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
+             "folder for checkpoints and model.safetensors; empty: none");
+TRAINER_FLAG(
+    kOutput, int64_t, checkpoint_every, 0,
+    "steps between two checkpoints beside those at the epochs' ends; 0: "
+    "only those");
+TRAINER_FLAG(kOutput, int, keep_checkpoints, 3, "checkpoints to keep");
+TRAINER_FLAG(kOutput, bool, resume, false,
+             "go on from the newest checkpoint of --checkpoint_dir");
 
 namespace rankwise {
 namespace {
+
+std::map<std::string, FlagEffect>& Effects() {
+  static auto* const effects =
+      new std::map<std::string, FlagEffect>{{"nproc", FlagEffect::kLayout},
+                                            {"file_store", FlagEffect::kOutput},
+                                            {"log_dir", FlagEffect::kOutput}};
+  return *effects;
+}
+
+// `config` is complete but for this.
+FlagValues ValuesOfFlags(const TrainConfig& config) {
+  FlagValues values;
+  values.all = FlagsOf("trainers/");
+  for (const auto& [name, value] : values.all) {
+    const FlagEffect effect = EffectOf(name);
+    if (effect == FlagEffect::kLosses || effect == FlagEffect::kBatch)
+      values.losses[name] = value;
+    if (effect == FlagEffect::kLosses || effect == FlagEffect::kSpeed)
+      values.scaling[name] = value;
+  }
+  values.losses["dataset"] = config.data.dataset;
+  values.losses["optimizer"] = config.optimizer.name;
+  values.losses["lr"] = absl::UnparseFlag(config.optimizer.learning_rate);
+  // Image files are the same wherever they lie; a text is whatever it is.
+  values.losses["data_dir"] =
+      config.data.dataset == "text" ? config.data.data_dir : "";
+  return values;
+}
 
 // The most that counts may be. An epoch's permutation holds 8 bytes per
 // example, and the steps of all epochs fit into 64 bits.
@@ -272,14 +317,22 @@ Precision PrecisionFromFlag(FlagChecks& checks) {
 
 }  // namespace
 
+bool RegisterFlag(const char* name, FlagEffect effect) {
+  return Effects().emplace(name, effect).second;
+}
+
+FlagEffect EffectOf(const std::string& flag) {
+  const auto found = Effects().find(flag);
+  return found == Effects().end() ? FlagEffect::kSpeed : found->second;
+}
+
 absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   FlagChecks checks;
   TrainConfig config;
   config.model = ModelFromFlags();
-  absl::StatusOr<ModelSpec> model = MakeModelSpec(config.model);
-  if (!model.ok()) return model.status();
-  config.data = DataFromFlags(*model, checks);
-  config.optimizer = OptimizerFromFlags(*model, checks);
+  ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(config.model));
+  config.data = DataFromFlags(model, checks);
+  config.optimizer = OptimizerFromFlags(model, checks);
   config.checkpoint = CheckpointFromFlags(checks);
   config.output = OutputFromFlags(checks);
   config.epochs = absl::GetFlag(FLAGS_epochs);
@@ -307,7 +360,8 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
         "--backend=fake: ranks that are only pretended cannot evaluate their "
         "part; add --eval=false");
   }
-  if (!checks.status().ok()) return checks.status();
+  RETURN_IF_ERROR(checks.status());
+  config.flags = ValuesOfFlags(config);
   return config;
 }
 

@@ -11,19 +11,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/comm/comm_flags.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/launcher.h"
-#include "parallel/comm/placement.h"
-#include "parallel/comm/rank_env.h"
 #include "parallel/device/device_facts.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/launcher.h"
+#include "parallel/launch/placement.h"
+#include "parallel/launch/rank_env.h"
 #include "parallel/trace/operators.h"
 #include "parallel/trace/ranges.h"
-#include "records/parse_flags.h"
-#include "trainers/failure.h"
+#include "records/command_line.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
-#include "trainers/host_memory.h"
-#include "trainers/side_stream.h"
+#include "trainers/graphs/captured_step.h"
+#include "trainers/loop/step.h"
+#include "trainers/observe/memory.h"
 
 namespace rankwise {
 namespace {
@@ -62,7 +64,7 @@ absl::Status CheckGpuFlags(const Trainer& trainer, const TrainConfig& config,
     return absl::InvalidArgumentError(absl::StrCat(
         "--cuda_graph: ", trainer.name,
         " cuts the model, and the host passes its parts' results on; only "
-        "single and ddp can record their steps"));
+        "single and ddp can capture their steps"));
   }
   const char* flag = GpuFlag(config);
   if (flag == nullptr) return absl::OkStatus();
@@ -76,8 +78,24 @@ absl::Status CheckGpuFlags(const Trainer& trainer, const TrainConfig& config,
       absl::StrCat(flag, ": needs a GPU: ", none));
 }
 
-// And by the device that this rank got.
-absl::Status CheckGpuRank(const TrainConfig& config, const Worker& worker) {
+// And by what this rank got.
+absl::Status CheckRank(const Trainer& trainer, const TrainConfig& config,
+                       const Worker& worker) {
+  if (!trainer.whole_model && worker.device.is_cuda() &&
+      worker.comm->has_peers() && !worker.comm->runs_on_device()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stages on ", worker.device.str(), " under the backend ",
+        std::string(worker.comm->backend()),
+        ", which sends memory of the host only; give every rank a GPU of its "
+        "own (--backend=nccl), or --device=cpu"));
+  }
+  if (config.output.traffic_steps > 0 &&
+      (worker.comm == nullptr || !worker.devices.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--traffic_steps=", config.output.traffic_steps, ": ", trainer.name,
+        " in one process communicates nothing that could be recorded; leave it "
+        "out, or start several ranks"));
+  }
   if (worker.device.is_cuda() || !config.cuda_graph) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--cuda_graph: needs a GPU for every rank, and this one trains on the "
@@ -116,8 +134,7 @@ absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
 // While the communicator lives: it explains what failed.
 absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
                      const Worker& worker) {
-  absl::Status possible = CheckGpuRank(config, worker);
-  if (!possible.ok()) return possible;
+  RETURN_IF_ERROR(CheckRank(trainer, config, worker));
   AllowTf32(config.tf32);
   try {
     const SideStream stream(worker.device, config.cuda_graph);
@@ -131,52 +148,71 @@ void SayOnce(const Worker& worker, const std::string& line) {
   if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
 
+// Of a trainer without other ranks.
+absl::Status RunAlone(const Trainer& trainer, const TrainConfig& config,
+                      const CommConfig& comm_config, Worker& worker) {
+  const RankEnv& env = worker.env;
+  if (env.world_size > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this is rank ", env.rank, " of ", env.world_size, " (", env.launcher,
+        "), but ", trainer.name, " is one process; use the trainer ddp"));
+  }
+  const Hardware hardware = DetectHardware();
+  ASSIGN_OR_RETURN(worker.device,
+                   ChooseDevice(comm_config.device, env, hardware));
+  // Unused, but one that could not be had was asked for by mistake.
+  RETURN_IF_ERROR(ChooseBackend(comm_config.backend, comm_config.device,
+                                worker.device, env, hardware)
+                      .status());
+  SayOnce(worker, WhyOnCpu(comm_config.device, worker.device, env, hardware));
+  return Guarded(trainer, config, worker);
+}
+
+// Connects the ranks and lays them out as the trainer's mesh.
+absl::Status RunConnected(const Trainer& trainer, const TrainConfig& config,
+                          const CommConfig& comm_config, Worker& worker) {
+  const int world_size = worker.env.world_size;
+  ASSIGN_OR_RETURN(worker.layout,
+                   LayOutRanks(trainer.axes == nullptr
+                                   ? std::vector<MeshAxis>{{"dp", world_size}}
+                                   : trainer.axes(world_size),
+                               world_size));
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
+                   Communicator::Create(worker.env, comm_config));
+  SayOnce(worker, std::string(comm->why_on_cpu()));
+  worker.device = comm->device();
+  if (trainer.devices != nullptr) {
+    ASSIGN_OR_RETURN(worker.devices, trainer.devices(world_size));
+    if (!worker.devices.empty()) worker.device = worker.devices.front();
+  }
+  ASSIGN_OR_RETURN(worker.mesh, DeviceMesh::Create(*comm, worker.layout));
+  worker.comm = comm.get();
+  const absl::Status status = Guarded(trainer, config, worker);
+  worker.comm = nullptr;
+  worker.mesh.reset();  // before the communicator
+  return status;
+}
+
 // Finds this process's place and trains.
 absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
                      const CommConfig& comm_config, const LaunchConfig& launch,
                      Worker& worker) {
-  absl::StatusOr<RankEnv> env =
+  ASSIGN_OR_RETURN(
+      worker.env,
       comm_config.backend == "fake"
           ? FakeRankEnvFromFlags()
-          : ReadRankEnv({.master_required = comm_config.file_store.empty()});
-  if (!env.ok()) return env.status();
-  if (!launch.log_dir.empty() && env->launcher != "nproc") {
+          : ReadRankEnv({.master_required = comm_config.file_store.empty()}));
+  if (!launch.log_dir.empty() && worker.env.launcher != "nproc") {
     return absl::InvalidArgumentError(
         absl::StrCat("--log_dir=", launch.log_dir,
                      ": works with --nproc above 1; other launchers have a "
                      "flag of their own"));
   }
-  worker.env = *env;
-  worker.threads = ThreadsPerRank(config.threads, *env);
+  worker.threads = ThreadsPerRank(config.threads, worker.env);
   at::set_num_threads(worker.threads);
-  if (!trainer.distributed) {
-    if (env->world_size > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("this is rank ", env->rank, " of ", env->world_size,
-                       " (", env->launcher, "), but ", trainer.name,
-                       " is one process; use the trainer ddp"));
-    }
-    const Hardware hardware = DetectHardware();
-    absl::StatusOr<c10::Device> device =
-        ChooseDevice(comm_config.device, *env, hardware);
-    if (!device.ok()) return device.status();
-    worker.device = *device;
-    // Unused, but one that could not be had was asked for by mistake.
-    absl::StatusOr<std::string> backend = ChooseBackend(
-        comm_config.backend, comm_config.device, *device, *env, hardware);
-    if (!backend.ok()) return backend.status();
-    SayOnce(worker, WhyOnCpu(comm_config.device, *device, *env, hardware));
-    return Guarded(trainer, config, worker);
-  }
-  absl::StatusOr<std::unique_ptr<Communicator>> comm =
-      Communicator::Create(*env, comm_config);
-  if (!comm.ok()) return comm.status();
-  worker.device = (*comm)->device();
-  worker.comm = comm->get();
-  SayOnce(worker, std::string((*comm)->why_on_cpu()));
-  absl::Status status = Guarded(trainer, config, worker);
-  worker.comm = nullptr;
-  return status;
+  return trainer.distributed
+             ? RunConnected(trainer, config, comm_config, worker)
+             : RunAlone(trainer, config, comm_config, worker);
 }
 
 }  // namespace
@@ -204,7 +240,6 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   KeepFreedMemory();
   Worker worker;
   worker.trainer = trainer.name;
-  if (trainer.settings != nullptr) worker.settings = trainer.settings();
   absl::Status status;
   try {
     status = RunRank(trainer, *config, *comm_config, *launch, worker);

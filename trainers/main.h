@@ -3,10 +3,14 @@
 #define RANKWISE_TRAINERS_MAIN_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "trainers/config.h"
-#include "trainers/worker.h"
+#include "absl/status/statusor.h"
+#include "c10/core/Device.h"
+#include "parallel/comm/mesh.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/worker.h"
 
 namespace rankwise {
 
@@ -18,8 +22,11 @@ struct Trainer {
   bool whole_model = false;
   // Checks the trainer's own flags before any rank is started; may be null.
   absl::Status (*check_flags)() = nullptr;
-  // The trainer's own flags that change the losses, as text; may be null.
-  std::string (*settings)() = nullptr;
+  // The mesh of a job of that many ranks, as LayOutRanks takes it. Null: all
+  // along dp.
+  std::vector<MeshAxis> (*axes)(int world_size) = nullptr;
+  // Worker::devices; may be null.
+  absl::StatusOr<std::vector<c10::Device>> (*devices)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,
                       const Worker& worker) = nullptr;
 };

@@ -1,36 +1,68 @@
 // Manual model parallelism: the layers are cut over devices, which work in
-// turn. In one process over several devices (local_model_parallel.cc), or with
-// a process per stage, where it is a pipeline with the naive schedule.
+// turn. It is a pipeline with the naive schedule (compare with pipeline.cc), in
+// one process over several devices or with a process per stage.
 
 #include <memory>
+#include <vector>
 
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trainers/local_model_parallel.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/rank_env.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/main.h"
-#include "trainers/model_parallel_flags.h"
-#include "trainers/pipeline_run.h"
+#include "trainers/stage_flags.h"
+#include "trainers/stages/pipeline_run.h"
+
+ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 
 namespace rankwise {
 namespace {
 
-absl::Status RunInOneProcess(const TrainConfig& config, const Worker& worker) {
-  absl::StatusOr<std::vector<torch::Device>> devices = StageDevicesFromFlags();
-  if (!devices.ok()) return devices.status();
-  Worker placed = worker;
-  placed.device = devices->front();
-  placed.devices = *devices;
-  absl::StatusOr<std::unique_ptr<LocalModelParallel>> run =
-      LocalModelParallel::Create(config, placed,
-                                 ModelParallelConfigFromFlags(config).split);
-  return run.ok() ? (*run)->Train() : run.status();
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  PipelineConfig pipeline;
+  pipeline.schedule = "naive";
+  pipeline.micro_batches = config.accumulate;
+  pipeline.split = SplitFromFlags();
+  ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
+                   PipelineRun::Create(config, worker, pipeline));
+  return run->Train();
 }
 
-absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  if (worker.env.world_size == 1) return RunInOneProcess(config, worker);
-  absl::StatusOr<std::unique_ptr<PipelineRun>> run =
-      PipelineRun::Create(config, worker, ModelParallelConfigFromFlags(config));
-  return run.ok() ? (*run)->Train() : run.status();
+// A process per stage, or one for all.
+std::vector<MeshAxis> Axes(int world_size) { return {{"pp", world_size}}; }
+
+absl::StatusOr<std::vector<c10::Device>> Devices(int world_size) {
+  if (world_size > 1) return std::vector<c10::Device>();
+  ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
+                   StageDevicesFromFlags(/*without=*/"cpu,cpu"));
+  if (devices.size() < 2)
+    return BadDevices("model parallelism needs two devices at least");
+  return devices;
+}
+
+// Before any rank is started.
+absl::Status CheckFlags() {
+  RETURN_IF_ERROR(CheckBackendOfStages());
+  if (absl::GetFlag(FLAGS_check_divergence_every) != 0) {
+    return absl::InvalidArgumentError(
+        "--check_divergence_every: there is one copy of the model, nothing to "
+        "compare it with");
+  }
+  const int nproc = absl::GetFlag(FLAGS_nproc);
+  if (nproc == 1 && !InsideLauncher()) {
+    ASSIGN_OR_RETURN(std::vector<c10::Device> devices, Devices(nproc));
+    return CheckSplitFits(static_cast<int>(devices.size()));
+  }
+  if (DevicesGiven()) {
+    return BadDevices(
+        "is a model cut within one process; leave it out where every stage is "
+        "a process, or leave out --nproc and other launchers");
+  }
+  // As a rank of an outer launcher: a stage by itself.
+  return nproc > 1 ? CheckSplitFits(nproc) : absl::OkStatus();
 }
 
 }  // namespace
@@ -47,6 +79,8 @@ int main(int argc, char** argv) {
                 "--model=mp_mlp\n"
                 "All flags: --help",
        .distributed = true,
-       .check_flags = rankwise::CheckModelParallelFlags,
+       .check_flags = rankwise::CheckFlags,
+       .axes = rankwise::Axes,
+       .devices = rankwise::Devices,
        .run = rankwise::Run});
 }

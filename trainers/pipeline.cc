@@ -1,32 +1,35 @@
 // Pipeline parallelism: every rank holds some layers, and a schedule says in
 // which order it runs micro-batches through them. A rank is a process, or a
-// device of this one. pipeline_run.cc has the step, parallel/pipeline the
-// schedules.
-
-#include <torch/types.h>
+// device of this one. trainers/stages/pipeline_run.cc has the step,
+// parallel/pipeline the schedules.
 
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/main.h"
 #include "trainers/pipeline_flags.h"
-#include "trainers/pipeline_run.h"
+#include "trainers/stage_flags.h"
+#include "trainers/stages/pipeline_run.h"
 
 namespace rankwise {
 namespace {
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  absl::StatusOr<std::vector<torch::Device>> devices =
-      PipelineDevicesFromFlags();
-  if (!devices.ok()) return devices.status();
-  Worker placed = worker;
-  placed.devices = *devices;
-  if (!devices->empty()) placed.device = devices->front();
-  absl::StatusOr<std::unique_ptr<PipelineRun>> run =
-      PipelineRun::Create(config, placed, PipelineConfigFromFlags());
-  return run.ok() ? (*run)->Train() : run.status();
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<PipelineRun> run,
+      PipelineRun::Create(config, worker, PipelineConfigFromFlags()));
+  return run->Train();
+}
+
+std::vector<MeshAxis> Axes(int world_size) {
+  return PipelineAxes(PipelineConfigFromFlags(), world_size);
+}
+
+absl::StatusOr<std::vector<c10::Device>> Devices(int) {
+  return StageDevicesFromFlags(/*without=*/"");
 }
 
 }  // namespace
@@ -45,5 +48,7 @@ int main(int argc, char** argv) {
                 "All flags: --help",
        .distributed = true,
        .check_flags = rankwise::CheckPipelineFlags,
+       .axes = rankwise::Axes,
+       .devices = rankwise::Devices,
        .run = rankwise::Run});
 }

@@ -8,33 +8,36 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "parallel/comm/comm_flags.h"
-#include "parallel/comm/flag_checks.h"
 #include "parallel/comm/mesh.h"
-#include "parallel/comm/rank_env.h"
-#include "parallel/pipeline/schedule.h"
-#include "records/user_path.h"
-#include "trainers/stage_devices.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/flag_checks.h"
+#include "parallel/launch/rank_env.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "records/command_line.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/flags.h"
 #include "trainers/stage_flags.h"
-#include "trainers/stage_split.h"
+#include "trainers/stages/pipeline_plan.h"
 
-ABSL_FLAG(std::string, schedule, "1f1b",
-          "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
-          "file's path (docs/pipeline.md)");
-ABSL_FLAG(int, pp, 0, "ranks of one pipeline; 0: all ranks / --dp");
-ABSL_FLAG(int, dp, 1, "replicas of the pipeline, each with its own data");
-ABSL_FLAG(int64_t, microbatches, 8,
-          "micro-batches of --batch_size examples per optimizer step and "
-          "replica");
-ABSL_FLAG(int, chunks, 0,
-          "stages per rank; 0: the schedule's own (2 for interleaved_1f1b and "
-          "zbv)");
-ABSL_FLAG(bool, recompute, false,
-          "keep only the stages' inputs and run their forwards again");
-
-ABSL_FLAG(std::string, devices, "",
-          "run the whole pipeline in this process, each of its ranks on one of "
-          "these: cuda:0,cuda:1; each cpu is a slot that runs the same code");
+TRAINER_FLAG(
+    kSpeed, std::string, schedule, "1f1b",
+    "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
+    "file's path (docs/pipeline.md)");
+TRAINER_FLAG(
+    kLayout, int, pp, 0,
+    "ranks of one pipeline; 0: all ranks / --dp. With --dp, rank r is place "
+    "r / dp of pipeline r % dp");
+TRAINER_FLAG(kLayout, int, dp, 1,
+             "replicas of the pipeline, each with its own data");
+TRAINER_FLAG(kBatch, int64_t, microbatches, 8,
+             "micro-batches of --batch_size examples per optimizer step and "
+             "replica");
+TRAINER_FLAG(
+    kSpeed, int, chunks, 0,
+    "stages per rank; 0: the schedule's own (2 for interleaved_1f1b and "
+    "zbv)");
+TRAINER_FLAG(kSpeed, bool, recompute, false,
+             "keep only the stages' inputs and run their forwards again");
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
@@ -79,27 +82,15 @@ absl::Status CheckScheduleExists(const std::string& name) {
       absl::StrJoin(ScheduleNames(), ", "), ") nor a CSV file that exists"));
 }
 
-// Whether a pipeline of so many ranks has a schedule, and the model stages for
-// it.
+// Whether a pipeline of `ranks` has a schedule, and the model stages for it.
 absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
-  absl::StatusOr<Schedule> schedule =
+  ASSIGN_OR_RETURN(
+      Schedule schedule,
       OpenSchedule(config.schedule,
                    {.num_ranks = ranks,
                     .num_micro_batches = static_cast<int>(config.micro_batches),
-                    .chunks = config.chunks});
-  if (!schedule.ok()) return schedule.status();
-  return CheckSplitFits(schedule->num_stages());
-}
-
-// What the ranks would find out one by one.
-absl::Status CheckFit(const PipelineConfig& config, int nproc) {
-  absl::StatusOr<MeshLayout> mesh = LayOutPipelines(config, nproc);
-  return mesh.ok() ? CheckSchedule(config, mesh->size("pp")) : mesh.status();
-}
-
-absl::Status BadDevices(const std::string& why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), ": ", why));
+                    .chunks = config.chunks}));
+  return CheckSplitFits(schedule.num_stages());
 }
 
 absl::Status CheckDevices(const PipelineConfig& config) {
@@ -108,9 +99,9 @@ absl::Status CheckDevices(const PipelineConfig& config) {
         "is a pipeline in one process; leave it out where every rank is a "
         "process, or leave out --nproc and other launchers");
   }
-  absl::StatusOr<std::vector<c10::Device>> devices = PipelineDevicesFromFlags();
-  if (!devices.ok()) return devices.status();
-  const int ranks = static_cast<int>(devices->size());
+  ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
+                   StageDevicesFromFlags(/*without=*/""));
+  const int ranks = static_cast<int>(devices.size());
   if (config.replicas != 1) {
     return BadDevices(absl::StrCat("one process runs one pipeline, not --dp=",
                                    config.replicas));
@@ -121,12 +112,6 @@ absl::Status CheckDevices(const PipelineConfig& config) {
                    : absl::StrCat(ranks, " devices are ", ranks, " ranks"),
         ", not --pp=", config.ranks, "; leave out --pp"));
   }
-  for (const c10::Device& device : *devices) {
-    if (device.type() != devices->front().type()) {
-      return BadDevices(
-          "cpu and cuda do not mix: the host would wait for every message");
-    }
-  }
   absl::Status fits = CheckSchedule(config, ranks);
   return fits.ok() ? fits : BadDevices(std::string(fits.message()));
 }
@@ -135,19 +120,16 @@ absl::Status CheckDevices(const PipelineConfig& config) {
 
 absl::Status CheckPipelineFlags() {
   const PipelineConfig config = PipelineConfigFromFlags();
-  for (const absl::Status& status :
-       {CheckNumbers(config), CheckBackendOfStages(),
-        CheckScheduleExists(config.schedule)}) {
-    if (!status.ok()) return status;
-  }
-  if (!absl::GetFlag(FLAGS_devices).empty()) return CheckDevices(config);
+  RETURN_IF_ERROR(CheckNumbers(config));
+  RETURN_IF_ERROR(CheckBackendOfStages());
+  RETURN_IF_ERROR(CheckScheduleExists(config.schedule));
+  if (DevicesGiven()) return CheckDevices(config);
   const int nproc = absl::GetFlag(FLAGS_nproc);
-  return nproc > 1 ? CheckFit(config, nproc) : absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<c10::Device>> PipelineDevicesFromFlags() {
-  if (absl::GetFlag(FLAGS_devices).empty()) return std::vector<c10::Device>();
-  return ParseStageDevices(absl::GetFlag(FLAGS_devices));
+  if (nproc == 1) return absl::OkStatus();
+  // What the ranks would find out one by one.
+  ASSIGN_OR_RETURN(MeshLayout mesh,
+                   LayOutRanks(PipelineAxes(config, nproc), nproc));
+  return CheckSchedule(config, mesh.size("pp"));
 }
 
 PipelineConfig PipelineConfigFromFlags() {

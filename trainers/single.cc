@@ -5,26 +5,28 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trainers/capture_if_asked.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/graphs/captured_step.h"
+#include "trainers/loop/training_run.h"
 #include "trainers/main.h"
-#include "trainers/training_run.h"
 
 namespace rankwise {
 namespace {
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  absl::StatusOr<std::unique_ptr<TrainingRun>> run =
-      TrainingRun::Create(config, worker);
-  if (!run.ok()) return run.status();
-  Optimizer& optimizer = (*run)->optimizer();
-  const Objective& objective = (*run)->objective();
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create(config, worker));
+  Model& model = run->model();
+  RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
+  Optimizer& optimizer = run->optimizer();
+  const Objective& objective = run->objective();
 
   const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
     torch::Tensor loss;
     for (size_t i = 0; i < input.micro_batches.size(); ++i) {
       const Batch& batch = input.micro_batches[i];
-      (*run)->model().set_dropout_seed(input.dropout_seeds[i]);
+      model.set_dropout_seed(input.dropout_seeds[i]);
       input.clock.Begin(Phase::kForward);
       torch::Tensor share = objective.LossShare(batch, input.micro_batches);
       input.clock.Begin(Phase::kBackward);
@@ -36,7 +38,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     optimizer.ZeroGrad();
     return StepOutcome{.loss = loss};
   };
-  return (*run)->Train(CaptureIfAsked(config, worker, **run, {.step = step}));
+  return run->Train(CaptureIfAsked(config, worker, *run, {.step = step}));
 }
 
 }  // namespace
@@ -50,9 +52,6 @@ int main(int argc, char** argv) {
                 "is compared to.\n"
                 "  bazel run //trainers:single -- --epochs=1\n"
                 "All flags: --help",
-       .distributed = false,
        .whole_model = true,
-       .check_flags = nullptr,
-       .settings = nullptr,
        .run = rankwise::Run});
 }

@@ -1,15 +1,26 @@
 // What the flags of all trainers that cut a model into stages share: --split,
-// and the checks before any rank is started.
+// --devices, and the checks before any rank is started.
 #ifndef RANKWISE_TRAINERS_STAGE_FLAGS_H_
 #define RANKWISE_TRAINERS_STAGE_FLAGS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "c10/core/Device.h"
 
 namespace rankwise {
 
 std::string SplitFromFlags();
+
+// --devices, by rank of a pipeline in one process; where it is empty,
+// `without`. InvalidArgument for devices that this machine does not have.
+absl::StatusOr<std::vector<c10::Device>> StageDevicesFromFlags(
+    const std::string& without);
+
+bool DevicesGiven();
+absl::Status BadDevices(const std::string& why);
 
 // InvalidArgument for --backend=fake, whose ranks hand no activations on.
 absl::Status CheckBackendOfStages();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -6,12 +7,79 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/answer/answer.h"
 #include "analysis/answer/findings.h"
-#include "analysis/answer/pictures.h"
 #include "analysis/answer/scaling_rows.h"
-#include "analysis/compare/call_configurations.h"
+#include "analysis/compare/record_set.h"
 
 namespace rankwise {
 namespace {
+
+// By step, the examples' mean over the ranks that report a loss.
+LossCurve CurveOf(const Cell& cell, const RunTrace& run) {
+  struct Sum {
+    double loss = 0, examples = 0;
+  };
+  std::map<int64_t, Sum> sums;
+  for (const RankTrace& rank : run.ranks) {
+    for (const StepRecord& step : rank.steps) {
+      const double examples = static_cast<double>(step.examples);
+      sums[step.step].loss += step.loss * examples;
+      sums[step.step].examples += examples;
+    }
+  }
+  LossCurve curve;
+  curve.name =
+      absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
+  for (const auto& [step, sum] : sums) {
+    if (sum.examples == 0) continue;
+    curve.steps.push_back(step);
+    curve.losses.push_back(sum.loss / sum.examples);
+  }
+  return curve;
+}
+
+// Of the first replica: the ranks below RanksPerReplica.
+TimelinePicture PictureOf(const Cell& cell, const RunTrace& run) {
+  TimelinePicture picture;
+  picture.cell = &cell;
+  const int64_t ranks = RanksPerReplica(run);
+  for (const RankTrace& rank : run.ranks) {
+    if (rank.run.rank >= ranks) continue;
+    for (const TimelineRecord& timeline : rank.timelines) {
+      (timeline.origin == "measured" ? picture.measured : picture.simulated)
+          .push_back(timeline);
+    }
+  }
+  return picture;
+}
+
+// One per cell that trains (not of ablations), from its first repetition.
+std::vector<LossCurve> LossCurves(absl::Span<const Cell> cells,
+                                  absl::Span<const RunTrace> runs) {
+  std::vector<LossCurve> curves;
+  for (const Cell& cell : cells) {
+    if (cell.IsAblation()) continue;
+    curves.push_back(CurveOf(cell, runs[cell.run_indices.front()]));
+  }
+  return curves;
+}
+
+// One per cell with timeline records, from its last repetition that has them:
+// the first replica's ranks.
+std::vector<TimelinePicture> TimelinePictures(absl::Span<const Cell> cells,
+                                              absl::Span<const RunTrace> runs) {
+  std::vector<TimelinePicture> pictures;
+  for (const Cell& cell : cells) {
+    if (cell.IsAblation()) continue;
+    for (auto index = cell.run_indices.rbegin();
+         index != cell.run_indices.rend(); ++index) {
+      TimelinePicture picture = PictureOf(cell, runs[*index]);
+      if (picture.measured.empty()) continue;
+      pictures.push_back(std::move(picture));
+      break;
+    }
+  }
+  return pictures;
+}
 
 constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
 
@@ -64,6 +132,19 @@ class Analysis {
   void PredictAhead(const Predictor& predictor, int64_t largest);
   void WriteNotes();
   const CellLedger* LedgerOf(const Cell* cell) const;
+
+  // Adds a result to `results`; where there is none, notes why.
+  template <typename T>
+  bool Keep(absl::string_view what, absl::StatusOr<T> result,
+            std::vector<T>* results) {
+    if (result.ok()) {
+      results->push_back(*std::move(result));
+      return true;
+    }
+    answer_->notes.push_back(
+        absl::StrCat("No ", what, ": ", result.status().message()));
+    return false;
+  }
 
   const AnswerConfig& config_;
   const std::vector<RunTrace> runs_;
@@ -126,15 +207,10 @@ void Analysis::ExplainLosses() {
       const CellLedger* base = LedgerOf(row->base);
       const CellLedger* cell = LedgerOf(row->cell);
       if (base == nullptr || cell == nullptr) continue;
-      absl::StatusOr<Waterfall> waterfall =
-          ExplainLoss(answer_->ledgers, *base, *cell, series.scaling,
-                      ComparisonOf(config_));
-      if (waterfall.ok()) {
-        answer_->waterfalls.push_back(*std::move(waterfall));
-      } else {
-        answer_->notes.push_back(
-            absl::StrCat("No waterfall: ", waterfall.status().message()));
-      }
+      Keep("waterfall",
+           ExplainLoss(answer_->ledgers, *base, *cell, series.scaling,
+                       ComparisonOf(config_)),
+           &answer_->waterfalls);
     }
   }
 }
@@ -147,14 +223,9 @@ void Analysis::FitNetworks() {
   }
   for (const std::string& backend : backends) {
     absl::StatusOr<NetworkModel> network =
-        FitNetwork(runs_, {}, nullptr, {.backend = backend});
-    if (network.ok()) {
-      Predict(*network);
-      answer_->networks.push_back(*std::move(network));
-    } else {
-      answer_->notes.push_back(absl::StrCat("No cost model of ", backend, ": ",
-                                            network.status().message()));
-    }
+        FitNetwork(runs_, nullptr, {.backend = backend});
+    if (network.ok()) Predict(*network);
+    Keep("cost model of " + backend, std::move(network), &answer_->networks);
   }
 }
 
@@ -184,18 +255,13 @@ void Analysis::Predict(const NetworkModel& network) {
 // always.
 void Analysis::ScoreOn(int64_t fit_up_to, const std::string& backend) {
   const absl::StatusOr<NetworkModel> network = FitNetwork(
-      runs_, {}, nullptr,
+      runs_, nullptr,
       {.backend = backend, .most_ranks = std::max<int64_t>(2, fit_up_to)});
-  absl::StatusOr<Score> score =
-      network.ok() ? ScorePredictions(runs_, answer_->cells, fit_up_to,
-                                      *network, config_.throughput)
-                   : network.status();
-  if (score.ok()) {
-    answer_->scores.push_back(*std::move(score));
-  } else {
-    answer_->notes.push_back(
-        absl::StrCat("No score: ", score.status().message()));
-  }
+  Keep("score",
+       network.ok() ? ScorePredictions(runs_, answer_->cells, fit_up_to,
+                                       *network, config_.throughput)
+                    : network.status(),
+       &answer_->scores);
 }
 
 // Data parallelism by weak scaling, with the batch per rank of the largest size
@@ -212,14 +278,10 @@ void Analysis::PredictAhead(const Predictor& predictor, int64_t largest) {
     Layout layout;
     layout.dp = largest << ahead;
     layout.batch_per_rank = static_cast<int64_t>(last->rank_batch);
-    absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
-    if (!prediction.ok()) {
-      answer_->notes.push_back(absl::StrCat("No prediction of ", layout.Name(),
-                                            ": ",
-                                            prediction.status().message()));
+    if (!Keep("prediction of " + layout.Name(), predictor.Predict(layout),
+              &answer_->predictions)) {
       return;
     }
-    answer_->predictions.push_back(*std::move(prediction));
   }
 }
 

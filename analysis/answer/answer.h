@@ -1,8 +1,7 @@
 // Everything that a study's runs say, in figures and in words, before it is
 // drawn or printed: answer_text and report/ render it.
-
-#ifndef ANALYSIS_ANSWER_ANSWER_H_
-#define ANALYSIS_ANSWER_ANSWER_H_
+#ifndef RANKWISE_ANALYSIS_ANSWER_ANSWER_H_
+#define RANKWISE_ANALYSIS_ANSWER_ANSWER_H_
 
 #include <cstdint>
 #include <memory>
@@ -10,15 +9,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/cell.h"
-#include "analysis/compare/configuration.h"
+#include "analysis/compare/record_set.h"
 #include "analysis/cost_model/network_model.h"
-#include "analysis/efficiency.h"
 #include "analysis/ledger/straggler.h"
 #include "analysis/ledger/waterfall.h"
 #include "analysis/prediction/prediction.h"
-#include "analysis/run_trace.h"
-#include "analysis/scaling_law.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/scaling/efficiency.h"
+#include "analysis/scaling/scaling_law.h"
 
 namespace rankwise {
 
@@ -105,4 +104,4 @@ std::unique_ptr<Answer> Analyze(std::vector<RunTrace> runs,
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_ANSWER_ANSWER_H_
+#endif  // RANKWISE_ANALYSIS_ANSWER_ANSWER_H_

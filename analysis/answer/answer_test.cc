@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/trace_for_test.h"
+#include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/trace_for_test.h"
+#include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -240,7 +240,7 @@ TEST(AnswerText, CapturedStepsAreSaidToHideCommunication) {
                         "communication and update, which one graph "
                         "launch does not tell apart (single on 1 rank, "
                         "batch 64; "));
-  EXPECT_THAT(text, HasSubstr("not told apart from communication within "
+  EXPECT_THAT(text, HasSubstr("not separated from communication within "
                               "captured steps, as ddp on 2 ranks, batch 32, "
                               "was not run with --skip_communication"));
   EXPECT_THAT(text, HasSubstr("nobody sees who waits for whom"));

@@ -15,10 +15,10 @@
 #include "absl/strings/str_split.h"
 #include "analysis/answer/answer.h"
 #include "analysis/answer/answer_text.h"
-#include "analysis/run_trace.h"
-#include "analysis/trace_for_test.h"
-#include "records/config_hash.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/trace_for_test.h"
 #include "records/record_writer.h"
+#include "records/run_origin.h"
 
 namespace rankwise {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/number_text.h"
+#include "analysis/text/text_table.h"
 
 namespace rankwise {
 namespace {
@@ -142,7 +142,7 @@ std::string CostSentence(const Waterfall& waterfall) {
       gains.empty() ? "" : absl::StrCat(" It gains ", Listed(gains), "."),
       waterfall.merged.empty()
           ? ""
-          : " Not all causes could be told apart: the notes say which.");
+          : " Not all causes could be separated: the notes say which.");
 }
 
 // Those of the largest world size: ddp's, and the fastest pipeline's.

@@ -1,8 +1,7 @@
 // The answer in words: how well it scales, what costs most, what to change,
 // what comes next, and how far to trust it.
-
-#ifndef ANALYSIS_ANSWER_FINDINGS_H_
-#define ANALYSIS_ANSWER_FINDINGS_H_
+#ifndef RANKWISE_ANALYSIS_ANSWER_FINDINGS_H_
+#define RANKWISE_ANALYSIS_ANSWER_FINDINGS_H_
 
 #include <string>
 #include <vector>
@@ -20,4 +19,4 @@ std::string WaterfallName(const Waterfall& waterfall);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_ANSWER_FINDINGS_H_
+#endif  // RANKWISE_ANALYSIS_ANSWER_FINDINGS_H_

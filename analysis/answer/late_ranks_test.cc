@@ -17,8 +17,8 @@
 #include "absl/strings/str_format.h"
 #include "analysis/answer/answer.h"
 #include "analysis/answer/answer_text.h"
-#include "analysis/made_study.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/made_study_for_test.h"
+#include "analysis/runs/run_trace.h"
 
 namespace rankwise {
 namespace {

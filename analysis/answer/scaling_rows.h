@@ -1,13 +1,13 @@
 // Which cell is compared with which, and what comes of it.
+#ifndef RANKWISE_ANALYSIS_ANSWER_SCALING_ROWS_H_
+#define RANKWISE_ANALYSIS_ANSWER_SCALING_ROWS_H_
 
-#ifndef ANALYSIS_ANSWER_SCALING_ROWS_H_
-#define ANALYSIS_ANSWER_SCALING_ROWS_H_
-
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
-#include "analysis/cell.h"
+#include "analysis/runs/cell.h"
 
 namespace rankwise {
 
@@ -25,6 +25,15 @@ std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
 std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
                                            const AnswerConfig& config);
 
+// Of the series' rows above the base's world size, in their order; none but
+// under strong scaling, for which the metric is meant. `rows` have bases.
+std::vector<SerialFraction> SerialFractionsOf(const ScalingSeries& series);
+
+// "rises from 3.1 % on 2 ranks to 8.0 % on 8: ...": the smallest world size
+// against the largest, where their intervals lie apart. "" for one world size,
+// and without intervals.
+std::string SerialTrend(absl::Span<const SerialFraction> fractions);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_ANSWER_SCALING_ROWS_H_
+#endif  // RANKWISE_ANALYSIS_ANSWER_SCALING_ROWS_H_

@@ -11,12 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "analysis/compare/comparison.h"
-#include "analysis/compare/comparison_text.h"
-#include "analysis/compare/metric.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/program.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
 #include "records/replace_file.h"
-#include "records/user_path.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(double, threshold, 0.05,
           "a change by more than this share counts, if it is also significant");
@@ -91,9 +90,8 @@ absl::StatusOr<Options> OptionsFromFlags() {
   const std::vector<std::string> ignored =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
   change.ignored_flags.insert(ignored.begin(), ignored.end());
-  const auto unit = ParseCallUnit(absl::GetFlag(FLAGS_repetitions_of_calls));
-  if (!unit.ok()) return unit.status();
-  options.records.calls = *unit;
+  ASSIGN_OR_RETURN(options.records.calls,
+                   ParseCallUnit(absl::GetFlag(FLAGS_repetitions_of_calls)));
   options.records.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   if (options.records.throughput.warmup_steps < 0) {
     return absl::InvalidArgumentError(
@@ -117,22 +115,18 @@ absl::Status CheckTwo(const std::string& a, const std::string& b) {
 absl::StatusOr<bool> Compare(const std::string& path_a,
                              const std::string& path_b,
                              const Options& options) {
-  const auto a = LoadRecordSet(path_a, options.records);
-  if (!a.ok()) return a.status();
-  const auto b = LoadRecordSet(path_b, options.records);
-  if (!b.ok()) return b.status();
+  ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, options.records));
+  ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, options.records));
   if (!options.force) {
-    absl::Status known = CheckCode(*a);
-    known.Update(CheckCode(*b));
+    absl::Status known = CheckCode(a);
+    known.Update(CheckCode(b));
     if (!known.ok()) return known;
   }
-  const auto comparison = CompareRecordSets(*a, *b, options.change);
+  const auto comparison = CompareRecordSets(a, b, options.change);
   if (!comparison.ok()) return comparison.status();
-  std::fputs(ComparisonText(*a, *b, *comparison, options.change).c_str(),
-             stdout);
+  std::fputs(ComparisonText(a, b, *comparison, options.change).c_str(), stdout);
   if (!options.csv.empty()) {
-    absl::Status written = ReplaceFile(options.csv, ComparisonCsv(*comparison));
-    if (!written.ok()) return written;
+    RETURN_IF_ERROR(ReplaceFile(options.csv, ComparisonCsv(*comparison)));
   }
   const bool missing = options.require_all && !comparison->IsComplete();
   if (missing) std::fputs(MissingText(*comparison).c_str(), stdout);

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "analysis/trace_for_test.h"
+#include "analysis/runs/trace_for_test.h"
 #include "records/record_writer.h"
 
 namespace rankwise {

@@ -1,8 +1,7 @@
 // B against A, metric by metric: how much it changed, how sure that is, and
 // whether it got worse. docs/compare.md says how to read it.
-
-#ifndef ANALYSIS_COMPARE_COMPARISON_H_
-#define ANALYSIS_COMPARE_COMPARISON_H_
+#ifndef RANKWISE_ANALYSIS_COMPARE_COMPARISON_H_
+#define RANKWISE_ANALYSIS_COMPARE_COMPARISON_H_
 
 #include <cstddef>
 #include <set>
@@ -10,16 +9,76 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/compare/metric.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/stats/ratio.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
+
+struct Metric {
+  enum class Unit { kSeconds, kPerSecond, kBytes };
+
+  absl::string_view name;
+  Unit unit = Unit::kSeconds;
+  // A part of the step: a change of less than kNegligibleStepShare of the step
+  // is none, however large a share of the part it is.
+  bool part_of_step = false;
+
+  bool higher_is_better() const { return unit == Unit::kPerSecond; }
+};
+
+inline constexpr double kNegligibleStepShare = 0.01;
+
+inline constexpr Metric kMetrics[] = {
+    {"step_seconds", Metric::Unit::kSeconds, false},
+    {"examples_per_second", Metric::Unit::kPerSecond, false},
+    {"exposed_comm_seconds", Metric::Unit::kSeconds, true},
+    {"data_wait_seconds", Metric::Unit::kSeconds, true},
+    {"peak_bytes", Metric::Unit::kBytes, false},
+    {"call_seconds", Metric::Unit::kSeconds, false},
+};
+
+// Requires a name of kMetrics.
+const Metric& MetricNamed(absl::string_view name);
+
+// "step_seconds,call_seconds" as their names; "" stands for all.
+// InvalidArgument for one that does not exist, naming those that do.
+absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text);
+
+// "12.3 ms", "1.23 GB", "640 /s".
+std::string FormatValue(const Metric& metric, double value);
+
+struct ConfigurationPair {
+  const Configuration* a = nullptr;
+  const Configuration* b = nullptr;
+  // The ignored flags that differ, and those that only one of them has, as a
+  // newer version adds flags; "" for none: "only B has --tied_head=true".
+  std::string remark;
+};
+
+struct Pairing {
+  std::vector<ConfigurationPair> pairs;  // in the order of `a`
+  std::vector<const Configuration*> only_a, only_b;
+};
+
+// Pairs what has equal identities, and equal flags but for `ignored_flags` and
+// those that one of the two does not have. Equal kinds of CPU come first, then
+// equal flags; what fits several others beyond that is not paired.
+Pairing PairConfigurations(absl::Span<const Configuration> a,
+                           absl::Span<const Configuration> b,
+                           const std::set<std::string>& ignored_flags);
+
+// Of the pairs that could be made, the one that differs in the fewest things,
+// in words: "ddp on 2 ranks, batch 32 is in both, but for --lr: 0.1 and 0.2".
+// Neither may be empty. Where nothing differs, that it is there several times.
+std::string NearestMiss(absl::Span<const Configuration> a,
+                        absl::Span<const Configuration> b);
 
 enum class Verdict {
   kSame,     // within the threshold
   kWorse,    // beyond it, and corrected_p below alpha
-  kBetter,   // likewise
+  kBetter,   // beyond it in the good direction, and corrected_p below alpha
   kUnclear,  // beyond it, but it may be chance
   kTooFew,   // fewer than 2 repetitions on a side
 };
@@ -57,7 +116,7 @@ struct Comparison {
   std::vector<std::string> lost;     // names of what only A has
 
   bool HasRegression() const;
-  // B has every configuration of A, with enough repetitions to be judged.
+  // B has usualy configuration of A, with enough repetitions to be judged.
   bool IsComplete() const;
 };
 
@@ -68,6 +127,21 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
                                              const RecordSet& b,
                                              const ChangeConfig& config);
 
+// "slower", "same", ... of a metric's own kind.
+std::string VerdictName(const Change& change);
+
+// The two sides, the table, what to know about it, and the result in a line.
+std::string ComparisonText(const RecordSet& a, const RecordSet& b,
+                           const Comparison& comparison,
+                           const ChangeConfig& config);
+
+// What Comparison::IsComplete lacks, in a line; "" where it holds.
+std::string MissingText(const Comparison& comparison);
+
+// A header and a line per change, fields quoted as RFC 4180 says. Values in
+// seconds, bytes or per second; empty where not known.
+std::string ComparisonCsv(const Comparison& comparison);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COMPARE_COMPARISON_H_
+#endif  // RANKWISE_ANALYSIS_COMPARE_COMPARISON_H_

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -261,6 +262,120 @@ TEST(Verdict, HoldsInSeededTrials) {
   }
   EXPECT_LE(alarms, 5);
   EXPECT_GE(found, 475);
+}
+
+Configuration Make(const std::string& ranks,
+                   const std::map<std::string, std::string>& flags) {
+  Configuration configuration;
+  configuration.name = "ddp on " + ranks + " ranks";
+  configuration.identity = {{"trainer", "ddp"}, {"ranks", ranks}};
+  configuration.flags = flags;
+  return configuration;
+}
+
+TEST(PairConfigurations, ByIdentityAndFlags) {
+  const std::vector<Configuration> a = {Make("2", {{"lr", "0.1"}}),
+                                        Make("4", {{"lr", "0.1"}}),
+                                        Make("8", {{"lr", "0.1"}})};
+  const std::vector<Configuration> b = {Make("4", {{"lr", "0.2"}}),
+                                        Make("2", {{"lr", "0.2"}}),
+                                        Make("2", {{"lr", "0.1"}})};
+  const Pairing pairing = PairConfigurations(a, b, {});
+  ASSERT_EQ(pairing.pairs.size(), 1u);
+  EXPECT_EQ(pairing.pairs[0].a, &a[0]);
+  EXPECT_EQ(pairing.pairs[0].b, &b[2]);
+  EXPECT_EQ(pairing.pairs[0].remark, "");
+  EXPECT_EQ(pairing.only_a.size(), 2u);
+  EXPECT_EQ(pairing.only_b.size(), 2u);
+}
+
+TEST(PairConfigurations, AFlagThatOneSideLacksDoesNotSeparate) {
+  const std::vector<Configuration> a = {Make("2", {{"old", "1"}})};
+  const std::vector<Configuration> b = {Make("2", {{"new", "true"}})};
+  const Pairing pairing = PairConfigurations(a, b, {});
+  ASSERT_EQ(pairing.pairs.size(), 1u);
+  EXPECT_EQ(pairing.pairs[0].remark,
+            "only A has --old=1, only B has --new=true");
+}
+
+TEST(PairConfigurations, EqualFlagsComeFirst) {
+  const std::vector<Configuration> a = {Make("2", {})};
+  const std::vector<Configuration> b = {Make("2", {{"new", "true"}}),
+                                        Make("2", {})};
+  const Pairing pairing = PairConfigurations(a, b, {});
+  ASSERT_EQ(pairing.pairs.size(), 1u);
+  EXPECT_EQ(pairing.pairs[0].b, &b[1]);
+}
+
+TEST(PairConfigurations, WhatFitsSeveralIsNotPaired) {
+  const std::vector<Configuration> a = {Make("2", {})};
+  const std::vector<Configuration> b = {Make("2", {{"new", "true"}}),
+                                        Make("2", {{"new", "false"}})};
+  EXPECT_TRUE(PairConfigurations(a, b, {}).pairs.empty());
+  EXPECT_TRUE(PairConfigurations(b, a, {}).pairs.empty());
+}
+
+TEST(PairConfigurations, EqualCpusComeFirstAndNeedNotBe) {
+  std::vector<Configuration> a = {Make("2", {}), Make("2", {})};
+  a[0].cpus = "old CPU";
+  a[1].cpus = "new CPU";
+  const std::vector<Configuration> b = {a[1], a[0]};
+  const Pairing pairing = PairConfigurations(a, b, {});
+  ASSERT_EQ(pairing.pairs.size(), 2u);
+  EXPECT_EQ(pairing.pairs[0].b, &b[1]);
+  EXPECT_EQ(pairing.pairs[1].b, &b[0]);
+  const std::vector<Configuration> other = {Make("2", {})};
+  EXPECT_EQ(PairConfigurations({a[0]}, other, {}).pairs.size(), 1u);
+  EXPECT_TRUE(PairConfigurations(a, other, {}).pairs.empty());
+  EXPECT_EQ(NearestMiss(a, other),
+            "ddp on 2 ranks is in both, but several times in one of them");
+}
+
+TEST(PairConfigurations, IgnoredFlagsMayDiffer) {
+  const std::vector<Configuration> a = {Make("2", {{"bucket_cap_mb", "25"}})};
+  const std::vector<Configuration> b = {Make("2", {{"bucket_cap_mb", "50"}})};
+  EXPECT_TRUE(PairConfigurations(a, b, {}).pairs.empty());
+  const Pairing pairing = PairConfigurations(a, b, {"bucket_cap_mb"});
+  ASSERT_EQ(pairing.pairs.size(), 1u);
+  EXPECT_EQ(pairing.pairs[0].remark, "--bucket_cap_mb: \"25\" and \"50\"");
+}
+
+TEST(NearestMiss, NamesTheFewestDifferences) {
+  const std::vector<Configuration> a = {
+      Make("2", {{"lr", "0.1"}, {"seed", "0"}}),
+      Make("4", {{"lr", "0.1"}, {"seed", "0"}})};
+  const std::vector<Configuration> b = {
+      Make("4", {{"lr", "0.2"}, {"seed", "0"}})};
+  EXPECT_EQ(NearestMiss(a, b),
+            "ddp on 4 ranks is in both, but for --lr: \"0.1\" and \"0.2\"");
+  EXPECT_EQ(NearestMiss({a[0]}, {Make("8", {})}),
+            "ddp on 2 ranks is in both, but for ranks: \"2\" and \"8\"");
+}
+
+TEST(ParseMetrics, NamesOrAll) {
+  EXPECT_THAT(*ParseMetrics("peak_bytes,step_seconds"),
+              ElementsAre("peak_bytes", "step_seconds"));
+  EXPECT_EQ(ParseMetrics("")->size(), 6u);
+  EXPECT_EQ(ParseMetrics("step_seconds,speed").status().message(),
+            "--metrics=step_seconds,speed: there is no \"speed\"; there are "
+            "step_seconds, examples_per_second, exposed_comm_seconds, "
+            "data_wait_seconds, peak_bytes, call_seconds");
+  EXPECT_FALSE(ParseMetrics("step_seconds,").ok());
+}
+
+TEST(Metric, OnlyARateIsBetterHigher) {
+  EXPECT_TRUE(MetricNamed("examples_per_second").higher_is_better());
+  EXPECT_FALSE(MetricNamed("step_seconds").higher_is_better());
+  EXPECT_FALSE(MetricNamed("peak_bytes").higher_is_better());
+  EXPECT_TRUE(MetricNamed("data_wait_seconds").part_of_step);
+}
+
+TEST(FormatValue, HasAUnitThatFits) {
+  EXPECT_EQ(FormatValue(MetricNamed("step_seconds"), 0.01234), "12.34 ms");
+  EXPECT_EQ(FormatValue(MetricNamed("call_seconds"), 2.5e-7), "0.25 us");
+  EXPECT_EQ(FormatValue(MetricNamed("step_seconds"), 3), "3 s");
+  EXPECT_EQ(FormatValue(MetricNamed("peak_bytes"), 1.5e9), "1.5 GB");
+  EXPECT_EQ(FormatValue(MetricNamed("examples_per_second"), 640), "640 /s");
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "analysis/compare/comparison_text.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -8,7 +6,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "analysis/text_table.h"
+#include "analysis/compare/comparison.h"
+#include "analysis/text/text_table.h"
 
 namespace rankwise {
 namespace {

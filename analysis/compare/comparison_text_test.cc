@@ -1,10 +1,10 @@
-#include "analysis/compare/comparison_text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "analysis/compare/comparison.h"
 
 namespace rankwise {
 namespace {

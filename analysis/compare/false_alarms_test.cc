@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/compare/comparison.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/trace_for_test.h"
-#include "records/config_hash.h"
+#include "analysis/runs/trace_for_test.h"
+#include "records/run_origin.h"
 
 namespace rankwise {
 namespace {

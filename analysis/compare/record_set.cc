@@ -1,26 +1,246 @@
 #include "analysis/compare/record_set.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/cell.h"
-#include "analysis/compare/call_configurations.h"
-#include "analysis/compare/trainer_configurations.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/collective_rows.h"
+#include "analysis/stats/statistics.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
+
+// What a rank spent in `part` of a step after warm-up: mean over steps and
+// ranks.
+double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
+                   double StepRecord::*part) {
+  double sum = 0, steps = 0;
+  for (const RankTrace& trace : run.ranks) {
+    for (size_t i = config.warmup_steps; i < trace.steps.size(); ++i) {
+      sum += trace.steps[i].*part;
+      ++steps;
+    }
+  }
+  return sum / steps;
+}
+
+// All flags but those that only say what is written where.
+std::map<std::string, std::string> TrainerFlags(const RunRecord& run) {
+  std::map<std::string, std::string> flags = run.flags;
+  std::erase_if(flags, [](const auto& flag) {
+    return FollowsWorldSizeOrOutput(flag.first) && !IsShapeFlag(flag.first) &&
+           flag.first != "batch_size";
+  });
+  return flags;
+}
+
+std::vector<MetricSample> SamplesOf(const Cell& cell,
+                                    absl::Span<const RunTrace> runs,
+                                    const ThroughputConfig& config) {
+  const std::vector<double> steps = cell.Values(&Throughput::step_seconds);
+  MetricSample exposed{"exposed_comm_seconds", {}, Median(steps)};
+  MetricSample data_wait{"data_wait_seconds", {}, Median(steps)};
+  MetricSample peak{"peak_bytes", {}};
+  for (size_t index : cell.run_indices) {
+    const RunTrace& run = runs[index];
+    exposed.values.push_back(
+        MeanSeconds(run, config, &StepRecord::exposed_comm_seconds));
+    data_wait.values.push_back(
+        MeanSeconds(run, config, &StepRecord::data_wait_seconds));
+    if (PeakBytes(run) > 0) peak.values.push_back(PeakBytes(run));
+  }
+  std::vector<MetricSample> samples = {
+      {"step_seconds", steps},
+      {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
+  // Within captured steps it is not known.
+  if (!std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)))) {
+    samples.push_back(std::move(exposed));
+  }
+  samples.push_back(std::move(data_wait));
+  if (!peak.values.empty()) samples.push_back(std::move(peak));
+  return samples;
+}
+
+Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
+                              const ThroughputConfig& config) {
+  Configuration result;
+  result.name =
+      absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch),
+                   cell.IsAblation() ? ", without communication" : "");
+  result.unit = "run";
+  result.identity = {
+      {"trainer", cell.Trainer()},
+      {"ranks", absl::StrCat(cell.run.world_size)},
+      {"global batch", absl::StrCat(cell.global_batch)},
+      {"batch per rank", BatchText(cell.rank_batch)},
+      {"threads per rank", absl::StrCat(cell.run.threads_per_rank)},
+      {"backend", cell.run.backend},
+      {"device", DeviceKind(cell.run)}};
+  result.flags = TrainerFlags(cell.run);
+  result.cpus = CpuModels(runs[cell.run_indices[0]]);
+  result.code_versions = cell.code_versions;
+  result.samples = SamplesOf(cell, runs, config);
+  return result;
+}
+
+// Configurations of one name get the flags in which they differ into the name.
+void SeparateByFlags(std::vector<Configuration>& configurations) {
+  std::map<std::string, std::vector<Configuration*>> by_name;
+  for (Configuration& c : configurations) by_name[c.name].push_back(&c);
+  for (auto& [name, same] : by_name) {
+    std::map<std::string, std::set<std::string>> values;
+    for (const Configuration* c : same) {
+      for (const auto& [flag, value] : c->flags) values[flag].insert(value);
+    }
+    for (Configuration* c : same) {
+      for (const auto& [flag, value] : c->flags) {
+        if (values[flag].size() == 1) continue;
+        absl::StrAppend(&c->name, ", --", flag, "=", value);
+      }
+    }
+  }
+}
+
+using Identity = std::map<std::string, std::string>;
+
+// The flags of comm_bench that change what is measured without being part of a
+// collective record; the others choose rows, or say how long to measure them.
+Identity CallFlags(const RunRecord& run) {
+  const std::set<std::string> kept = {"arrival_us", "check_collectives",
+                                      "direct_all_reduce_bytes", "traffic",
+                                      "traffic_skew"};
+  Identity flags;
+  for (const auto& [name, value] : run.flags) {
+    const bool pretends =
+        absl::StartsWith(name, "fake_") && name != "fake_world_size";
+    if (pretends || kept.count(name) > 0) flags[name] = value;
+  }
+  return flags;
+}
+
+Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
+  const CollectiveRecord& row = *of_ranks.ranks[0];
+  const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
+  return {{"collective", row.collective},
+          {"layer", row.layer},
+          {"bytes", absl::StrCat(row.bytes)},
+          {"elements", absl::StrCat(row.count)},
+          {"dtype", row.dtype},
+          {"operation", row.op},
+          {"ranks", absl::StrCat(GroupSize(row, run.world_size))},
+          {"world size", absl::StrCat(run.world_size)},
+          {"group", absl::StrJoin(row.ranks, ",")},
+          {"root", absl::StrCat(row.root)},
+          {"in place", row.in_place ? "yes" : "no"},
+          {"in flight", absl::StrCat(row.in_flight)},
+          {"cache", row.cache},
+          {"sync", row.sync},
+          {"trips", absl::StrCat(row.trips)},
+          {"timing", row.timing},
+          {"graph", row.graph ? "yes" : "no"},
+          {"registered", row.registered ? "yes" : "no"},
+          {"algorithm", chosen.algorithm},
+          {"protocol", chosen.protocol},
+          {"backend", run.backend},
+          {"device", DeviceKind(run)}};
+}
+
+std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
+  const CollectiveRecord& row = *of_ranks.ranks[0];
+  const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
+  std::string name = absl::StrCat(row.collective, " of ", row.bytes, " B");
+  for (const std::string& part : {row.dtype, row.op}) {
+    if (!part.empty()) absl::StrAppend(&name, " ", part);
+  }
+  const int64_t group_size = GroupSize(row, run.world_size);
+  absl::StrAppend(&name, " on ", group_size);
+  if (group_size != run.world_size) {
+    absl::StrAppend(&name, " of ", run.world_size);
+  }
+  absl::StrAppend(&name, run.world_size == 1 ? " rank" : " ranks");
+  if (!row.ranks.empty()) {
+    absl::StrAppend(&name, " {", absl::StrJoin(row.ranks, ","), "}");
+  }
+  if (!run.backend.empty()) absl::StrAppend(&name, ", ", run.backend);
+  if (row.layer != "c10d") absl::StrAppend(&name, ", ", row.layer);
+  if (row.in_flight > 1) absl::StrAppend(&name, ", in flight ", row.in_flight);
+  if (row.cache != "hot") absl::StrAppend(&name, ", ", row.cache);
+  if (row.timing != "host") absl::StrAppend(&name, ", by ", row.timing);
+  if (row.graph) absl::StrAppend(&name, ", captured");
+  if (row.registered) absl::StrAppend(&name, ", registered");
+  for (const std::string& part : {chosen.algorithm, chosen.protocol}) {
+    if (!part.empty()) absl::StrAppend(&name, ", ", part);
+  }
+  return name;
+}
+
+void AddLaunch(const std::vector<double>& seconds, CallUnit unit,
+               Configuration& configuration) {
+  std::vector<MetricSample>& samples = configuration.samples;
+  if (samples.empty()) samples.push_back({"call_seconds", {}});
+  std::vector<double>& values = samples[0].values;
+  if (unit == CallUnit::kIteration) {
+    values.insert(values.end(), seconds.begin(), seconds.end());
+    configuration.unit = "iteration";
+  } else {
+    values.push_back(Median(seconds));
+    configuration.unit = "launch";
+  }
+}
+
+// Identity, flags, turn, kinds of CPU.
+using Key = std::tuple<Identity, Identity, int, std::string>;
+using Configurations = std::map<Key, Configuration>;
+
+// Adds a launch's row; else why it is left out.
+std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
+                   CallUnit unit, Configurations& configurations) {
+  const RunRecord& run = launch.ranks[0].run;
+  std::string why = WhyNotOneRow(row, run.world_size);
+  if (!why.empty()) return why;
+  const std::vector<double> seconds = SlowestSeconds(row);
+  if (seconds.empty()) return "no iteration counts";
+  const Identity identity = IdentityOf(run, row);
+  const Identity flags = CallFlags(run);
+  Configuration& configuration =
+      configurations[{identity, flags, row.turn, CpuModels(launch)}];
+  configuration.name = NameOf(run, row);
+  if (std::isnan(configuration.bus_factor)) {
+    configuration.bus_factor = row.ranks[0]->bus_factor;
+  }
+  configuration.identity = identity;
+  if (row.turn > 0) {
+    configuration.identity["turn"] = absl::StrCat(row.turn + 1);
+  }
+  configuration.flags = flags;
+  configuration.cpus = CpuModels(launch);
+  std::vector<std::string>& versions = configuration.code_versions;
+  const std::string version = CodeVersion(run);
+  if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
+    versions.push_back(version);
+  }
+  AddLaunch(seconds, unit, configuration);
+  return "";
+}
 
 std::string MadeBy(const RunRecord& run) {
   return absl::StrCat(CommitText(run), ", torch ", run.versions.torch, ", ",
                       run.host.cpu_model);
 }
 
-// What differs in nothing else is told apart by the CPU.
-void TellApart(std::vector<Configuration>& configurations) {
+// What differs in nothing else gets the CPU into the name.
+void SeparateByCpu(std::vector<Configuration>& configurations) {
   std::map<std::string, std::set<std::string>> cpus;
   for (const Configuration& c : configurations) cpus[c.name].insert(c.cpus);
   for (Configuration& c : configurations) {
@@ -29,6 +249,45 @@ void TellApart(std::vector<Configuration>& configurations) {
 }
 
 }  // namespace
+
+std::vector<Configuration> TrainerConfigurations(
+    absl::Span<const RunTrace> runs, const ThroughputConfig& config,
+    std::vector<std::string>* left_out) {
+  std::vector<Configuration> result;
+  for (const Cell& cell : GroupIntoCells(runs, config, left_out)) {
+    result.push_back(ConfigurationOf(cell, runs, config));
+  }
+  SeparateByFlags(result);
+  return result;
+}
+
+std::vector<Configuration> CallConfigurations(
+    absl::Span<const RunTrace> runs, CallUnit unit,
+    std::vector<std::string>* left_out) {
+  Configurations configurations;
+  for (const RunTrace& launch : runs) {
+    for (const CollectiveRow& row : CollectiveRows(launch)) {
+      const std::string why = AddRow(launch, row, unit, configurations);
+      if (why.empty()) continue;
+      left_out->push_back(absl::StrCat(
+          launch.source, ": ", NameOf(launch.ranks[0].run, row), ": ", why));
+    }
+  }
+  std::vector<Configuration> result;
+  for (auto& [key, configuration] : configurations) {
+    result.push_back(std::move(configuration));
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Configuration& a, const Configuration& b) {
+                     const auto size = [](const Configuration& c) {
+                       return std::stoll(c.identity.at("bytes"));
+                     };
+                     const auto& left = a.identity.at("collective");
+                     const auto& right = b.identity.at("collective");
+                     return left != right ? left < right : size(a) < size(b);
+                   });
+  return result;
+}
 
 RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
                            const RecordSetConfig& config) {
@@ -41,7 +300,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
        CallConfigurations(runs, config.calls, &set.left_out)) {
     set.configurations.push_back(std::move(row));
   }
-  TellApart(set.configurations);
+  SeparateByCpu(set.configurations);
   for (const RunTrace& run : runs) {
     if (run.ranks.empty()) continue;
     set.run_ids.insert(run.ranks[0].run.run_id);
@@ -67,11 +326,9 @@ absl::Status CheckCode(const RecordSet& set) {
 
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
                                         const RecordSetConfig& config) {
-  const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(path);
-  if (!files.ok()) return files.status();
-  const absl::StatusOr<std::vector<RunTrace>> runs = LoadRunsFrom(*files);
-  if (!runs.ok()) return runs.status();
-  RecordSet set = MeasureRecordSet(*runs, config);
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordFilesIn(path));
+  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRunsFrom(files));
+  RecordSet set = MeasureRecordSet(runs, config);
   set.path = path;
   if (!set.configurations.empty()) return set;
   return absl::FailedPreconditionError(absl::StrCat(

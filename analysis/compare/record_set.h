@@ -1,8 +1,10 @@
-// One side of a comparison: what was measured, a value per repetition.
+// One side of a comparison: what was measured of each configuration, a value
+// per repetition.
+#ifndef RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_
+#define RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_
 
-#ifndef ANALYSIS_COMPARE_RECORD_SET_H_
-#define ANALYSIS_COMPARE_RECORD_SET_H_
-
+#include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,11 +12,52 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/compare/configuration.h"
-#include "analysis/run_trace.h"
-#include "analysis/throughput.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
 
 namespace rankwise {
+
+// What counts as a repetition of a collective.
+enum class CallUnit {
+  kLaunch,     // a launch of the job: its median over the iterations
+  kIteration,  // every iteration, as if those of a launch were independent
+};
+
+struct MetricSample {
+  std::string metric;          // a name of kMetrics
+  std::vector<double> values;  // one per repetition
+  double step_seconds = 0;     // of a part of the step: the median of the step
+};
+
+// A cell of trainers, or a row of comm_bench, with its repetitions.
+struct Configuration {
+  std::string name;  // "ddp on 2 ranks, batch 32"
+  std::string unit;  // "run", "launch", "iteration"
+  // What it is; equal in configurations that are compared.
+  std::map<std::string, std::string> identity;
+  // Equal too, where both have the flag.
+  std::map<std::string, std::string> flags;
+  std::string cpus;  // that it ran on; may differ between A and B
+  std::vector<std::string> code_versions;  // of its repetitions, each once
+  std::vector<MetricSample> samples;
+  // Of a row of comm_bench: CollectiveRecord::bus_factor.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
+};
+
+// One per cell; a repetition is a run. Runs of comm_bench are passed over,
+// those that cannot be measured are appended to `left_out` with the reason.
+std::vector<Configuration> TrainerConfigurations(
+    absl::Span<const RunTrace> runs, const ThroughputConfig& config,
+    std::vector<std::string>* left_out);
+
+// One per row: collective, bytes, dtype, operation, world size, and how it was
+// called. The time of a call is that of the slowest rank, iterations that
+// started late left out; of a launch it is the median over its iterations.
+// Rows that a rank of a launch lacks or on which its ranks disagree are
+// appended to `left_out`.
+std::vector<Configuration> CallConfigurations(
+    absl::Span<const RunTrace> runs, CallUnit unit,
+    std::vector<std::string>* left_out);
 
 struct RecordSetConfig {
   ThroughputConfig throughput;
@@ -44,4 +87,4 @@ absl::Status CheckCode(const RecordSet& set);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COMPARE_RECORD_SET_H_
+#endif  // RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_

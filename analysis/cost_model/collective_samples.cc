@@ -1,12 +1,13 @@
 #include "analysis/cost_model/collective_samples.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/collective_rows.h"
+#include "analysis/runs/collective_rows.h"
 
 namespace rankwise {
 namespace {
@@ -37,8 +38,21 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
   if (record.registered) return "had registered buffers";
   if (!record.ranks.empty()) return "was measured in groups of ranks";
   if (record.cache != "hot") return "started with a cold cache";
+  if (record.in_flight != 1) {
+    return absl::StrCat("had ", record.in_flight, " calls in flight");
+  }
   return "";
 }
+
+// Collective, backend, world size.
+using Place = std::tuple<std::string, std::string, int64_t>;
+
+// One collective measured in one way.
+struct Way {
+  // Calls by bytes and launch.
+  std::map<std::pair<double, int64_t>, std::vector<double>> sizes;
+  std::map<int64_t, std::string> algorithms;  // by bytes: of the first launch
+};
 
 class Collector {
  public:
@@ -47,28 +61,28 @@ class Collector {
 
   void Add(const RunTrace& run) {
     if (run.ranks.empty() || run.ranks[0].run.world_size < 2) return;
-    for (const CollectiveRow& row : CollectiveRows(run)) AddRow(run, row);
+    for (const CollectiveRow& row : CollectiveRows(run)) {
+      const std::string why = WhyNotAdded(run, row);
+      if (why.empty()) continue;
+      LeaveOut(NameOf(*row.ranks[0], run.ranks[0].run.world_size), why);
+    }
   }
 
   std::vector<CollectiveSamples> Take() {
     std::vector<CollectiveSamples> all;
     for (auto& [place, ways] : curves_) {
-      const auto& [collective, backend, world_size, in_flight] = place;
-      CollectiveSamples samples = {
-          collective, backend, world_size, in_flight, {}};
+      const auto& [collective, backend, world_size] = place;
+      CollectiveSamples samples = {collective, backend, world_size, {}};
       samples.bus_factor = bus_factors_.at(place);
       const std::string best = BestWay(collective, ways);
-      for (auto& [way, sizes] : ways) {
-        if (way == best) {
-          for (auto& [size, seconds] : sizes) {
-            samples.sizes.push_back(
-                {size.first, std::move(seconds), size.second});
-          }
-        } else {
-          LeaveOut(absl::StrCat(collective, " on ", world_size, " ranks (", way,
-                                ")"),
-                   absl::StrCat("(", best, ") has more sizes"));
-        }
+      for (auto& [size, seconds] : ways.at(best).sizes) {
+        samples.sizes.push_back({size.first, std::move(seconds), size.second});
+      }
+      for (const auto& [name, way] : ways) {
+        if (name == best) continue;
+        LeaveOut(
+            absl::StrCat(collective, " on ", world_size, " ranks (", name, ")"),
+            absl::StrCat("(", best, ") has more sizes"));
       }
       all.push_back(std::move(samples));
     }
@@ -76,52 +90,35 @@ class Collector {
   }
 
  private:
-  // Collective, backend, world size, in_flight.
-  using Place = std::tuple<std::string, std::string, int64_t, int64_t>;
-  // Calls by bytes and launch.
-  using Sizes = std::map<std::pair<double, int64_t>, std::vector<double>>;
-
-  void AddRow(const RunTrace& run, const CollectiveRow& row) {
+  // Adds the row; else why it does not count.
+  std::string WhyNotAdded(const RunTrace& run, const CollectiveRow& row) {
     const CollectiveRecord& first = *row.ranks[0];
     const RunRecord& where = run.ranks[0].run;
     std::string why = WhyNotCounted(first);
     if (why.empty()) why = WhyNotOneRow(row, where.world_size);
-    if (!why.empty()) return LeaveOut(NameOf(first, where.world_size), why);
-    std::vector<double> seconds = SlowestSeconds(row);
-    if (seconds.empty()) {
-      return LeaveOut(NameOf(first, where.world_size), "has no iterations");
-    }
-    const std::string way = WayOf(first);
-    why = WhyOtherAlgorithm(row, where, way);
-    if (!why.empty()) return LeaveOut(NameOf(first, where.world_size), why);
-    const Place place = {first.collective, where.backend, where.world_size,
-                         first.in_flight};
-    double& bus_factor =
-        bus_factors_.try_emplace(place, first.bus_factor).first->second;
-    if (std::isnan(bus_factor)) bus_factor = first.bus_factor;
-    std::vector<double>& all = curves_[place][way][{
-        static_cast<double>(first.bytes), NumberOf(run, first)}];
-    if (all.empty()) ++sizes_of_way_[{first.collective, way}];
-    all.insert(all.end(), seconds.begin(), seconds.end());
-  }
-
-  // Empty, or what an earlier launch of this size ran.
-  std::string WhyOtherAlgorithm(const CollectiveRow& row,
-                                const RunRecord& where,
-                                const std::string& way) {
-    const CollectiveRecord& first = *row.ranks[0];
+    if (!why.empty()) return why;
+    const std::vector<double> seconds = SlowestSeconds(row);
+    if (seconds.empty()) return "has no iterations";
+    const Place place = {first.collective, where.backend, where.world_size};
+    const std::string name = WayOf(first);
+    Way& way = curves_[place][name];
     const ChosenAlgorithm chosen = AlgorithmOf(row);
     const std::string own =
         absl::StrCat(chosen.algorithm, " ", chosen.protocol);
     const std::string& before =
-        algorithms_
-            .try_emplace({first.collective, where.backend, where.world_size,
-                          first.in_flight, way, first.bytes},
-                         own)
-            .first->second;
-    if (before == own) return "";
-    return absl::StrCat("ran \"", own, "\", and another launch \"", before,
-                        "\"");
+        way.algorithms.try_emplace(first.bytes, own).first->second;
+    if (before != own) {
+      return absl::StrCat("ran \"", own, "\", and another launch \"", before,
+                          "\"");
+    }
+    double& bus_factor =
+        bus_factors_.try_emplace(place, first.bus_factor).first->second;
+    if (std::isnan(bus_factor)) bus_factor = first.bus_factor;
+    std::vector<double>& all =
+        way.sizes[{static_cast<double>(first.bytes), NumberOf(run, first)}];
+    if (all.empty()) ++sizes_of_way_[{first.collective, name}];
+    all.insert(all.end(), seconds.begin(), seconds.end());
+    return "";
   }
 
   // Of the launch, over all runs.
@@ -134,16 +131,15 @@ class Collector {
 
   // The one of `ways` with the most sizes at all world sizes.
   std::string BestWay(const std::string& collective,
-                      const std::map<std::string, Sizes>& ways) const {
-    std::string best;
-    int most = 0;
-    for (const auto& [way, sizes] : ways) {
-      const int count = sizes_of_way_.at({collective, way});
-      if (count <= most) continue;
-      most = count;
-      best = way;
-    }
-    return best;
+                      const std::map<std::string, Way>& ways) const {
+    const auto sizes = [&](const auto& way) {
+      return sizes_of_way_.at({collective, way.first});
+    };
+    return std::max_element(ways.begin(), ways.end(),
+                            [&](const auto& a, const auto& b) {
+                              return sizes(a) < sizes(b);
+                            })
+        ->first;
   }
 
   void LeaveOut(const std::string& what, const std::string& why) {
@@ -152,14 +148,10 @@ class Collector {
   }
 
   std::vector<std::string>* const left_out_;
-  std::map<Place, std::map<std::string, Sizes>> curves_;
+  std::map<Place, std::map<std::string, Way>> curves_;
   std::map<Place, double> bus_factors_;
+  // By collective and way, over all world sizes.
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
-  // By collective, backend, world size, in_flight, way and bytes.
-  std::map<std::tuple<std::string, std::string, int64_t, int64_t, std::string,
-                      int64_t>,
-           std::string>
-      algorithms_;
   // Source, run, launch.
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;
 };

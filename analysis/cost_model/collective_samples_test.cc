@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/cost_model/runs_for_test.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -51,10 +51,9 @@ TEST(CollectSamples, TheBusFactorIsThatOfTheRecordsThatKnowIt) {
 }
 
 TEST(CollectSamples, DividesByTheTrips) {
-  const auto all = CollectSamples(
-      {MakeBenchRun({.collectives = {"ping_pong"}, .in_flight = 3})}, nullptr);
+  const auto all =
+      CollectSamples({MakeBenchRun({.collectives = {"ping_pong"}})}, nullptr);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].in_flight, 3);
   EXPECT_NEAR(all[0].sizes[0].seconds[0], 1e-4 + 8e-9, 1e-15);
 }
 
@@ -71,14 +70,17 @@ TEST(CollectSamples, LaunchesOfARunHaveNumbers) {
   EXPECT_EQ(all[0].sizes[0].launch, all[0].sizes[2].launch);
 }
 
-TEST(CollectSamples, CallsInFlightAreACurveOfTheirOwn) {
+TEST(CollectSamples, CallsInFlightWithOthersAreNoCostOfOne) {
+  std::vector<std::string> left_out;
   const auto all = CollectSamples(
-      {MakeBenchRun({.collectives = {"send_recv"}, .in_flight = 8}),
+      {MakeBenchRun(
+           {.collectives = {"send_recv"}, .in_flight = 8, .bytes = {64}}),
        MakeBenchRun({.collectives = {"send_recv"}})},
-      nullptr);
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0].in_flight, 1);
-  EXPECT_EQ(all[1].in_flight, 8);
+      &left_out);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].sizes.size(), 8u);
+  EXPECT_THAT(left_out, ElementsAre("send_recv of 64 bytes on 2 ranks: had 8 "
+                                    "calls in flight"));
 }
 
 // What is left of a run after `change` was made to rank 1's middle record.

@@ -4,159 +4,212 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
-#include <random>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/cost_model/change_points.h"
-#include "analysis/cost_model/launch_spread.h"
-#include "analysis/cost_model/resampled_fit.h"
-#include "analysis/cost_model/robust_fit.h"
-#include "analysis/stats/sample_median.h"
 
 namespace rankwise {
 namespace {
 
-// A size's median is never taken to be more exact than this.
-constexpr double kFinest = 0.003;
-// A change has to matter: sizes that lie this far from a line, or less, are not
-// held against it. Machines drift by so much from one minute to the next.
-constexpr double kLeastSpread = 0.03;
+constexpr size_t kFewestSizes = 3;
+constexpr double kOutside = 0.05;  // of a 95 % interval
 
-// A size's samples as one.
-struct Point {
-  double bytes = 0;
-  SampleMedian median;
-};
+// Calls by size and launch.
+using Calls = std::map<double, std::map<int64_t, std::vector<double>>>;
 
-// Moves the resamples of all points as other launches might have.
-void MoveByLaunches(const LaunchSpread& spread, std::mt19937_64& random,
-                    std::vector<Point>* points) {
-  if (spread.relative_error == 0 || points->empty()) return;
-  const size_t resamples = points->front().median.redrawn.size();
-  for (size_t i = 0; i < resamples; ++i) {
-    const double factor = DrawLaunchFactor(spread, random);
-    for (Point& point : *points) point.median.redrawn[i] *= factor;
-  }
-  for (Point& point : *points) SetInterval(&point.median);
-}
-
-std::vector<Point> BySize(absl::Span<const CostSamples> samples,
-                          const CostFitConfig& config) {
-  std::map<double, std::vector<double>> seconds_of_size;
+Calls SortCalls(absl::Span<const CostSamples> samples) {
+  Calls calls;
   for (const CostSamples& some : samples) {
-    std::vector<double>& all = seconds_of_size[some.bytes];
+    if (some.seconds.empty()) continue;
+    std::vector<double>& all = calls[some.bytes][some.launch];
     all.insert(all.end(), some.seconds.begin(), some.seconds.end());
   }
-  std::mt19937_64 random(config.seed);
-  std::vector<Point> points;
-  for (const auto& [bytes, seconds] : seconds_of_size) {
-    if (seconds.empty()) continue;
-    Point point = {bytes, BootstrapMedian(seconds, config.resamples, random)};
-    if (point.median.median > 0) points.push_back(std::move(point));
+  return calls;
+}
+
+std::vector<double> OfAllLaunches(
+    const std::map<int64_t, std::vector<double>>& launches) {
+  std::vector<double> all;
+  for (const auto& [launch, seconds] : launches) {
+    all.insert(all.end(), seconds.begin(), seconds.end());
   }
-  MoveByLaunches(SpreadOfLaunches(samples), random, &points);
+  return all;
+}
+
+// How far the next launches may lie from these at all sizes alike, as a share:
+// half a 95 % interval of the mean of the launches' deviations, each the median
+// over the sizes that it shares with others. 0 for one launch, of which it is
+// not known.
+double SpreadOfLaunches(const Calls& calls) {
+  std::map<int64_t, std::vector<double>> deviations;
+  for (const auto& [bytes, launches] : calls) {
+    if (launches.size() < 2) continue;
+    const double median = Median(OfAllLaunches(launches));
+    for (const auto& [launch, seconds] : launches) {
+      const double deviation = std::log(Median(seconds) / median);
+      if (std::isfinite(deviation)) deviations[launch].push_back(deviation);
+    }
+  }
+  std::vector<double> shifts;
+  for (const auto& [launch, of_sizes] : deviations) {
+    shifts.push_back(Median(of_sizes));
+  }
+  if (shifts.size() < 2) return 0;
+  const double count = static_cast<double>(shifts.size());
+  return StudentTwoSidedQuantile(kOutside, count - 1) *
+         StandardDeviation(shifts) / std::sqrt(count);
+}
+
+// The interval of `value` with an independent error of `relative` of it.
+Interval Widened(const Interval& interval, double value, double relative) {
+  const double more = relative * value;
+  return {std::max(0.0, value - std::hypot(value - interval.low, more)),
+          value + std::hypot(interval.high - value, more)};
+}
+
+std::vector<CostPoint> PointsOf(const Calls& calls, double spread) {
+  std::vector<CostPoint> points;
+  for (const auto& [bytes, launches] : calls) {
+    const std::vector<double> seconds = OfAllLaunches(launches);
+    const double median = Median(seconds);
+    if (!(median > 0)) continue;
+    points.push_back(
+        {bytes, median, Widened(MedianInterval(seconds), median, spread)});
+  }
   return points;
 }
 
-std::vector<Observation> ObservationsOf(const std::vector<Point>& points) {
-  std::vector<Observation> rows;
-  for (const Point& point : points) {
-    rows.push_back(PointOfLine(point.bytes, point.median.median,
-                               std::max(point.median.relative_sigma, kFinest)));
-  }
-  return rows;
-}
+// The sums of a weighted straight line; weights are 1 / expected^2.
+struct LineSums {
+  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
 
-std::vector<size_t> PiecesOf(std::vector<Observation> rows,
-                             const CostFitConfig& config) {
-  const double spread = std::max(LocalSpread(rows), kLeastSpread);
-  for (Observation& row : rows) {
-    row.relative_sigma = std::hypot(row.relative_sigma, spread);
+  void Add(double x, double y, double expected) {
+    const double weight = 1 / (expected * expected);
+    w += weight;
+    wx += weight * x;
+    wxx += weight * x * x;
+    wy += weight * y;
+    wxy += weight * x * y;
   }
-  return FindPieces(rows, config.max_segments, config.min_points_per_segment);
-}
 
-// Segments without gaps; the place between two sizes is not known, and set to
-// their geometric mean.
-std::vector<CostSegment> SegmentsOf(const std::vector<Point>& points,
-                                    const std::vector<size_t>& starts,
-                                    const ResampledFit& fit) {
-  std::vector<CostSegment> segments;
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const FittedPiece& piece = fit.pieces[i];
-    CostSegment segment;
-    segment.alpha_seconds = piece.coefficients[0];
-    segment.beta_seconds_per_byte = piece.coefficients[1];
-    segment.alpha_interval = piece.intervals[0];
-    segment.beta_interval = piece.intervals[1];
-    if (i > 0) {
-      segment.min_bytes =
-          std::sqrt(points[starts[i] - 1].bytes * points[starts[i]].bytes);
-      segments.back().max_bytes = segment.min_bytes;
+  double Determinant() const { return w * wxx - wx * wx; }
+
+  CostLine NonNegativeLine() const {
+    CostLine line;
+    line.beta_seconds_per_byte =
+        std::max(0.0, (w * wxy - wx * wy) / Determinant());
+    line.alpha_seconds = (wy - line.beta_seconds_per_byte * wx) / w;
+    if (line.alpha_seconds >= 0) return line;
+    line.alpha_seconds = 0;
+    line.beta_seconds_per_byte = wxy / wxx;
+    return line;
+  }
+};
+
+// Least squares with the usual intervals (Student's t, two parameters).
+CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
+  // What is weighted by a noisy time is fitted too low: the weights come from
+  // the measured times first, and then twice from the line itself.
+  CostLine line;
+  LineSums sums;
+  for (int pass = 0; pass < 3; ++pass) {
+    sums = LineSums();
+    for (const CostPoint& point : points) {
+      const double expected = line.SecondsFor(point.bytes);
+      sums.Add(point.bytes, point.median_seconds,
+               pass > 0 && expected > 0 ? expected : point.median_seconds);
     }
-    segments.push_back(segment);
+    line = sums.NonNegativeLine();
   }
-  return segments;
+  double squares = 0;
+  for (const CostPoint& point : points) {
+    const double expected = line.SecondsFor(point.bytes);
+    const double off = expected > 0 ? point.median_seconds / expected - 1 : 1;
+    squares += off * off;
+  }
+  const double degrees = static_cast<double>(points.size()) - 2;
+  const double half = StudentTwoSidedQuantile(kOutside, degrees) *
+                      std::sqrt(squares / degrees / sums.Determinant());
+  const auto interval = [spread](double value, double half_width) {
+    return Widened({value - half_width, value + half_width}, value, spread);
+  };
+  line.alpha_interval =
+      interval(line.alpha_seconds, half * std::sqrt(sums.wxx));
+  line.beta_interval =
+      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.w));
+  return line;
 }
 
 double MedianRelativeError(const CostCurve& curve) {
   std::vector<double> errors;
   for (const CostPoint& point : curve.points) {
-    errors.push_back(
-        std::abs(curve.SecondsFor(point.bytes) / point.median_seconds - 1));
+    errors.push_back(std::abs(
+        curve.line.SecondsFor(point.bytes) / point.median_seconds - 1));
   }
   return Median(errors);
 }
 
+CostPoint Between(const CostPoint& below, const CostPoint& above,
+                  double bytes) {
+  const double share = (bytes - below.bytes) / (above.bytes - below.bytes);
+  const auto mix = [share](double x, double y) { return x + share * (y - x); };
+  return {bytes,
+          mix(below.median_seconds, above.median_seconds),
+          {mix(below.interval.low, above.interval.low),
+           mix(below.interval.high, above.interval.high)}};
+}
+
 }  // namespace
 
+CostPoint CostCurve::PointAt(double bytes) const {
+  if (points.empty()) {
+    const double seconds = line.SecondsFor(bytes);
+    return {bytes, seconds, {seconds, seconds}};
+  }
+  const auto above = std::lower_bound(
+      points.begin(), points.end(), bytes,
+      [](const CostPoint& point, double size) { return point.bytes < size; });
+  if (above == points.end()) return points.back();
+  if (above == points.begin() || above->bytes == bytes) return *above;
+  return Between(*std::prev(above), *above, bytes);
+}
+
 double CostCurve::SecondsFor(double bytes) const {
-  const CostSegment& segment = SegmentFor(bytes);
-  return segment.alpha_seconds + segment.beta_seconds_per_byte * bytes;
+  const CostPoint nearest = PointAt(bytes);
+  const double there = line.SecondsFor(nearest.bytes);
+  const double factor = there > 0 ? line.SecondsFor(bytes) / there : 1;
+  return nearest.median_seconds * factor;
 }
 
-const CostSegment& CostCurve::SegmentFor(double bytes) const {
-  for (const CostSegment& segment : segments) {
-    if (bytes < segment.max_bytes) return segment;
+double CostCurve::InterpolationError() const {
+  if (points.size() < 3) return median_relative_error;
+  std::vector<double> errors;
+  for (size_t i = 1; i + 1 < points.size(); ++i) {
+    const CostPoint guess =
+        Between(points[i - 1], points[i + 1], points[i].bytes);
+    errors.push_back(
+        std::abs(guess.median_seconds / points[i].median_seconds - 1));
   }
-  return segments.back();
+  return Median(errors);
 }
 
-CostCurve ConstantCurve(absl::Span<const CostSamples> samples,
-                        const CostFitConfig& config) {
+absl::StatusOr<CostCurve> FitCostCurve(absl::Span<const CostSamples> samples) {
+  const Calls calls = SortCalls(samples);
+  const double spread = SpreadOfLaunches(calls);
   CostCurve curve;
-  CostSegment segment;
-  for (const Point& point : BySize(samples, config)) {
-    segment.alpha_seconds = point.median.median;
-    segment.alpha_interval = point.median.interval;
-    curve.points = {{point.bytes, point.median.median, point.median.interval}};
+  curve.points = PointsOf(calls, spread);
+  if (curve.points.size() == 1 && curve.points[0].bytes == 0) {
+    curve.line.alpha_seconds = curve.points[0].median_seconds;
+    curve.line.alpha_interval = curve.points[0].interval;
+    return curve;
   }
-  curve.segments = {segment};
-  return curve;
-}
-
-absl::StatusOr<CostCurve> FitCostCurve(absl::Span<const CostSamples> samples,
-                                       const CostFitConfig& config) {
-  const std::vector<Point> points = BySize(samples, config);
-  const auto least = static_cast<size_t>(config.min_points_per_segment);
-  if (points.size() < least) {
+  if (curve.points.size() < kFewestSizes) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "latency and bandwidth cannot be told apart from ", points.size(),
-        points.size() == 1 ? " size" : " sizes", ": measure at least ", least));
+        "latency and bandwidth cannot be separated by ", curve.points.size(),
+        curve.points.size() == 1 ? " size" : " sizes", ": measure at least ",
+        kFewestSizes));
   }
-  const std::vector<Observation> rows = ObservationsOf(points);
-  const std::vector<size_t> starts = PiecesOf(rows, config);
-  std::vector<absl::Span<const double>> redrawn;
-  for (const Point& point : points) redrawn.push_back(point.median.redrawn);
-  const ResampledFit fit =
-      FitResampled(rows, redrawn, starts, /*terms=*/2, config.seed);
-  CostCurve curve;
-  for (const Point& point : points) {
-    curve.points.push_back(
-        {point.bytes, point.median.median, point.median.interval});
-  }
-  curve.segments = SegmentsOf(points, starts, fit);
+  curve.line = FitLine(curve.points, spread);
   curve.median_relative_error = MedianRelativeError(curve);
   return curve;
 }

@@ -1,8 +1,7 @@
-// What a collective costs by its size: Hockney's alpha + beta * bytes (Hockney
-// 1994), piece by piece, as algorithms and protocols change with the size.
-
-#ifndef ANALYSIS_COST_MODEL_COST_CURVE_H_
-#define ANALYSIS_COST_MODEL_COST_CURVE_H_
+// What a collective costs by its size: the measured median of every size, and
+// one line through them, alpha + beta * bytes (Hockney 1994).
+#ifndef RANKWISE_ANALYSIS_COST_MODEL_COST_CURVE_H_
+#define RANKWISE_ANALYSIS_COST_MODEL_COST_CURVE_H_
 
 #include <cstdint>
 #include <limits>
@@ -11,18 +10,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/cost_model/launch_spread.h"
 #include "analysis/stats/statistics.h"
 
 namespace rankwise {
 
-struct CostSegment {
-  double min_bytes = 0;                                        // inclusive
-  double max_bytes = std::numeric_limits<double>::infinity();  // exclusive
-  double alpha_seconds = 0;
-  double beta_seconds_per_byte = 0;
-  Interval alpha_interval;  // 95 %
-  Interval beta_interval;
+// One size and its samples: seconds of each call, the slowest rank's.
+struct CostSamples {
+  double bytes = 0;
+  std::vector<double> seconds;
+  int64_t launch = 0;  // of which launch or run; equal within one
 };
 
 struct CostPoint {
@@ -31,41 +27,52 @@ struct CostPoint {
   Interval interval;  // 95 %, of the median
 };
 
+struct CostLine {
+  double alpha_seconds = 0;
+  double beta_seconds_per_byte = 0;
+  Interval alpha_interval;  // 95 %
+  Interval beta_interval;
+
+  double SecondsFor(double bytes) const {
+    return alpha_seconds + beta_seconds_per_byte * bytes;
+  }
+};
+
 struct CostCurve {
   std::string collective;  // "all_reduce"
   std::string backend;
   int64_t world_size = 1;
-  std::vector<CostPoint> points;      // by size: what was fitted
-  std::vector<CostSegment> segments;  // by size, without gaps; not empty
-  double median_relative_error = 0;   // of the segments, at the points
+  // The measured sizes, ascending. None: a stated cost, the line alone.
+  std::vector<CostPoint> points;
+  CostLine line;
+  double median_relative_error = 0;  // of the line, at the points
   // busbw = bytes / seconds * bus_factor; NaN: not known.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
 
+  // Between two measured sizes on the straight line through their medians,
+  // which is exact wherever alpha and beta are the same for both. Beyond the
+  // measured sizes the nearest point, whose `bytes` says so. Without points
+  // that of `line`.
+  CostPoint PointAt(double bytes) const;
+
+  // The median of PointAt, continued by the growth of `line` beyond the
+  // measured sizes.
   double SecondsFor(double bytes) const;
-  const CostSegment& SegmentFor(double bytes) const;
+
+  // How far a measured size lies from the straight line through its two
+  // neighbours, as a share of its median; the median over the sizes. Below 3
+  // points median_relative_error.
+  double InterpolationError() const;
 };
 
-struct CostFitConfig {
-  int max_segments = 3;
-  int min_points_per_segment = 3;
-  // Fits of resampled calls, for the intervals.
-  int resamples = 300;
-  uint64_t seed = 0;
-};
-
-// Of a collective that moves no data, such as a barrier: one size, and a cost
-// that does not follow it.
-CostCurve ConstantCurve(absl::Span<const CostSamples> samples,
-                        const CostFitConfig& config = {});
-
-// Fits `points` to as many pieces as the points ask for and no more; robust
-// against single sizes that are far off. FailedPrecondition where fewer than
-// min_points_per_segment distinct sizes have samples. Intervals hold the calls'
-// noise, how far sizes lie from any line and, of several launches, how far
-// these lie apart.
-absl::StatusOr<CostCurve> FitCostCurve(absl::Span<const CostSamples> points,
-                                       const CostFitConfig& config = {});
+// The medians of all launches' calls, and the line by weighted least squares:
+// relative residuals, so that microseconds and seconds weigh alike, alpha and
+// beta not negative. Calls of several launches (--relaunch) widen the intervals
+// by how far launches lie apart at all sizes alike. A collective that moves no
+// data, such as a barrier, has one size, 0, and a beta of 0.
+// FailedPrecondition where fewer than 3 distinct sizes have samples.
+absl::StatusOr<CostCurve> FitCostCurve(absl::Span<const CostSamples> samples);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COST_MODEL_COST_CURVE_H_
+#endif  // RANKWISE_ANALYSIS_COST_MODEL_COST_CURVE_H_

@@ -4,16 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <iostream>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "analysis/cost_model/samples_for_test.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/cost_model/runs_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -22,24 +22,15 @@ using ::testing::HasSubstr;
 
 constexpr int kTrials = 500;
 
-struct Line {
-  double alpha = 0, beta = 0;
-  double end = std::numeric_limits<double>::infinity();  // bytes, exclusive
-};
-
 struct Truth {
-  std::vector<Line> lines;
+  double alpha = 2e-4, beta = 0.3e-9;
   double factor = 4;  // from one size to the next
   NoiseForTest noise = {};
   int launches = 1;
   double launch_deviation = 0;  // of a launch's logarithm, at all sizes alike
-};
 
-const Line& LineAt(const Truth& truth, double bytes) {
-  size_t i = 0;
-  while (bytes >= truth.lines[i].end) ++i;
-  return truth.lines[i];
-}
+  double SecondsFor(double bytes) const { return alpha + beta * bytes; }
+};
 
 std::vector<CostSamples> SamplesOf(const Truth& truth, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -48,59 +39,23 @@ std::vector<CostSamples> SamplesOf(const Truth& truth, uint64_t seed) {
   for (int launch = 0; launch < truth.launches; ++launch) {
     const double shift = std::exp(truth.launch_deviation * normal(random));
     for (double bytes = 8; bytes <= 1 << 26; bytes *= truth.factor) {
-      const Line& line = LineAt(truth, bytes);
-      const double seconds = shift * (line.alpha + line.beta * bytes);
       samples.push_back(
-          {bytes, CallsForTest(seconds, truth.noise, random), launch});
+          {bytes,
+           CallsForTest(shift * truth.SecondsFor(bytes), truth.noise, random),
+           launch});
     }
   }
   return samples;
 }
 
+CostCurve Fit(const std::vector<CostSamples>& samples) {
+  const auto curve = FitCostCurve(samples);
+  EXPECT_TRUE(curve.ok()) << curve.status();
+  return curve.value_or(CostCurve());
+}
+
 bool Holds(const Interval& interval, double value) {
   return interval.low <= value && value <= interval.high;
-}
-
-// The ends of the true lines lie between the same sizes as the found ones.
-bool SameEnds(const CostCurve& curve, const Truth& truth) {
-  if (curve.segments.size() != truth.lines.size()) return false;
-  for (size_t i = 0; i + 1 < truth.lines.size(); ++i) {
-    for (const CostPoint& point : curve.points) {
-      if ((point.bytes < truth.lines[i].end) !=
-          (point.bytes < curve.segments[i].max_bytes)) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-struct Coverage {
-  ShareForTest same_ends;
-  std::vector<ShareForTest> alpha, beta;  // by line
-};
-
-// A line counts as covered by the segment that holds its middle size, also
-// where the ends are wrong.
-Coverage Measure(const Truth& truth, const std::vector<double>& middles) {
-  Coverage coverage;
-  coverage.alpha.resize(truth.lines.size());
-  coverage.beta.resize(truth.lines.size());
-  for (int trial = 0; trial < kTrials; ++trial) {
-    const auto curve =
-        FitCostCurve(SamplesOf(truth, trial),
-                     {.resamples = 200, .seed = static_cast<uint64_t>(trial)});
-    EXPECT_TRUE(curve.ok()) << curve.status();
-    if (!curve.ok()) return coverage;
-    coverage.same_ends.Add(SameEnds(*curve, truth));
-    for (size_t i = 0; i < truth.lines.size(); ++i) {
-      const CostSegment& segment = curve->SegmentFor(middles[i]);
-      coverage.alpha[i].Add(
-          Holds(segment.alpha_interval, truth.lines[i].alpha));
-      coverage.beta[i].Add(Holds(segment.beta_interval, truth.lines[i].beta));
-    }
-  }
-  return coverage;
 }
 
 void ExpectCovered(const ShareForTest& share, const std::string& what) {
@@ -109,94 +64,129 @@ void ExpectCovered(const ShareForTest& share, const std::string& what) {
   EXPECT_LE(share.share(), 0.99) << what;
 }
 
-void ExpectTruthIsFound(const Truth& truth,
-                        const std::vector<double>& middles) {
-  const Coverage coverage = Measure(truth, middles);
-  std::cout << "  " << coverage.same_ends.ToString("changes found") << "\n";
-  EXPECT_GE(coverage.same_ends.share(), 0.95);
-  for (size_t i = 0; i < truth.lines.size(); ++i) {
-    const std::string line = " of line " + std::to_string(i) + " covered";
-    ExpectCovered(coverage.alpha[i], "alpha" + line);
-    ExpectCovered(coverage.beta[i], "beta" + line);
+// Of kTrials seeded fits, the mean of alpha and of beta over the truth's, less
+// 1, and how often their intervals held the truth.
+void ExpectTruthIsFound(const Truth& truth, double most_bias) {
+  double alpha = 0, beta = 0;
+  ShareForTest alpha_held, beta_held;
+  for (uint64_t seed = 0; seed < kTrials; ++seed) {
+    const CostLine line = Fit(SamplesOf(truth, seed)).line;
+    alpha += line.alpha_seconds / truth.alpha / kTrials;
+    beta += line.beta_seconds_per_byte / truth.beta / kTrials;
+    alpha_held.Add(Holds(line.alpha_interval, truth.alpha));
+    beta_held.Add(Holds(line.beta_interval, truth.beta));
+  }
+  std::cout << absl::StrFormat("  bias of alpha %+.2f %%, of beta %+.2f %%\n",
+                               100 * (alpha - 1), 100 * (beta - 1));
+  EXPECT_NEAR(alpha, 1, most_bias);
+  EXPECT_NEAR(beta, 1, most_bias);
+  ExpectCovered(alpha_held, "alpha covered");
+  ExpectCovered(beta_held, "beta covered");
+}
+
+// The noise of calls alone: log-normal by 10 %, with a tail of 5 %.
+TEST(FitCostCurve, LineHasNoBiasAtAnyNumberOfSizes) {
+  for (const double factor : {2.0, 4.0, 16.0}) {
+    std::cout << "  sizes times " << factor << "\n";
+    ExpectTruthIsFound({.factor = factor}, 0.005);
   }
 }
 
-const std::vector<Line> kOneLine = {{2e-4, 0.3e-9}};
-const std::vector<Line> kTwoLines = {{30e-6, 1e-9, 3e4}, {90e-6, 0.25e-9}};
-
-TEST(FitCostCurve, OneLineIsCoveredAndNotCut) {
-  ExpectTruthIsFound({kOneLine}, {4096});
-}
-
-TEST(FitCostCurve, OneLineIsCoveredWhereSizesDeviateFromIt) {
-  ExpectTruthIsFound({kOneLine, 4, {.deviation = 0.05}}, {4096});
-}
-
-TEST(FitCostCurve, OneLineIsCoveredWhereLaunchesDiffer) {
-  ExpectTruthIsFound({kOneLine, 4, {}, 5, 0.1}, {4096});
-}
-
-TEST(FitCostCurve, AChangeIsFoundAndBothLinesAreCovered) {
-  ExpectTruthIsFound({kTwoLines}, {512, 1 << 20});
-}
-
-TEST(FitCostCurve, AChangeIsFoundWhereSizesDeviateFromTheLines) {
-  ExpectTruthIsFound({kTwoLines, 2, {.deviation = 0.05}}, {512, 1 << 20});
-}
-
-TEST(FitCostCurve, ExactTimesGiveExactLines) {
-  const auto curve = FitCostCurve(SamplesOf(
-      {kTwoLines, 4, {.calls = 3, .spread = 0, .tail = 0}}, /*seed=*/0));
-  ASSERT_TRUE(curve.ok()) << curve.status();
-  ASSERT_EQ(curve->segments.size(), 2u);
-  EXPECT_NEAR(curve->segments[0].alpha_seconds, 30e-6, 1e-12);
-  EXPECT_NEAR(curve->segments[0].beta_seconds_per_byte, 1e-9, 1e-15);
-  EXPECT_NEAR(curve->segments[1].alpha_seconds, 90e-6, 1e-12);
-  EXPECT_NEAR(curve->segments[1].beta_seconds_per_byte, 0.25e-9, 1e-15);
-  EXPECT_DOUBLE_EQ(curve->segments[0].max_bytes, curve->segments[1].min_bytes);
-  EXPECT_EQ(curve->segments[0].min_bytes, 0);
-  EXPECT_TRUE(std::isinf(curve->segments[1].max_bytes));
-  EXPECT_LT(curve->median_relative_error, 1e-9);
-  EXPECT_NEAR(curve->SecondsFor(1e6), 90e-6 + 0.25e-3, 1e-10);
-}
-
-TEST(FitCostCurve, OneSizeFarOffMovesTheLineLittleAndCutsNothing) {
-  for (size_t far_off = 0; far_off < 12; ++far_off) {
-    std::vector<CostSamples> samples = SamplesOf({kOneLine}, /*seed=*/7);
-    for (double& seconds : samples[far_off].seconds) seconds *= 3;
-    const auto curve = FitCostCurve(samples);
-    ASSERT_TRUE(curve.ok()) << curve.status();
-    EXPECT_EQ(curve->segments.size(), 1u) << far_off;
-    EXPECT_NEAR(curve->segments[0].alpha_seconds, 2e-4, 0.15 * 2e-4) << far_off;
-    EXPECT_NEAR(curve->segments[0].beta_seconds_per_byte, 0.3e-9, 0.35 * 0.3e-9)
-        << far_off;
+TEST(FitCostCurve, LineHasNoBiasAtAnyNoise) {
+  for (const double deviation : {0.02, 0.05, 0.1}) {
+    std::cout << "  sizes deviate by " << deviation << "\n";
+    ExpectTruthIsFound({.noise = {.deviation = deviation}}, 0.02);
   }
+}
+
+TEST(FitCostCurve, LineHasNoBiasWhicheverPartIsLarger) {
+  for (const double alpha : {5e-6, 5e-3}) {
+    std::cout << "  alpha " << alpha << "\n";
+    ExpectTruthIsFound({.alpha = alpha, .noise = {.deviation = 0.05}}, 0.02);
+  }
+}
+
+TEST(FitCostCurve, LineIsCoveredWhereLaunchesDiffer) {
+  ExpectTruthIsFound({.launches = 5, .launch_deviation = 0.1}, 0.02);
+}
+
+TEST(FitCostCurve, MediansAreCoveredWhereLaunchesDiffer) {
+  for (const int launches : {1, 5}) {
+    const Truth truth = {.launches = launches,
+                         .launch_deviation = launches > 1 ? 0.1 : 0};
+    ShareForTest held;
+    for (uint64_t seed = 0; seed < kTrials; ++seed) {
+      for (const CostPoint& point : Fit(SamplesOf(truth, seed)).points) {
+        held.Add(Holds(point.interval, truth.SecondsFor(point.bytes)));
+      }
+    }
+    ExpectCovered(held, absl::StrCat("medians of ", launches, " covered"));
+  }
+}
+
+TEST(FitCostCurve, ExactTimesGiveTheExactLine) {
+  const CostCurve curve = Fit(
+      SamplesOf({.noise = {.calls = 3, .spread = 0, .tail = 0}}, /*seed=*/0));
+  EXPECT_NEAR(curve.line.alpha_seconds, 2e-4, 1e-12);
+  EXPECT_NEAR(curve.line.beta_seconds_per_byte, 0.3e-9, 1e-17);
+  EXPECT_NEAR(curve.line.alpha_interval.low, 2e-4, 1e-10);
+  EXPECT_LT(curve.median_relative_error, 1e-9);
+  EXPECT_LT(curve.InterpolationError(), 1e-9);
+  EXPECT_NEAR(curve.SecondsFor(1e6), 5e-4, 1e-12);
+  EXPECT_NEAR(curve.SecondsFor(1e9), 0.3002, 1e-9);
+  EXPECT_NEAR(curve.SecondsFor(0), 2e-4, 1e-12);
+}
+
+// An algorithm that changes at 30 KB: one line is far off, the medians are not.
+TEST(FitCostCurve, MediansFollowWhatOneLineDoesNot) {
+  std::vector<CostSamples> samples;
+  const auto truth = [](double bytes) {
+    return bytes < 3e4 ? 30e-6 + 1e-9 * bytes : 90e-6 + 0.25e-9 * bytes;
+  };
+  for (double bytes = 8; bytes <= 1 << 26; bytes *= 2) {
+    samples.push_back({bytes, {truth(bytes)}});
+  }
+  const CostCurve curve = Fit(samples);
+  EXPECT_GT(curve.median_relative_error, 0.1);
+  EXPECT_LT(curve.InterpolationError(), 0.01);
+  EXPECT_NEAR(curve.SecondsFor(10000), truth(10000), 1e-10);
+  EXPECT_NEAR(curve.SecondsFor(1e6), truth(1e6), 1e-10);
 }
 
 TEST(FitCostCurve, NothingIsNegative) {
-  // Times that fall with the size.
-  std::vector<CostSamples> samples;
+  std::vector<CostSamples> falling, rising;
   for (double bytes = 8; bytes < 1e6; bytes *= 4) {
-    samples.push_back({bytes, {1e-3 / bytes, 1.1e-3 / bytes}});
+    falling.push_back({bytes, {1e-3 / bytes, 1.1e-3 / bytes}});
+    rising.push_back({bytes, {1e-9 * bytes * bytes}});
   }
-  const auto curve = FitCostCurve(samples, {.max_segments = 1});
-  ASSERT_TRUE(curve.ok()) << curve.status();
-  EXPECT_GE(curve->segments[0].alpha_seconds, 0);
-  EXPECT_EQ(curve->segments[0].beta_seconds_per_byte, 0);
-  EXPECT_GE(curve->segments[0].alpha_interval.low, 0);
+  const CostLine down = Fit(falling).line, up = Fit(rising).line;
+  EXPECT_GT(down.alpha_seconds, 0);
+  EXPECT_EQ(down.beta_seconds_per_byte, 0);
+  EXPECT_GE(down.alpha_interval.low, 0);
+  EXPECT_EQ(up.alpha_seconds, 0);
+  EXPECT_GT(up.beta_seconds_per_byte, 0);
+  EXPECT_EQ(up.alpha_interval.low, 0);
+  EXPECT_TRUE(std::isfinite(up.beta_interval.high));
 }
 
 TEST(FitCostCurve, SamplesOfOneSizeAreTakenTogetherInAnyOrder) {
-  const auto curve = FitCostCurve({{300, {3, 3}},
-                                   {100, {1}},
-                                   {200, {2}},
-                                   {300, {9}},
-                                   {400, {}},
-                                   {500, {0, 0}}});
-  ASSERT_TRUE(curve.ok()) << curve.status();
-  ASSERT_EQ(curve->points.size(), 3u);
-  EXPECT_EQ(curve->points[2].bytes, 300);
-  EXPECT_EQ(curve->points[2].median_seconds, 3);
+  const CostCurve curve = Fit({{300, {3, 3}},
+                               {100, {1}},
+                               {200, {2}},
+                               {300, {9}},
+                               {400, {}},
+                               {500, {0, 0}}});
+  ASSERT_EQ(curve.points.size(), 3u);
+  EXPECT_EQ(curve.points[2].bytes, 300);
+  EXPECT_EQ(curve.points[2].median_seconds, 3);
+  EXPECT_EQ(curve.points[2].interval.high, 9);
+}
+
+TEST(FitCostCurve, ACallWithoutDataHasOneCost) {
+  const CostCurve curve = Fit({{0, {1e-4, 3e-4, 2e-4}}});
+  EXPECT_EQ(curve.SecondsFor(0), 2e-4);
+  EXPECT_EQ(curve.line.alpha_seconds, 2e-4);
+  EXPECT_EQ(curve.line.beta_seconds_per_byte, 0);
 }
 
 TEST(FitCostCurve, TooFewSizesAreRefusedWithTheirNumber) {
@@ -206,21 +196,11 @@ TEST(FitCostCurve, TooFewSizesAreRefusedWithTheirNumber) {
               HasSubstr("2 sizes: measure at least 3"));
 }
 
-TEST(FitCostCurve, EqualSeedsGiveEqualIntervals) {
-  const std::vector<CostSamples> samples = SamplesOf({kOneLine}, 1);
-  const auto a = FitCostCurve(samples), b = FitCostCurve(samples);
-  EXPECT_EQ(a->segments[0].alpha_interval.low,
-            b->segments[0].alpha_interval.low);
-  EXPECT_LT(a->segments[0].alpha_interval.low, a->segments[0].alpha_seconds);
-  EXPECT_GT(a->segments[0].alpha_interval.high, a->segments[0].alpha_seconds);
-}
-
-TEST(FitCostCurve, ManySizesAreFittedToo) {
-  const auto curve = FitCostCurve(SamplesOf({kTwoLines, 1.05}, 1));
-  ASSERT_TRUE(curve.ok()) << curve.status();
-  EXPECT_GT(curve->points.size(), 300u);
-  ASSERT_EQ(curve->segments.size(), 2u);
-  EXPECT_NEAR(curve->segments[0].max_bytes, 3e4, 1.5e4);
+TEST(CostCurve, WithoutPointsIsItsLine) {
+  CostCurve curve;
+  curve.line = {1e-5, 1e-9, {1e-5, 1e-5}, {1e-9, 1e-9}};
+  EXPECT_DOUBLE_EQ(curve.SecondsFor(1e6), 1.01e-3);
+  EXPECT_EQ(curve.PointAt(1e6).bytes, 1e6);
 }
 
 }  // namespace

@@ -15,13 +15,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/cost_model/message_line.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/network_text.h"
-#include "analysis/program.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
 #include "records/replace_file.h"
-#include "records/user_path.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, records, "",
           "what comm_bench wrote with --record: a file, or a folder of *.jsonl "
@@ -38,10 +38,7 @@ ABSL_FLAG(int64_t, npus, 0,
           "size");
 ABSL_FLAG(double, message_bytes, 1 << 20,
           "of --astra_sim and of the flags for //parallel/pipeline:show: the "
-          "size of messages at which the line is taken");
-ABSL_FLAG(int, max_segments, 3, "pieces of a curve, at most");
-ABSL_FLAG(int, resamples, 300, "fits behind every interval");
-ABSL_FLAG(uint64_t, seed, 0, "of the resampling");
+          "size of messages that the line gives as measured");
 
 namespace rankwise {
 namespace {
@@ -50,15 +47,7 @@ struct Config {
   std::string records, backend, json, astra_sim;
   int64_t npus = 0;
   double message_bytes = 0;
-  CostFitConfig fit;
 };
-
-template <typename T>
-absl::Status CheckRange(const char* flag, T value, T low, T high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, "=", value, ": must lie between ", low, " and ", high));
-}
 
 absl::StatusOr<Config> ConfigFromFlags() {
   Config config;
@@ -68,19 +57,18 @@ absl::StatusOr<Config> ConfigFromFlags() {
   config.astra_sim = UserPath(absl::GetFlag(FLAGS_astra_sim));
   config.npus = absl::GetFlag(FLAGS_npus);
   config.message_bytes = absl::GetFlag(FLAGS_message_bytes);
-  config.fit.max_segments = absl::GetFlag(FLAGS_max_segments);
-  config.fit.resamples = absl::GetFlag(FLAGS_resamples);
-  config.fit.seed = absl::GetFlag(FLAGS_seed);
   if (config.records.empty()) {
     return absl::InvalidArgumentError(
         "--records: must name what comm_bench wrote with --record=FILE");
   }
-  for (const absl::Status& status :
-       {CheckRange<int64_t>("npus", config.npus, 0, 1 << 30),
-        CheckRange("message_bytes", config.message_bytes, 0.0, 1e15),
-        CheckRange("max_segments", config.fit.max_segments, 1, 20),
-        CheckRange("resamples", config.fit.resamples, 20, 100000)}) {
-    if (!status.ok()) return status;
+  if (!(config.message_bytes >= 0 && config.message_bytes <= 1e15)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--message_bytes=", config.message_bytes,
+                     ": must lie between 0 and 1e15"));
+  }
+  if (config.npus < 0 || config.npus > 1 << 30) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--npus=", config.npus, ": must lie between 0 and ", 1 << 30));
   }
   if (config.npus == 1) {
     return absl::InvalidArgumentError(
@@ -90,9 +78,8 @@ absl::StatusOr<Config> ConfigFromFlags() {
 }
 
 absl::StatusOr<std::vector<RunTrace>> LoadRecords(const Config& config) {
-  const auto files = RecordFilesIn(config.records);
-  if (!files.ok()) return files.status();
-  auto runs = LoadRunsFrom(*files);
+  ASSIGN_OR_RETURN(const auto files, RecordFilesIn(config.records));
+  auto runs = LoadRunsFrom(files);
   if (!runs.ok()) return runs;
   for (const std::string& line : TornLines(*runs)) {
     std::cerr << "Left out: " << line << ".\n";
@@ -109,12 +96,13 @@ int64_t LargestWorldSize(const NetworkModel& network) {
 }
 
 absl::Status WriteAstraSim(const Config& config, const NetworkModel& network) {
-  const auto line = LineOfMessages(network, config.message_bytes);
-  if (!line.ok()) return line.status();
-  const auto text = AstraSimNetwork(
-      *line, config.npus > 0 ? config.npus : LargestWorldSize(network));
-  if (!text.ok()) return text.status();
-  return ReplaceFile(config.astra_sim, *text);
+  ASSIGN_OR_RETURN(const auto line,
+                   LineOfMessages(network, config.message_bytes));
+  ASSIGN_OR_RETURN(
+      const auto text,
+      AstraSimNetwork(
+          line, config.npus > 0 ? config.npus : LargestWorldSize(network)));
+  return ReplaceFile(config.astra_sim, text);
 }
 
 void PrintShowFlags(const Config& config, const NetworkModel& network) {
@@ -125,11 +113,9 @@ void PrintShowFlags(const Config& config, const NetworkModel& network) {
 }
 
 absl::Status Run(const Config& config) {
-  const auto runs = LoadRecords(config);
-  if (!runs.ok()) return runs.status();
+  ASSIGN_OR_RETURN(const auto runs, LoadRecords(config));
   std::vector<std::string> left_out;
-  const auto network =
-      FitNetwork(*runs, config.fit, &left_out, {.backend = config.backend});
+  const auto network = FitNetwork(runs, &left_out, {.backend = config.backend});
   for (const std::string& what : left_out) {
     std::cerr << "left out: " << what << "\n";
   }
@@ -144,14 +130,11 @@ absl::Status Run(const Config& config) {
   std::cout << NetworkText(*network);
   PrintShowFlags(config, *network);
   if (!config.json.empty()) {
-    const absl::Status status =
-        ReplaceFile(config.json, NetworkToJson(*network));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReplaceFile(config.json, NetworkToJson(*network)));
     std::cout << "\nnetwork model: " << config.json << "\n";
   }
   if (!config.astra_sim.empty()) {
-    const absl::Status status = WriteAstraSim(config, *network);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(WriteAstraSim(config, *network));
     std::cout << "\nfor ASTRA-sim: " << config.astra_sim << "\n";
   }
   std::cout.flush();

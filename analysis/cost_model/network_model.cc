@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -13,32 +18,78 @@ namespace {
 // From a median of absolute errors to 95 % of normal ones.
 constexpr double kErrorAt95 = 1.4826 * 1.959964;
 
-bool IsWithin(const CostCurve& curve, double bytes) {
-  return curve.points.empty() || (curve.points.front().bytes <= bytes &&
-                                  bytes <= curve.points.back().bytes);
+bool IsMessage(absl::string_view collective) {
+  return collective == "send_recv" || collective == "ping_pong" ||
+         collective == "bidirectional";
 }
 
-// `curve` taken to another world size by its growth.
+// How much more alpha and beta are on another number of ranks.
+struct GrowthFactors {
+  double alpha = 1;
+  double beta = 1;
+};
+
+GrowthFactors FactorsTo(const CostCurve& curve, Growth growth,
+                        int64_t world_size) {
+  return {
+      AlphaGrowth(growth, world_size) / AlphaGrowth(growth, curve.world_size),
+      BetaGrowth(growth, world_size) / BetaGrowth(growth, curve.world_size)};
+}
+
+// The curve taken to another world size: what was measured nearest to `bytes`,
+// times what the line says of the way from there.
+double GrownSeconds(const CostCurve& curve, const GrowthFactors& factors,
+                    double bytes) {
+  const CostPoint nearest = curve.PointAt(bytes);
+  const double there = curve.line.SecondsFor(nearest.bytes);
+  const double here = factors.alpha * curve.line.alpha_seconds +
+                      factors.beta * curve.line.beta_seconds_per_byte * bytes;
+  return nearest.median_seconds * (there > 0 ? here / there : 1);
+}
+
 CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
                         int64_t world_size) {
-  const CostSegment& segment = curve.SegmentFor(bytes);
-  const double alpha =
-      AlphaGrowth(growth, world_size) / AlphaGrowth(growth, curve.world_size);
-  const double beta = bytes * BetaGrowth(growth, world_size) /
-                      BetaGrowth(growth, curve.world_size);
+  const GrowthFactors factors = FactorsTo(curve, growth, world_size);
+  const CostPoint nearest = curve.PointAt(bytes);
   CostEstimate estimate;
-  estimate.seconds =
-      alpha * segment.alpha_seconds + beta * segment.beta_seconds_per_byte;
+  estimate.seconds = GrownSeconds(curve, factors, bytes);
+  estimate.extrapolated = nearest.bytes != bytes;
+  const bool by_line = estimate.extrapolated || curve.points.empty() ||
+                       world_size != curve.world_size;
+  const double off =
+      kErrorAt95 * estimate.seconds *
+      (by_line ? curve.median_relative_error : curve.InterpolationError());
   const auto bound = [&](double Interval::*end) {
-    return std::hypot(
-        alpha * (segment.alpha_interval.*end - segment.alpha_seconds),
-        beta * (segment.beta_interval.*end - segment.beta_seconds_per_byte),
-        kErrorAt95 * curve.median_relative_error * estimate.seconds);
+    const double of_median =
+        nearest.median_seconds > 0
+            ? estimate.seconds *
+                  (nearest.interval.*end / nearest.median_seconds - 1)
+            : 0;
+    if (!by_line) return std::hypot(of_median, off);
+    const CostLine& line = curve.line;
+    const double of_line = std::hypot(
+        factors.alpha * (line.alpha_interval.*end - line.alpha_seconds),
+        factors.beta * bytes *
+            (line.beta_interval.*end - line.beta_seconds_per_byte));
+    return std::hypot(of_median, of_line, off);
   };
   estimate.interval = {std::max(0.0, estimate.seconds - bound(&Interval::low)),
                        estimate.seconds + bound(&Interval::high)};
-  estimate.extrapolated = !IsWithin(curve, bytes);
   return estimate;
+}
+
+double SumOfErrors(absl::Span<const CostCurve> curves, Growth growth) {
+  double sum = 0;
+  for (size_t i = 1; i < curves.size(); ++i) {
+    const GrowthFactors factors =
+        FactorsTo(curves[i - 1], growth, curves[i].world_size);
+    for (const CostPoint& point : curves[i].points) {
+      sum +=
+          std::abs(std::log(GrownSeconds(curves[i - 1], factors, point.bytes) /
+                            point.median_seconds));
+    }
+  }
+  return sum;
 }
 
 CostEstimate Mix(const CostEstimate& a, const CostEstimate& b,
@@ -80,7 +131,104 @@ CostEstimate EstimateFrom(const CollectiveCosts& costs, double bytes,
   return Mix(by(before), by(*after), share);
 }
 
+absl::StatusOr<CostCurve> CurveOf(const CollectiveSamples& samples) {
+  ASSIGN_OR_RETURN(CostCurve curve, FitCostCurve(samples.sizes));
+  curve.collective = samples.collective;
+  curve.backend = samples.backend;
+  curve.world_size = samples.world_size;
+  curve.bus_factor = samples.bus_factor;
+  return curve;
+}
+
+absl::Status CheckOneBackend(absl::Span<const CollectiveSamples> all) {
+  std::set<std::string> backends;
+  for (const CollectiveSamples& samples : all) backends.insert(samples.backend);
+  if (backends.size() <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the records are of several backends: ", absl::StrJoin(backends, ", "),
+      "; fit one at a time"));
+}
+
+std::string NameOf(absl::Span<const RunTrace> runs,
+                   const BenchmarkSelection& selection,
+                   const std::string& backend) {
+  for (const RunTrace& run : runs) {
+    if (!selection.Takes(run) || run.ranks[0].collectives.empty()) continue;
+    const std::string& host = run.ranks[0].run.host.hostname;
+    return host.empty() ? backend : absl::StrCat(backend, " on ", host);
+  }
+  return backend;
+}
+
+std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
+                                     std::vector<std::string>* left_out) {
+  std::map<std::string, CollectiveCosts> by_name;
+  for (const CollectiveSamples& samples : all) {
+    absl::StatusOr<CostCurve> curve = CurveOf(samples);
+    if (curve.ok()) {
+      by_name[samples.collective].curves.push_back(*std::move(curve));
+    } else if (left_out != nullptr) {
+      left_out->push_back(absl::StrCat(samples.collective, " on ",
+                                       samples.world_size,
+                                       " ranks: ", curve.status().message()));
+    }
+  }
+  std::vector<CollectiveCosts> collectives;
+  for (auto& [name, costs] : by_name) {
+    costs.collective = name;
+    costs.growth = AssumedGrowth(name, costs.curves[0].backend);
+    costs.growth_is_assumed = costs.curves.size() == 1;
+    if (!costs.growth_is_assumed) {
+      costs.growth = FitGrowth(costs.curves, costs.growth);
+    }
+    collectives.push_back(std::move(costs));
+  }
+  return collectives;
+}
+
 }  // namespace
+
+absl::string_view GrowthName(Growth growth) {
+  switch (growth) {
+    case Growth::kFlat:
+      return "flat";
+    case Growth::kTree:
+      return "tree";
+    case Growth::kRing:
+      return "ring";
+  }
+  return "";
+}
+
+double AlphaGrowth(Growth growth, int64_t world_size) {
+  const auto ranks = static_cast<double>(world_size);
+  if (growth == Growth::kTree) return std::ceil(std::log2(ranks));
+  return growth == Growth::kRing ? ranks - 1 : 1;
+}
+
+double BetaGrowth(Growth growth, int64_t world_size) {
+  const auto ranks = static_cast<double>(world_size);
+  return growth == Growth::kRing ? (ranks - 1) / ranks : 1;
+}
+
+Growth AssumedGrowth(absl::string_view collective, absl::string_view backend) {
+  if (backend == "fake" || IsMessage(collective)) return Growth::kFlat;
+  const bool tree = collective == "broadcast" || collective == "reduce" ||
+                    collective == "barrier";
+  return tree ? Growth::kTree : Growth::kRing;
+}
+
+Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed) {
+  Growth best = assumed;
+  double least = SumOfErrors(curves, assumed);
+  for (const Growth growth : {Growth::kFlat, Growth::kTree, Growth::kRing}) {
+    const double sum = SumOfErrors(curves, growth);
+    if (sum >= least) continue;
+    least = sum;
+    best = growth;
+  }
+  return best;
+}
 
 const CollectiveCosts* NetworkModel::Find(absl::string_view collective) const {
   const CollectiveCosts* any = nullptr;
@@ -113,23 +261,38 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
 }
 
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte) {
-  CostSegment line;
-  line.alpha_seconds = alpha_seconds;
-  line.beta_seconds_per_byte = beta_seconds_per_byte;
-  line.alpha_interval = {alpha_seconds, alpha_seconds};
-  line.beta_interval = {beta_seconds_per_byte, beta_seconds_per_byte};
-  NetworkModel network;
-  network.name = "flat";
-  network.backend = "fake";
   CostCurve curve;
   curve.collective = std::string(kAnyCollective);
-  curve.backend = network.backend;
+  curve.backend = "fake";
   curve.world_size = 2;
-  curve.segments = {line};
-  network.collectives = {{curve.collective,
-                          Growth::kFlat,
-                          /*growth_is_assumed=*/true,
-                          {curve}}};
+  curve.line = {alpha_seconds,
+                beta_seconds_per_byte,
+                {alpha_seconds, alpha_seconds},
+                {beta_seconds_per_byte, beta_seconds_per_byte}};
+  NetworkModel network;
+  network.name = "flat";
+  network.backend = curve.backend;
+  network.collectives = {
+      {curve.collective, Growth::kFlat, /*growth_is_assumed=*/true, {curve}}};
+  return network;
+}
+
+absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
+                                        std::vector<std::string>* left_out,
+                                        const BenchmarkSelection& selection) {
+  const std::vector<CollectiveSamples> samples =
+      CollectSamples(runs, left_out, selection);
+  RETURN_IF_ERROR(CheckOneBackend(samples));
+  NetworkModel network;
+  network.collectives = CostsOf(samples, left_out);
+  if (network.collectives.empty()) {
+    return absl::NotFoundError(
+        "the records hold no collective that two or more ranks measured at "
+        "three or more sizes, through c10d and by the host's clock: run "
+        "comm_bench with --nproc=2 --record=FILE");
+  }
+  network.backend = samples[0].backend;
+  network.name = NameOf(runs, selection, network.backend);
   return network;
 }
 

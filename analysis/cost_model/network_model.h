@@ -1,8 +1,7 @@
 // What communication costs on one machine or cluster, at any size and world
 // size: the curves that were measured, and how they grow with the world.
-
-#ifndef ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
-#define ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
+#ifndef RANKWISE_ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
+#define RANKWISE_ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
 
 #include <cstdint>
 #include <string>
@@ -13,17 +12,39 @@
 #include "absl/types/span.h"
 #include "analysis/cost_model/collective_samples.h"
 #include "analysis/cost_model/cost_curve.h"
-#include "analysis/cost_model/growth.h"
-#include "analysis/cost_model/loggp.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/stats/statistics.h"
 
 namespace rankwise {
 
+// How alpha and beta of a collective grow with the number of ranks n: the
+// shapes of Thakur, Rabenseifner and Gropp 2005, sections 3 and 4.
+enum class Growth {
+  kFlat,  // not at all: a message, or a fake backend
+  kTree,  // alpha as ceil(log2 n), beta not
+  kRing,  // alpha as n - 1, beta as (n - 1) / n
+};
+
+absl::string_view GrowthName(Growth growth);  // "flat", "tree", "ring"
+
+// What alpha and beta are proportional to. Requires world_size > 1.
+double AlphaGrowth(Growth growth, int64_t world_size);
+double BetaGrowth(Growth growth, int64_t world_size);
+
+// What the backend's usual algorithm does: flat for messages and for the
+// backend "fake"; tree for broadcast, reduce and barrier; ring for the others.
+Growth AssumedGrowth(absl::string_view collective, absl::string_view backend);
+
+// The growth that takes each curve to the measured points of the next with the
+// least sum of |log(predicted / measured)|; `assumed` where others are no
+// better. Curves by world size, at least two.
+Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed);
+
 struct CostEstimate {
   double seconds = 0;
-  // 95 %, of a size's median: from the intervals of the curve's alpha and beta,
-  // taken as independent, and how far the measured sizes lie from it.
+  // 95 %: the interval of the measured medians and how far they lie from what
+  // is interpolated between them; beyond the measured sizes and world sizes
+  // those of the curve's alpha and beta too, taken as independent.
   Interval interval;
   bool extrapolated = false;  // beyond the measured world sizes or bytes
 };
@@ -43,7 +64,6 @@ struct NetworkModel {
   std::string name;                          // "gloo on HOST"
   std::string backend;                       // "gloo", "nccl", "fake"
   std::vector<CollectiveCosts> collectives;  // by name
-  std::vector<LogGP> messages;               // none or one
 
   // Null where the collective was not measured.
   const CollectiveCosts* Find(absl::string_view collective) const;
@@ -61,14 +81,13 @@ struct NetworkModel {
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);
 
 // From the collective records of the selected comm_bench runs, of one backend;
-// other records do not matter. Rows that CollectSamples passes over, calls in
-// flight with others (but for LogGP) and collectives with too few sizes are
-// appended to `left_out`, with the reason, unless that is null. The growth is
-// chosen by FitGrowth where two or more world sizes were measured. NotFound,
-// saying what to run, where nothing is left; InvalidArgument where backends
-// differ.
+// other records do not matter. Rows that CollectSamples passes over and
+// collectives with too few sizes are appended to `left_out`, with the reason,
+// unless that is null. The growth is chosen by FitGrowth where two or more
+// world sizes were measured. NotFound, saying what to run, where nothing is
+// left; InvalidArgument where backends differ.
 absl::StatusOr<NetworkModel> FitNetwork(
-    absl::Span<const RunTrace> runs, const CostFitConfig& config = {},
+    absl::Span<const RunTrace> runs,
     std::vector<std::string>* left_out = nullptr,
     const BenchmarkSelection& selection = {});
 
@@ -79,4 +98,4 @@ absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
+#endif  // RANKWISE_ANALYSIS_COST_MODEL_NETWORK_MODEL_H_

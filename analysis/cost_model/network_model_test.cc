@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iostream>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,29 +13,30 @@
 
 #include "absl/status/status.h"
 #include "analysis/cost_model/cost_curve.h"
-#include "analysis/cost_model/growth.h"
+#include "analysis/cost_model/runs_for_test.h"
+#include "analysis/runs/run_trace.h"
 
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// alpha 100 us +- 10, beta 1 ns/B +- 0.2 up to 1 MiB, half of it from there on.
+// alpha 100 us +- 10, beta 1 ns/B +- 0.2; measured are 4 sizes, all of them
+// within 5 %.
 CostCurve CurveOf(int64_t world_size, double scale) {
   CostCurve curve;
   curve.collective = "all_reduce";
   curve.backend = "gloo";
   curve.world_size = world_size;
-  CostSegment small, large;
-  small.max_bytes = large.min_bytes = 1 << 20;
-  small.alpha_seconds = scale * 100e-6;
-  small.alpha_interval = {scale * 90e-6, scale * 110e-6};
-  small.beta_seconds_per_byte = scale * 1e-9;
-  small.beta_interval = {scale * 0.8e-9, scale * 1.2e-9};
-  large.beta_seconds_per_byte = scale * 0.5e-9;
-  large.beta_interval = {scale * 0.5e-9, scale * 0.5e-9};
-  curve.segments = {small, large};
-  curve.points = {{8, 1e-4, {}}, {1 << 24, 1e-2, {}}};
+  curve.line = {scale * 100e-6,
+                scale * 1e-9,
+                {scale * 90e-6, scale * 110e-6},
+                {scale * 0.8e-9, scale * 1.2e-9}};
+  for (const double bytes : {8.0, 1e5, 1e6, 1e7}) {
+    const double seconds = curve.line.SecondsFor(bytes);
+    curve.points.push_back({bytes, seconds, {0.95 * seconds, 1.05 * seconds}});
+  }
   return curve;
 }
 
@@ -46,24 +48,53 @@ NetworkModel Network(Growth growth, std::vector<CostCurve> curves) {
   return network;
 }
 
-TEST(Estimate, AtAMeasuredWorldSizeIsTheCurve) {
-  const NetworkModel network = Network(Growth::kRing, {CurveOf(2, 1)});
+TEST(Estimate, AtAMeasuredSizeIsItsMedian) {
+  CostCurve curve = CurveOf(2, 1);
+  curve.points[1].median_seconds = 250e-6;  // not on the line
+  curve.points[1].interval = {240e-6, 270e-6};
+  const NetworkModel network = Network(Growth::kRing, {curve});
   const auto cost = network.Estimate("all_reduce", 1e5, 2);
   ASSERT_TRUE(cost.ok()) << cost.status();
-  EXPECT_NEAR(cost->seconds, 200e-6, 1e-12);
-  // sqrt(10^2 + (0.2 * 100)^2) us
-  EXPECT_NEAR(cost->interval.low, 200e-6 - 22.36e-6, 1e-8);
-  EXPECT_NEAR(cost->interval.high, 200e-6 + 22.36e-6, 1e-8);
+  EXPECT_DOUBLE_EQ(cost->seconds, 250e-6);
   EXPECT_FALSE(cost->extrapolated);
-  EXPECT_NEAR(network.Estimate("all_reduce", 1e7, 2)->seconds, 5e-3, 1e-12);
+  EXPECT_DOUBLE_EQ(network.Estimate("all_reduce", 1e6, 2)->seconds, 1.1e-3);
+  // Half way between 250 us and 1100 us.
+  EXPECT_DOUBLE_EQ(network.Estimate("all_reduce", 5.5e5, 2)->seconds, 675e-6);
 }
 
-TEST(Estimate, HowFarSizesLieFromTheCurveWidensTheInterval) {
+TEST(Estimate, IntervalHoldsTheMediansAndWhatLiesBetweenThem) {
   CostCurve curve = CurveOf(2, 1);
-  curve.median_relative_error = 0.1;
+  const auto exact =
+      Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e5, 2);
+  EXPECT_NEAR(exact->interval.low, 0.95 * 200e-6, 1e-10);
+  EXPECT_NEAR(exact->interval.high, 1.05 * 200e-6, 1e-10);
+  // Both inner points lie 10 % from the line through their neighbours.
+  curve.points[1].median_seconds = 209.9e-6;
+  curve.points[1].interval = {209.9e-6, 209.9e-6};
+  EXPECT_GT(curve.InterpolationError(), 0.01);
   const auto cost =
-      Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e7, 2);
-  EXPECT_NEAR(cost->interval.high / cost->seconds - 1, 0.2906, 1e-3);
+      Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e5, 2);
+  EXPECT_NEAR(cost->interval.high / cost->seconds - 1,
+              1.4826 * 1.96 * curve.InterpolationError(), 1e-4);
+}
+
+TEST(Estimate, BeyondWhatWasMeasuredTheLineTellsHowFar) {
+  CostCurve curve = CurveOf(2, 1);
+  const auto larger =
+      Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e8, 2);
+  EXPECT_NEAR(larger->seconds, 0.1001, 1e-12);
+  // sqrt(5 %^2 + 20 %^2); alpha is next to nothing here.
+  EXPECT_NEAR(larger->interval.high / larger->seconds - 1, 0.206, 1e-3);
+  curve.median_relative_error = 0.1;
+  const auto off =
+      Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e8, 2);
+  EXPECT_NEAR(off->interval.high / off->seconds - 1, std::hypot(0.206, 0.2906),
+              1e-3);
+  // The last median moves what lies beyond it.
+  curve.points.back().median_seconds *= 1.2;
+  EXPECT_NEAR(
+      Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e8, 2)->seconds,
+      1.2 * 0.1001, 1e-12);
 }
 
 TEST(Estimate, GrowsAsItsGrowthSays) {
@@ -136,6 +167,172 @@ TEST(FlatNetwork, CostsTheSameEverywhere) {
       EXPECT_FALSE(cost->extrapolated);
     }
   }
+}
+
+CostCurve CurveAt(Growth growth, int64_t ranks) {
+  CostCurve curve;
+  curve.world_size = ranks;
+  curve.line.alpha_seconds = 1e-4 * AlphaGrowth(growth, ranks);
+  curve.line.beta_seconds_per_byte = 1e-9 * BetaGrowth(growth, ranks);
+  for (double bytes = 8; bytes < 1e8; bytes *= 8) {
+    curve.points.push_back({bytes, curve.line.SecondsFor(bytes), {}});
+  }
+  return curve;
+}
+
+TEST(Growth, IsThatOfTheAlgorithms) {
+  EXPECT_EQ(AlphaGrowth(Growth::kFlat, 8), 1);
+  EXPECT_EQ(AlphaGrowth(Growth::kTree, 8), 3);
+  EXPECT_EQ(AlphaGrowth(Growth::kTree, 5), 3);
+  EXPECT_EQ(AlphaGrowth(Growth::kRing, 8), 7);
+  EXPECT_EQ(BetaGrowth(Growth::kFlat, 8), 1);
+  EXPECT_EQ(BetaGrowth(Growth::kTree, 8), 1);
+  EXPECT_EQ(BetaGrowth(Growth::kRing, 8), 7.0 / 8);
+}
+
+TEST(AssumedGrowth, FollowsCollectiveAndBackend) {
+  EXPECT_EQ(AssumedGrowth("all_reduce", "gloo"), Growth::kRing);
+  EXPECT_EQ(AssumedGrowth("broadcast", "nccl"), Growth::kTree);
+  EXPECT_EQ(AssumedGrowth("barrier", "gloo"), Growth::kTree);
+  EXPECT_EQ(AssumedGrowth("ping_pong", "gloo"), Growth::kFlat);
+  EXPECT_EQ(AssumedGrowth("all_reduce", "fake"), Growth::kFlat);
+}
+
+TEST(FitGrowth, FindsTheGrowthWhateverIsAssumed) {
+  for (const Growth truth : {Growth::kFlat, Growth::kTree, Growth::kRing}) {
+    for (const Growth assumed : {Growth::kFlat, Growth::kTree, Growth::kRing}) {
+      EXPECT_EQ(FitGrowth({CurveAt(truth, 2), CurveAt(truth, 4)}, assumed),
+                truth);
+      EXPECT_EQ(
+          FitGrowth({CurveAt(truth, 2), CurveAt(truth, 3), CurveAt(truth, 8)},
+                    assumed),
+          truth);
+    }
+  }
+}
+
+BenchRunForTest RunThatGrows(Growth growth, int64_t world_size, uint64_t seed) {
+  BenchRunForTest run;
+  run.world_size = world_size;
+  run.seconds = [growth, world_size](double bytes) {
+    return 1e-4 * AlphaGrowth(growth, world_size) +
+           1e-9 * bytes * BetaGrowth(growth, world_size);
+  };
+  run.noise = {.calls = 40, .deviation = 0.05};
+  run.seed = seed;
+  return run;
+}
+
+TEST(FitNetwork, ChoosesTheGrowthByTheFigures) {
+  for (const Growth growth : {Growth::kFlat, Growth::kTree, Growth::kRing}) {
+    ShareForTest right;
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const auto network =
+          FitNetwork({MakeBenchRun(RunThatGrows(growth, 4, 2 * seed)),
+                      MakeBenchRun(RunThatGrows(growth, 2, 2 * seed + 1))});
+      ASSERT_TRUE(network.ok()) << network.status();
+      EXPECT_FALSE(network->collectives[0].growth_is_assumed);
+      EXPECT_EQ(network->collectives[0].curves[0].world_size, 2);
+      right.Add(network->collectives[0].growth == growth);
+    }
+    std::cout << "  " << right.ToString(std::string(GrowthName(growth)))
+              << "\n";
+    EXPECT_GE(right.share(), 0.95) << GrowthName(growth);
+  }
+}
+
+TEST(FitNetwork, PredictsLargerWorldsThanItHasSeen) {
+  ShareForTest covered;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto network = FitNetwork(
+        {MakeBenchRun(RunThatGrows(Growth::kRing, 2, 2 * seed)),
+         MakeBenchRun(RunThatGrows(Growth::kRing, 4, 2 * seed + 1))});
+    ASSERT_TRUE(network.ok()) << network.status();
+    const auto cost = network->Estimate("all_reduce", 1e6, 64);
+    ASSERT_TRUE(cost.ok()) << cost.status();
+    EXPECT_TRUE(cost->extrapolated);
+    const double truth = 63e-4 + 63.0 / 64 * 1e-3;
+    covered.Add(cost->interval.low <= truth && truth <= cost->interval.high);
+    EXPECT_NEAR(cost->seconds / truth, 1, 0.3);
+  }
+  std::cout << "  " << covered.ToString("64 ranks covered") << "\n";
+  EXPECT_GE(covered.share(), 0.90);
+}
+
+TEST(FitNetwork, OneWorldSizeLeavesTheGrowthAssumed) {
+  BenchRunForTest run;
+  run.collectives = {"all_reduce", "broadcast", "send_recv"};
+  const auto network = FitNetwork({MakeBenchRun(run)});
+  ASSERT_TRUE(network.ok()) << network.status();
+  EXPECT_EQ(network->name, "gloo on host");
+  EXPECT_EQ(network->backend, "gloo");
+  ASSERT_EQ(network->collectives.size(), 3u);
+  EXPECT_EQ(network->collectives[0].growth, Growth::kRing);
+  EXPECT_EQ(network->collectives[1].growth, Growth::kTree);
+  EXPECT_EQ(network->collectives[2].growth, Growth::kFlat);
+  EXPECT_TRUE(network->collectives[0].growth_is_assumed);
+  EXPECT_NEAR(network->Estimate("broadcast", 1e6, 2)->seconds, 1.1e-3, 1e-9);
+}
+
+TEST(FitNetwork, ABarrierHasOneCost) {
+  BenchRunForTest barrier;
+  barrier.collectives = {"barrier"};
+  barrier.bytes = {0};
+  const auto network = FitNetwork({MakeBenchRun(barrier)});
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto cost = network->Estimate("barrier", 0, 8);
+  ASSERT_TRUE(cost.ok()) << cost.status();
+  EXPECT_NEAR(cost->seconds, 3e-4, 1e-9);
+}
+
+TEST(FitNetwork, SaysWhatIsLeftOut) {
+  BenchRunForTest few;
+  few.collectives = {"all_gather"};
+  few.bytes = {8, 64};
+  std::vector<std::string> left_out;
+  const auto network =
+      FitNetwork({MakeBenchRun({}), MakeBenchRun(few)}, &left_out);
+  ASSERT_TRUE(network.ok()) << network.status();
+  EXPECT_THAT(left_out,
+              ElementsAre(HasSubstr("all_gather on 2 ranks: latency and "
+                                    "bandwidth cannot be separated")));
+}
+
+TEST(FitNetwork, NothingMeasuredSaysWhatToRun) {
+  for (const std::vector<RunTrace>& runs :
+       {std::vector<RunTrace>{}, {MakeBenchRun({.world_size = 1})}}) {
+    const auto network = FitNetwork(runs);
+    EXPECT_EQ(network.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(network.status().message()),
+                HasSubstr("run comm_bench with --nproc=2 --record=FILE"));
+  }
+}
+
+TEST(FitNetwork, SeveralBackendsAreRefusedByName) {
+  const auto network =
+      FitNetwork({MakeBenchRun({}), MakeBenchRun({.backend = "fake"})});
+  EXPECT_EQ(network.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(network.status().message()), HasSubstr("fake, gloo"));
+}
+
+TEST(FitNetwork, TakesAThousandSamplesOfHundredsOfRows) {
+  std::vector<RunTrace> runs;
+  for (const int64_t world_size : {2, 4}) {
+    BenchRunForTest run = RunThatGrows(Growth::kRing, world_size, world_size);
+    run.collectives.clear();
+    for (int i = 0; i < 10; ++i) {
+      run.collectives.push_back("collective" + std::to_string(i));
+    }
+    run.bytes.clear();
+    for (int64_t bytes = 8; bytes <= 8 << 14; bytes *= 2) {
+      run.bytes.push_back(bytes);
+    }
+    run.noise.calls = 1000;
+    runs.push_back(MakeBenchRun(run));
+  }
+  const auto network = FitNetwork(runs);
+  ASSERT_TRUE(network.ok()) << network.status();
+  EXPECT_EQ(network->collectives.size(), 10u);
 }
 
 }  // namespace

@@ -1,17 +1,41 @@
-// Runs of comm_bench made up with a known truth.
-
-#ifndef ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
-#define ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
+// Calls and runs of comm_bench made up with a known truth, noisy as a machine's
+// are.
+#ifndef RANKWISE_ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
+#define RANKWISE_ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
 
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
-#include "analysis/cost_model/samples_for_test.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 
 namespace rankwise {
+
+struct NoiseForTest {
+  int calls = 40;
+  double spread = 0.1;   // of the logarithm of a call's time
+  double tail = 0.05;    // share of the calls that take up to 11 times as long
+  double deviation = 0;  // of a size's logarithm from the line
+};
+
+// `noise.calls` calls whose median is `seconds`, but for a deviation that they
+// share.
+std::vector<double> CallsForTest(double seconds, const NoiseForTest& noise,
+                                 std::mt19937_64& random);
+
+// How often something held in many trials. Prints its share.
+class ShareForTest {
+ public:
+  void Add(bool held);
+  double share() const;
+  // "alpha of piece 1: 94.8 % of 500"
+  std::string ToString(const std::string& what) const;
+
+ private:
+  int held_ = 0, trials_ = 0;
+};
 
 struct BenchRunForTest {
   std::vector<std::string> collectives = {"all_reduce"};
@@ -35,4 +59,4 @@ RunTrace MakeBenchRun(const BenchRunForTest& config);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
+#endif  // RANKWISE_ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_

@@ -1,19 +1,30 @@
-// Studies whose losses are known, for the tests of this folder.
-
-#ifndef ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
-#define ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
+// Runs and studies whose ledger and losses are known, for the tests of this
+// folder.
+#ifndef RANKWISE_ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
+#define RANKWISE_ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "analysis/cell.h"
-#include "analysis/ledger/parts_for_test.h"
+#include "analysis/ledger/ledger.h"
 #include "analysis/ledger/waterfall.h"
-#include "analysis/trace_for_test.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {
+
+// `step` counts from 1, warm-up included.
+using PartsForTest = std::function<LedgerParts(int64_t rank, int64_t step)>;
+
+// MakeRun(config), with steps of these parts; a tenth of the computation is the
+// optimizer's. In a pipeline, of the exposed communication half is the
+// replicas' all-reduce, a quarter messages under way, and a quarter messages
+// handed over.
+RunTrace MakeRunOf(const RunForTest& config, const PartsForTest& parts);
 
 struct CellForTest {
   RunForTest run;
@@ -39,4 +50,4 @@ struct StudyForTest {
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
+#endif  // RANKWISE_ANALYSIS_LEDGER_CELLS_FOR_TEST_H_

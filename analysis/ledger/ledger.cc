@@ -1,16 +1,104 @@
 #include "analysis/ledger/ledger.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <utility>
 
-#include "analysis/ledger/expected_maximum.h"
-#include "analysis/ledger/step_parts.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "analysis/stats/statistics.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
+
+void Add(const StepRecord& step, const ScheduleRecord* schedule,
+         LedgerPlace* place) {
+  place->steps.push_back(PartsOfStep(step, schedule));
+  place->optimizer_seconds += step.optimizer_seconds;
+  place->captured_seconds += step.captured_seconds;
+  if (schedule != nullptr && std::isnan(schedule->exposed_transfer_seconds)) {
+    place->separates_bubble = false;
+  }
+}
+
+// The records of `step`, which are consecutive, from *next on; *next is left
+// behind them.
+absl::Span<const ScheduleRecord> RecordsOfStep(
+    const std::vector<ScheduleRecord>& records, int64_t step, size_t* next) {
+  while (*next < records.size() && records[*next].step < step) ++*next;
+  const size_t begin = *next;
+  while (*next < records.size() && records[*next].step == step) ++*next;
+  return absl::MakeSpan(records).subspan(begin, *next - begin);
+}
+
+std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
+                                  absl::Span<const ScheduleRecord> records) {
+  std::vector<LedgerPlace> places;
+  for (const ScheduleRecord& record : records) {
+    places.push_back({.rank = trace.run.rank,
+                      .stage = records.size() > 1 ? record.pipeline_rank : -1});
+  }
+  return places;
+}
+
+// One record of each place.
+bool AreOf(absl::Span<const ScheduleRecord> records,
+           const std::vector<LedgerPlace>& places) {
+  if (records.empty() || records.size() != places.size()) return false;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const int64_t stage = records[i].pipeline_rank;
+    if (i > 0 && stage <= records[i - 1].pipeline_rank) return false;
+    if (places[i].stage != -1 && stage != places[i].stage) return false;
+  }
+  return true;
+}
+
+// Fails with what is wrong, without the file.
+absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
+    const RankTrace& trace, size_t first) {
+  std::vector<LedgerPlace> places;
+  size_t next = 0;
+  for (size_t i = first; i < trace.steps.size(); ++i) {
+    const StepRecord& step = trace.steps[i];
+    const auto records = RecordsOfStep(trace.schedules, step.step, &next);
+    if (i == first) places = PlacesOf(trace, records);
+    if (!AreOf(records, places)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "step ", step.step, " of rank ", trace.run.rank, " has ",
+          records.size(), " schedule records, not one of each of its stages; ",
+          "did two runs write the file at once?"));
+    }
+    for (size_t p = 0; p < places.size(); ++p) {
+      Add(step, &records[p], &places[p]);
+    }
+  }
+  return places;
+}
+
+LedgerPlace PlaceWithoutSchedule(const RankTrace& trace, size_t first) {
+  LedgerPlace place{.rank = trace.run.rank};
+  place.steps.reserve(trace.steps.size() - first);
+  for (size_t i = first; i < trace.steps.size(); ++i) {
+    Add(trace.steps[i], nullptr, &place);
+  }
+  return place;
+}
+
+// All values in ascending order, with the sample that each is from.
+std::vector<std::pair<double, size_t>> Merged(
+    const std::vector<std::vector<double>>& samples) {
+  std::vector<std::pair<double, size_t>> merged;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (double value : samples[i]) merged.emplace_back(value, i);
+  }
+  std::sort(merged.begin(), merged.end());
+  return merged;
+}
 
 // More say nothing more about the slowest of a step: it is known to less than
 // a hundredth of the ranks' deviation.
@@ -31,7 +119,7 @@ LedgerParts Over(const LedgerParts& sum, size_t count) {
           sum.residual_seconds / n};
 }
 
-std::vector<double> ComputeSeconds(const Place& place) {
+std::vector<double> ComputeSeconds(const LedgerPlace& place) {
   std::vector<double> seconds;
   seconds.reserve(place.steps.size());
   for (const LedgerParts& parts : place.steps) {
@@ -45,10 +133,10 @@ double WaitingSeconds(const LedgerParts& parts) {
 }
 
 // Where all waited alike, or none did, the one that takes longest in all.
-const LedgerParts& CriticalOf(const std::vector<Place>& places, size_t longest,
-                              size_t step) {
+const LedgerParts& CriticalOf(const std::vector<LedgerPlace>& places,
+                              size_t longest, size_t step) {
   const LedgerParts* critical = &places[longest].steps[step];
-  for (const Place& place : places) {
+  for (const LedgerPlace& place : places) {
     if (WaitingSeconds(place.steps[step]) < WaitingSeconds(*critical)) {
       critical = &place.steps[step];
     }
@@ -57,7 +145,7 @@ const LedgerParts& CriticalOf(const std::vector<Place>& places, size_t longest,
 }
 
 // Ledger::critical, from `ranks`, which are the means of `places`.
-LedgerParts MeasureCritical(const std::vector<Place>& places,
+LedgerParts MeasureCritical(const std::vector<LedgerPlace>& places,
                             const std::vector<RankLedger>& ranks) {
   const auto longest = std::max_element(
       ranks.begin(), ranks.end(), [](const RankLedger& a, const RankLedger& b) {
@@ -77,7 +165,7 @@ LedgerParts MeasureCritical(const std::vector<Place>& places,
 }
 
 std::vector<RankLedger> MeasureRanks(
-    const std::vector<Place>& places,
+    const std::vector<LedgerPlace>& places,
     const std::vector<std::vector<double>>& compute) {
   std::vector<RankLedger> ranks;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -123,10 +211,10 @@ void MeasureImbalance(const std::vector<std::vector<double>>& compute,
       std::max(0.0, std::min(SlowestByChance(compute), beyond_means));
 }
 
-double MedianResidualShare(const std::vector<Place>& places) {
+double MedianResidualShare(const std::vector<LedgerPlace>& places) {
   std::vector<double> shares;
   shares.reserve(places.size() * places[0].steps.size());
-  for (const Place& place : places) {
+  for (const LedgerPlace& place : places) {
     for (const LedgerParts& parts : place.steps) {
       const double step = parts.Total();
       if (step > 0) shares.push_back(std::abs(parts.residual_seconds) / step);
@@ -137,29 +225,97 @@ double MedianResidualShare(const std::vector<Place>& places) {
 
 }  // namespace
 
+LedgerParts PartsOfStep(const StepRecord& step,
+                        const ScheduleRecord* schedule) {
+  LedgerParts parts;
+  parts.data_wait_seconds = step.data_wait_seconds;
+  parts.exposed_comm_seconds = step.exposed_comm_seconds;
+  if (schedule == nullptr) {
+    // It lies within backward.
+    parts.compute_seconds = step.forward_seconds + step.backward_seconds +
+                            step.optimizer_seconds + step.captured_seconds -
+                            step.exposed_comm_seconds;
+  } else {
+    const double under_way = std::isnan(schedule->exposed_transfer_seconds)
+                                 ? 0
+                                 : schedule->exposed_transfer_seconds;
+    const double handing_over = schedule->schedule_seconds -
+                                schedule->busy_seconds - schedule->wait_seconds;
+    parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds;
+    parts.exposed_comm_seconds += under_way + handing_over;
+    parts.bubble_seconds = schedule->wait_seconds - under_way;
+  }
+  parts.residual_seconds = step.step_seconds - parts.Total();
+  return parts;
+}
+
+absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
+                                                    size_t first) {
+  std::vector<LedgerPlace> places;
+  for (const RankTrace& trace : run.ranks) {
+    if (trace.schedules.empty()) {
+      places.push_back(PlaceWithoutSchedule(trace, first));
+      continue;
+    }
+    absl::StatusOr<std::vector<LedgerPlace>> of_rank =
+        PlacesOfPipeline(trace, first);
+    if (!of_rank.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(run.source, ": ", of_rank.status().message()));
+    }
+    for (LedgerPlace& place : *of_rank) places.push_back(std::move(place));
+  }
+  return places;
+}
+
+double ExpectedMaximum(const std::vector<std::vector<double>>& samples) {
+  assert(!samples.empty());
+  std::vector<double> below(samples.size(), 0);  // values up to the current one
+  size_t unseen = samples.size();  // samples without a value up to it
+  // Of the product of the distribution functions; in logarithms, as the first
+  // that is not 0 may be too small for a double.
+  double log_product = 0;
+  for (const std::vector<double>& sample : samples) {
+    assert(!sample.empty());
+    log_product -= std::log(static_cast<double>(sample.size()));
+  }
+  double before = 0, expected = 0;
+  for (const auto& [value, i] : Merged(samples)) {
+    if (below[i]++ == 0) {
+      --unseen;
+    } else {
+      log_product += std::log1p(1 / (below[i] - 1));
+    }
+    if (unseen > 0) continue;
+    const double product = std::exp(log_product);
+    expected += value * (product - before);
+    before = product;
+  }
+  return expected;
+}
+
 absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config) {
-  absl::Status status = CheckMeasurable(run, config);
-  if (!status.ok()) return status;
-  absl::StatusOr<std::vector<Place>> places =
-      ReadPlaces(run, static_cast<size_t>(config.warmup_steps));
-  if (!places.ok()) return places.status();
+  RETURN_IF_ERROR(CheckMeasurable(run, config));
+  ASSIGN_OR_RETURN(std::vector<LedgerPlace> places,
+                   ReadPlaces(run, static_cast<size_t>(config.warmup_steps)));
 
   std::vector<std::vector<double>> compute;
-  for (const Place& place : *places) compute.push_back(ComputeSeconds(place));
+  for (const LedgerPlace& place : places)
+    compute.push_back(ComputeSeconds(place));
   const size_t steps = compute[0].size();
   Ledger ledger;
-  ledger.ranks = MeasureRanks(*places, compute);
-  ledger.critical = MeasureCritical(*places, ledger.ranks);
+  ledger.ranks = MeasureRanks(places, compute);
+  ledger.critical = MeasureCritical(places, ledger.ranks);
   MeasureImbalance(compute, &ledger);
-  for (const Place& place : *places) {
+  for (const LedgerPlace& place : places) {
     ledger.optimizer_seconds += place.optimizer_seconds;
     ledger.captured_seconds += place.captured_seconds;
     ledger.separates_bubble &= place.separates_bubble;
   }
-  ledger.optimizer_seconds /= static_cast<double>(steps * places->size());
-  ledger.captured_seconds /= static_cast<double>(steps * places->size());
-  ledger.median_residual_share = MedianResidualShare(*places);
+  ledger.optimizer_seconds /= static_cast<double>(steps * places.size());
+  ledger.captured_seconds /= static_cast<double>(steps * places.size());
+  ledger.median_residual_share = MedianResidualShare(places);
   return ledger;
 }
 

@@ -1,15 +1,16 @@
 // Where a run's step time went, so that the parts add up to the step.
 // docs/metrics.md has the formulas.
+#ifndef RANKWISE_ANALYSIS_LEDGER_LEDGER_H_
+#define RANKWISE_ANALYSIS_LEDGER_LEDGER_H_
 
-#ifndef ANALYSIS_LEDGER_LEDGER_H_
-#define ANALYSIS_LEDGER_LEDGER_H_
-
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/run_trace.h"
-#include "analysis/throughput.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
+#include "records/record.h"
 
 namespace rankwise {
 
@@ -80,6 +81,35 @@ struct Ledger {
 absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config);
 
+// `schedule` is null outside pipelines. What a step of a pipeline spends in its
+// schedule neither computing nor waiting is the handing over of messages to the
+// transport: the executor does nothing else.
+LedgerParts PartsOfStep(const StepRecord& step, const ScheduleRecord* schedule);
+
+// A rank, or a stage of a process that runs several.
+struct LedgerPlace {
+  int64_t rank = 0;
+  int64_t stage = -1;                   // as in RankLedger
+  std::vector<LedgerParts> steps = {};  // after warm-up, in order
+  double optimizer_seconds = 0;         // sum over them
+  double captured_seconds = 0;          // likewise
+  bool separates_bubble = true;         // as in Ledger
+};
+
+// The places of a run, by rank and stage, all with as many steps: those from
+// the `first` on, counted from 0. Expects a run that CheckMeasurable accepts.
+// Fails, naming the file, where a step lacks the schedule records that the
+// rank's first one has, or has others.
+absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
+                                                    size_t first);
+
+// The expected value of the largest of one draw from each of `samples`, drawn
+// independently: exact for the samples' empirical distributions, as the
+// distribution function of a maximum is the product of those of its parts
+// (David and Nagaraja, Order Statistics, 2003, section 2.1). `samples` holds
+// one sample at least, and none is empty.
+double ExpectedMaximum(const std::vector<std::vector<double>>& samples);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_LEDGER_LEDGER_H_
+#endif  // RANKWISE_ANALYSIS_LEDGER_LEDGER_H_

@@ -8,8 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/ledger/step_parts.h"
-#include "analysis/stats/student.h"
+#include "analysis/ledger/ledger.h"
+#include "analysis/stats/statistics.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -39,8 +40,8 @@ class Search {
   std::optional<Straggler> Find() const;
 
  private:
-  absl::Status AddRun(const RunTrace& run, const std::vector<Place>& places,
-                      size_t batches);
+  absl::Status AddRun(const RunTrace& run,
+                      const std::vector<LedgerPlace>& places, size_t batches);
   std::vector<double> DelaysOf(const Compared& one) const;
   bool IsSlowerInEveryRun(const std::vector<double>& delays) const;
 
@@ -49,7 +50,7 @@ class Search {
   std::vector<double> step_seconds_;
 };
 
-int64_t StageOf(const RunTrace& run, const Place& place) {
+int64_t StageOf(const RunTrace& run, const LedgerPlace& place) {
   if (place.stage != -1) return place.stage;
   const auto& schedules = run.ranks[place.rank].schedules;
   return schedules.empty() ? 0 : schedules[0].pipeline_rank;
@@ -65,9 +66,10 @@ double MedianOwnSeconds(absl::Span<const LedgerParts> steps) {
 }
 
 absl::Status Search::AddRun(const RunTrace& run,
-                            const std::vector<Place>& places, size_t batches) {
+                            const std::vector<LedgerPlace>& places,
+                            size_t batches) {
   std::vector<Compared> of_run;
-  for (const Place& place : places) {
+  for (const LedgerPlace& place : places) {
     of_run.push_back({place.rank, StageOf(run, place)});
   }
   if (run_ends_.empty()) compared_ = of_run;
@@ -96,20 +98,17 @@ absl::Status Search::Read(absl::Span<const RunTrace* const> runs,
                           const ThroughputConfig& config) {
   const size_t first = static_cast<size_t>(config.warmup_steps);
   for (const RunTrace* run : runs) {
-    absl::Status status = CheckMeasurable(*run, config);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckMeasurable(*run, config));
     const std::vector<double> steps = JobStepSeconds(*run, config);
     step_seconds_.insert(step_seconds_.end(), steps.begin(), steps.end());
   }
   const size_t length =
       std::max(kShortestBatch, step_seconds_.size() / kBatches);
   for (const RunTrace* run : runs) {
-    const absl::StatusOr<std::vector<Place>> places = ReadPlaces(*run, first);
-    if (!places.ok()) return places.status();
-    const size_t steps = (*places)[0].steps.size();
-    absl::Status status =
-        AddRun(*run, *places, std::max<size_t>(1, steps / length));
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(const std::vector<LedgerPlace> places,
+                     ReadPlaces(*run, first));
+    const size_t steps = places[0].steps.size();
+    RETURN_IF_ERROR(AddRun(*run, places, std::max<size_t>(1, steps / length)));
   }
   return absl::OkStatus();
 }
@@ -178,8 +177,7 @@ std::optional<Straggler> Search::Find() const {
 absl::StatusOr<std::optional<Straggler>> FindStraggler(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config) {
   Search search;
-  absl::Status status = search.Read(runs, config);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(search.Read(runs, config));
   return search.Find();
 }
 

@@ -1,17 +1,16 @@
 // The rank that is slower than the others all the time. docs/metrics.md has the
 // formulas.
-
-#ifndef ANALYSIS_LEDGER_STRAGGLER_H_
-#define ANALYSIS_LEDGER_STRAGGLER_H_
+#ifndef RANKWISE_ANALYSIS_LEDGER_STRAGGLER_H_
+#define RANKWISE_ANALYSIS_LEDGER_STRAGGLER_H_
 
 #include <cstdint>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
 #include "analysis/stats/statistics.h"
-#include "analysis/throughput.h"
 
 namespace rankwise {
 
@@ -41,4 +40,4 @@ absl::StatusOr<std::optional<Straggler>> FindStraggler(
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_LEDGER_STRAGGLER_H_
+#endif  // RANKWISE_ANALYSIS_LEDGER_STRAGGLER_H_

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "analysis/ledger/parts_for_test.h"
+#include "analysis/ledger/cells_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,16 +1,15 @@
 // From the ideal step to the measured one, cause by cause: what the efficiency
 // of a cell was lost to. docs/metrics.md has the formulas.
-
-#ifndef ANALYSIS_LEDGER_WATERFALL_H_
-#define ANALYSIS_LEDGER_WATERFALL_H_
+#ifndef RANKWISE_ANALYSIS_LEDGER_WATERFALL_H_
+#define RANKWISE_ANALYSIS_LEDGER_WATERFALL_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/efficiency.h"
 #include "analysis/ledger/ledger.h"
+#include "analysis/scaling/efficiency.h"
 
 namespace rankwise {
 
@@ -46,8 +45,8 @@ struct Waterfall {
   double ideal_seconds = 0;     // base step * work per rank ratio
   double measured_seconds = 0;  // ideal_seconds + sum of losses
   std::vector<Loss> losses;     // in the order of LossCause, zeros left out
-  // Causes that could not be told apart, and what would tell them: "smaller
-  // batches not told apart from cores and memory that ranks share, as single on
+  // Causes that could not be separated, and what would tell them: "smaller
+  // batches not separated from cores and memory that ranks share, as single on
   // 1 rank was not run with --batch_size=16", or an ablation that computed no
   // faster. Both are then in the first one's loss.
   std::vector<std::string> merged;
@@ -94,4 +93,4 @@ std::vector<Ablation> FindAblations(absl::Span<const CellLedger> cells);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_LEDGER_WATERFALL_H_
+#endif  // RANKWISE_ANALYSIS_LEDGER_WATERFALL_H_

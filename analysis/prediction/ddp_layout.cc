@@ -1,5 +1,3 @@
-#include "analysis/prediction/ddp_layout.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,8 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/cell.h"
+#include "analysis/prediction/simulated_layout.h"
+#include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -181,7 +181,7 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
   return samples;
 }
 
-// Along a line through the recorded batches; 0 where it cannot be told.
+// Along a line through the recorded batches; 0 where it is not known.
 double PeakBytesAt(const DdpRecordings& recordings, double batch) {
   std::map<double, double> peaks;
   for (const RecordedDdp& run : recordings.runs) {
@@ -202,10 +202,7 @@ absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
   ComputeSource source;
   source.runs = MostAlike(recordings, batch, world_size);
   if (source.runs.empty()) {
-    absl::StatusOr<ComputeSource> between =
-        BetweenBatches(recordings, batch, world_size);
-    if (!between.ok()) return between.status();
-    source = *std::move(between);
+    ASSIGN_OR_RETURN(source, BetweenBatches(recordings, batch, world_size));
   }
   source.assumptions.push_back(WhereFrom(*source.runs[0], world_size));
   int64_t largest = 0;
@@ -227,14 +224,13 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
                      "--record=FILE"));
   }
   const double batch = static_cast<double>(layout.batch_per_rank);
-  absl::StatusOr<ComputeSource> source =
-      FindCompute(recordings, batch, layout.dp);
-  if (!source.ok()) return source.status();
+  ASSIGN_OR_RETURN(ComputeSource source,
+                   FindCompute(recordings, batch, layout.dp));
   const BucketPlan& plan = NearestPlan(recordings.plans, batch, layout.dp);
   std::vector<ReadyBucket> buckets = plan.buckets;
   SimulatedLayout result;
-  result.assumptions = std::move(source->assumptions);
-  result.extrapolated = source->extrapolated;
+  result.assumptions = std::move(source.assumptions);
+  result.extrapolated = source.extrapolated;
   if (layout.bucket_bytes > 0) {
     buckets = Rebucket(buckets, layout.bucket_bytes);
     if (buckets.size() > plan.buckets.size()) {
@@ -252,15 +248,14 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
   }
   CallCosts costs(network, "all_reduce", layout.dp);
   for (const ReadyBucket& bucket : buckets) {
-    if (absl::Status status = costs.Prepare(bucket.bytes); !status.ok())
-      return status;
+    RETURN_IF_ERROR(costs.Prepare(bucket.bytes));
   }
   result.extrapolated |= costs.extrapolated();
-  for (const RecordedDdp* run : source->runs) {
+  for (const RecordedDdp* run : source.runs) {
     result.runs.push_back(
-        SimulateRun(*run, source->factors, plan, buckets, costs));
+        SimulateRun(*run, source.factors, plan, buckets, costs));
   }
-  result.waiting = source->runs[0]->fake ? 1 : layout.dp;
+  result.waiting = source.runs[0]->fake ? 1 : layout.dp;
   result.peak_bytes = PeakBytesAt(recordings, batch);
   return result;
 }

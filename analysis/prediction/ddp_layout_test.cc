@@ -1,7 +1,5 @@
-#include "analysis/prediction/ddp_layout.h"
-
-#include "analysis/prediction/recorded_runs.h"
 #include "analysis/prediction/runs_for_test.h"
+#include "analysis/prediction/simulated_layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

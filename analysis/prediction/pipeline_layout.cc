@@ -1,20 +1,37 @@
-#include "analysis/prediction/pipeline_layout.h"
-
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/prediction/pipeline_step.h"
+#include "analysis/prediction/simulated_layout.h"
 #include "analysis/stats/statistics.h"
-#include "parallel/pipeline/schedule.h"
-#include "parallel/pipeline/simulate.h"
-#include "parallel/pipeline/validate.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/schedule/validate.h"
+#include "parallel/pipeline/simulation/simulate.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
+
+// When the last gradient of each of a rank's stages was there, ascending.
+std::vector<double> GradientsDone(const std::vector<Span>& spans) {
+  std::map<int32_t, double> done;
+  for (const Span& span : spans) {
+    if (span.action.kind != ActionKind::kBackward &&
+        span.action.kind != ActionKind::kWeightGrad)
+      continue;
+    double& last = done[span.action.stage];
+    last = std::max(last, span.end_seconds);
+  }
+  std::vector<double> seconds;
+  for (const auto& [stage, last] : done) seconds.push_back(last);
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
 
 using Recordings = std::vector<const RecordedPipeline*>;
 
@@ -99,16 +116,9 @@ class Messages {
       }
       return;
     }
+    own_ = true;
     LinkCosts link;
-    if (!network.messages.empty()) {
-      const LogGP& message = network.messages[0];
-      link.alpha_seconds =
-          message.latency_seconds + 2 * message.overhead_seconds;
-      link.beta_seconds_per_byte = message.gap_seconds_per_byte;
-    } else {
-      link.alpha_seconds = recorded.message_seconds;
-      own_ = true;
-    }
+    link.alpha_seconds = recorded.message_seconds;
     links_.assign(3, link);
   }
 
@@ -160,9 +170,8 @@ absl::StatusOr<double> Calibrate(const Recordings& recordings) {
   for (const RecordedPipeline* recorded : recordings) {
     for (const RecordedStages& step : recorded->steps) {
       SimulationCosts costs{step.stages, {recorded->message_seconds, 0}};
-      const absl::StatusOr<Timeline> timeline = Simulate(*schedule, costs);
-      if (!timeline.ok()) return timeline.status();
-      ratios.push_back(step.span_seconds / LongestSpan(*timeline));
+      ASSIGN_OR_RETURN(const Timeline timeline, Simulate(*schedule, costs));
+      ratios.push_back(step.span_seconds / LongestSpan(timeline));
     }
   }
   return Median(ratios);
@@ -265,15 +274,14 @@ struct StepSimulator {
   absl::StatusOr<PipelineTimes> Step(const RecordedPipeline& run,
                                      const RecordedStages& step,
                                      CostSide side) const {
-    const absl::StatusOr<Timeline> timeline =
-        Simulate(schedule, {step.stages, messages.link(side)});
-    if (!timeline.ok()) return timeline.status();
+    ASSIGN_OR_RETURN(const Timeline timeline,
+                     Simulate(schedule, {step.stages, messages.link(side)}));
     std::vector<std::vector<double>> all_reduce;
     for (const std::vector<double>& rank : gradients) {
       std::vector<double>& seconds = all_reduce.emplace_back();
       for (double bytes : rank) seconds.push_back(costs.Seconds(bytes, side));
     }
-    return PipelineStep(*timeline, scale, all_reduce, run.outside_seconds);
+    return PipelineStep(timeline, scale, all_reduce, run.outside_seconds);
   }
 
   absl::StatusOr<std::vector<StepSample>> Samples(
@@ -296,49 +304,66 @@ struct StepSimulator {
 
 }  // namespace
 
+PipelineTimes PipelineStep(const Timeline& timeline, double scale,
+                           const std::vector<std::vector<double>>& all_reduce,
+                           absl::Span<const double> outside) {
+  PipelineTimes times;
+  for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+    const Extent extent = ExtentOf(timeline.ranks[rank]);
+    const std::vector<double> ready = GradientsDone(timeline.ranks[rank]);
+    double done = 0;
+    for (size_t i = 0; i < all_reduce[rank].size() && i < ready.size(); ++i) {
+      done = std::max(done, scale * ready[i]) + all_reduce[rank][i];
+    }
+    const double exposed = std::max(0.0, done - scale * extent.end_seconds);
+    const double span = scale * extent.seconds();
+    const double seconds = span + exposed + outside[rank];
+    if (seconds <= times.step_seconds) continue;
+    times.step_seconds = seconds;
+    times.exposed_comm_seconds = exposed;
+    times.bubble_seconds = std::max(0.0, span - extent.busy_seconds());
+  }
+  return times;
+}
+
 absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
     absl::Span<const RecordedPipeline> recordings, const Layout& layout,
     double gradient_bytes, const NetworkModel& network) {
-  const absl::StatusOr<Schedule> schedule = MakeSchedule(
-      layout.schedule,
-      {.num_ranks = static_cast<int>(layout.pp),
-       .num_micro_batches = static_cast<int>(layout.micro_batches)});
-  if (!schedule.ok()) return schedule.status();
-  const absl::StatusOr<ScheduleFacts> facts = Validate(*schedule);
-  if (!facts.ok()) return facts.status();
-  const absl::StatusOr<Recordings> found =
-      FindStages(recordings, layout, *schedule);
-  if (!found.ok()) return found.status();
-  const absl::StatusOr<double> scale = Calibrate(*found);
-  if (!scale.ok()) return scale.status();
+  ASSIGN_OR_RETURN(const Schedule schedule,
+                   MakeSchedule(layout.schedule,
+                                {.num_ranks = static_cast<int>(layout.pp),
+                                 .num_micro_batches =
+                                     static_cast<int>(layout.micro_batches)}));
+  ASSIGN_OR_RETURN(const ScheduleFacts facts, Validate(schedule));
+  ASSIGN_OR_RETURN(const Recordings found,
+                   FindStages(recordings, layout, schedule));
+  ASSIGN_OR_RETURN(const double scale, Calibrate(found));
 
-  const RecordedPipeline& recorded = *found->front();
+  const RecordedPipeline& recorded = *found.front();
   const Messages messages(network, recorded);
   SimulatedLayout result;
-  result.assumptions = Assumptions(recorded, layout, *scale, messages.own());
+  result.assumptions = Assumptions(recorded, layout, scale, messages.own());
   StageGradients gradients(layout.pp);
   if (layout.dp > 1) {
-    absl::StatusOr<StageGradients> known = GradientsOf(
-        recordings, recorded, layout, gradient_bytes, &result.assumptions);
-    if (!known.ok()) return known.status();
-    gradients = *std::move(known);
+    ASSIGN_OR_RETURN(gradients,
+                     GradientsOf(recordings, recorded, layout, gradient_bytes,
+                                 &result.assumptions));
   }
   CallCosts costs(network, "all_reduce", layout.dp);
   for (const std::vector<double>& rank : gradients) {
     for (double bytes : rank) {
-      if (absl::Status s = costs.Prepare(bytes); !s.ok()) return s;
+      RETURN_IF_ERROR(costs.Prepare(bytes));
     }
   }
-  const StepSimulator simulator{*schedule, messages, gradients, costs, *scale};
-  for (const RecordedPipeline* run : *found) {
-    absl::StatusOr<std::vector<StepSample>> samples = simulator.Samples(*run);
-    if (!samples.ok()) return samples.status();
-    result.runs.push_back(*std::move(samples));
+  const StepSimulator simulator{schedule, messages, gradients, costs, scale};
+  for (const RecordedPipeline* run : found) {
+    ASSIGN_OR_RETURN(std::vector<StepSample> samples, simulator.Samples(*run));
+    result.runs.push_back(std::move(samples));
   }
   result.waiting = layout.dp;
   result.extrapolated = recorded.dp != layout.dp || messages.extrapolated() ||
                         costs.extrapolated();
-  result.peak_bytes = PeakBytesOf(recordings, recorded, *facts);
+  result.peak_bytes = PeakBytesOf(recordings, recorded, facts);
   return result;
 }
 

@@ -9,7 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "analysis/prediction/predict_command.h"
-#include "analysis/program.h"
+#include "analysis/text/program.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(
     std::string, records, "",
@@ -55,9 +56,8 @@ absl::Status Predict() {
   flags.global_batch = absl::GetFlag(FLAGS_global_batch);
   flags.recommend = absl::GetFlag(FLAGS_recommend);
   flags.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  const absl::StatusOr<std::string> text = RunPredict(flags);
-  if (!text.ok()) return text.status();
-  std::cout << *text << std::flush;
+  ASSIGN_OR_RETURN(const std::string text, RunPredict(flags));
+  std::cout << text << std::flush;
   return absl::OkStatus();
 }
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -15,14 +13,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "analysis/cell.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/prediction.h"
-#include "analysis/prediction/prediction_text.h"
-#include "analysis/prediction/recorded_runs.h"
-#include "analysis/run_trace.h"
-#include "records/user_path.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -130,7 +128,7 @@ absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
                                            const std::string& folder,
                                            int64_t most_ranks) {
   absl::StatusOr<NetworkModel> network =
-      FitNetwork(runs, {}, nullptr, {.most_ranks = most_ranks});
+      FitNetwork(runs, nullptr, {.most_ranks = most_ranks});
   if (network.ok()) return network;
   return absl::FailedPreconditionError(absl::StrCat(
       "what communication costs is not known: ", network.status().message(),
@@ -179,10 +177,9 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                       " does not divide by ", size, ".\n");
       continue;
     }
-    absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
-    if (!prediction.ok()) return prediction.status();
+    ASSIGN_OR_RETURN(Prediction prediction, predictor.Predict(layout));
     rows.push_back(
-        {*std::move(prediction), base.ok() ? base->examples_per_second : 0});
+        {std::move(prediction), base.ok() ? base->examples_per_second : 0});
   }
   return absl::StrCat(rows.empty() ? "" : PredictionTable(rows), refusals);
 }
@@ -191,14 +188,14 @@ absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
                                            const std::vector<int64_t>& sizes,
                                            double batch_per_rank,
                                            int64_t global_batch,
-                                           double memory_limit) {
+                                           int64_t memory_limit) {
   std::string text;
   for (int64_t size : sizes) {
     RecommendConfig config;
     config.world_size = size;
     config.global_batch =
         global_batch > 0 ? global_batch : size * std::llround(batch_per_rank);
-    config.memory_limit_bytes = memory_limit;
+    config.memory_limit_bytes = static_cast<double>(memory_limit);
     absl::StrAppend(&text, "\n", size, size == 1 ? " rank" : " ranks",
                     ", global batch ", config.global_batch, ": ");
     const auto recommendation = Recommend(predictor, config);
@@ -212,60 +209,36 @@ absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
 
 }  // namespace
 
-absl::StatusOr<double> ParseBytes(const std::string& flag,
-                                  const std::string& text) {
-  absl::string_view number = text;
-  double unit = 1;
-  for (const auto& [suffix, bytes] :
-       {std::pair{"TB", 1e12}, std::pair{"GB", 1e9}, std::pair{"MB", 1e6},
-        std::pair{"KB", 1e3}}) {
-    if (absl::ConsumeSuffix(&number, suffix)) {
-      unit = bytes;
-      break;
-    }
-  }
-  double value = 0;
-  if (!absl::SimpleAtod(number, &value) || !(value > 0) ||
-      !std::isfinite(value)) {
-    return Bad(flag, text, "a size above 0, such as 16GB or 500MB");
-  }
-  return value * unit;
-}
-
 absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
-  if (absl::Status status = CheckFlags(flags); !status.ok()) return status;
-  const auto sizes = ParseWorldSizes(flags.world_sizes);
-  if (!sizes.ok()) return sizes.status();
-  double memory_limit = 0;
+  RETURN_IF_ERROR(CheckFlags(flags));
+  ASSIGN_OR_RETURN(const auto sizes, ParseWorldSizes(flags.world_sizes));
+  int64_t memory_limit = 0;
   if (!flags.memory_limit.empty()) {
-    const auto bytes = ParseBytes("memory_limit", flags.memory_limit);
-    if (!bytes.ok()) return bytes.status();
-    memory_limit = *bytes;
+    ASSIGN_OR_RETURN(memory_limit,
+                     ParseMemory("memory_limit", flags.memory_limit));
   }
   const std::string records = UserPath(flags.records);
-  const auto runs = LoadRecords(records);
-  if (!runs.ok()) return runs.status();
-  const auto network =
-      flags.link.empty()
-          ? FittedNetwork(*runs, FolderOf(records), flags.fit_up_to)
-          : NetworkOf(flags.link);
-  if (!network.ok()) return network.status();
+  ASSIGN_OR_RETURN(const auto runs, LoadRecords(records));
+  ASSIGN_OR_RETURN(const auto network,
+                   flags.link.empty()
+                       ? FittedNetwork(runs, FolderOf(records), flags.fit_up_to)
+                       : NetworkOf(flags.link));
   const ThroughputConfig config{.warmup_steps = flags.warmup_steps};
   std::vector<std::string> left_out;
-  const std::vector<Cell> cells = GroupIntoCells(*runs, config, &left_out);
+  const std::vector<Cell> cells = GroupIntoCells(runs, config, &left_out);
   if (flags.fit_up_to > 0) {
-    const auto score =
-        ScorePredictions(*runs, cells, flags.fit_up_to, *network, config);
-    if (!score.ok()) return score.status();
-    return ScoreTable(*score);
+    ASSIGN_OR_RETURN(
+        const auto score,
+        ScorePredictions(runs, cells, flags.fit_up_to, network, config));
+    return ScoreTable(score);
   }
-  const auto predictor = Predictor::Create(*runs, *network, config);
-  if (!predictor.ok()) return predictor.status();
+  ASSIGN_OR_RETURN(const auto predictor,
+                   Predictor::Create(runs, network, config));
   const double batch = RecordedBatch(cells);
   return flags.recommend
-             ? RecommendSizes(*predictor, *sizes, batch, flags.global_batch,
+             ? RecommendSizes(predictor, sizes, batch, flags.global_batch,
                               memory_limit)
-             : PredictSizes(*predictor, *sizes, batch, flags.global_batch);
+             : PredictSizes(predictor, sizes, batch, flags.global_batch);
 }
 
 }  // namespace rankwise

@@ -1,7 +1,6 @@
 // The command //analysis:predict, from the values of its flags to its text.
-
-#ifndef ANALYSIS_PREDICTION_PREDICT_COMMAND_H_
-#define ANALYSIS_PREDICTION_PREDICT_COMMAND_H_
+#ifndef RANKWISE_ANALYSIS_PREDICTION_PREDICT_COMMAND_H_
+#define RANKWISE_ANALYSIS_PREDICTION_PREDICT_COMMAND_H_
 
 #include <cstdint>
 #include <string>
@@ -22,16 +21,11 @@ struct PredictFlags {
   int64_t warmup_steps = 10;
 };
 
-// "16GB", "500MB", "2000": bytes, in powers of 1000. InvalidArgument names the
-// flag.
-absl::StatusOr<double> ParseBytes(const std::string& flag,
-                                  const std::string& text);
-
 // InvalidArgument, naming the flag, for values that cannot be;
-// FailedPrecondition, with the command that would mend it, for records that are
+// FailedPrecondition, with the command that would fix it, for records that are
 // not there, cannot be read or do not suffice.
 absl::StatusOr<std::string> RunPredict(const PredictFlags& flags);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_PREDICTION_PREDICT_COMMAND_H_
+#endif  // RANKWISE_ANALYSIS_PREDICTION_PREDICT_COMMAND_H_

@@ -49,16 +49,6 @@ std::string Refusal(const PredictFlags& flags, absl::StatusCode code) {
   return std::string(text.status().message());
 }
 
-TEST(ParseBytes, TakesUnits) {
-  EXPECT_EQ(*ParseBytes("f", "16GB"), 16e9);
-  EXPECT_EQ(*ParseBytes("f", "500MB"), 500e6);
-  EXPECT_EQ(*ParseBytes("f", "1.5KB"), 1500);
-  EXPECT_EQ(*ParseBytes("f", "2000"), 2000);
-  for (const char* bad : {"", "GB", "-1GB", "0", "inf", "1 GiB"}) {
-    EXPECT_FALSE(ParseBytes("f", bad).ok()) << bad;
-  }
-}
-
 TEST(RunPredict, PrintsATable) {
   PredictFlags flags{.records = Folder("table")};
   flags.world_sizes = "1,8,64";

@@ -1,25 +1,36 @@
 // What a configuration would take at a world size where it has not run, and how
 // right such predictions were where it has.
-
-#ifndef ANALYSIS_PREDICTION_PREDICTION_H_
-#define ANALYSIS_PREDICTION_PREDICTION_H_
+#ifndef RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
+#define RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/cell.h"
 #include "analysis/cost_model/network_model.h"
-#include "analysis/prediction/layout.h"
-#include "analysis/run_trace.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
 #include "analysis/stats/statistics.h"
-#include "analysis/throughput.h"
 #include "records/example_unit.h"
 
 namespace rankwise {
+
+// One way to train on dp * pp ranks.
+struct Layout {
+  int64_t dp = 1;
+  int64_t pp = 1;
+  int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
+  int64_t micro_batches = 1;
+  std::string schedule = "";  // of pp > 1
+  double bucket_bytes = 0;    // of DDP's all-reduces; 0: as recorded
+
+  int64_t world_size() const { return dp * pp; }
+  std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
+};
 
 struct Prediction {
   Layout layout;
@@ -46,7 +57,7 @@ struct ScoredPrediction {
   bool covered = false;         // measured lies in step_interval
 };
 
-// How far runs differ cannot be told from fewer: the interval of two holds
+// How far runs differ is not known from fewer: the interval of two holds
 // almost everything, and that of one leaves it out.
 constexpr int64_t kFewestRunsForCoverage = 3;
 
@@ -65,18 +76,24 @@ struct Score {
   std::vector<std::string> left_out;  // held-out cells without a prediction
 };
 
+// What the model of ddp is off by where it can be tried.
+struct ModelError {
+  int configurations = 0;
+  double deviation = 0;  // root mean square of predicted over measured, less 1
+};
+
 // Predicts from a study's runs: computing from the recorded steps, buckets from
 // the traffic records of ddp, stages from the timelines of the pipelines, and
 // communication from `network`.
 class Predictor {
  public:
   // `runs` outlive the predictor. FailedPrecondition, with the command that
-  // would mend it, where nothing can be predicted from them.
+  // would fix it, where nothing can be predicted from them.
   static absl::StatusOr<Predictor> Create(absl::Span<const RunTrace> runs,
                                           const NetworkModel& network,
                                           const ThroughputConfig& config);
 
-  // Fails, with the command that would mend it, where a part was not recorded.
+  // Fails, with the command that would fix it, where a part was not recorded.
   absl::StatusOr<Prediction> Predict(const Layout& layout) const;
 
   // The layouts of `world_size` ranks and `global_batch` examples a step that
@@ -86,13 +103,22 @@ class Predictor {
   std::vector<Layout> Candidates(int64_t world_size, int64_t global_batch,
                                  std::vector<std::string>* left_out) const;
 
-  Predictor(Predictor&&) noexcept;
-  ~Predictor();
-
  private:
-  struct Parts;
-  explicit Predictor(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  explicit Predictor(const NetworkModel& network) : network_(network) {}
+
+  // How all-reduces of more ranks than were measured are costed, in words.
+  std::vector<std::string> NetworkLines(int64_t world_size) const;
+  std::vector<Layout> DdpCandidates(int64_t world_size, int64_t global_batch,
+                                    std::vector<std::string>* left_out) const;
+  std::vector<Layout> PipelineCandidates(
+      int64_t world_size, int64_t global_batch,
+      std::vector<std::string>* left_out) const;
+
+  NetworkModel network_;
+  DdpRecordings ddp_;
+  std::vector<RecordedPipeline> pipelines_;
+  ModelError error_;  // of ddp
+  ExampleUnit unit_;
 };
 
 // Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
@@ -130,6 +156,25 @@ struct Recommendation {
 absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
                                          const RecommendConfig& config);
 
+// A prediction and what its efficiency is against: one rank with the same batch
+// per rank, or where the global batch is held equal, with all of that.
+struct PredictedRow {
+  Prediction prediction;
+  double one_rank_examples_per_second = 0;  // 0: not known
+};
+
+// One line each, those beyond what was measured marked "*", and below every
+// assumption once, with the layouts that it is made for.
+std::string PredictionTable(absl::Span<const PredictedRow> rows);
+
+// Every held-out point beside its prediction, the median error, the coverage
+// and the median width of the intervals.
+std::string ScoreTable(const Score& score);
+
+// The reason, the `most` fastest candidates, and what was left out.
+std::string RecommendationText(const Recommendation& recommendation,
+                               size_t most = 10);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_PREDICTION_PREDICTION_H_
+#endif  // RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_

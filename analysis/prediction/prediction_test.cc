@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/made_study.h"
-#include "analysis/prediction/recorded_runs.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/prediction/runs_for_test.h"
+#include "analysis/runs/made_study_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,3 @@
-#include "analysis/prediction/prediction_text.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -8,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/number_text.h"
-#include "analysis/text_table.h"
+#include "analysis/prediction/prediction.h"
+#include "analysis/text/text_table.h"
 
 namespace rankwise {
 namespace {

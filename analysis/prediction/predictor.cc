@@ -2,24 +2,23 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/number_text.h"
-#include "analysis/prediction/ddp_layout.h"
-#include "analysis/prediction/ddp_model.h"
-#include "analysis/prediction/pipeline_layout.h"
 #include "analysis/prediction/prediction.h"
-#include "analysis/prediction/recorded_ddp.h"
-#include "analysis/prediction/recorded_pipeline.h"
-#include "analysis/prediction/recorded_runs.h"
-#include "analysis/prediction/step_samples.h"
-#include "analysis/rate.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/prediction/simulated_layout.h"
+#include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
-#include "parallel/pipeline/schedule.h"
+#include "analysis/text/text_table.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -56,6 +55,12 @@ std::vector<double> OtherBuckets(const DdpRecordings& ddp,
   return limits;
 }
 
+std::string DoesNotDivide(const std::string& name, int64_t global_batch,
+                          int64_t parts) {
+  return absl::StrCat(name, ": a global batch of ", global_batch,
+                      " does not divide by ", parts);
+}
+
 absl::Status NothingRecorded() {
   return absl::FailedPreconditionError(
       "nothing to predict from: neither ddp with the traffic of its steps nor "
@@ -79,11 +84,6 @@ std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
 // What the model is off by where ddp ran on several ranks: it predicts each of
 // these configurations from its own computing, so that communication and
 // waiting are put to the test.
-struct ModelError {
-  int configurations = 0;
-  double deviation = 0;  // root mean square of predicted over measured, less 1
-};
-
 ModelError TryOnRecorded(const DdpRecordings& ddp,
                          const NetworkModel& network) {
   std::map<std::pair<int64_t, double>, std::vector<double>> measured;
@@ -162,26 +162,12 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
 
 }  // namespace
 
-struct Predictor::Parts {
-  DdpRecordings ddp;
-  std::vector<RecordedPipeline> pipelines;
-  NetworkModel network;
-  ModelError error;  // of ddp
-  ExampleUnit unit;
-
-  std::vector<std::string> NetworkLines(int64_t world_size) const;
-};
-
-std::vector<std::string> Predictor::Parts::NetworkLines(
-    int64_t world_size) const {
+std::vector<std::string> Predictor::NetworkLines(int64_t world_size) const {
   std::vector<std::string> lines;
-  for (const CollectiveCosts& costs : network.collectives) {
+  for (const CollectiveCosts& costs : network_.collectives) {
     if (costs.collective != "all_reduce" || world_size == 1) continue;
-    int64_t largest = 0;
-    for (const CostCurve& curve : costs.curves) {
-      largest = std::max(largest, curve.world_size);
-    }
-    if (largest < 2 || world_size <= largest) continue;
+    const int64_t largest = costs.curves.back().world_size;
+    if (world_size <= largest) continue;
     const char* growth = costs.growth == Growth::kRing   ? "a ring"
                          : costs.growth == Growth::kTree ? "a tree"
                                                          : "no size";
@@ -194,32 +180,26 @@ std::vector<std::string> Predictor::Parts::NetworkLines(
   return lines;
 }
 
-Predictor::Predictor(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Predictor::Predictor(Predictor&&) noexcept = default;
-Predictor::~Predictor() = default;
-
 absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
                                             const NetworkModel& network,
                                             const ThroughputConfig& config) {
-  const absl::StatusOr<std::vector<const RunTrace*>> usable =
-      PredictableRuns(runs, config);
-  if (!usable.ok()) return usable.status();
-  auto parts = std::make_unique<Parts>();
-  parts->network = network;
-  if (!usable->empty()) parts->unit = UnitOf((*usable)[0]->ranks[0].run);
-  parts->pipelines = CollectPipelines(*usable, config);
-  absl::StatusOr<DdpRecordings> ddp = CollectDdp(*usable, config);
-  // Without ddp's buckets pipelines can still be told.
+  ASSIGN_OR_RETURN(const std::vector<const RunTrace*> usable,
+                   PredictableRuns(runs, config));
+  Predictor predictor(network);
+  if (!usable.empty()) predictor.unit_ = UnitOf(usable[0]->ranks[0].run);
+  predictor.pipelines_ = CollectPipelines(usable, config);
+  absl::StatusOr<DdpRecordings> ddp = CollectDdp(usable, config);
+  // Without ddp's buckets pipelines can still be predicted.
   if (ddp.ok()) {
-    parts->ddp = *std::move(ddp);
-  } else if (parts->pipelines.empty()) {
+    predictor.ddp_ = *std::move(ddp);
+  } else if (predictor.pipelines_.empty()) {
     return ddp.status();
   }
-  if (parts->ddp.plans.empty() && parts->pipelines.empty()) {
+  if (predictor.ddp_.plans.empty() && predictor.pipelines_.empty()) {
     return NothingRecorded();
   }
-  parts->error = TryOnRecorded(parts->ddp, network);
-  return Predictor(std::move(parts));
+  predictor.error_ = TryOnRecorded(predictor.ddp_, network);
+  return predictor;
 }
 
 absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
@@ -230,77 +210,102 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
                      ": ranks, examples and micro-batches must "
                      "be at least 1, bucket_bytes at least 0"));
   }
-  absl::StatusOr<SimulatedLayout> simulated =
-      layout.pp == 1
-          ? SimulateDdpLayout(parts_->ddp, layout, parts_->network)
-          : SimulatePipelineLayout(parts_->pipelines, layout,
-                                   GradientBytes(parts_->ddp), parts_->network);
-  if (!simulated.ok()) return simulated.status();
-  for (std::string& line : parts_->NetworkLines(layout.dp)) {
-    simulated->assumptions.push_back(std::move(line));
+  ASSIGN_OR_RETURN(SimulatedLayout simulated,
+                   layout.pp == 1
+                       ? SimulateDdpLayout(ddp_, layout, network_)
+                       : SimulatePipelineLayout(pipelines_, layout,
+                                                GradientBytes(ddp_), network_));
+  for (std::string& line : NetworkLines(layout.dp)) {
+    simulated.assumptions.push_back(std::move(line));
   }
-  Prediction prediction =
-      Summarize(layout, *std::move(simulated), parts_->error);
-  prediction.unit = parts_->unit;
+  Prediction prediction = Summarize(layout, std::move(simulated), error_);
+  prediction.unit = unit_;
   return prediction;
 }
 
 std::vector<Layout> Predictor::Candidates(
     int64_t world_size, int64_t global_batch,
     std::vector<std::string>* left_out) const {
-  std::vector<Layout> layouts;
-  const auto does_not_divide = [&](const std::string& name, int64_t parts) {
-    left_out->push_back(absl::StrCat(name, ": a global batch of ", global_batch,
-                                     " does not divide by ", parts));
-  };
-  if (!parts_->ddp.plans.empty()) {
-    Layout ddp;
-    ddp.dp = world_size;
-    ddp.batch_per_rank = global_batch / world_size;
-    if (global_batch % world_size != 0) {
-      does_not_divide(ddp.Name(), world_size);
-    } else {
-      layouts.push_back(ddp);
-      for (double bytes : OtherBuckets(parts_->ddp, ddp)) {
-        ddp.bucket_bytes = bytes;
-        layouts.push_back(ddp);
-      }
-    }
+  std::vector<Layout> layouts =
+      DdpCandidates(world_size, global_batch, left_out);
+  for (Layout& layout :
+       PipelineCandidates(world_size, global_batch, left_out)) {
+    layouts.push_back(std::move(layout));
   }
+  return layouts;
+}
+
+std::vector<Layout> Predictor::DdpCandidates(
+    int64_t world_size, int64_t global_batch,
+    std::vector<std::string>* left_out) const {
+  std::vector<Layout> layouts;
+  if (ddp_.plans.empty()) return layouts;
+  Layout layout;
+  layout.dp = world_size;
+  layout.batch_per_rank = global_batch / world_size;
+  if (global_batch % world_size != 0) {
+    left_out->push_back(DoesNotDivide(layout.Name(), global_batch, world_size));
+    return layouts;
+  }
+  layouts.push_back(layout);
+  for (double bytes : OtherBuckets(ddp_, layout)) {
+    layout.bucket_bytes = bytes;
+    layouts.push_back(layout);
+  }
+  return layouts;
+}
+
+std::vector<Layout> Predictor::PipelineCandidates(
+    int64_t world_size, int64_t global_batch,
+    std::vector<std::string>* left_out) const {
   std::set<std::pair<int64_t, int64_t>> cuts;  // ranks, examples
-  for (const RecordedPipeline& pipeline : parts_->pipelines) {
+  for (const RecordedPipeline& pipeline : pipelines_) {
     cuts.insert(
         {pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)});
   }
+  std::vector<std::string> schedules = ScheduleNames();
+  // Last: it takes as long as 1f1b and keeps more activations.
+  std::stable_partition(schedules.begin(), schedules.end(),
+                        [](const std::string& s) { return s != "gpipe"; });
+  std::vector<Layout> layouts;
   std::set<int64_t> refused;  // numbers of ranks
   for (const auto& [pp, examples] : cuts) {
     Layout layout;
     layout.pp = pp;
     layout.dp = world_size / pp;
     layout.batch_per_rank = examples;
+    const int64_t part = layout.dp * examples;
     if (world_size % pp != 0) {
       if (!refused.insert(pp).second) continue;
       left_out->push_back(absl::StrCat("pp ", pp, ": ", world_size,
                                        " ranks do not divide by ", pp));
       continue;
     }
-    if (examples < 1 || global_batch % (layout.dp * examples) != 0) {
-      does_not_divide(absl::StrCat("pp ", pp, " x dp ", layout.dp,
-                                   ", micro-batches of ", examples),
-                      layout.dp * examples);
+    if (examples < 1 || global_batch % part != 0) {
+      left_out->push_back(
+          DoesNotDivide(absl::StrCat("pp ", pp, " x dp ", layout.dp,
+                                     ", micro-batches of ", examples),
+                        global_batch, part));
       continue;
     }
-    layout.micro_batches = global_batch / (layout.dp * examples);
-    std::vector<std::string> schedules = ScheduleNames();
-    // Last: it takes as long as 1f1b and keeps more activations.
-    std::stable_partition(schedules.begin(), schedules.end(),
-                          [](const std::string& s) { return s != "gpipe"; });
+    layout.micro_batches = global_batch / part;
     for (const std::string& schedule : schedules) {
       layout.schedule = schedule;
       layouts.push_back(layout);
     }
   }
   return layouts;
+}
+
+std::string Layout::Name() const {
+  if (pp == 1) {
+    const std::string name = absl::StrCat("ddp x", dp);
+    if (bucket_bytes == 0) return name;
+    return absl::StrFormat("%s, buckets of %.3g MB", name, bucket_bytes * 1e-6);
+  }
+  return absl::StrCat(
+      schedule, " pp ", pp, dp > 1 ? absl::StrCat(" x dp ", dp) : "", ", ",
+      micro_batches, micro_batches == 1 ? " micro-batch" : " micro-batches");
 }
 
 }  // namespace rankwise

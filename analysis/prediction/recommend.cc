@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/number_text.h"
 #include "analysis/prediction/prediction.h"
+#include "analysis/text/text_table.h"
 
 namespace rankwise {
 namespace {

@@ -1,5 +1,3 @@
-#include "analysis/prediction/recorded_pipeline.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -7,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "analysis/cell.h"
-#include "analysis/prediction/recorded_runs.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 
 namespace rankwise {

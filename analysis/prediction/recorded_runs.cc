@@ -1,12 +1,12 @@
-#include "analysis/prediction/recorded_runs.h"
-
 #include <algorithm>
 #include <map>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/cell.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -55,12 +55,10 @@ absl::Status CheckFlag(const Runs& runs, const char* flag, Filter filter) {
 absl::Status CheckAlike(const std::vector<const RunTrace*>& runs) {
   const auto any = [](const RunTrace&) { return true; };
   for (const char* flag : kWork) {
-    if (absl::Status status = CheckFlag(runs, flag, any); !status.ok())
-      return status;
+    RETURN_IF_ERROR(CheckFlag(runs, flag, any));
   }
   for (const char* flag : kDdp) {
-    if (absl::Status status = CheckFlag(runs, flag, IsDdp); !status.ok())
-      return status;
+    RETURN_IF_ERROR(CheckFlag(runs, flag, IsDdp));
   }
   for (const RunTrace* run : runs) {
     const RunRecord& a = runs[0]->ranks[0].run;
@@ -142,7 +140,7 @@ absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
         ": its steps were captured as graphs, which do not tell backward from "
         "communication; record a run with --cuda_graph=false"));
   }
-  if (absl::Status status = CheckAlike(usable); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckAlike(usable));
   return usable;
 }
 

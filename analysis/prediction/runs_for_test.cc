@@ -1,10 +1,10 @@
 #include "analysis/prediction/runs_for_test.h"
 
 #include "absl/strings/str_cat.h"
-#include "analysis/prediction/pipeline_step.h"
-#include "parallel/pipeline/schedule.h"
-#include "parallel/pipeline/validate.h"
-#include "records/config_hash.h"
+#include "analysis/prediction/simulated_layout.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/schedule/validate.h"
+#include "records/run_origin.h"
 
 namespace rankwise {
 namespace {

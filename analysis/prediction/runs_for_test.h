@@ -1,15 +1,14 @@
 // Runs with known truth for the tests of predictions.
-
-#ifndef ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
-#define ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
+#ifndef RANKWISE_ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
+#define RANKWISE_ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "analysis/prediction/ddp_model.h"
-#include "analysis/run_trace.h"
-#include "parallel/pipeline/simulate.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/runs/run_trace.h"
+#include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {
 
@@ -61,4 +60,4 @@ double PipelineStepSeconds(const PipelineRunForTest& config);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_
+#endif  // RANKWISE_ANALYSIS_PREDICTION_RUNS_FOR_TEST_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/prediction/prediction.h"
-#include "analysis/prediction/recorded_runs.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/stats/statistics.h"
 
 namespace rankwise {

@@ -15,12 +15,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/cell.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/prediction.h"
-#include "analysis/prediction/prediction_text.h"
-#include "analysis/prediction/recorded_runs.h"
-#include "analysis/run_trace.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/stats/statistics.h"
 #include "gtest/gtest.h"
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/report/parts_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -103,7 +102,7 @@ void AddLedgers(Answer& answer) {
         row.scaling == "weak" ? Scaling::kWeak : Scaling::kStrong));
   }
   answer.waterfalls[1].merged = {
-      "shared cores are not told apart from the smaller batch, as single was "
+      "shared cores are not separated from the smaller batch, as single was "
       "not run with batch 32"};
   Ablation ablation;
   ablation.cell = &answer.cells[kDdp2];

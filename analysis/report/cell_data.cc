@@ -1,5 +1,3 @@
-#include "analysis/report/cell_data.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/model_flops.h"
-#include "analysis/pipeline_use.h"
-#include "analysis/rate.h"
-#include "analysis/throughput.h"
-#include "records/config_hash.h"
+#include "analysis/report/report_data.h"
+#include "analysis/runs/cell.h"
+#include "analysis/runs/pipeline_use.h"
+#include "analysis/runs/throughput.h"
 #include "records/record.h"
+#include "records/run_origin.h"
 
 namespace rankwise {
 namespace {
@@ -65,12 +63,10 @@ std::string Label(const Cell& cell) {
   return absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
 }
 
-// True where cells may be told apart by that flag: not by where a run's files
-// lie.
+// True where cells may be distinguished by that flag: not by where a run's
+// files lie.
 bool Distinguishes(const std::string& flag) {
-  static const auto* layout = new std::set<std::string>{
-      "accumulate", "devices", "dp", "microbatches", "pp", "split"};
-  return !FollowsWorldSizeOrOutput(flag) || layout->count(flag) > 0;
+  return !FollowsWorldSizeOrOutput(flag) || IsShapeFlag(flag);
 }
 
 std::string FlagText(const std::string& name, const std::string& value) {

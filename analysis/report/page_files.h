@@ -1,7 +1,6 @@
 // The files of page/, as the build puts them into the binary.
-
-#ifndef ANALYSIS_REPORT_PAGE_FILES_H_
-#define ANALYSIS_REPORT_PAGE_FILES_H_
+#ifndef RANKWISE_ANALYSIS_REPORT_PAGE_FILES_H_
+#define RANKWISE_ANALYSIS_REPORT_PAGE_FILES_H_
 
 namespace rankwise {
 
@@ -12,4 +11,4 @@ extern const char kPageJs[];      // to {{js}}: every other script
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_REPORT_PAGE_FILES_H_
+#endif  // RANKWISE_ANALYSIS_REPORT_PAGE_FILES_H_

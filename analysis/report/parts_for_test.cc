@@ -1,9 +1,9 @@
-#include "analysis/report/parts_for_test.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <utility>
+
+#include "analysis/report/answer_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -44,35 +44,24 @@ CostPoint MakePoint(double bytes, double seconds) {
   return {bytes, seconds, {0.93 * seconds, 1.1 * seconds}};
 }
 
-CostSegment MakeSegment(double from, double to, double alpha, double beta) {
-  return {from,
-          to,
-          alpha,
-          beta,
-          {0.9 * alpha, 1.1 * alpha},
-          {0.95 * beta, 1.05 * beta}};
-}
-
 CostCurve MakeCurve(const std::string& collective, const std::string& backend,
                     int64_t ranks) {
   const double n = static_cast<double>(ranks);
-  const double infinite = std::numeric_limits<double>::infinity();
   CostCurve curve;
   curve.collective = collective;
   curve.backend = backend;
   curve.world_size = ranks;
   if (collective == "all_reduce") curve.bus_factor = 2 * (n - 1) / n;
-  const double change = 65536, alpha = 90e-6 * n;
-  const double near = 0.9e-9, far = 0.4e-9 + 0.1e-9 * n;
-  curve.segments = {
-      MakeSegment(0, change, alpha, near),
-      MakeSegment(change, infinite, alpha + change * (near - far) + 4e-5, far)};
+  // The algorithm changes at 64 KiB, which the line knows nothing of.
+  const double alpha = 90e-6 * n, near = 0.9e-9, far = 0.4e-9 + 0.1e-9 * n;
+  const auto seconds = [&](double bytes) {
+    return bytes < 65536 ? alpha + near * bytes
+                         : alpha + 65536 * (near - far) + 4e-5 + far * bytes;
+  };
+  curve.line = {alpha, far, {0.9 * alpha, 1.1 * alpha}, {0.9 * far, 1.1 * far}};
   for (double bytes = 8; bytes <= 64 << 20; bytes *= 8) {
-    const CostSegment& piece = curve.segments[bytes < change ? 0 : 1];
-    const double fitted =
-        piece.alpha_seconds + piece.beta_seconds_per_byte * bytes;
-    curve.points.push_back(
-        MakePoint(bytes, fitted * (1 + 0.04 * std::sin(std::log(bytes) * n))));
+    curve.points.push_back(MakePoint(
+        bytes, seconds(bytes) * (1 + 0.04 * std::sin(std::log(bytes) * n))));
   }
   curve.median_relative_error = 0.03;
   return curve;
@@ -237,14 +226,6 @@ NetworkModel MakeNetwork(const std::string& name, const std::string& backend) {
     }
     network.collectives.push_back(costs);
   }
-  network.messages.push_back({40e-6,
-                              6e-6,
-                              9e-6,
-                              0.5e-9,
-                              {38e-6, 42e-6},
-                              {5e-6, 7e-6},
-                              {8e-6, 10e-6},
-                              {0.4e-9, 0.6e-9}});
   return network;
 }
 

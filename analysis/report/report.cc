@@ -8,11 +8,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "analysis/report/page_files.h"
 #include "analysis/report/report_data.h"
-#include "analysis/report/report_page.h"
 #include "nlohmann/json.hpp"
 #include "records/replace_file.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -39,13 +41,37 @@ absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
 
 }  // namespace
 
+std::string HtmlEscaped(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"&", "&amp;"},
+                                    {"<", "&lt;"},
+                                    {">", "&gt;"},
+                                    {"\"", "&quot;"},
+                                    {"'", "&#39;"}});
+}
+
+std::string ScriptSafeJson(const nlohmann::json& data) {
+  const std::string text =
+      data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return absl::StrReplaceAll(text, {{"<", "\\u003c"}});
+}
+
+std::string ReportPage(absl::string_view title, const nlohmann::json& data,
+                       absl::string_view plotly) {
+  // In one pass, so that what is put in is not searched in its turn.
+  return absl::StrReplaceAll(kPageHtml, {{"{{title}}", HtmlEscaped(title)},
+                                         {"{{css}}", kPageCss},
+                                         {"{{data}}", ScriptSafeJson(data)},
+                                         {"{{errors}}", kPageErrors},
+                                         {"{{plotly}}", plotly},
+                                         {"{{js}}", kPageJs}});
+}
+
 absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
                          const std::string& path) {
-  const absl::StatusOr<std::string> plotly = ReadPlotly(config.plotly_js);
-  if (!plotly.ok()) return plotly.status();
+  ASSIGN_OR_RETURN(const std::string plotly, ReadPlotly(config.plotly_js));
   nlohmann::json data = ReportData(answer);
   data["command"] = config.command;
-  return ReplaceFile(path, ReportPage(config.title, data, *plotly));
+  return ReplaceFile(path, ReportPage(config.title, data, plotly));
 }
 
 }  // namespace rankwise

@@ -1,13 +1,14 @@
 // The study's answer as one HTML file that needs nothing else: it opens
 // offline, in any browser, in light and dark, and prints.
-
-#ifndef ANALYSIS_REPORT_REPORT_H_
-#define ANALYSIS_REPORT_REPORT_H_
+#ifndef RANKWISE_ANALYSIS_REPORT_REPORT_H_
+#define RANKWISE_ANALYSIS_REPORT_REPORT_H_
 
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "analysis/answer/answer.h"
+#include "nlohmann/json.hpp"
 
 namespace rankwise {
 
@@ -21,6 +22,18 @@ struct ReportConfig {
 absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
                          const std::string& path);
 
+// "&lt;b&gt;" for "<b>": safe as an element's text and in quoted attributes.
+std::string HtmlEscaped(absl::string_view text);
+
+// One line of JSON that can stand inside a script element: without "<", so that
+// nothing in it ends the element or opens a comment. Bytes that are not UTF-8
+// become U+FFFD.
+std::string ScriptSafeJson(const nlohmann::json& data);
+
+// `plotly` is the text of plotly.min.js and must not hold "</script".
+std::string ReportPage(absl::string_view title, const nlohmann::json& data,
+                       absl::string_view plotly);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_REPORT_REPORT_H_
+#endif  // RANKWISE_ANALYSIS_REPORT_REPORT_H_

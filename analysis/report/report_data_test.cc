@@ -1,10 +1,17 @@
 #include "analysis/report/report_data.h"
 
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "analysis/answer/answer.h"
+#include "analysis/cost_model/network_model.h"
 #include "analysis/report/answer_for_test.h"
+#include "analysis/runs/cell.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -78,8 +85,7 @@ TEST(ReportDataTest, WhatIsNotFiniteIsWrittenAsNull) {
   answer->losses[0].losses[3] = std::numeric_limits<double>::quiet_NaN();
   const json data = json::parse(ReportData(*answer).dump());
   EXPECT_TRUE(data["losses"][0]["losses"][3].is_null());
-  EXPECT_TRUE(
-      data["networks"][0]["curves"][0]["segments"][1]["max_bytes"].is_null());
+  EXPECT_TRUE(data["networks"][0]["curves"].back()["bus_factor"].is_null());
 }
 
 TEST(ReportDataTest, AnEmptyAnswerHasEmptyParts) {
@@ -90,5 +96,231 @@ TEST(ReportDataTest, AnEmptyAnswerHasEmptyParts) {
   }
 }
 
+TEST(NetworksDataTest, HoldsEveryCurveWithItsLine) {
+  const nlohmann::json network =
+      NetworksData({MakeNetwork("gloo on box", "gloo")})[0];
+  EXPECT_EQ(network["name"], "gloo on box");
+  ASSERT_EQ(network["curves"].size(), 9);
+  const nlohmann::json& curve = network["curves"][1];
+  EXPECT_EQ(curve["collective"], "all_reduce");
+  EXPECT_EQ(curve["ranks"], 4);
+  EXPECT_DOUBLE_EQ(curve["bus_factor"], 1.5);
+  EXPECT_DOUBLE_EQ(curve["alpha_seconds"], 4 * 90e-6);
+  EXPECT_EQ(curve["points"][0]["bytes"], 8);
+  const nlohmann::json& all_gather = network["curves"][3];
+  EXPECT_EQ(all_gather["collective"], "all_gather");
+  EXPECT_EQ(nlohmann::json::parse(all_gather.dump())["bus_factor"], nullptr)
+      << "no record knows it, and none is made up";
+}
+
+TEST(CallsDataTest, TellsRowsApartByHowTheyWereCalled) {
+  Configuration call;
+  call.name = "all_reduce of 4096 B float32 sum on 4 ranks, nccl, nccl, RING";
+  call.identity = {{"collective", "all_reduce"},
+                   {"bytes", "4096"},
+                   {"ranks", "4"},
+                   {"layer", "nccl"},
+                   {"timing", "events"},
+                   {"algorithm", "RING"}};
+  call.samples = {{"call_seconds", {3e-5, 1e-5, 2e-5}}};
+  call.bus_factor = 1.5;
+  const nlohmann::json data = CallsData({call})[0];
+  EXPECT_EQ(data["layer"], "nccl");
+  EXPECT_EQ(data["timing"], "events");
+  EXPECT_EQ(data["algorithm"], "RING");
+  EXPECT_EQ(data["bytes"], 4096);
+  EXPECT_EQ(data["launches"], 3);
+  EXPECT_DOUBLE_EQ(data["seconds"], 2e-5);
+  EXPECT_DOUBLE_EQ(data["bus_factor"], 1.5);
+}
+
+TEST(CellIndexTest, IsThePlaceOrNull) {
+  const std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                                   MakeCell("ddp", 2, 64, 1800)};
+  EXPECT_EQ(CellIndex(cells, &cells[1]), 1);
+  EXPECT_TRUE(CellIndex(cells, nullptr).is_null());
+  const Cell other;
+  EXPECT_TRUE(CellIndex(cells, &other).is_null());
+}
+
+TEST(CellsDataTest, HoldsRatesMediansNamesAndMarks) {
+  std::vector<Cell> cells = {MakeCell("1f1b", 2, 32, 1600)};
+  cells[0].oversubscribed = true;
+  cells[0].shared_device = "cuda:0";
+  const nlohmann::json cell = CellsData(cells)[0];
+  EXPECT_EQ(cell["label"], "pipeline 1f1b on 2 ranks, batch 32");
+  // The geometric mean of repetitions around 1600.
+  EXPECT_NEAR(cell["examples_per_second"].get<double>(), 1600, 0.2);
+  EXPECT_EQ(cell["examples_per_second"], cells[0].ExamplesPerSecond());
+  EXPECT_EQ(cell["rate"], cell["examples_per_second"]);
+  EXPECT_DOUBLE_EQ(cell["step_seconds"], 64.0 / 1600);
+  EXPECT_EQ(cell["marks"].size(), 2);
+  EXPECT_DOUBLE_EQ(cell["pipeline"]["wall_bubble"], 0.27);
+}
+
+TEST(CellsDataTest, MfuIsNullWhereItIsNotKnown) {
+  std::vector<Cell> cells(2, MakeCell("ddp", 2, 32, 1600));
+  cells[1].run.forward_flops_per_example = 1e11;
+  cells[1].peak_tflops = 1000;
+  // As the page's file has it: JSON knows no NaN.
+  const nlohmann::json data = nlohmann::json::parse(CellsData(cells).dump());
+  EXPECT_TRUE(data[0]["mfu"].is_null());
+  EXPECT_NEAR(data[1]["mfu"].get<double>(),
+              3e11 * cells[1].ExamplesPerSecond() / 2e15, 1e-12);
+}
+
+TEST(OriginDataTest, AMachineHasTheDevicesOfAllCells) {
+  std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                             MakeCell("ddp", 2, 64, 1800)};
+  cells[0].devices = {"cuda:0"};
+  cells[1].devices = {"cuda:0", "cuda:1"};
+  const nlohmann::json machines = OriginData(cells)["machines"];
+  ASSERT_EQ(machines.size(), 1);
+  EXPECT_EQ(machines[0]["devices"], (nlohmann::json{"cuda:0", "cuda:1"}));
+}
+
+TEST(CellsDataTest, NoPipelineIsNull) {
+  EXPECT_TRUE(
+      CellsData({MakeCell("ddp", 2, 32, 1600)})[0]["pipeline"].is_null());
+}
+
+TEST(CellsDataTest, LabelsThatWouldBeEqualAreToldApart) {
+  std::vector<Cell> cells = {MakeCell("1f1b", 2, 32, 1600),
+                             MakeCell("1f1b", 2, 32, 1700),
+                             MakeCell("gpipe", 2, 32, 1500)};
+  cells[0].run.flags["microbatches"] = "4";
+  cells[1].run.flags["microbatches"] = "8";
+  cells[2].run.flags["microbatches"] = "8";
+  const nlohmann::json data = CellsData(cells);
+  EXPECT_EQ(data[0]["label"],
+            "pipeline 1f1b on 2 ranks, batch 32, microbatches=4");
+  EXPECT_EQ(data[1]["label"],
+            "pipeline 1f1b on 2 ranks, batch 32, microbatches=8");
+  EXPECT_EQ(data[2]["label"], "pipeline gpipe on 2 ranks, batch 32");
+}
+
+TEST(CellsDataTest, LabelsNameNoFilesAndEveryDifference) {
+  std::vector<Cell> cells(3, MakeCell("1f1b", 2, 32, 1600));
+  const std::vector<std::string> skip = {"false", "true", "false"};
+  const std::vector<std::string> micro_batches = {"4", "4", "8"};
+  for (size_t i = 0; i < cells.size(); ++i) {
+    cells[i].run.flags = {{"schedule", "1f1b"},
+                          {"record", absl::StrCat("/out/", i, ".jsonl")},
+                          {"checkpoint_dir", absl::StrCat("/out/", i)},
+                          {"skip_communication", skip[i]},
+                          {"microbatches", micro_batches[i]}};
+  }
+  const nlohmann::json data = CellsData(cells);
+  const std::string name = "pipeline 1f1b on 2 ranks, batch 32, microbatches=";
+  EXPECT_EQ(data[0]["label"], name + "4");
+  EXPECT_EQ(data[1]["label"], name + "4, without communication");
+  EXPECT_EQ(data[2]["label"], name + "8");
+}
+
+TEST(IntervalDataTest, AnUnknownEndIsNull) {
+  EXPECT_EQ(IntervalData({1, 2}), (nlohmann::json{1.0, 2.0}));
+  EXPECT_TRUE(IntervalData({1, std::nan("")}).is_null());
+  EXPECT_TRUE(IntervalData({-INFINITY, 2}).is_null());
+}
+
+TEST(OriginDataTest, FlagsAreThoseThatAllCellsShare) {
+  std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                             MakeCell("ddp", 2, 64, 1800)};
+  cells[0].run.flags = {{"lr", "0.1"}, {"batch_size", "64"}, {"own", "1"}};
+  cells[1].run.flags = {{"lr", "0.1"}, {"batch_size", "32"}};
+  const nlohmann::json origin = OriginData(cells);
+  EXPECT_EQ(origin["flags"], (nlohmann::json{{"lr", "0.1"}}));
+}
+
+TEST(OriginDataTest, EachMachineAndVersionOnce) {
+  std::vector<Cell> cells = {MakeCell("single", 1, 64, 1000),
+                             MakeCell("ddp", 2, 64, 1800),
+                             MakeCell("ddp", 4, 64, 3000)};
+  for (Cell& cell : cells) cell.run.host.hostname = "a";
+  cells[2].run.host.hostname = "b";
+  cells[2].code_versions = {"source 1", "source 2"};
+  cells[0].code_versions = {"source 1"};
+  const nlohmann::json origin = OriginData(cells);
+  ASSERT_EQ(origin["machines"].size(), 2);
+  EXPECT_EQ(origin["machines"][0]["hostname"], "a");
+  EXPECT_EQ(origin["versions"].size(), 1);
+  EXPECT_EQ(origin["code"], (nlohmann::json{"source 1", "source 2"}));
+}
+
+using ::nlohmann::json;
+
+TEST(RowsDataTest, ARefusedRowSaysWhy) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json rows = RowsData(*answer);
+  ASSERT_EQ(rows.size(), answer->rows.size());
+  EXPECT_EQ(rows.back()["refusal"], "the batch per rank differs: 64 and 32");
+  EXPECT_TRUE(rows.back()["efficiency"].is_null());
+  EXPECT_EQ(rows[0]["scaling"], "base");
+  EXPECT_EQ(rows[0]["refusal"], "");
+  EXPECT_TRUE(rows[0]["base"].is_null());
+}
+
+TEST(RowsDataTest, FiguresAreThoseOfTheAnswer) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  answer->rows[1].efficiency->warning = "forced";
+  const json row = RowsData(*answer)[1];
+  const Efficiency& efficiency = *answer->rows[1].efficiency;
+  EXPECT_EQ(row["efficiency"]["speedup"], efficiency.speedup);
+  EXPECT_EQ(row["efficiency"]["efficiency_interval"],
+            (json{efficiency.efficiency_interval.low,
+                  efficiency.efficiency_interval.high}));
+  EXPECT_EQ(row["efficiency"]["warning"], "forced");
+}
+
+TEST(SeriesDataTest, LawsAreDrawnToTwiceTheLargestSize) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json series = SeriesData(*answer);
+  const json& law = series[3]["laws"][0];
+  EXPECT_EQ(law["name"], ScalingLawName(ScalingLaw::kGustafson));
+  EXPECT_EQ(law["ranks"].front(), 1);
+  EXPECT_DOUBLE_EQ(law["ranks"].back(), 16);
+  EXPECT_DOUBLE_EQ(law["speedups"].back(),
+                   answer->series[3].laws[0].Speedup(16));
+}
+
+TEST(SeriesDataTest, ALawCountsInUnitsOfItsBase) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  Cell base = answer->cells[3];  // 2 ranks
+  for (ScalingRow& row : answer->rows) {
+    if (row.base != nullptr) row.base = &base;
+  }
+  const json series = SeriesData(*answer)[3];
+  EXPECT_EQ(series["base_ranks"], 2);
+  const json& law = series["laws"][0];
+  EXPECT_DOUBLE_EQ(law["ranks"].back(), 16);
+  EXPECT_DOUBLE_EQ(law["speedups"].back(),
+                   answer->series[3].laws[0].Speedup(8));
+}
+
+TEST(LedgersDataTest, PartsAddUpToTheStep) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json ledger = LedgersData(*answer)[2];
+  double sum = 0;
+  for (const json& part : ledger["critical"]) sum += part.get<double>();
+  EXPECT_DOUBLE_EQ(sum, answer->ledgers[2].ledger.critical.Total());
+  EXPECT_EQ(ledger["ranks"].size(), 2);
+}
+
+TEST(WaterfallsDataTest, CausesHaveNamesAndRemedies) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json loss = WaterfallsData(*answer)[0]["losses"][0];
+  EXPECT_EQ(loss["cause"], LossName(LossCause::kSmallerBatch));
+  EXPECT_EQ(loss["remedy"], Remedy(LossCause::kSmallerBatch));
+}
+
+TEST(AblationsDataTest, NamesBothCells) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json ablation = AblationsData(*answer)[0];
+  EXPECT_EQ(ablation["cell"], 3);
+  EXPECT_EQ(ablation["without"], 1);
+  EXPECT_DOUBLE_EQ(ablation["disagreement"], -0.042);
+}
+
 }  // namespace
+
 }  // namespace rankwise

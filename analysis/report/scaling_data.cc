@@ -1,10 +1,9 @@
-#include "analysis/report/scaling_data.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "analysis/report/cell_data.h"
+#include "analysis/report/report_data.h"
 
 namespace rankwise {
 namespace {
@@ -38,12 +37,11 @@ json RowData(const Answer& answer, const ScalingRow& row) {
 
 // `base_ranks`: a law counts ranks in units of these.
 json LawData(const FittedLaw& law, double base_ranks, double max_ranks) {
-  json parameters = json::array();
-  for (const LawParameter& parameter : law.parameters) {
-    parameters.push_back({{"name", parameter.name},
-                          {"value", parameter.value},
-                          {"interval", IntervalData(parameter.interval)}});
-  }
+  const auto parameter_data = [](const LawParameter& parameter) {
+    return json{{"name", parameter.name},
+                {"value", parameter.value},
+                {"interval", IntervalData(parameter.interval)}};
+  };
   json ranks = json::array(), speedups = json::array();
   const double furthest = kDrawnBeyond * max_ranks / base_ranks;
   for (int i = 0; i <= kCurvePoints; ++i) {
@@ -53,7 +51,7 @@ json LawData(const FittedLaw& law, double base_ranks, double max_ranks) {
   }
   return {
       {"name", ScalingLawName(law.law)},
-      {"parameters", parameters},
+      {"parameters", DataOfEach(law.parameters, parameter_data)},
       {"error", law.median_relative_error},
       {"best_ranks", law.best_ranks * base_ranks},
       {"ranks", ranks},
@@ -71,33 +69,34 @@ double BaseRanks(const ScalingSeries& series) {
   return 1;
 }
 
+json SerialFractionData(const SerialFraction& fraction) {
+  return {{"ranks", fraction.world_size},
+          {"value", fraction.value},
+          {"interval", IntervalData(fraction.interval)}};
+}
+
 json OneSeriesData(const Answer& answer, const ScalingSeries& series) {
-  json points = json::array();
+  const double base_ranks = BaseRanks(series);
   double max_ranks = 1;
   for (const ScalingRow* row : series.rows) {
-    const double ranks = static_cast<double>(row->cell->run.world_size);
-    max_ranks = std::max(max_ranks, ranks);
-    points.push_back({{"cell", CellIndex(answer.cells, row->cell)},
-                      {"efficiency", EfficiencyData(*row)},
-                      {"is_base", row->base == nullptr}});
+    max_ranks =
+        std::max(max_ranks, static_cast<double>(row->cell->run.world_size));
   }
-  const double base_ranks = BaseRanks(series);
-  json laws = json::array();
-  for (const FittedLaw& law : series.laws) {
-    laws.push_back(LawData(law, base_ranks, max_ranks));
-  }
-  json serial = json::array();
-  for (const SerialFraction& one : series.serial_fractions) {
-    serial.push_back({{"ranks", one.world_size},
-                      {"value", one.value},
-                      {"interval", IntervalData(one.interval)}});
-  }
+  const auto point_data = [&answer](const ScalingRow* row) {
+    return json{{"cell", CellIndex(answer.cells, row->cell)},
+                {"efficiency", EfficiencyData(*row)},
+                {"is_base", row->base == nullptr}};
+  };
+  const auto law_data = [=](const FittedLaw& law) {
+    return LawData(law, base_ranks, max_ranks);
+  };
   return {{"trainer", series.trainer},
           {"scaling", std::string(ScalingName(series.scaling))},
           {"base_ranks", base_ranks},
-          {"points", points},
-          {"laws", laws},
-          {"serial_fractions", serial},
+          {"points", DataOfEach(series.rows, point_data)},
+          {"laws", DataOfEach(series.laws, law_data)},
+          {"serial_fractions",
+           DataOfEach(series.serial_fractions, SerialFractionData)},
           {"serial_trend", series.serial_trend},
           {"no_law", series.no_law}};
 }
@@ -110,16 +109,16 @@ json PartsData(const LedgerParts& parts) {
           {"residual", parts.residual_seconds}};
 }
 
+json RankLedgerData(const RankLedger& rank) {
+  return {{"rank", rank.rank},
+          {"stage", rank.stage},  // -1: the rank is one place
+          {"parts", PartsData(rank.parts)}};
+}
+
 json LedgerData(const Answer& answer, const CellLedger& of_cell) {
-  json ranks = json::array();
-  for (const RankLedger& rank : of_cell.ledger.ranks) {
-    ranks.push_back({{"rank", rank.rank},
-                     {"stage", rank.stage},  // -1: the rank is one place
-                     {"parts", PartsData(rank.parts)}});
-  }
   return {{"cell", CellIndex(answer.cells, of_cell.cell)},
           {"critical", PartsData(of_cell.ledger.critical)},
-          {"ranks", ranks},
+          {"ranks", DataOfEach(of_cell.ledger.ranks, RankLedgerData)},
           {"imbalance_seconds", of_cell.ledger.imbalance_seconds},
           {"noise_seconds", of_cell.ledger.noise_seconds},
           {"residual_share", of_cell.ledger.median_residual_share},
@@ -127,20 +126,20 @@ json LedgerData(const Answer& answer, const CellLedger& of_cell) {
           {"separates_bubble", of_cell.ledger.separates_bubble}};
 }
 
+json LossData(const Loss& loss) {
+  return {{"cause", LossName(loss.cause)},
+          {"remedy", Remedy(loss.cause)},
+          {"seconds", loss.seconds},
+          {"points", loss.efficiency_points}};
+}
+
 json WaterfallData(const Answer& answer, const Waterfall& waterfall) {
-  json losses = json::array();
-  for (const Loss& loss : waterfall.losses) {
-    losses.push_back({{"cause", LossName(loss.cause)},
-                      {"remedy", Remedy(loss.cause)},
-                      {"seconds", loss.seconds},
-                      {"points", loss.efficiency_points}});
-  }
   return {{"cell", CellIndex(answer.cells, waterfall.cell)},
           {"base", CellIndex(answer.cells, waterfall.base)},
           {"scaling", std::string(ScalingName(waterfall.scaling))},
           {"ideal_seconds", waterfall.ideal_seconds},
           {"measured_seconds", waterfall.measured_seconds},
-          {"losses", losses},
+          {"losses", DataOfEach(waterfall.losses, LossData)},
           {"merged", waterfall.merged}};
 }
 
@@ -156,12 +155,10 @@ json AblationData(const Answer& answer, const Ablation& ablation) {
           {"exposed_disagreement", ablation.exposed_disagreement}};
 }
 
-// One element per member of `list`.
-template <typename List, typename Data>
-json DataOfAll(const Answer& answer, const List& list, Data data_of) {
-  json data = json::array();
-  for (const auto& one : list) data.push_back(data_of(answer, one));
-  return data;
+template <typename List, typename DataOf>
+json DataOfAll(const Answer& answer, const List& list, const DataOf& data_of) {
+  return DataOfEach(list,
+                    [&](const auto& one) { return data_of(answer, one); });
 }
 
 }  // namespace

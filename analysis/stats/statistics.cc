@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstddef>
 #include <limits>
-#include <vector>
+#include <numeric>
 
 namespace rankwise {
 namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 double SortedQuantile(const std::vector<double>& sorted, double q) {
   const double position = q * static_cast<double>(sorted.size() - 1);
@@ -18,6 +21,63 @@ double SortedQuantile(const std::vector<double>& sorted, double q) {
   return sorted[below] + weight * (sorted[above] - sorted[below]);
 }
 
+// The regularised incomplete beta function I_x(a, b), by the series of DLMF
+// 8.17.8 (https://dlmf.nist.gov/8.17), whose terms are all positive.
+double IncompleteBeta(double a, double b, double x) {
+  if (x <= 0) return 0;
+  const double log_beta = std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b);
+  double term = std::exp(a * std::log(x) + b * std::log1p(-x) - log_beta) / a;
+  double sum = 0;
+  for (double k = 0; term > sum * std::numeric_limits<double>::epsilon(); ++k) {
+    sum += term;
+    term *= x * (a + b + k) / (a + 1 + k);
+  }
+  return sum;
+}
+
+// mean(a) - mean(b), with the degrees of freedom of Welch (1947) and
+// Satterthwaite (1946) for its standard error.
+struct Difference {
+  double value = 0;
+  double standard_error = 0;
+  double degrees_of_freedom = 0;
+};
+
+Difference DifferenceOfMeans(absl::Span<const double> a,
+                             absl::Span<const double> b) {
+  constexpr double kRounding = 1e-14;  // of equal samples of different size
+  const double mean_a = Mean(a), mean_b = Mean(b);
+  double value = mean_a - mean_b;
+  if (std::abs(value) < kRounding * std::abs(mean_a)) value = 0;
+  double variance = 0, squares = 0;
+  for (absl::Span<const double> sample : {a, b}) {
+    const double n = static_cast<double>(sample.size());
+    const double deviation = StandardDeviation(sample);
+    const double of_mean = deviation * deviation / n;
+    variance += of_mean;
+    squares += of_mean * of_mean / (n - 1);
+  }
+  return {value, std::sqrt(variance),
+          squares > 0 ? variance * variance / squares : 1};
+}
+
+double PValue(const Difference& difference) {
+  if (std::isnan(difference.standard_error)) return kUnknown;
+  const double distance = std::abs(difference.value);
+  if (difference.standard_error == 0) return distance == 0 ? 1 : 0;
+  return StudentTwoSidedP(distance / difference.standard_error,
+                          difference.degrees_of_freedom);
+}
+
+std::vector<double> Logarithms(absl::Span<const double> sample) {
+  std::vector<double> logs;
+  for (double x : sample) {
+    assert(x > 0);
+    logs.push_back(std::log(x));
+  }
+  return logs;
+}
+
 }  // namespace
 
 double Quantile(absl::Span<const double> sample, double q) {
@@ -25,7 +85,7 @@ double Quantile(absl::Span<const double> sample, double q) {
   std::vector<double> sorted(sample.begin(), sample.end());
   const auto is_nan = [](double x) { return std::isnan(x); };
   if (sorted.empty() || std::any_of(sorted.begin(), sorted.end(), is_nan)) {
-    return std::numeric_limits<double>::quiet_NaN();
+    return kUnknown;
   }
   std::sort(sorted.begin(), sorted.end());
   return SortedQuantile(sorted, q);
@@ -40,18 +100,90 @@ double Mean(absl::Span<const double> sample) {
 }
 
 double GeometricMean(absl::Span<const double> sample) {
-  if (sample.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (sample.empty()) return kUnknown;
   double logs = 0;  // over the first, so that equal values give themselves
   for (double x : sample) logs += std::log(x / sample[0]);
   return sample[0] * std::exp(logs / static_cast<double>(sample.size()));
 }
 
 double StandardDeviation(absl::Span<const double> sample) {
-  if (sample.size() < 2) return std::numeric_limits<double>::quiet_NaN();
+  if (sample.size() < 2) return kUnknown;
   const double mean = Mean(sample);
   double squares = 0;
   for (double x : sample) squares += (x - mean) * (x - mean);
   return std::sqrt(squares / static_cast<double>(sample.size() - 1));
+}
+
+Interval MedianInterval(absl::Span<const double> sample) {
+  if (sample.empty()) return {kUnknown, kUnknown};
+  constexpr double kHalfWidth = 1.959964 / 2;
+  std::vector<double> sorted(sample.begin(), sample.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double count = static_cast<double>(sorted.size());
+  const double below = count / 2 - kHalfWidth * std::sqrt(count);
+  const auto first = static_cast<size_t>(std::max(0.0, std::floor(below)));
+  return {sorted[first], sorted[sorted.size() - 1 - first]};
+}
+
+double StudentTwoSidedP(double t, double degrees_of_freedom) {
+  const double all = degrees_of_freedom + t * t;
+  const double half = degrees_of_freedom / 2;
+  const double x = degrees_of_freedom / all, rest = t * t / all;
+  // The tail itself where it is small; elsewhere the other series is shorter.
+  const bool small = x < 0.5 || half * rest > 10;
+  return small ? IncompleteBeta(half, 0.5, x)
+               : 1 - IncompleteBeta(0.5, half, rest);
+}
+
+double StudentTwoSidedQuantile(double p, double degrees_of_freedom) {
+  double low = 0, high = 1;
+  while (StudentTwoSidedP(high, degrees_of_freedom) > p) {
+    low = high;
+    high *= 2;
+  }
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (StudentTwoSidedP(middle, degrees_of_freedom) > p ? low : high) = middle;
+  }
+  return high;
+}
+
+double WelchP(absl::Span<const double> a, absl::Span<const double> b) {
+  return PValue(DifferenceOfMeans(a, b));
+}
+
+Ratio RatioOf(absl::Span<const double> numerator,
+              absl::Span<const double> denominator) {
+  assert(!numerator.empty() && !denominator.empty());
+  constexpr double kOutside = 0.05;
+  const Difference logs =
+      DifferenceOfMeans(Logarithms(numerator), Logarithms(denominator));
+  Ratio ratio{GeometricMean(numerator) / GeometricMean(denominator),
+              {kUnknown, kUnknown},
+              PValue(logs)};
+  if (std::isnan(ratio.p_value)) return ratio;
+  const double half =
+      logs.standard_error *
+      StudentTwoSidedQuantile(kOutside, logs.degrees_of_freedom);
+  ratio.interval = {ratio.value * std::exp(-half),
+                    ratio.value * std::exp(half)};
+  return ratio;
+}
+
+std::vector<double> HolmCorrected(absl::Span<const double> p_values) {
+  std::vector<double> corrected(p_values.begin(), p_values.end());
+  std::vector<size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::erase_if(order, [&](size_t i) { return std::isnan(p_values[i]); });
+  std::sort(order.begin(), order.end(),
+            [&](size_t i, size_t j) { return p_values[i] < p_values[j]; });
+  double largest = 0;
+  for (size_t done = 0; done < order.size(); ++done) {
+    const double left = static_cast<double>(order.size() - done);
+    largest = std::max(largest, std::min(1.0, left * p_values[order[done]]));
+    corrected[order[done]] = largest;
+  }
+  return corrected;
 }
 
 }  // namespace rankwise

@@ -1,7 +1,10 @@
-// Order statistics and moments of a sample.
+// The statistics of analysis: order statistics and moments of a sample,
+// Student's t, and what repetitions of two measurements say about their ratio.
+// docs/metrics.md says why these.
+#ifndef RANKWISE_ANALYSIS_STATS_STATISTICS_H_
+#define RANKWISE_ANALYSIS_STATS_STATISTICS_H_
 
-#ifndef ANALYSIS_STATS_STATISTICS_H_
-#define ANALYSIS_STATS_STATISTICS_H_
+#include <vector>
 
 #include "absl/types/span.h"
 
@@ -28,6 +31,43 @@ struct Interval {
   double high = 0;
 };
 
+// A 95 % interval of the median that holds for any distribution: between the
+// order statistics n/2 -+ 0.98 sqrt(n) (normal approximation of the binomial;
+// Conover, Practical Nonparametric Statistics, 1999, section 3.2). Of fewer
+// than 6 values it is their range, which covers less. Of an empty sample NaN.
+Interval MedianInterval(absl::Span<const double> sample);
+
+// P(|T| > t) of Student's t distribution (Abramowitz and Stegun 1964, 26.7.1).
+// Degrees of freedom need not be whole. Requires t >= 0 and
+// degrees_of_freedom >= 1.
+double StudentTwoSidedP(double t, double degrees_of_freedom);
+
+// The t with P(|T| > t) == p. Requires 1e-9 <= p < 1.
+double StudentTwoSidedQuantile(double p, double degrees_of_freedom);
+
+// The two-sided p of Welch's test (1947) that two samples have the same mean,
+// whatever their variances. NaN where one holds fewer than 2 values.
+double WelchP(absl::Span<const double> a, absl::Span<const double> b);
+
+// Of geometric means, numerator over denominator.
+struct Ratio {
+  double value = 0;
+  // 95 %: Welch's for the difference of the means of the logarithms. It always
+  // holds `value`. NaN where a sample holds fewer than 2 values.
+  Interval interval;
+  double p_value = 0;  // WelchP of the logarithms
+};
+
+// Both samples hold one value or more, all above 0.
+Ratio RatioOf(absl::Span<const double> numerator,
+              absl::Span<const double> denominator);
+
+// Holm's correction (1979) of the p of several tests, in their order: rejecting
+// what is below alpha rejects a true hypothesis among them with a probability
+// of at most alpha. A NaN is a test that was not made: it stays and does not
+// count.
+std::vector<double> HolmCorrected(absl::Span<const double> p_values);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STATS_STATISTICS_H_
+#endif  // RANKWISE_ANALYSIS_STATS_STATISTICS_H_

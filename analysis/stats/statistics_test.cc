@@ -1,13 +1,20 @@
 #include "analysis/stats/statistics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <random>
 #include <vector>
 
 namespace rankwise {
 namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
 
 TEST(Statistics, MeansAndStandardDeviations) {
   EXPECT_DOUBLE_EQ(Mean({1.0, 2.0, 6.0}), 3);
@@ -43,6 +50,149 @@ TEST(Statistics, InfinitiesSortToTheEnds) {
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_EQ(Median({inf, 1, 2}), 2);
   EXPECT_EQ(Quantile({1, 2, inf}, 1), inf);
+}
+
+// Of 2000 samples of each size, how often the interval held the true median.
+TEST(MedianInterval, CoversTheMedianOfASkewedDistribution) {
+  std::mt19937_64 random(5);
+  std::lognormal_distribution<double> lognormal(0, 1);  // median 1
+  for (const int size : {6, 10, 20, 41, 200}) {
+    int covered = 0;
+    for (int trial = 0; trial < 2000; ++trial) {
+      std::vector<double> sample;
+      for (int i = 0; i < size; ++i) sample.push_back(lognormal(random));
+      const Interval interval = MedianInterval(sample);
+      covered += interval.low <= 1 && 1 <= interval.high;
+    }
+    EXPECT_GE(covered, 0.935 * 2000) << size;
+    EXPECT_LE(covered, 0.985 * 2000) << size;
+  }
+}
+
+TEST(MedianInterval, IsTheRangeOfFewValues) {
+  const Interval interval = MedianInterval({3, 1, 2});
+  EXPECT_EQ(interval.low, 1);
+  EXPECT_EQ(interval.high, 3);
+  EXPECT_TRUE(std::isnan(MedianInterval({}).low));
+}
+
+TEST(StudentTest, QuantilesAreThoseOfTheTables) {
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 1), 12.7062, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 2), 4.3027, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 3), 3.1824, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 10), 2.2281, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.01, 15), 2.9467, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.001, 4), 8.6103, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.5, 30), 0.6828, 1e-4);
+  EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 1e5), 1.96, 1e-4);
+}
+
+// By integration of the density over the tail.
+double IntegratedP(double t, double degrees) {
+  const double log_factor = std::lgamma((degrees + 1) / 2) -
+                            std::lgamma(degrees / 2) -
+                            std::log(degrees * std::numbers::pi) / 2;
+  // x = t / u for u in (0, 1]: the tail is finite there.
+  constexpr int kSteps = 20000;
+  double sum = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    const double u = (i + 0.5) / kSteps, x = t / u;
+    sum +=
+        std::exp(log_factor - (degrees + 1) / 2 * std::log1p(x * x / degrees)) *
+        t / (u * u);
+  }
+  return 2 * sum / kSteps;
+}
+
+TEST(StudentTest, DegreesOfFreedomNeedNotBeWhole) {
+  for (double degrees : {1.0, 1.3, 1.9, 4.5, 17.2, 60.0}) {
+    for (double t : {0.3, 1.0, 2.5, 6.0, 20.0}) {
+      const double p = IntegratedP(t, degrees);
+      EXPECT_NEAR(StudentTwoSidedP(t, degrees) / p, 1, 1e-5)
+          << t << " of " << degrees;
+      EXPECT_NEAR(StudentTwoSidedQuantile(std::max(p, 1e-9), degrees) / t, 1,
+                  p > 1e-9 ? 1e-5 : 1);
+    }
+  }
+}
+
+TEST(StudentTest, NothingIsBeyondInfinityAndAllBeyondZero) {
+  for (int degrees = 1; degrees < 40; ++degrees) {
+    EXPECT_NEAR(StudentTwoSidedP(0, degrees), 1, 1e-12);
+    EXPECT_NEAR(StudentTwoSidedP(1e12, degrees), 0, 1e-11);
+  }
+}
+
+TEST(WelchP, IsThatOfTheFormula) {
+  // t = 6 / sqrt(10/5 + 2.5/5), with 2.5^2 / (2^2/4 + 0.5^2/4) degrees of
+  // freedom.
+  EXPECT_NEAR(WelchP({2, 4, 6, 8, 10}, {-2, -1, 0, 1, 2}),
+              StudentTwoSidedP(6 / std::sqrt(2.5), 6.25 / 1.0625), 1e-12);
+  EXPECT_NEAR(WelchP({2, 4, 6, 8, 10}, {-2, -1, 0, 1, 2}), 0.00936472, 1e-8);
+  EXPECT_EQ(WelchP({1, 2, 3}, {3, 2, 1}), 1);
+  EXPECT_TRUE(std::isnan(WelchP({1}, {1, 2})));
+}
+
+TEST(WelchP, SamplesWithoutSpreadDifferOrDoNot) {
+  EXPECT_EQ(WelchP({2, 2}, {3, 3, 3}), 0);
+  EXPECT_EQ(WelchP({0.1, 0.1}, {0.1, 0.1, 0.1}), 1);
+}
+
+TEST(RatioOf, IsOfGeometricMeansWithinItsInterval) {
+  const Ratio ratio = RatioOf({2, 8}, {1, 1, 8});
+  EXPECT_NEAR(ratio.value, 2, 1e-12);
+  EXPECT_LT(ratio.interval.low, 2);
+  EXPECT_GT(ratio.interval.high, 2);
+  EXPECT_NEAR(ratio.interval.low * ratio.interval.high, 4, 1e-9);
+}
+
+TEST(RatioOf, TheInverseHasTheInverseInterval) {
+  const std::vector<double> a = {1, 1.1, 1.3}, b = {2, 2.5};
+  const Ratio ratio = RatioOf(a, b), inverse = RatioOf(b, a);
+  EXPECT_NEAR(ratio.value * inverse.value, 1, 1e-12);
+  EXPECT_NEAR(ratio.interval.low * inverse.interval.high, 1, 1e-9);
+  EXPECT_NEAR(ratio.interval.high * inverse.interval.low, 1, 1e-9);
+  EXPECT_NEAR(ratio.p_value, inverse.p_value, 1e-12);
+}
+
+TEST(RatioOf, AnEndOfTheIntervalIsWhereThePIs5Percent) {
+  const std::vector<double> a = {1, 1.1, 1.3}, b = {2, 2.5};
+  const Ratio ratio = RatioOf(b, a);
+  std::vector<double> moved = a;
+  for (double& x : moved) x *= ratio.interval.low;
+  EXPECT_NEAR(RatioOf(b, moved).p_value, 0.05, 1e-9);
+}
+
+TEST(RatioOf, OneRepetitionHasNoInterval) {
+  const Ratio ratio = RatioOf({3}, {2, 2});
+  EXPECT_NEAR(ratio.value, 1.5, 1e-12);
+  EXPECT_TRUE(std::isnan(ratio.interval.low));
+  EXPECT_TRUE(std::isnan(ratio.interval.high));
+  EXPECT_TRUE(std::isnan(ratio.p_value));
+}
+
+TEST(RatioOf, ConstantSamplesHaveAPointInterval) {
+  const Ratio ratio = RatioOf({6, 6, 6}, {3, 3});
+  EXPECT_NEAR(ratio.interval.low, 2, 1e-12);
+  EXPECT_NEAR(ratio.interval.high, 2, 1e-12);
+}
+
+TEST(HolmCorrected, IsTheExampleOfItsSteps) {
+  // 4 * 0.01, 3 * 0.015, then 2 * 0.03, and 0.04, which may not be below it.
+  EXPECT_THAT(HolmCorrected({0.03, 0.01, 0.04, 0.015}),
+              ElementsAre(DoubleNear(0.06, 1e-12), DoubleNear(0.04, 1e-12),
+                          DoubleNear(0.06, 1e-12), DoubleNear(0.045, 1e-12)));
+  EXPECT_THAT(HolmCorrected({0.6, 0.7}), ElementsAre(1, 1));
+  EXPECT_THAT(HolmCorrected({0.2}), ElementsAre(0.2));
+  EXPECT_TRUE(HolmCorrected({}).empty());
+}
+
+TEST(HolmCorrected, TestsThatWereNotMadeDoNotCount) {
+  const std::vector<double> corrected =
+      HolmCorrected({std::nan(""), 0.01, 0.02});
+  EXPECT_TRUE(std::isnan(corrected[0]));
+  EXPECT_NEAR(corrected[1], 0.02, 1e-12);
+  EXPECT_NEAR(corrected[2], 0.02, 1e-12);
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST_F(DryRunTest, AProbeThatTakesTooLongIsNotTooLarge) {
   const Outcome outcome = Study(
       "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
       "--trainers=single --model=slow --run_timeout=1s");
-  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("probe of single x1, batch 400"),
                                     HasSubstr("(--run_timeout)")));
 }
@@ -190,7 +190,7 @@ TEST_F(DryRunTest, RefusesALimitThatNothingFits) {
                         "50 MB"));
   const Outcome silent =
       Study(flags + "--memory_limit=1GB --model=forgets --output_dir=other");
-  EXPECT_EQ(silent.exit_code, 2);
+  EXPECT_EQ(silent.exit_code, 1);
   EXPECT_THAT(silent.output, HasSubstr("recorded no peak memory"));
 }
 

@@ -1,22 +1,60 @@
-// Scaling with the memory of a rank held equal: finds the batch of every cell
-// by short runs.
-
-#ifndef ANALYSIS_STUDY_FIXED_MEMORY_H_
-#define ANALYSIS_STUDY_FIXED_MEMORY_H_
+// Scaling with the memory of a rank held equal: the largest batch of every cell
+// whose peak memory stays under a limit, found by short runs.
+#ifndef RANKWISE_ANALYSIS_STUDY_FIXED_MEMORY_H_
+#define RANKWISE_ANALYSIS_STUDY_FIXED_MEMORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/study/study_config.h"
 #include "analysis/study/study_plan.h"
-#include "analysis/study/study_runner.h"
+#include "analysis/study/study_run.h"
 
 namespace rankwise {
+
+struct MemorySearchConfig {
+  int64_t limit_bytes = 0;
+  int64_t multiple = 8;       // of which the batch is one
+  int64_t second_batch = 64;  // probed beside the smallest
+  int64_t largest_batch = 1 << 20;
+  int max_probes = 8;
+  // A batch that is this close to what memory allows is large enough.
+  double tolerance = 0.05;
+};
+
+struct MemoryProbe {
+  int64_t batch = 0;
+  int64_t peak_bytes = 0;
+};
+
+struct MemoryFit {
+  int64_t batch = 0;
+  int64_t peak_bytes = 0;           // as probed with that batch
+  std::vector<MemoryProbe> probes;  // by batch
+};
+
+// Memory is taken to grow linearly with the batch: two probes give the line,
+// and the batch that it allows is probed too, so that the answer has been seen
+// to fit. Where the line was wrong, the search goes on between what fitted and
+// what did not. `probe` says the peak memory of a batch. OutOfRange where
+// not even the smallest batch fits; fails where `probe` does.
+absl::StatusOr<MemoryFit> LargestBatch(
+    const MemorySearchConfig& config,
+    const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe);
+
+// The batch of `fit`, or, where a whole run with it needs more than the limit,
+// one so much smaller as the probes say that this costs, until `whole_run` says
+// a peak under the limit; peak_bytes is then that peak. OutOfRange where none
+// is left; fails where `whole_run` does.
+absl::StatusOr<MemoryFit> ConfirmBatch(
+    const MemorySearchConfig& config, MemoryFit fit,
+    const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run);
 
 // Of the fullest rank: of its accelerators where it has any, else of its
 // process. NotFound where a rank recorded none.
@@ -29,12 +67,12 @@ struct FixedMemoryResult {
 
 // Short runs, whose records go to the folder probes/ of the study's, find each
 // cell's batch, and one of all config.max_steps, in probes/whole/, confirms it
-// (memory_search.h); those that are there already are not run again. A run that
+// ; those that are there already are not run again. A run that
 // dies where a smaller batch ran counts as one of too large a batch, for ever
 // by its file STEM.too_large; one that takes too long ends the search.
 // OutOfRange, naming the cell and what it needs, where not even its smallest
 // batch fits.
-// Needs a HeldSignals that lives (subprocess.h).
+// Needs a HeldSignals that lives (programs.h).
 absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(
     const StudyConfig& config, const StudyRunnerConfig& runner,
     std::ostream& progress);
@@ -49,4 +87,4 @@ std::string OverLimitText(const StudyConfig& config,
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_FIXED_MEMORY_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_FIXED_MEMORY_H_

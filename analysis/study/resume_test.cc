@@ -171,10 +171,10 @@ TEST_F(ResumeTest, AnotherConfigurationIsRefused) {
 
 TEST_F(ResumeTest, AnotherVersionOfTheCodeNeedsForce) {
   EXPECT_EQ(Study("--repetitions=1").exit_code, 0);
-  const std::string other = absl::StrReplaceAll(
-      ReadFile("out/study.json"),
-      {{"\"schema_version\": \"1.", "\"schema_version\": \"1.9"}});
-  WriteFile("out/study.json", other);
+  const std::string other =
+      absl::StrReplaceAll(ReadFile("out/study.flags"),
+                          {{"# schema_version: 1.", "# schema_version: 1.9"}});
+  WriteFile("out/study.flags", other);
   const Outcome refused = BareStudy("--output_dir=out --resume");
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.output, HasSubstr("pass --force to mix the two"));
@@ -183,47 +183,50 @@ TEST_F(ResumeTest, AnotherVersionOfTheCodeNeedsForce) {
 
 TEST_F(ResumeTest, AStudyIsRepeatedFromItsOwnDescription) {
   EXPECT_EQ(Study("--repetitions=3 --world_sizes=2").exit_code, 0);
-  const Outcome again = BareStudy("--config=out/study.json --output_dir=again");
+  const Outcome again =
+      BareStudy("--flagfile=out/study.flags --output_dir=again");
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_THAT(again.output, HasSubstr("single, ddp at world sizes 2: 9 runs"));
-  EXPECT_EQ(ReadFile("again/study.json"), ReadFile("out/study.json"));
+  EXPECT_EQ(ReadFile("again/study.flags"), ReadFile("out/study.flags"));
 }
 
-TEST_F(ResumeTest, TheCommandLineWinsOverTheFile) {
-  WriteFile("my.json", R"({"repetitions": 3, "seed": 5, // odd
-                           "trainers": ["single"]})");
+TEST_F(ResumeTest, TheCommandLineWinsOverTheFileBeforeIt) {
+  WriteFile("my.flags",
+            "# odd\n--repetitions=3\n--seed=5\n"
+            "--trainers=single\n");
   const Outcome outcome = BareStudy(
-      "--config=my.json --repetitions=5 --threads=1 --oversubscribe "
+      "--flagfile=my.flags --repetitions=5 --threads=1 --oversubscribe "
       "--output_dir=out");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("5 runs of 60 steps"));
-  EXPECT_THAT(ReadFile("out/study.json"), HasSubstr("\"seed\": 5"));
+  EXPECT_THAT(ReadFile("out/study.flags"), HasSubstr("\n--seed=5\n"));
 }
 
 TEST_F(ResumeTest, AWrongFileSaysWhere) {
-  WriteFile("my.json", "{\"repetitons\": 3}");
-  const Outcome unknown = BareStudy("--config=my.json");
+  WriteFile("my.flags", "--repetitons=3\n");
+  const Outcome unknown = BareStudy("--flagfile=my.flags");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.output, HasSubstr("my.json: \"repetitons\" is unknown"));
-  WriteFile("my.json", "{\"repetitions\": 99999999999999999999}");
-  EXPECT_THAT(BareStudy("--config=my.json").output,
-              HasSubstr("my.json: \"repetitions\": "));
+  EXPECT_THAT(unknown.output,
+              HasSubstr("Unknown command line flag 'repetitons'"));
+  WriteFile("my.flags", "--repetitions=99999999999999999999\n");
+  EXPECT_THAT(BareStudy("--flagfile=my.flags").output,
+              HasSubstr("for flag 'repetitions'"));
 }
 
 TEST_F(ResumeTest, TheExampleDescribesAStudy) {
   const fs::path example =
-      fs::current_path() / "analysis/study/examples/data_parallel.json";
-  const Outcome outcome = BareStudy(absl::StrCat("--config=", example.string(),
-                                                 " --dry_run --oversubscribe"));
+      fs::current_path() / "analysis/study/examples/data_parallel.flags";
+  const Outcome outcome = BareStudy(absl::StrCat(
+      "--flagfile=", example.string(), " --dry_run --oversubscribe"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("\nddp "), HasSubstr(" 7 "),
                                     Not(HasSubstr("pipeline"))));
 }
 
-TEST_F(ResumeTest, FoldersOfBeforeAreReadAsEver) {
+TEST_F(ResumeTest, FoldersWithoutADescriptionAreRead) {
   EXPECT_EQ(Study("--repetitions=2").exit_code, 0);
   const std::string with = BareStudy("--from=out").output;
-  fs::remove(root() / "out/study.json");
+  fs::remove(root() / "out/study.flags");
   fs::remove(root() / "out/durations.csv");
   const Outcome without = BareStudy("--from=out");
   EXPECT_EQ(without.exit_code, 0) << without.output;

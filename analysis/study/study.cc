@@ -14,34 +14,34 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/program.h"
-#include "analysis/study/command_line.h"
-#include "analysis/study/config_file.h"
+#include "analysis/answer/answer.h"
+#include "analysis/answer/answer_text.h"
+#include "analysis/report/report.h"
 #include "analysis/study/fixed_memory.h"
-#include "analysis/study/folder_lock.h"
-#include "analysis/study/run_times.h"
-#include "analysis/study/study_answer.h"
+#include "analysis/study/programs.h"
 #include "analysis/study/study_config.h"
+#include "analysis/study/study_description.h"
 #include "analysis/study/study_flags.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_output.h"
 #include "analysis/study/study_plan.h"
 #include "analysis/study/study_run.h"
-#include "analysis/study/study_runner.h"
-#include "analysis/study/subprocess.h"
-#include "records/host.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
 #include "records/replace_file.h"
-#include "records/user_path.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
+constexpr char kProgram[] = "study";
 constexpr char kUsage[] =
     "Trains at several world sizes and says how well that scales.\n"
     "  ./bazelw run //:study                           1 and 2 ranks\n"
     "  ./bazelw run //:study -- --dry_run              what it would run\n"
     "  ./bazelw run //:study -- --world_sizes=1,2,4\n"
-    "  ./bazelw run //:study -- --config=FILE          flags from a file\n"
+    "  ./bazelw run //:study -- --flagfile=FILE        flags from a file\n"
     "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
     "  ./bazelw run //:study -- --from=DIR             the answer once more";
 
@@ -50,30 +50,51 @@ struct Study {
   HostInfo host;
   StudyConfig config;
   StudyRunnerConfig runner;
-  ConfigFile description;
+  StudyDescription description;
 };
 
-// Prints the answer and writes the report; false where that failed.
-bool Answer(std::vector<RunTrace> runs, const std::string& dir) {
-  StudyAnswerConfig config;
-  config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
+// "Scaling study, 2026-01-31": run ids begin with the day.
+std::string Title(const std::vector<RunTrace>& runs) {
+  std::string first;
+  for (const RunTrace& run : runs) {
+    const std::string& id = run.ranks[0].run.run_id;
+    if (first.empty() || id < first) first = id;
+  }
+  if (first.size() < 8) return "Scaling study";
+  return absl::StrCat("Scaling study, ", first.substr(0, 4), "-",
+                      first.substr(4, 2), "-", first.substr(6, 2));
+}
+
+absl::Status Report(const Answer& answer, const std::string& title,
+                    const std::string& dir) {
+  if (answer.cells.empty() && answer.calls.empty()) {
+    return absl::FailedPreconditionError(
+        "nothing in the records could be measured");
+  }
+  if (!absl::GetFlag(FLAGS_report)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string plotly, PlotlyFromFlags());
+  const std::string path = dir + "/report.html";
+  RETURN_IF_ERROR(WriteReport(
+      answer,
+      {title, plotly,
+       absl::StrCat("./bazelw run //:study -- --from=", ShellWord(dir))},
+      path));
+  std::cout << "Report: " << path << "\n";
+  return absl::OkStatus();
+}
+
+// Prints the answer and writes the report; false where that failed. Both depend
+// on the runs alone, so that records read back from disk give the same.
+bool GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
+  AnswerConfig config;
+  config.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   config.force = absl::GetFlag(FLAGS_force);
-  config.command =
-      absl::StrCat("./bazelw run //:study -- --from=", ShellWord(dir));
-  absl::StatusOr<std::string> plotly = "";
-  if (absl::GetFlag(FLAGS_report)) {
-    plotly = PlotlyFromFlags();
-    if (plotly.ok()) config.report_path = dir + "/report.html";
-    config.plotly_js = plotly.value_or("");
-  }
-  absl::Status status = GiveAnswer(std::move(runs), config, std::cout);
-  status.Update(plotly.status());
-  if (!status.ok()) {
-    std::cout << "No report: " << status.message() << "\n";
-  } else if (!config.report_path.empty()) {
-    std::cout << "Report: " << config.report_path << "\n";
-  }
+  config.allow_oversubscribed = absl::GetFlag(FLAGS_oversubscribe);
+  const std::string title = Title(runs);
+  const auto answer = Analyze(std::move(runs), config);
+  std::cout << AnswerText(*answer) << std::flush;
+  const absl::Status status = Report(*answer, title, dir);
+  if (!status.ok()) std::cout << "No report: " << status.message() << "\n";
   return status.ok();
 }
 
@@ -81,23 +102,17 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
   if (absl::GetFlag(FLAGS_warmup_steps) < 0) {
     return absl::InvalidArgumentError("--warmup_steps: expected 0 or more");
   }
-  auto runs = LoadStudyFolder(dir);
-  if (!runs.ok()) return runs.status();
-  return Answer(*std::move(runs), dir) ? 0 : 1;
+  ASSIGN_OR_RETURN(auto runs, LoadStudyFolder(dir));
+  return GiveAnswer(std::move(runs), dir) ? 0 : kFailed;
 }
 
 absl::StatusOr<Study> DescribedStudy() {
   Study study;
   study.host = CollectHostInfo();
-  auto config = ConfigFromFlags(study.host);
-  if (!config.ok()) return config.status();
-  study.config = *std::move(config);
-  auto runner = RunnerFromFlags(study.config);
-  if (!runner.ok()) return runner.status();
-  study.runner = *std::move(runner);
+  ASSIGN_OR_RETURN(study.config, ConfigFromFlags(study.host));
+  ASSIGN_OR_RETURN(study.runner, RunnerFromFlags(study.config));
   study.description = DescribeStudy(study.config, study.host);
-  absl::Status writable = CheckWritable(study.description);
-  if (!writable.ok()) return writable;
+  RETURN_IF_ERROR(FlagfileText(study.description).status());
   return study;
 }
 
@@ -116,9 +131,8 @@ int64_t CountRecorded(const StudyPlan& plan, const std::string& dir) {
 }
 
 int DryRun(const Study& study, const StudyPlan& plan) {
-  const RunTimes times =
-      RunTimes::Load(UserPath("results"), study.runner.output_dir,
-                     study.description, StudyKeys());
+  const RunTimes times = RunTimes::Load(
+      UserPath("results"), study.runner.output_dir, study.description);
   std::cout << DryRunText(study.config, plan, FixedMemoryRuns(study.config),
                           times);
   if (absl::GetFlag(FLAGS_resume)) {
@@ -131,19 +145,17 @@ int DryRun(const Study& study, const StudyPlan& plan) {
   return 0;
 }
 
-// The folder with study.json in it, which is this process's while the result
+// The folder with study.flags in it, which is this process's while the result
 // lives.
 absl::StatusOr<FolderLock> PrepareFolder(const Study& study) {
   const std::string& dir = study.runner.output_dir;
   const bool resume = absl::GetFlag(FLAGS_resume);
-  absl::Status prepared =
-      PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew);
-  if (!prepared.ok()) return prepared;
-  absl::StatusOr<FolderLock> lock = FolderLock::Take(dir);
-  if (!lock.ok() || resume) return lock;
-  absl::Status written = ReplaceFile(
-      StudyFilePath(dir), ConfigToJson(study.description, StudyKeys()));
-  if (!written.ok()) return written;
+  RETURN_IF_ERROR(
+      PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew));
+  ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(dir));
+  if (resume) return lock;
+  ASSIGN_OR_RETURN(const std::string text, FlagfileText(study.description));
+  RETURN_IF_ERROR(ReplaceFile(StudyFilePath(dir), text));
   return lock;
 }
 
@@ -157,7 +169,8 @@ int Conclude(StudyResult result, const StudyPlan& plan,
              const std::string& warnings, const std::string& dir) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
-  const bool answered = complete == 0 || Answer(std::move(result.runs), dir);
+  const bool answered =
+      complete == 0 || GiveAnswer(std::move(result.runs), dir);
   std::cout << NotRunText(plan) << warnings;
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
@@ -170,16 +183,19 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   std::cout << "Records: " << dir
             << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
-  return result.failed.empty() && answered ? 0 : 1;
+  return result.failed.empty() && answered ? 0 : kFailed;
 }
 
+// Fails before it has run anything; a failed run is an exit code.
 absl::StatusOr<int> RunAll(Study study) {
   const std::string& dir = study.runner.output_dir;
-  const absl::StatusOr<FolderLock> lock = PrepareFolder(study);
-  if (!lock.ok()) return lock.status();
+  ASSIGN_OR_RETURN(const FolderLock lock, PrepareFolder(study));
   const HeldSignals held;
   const auto found = FindFixedMemoryRuns(study.config, study.runner, std::cout);
-  if (!found.ok()) return found.status();
+  if (!found.ok() && !absl::IsOutOfRange(found.status())) {
+    return Complain(kProgram, found.status(), kFailed);
+  }
+  RETURN_IF_ERROR(found.status());  // --memory_limit is too small
   if (found->interrupted_by != 0) {
     std::cout << "Interrupted while looking for batches.\n";
     SayHowToGoOn(dir);
@@ -202,28 +218,24 @@ absl::StatusOr<int> RunAll(Study study) {
 absl::StatusOr<int> Main(const CommandLine& line) {
   const std::string from = absl::GetFlag(FLAGS_from);
   if (!from.empty()) return ReadAgain(UserPath(from));
-  absl::StatusOr<Study> study = DescribedStudy();
-  if (!study.ok()) return study.status();
-  const StudyPlan plan = PlanStudy(study->config);
+  ASSIGN_OR_RETURN(Study study, DescribedStudy());
+  const StudyPlan plan = PlanStudy(study.config);
   const bool trains =
       std::any_of(plan.runs.begin(), plan.runs.end(),
                   [](const PlannedRun& run) { return run.IsTraining(); });
-  if (!trains && FixedMemoryRuns(study->config).empty()) {
+  if (!trains && FixedMemoryRuns(study.config).empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
-  if (absl::Status same = CheckResumed(*study, line); !same.ok()) return same;
-  if (absl::GetFlag(FLAGS_dry_run)) return DryRun(*study, plan);
-  return RunAll(*std::move(study));
+  RETURN_IF_ERROR(CheckResumed(study, line));
+  if (absl::GetFlag(FLAGS_dry_run)) return DryRun(study, plan);
+  return RunAll(std::move(study));
 }
 
 absl::StatusOr<int> ParseAndRun(int argc, char** argv) {
-  const absl::StatusOr<CommandLine> line = ParseStudyCommandLine(argc, argv);
-  if (!line.ok()) return line.status();
-  const absl::Status no_rest =
-      RefuseArguments(line->positional, "--world_sizes=1,2");
-  if (!no_rest.ok()) return no_rest;
-  return Main(*line);
+  ASSIGN_OR_RETURN(const CommandLine line, ParseStudyCommandLine(argc, argv));
+  RETURN_IF_ERROR(RefuseArguments(line.positional, "--world_sizes=1,2"));
+  return Main(line);
 }
 
 }  // namespace
@@ -233,5 +245,6 @@ int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/study/");
   const absl::StatusOr<int> exit_code = rankwise::ParseAndRun(argc, argv);
   if (exit_code.ok()) return *exit_code;
-  return rankwise::Complain("study", exit_code.status(), rankwise::kBadUsage);
+  return rankwise::Complain(rankwise::kProgram, exit_code.status(),
+                            rankwise::kBadUsage);
 }

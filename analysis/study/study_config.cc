@@ -9,24 +9,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "analysis/throughput.h"
+#include "analysis/runs/throughput.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
 constexpr int64_t kMaxWorldSize = 4096;
-
-constexpr std::pair<absl::string_view, double> kMemoryUnits[] = {
-    {"KiB", 1024.0},
-    {"MiB", 1048576.0},
-    {"GiB", 1073741824.0},
-    {"TiB", 1099511627776.0},
-    {"KB", 1e3},
-    {"MB", 1e6},
-    {"GB", 1e9},
-    {"TB", 1e12},
-    {"B", 1}};
 
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
@@ -43,7 +32,7 @@ absl::Status ForEachItem(absl::string_view flag, absl::string_view text,
     if (!seen.insert(std::string(item)).second) {
       return Bad("--", flag, "=", text, ": ", item, " occurs twice");
     }
-    if (absl::Status status = add(item); !status.ok()) return status;
+    RETURN_IF_ERROR(add(item));
   }
   return absl::OkStatus();
 }
@@ -129,37 +118,18 @@ absl::StatusOr<std::vector<std::string>> ParseNames(
     absl::string_view flag, absl::string_view text,
     const std::vector<std::string>& known) {
   std::vector<std::string> names;
-  absl::Status status = ForEachItem(flag, text, [&](absl::string_view item) {
+  RETURN_IF_ERROR(ForEachItem(flag, text, [&](absl::string_view item) {
     if (!Contains(known, item)) {
       return Bad("--", flag, "=", text, ": \"", item,
                  "\" is unknown; expected some of ", absl::StrJoin(known, ","));
     }
     names.push_back(std::string(item));
     return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
+  }));
   return names;
 }
 
 }  // namespace
-
-absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
-                                    absl::string_view text) {
-  absl::string_view number = text;
-  double unit = 1;
-  for (const auto& [suffix, bytes] : kMemoryUnits) {
-    if (!absl::ConsumeSuffix(&number, suffix)) continue;
-    unit = bytes;
-    break;
-  }
-  double amount = 0;
-  if (absl::SimpleAtod(number, &amount) && amount * unit >= 1 &&
-      amount * unit < 1e18) {
-    return static_cast<int64_t>(amount * unit);
-  }
-  return Bad("--", flag, "=", text,
-             ": expected an amount of memory such as 512MB, 1.5GiB or 4GB");
-}
 
 std::string MemoryText(int64_t bytes) {
   const double amount = static_cast<double>(bytes);
@@ -169,20 +139,16 @@ std::string MemoryText(int64_t bytes) {
 
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
   std::vector<int64_t> sizes;
-  absl::Status status =
-      ForEachItem("world_sizes", text, [&](absl::string_view item) {
-        int64_t size = 0;
-        if (!absl::SimpleAtoi(item, &size) || size < 1 ||
-            size > kMaxWorldSize) {
-          return Bad(
-              "--world_sizes=", text, ": \"", item,
-              "\" is not a world size; expected whole numbers from 1 to ",
-              kMaxWorldSize, " with commas between, as in 1,2,4");
-        }
-        sizes.push_back(size);
-        return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ForEachItem("world_sizes", text, [&](absl::string_view item) {
+    int64_t size = 0;
+    if (!absl::SimpleAtoi(item, &size) || size < 1 || size > kMaxWorldSize) {
+      return Bad("--world_sizes=", text, ": \"", item,
+                 "\" is not a world size; expected whole numbers from 1 to ",
+                 kMaxWorldSize, " with commas between, as in 1,2,4");
+    }
+    sizes.push_back(size);
+    return absl::OkStatus();
+  }));
   std::sort(sizes.begin(), sizes.end());
   return sizes;
 }
@@ -190,7 +156,7 @@ absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text) {
   std::vector<Scaling> scalings;
-  absl::Status status = ForEachItem(flag, text, [&](absl::string_view item) {
+  RETURN_IF_ERROR(ForEachItem(flag, text, [&](absl::string_view item) {
     for (Scaling scaling :
          {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
       if (item != ScalingName(scaling)) continue;
@@ -199,8 +165,7 @@ absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
     }
     return Bad("--", flag, "=", text, ": \"", item,
                "\" is unknown; expected some of strong,weak,fixed_memory");
-  });
-  if (!status.ok()) return status;
+  }));
   return scalings;
 }
 
@@ -264,13 +229,12 @@ absl::Status CheckStudyConfig(const StudyConfig& config) {
                kMinMeasuredSteps,
                " to measure after --warmup_steps=", config.warmup_steps);
   }
-  absl::Status status =
-      CheckNotNegative("train_size", config.train_size, "to choose it");
-  status.Update(CheckNotNegative("threads", config.threads, "to choose it"));
-  status.Update(CheckNotNegative("ablations", config.ablations, "for none"));
-  status.Update(
+  RETURN_IF_ERROR(
+      CheckNotNegative("train_size", config.train_size, "to choose it"));
+  RETURN_IF_ERROR(CheckNotNegative("threads", config.threads, "to choose it"));
+  RETURN_IF_ERROR(CheckNotNegative("ablations", config.ablations, "for none"));
+  RETURN_IF_ERROR(
       CheckNotNegative("traffic_steps", config.traffic_steps, "for none"));
-  if (!status.ok()) return status;
   for (const std::string& flag : config.trainer_flags) {
     if (flag.size() > 2 && flag.substr(0, 2) == "--") continue;
     return Bad("--trainer_flags: \"", flag,
@@ -278,9 +242,9 @@ absl::Status CheckStudyConfig(const StudyConfig& config) {
   }
   for (const auto& check : {CheckDivision, CheckMicroBatches, CheckAnyRun,
                             CheckMemoryLimit, CheckCores}) {
-    status.Update(check(config));
+    RETURN_IF_ERROR(check(config));
   }
-  return status;
+  return absl::OkStatus();
 }
 
 }  // namespace rankwise

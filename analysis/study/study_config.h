@@ -1,7 +1,6 @@
 // What a study runs.
-
-#ifndef ANALYSIS_STUDY_STUDY_CONFIG_H_
-#define ANALYSIS_STUDY_STUDY_CONFIG_H_
+#ifndef RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_
+#define RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_
 
 #include <cstdint>
 #include <string>
@@ -10,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "analysis/efficiency.h"
+#include "analysis/scaling/efficiency.h"
 
 namespace rankwise {
 
@@ -57,10 +56,6 @@ struct StudyConfig {
   int64_t largest_global_batch = 0;
 };
 
-// "512MB", "1.5GiB", "4000000000"; `flag`: for messages.
-absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
-                                    absl::string_view text);
-
 // "312 MB", "1.20 GB".
 std::string MemoryText(int64_t bytes);
 
@@ -96,4 +91,4 @@ bool SearchesMemory(const StudyConfig& config);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_STUDY_CONFIG_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_

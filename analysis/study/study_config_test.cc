@@ -48,18 +48,6 @@ TEST(ParseScalings, KnowsThree) {
             "strong,weak,fixed_memory");
 }
 
-TEST(ParseMemory, KnowsBothKindsOfUnits) {
-  EXPECT_EQ(*ParseMemory("f", "1GB"), 1000000000);
-  EXPECT_EQ(*ParseMemory("f", "1.5GiB"), 1610612736);
-  EXPECT_EQ(*ParseMemory("f", "512MB"), 512000000);
-  EXPECT_EQ(*ParseMemory("f", "123456789"), 123456789);
-  for (const char* text :
-       {"", "GB", "0", "-1GB", "1 G", "nan", "1e40", "1gb"}) {
-    EXPECT_THAT(std::string(ParseMemory("f", text).status().message()),
-                HasSubstr(std::string("--f=") + text + ": expected an amount"));
-  }
-}
-
 TEST(MemoryText, RoundsToWhatIsRead) {
   EXPECT_EQ(MemoryText(312400000), "312 MB");
   EXPECT_EQ(MemoryText(1204000000), "1.20 GB");

@@ -1,8 +1,7 @@
 // Runs the study's binary from its command line to its exit code, with trainers
-// that only write records (fake_trainer.cc).
-
-#ifndef ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
-#define ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
+// that only write records (fake_trainer_for_test.cc).
+#ifndef RANKWISE_ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
+#define RANKWISE_ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
 
 #include <gtest/gtest.h>
 
@@ -44,4 +43,4 @@ class StudyTest : public testing::Test {
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_

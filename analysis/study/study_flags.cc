@@ -4,19 +4,24 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "analysis/study/trainer_path.h"
-#include "records/build_stamp.h"
+#include "analysis/study/programs.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
 #include "records/record.h"
-#include "records/user_path.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(
     std::string, world_sizes, "1,2",
@@ -75,10 +80,6 @@ ABSL_FLAG(std::string, precision, "",
           "fp32, bf16 or, on a GPU, fp16; empty: fp32");
 ABSL_FLAG(std::string, trainer_flags, "",
           "more flags for every trainer, with spaces between: '--lr=0.01'");
-ABSL_FLAG(std::string, config, "",
-          "file that describes the study: JSON, with flags without their "
-          "dashes as keys, comments allowed; the command line wins. A study's "
-          "own is study.json in its folder");
 ABSL_FLAG(std::string, output_dir, "",
           "folder for the records; empty: results/TIME");
 ABSL_FLAG(bool, resume, false,
@@ -101,6 +102,18 @@ ABSL_FLAG(std::string, trainer_dir, "",
 
 namespace rankwise {
 namespace {
+
+// Flags that only say what is done with a study, or where: all others of this
+// file describe it.
+constexpr absl::string_view kNotDescribing[] = {
+    "dry_run", "force",  "from",        "output_dir",  "plotly_js",
+    "report",  "resume", "run_timeout", "trainer_dir", "verbose"};
+
+bool Describes(const absl::CommandLineFlag& flag) {
+  return absl::EndsWith(flag.Filename(), "study/study_flags.cc") &&
+         std::find(std::begin(kNotDescribing), std::end(kNotDescribing),
+                   flag.Name()) == std::end(kNotDescribing);
+}
 
 // The flags that are handed on as they are, where they are set.
 std::vector<std::string> TrainerFlags() {
@@ -143,32 +156,54 @@ absl::StatusOr<std::vector<Scaling>> PipelineScalings(
 
 // Fills the flags that are lists of names or sizes.
 absl::Status SetLists(StudyConfig* config) {
-  const auto set = [](auto parsed, auto* field) {
-    if (parsed.ok()) *field = *std::move(parsed);
-    return parsed.status();
-  };
-  absl::Status status =
-      set(ParseTrainers(absl::GetFlag(FLAGS_trainers)), &config->trainers);
-  status.Update(set(ParseWorldSizes(absl::GetFlag(FLAGS_world_sizes)),
-                    &config->world_sizes));
-  status.Update(set(ParseScalings("scaling", absl::GetFlag(FLAGS_scaling)),
-                    &config->scalings));
-  if (!status.ok()) return status;
-  status = set(PipelineScalings(config->scalings), &config->pipeline_scalings);
-  status.Update(set(ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)),
-                    &config->schedules));
+  ASSIGN_OR_RETURN(config->trainers,
+                   ParseTrainers(absl::GetFlag(FLAGS_trainers)));
+  ASSIGN_OR_RETURN(config->world_sizes,
+                   ParseWorldSizes(absl::GetFlag(FLAGS_world_sizes)));
+  ASSIGN_OR_RETURN(config->scalings,
+                   ParseScalings("scaling", absl::GetFlag(FLAGS_scaling)));
+  ASSIGN_OR_RETURN(config->pipeline_scalings,
+                   PipelineScalings(config->scalings));
+  ASSIGN_OR_RETURN(config->schedules,
+                   ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)));
   const std::string ablated = absl::GetFlag(FLAGS_ablation_schedules);
   config->ablation_schedules.clear();
   if (!ablated.empty()) {
-    status.Update(set(ParseSchedules("ablation_schedules", ablated),
-                      &config->ablation_schedules));
+    ASSIGN_OR_RETURN(config->ablation_schedules,
+                     ParseSchedules("ablation_schedules", ablated));
   }
   const std::string limit = absl::GetFlag(FLAGS_memory_limit);
   if (!limit.empty()) {
-    status.Update(
-        set(ParseMemory("memory_limit", limit), &config->memory_limit_bytes));
+    ASSIGN_OR_RETURN(config->memory_limit_bytes,
+                     ParseMemory("memory_limit", limit));
   }
-  return status;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
+  const std::string from = absl::GetFlag(FLAGS_from);
+  const bool resume = absl::GetFlag(FLAGS_resume);
+  std::string dir = resume ? absl::GetFlag(FLAGS_output_dir) : from;
+  if (resume && !from.empty()) {
+    return absl::InvalidArgumentError(
+        "--from runs nothing, and --resume does: pass one of the two");
+  }
+  if (resume && dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--resume: pass --output_dir too, the folder of the study to go on "
+        "with");
+  }
+  if (dir.empty()) return std::nullopt;
+  dir = UserPath(dir);
+  std::error_code error;
+  if (std::filesystem::exists(StudyFilePath(dir), error)) {
+    return ReadFlagfile(StudyFilePath(dir));
+  }
+  if (!resume) return std::nullopt;  // of a version that wrote none
+  return absl::NotFoundError(absl::StrCat(
+      "--resume: ", dir,
+      " holds no study.flags: no study was begun there, or an earlier version "
+      "did; choose another folder, or read it by --from"));
 }
 
 std::string OwnPath() {
@@ -178,8 +213,7 @@ std::string OwnPath() {
 absl::Status FindBinaries(const StudyConfig& study,
                           const std::string& trainer_dir) {
   for (const std::string& trainer : study.trainers) {
-    const auto path = TrainerPath(trainer_dir, trainer);
-    if (!path.ok()) return path.status();
+    RETURN_IF_ERROR(TrainerPath(trainer_dir, trainer).status());
   }
   const bool only_single = study.trainers == std::vector<std::string>{"single"};
   if (!study.comm_bench || only_single || LargestWorldSize(study) == 1) {
@@ -190,41 +224,25 @@ absl::Status FindBinaries(const StudyConfig& study,
 
 }  // namespace
 
-const std::vector<ConfigKey>& StudyKeys() {
-  using Type = ConfigKey::Type;
-  static const auto* keys =
-      new std::vector<ConfigKey>{{"trainers", Type::kList},
-                                 {"world_sizes", Type::kList},
-                                 {"schedules", Type::kList},
-                                 {"microbatches", Type::kWhole},
-                                 {"scaling", Type::kList},
-                                 {"memory_limit", Type::kText},
-                                 {"pipeline_scaling", Type::kList},
-                                 {"repetitions", Type::kWhole},
-                                 {"ablations", Type::kWhole},
-                                 {"ablation_schedules", Type::kList},
-                                 {"comm_bench", Type::kBool},
-                                 {"traffic_steps", Type::kWhole},
-                                 {"batch_size", Type::kWhole},
-                                 {"max_steps", Type::kWhole},
-                                 {"warmup_steps", Type::kWhole},
-                                 {"train_size", Type::kWhole},
-                                 {"threads", Type::kWhole},
-                                 {"oversubscribe", Type::kBool},
-                                 {"seed", Type::kWhole},
-                                 {"model", Type::kText},
-                                 {"dataset", Type::kText},
-                                 {"data_dir", Type::kText},
-                                 {"device", Type::kText},
-                                 {"backend", Type::kText},
-                                 {"precision", Type::kText},
-                                 {"trainer_flags", Type::kList, ' '}};
-  return *keys;
+absl::StatusOr<CommandLine> ParseStudyCommandLine(int argc, char** argv) {
+  CommandLine line;
+  line.positional = ParseFlags(argc, argv);
+  ASSIGN_OR_RETURN(line.folder, ReadFolder());
+  if (!line.folder.has_value()) return line;
+  for (const auto& [name, value] : line.folder->flags) {
+    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    std::string error = "there is no such flag";
+    if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("study.flags: --", name, "=", value, ": ", error));
+  }
+  ParseFlags(argc, argv);  // once more: it wins
+  return line;
 }
 
 absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
   StudyConfig config;
-  if (absl::Status lists = SetLists(&config); !lists.ok()) return lists;
+  RETURN_IF_ERROR(SetLists(&config));
   config.micro_batches = absl::GetFlag(FLAGS_microbatches);
   config.repetitions = absl::GetFlag(FLAGS_repetitions);
   config.ablations = absl::GetFlag(FLAGS_ablations);
@@ -241,9 +259,7 @@ absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
   config.trainer_flags = TrainerFlags();
   config.model = ModelOf(config.trainer_flags);
   config.model_layers = LayersOfModel(config.model);
-  if (absl::Status status = CheckStudyConfig(config); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckStudyConfig(config));
   return config;
 }
 
@@ -259,14 +275,9 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
   if (!trainer_dir.empty()) {
     runner.trainer_dir = UserPath(trainer_dir);
   } else {
-    absl::StatusOr<std::string> found = FindTrainerDir(OwnPath());
-    if (!found.ok()) return found.status();
-    runner.trainer_dir = *std::move(found);
+    ASSIGN_OR_RETURN(runner.trainer_dir, FindTrainerDir(OwnPath()));
   }
-  if (absl::Status found = FindBinaries(study, runner.trainer_dir);
-      !found.ok()) {
-    return found;
-  }
+  RETURN_IF_ERROR(FindBinaries(study, runner.trainer_dir));
   std::string output_dir = absl::GetFlag(FLAGS_output_dir);
   if (output_dir.empty()) {
     output_dir = absl::FormatTime("results/%Y%m%d-%H%M%S", absl::Now(),
@@ -281,20 +292,22 @@ absl::StatusOr<std::string> PlotlyFromFlags() {
   return plotly.empty() ? FindPlotly(OwnPath()) : UserPath(plotly);
 }
 
-ConfigFile DescribeStudy(const StudyConfig& study, const HostInfo& host) {
-  ConfigFile file;
-  for (const ConfigKey& key : StudyKeys()) {
-    file.values[key.name] = absl::FindCommandLineFlag(key.name)->CurrentValue();
+StudyDescription DescribeStudy(const StudyConfig& study, const HostInfo& host) {
+  StudyDescription description;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (Describes(*flag)) {
+      description.flags[std::string(name)] = flag->CurrentValue();
+    }
   }
-  std::string& data_dir = file.values["data_dir"];
+  std::string& data_dir = description.flags["data_dir"];
   if (!data_dir.empty()) data_dir = UserPath(data_dir);
-  StudyOrigin& origin = file.origin.emplace();
-  origin.schema_version = RunRecord().schema_version;
-  origin.source_hash = ThisBuildStamp().source_hash;
-  origin.cpu_model = host.cpu_model;
-  origin.cores = host.cores;
-  origin.threads_per_rank = ThreadsPerRank(study);
-  return file;
+  description.origin = {
+      {"schema_version", RunRecord().schema_version},
+      {"source_hash", ThisBuildStamp().source_hash},
+      {"cpu_model", host.cpu_model},
+      {"cores", absl::StrCat(host.cores)},
+      {"threads_per_rank", absl::StrCat(ThreadsPerRank(study))}};
+  return description;
 }
 
 }  // namespace rankwise

@@ -1,11 +1,16 @@
 #include "analysis/study/study_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -48,10 +53,6 @@ absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir) {
   return absl::NotFoundError(absl::StrCat("--from=", files.status().message()));
 }
 
-std::string StudyFilePath(const std::string& dir) {
-  return absl::StrCat(dir, "/study.json");
-}
-
 void AddDuration(const std::string& dir, const std::string& run,
                  absl::Duration elapsed) {
   std::ofstream file(absl::StrCat(dir, "/", kDurations), std::ios::app);
@@ -81,6 +82,25 @@ std::string LastLines(const std::string& path, int count) {
     if (static_cast<int>(lines.size()) > count) lines.pop_front();
   }
   return absl::StrJoin(lines, "\n");
+}
+
+absl::StatusOr<FolderLock> FolderLock::Take(const std::string& dir) {
+  FolderLock lock(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock.folder_ < 0) return absl::ErrnoToStatus(errno, dir);
+  if (flock(lock.folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--output_dir=", dir,
+        ": another study is running in this folder; wait until it has ended, "
+        "or choose another folder"));
+  }
+  return lock;
+}
+
+FolderLock::FolderLock(FolderLock&& other)
+    : folder_(std::exchange(other.folder_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (folder_ >= 0) close(folder_);
 }
 
 }  // namespace rankwise

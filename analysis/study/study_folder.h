@@ -1,7 +1,6 @@
 // The folder of one study: records of its runs, and their logs.
-
-#ifndef ANALYSIS_STUDY_STUDY_FOLDER_H_
-#define ANALYSIS_STUDY_STUDY_FOLDER_H_
+#ifndef RANKWISE_ANALYSIS_STUDY_STUDY_FOLDER_H_
+#define RANKWISE_ANALYSIS_STUDY_STUDY_FOLDER_H_
 
 #include <map>
 #include <string>
@@ -11,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 
 namespace rankwise {
 
@@ -29,9 +28,6 @@ absl::Status PrepareStudyFolder(const std::string& dir,
 // The runs of every *.jsonl in `dir`, in the order of their names.
 absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir);
 
-// Where the study describes itself: `dir`/study.json.
-std::string StudyFilePath(const std::string& dir);
-
 // Notes in `dir`/durations.csv how long a run took, start-up included; what
 // cannot be written is left out.
 void AddDuration(const std::string& dir, const std::string& run,
@@ -43,6 +39,22 @@ std::map<std::string, double> ReadDurations(const std::string& dir);
 // The last `count` lines of a text file; "" where it cannot be read.
 std::string LastLines(const std::string& path, int count);
 
+// Held until it is destroyed or the process ends, however it ends.
+class FolderLock {
+ public:
+  // FailedPrecondition where a living process holds it; NotFound without the
+  // folder. Where the file system knows no locks, nobody is kept out.
+  static absl::StatusOr<FolderLock> Take(const std::string& dir);
+
+  FolderLock(FolderLock&& other);
+  FolderLock& operator=(FolderLock&&) = delete;
+  ~FolderLock();
+
+ private:
+  explicit FolderLock(int folder) : folder_(folder) {}
+  int folder_;
+};
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_STUDY_FOLDER_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_STUDY_FOLDER_H_

@@ -2,26 +2,105 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "analysis/cell.h"
-#include "analysis/study/run_command.h"
+#include "analysis/runs/cell.h"
+#include "analysis/stats/statistics.h"
+#include "analysis/study/programs.h"
+#include "analysis/study/study_folder.h"
+#include "analysis/study/study_plan.h"
 #include "analysis/study/study_run.h"
-#include "analysis/study/trainer_path.h"
-#include "analysis/text_table.h"
+#include "analysis/text/text_table.h"
 
 namespace rankwise {
 namespace {
+
+namespace fs = std::filesystem;
+
+// What the time of a run depends on, beside what its name says.
+constexpr const char* kDecisiveFlags[] = {
+    "model",   "dataset",   "data_dir",     "device",
+    "backend", "precision", "trainer_flags"};
+constexpr const char* kDecisiveOrigin[] = {"cpu_model", "cores",
+                                           "threads_per_rank"};
+
+// Processor time of single on one core, per example; rough.
+constexpr std::pair<absl::string_view, double> kSecondsPerExample[] = {
+    {"simple_cnn", 0.6e-3}, {"mlp", 0.15e-3},   {"vit", 5e-3},
+    {"gpt", 11e-3},         {"mp_mlp", 0.4e-3}, {"linear", 1e-6}};
+// Flags that make another model of the name.
+constexpr absl::string_view kSizes[] = {
+    "--model_size=", "--depth=", "--width=", "--sequence_length="};
+constexpr double kEfficiency = 0.6;
+// 36 rows of --max_seconds=0.3 at most.
+constexpr double kCommBenchSeconds = 15;
+
+bool HasItsOwnSize(const StudyConfig& config) {
+  for (const std::string& flag : config.trainer_flags) {
+    for (absl::string_view size : kSizes) {
+      if (absl::StartsWith(flag, size)) return true;
+    }
+  }
+  return false;
+}
+
+bool IsAlike(const StudyDescription& a, const StudyDescription& b) {
+  const auto same = [](const auto& of_a, const auto& of_b,
+                       absl::Span<const char* const> names) {
+    return std::all_of(names.begin(), names.end(), [&](const char* name) {
+      const auto in_a = of_a.find(name), in_b = of_b.find(name);
+      return in_a != of_a.end() && in_b != of_b.end() &&
+             in_a->second == in_b->second;
+    });
+  };
+  return same(a.flags, b.flags, kDecisiveFlags) &&
+         same(a.origin, b.origin, kDecisiveOrigin);
+}
+
+double StartUpSeconds(const PlannedRun& run) {
+  return 0.5 + 0.3 * static_cast<double>(run.world_size);
+}
+
+std::optional<RunTime> RoughTime(const StudyConfig& config,
+                                 const PlannedRun& run) {
+  if (!run.IsTraining()) return RunTime{kCommBenchSeconds, "rough"};
+  const auto known = std::find_if(
+      std::begin(kSecondsPerExample), std::end(kSecondsPerExample),
+      [&config](const auto& model) { return model.first == config.model; });
+  if (known == std::end(kSecondsPerExample) || HasItsOwnSize(config)) {
+    return std::nullopt;
+  }
+  const int64_t ranks = run.trainer == "model_parallel" ? 1 : run.world_size;
+  const int64_t workers = std::min(ranks * ThreadsPerRank(config),
+                                   std::max<int64_t>(1, config.cores));
+  const double speedup =
+      workers == 1 ? 1 : kEfficiency * static_cast<double>(workers);
+  return RunTime{StartUpSeconds(run) +
+                     static_cast<double>(config.max_steps * run.GlobalBatch()) *
+                         known->second / speedup,
+                 "rough"};
+}
+
+// The cell of a run: its name without "-rep3".
+std::string CellOf(const std::string& run) {
+  return run.substr(0, run.rfind("-rep"));
+}
 
 std::string BatchColumn(const PlannedRun& run) {
   if (!run.IsTraining()) return "-";
@@ -86,6 +165,52 @@ std::string TotalLine(const Listing& listing) {
 }
 
 }  // namespace
+
+RunTimes RunTimes::Load(const std::string& results_dir,
+                        const std::string& own_dir,
+                        const StudyDescription& study) {
+  RunTimes times;
+  times.Read(own_dir, study);
+  std::vector<std::string> dirs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(results_dir, error)) {
+    dirs.push_back(entry.path().string());
+  }
+  std::sort(dirs.rbegin(), dirs.rend());  // their names are times
+  for (const std::string& dir : dirs) times.Read(dir, study);
+  return times;
+}
+
+void RunTimes::Read(const std::string& dir, const StudyDescription& study) {
+  const absl::StatusOr<StudyDescription> earlier =
+      ReadFlagfile(StudyFilePath(dir));
+  if (!earlier.ok() || !IsAlike(*earlier, study)) return;
+  double steps = 0;
+  const auto max_steps = earlier->flags.find("max_steps");
+  if (max_steps == earlier->flags.end() ||
+      !absl::SimpleAtod(max_steps->second, &steps) || steps < 1) {
+    return;
+  }
+  std::map<std::string, std::vector<double>> seconds;
+  for (const auto& [run, took] : ReadDurations(dir)) {
+    seconds[CellOf(run)].push_back(took);
+  }
+  for (const auto& [cell, took] : seconds) {
+    by_cell_.insert({cell, {Median(took), steps, dir}});
+  }
+}
+
+std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
+                                    const PlannedRun& run) const {
+  const auto earlier = by_cell_.find(run.CellStem());
+  if (earlier == by_cell_.end()) return RoughTime(config, run);
+  const auto& [seconds, steps, source] = earlier->second;
+  if (!run.IsTraining()) return RunTime{seconds, source};
+  const double start_up = std::min(seconds, StartUpSeconds(run));
+  return RunTime{start_up + (seconds - start_up) *
+                                static_cast<double>(config.max_steps) / steps,
+                 source};
+}
 
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
                          const HostInfo& host, const std::string& output_dir) {

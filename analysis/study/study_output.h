@@ -1,19 +1,55 @@
 // What the study says before its runs, and instead of them.
+#ifndef RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_
+#define RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_
 
-#ifndef ANALYSIS_STUDY_STUDY_OUTPUT_H_
-#define ANALYSIS_STUDY_STUDY_OUTPUT_H_
-
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
-#include "analysis/run_trace.h"
-#include "analysis/study/run_times.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/study/study_config.h"
+#include "analysis/study/study_description.h"
 #include "analysis/study/study_plan.h"
-#include "analysis/study/study_runner.h"
-#include "records/host.h"
+#include "analysis/study/study_run.h"
+#include "records/run_origin.h"
 
 namespace rankwise {
+
+struct RunTime {
+  double seconds = 0;  // of one run, start-up included
+  std::string source;  // "results/20260131-235959", or "rough"
+};
+
+class RunTimes {
+ public:
+  // Reads every study in `results_dir` and the one in `own_dir` that trained
+  // the same model on the same data and machine as the one that `study`
+  // describes. The latest says most; folders that are no studies are passed
+  // over.
+  static RunTimes Load(const std::string& results_dir,
+                       const std::string& own_dir,
+                       const StudyDescription& study);
+
+  // The median of the cell's earlier runs, of other lengths in proportion to
+  // the steps. Without any a rough guess: start-up of 0.5 s and 0.3 s per rank,
+  // and the examples at one thread's speed on an EPYC core, which more threads
+  // and, but for model_parallel, more ranks share at 60 % efficiency. Nothing
+  // for a model whose speed is not known.
+  std::optional<RunTime> Of(const StudyConfig& config,
+                            const PlannedRun& run) const;
+
+ private:
+  struct Earlier {
+    double seconds = 0;
+    double steps = 0;
+    std::string source;
+  };
+  void Read(const std::string& dir, const StudyDescription& study);
+
+  std::map<std::string, Earlier> by_cell_;  // PlannedRun::CellStem
+};
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
@@ -41,4 +77,4 @@ std::string ShellWord(const std::string& text);
 
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_STUDY_OUTPUT_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_

@@ -1,7 +1,6 @@
-// The runs of a study, in the order they are made.
-
-#ifndef ANALYSIS_STUDY_STUDY_PLAN_H_
-#define ANALYSIS_STUDY_STUDY_PLAN_H_
+// The runs of a study, in the order they are made, and their command lines.
+#ifndef RANKWISE_ANALYSIS_STUDY_STUDY_PLAN_H_
+#define RANKWISE_ANALYSIS_STUDY_STUDY_PLAN_H_
 
 #include <cstdint>
 #include <string>
@@ -63,6 +62,11 @@ StudyPlan PlanStudy(const StudyConfig& config,
 // The runs under Scaling::kFixedMemory, whose batch_size is to be searched.
 std::vector<PlannedRun> FixedMemoryRuns(const StudyConfig& config);
 
+// The command line of one run: all but the path of the binary itself.
+std::vector<std::string> RunArguments(const StudyConfig& config,
+                                      const PlannedRun& run,
+                                      const std::string& record_path);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_STUDY_PLAN_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_STUDY_PLAN_H_

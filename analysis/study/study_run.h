@@ -1,14 +1,15 @@
-// One run of a study: started, awaited, and its records checked; or found
-// finished.
+// The runs of a study: each started, awaited and checked, or found finished;
+// one at a time, with progress and what failed said.
+#ifndef RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_
+#define RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_
 
-#ifndef ANALYSIS_STUDY_STUDY_RUN_H_
-#define ANALYSIS_STUDY_STUDY_RUN_H_
-
+#include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "analysis/run_trace.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/study/study_config.h"
 #include "analysis/study/study_plan.h"
 
@@ -30,8 +31,8 @@ struct RunOutcome {
 };
 
 // Runs `planned` to its end and checks that it recorded what it should. Needs
-// a HeldSignals that lives (subprocess.h), and a `dir` made by
-// PrepareStudyFolder (study_folder.h).
+// a HeldSignals that lives (programs.h), and a `dir` made by
+// PrepareStudyFolder.
 RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
                    const std::string& trainer_dir, absl::Duration timeout,
                    const std::string& dir);
@@ -43,6 +44,32 @@ absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned,
                                          const std::string& dir);
 
+struct StudyRunnerConfig {
+  std::string trainer_dir;
+  // Takes STEM.jsonl of every run that ended well, logs/STEM.log of every run,
+  // and durations.csv; what another run recorded stays STEM.jsonl.incomplete.
+  // It must have been prepared by PrepareStudyFolder.
+  std::string output_dir;
+  absl::Duration run_timeout = absl::Minutes(10);
+  bool on_terminal = false;  // also show the run that is going on
+};
+
+struct StudyResult {
+  // By file name, those among them that were found finished.
+  std::vector<RunTrace> runs;
+  std::vector<std::string> failed;  // one line for each
+  int interrupted_by = 0;           // the signal that ended the study, or 0
+};
+
+// Makes the runs of `plan` that the folder has not finished yet. Progress goes
+// to `progress`, one line a run. A failed run is reported there with its last
+// lines, and the study goes on, without the other repetitions of a
+// configuration that has only failed. Needs a HeldSignals that lives
+// (programs.h).
+StudyResult RunStudy(const StudyConfig& config,
+                     const std::vector<PlannedRun>& plan,
+                     const StudyRunnerConfig& runner, std::ostream& progress);
+
 }  // namespace rankwise
 
-#endif  // ANALYSIS_STUDY_STUDY_RUN_H_
+#endif  // RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_

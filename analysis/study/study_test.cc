@@ -1,5 +1,5 @@
 // The study from its command line to its exit code, with trainers that only
-// write records (fake_trainer.cc).
+// write records (fake_trainer_for_test.cc).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -218,13 +218,14 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--memory_limit=1GB", "--memory_limit: nothing depends on it"},
       {"--scaling=fixed_memory --memory_limit=much",
        "--memory_limit=much: expected an amount of memory such as 512MB"},
-      {"--config=nowhere.json", "nowhere.json: cannot be read"},
+      {"--flagfile=nowhere.flags", "Can't open flagfile"},
       {"--resume --output_dir=", "--resume: pass --output_dir too"},
       {"--resume --from=trainers", "pass one of the two"},
-      {"--resume --output_dir=trainers", "trainers holds no study.json"},
+      {"--resume --output_dir=trainers", "trainers holds no study.flags"},
       {"--from=trainers", "trainers: holds no *.jsonl"},
       {"--from=trainers --warmup_steps=-1", "--warmup_steps: expected 0"},
-      {"--data_dir=$(printf 'd\\351')", "d\\xe9 is not UTF-8"},
+      {"--data_dir=\"$(printf 'a\\nb')\"",
+       "--data_dir: its value holds a line"},
       {"--unknown=1", "Unknown command line flag 'unknown'"},
       {"1,2", "unexpected argument \"1,2\""},
   };

@@ -1,8 +1,6 @@
 // Every rank gets all ranks' buffers, one after the other. In place, a rank's
 // input is its own part of the output.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -13,13 +11,8 @@ Buffers Make(const Call& call) {
   buffers.output = NewBuffer(call, call.count);
   buffers.input = call.in_place
                       ? PartOf(buffers.output, call.rank, call.world_size)
-                      : NewBuffer(call, call.count / call.world_size);
+                      : NewBuffer(call, PartOf(call));
   return buffers;
-}
-
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  Fill(buffers.input, {{buffers.input.numel(), 0, DataOf(call.rank)}});
 }
 
 void Start(c10d::ProcessGroup& group, const Call&, Buffers& buffers,
@@ -27,12 +20,12 @@ void Start(c10d::ProcessGroup& group, const Call&, Buffers& buffers,
   works.push_back(group._allgather_base(buffers.output, buffers.input));
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  return {{{.kind = NcclCall::Kind::kAllGather, .count = PartOf(call)}}};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
-  std::vector<PatternRun> parts;
-  for (int rank = 0; rank < call.world_size; ++rank) {
-    parts.push_back({call.count / call.world_size, 0, DataOf(rank)});
-  }
-  return FindWrong(buffers.output, parts);
+  return FindWrong(buffers.output, PartsOfAllRanks(call));
 }
 
 }  // namespace
@@ -40,11 +33,13 @@ std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
 constinit const Collective kAllGather = {
     .name = "all_gather",
     .summary = "every rank gets the buffers of all, one after the other",
-    .granularity = [](int n) { return int64_t{n}; },
-    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .replayable = true,
+    .granularity = OnePerRank,
+    .bus_factor = OthersShare,
     .make = Make,
-    .fill = FillBuffers,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

@@ -1,18 +1,10 @@
 // Every rank gets the reduction of all ranks' buffers. c10d's call is in place;
 // out of place adds the copy that it makes a trainer pay.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
-#include "comm_bench/collectives/reduction.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
-
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  Fill(buffers.input, {{call.count, 0, ContributionOf(call)}});
-}
 
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
            Works& works) {
@@ -20,6 +12,10 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   c10d::AllreduceOptions options;
   options.reduceOp = C10dOp(call.op);
   works.push_back(group.allreduce(buffers.output_parts, options));
+}
+
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  return {{{.kind = NcclCall::Kind::kAllReduce, .count = call.count}}};
 }
 
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
@@ -36,10 +32,12 @@ constinit const Collective kAllReduce = {
         "with the copy that c10d's in-place call needs",
     .reduces = true,
     .prefers_in_place = true,
+    .replayable = true,
     .bus_factor = [](int n) { return 2.0 * (n - 1) / n; },
     .make = WholeBuffers,
-    .fill = FillBuffers,
+    .fill = FillContribution,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

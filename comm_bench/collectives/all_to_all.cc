@@ -1,16 +1,9 @@
 // Rank r gets every rank's r-th part.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
-
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  Fill(buffers.input, {{call.count, 0, DataOf(call.rank)}});
-}
 
 void Start(c10d::ProcessGroup& group, const Call&, Buffers& buffers,
            Works& works) {
@@ -19,8 +12,17 @@ void Start(c10d::ProcessGroup& group, const Call&, Buffers& buffers,
                                       buffers.input_splits));
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  NcclGroup group;
+  for (int peer = 0; peer < call.world_size; ++peer) {
+    group.push_back(NcclSend(peer, PartOf(call), peer * PartOf(call)));
+    group.push_back(NcclReceive(peer, PartOf(call), peer * PartOf(call)));
+  }
+  return {group};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
-  const int64_t part = call.count / call.world_size;
+  const int64_t part = PartOf(call);
   std::vector<PatternRun> parts;
   for (int from = 0; from < call.world_size; ++from) {
     parts.push_back({part, part * call.rank, DataOf(from)});
@@ -34,11 +36,12 @@ constinit const Collective kAllToAll = {
     .name = "all_to_all",
     .summary = "every rank sends an equal part of its buffer to each",
     .in_place = false,
-    .granularity = [](int n) { return int64_t{n}; },
-    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .granularity = OnePerRank,
+    .bus_factor = OthersShare,
     .make = WholeBuffers,
-    .fill = FillBuffers,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

@@ -2,15 +2,13 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
-absl::Status Refuse(const Call& call, const std::string&) {
+absl::Status Refuse(const Call& call) {
   if (call.traffic == nullptr) {
     return absl::InvalidArgumentError(
         "all_to_all_v needs a traffic matrix: who sends how much to whom");
@@ -32,16 +30,28 @@ Buffers Make(const Call& call) {
   return buffers;
 }
 
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  Fill(buffers.input, {{call.count, 0, DataOf(call.rank)}});
-}
-
 void Start(c10d::ProcessGroup& group, const Call&, Buffers& buffers,
            Works& works) {
   works.push_back(group.alltoall_base(buffers.output, buffers.input,
                                       buffers.output_splits,
                                       buffers.input_splits));
+}
+
+// Nothing is called for a message without elements: neither side expects one.
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  const auto sent = call.traffic->SendCounts(call.rank, call.count);
+  const auto received = call.traffic->ReceiveCounts(call.rank, call.count);
+  NcclGroup group;
+  int64_t input = 0, output = 0;
+  for (int peer = 0; peer < call.world_size; ++peer) {
+    if (sent[peer] > 0) group.push_back(NcclSend(peer, sent[peer], input));
+    if (received[peer] > 0) {
+      group.push_back(NcclReceive(peer, received[peer], output));
+    }
+    input += sent[peer];
+    output += received[peer];
+  }
+  return {group};
 }
 
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
@@ -63,11 +73,12 @@ constinit const Collective kAllToAllV = {
         "every rank sends to each what the traffic matrix or the skew "
         "says",
     .in_place = false,
-    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .bus_factor = OthersShare,
     .refuse = Refuse,
     .make = Make,
-    .fill = FillBuffers,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

@@ -30,6 +30,7 @@ constinit const Collective kBarrier = {
     .summary = "every rank waits until all have come",
     .has_elements = false,
     .in_place = false,
+    .replayable = true,
     .make = Make,
     .fill = FillBuffers,
     .start = Start,

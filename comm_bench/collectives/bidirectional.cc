@@ -1,8 +1,6 @@
 // Ranks 0 and 1, 2 and 3, ... send to each other at the same time. The last of
 // an odd number of ranks does nothing. Bus bandwidth counts both directions.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/messages.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -17,9 +15,15 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   Exchange(group, call, buffers, Peer(call), Peer(call), works);
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  if (!HasPeer(call)) return {};
+  return {
+      {NcclSend(Peer(call), call.count), NcclReceive(Peer(call), call.count)}};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
   if (!HasPeer(call)) return std::nullopt;
-  return CheckMessage(call, buffers, Peer(call));
+  return CheckDataOf(call, buffers, Peer(call));
 }
 
 }  // namespace
@@ -31,8 +35,9 @@ constinit const Collective kBidirectional = {
     .min_world_size = 2,
     .bus_factor = [](int) { return 2.0; },
     .make = WholeBuffers,
-    .fill = FillMessage,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

@@ -1,8 +1,6 @@
 // Every rank gets the root's buffer. c10d's call is in place; out of place adds
 // the root's copy from its input to its output.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -12,12 +10,6 @@ Buffers Make(const Call& call) {
   Call own = call;
   own.in_place = call.in_place || call.rank != call.root;
   return WholeBuffers(own);
-}
-
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  if (call.rank != call.root) return;
-  Fill(buffers.input, {{call.count, 0, DataOf(call.root)}});
 }
 
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
@@ -30,8 +22,14 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   works.push_back(group.broadcast(buffers.output_parts, options));
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  return {{{.kind = NcclCall::Kind::kBroadcast,
+            .count = call.count,
+            .peer = call.root}}};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
-  return FindWrong(buffers.output, {{call.count, 0, DataOf(call.root)}});
+  return CheckDataOf(call, buffers, call.root);
 }
 
 }  // namespace
@@ -43,10 +41,11 @@ constinit const Collective kBroadcast = {
         "root's copy that c10d's in-place call needs",
     .rooted = true,
     .prefers_in_place = true,
-    .bus_factor = [](int) { return 1.0; },
+    .replayable = true,
     .make = Make,
-    .fill = FillBuffers,
+    .fill = FillRootsData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

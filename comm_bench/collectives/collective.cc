@@ -3,17 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "c10/core/ScalarType.h"
-#include "comm_bench/collectives/counted.h"
 #include "comm_bench/collectives/element_types.h"
+#include "comm_bench/collectives/entries.h"
+#include "records/text.h"
 
 namespace rankwise::comm_bench {
 namespace {
-
-int64_t Granularity(const Collective& collective, int world_size) {
-  return collective.granularity == nullptr ? 1
-                                           : collective.granularity(world_size);
-}
 
 // Each of these says why the call cannot run, "" if it can.
 
@@ -58,7 +55,7 @@ std::string CountReason(const Collective& collective, const Call& call) {
     return absl::StrCat(" of ", call.count,
                         " elements: the count must be at least 1");
   }
-  const int64_t granule = Granularity(collective, call.world_size);
+  const int64_t granule = collective.granularity(call.world_size);
   if (call.count % granule == 0) return "";
   return absl::StrCat(" of ", Counted(call.count, "element"), " over ",
                       Counted(call.world_size, "rank"),
@@ -67,8 +64,32 @@ std::string CountReason(const Collective& collective, const Call& call) {
 
 }  // namespace
 
-absl::Status CheckCall(const Collective& collective, const Call& call,
-                       const std::string& backend) {
+int64_t Call::bytes() const {
+  return count * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+const std::vector<const Collective*>& AllCollectives() {
+  static const auto* const all = new std::vector<const Collective*>{
+      &kAllReduce, &kAllGather,     &kReduceScatter, &kBroadcast, &kReduce,
+      &kAllToAll,  &kAllToAllV,     &kGather,        &kScatter,   &kSendRecv,
+      &kPingPong,  &kBidirectional, &kBarrier,
+  };
+  return *all;
+}
+
+absl::StatusOr<const Collective*> FindCollective(const std::string& name) {
+  for (const Collective* collective : AllCollectives()) {
+    if (name == collective->name) return collective;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown collective '", name, "'; there are ",
+      absl::StrJoin(AllCollectives(), ", ",
+                    [](std::string* out, const Collective* collective) {
+                      out->append(collective->name);
+                    })));
+}
+
+absl::Status CheckCall(const Collective& collective, const Call& call) {
   for (const auto reason_of :
        {RanksReason, OpReason, PlaceReason, CountReason}) {
     const std::string reason = reason_of(collective, call);
@@ -77,13 +98,25 @@ absl::Status CheckCall(const Collective& collective, const Call& call,
     }
   }
   if (collective.refuse == nullptr) return absl::OkStatus();
-  return collective.refuse(call, backend);
+  return collective.refuse(call);
+}
+
+absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
+                                                   const Call& call) {
+  if (collective.nccl_calls == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(collective.name, " with --layer=nccl: nccl.h has no such ",
+                     "call; measure it with --layer=c10d"));
+  }
+  std::vector<NcclGroup> groups = collective.nccl_calls(call);
+  std::erase_if(groups, [](const NcclGroup& group) { return group.empty(); });
+  return groups;
 }
 
 int64_t CountFor(const Collective& collective, int64_t bytes,
                  c10::ScalarType dtype, int world_size) {
   if (!collective.has_elements) return 0;
-  const int64_t granule = Granularity(collective, world_size);
+  const int64_t granule = collective.granularity(world_size);
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
   return std::max<int64_t>(bytes / element_bytes / granule, 1) * granule;
 }

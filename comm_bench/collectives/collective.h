@@ -1,5 +1,5 @@
-// What the benchmark knows of a collective: one table entry per file in
-// collectives/.
+// What the benchmark knows of a collective: one table entry per file of this
+// folder.
 #ifndef RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_
 #define RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_
 
@@ -10,6 +10,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "comm_bench/collectives/traffic_matrix.h"
@@ -22,7 +23,15 @@ class Work;
 
 namespace rankwise::comm_bench {
 
-class RegisteredMemory;
+// Memory that a communication library has registered, so that it can send from
+// it and receive into it without copies of its own. Outlives its tensors.
+class RegisteredMemory {
+ public:
+  virtual ~RegisteredMemory() = default;
+  // `count` elements, not set. Throws c10::Error where memory is short or the
+  // library refuses it.
+  virtual at::Tensor New(int64_t count, c10::ScalarType dtype) = 0;
+};
 
 // One row of the output, as one rank sees it.
 struct Call {
@@ -42,6 +51,8 @@ struct Call {
   const TrafficMatrix* traffic = nullptr;
   // Where its buffers come from; null: the device's usual allocator.
   RegisteredMemory* memory = nullptr;
+
+  int64_t bytes() const;
 };
 
 // Tensors of one call; `input` and `output` are one tensor, or views of one,
@@ -66,6 +77,32 @@ struct WrongElement {
   int64_t total = 1;  // wrong elements of this rank
 };
 
+// One call of nccl.h. Offsets are elements from the begin of the call's input
+// and output; those that the kind has no use for are 0.
+struct NcclCall {
+  enum class Kind {
+    kAllReduce,
+    kBroadcast,
+    kReduce,
+    kAllGather,
+    kReduceScatter,
+    kSend,
+    kReceive,
+  };
+  Kind kind = Kind::kAllReduce;
+  // As nccl.h counts: of the whole buffer, but of one rank's part for
+  // kAllGather and kReduceScatter.
+  int64_t count = 0;
+  int peer = -1;  // or the root
+  int64_t input_offset = 0;
+  int64_t output_offset = 0;
+
+  friend bool operator==(const NcclCall&, const NcclCall&) = default;
+};
+
+// Calls between ncclGroupStart and ncclGroupEnd, if there is more than one.
+using NcclGroup = std::vector<NcclCall>;
+
 struct Collective {
   const char* name = "";     // "all_reduce"
   const char* summary = "";  // one line for --help and --list
@@ -76,19 +113,19 @@ struct Collective {
   bool in_place = true;           // can run in place
   bool out_of_place = true;       // can run out of place
   bool prefers_in_place = false;  // what c10d's own call does
+  bool replayable = false;        // --mode=replay repeats a trainer's
   int min_world_size = 1;
   // A call's time is divided by this: 2 for a round trip of which half is
   // reported.
   double trips = 1;
 
-  // `count` must be a multiple of it; null: 1.
-  int64_t (*granularity)(int world_size) = nullptr;
+  // `count` must be a multiple of it.
+  int64_t (*granularity)(int world_size) = [](int) { return int64_t{1}; };
   // busbw = algbw * bus_factor, algbw = bytes / time.
-  double (*bus_factor)(int world_size) = nullptr;
-  // Why this call cannot run over `backend` ("gloo"), beyond what the fields
-  // above say; null: it always can.
-  absl::Status (*refuse)(const Call& call,
-                         const std::string& backend) = nullptr;
+  double (*bus_factor)(int world_size) = [](int) { return 1.0; };
+  // Why this call cannot run, beyond what the fields above say; null: it always
+  // can.
+  absl::Status (*refuse)(const Call& call) = nullptr;
 
   Buffers (*make)(const Call& call) = nullptr;
   // Writes the pattern (pattern.h) into the input, and something else into what
@@ -98,16 +135,39 @@ struct Collective {
   // already been waited for.
   void (*start)(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
                 Works& works) = nullptr;
+  // What rank `call.rank` calls of nccl.h itself, group after group, for the
+  // buffers that `make` makes; empty groups are no calls. Null: nccl.h has
+  // nothing for it.
+  //
+  // Reductions, broadcast and all_gather are NCCL's own calls. In place their
+  // input and output lie as nccl.h wants it: at one address, or a rank's part
+  // at `rank * count` elements of the whole. The others are sends and receives
+  // in one group, as NCCL's documentation spells them ("Point-to-point
+  // communication"); a rank's own part is sent to itself, but in place, where
+  // it lies where it belongs.
+  std::vector<NcclGroup> (*nccl_calls)(const Call& call) = nullptr;
   // Compares the output with what the pattern makes it. Only after fill and one
   // start.
   std::optional<WrongElement> (*check)(const Call& call,
                                        const Buffers& buffers) = nullptr;
 };
 
+// The table, in the order in which "all" runs it: all_reduce, all_gather,
+// reduce_scatter, broadcast, reduce, all_to_all, all_to_all_v, gather, scatter,
+// send_recv, ping_pong, bidirectional, barrier.
+const std::vector<const Collective*>& AllCollectives();
+
+// InvalidArgument lists the names.
+absl::StatusOr<const Collective*> FindCollective(const std::string& name);
+
 // Why `call` cannot run, by all that the entry says: InvalidArgument,
 // "all_reduce of int32 with op avg: the average of integers is no integer".
-absl::Status CheckCall(const Collective& collective, const Call& call,
-                       const std::string& backend);
+absl::Status CheckCall(const Collective& collective, const Call& call);
+
+// The calls of nccl.h without empty groups. InvalidArgument, "barrier with
+// --layer=nccl: ...", where nccl.h has nothing for the collective.
+absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
+                                                   const Call& call);
 
 // The count for a row of about `bytes`: rounded down to the granularity, at
 // least one granule. 0 for a collective without elements.

@@ -3,11 +3,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "comm_bench/collectives/element_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace rankwise::comm_bench {
 namespace {
+
+using ::testing::HasSubstr;
 
 // A collective whose counts are multiples of the number of ranks.
 Collective Divided() {
@@ -25,7 +28,7 @@ Call CallOver(int world_size, int64_t count) {
 }
 
 std::string RefusalOf(const Collective& collective, const Call& call) {
-  const absl::Status status = CheckCall(collective, call, "gloo");
+  const absl::Status status = CheckCall(collective, call);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
@@ -36,7 +39,7 @@ TEST(CheckCallTest, RefusesTooFewRanks) {
   collective.min_world_size = 2;
   EXPECT_EQ(RefusalOf(collective, CallOver(1, 4)),
             "ping needs at least 2 ranks; the group has 1");
-  EXPECT_TRUE(CheckCall(collective, CallOver(2, 4), "gloo").ok());
+  EXPECT_TRUE(CheckCall(collective, CallOver(2, 4)).ok());
 }
 
 TEST(CheckCallTest, RefusesARootThatIsNoRank) {
@@ -51,7 +54,7 @@ TEST(CheckCallTest, RefusesARootThatIsNoRank) {
                   ": the group's ranks are 0 to 2");
   }
   call.root = 2;
-  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  EXPECT_TRUE(CheckCall(collective, call).ok());
 }
 
 TEST(CheckCallTest, RefusesAveragesOfIntegers) {
@@ -67,7 +70,7 @@ TEST(CheckCallTest, RefusesAveragesOfIntegers) {
                     " with op avg: the average of integers is no integer"));
   }
   call.dtype = at::kHalf;
-  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  EXPECT_TRUE(CheckCall(collective, call).ok());
 }
 
 TEST(CheckCallTest, RefusesThePlaceThatACollectiveLacks) {
@@ -75,13 +78,13 @@ TEST(CheckCallTest, RefusesThePlaceThatACollectiveLacks) {
   collective.name = "placed";
   collective.in_place = false;
   Call call = CallOver(2, 4);
-  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  EXPECT_TRUE(CheckCall(collective, call).ok());
   call.in_place = true;
   EXPECT_THAT(RefusalOf(collective, call),
               testing::StartsWith("placed cannot run in place"));
   collective.in_place = true;
   collective.out_of_place = false;
-  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  EXPECT_TRUE(CheckCall(collective, call).ok());
   call.in_place = false;
   EXPECT_EQ(RefusalOf(collective, call),
             "placed cannot run out of place; run it in place");
@@ -93,17 +96,17 @@ TEST(CheckCallTest, RefusesCountsThatDoNotDivide) {
             "of 4");
   EXPECT_EQ(RefusalOf(Divided(), CallOver(4, 0)),
             "divided of 0 elements: the count must be at least 1");
-  EXPECT_TRUE(CheckCall(Divided(), CallOver(4, 8), "gloo").ok());
+  EXPECT_TRUE(CheckCall(Divided(), CallOver(4, 8)).ok());
 }
 
 TEST(CheckCallTest, AsksTheEntryLast) {
   Collective collective = Divided();
-  collective.refuse = [](const Call&, const std::string& backend) {
-    return absl::InvalidArgumentError("not over " + backend);
+  collective.refuse = [](const Call&) {
+    return absl::InvalidArgumentError("not today");
   };
-  EXPECT_EQ(RefusalOf(collective, CallOver(2, 4)), "not over gloo");
+  EXPECT_EQ(RefusalOf(collective, CallOver(2, 4)), "not today");
   EXPECT_THAT(RefusalOf(collective, CallOver(2, 3)),
-              testing::HasSubstr("multiple of 2"));
+              HasSubstr("multiple of 2"));
 }
 
 TEST(CountForTest, RoundsDownToTheGranularityButNotToNothing) {
@@ -119,6 +122,42 @@ TEST(CountForTest, IsNothingWithoutElements) {
   Collective collective;
   collective.has_elements = false;
   EXPECT_EQ(CountFor(collective, 4096, at::kFloat, 4), 0);
+}
+
+TEST(ElementTypesTest, NamesOfDtypesReadBack) {
+  EXPECT_EQ(AllDtypes().size(), 7u);
+  for (const c10::ScalarType dtype : AllDtypes()) {
+    EXPECT_EQ(ParseDtype(DtypeName(dtype)).value(), dtype);
+  }
+}
+
+TEST(ElementTypesTest, ShortNamesMeanTheSameTypes) {
+  EXPECT_EQ(ParseDtype("fp32").value(), c10::ScalarType::Float);
+  EXPECT_EQ(ParseDtype("fp64").value(), c10::ScalarType::Double);
+  EXPECT_EQ(ParseDtype("fp16").value(), c10::ScalarType::Half);
+  EXPECT_EQ(ParseDtype("bf16").value(), c10::ScalarType::BFloat16);
+}
+
+TEST(ElementTypesTest, AnUnknownDtypeIsAnsweredWithTheNames) {
+  for (const char* name : {"float", "", "FLOAT32"}) {
+    const auto dtype = ParseDtype(name);
+    EXPECT_TRUE(absl::IsInvalidArgument(dtype.status())) << name;
+    EXPECT_THAT(std::string(dtype.status().message()),
+                HasSubstr("float32 (fp32), float64 (fp64), float16 (fp16), "
+                          "bfloat16 (bf16), int32, int64, uint8"));
+  }
+}
+
+TEST(ElementTypesTest, NamesOfOpsReadBack) {
+  EXPECT_EQ(AllOps().size(), 5u);
+  for (const ReduceOp op : AllOps()) EXPECT_EQ(ParseOp(OpName(op)).value(), op);
+}
+
+TEST(ElementTypesTest, AnUnknownOpIsAnsweredWithTheNames) {
+  const auto op = ParseOp("mean");
+  EXPECT_TRUE(absl::IsInvalidArgument(op.status()));
+  EXPECT_EQ(op.status().message(),
+            "unknown op 'mean'; there are sum, avg, min, max, prod");
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "comm_bench/collectives/collectives.h"
-
 #include <functional>
 #include <mutex>
 #include <set>
@@ -10,12 +8,13 @@
 #include "ATen/TensorOperators.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "comm_bench/collectives/collective.h"
 #include "comm_bench/collectives/element_types.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/backends/fake_backend.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/fake_backend.h"
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -24,11 +23,11 @@ namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::HasSubstr;
-using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 // Ranks as threads over the fake backend, which costs nothing here.
 void OnFakeRanks(int world_size,
-                 const std::function<void(const Group&)>& body) {
+                 const std::function<void(const GroupPtr&)>& body) {
   FakeWorld world(world_size, {});
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -50,7 +49,7 @@ const TrafficMatrix& Traffic(int world_size) {
   return matrices->at(world_size);
 }
 
-Call CallOf(const Collective& collective, const Group& group,
+Call CallOf(const Collective& collective, const GroupPtr& group,
             int64_t granules) {
   Call call;
   call.rank = group->getRank();
@@ -67,8 +66,8 @@ Buffers Filled(const Collective& collective, const Call& call) {
   return buffers;
 }
 
-void RunOnce(const Collective& collective, const Group& group, const Call& call,
-             Buffers& buffers) {
+void RunOnce(const Collective& collective, const GroupPtr& group,
+             const Call& call, Buffers& buffers) {
   Works works;
   collective.start(*group, call, buffers, works);
   for (const auto& work : works) work->wait();
@@ -82,8 +81,8 @@ std::string Described(const Collective& collective, const Call& call) {
 }
 
 // The calls of a collective that differ in type, op, root and place.
-std::vector<Call> Combinations(const Collective& collective, const Group& group,
-                               int64_t granules) {
+std::vector<Call> Combinations(const Collective& collective,
+                               const GroupPtr& group, int64_t granules) {
   std::vector<Call> calls;
   for (const c10::ScalarType dtype : AllDtypes()) {
     for (const ReduceOp op : AllOps()) {
@@ -109,11 +108,10 @@ struct Tally {
   int correct = 0;
 };
 
-void RunAll(const std::string& backend, const Group& group, int64_t granules,
-            Tally& tally) {
+void RunAll(const GroupPtr& group, int64_t granules, Tally& tally) {
   for (const Collective* collective : AllCollectives()) {
     for (const Call& call : Combinations(*collective, group, granules)) {
-      const absl::Status status = CheckCall(*collective, call, backend);
+      const absl::Status status = CheckCall(*collective, call);
       if (!status.ok()) {
         EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
         tally.refusals.insert(std::string(status.message()));
@@ -161,16 +159,16 @@ TEST_P(EveryCombination, IsRefusedOrCorrectOverGloo) {
     Tally tally;
     // An odd count, and one of several periods of the pattern.
     for (const int64_t granules : {3, 8209}) {
-      RunAll("gloo", comm.process_group(), granules, tally);
+      RunAll(comm.process_group(), granules, tally);
     }
     ExpectComplete(tally, world_size, 2);
   });
 }
 
 TEST_P(EveryCombination, IsRefusedOrCorrectOverTheFakeBackend) {
-  OnFakeRanks(GetParam(), [&](const Group& group) {
+  OnFakeRanks(GetParam(), [&](const GroupPtr& group) {
     Tally tally;
-    RunAll("fake", group, /*granules=*/5, tally);
+    RunAll(group, /*granules=*/5, tally);
     ExpectComplete(tally, GetParam(), 1);
   });
 }
@@ -181,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, EveryCombination,
 TEST(CollectivesTest, ACorruptedElementIsFound) {
   std::mutex mutex;
   std::set<std::string> found;
-  OnFakeRanks(4, [&](const Group& group) {
+  OnFakeRanks(4, [&](const GroupPtr& group) {
     for (const Collective* collective : AllCollectives()) {
       const Call call = CallOf(*collective, group, 1001);
       Buffers buffers = Filled(*collective, call);
@@ -213,12 +211,12 @@ TEST(CollectivesTest, ACorruptedElementIsFound) {
 TEST(CollectivesTest, ACallThatDoesNothingIsFound) {
   std::mutex mutex;
   std::set<std::string> found;
-  OnFakeRanks(4, [&](const Group& group) {
+  OnFakeRanks(4, [&](const GroupPtr& group) {
     for (const Collective* collective : AllCollectives()) {
       for (const bool in_place : {false, true}) {
         Call call = CallOf(*collective, group, 64);
         call.in_place = in_place;
-        if (!CheckCall(*collective, call, "fake").ok()) continue;
+        if (!CheckCall(*collective, call).ok()) continue;
         const Buffers buffers = Filled(*collective, call);
         if (!collective->check(call, buffers)) continue;
         const std::lock_guard<std::mutex> lock(mutex);
@@ -231,7 +229,7 @@ TEST(CollectivesTest, ACallThatDoesNothingIsFound) {
 
 TEST(CollectivesTest, SeveralCallsInFlightAreAllCorrect) {
   OnRanks(3, [](Communicator& comm) {
-    const Group& group = comm.process_group();
+    const GroupPtr& group = comm.process_group();
     for (const Collective* collective : AllCollectives()) {
       const Call call = CallOf(*collective, group, 5000);
       std::vector<Buffers> buffers;
@@ -255,14 +253,14 @@ TEST(CollectivesTest, RefusesMissingOrOtherTrafficMatrices) {
   Call call;
   call.count = 4;
   call.world_size = 3;
-  EXPECT_EQ(CheckCall(collective, call, "gloo").message(),
+  EXPECT_EQ(CheckCall(collective, call).message(),
             "all_to_all_v needs a traffic matrix: who sends how much to whom");
   call.traffic = &Traffic(2);
-  EXPECT_EQ(CheckCall(collective, call, "gloo").message(),
+  EXPECT_EQ(CheckCall(collective, call).message(),
             "all_to_all_v over 3 ranks with a traffic matrix of 2: give one of "
             "as many ranks");
   call.traffic = &Traffic(3);
-  EXPECT_TRUE(CheckCall(collective, call, "gloo").ok());
+  EXPECT_TRUE(CheckCall(collective, call).ok());
 }
 
 TEST(CollectivesTest, BusFactorsAreThoseOfNcclTests) {

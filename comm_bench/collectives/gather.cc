@@ -2,9 +2,7 @@
 // its own part of the output; the others' calls are the same.
 #include <utility>
 
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -20,11 +18,6 @@ Buffers Make(const Call& call) {
   return buffers;
 }
 
-void FillBuffers(const Call& call, Buffers& buffers) {
-  if (call.rank == call.root) FillUnwritten(buffers.output);
-  Fill(buffers.input, {{buffers.input.numel(), 0, DataOf(call.rank)}});
-}
-
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
            Works& works) {
   std::vector<std::vector<at::Tensor>> outputs;
@@ -34,13 +27,22 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   works.push_back(group.gather(outputs, buffers.input_parts, options));
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  NcclGroup group;
+  const bool root = call.rank == call.root;
+  if (!root || !call.in_place) {
+    group.push_back(NcclSend(call.root, PartOf(call)));
+  }
+  for (int rank = 0; root && rank < call.world_size; ++rank) {
+    if (rank == call.root && call.in_place) continue;
+    group.push_back(NcclReceive(rank, PartOf(call), rank * PartOf(call)));
+  }
+  return {group};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
   if (call.rank != call.root) return std::nullopt;
-  std::vector<PatternRun> parts;
-  for (int rank = 0; rank < call.world_size; ++rank) {
-    parts.push_back({call.count / call.world_size, 0, DataOf(rank)});
-  }
-  return FindWrong(buffers.output, parts);
+  return FindWrong(buffers.output, PartsOfAllRanks(call));
 }
 
 }  // namespace
@@ -49,11 +51,12 @@ constinit const Collective kGather = {
     .name = "gather",
     .summary = "the root gets the buffers of all, one after the other",
     .rooted = true,
-    .granularity = [](int n) { return int64_t{n}; },
-    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .granularity = OnePerRank,
+    .bus_factor = OthersShare,
     .make = Make,
-    .fill = FillBuffers,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

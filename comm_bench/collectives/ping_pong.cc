@@ -1,8 +1,6 @@
 // Rank 0 sends to rank 1, which answers when it has received. Half the round
 // trip is reported. Other ranks do nothing.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/messages.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
@@ -24,9 +22,19 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   }
 }
 
+// Two groups, since the answer follows the message.
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  if (!Plays(call)) return {};
+  const int peer = 1 - call.rank;
+  const NcclGroup send = {NcclSend(peer, call.count)};
+  const NcclGroup receive = {NcclReceive(peer, call.count)};
+  if (call.rank == 0) return {send, receive};
+  return {receive, send};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
   if (!Plays(call)) return std::nullopt;
-  return CheckMessage(call, buffers, 1 - call.rank);
+  return CheckDataOf(call, buffers, 1 - call.rank);
 }
 
 }  // namespace
@@ -37,10 +45,10 @@ constinit const Collective kPingPong = {
     .in_place = false,
     .min_world_size = 2,
     .trips = 2,
-    .bus_factor = [](int) { return 1.0; },
     .make = WholeBuffers,
-    .fill = FillMessage,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

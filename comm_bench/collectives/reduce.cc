@@ -1,19 +1,11 @@
 // The root gets the reduction of all ranks' buffers. c10d's call is in place
 // and may leave anything in the others' buffers; out of place adds the copy
 // that saves their input.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
-#include "comm_bench/collectives/reduction.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
-
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  Fill(buffers.input, {{call.count, 0, ContributionOf(call)}});
-}
 
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
            Works& works) {
@@ -22,6 +14,12 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   options.reduceOp = C10dOp(call.op);
   options.rootRank = call.root;
   works.push_back(group.reduce(buffers.output_parts, options));
+}
+
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  return {{{.kind = NcclCall::Kind::kReduce,
+            .count = call.count,
+            .peer = call.root}}};
 }
 
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
@@ -40,10 +38,11 @@ constinit const Collective kReduce = {
     .reduces = true,
     .rooted = true,
     .prefers_in_place = true,
-    .bus_factor = [](int) { return 1.0; },
+    .replayable = true,
     .make = WholeBuffers,
-    .fill = FillBuffers,
+    .fill = FillContribution,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

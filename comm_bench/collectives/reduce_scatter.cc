@@ -1,9 +1,6 @@
 // Rank r gets the reduction of all ranks' r-th parts. In place, its output is
 // that part of its input.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
-#include "comm_bench/collectives/reduction.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -14,13 +11,8 @@ Buffers Make(const Call& call) {
   buffers.input = NewBuffer(call, call.count);
   buffers.output = call.in_place
                        ? PartOf(buffers.input, call.rank, call.world_size)
-                       : NewBuffer(call, call.count / call.world_size);
+                       : NewBuffer(call, PartOf(call));
   return buffers;
-}
-
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  Fill(buffers.input, {{call.count, 0, ContributionOf(call)}});
 }
 
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
@@ -31,8 +23,12 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
       group._reduce_scatter_base(buffers.output, buffers.input, options));
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  return {{{.kind = NcclCall::Kind::kReduceScatter, .count = PartOf(call)}}};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
-  const int64_t part = call.count / call.world_size;
+  const int64_t part = PartOf(call);
   return FindWrong(buffers.output,
                    {{part, part * call.rank, ReductionOf(call)}},
                    ToleranceOf(call));
@@ -44,11 +40,12 @@ constinit const Collective kReduceScatter = {
     .name = "reduce_scatter",
     .summary = "every rank gets its part of the reduction of all buffers",
     .reduces = true,
-    .granularity = [](int n) { return int64_t{n}; },
-    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .granularity = OnePerRank,
+    .bus_factor = OthersShare,
     .make = Make,
-    .fill = FillBuffers,
+    .fill = FillContribution,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

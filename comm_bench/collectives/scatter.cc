@@ -2,9 +2,7 @@
 // is its own part of the input; the others' calls are the same.
 #include <utility>
 
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/pattern.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -20,12 +18,6 @@ Buffers Make(const Call& call) {
   return buffers;
 }
 
-void FillBuffers(const Call& call, Buffers& buffers) {
-  FillUnwritten(buffers.output);
-  if (call.rank != call.root) return;
-  Fill(buffers.input, {{call.count, 0, DataOf(call.root)}});
-}
-
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
            Works& works) {
   std::vector<std::vector<at::Tensor>> inputs;
@@ -35,8 +27,21 @@ void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
   works.push_back(group.scatter(buffers.output_parts, inputs, options));
 }
 
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  NcclGroup group;
+  const bool root = call.rank == call.root;
+  if (!root || !call.in_place) {
+    group.push_back(NcclReceive(call.root, PartOf(call)));
+  }
+  for (int rank = 0; root && rank < call.world_size; ++rank) {
+    if (rank == call.root && call.in_place) continue;
+    group.push_back(NcclSend(rank, PartOf(call), rank * PartOf(call)));
+  }
+  return {group};
+}
+
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
-  const int64_t part = call.count / call.world_size;
+  const int64_t part = PartOf(call);
   return FindWrong(buffers.output,
                    {{part, part * call.rank, DataOf(call.root)}});
 }
@@ -47,11 +52,12 @@ constinit const Collective kScatter = {
     .name = "scatter",
     .summary = "every rank gets its part of the root's buffer",
     .rooted = true,
-    .granularity = [](int n) { return int64_t{n}; },
-    .bus_factor = [](int n) { return 1.0 * (n - 1) / n; },
+    .granularity = OnePerRank,
+    .bus_factor = OthersShare,
     .make = Make,
-    .fill = FillBuffers,
+    .fill = FillRootsData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

@@ -1,11 +1,11 @@
 // A ring: every rank sends its buffer to the next and receives the previous
 // one's at the same time.
-#include "comm_bench/collectives/buffers.h"
 #include "comm_bench/collectives/entries.h"
-#include "comm_bench/collectives/messages.h"
 
 namespace rankwise::comm_bench {
 namespace {
+
+int Next(const Call& call) { return (call.rank + 1) % call.world_size; }
 
 int Previous(const Call& call) {
   return (call.rank + call.world_size - 1) % call.world_size;
@@ -13,12 +13,16 @@ int Previous(const Call& call) {
 
 void Start(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
            Works& works) {
-  const int next = (call.rank + 1) % call.world_size;
-  Exchange(group, call, buffers, next, Previous(call), works);
+  Exchange(group, call, buffers, Next(call), Previous(call), works);
+}
+
+std::vector<NcclGroup> NcclCalls(const Call& call) {
+  return {{NcclSend(Next(call), call.count),
+           NcclReceive(Previous(call), call.count)}};
 }
 
 std::optional<WrongElement> Check(const Call& call, const Buffers& buffers) {
-  return CheckMessage(call, buffers, Previous(call));
+  return CheckDataOf(call, buffers, Previous(call));
 }
 
 }  // namespace
@@ -30,10 +34,10 @@ constinit const Collective kSendRecv = {
         "previous",
     .in_place = false,
     .min_world_size = 2,
-    .bus_factor = [](int) { return 1.0; },
     .make = WholeBuffers,
-    .fill = FillMessage,
+    .fill = FillOwnData,
     .start = Start,
+    .nccl_calls = NcclCalls,
     .check = Check,
 };
 

@@ -15,7 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "comm_bench/collectives/counted.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -120,19 +121,17 @@ absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
   Line line{path, 0};
   for (std::string text; std::getline(file, text);) {
     ++line.number;
-    absl::StatusOr<Row> row =
-        ParseRow(line, absl::string_view(text).substr(0, text.find('#')));
-    if (!row.ok()) return row.status();
-    if (row->empty()) continue;
+    ASSIGN_OR_RETURN(Row row, ParseRow(line, absl::string_view(text).substr(
+                                                 0, text.find('#'))));
+    if (row.empty()) continue;
     if (matrix.world_size() == world_size) {
       return line.Error(absl::StrCat("a row too many for ",
                                      Counted(world_size, "rank"),
                                      "; give one row for each"));
     }
-    matrix.weights_.push_back(*std::move(row));
-    const absl::Status status =
-        CheckRow(line, matrix.weights_.back(), matrix.weights_[0], world_size);
-    if (!status.ok()) return status;
+    matrix.weights_.push_back(std::move(row));
+    RETURN_IF_ERROR(
+        CheckRow(line, matrix.weights_.back(), matrix.weights_[0], world_size));
   }
   if (matrix.world_size() == world_size) return matrix;
   return line.Error(absl::StrCat(

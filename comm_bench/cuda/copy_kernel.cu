@@ -1,4 +1,4 @@
-#include "comm_bench/cuda/copy_kernel.h"
+#include "comm_bench/cuda/kernels.h"
 #include "comm_bench/cuda/vector_split.h"
 
 namespace rankwise::micro {

@@ -1,4 +1,4 @@
-#include "comm_bench/cuda/kernel_code.h"
+#include "comm_bench/cuda/kernels.h"
 
 #define RANKWISE_TEXT(number) #number
 #define RANKWISE_VERSION(major, minor, build) \

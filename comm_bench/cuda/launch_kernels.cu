@@ -1,4 +1,4 @@
-#include "comm_bench/cuda/launch_kernels.h"
+#include "comm_bench/cuda/kernels.h"
 
 namespace rankwise::micro {
 namespace {

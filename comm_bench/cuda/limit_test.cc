@@ -3,9 +3,121 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "absl/status/status.h"
 
 namespace rankwise::micro {
+
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+TEST(ParsePcieLink, TakesTheTextsOfSysfs) {
+  const auto link = ParsePcieLink("16.0 GT/s PCIe", "16");
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(link->gigatransfers_per_second, 16);
+  EXPECT_EQ(link->lanes, 16);
+  EXPECT_EQ(PcieLinkText(*link), "PCIe 16 GT/s x16");
+}
+
+TEST(ParsePcieLink, TakesOlderKernelsTexts) {
+  const auto link = ParsePcieLink("2.5 GT/s", "x8\n");
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(link->gigatransfers_per_second, 2.5);
+  EXPECT_EQ(link->lanes, 8);
+}
+
+TEST(ParsePcieLink, RefusesWhatSaysNothing) {
+  for (const auto& [speed, width] :
+       {std::pair("Unknown", "16"), std::pair("Unknown speed", "16"),
+        std::pair("16.0 GT/s PCIe", "0"), std::pair("16.0 GT/s PCIe", "x"),
+        std::pair("16.0", "16"), std::pair("fast GT/s", "16"),
+        std::pair("0 GT/s", "16"), std::pair("nan GT/s", "16"),
+        std::pair("", ""), std::pair("16.0 GT/s PCIe", "255x")}) {
+    const auto link = ParsePcieLink(speed, width);
+    EXPECT_TRUE(absl::IsInvalidArgument(link.status()))
+        << speed << " " << width;
+    EXPECT_THAT(std::string(link.status().message()), HasSubstr(speed));
+  }
+}
+
+TEST(PcieBytesPerSecond, TakesTheEncodingOff) {
+  EXPECT_DOUBLE_EQ(PcieBytesPerSecond({2.5, 16}), 4e9);
+  EXPECT_DOUBLE_EQ(PcieBytesPerSecond({5, 1}), 0.5e9);
+  EXPECT_DOUBLE_EQ(PcieBytesPerSecond({8, 16}), 16e9 * 128 / 130);
+  EXPECT_DOUBLE_EQ(PcieBytesPerSecond({16, 16}), 32e9 * 128 / 130);
+  EXPECT_DOUBLE_EQ(PcieBytesPerSecond({32, 16}), 64e9 * 128 / 130);
+  EXPECT_DOUBLE_EQ(PcieBytesPerSecond({64, 16}), 128e9 * 236 / 256);
+}
+
+// A tree as sysfs has it: the device's folder lies in its bridge's, and
+// `devices` links to it.
+class ReadPcieLinkTest : public ::testing::Test {
+ protected:
+  ReadPcieLinkTest() {
+    const std::string test =
+        ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    root_ = fs::path(std::getenv("TEST_TMPDIR")) / test;
+    fs::create_directories(Device());
+    fs::create_directories(root_ / "devices");
+    fs::create_directory_symlink(Device(), root_ / "devices/0000:3b:00.0");
+  }
+
+  fs::path Bridge() const { return root_ / "pci0000:3a/0000:3a:00.0"; }
+  fs::path Device() const { return Bridge() / "0000:3b:00.0"; }
+
+  static void Write(const fs::path& folder, const std::string& which,
+                    const std::string& speed, const std::string& width) {
+    std::ofstream(folder / (which + "_link_speed")) << speed << "\n";
+    std::ofstream(folder / (which + "_link_width")) << width << "\n";
+  }
+
+  absl::StatusOr<PcieLink> Read(const std::string& id = "0000:3B:00.0") const {
+    return ReadPcieLink(root_ / "devices", id);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(ReadPcieLinkTest, AnIdleLinkIsNotTakenForASlowOne) {
+  Write(Device(), "max", "32.0 GT/s PCIe", "16");
+  Write(Device(), "current", "2.5 GT/s PCIe", "16");
+  const auto link = Read();
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(PcieLinkText(*link), "PCIe 32 GT/s x16");
+}
+
+TEST_F(ReadPcieLinkTest, TheSlowerOfDeviceAndBridgeCounts) {
+  Write(Device(), "max", "32.0 GT/s PCIe", "16");
+  Write(Bridge(), "max", "16.0 GT/s PCIe", "16");
+  const auto link = Read();
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(PcieLinkText(*link), "PCIe 16 GT/s x16");
+}
+
+TEST_F(ReadPcieLinkTest, LanesThatAreNotInUseDoNotCount) {
+  Write(Device(), "max", "32.0 GT/s PCIe", "16");
+  Write(Device(), "current", "32.0 GT/s PCIe", "8");
+  const auto link = Read();
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(link->lanes, 8);
+}
+
+TEST_F(ReadPcieLinkTest, SaysWhatIsMissing) {
+  EXPECT_TRUE(absl::IsNotFound(Read().status())) << Read().status();
+  const auto other = Read("0000:FF:00.0");
+  EXPECT_TRUE(absl::IsNotFound(other.status()));
+  EXPECT_THAT(std::string(other.status().message()), HasSubstr("0000:FF:00.0"));
+  Write(Device(), "max", "Unknown", "0");
+  EXPECT_TRUE(absl::IsInvalidArgument(Read().status())) << Read().status();
+}
+
+}  // namespace
+
 namespace {
 
 using ::testing::HasSubstr;
@@ -59,4 +171,5 @@ TEST(PercentOf, IsTheShareAndZeroForAnUnknownLimit) {
 }
 
 }  // namespace
+
 }  // namespace rankwise::micro

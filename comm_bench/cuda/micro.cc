@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "benchmark/benchmark.h"
-#include "comm_bench/cuda/register.h"
+#include "comm_bench/cuda/benchmarks.h"
 
 namespace rankwise::micro {
 namespace {

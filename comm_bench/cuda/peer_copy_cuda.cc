@@ -4,9 +4,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "comm_bench/cuda/measurements.h"
 #include "comm_bench/cuda/peer_copy.h"
-#include "comm_bench/cuda/peer_copy_measurement.h"
 #include "parallel/device/device_facts.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise::micro {
 namespace {
@@ -37,10 +38,9 @@ absl::StatusOr<double> CheckedSeconds(Measurement& copy) {
 }
 
 absl::StatusOr<PeerCopy> MeasurePair(int from, int to, int64_t bytes) {
-  const absl::StatusOr<std::unique_ptr<PeerCopyMeasurement>> copy =
-      MakePeerCopy(from, to, bytes);
-  if (!copy.ok()) return copy.status();
-  const absl::StatusOr<double> seconds = CheckedSeconds(**copy);
+  ASSIGN_OR_RETURN(const std::unique_ptr<PeerCopyMeasurement> copy,
+                   MakePeerCopy(from, to, bytes));
+  const absl::StatusOr<double> seconds = CheckedSeconds(*copy);
   if (!seconds.ok()) {
     return absl::Status(
         seconds.status().code(),
@@ -50,7 +50,7 @@ absl::StatusOr<PeerCopy> MeasurePair(int from, int to, int64_t bytes) {
   return PeerCopy{.from = from,
                   .to = to,
                   .bytes_per_second = bytes / *seconds,
-                  .direct = (*copy)->direct()};
+                  .direct = copy->direct()};
 }
 
 }  // namespace
@@ -67,9 +67,8 @@ absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t bytes) {
   for (int from = 0; from < gpus; ++from) {
     for (int to = 0; to < gpus; ++to) {
       if (from == to) continue;
-      absl::StatusOr<PeerCopy> copy = MeasurePair(from, to, bytes);
-      if (!copy.ok()) return copy.status();
-      copies.push_back(*copy);
+      ASSIGN_OR_RETURN(PeerCopy copy, MeasurePair(from, to, bytes));
+      copies.push_back(copy);
     }
   }
   return copies;

@@ -1,6 +1,6 @@
 // After M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and the
 // warp shuffles of the CUDA C++ Programming Guide.
-#include "comm_bench/cuda/sum_kernel.h"
+#include "comm_bench/cuda/kernels.h"
 #include "comm_bench/cuda/vector_split.h"
 
 namespace rankwise::micro {

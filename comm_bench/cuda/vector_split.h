@@ -3,6 +3,7 @@
 #ifndef RANKWISE_COMM_BENCH_CUDA_VECTOR_SPLIT_H_
 #define RANKWISE_COMM_BENCH_CUDA_VECTOR_SPLIT_H_
 
+#include <algorithm>
 #include <cstdint>
 
 namespace rankwise::micro {
@@ -17,11 +18,23 @@ struct VectorSplit {
 };
 
 // `width`: a power of 2.
-VectorSplit SplitIntoWords(uintptr_t address, int64_t bytes, int width);
+inline VectorSplit SplitIntoWords(uintptr_t address, int64_t bytes, int width) {
+  const int64_t past = static_cast<int64_t>(address % width);
+  VectorSplit split;
+  split.head = std::min<int64_t>(bytes, past == 0 ? 0 : width - past);
+  split.words = (bytes - split.head) / width;
+  split.tail = bytes - split.head - split.words * width;
+  return split;
+}
 
 // The widest word, 16 to 1 bytes, that is aligned in both buffers at the same
 // places.
-int WidestCommonWord(uintptr_t from, uintptr_t to);
+inline int WidestCommonWord(uintptr_t from, uintptr_t to) {
+  const uintptr_t apart = from > to ? from - to : to - from;
+  int width = kWidestWord;
+  while (apart % width != 0) width /= 2;
+  return width;
+}
 
 }  // namespace rankwise::micro
 

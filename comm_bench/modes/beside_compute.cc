@@ -9,7 +9,7 @@
 
 #include "c10/core/Event.h"
 #include "c10/core/impl/VirtualGuardImpl.h"
-#include "parallel/comm/rank_clock.h"
+#include "parallel/clock/rank_clock.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 

@@ -16,17 +16,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "c10/util/Exception.h"
-#include "comm_bench/collectives/counted.h"
-#include "comm_bench/nccl/nccl_calls.h"
-#include "comm_bench/nccl/nccl_layer.h"
-#include "comm_bench/nccl/raw_nccl.h"
-#include "comm_bench/sweep/agreement.h"
-#include "comm_bench/timing/device_sync.h"
-#include "comm_bench/timing/order_statistics.h"
-#include "parallel/comm/direct_all_reduce.h"
-#include "parallel/comm/monitored_backend.h"
+#include "comm_bench/nccl/layer.h"
+#include "comm_bench/sweep/measure.h"
+#include "comm_bench/timing/agreement.h"
+#include "parallel/comm/diagnosis/monitored_backend.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/device/moment.h"
+#include "parallel/device/device_event.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -99,6 +96,39 @@ class RawNcclRung : public Rung {
   const NcclGroup calls_;
   at::Tensor tensor_;
 };
+
+// What a rank does with one peer at one point of an all-reduce.
+struct ReduceStep {
+  int peer = 0;
+  bool send = false;
+  enum class Receive { kNothing, kReduce, kCopy };
+  Receive receive = Receive::kNothing;
+};
+
+// Recursive doubling (Thakur, Rabenseifner and Gropp 2005, section 4.3): in
+// round i, ranks at distance 2^i exchange what they have so far. Where `size`
+// is no power of two, the first ranks fold in pairs before and unfold after.
+std::vector<ReduceStep> ReduceSteps(int rank, int size) {
+  using Receive = ReduceStep::Receive;
+  int power = 1;
+  while (power * 2 <= size) power *= 2;
+  const int folded = size - power;  // pairs (0, 1), (2, 3), ...
+  const bool in_pair = rank < 2 * folded;
+  if (in_pair && rank % 2 == 0) {
+    return {{rank + 1, true, Receive::kNothing},
+            {rank + 1, false, Receive::kCopy}};
+  }
+  std::vector<ReduceStep> steps;
+  if (in_pair) steps.push_back({rank - 1, false, Receive::kReduce});
+  const int place = in_pair ? rank / 2 : rank - folded;
+  for (int distance = 1; distance < power; distance *= 2) {
+    const int other = place ^ distance;
+    const int peer = other < folded ? 2 * other + 1 : other + folded;
+    steps.push_back({peer, true, Receive::kReduce});
+  }
+  if (in_pair) steps.push_back({rank - 1, true, Receive::kNothing});
+  return steps;
+}
 
 // Recursive doubling from the backend's own messages.
 class MessagesRung : public Rung {
@@ -200,7 +230,8 @@ absl::StatusOr<std::unique_ptr<Ladder>> Build(Communicator& comm,
   DdpConfig ddp_config;
   ddp_config.bucket_cap_bytes = ddp_config.first_bucket_bytes =
       std::max<int64_t>(count * sizeof(float), 1);
-  auto ddp = DistributedDataParallel::Create(*ladder->module, comm, ddp_config);
+  auto ddp = DistributedDataParallel::Create(*ladder->module, comm.world(),
+                                             ddp_config);
   if (!ddp.ok()) return ddp.status();
   ladder->ddp = *std::move(ddp);
 
@@ -220,8 +251,7 @@ absl::StatusOr<std::unique_ptr<Ladder>> Build(Communicator& comm,
   };
   if (comm.backend() == "nccl") {
     auto nccl = ConnectRawNccl(control, {}, comm.device());
-    absl::Status all = AllOk(control, nccl.status(), "connect through nccl.h");
-    if (!all.ok()) return all;
+    RETURN_IF_ERROR(AllOk(control, nccl.status(), "connect through nccl.h"));
     add("nccl", std::make_unique<RawNcclRung>(*std::move(nccl), comm, count));
   }
   if (comm.backend() != "fake") {  // whose other ranks send nothing
@@ -273,9 +303,9 @@ absl::Status Check(Ladder& ladder, Control& control, c10::Device device) {
 
 // Blocks until the device is done.
 double TimeOnDevice(Rung& rung, c10::Device device) {
-  const Moment before(device);
+  const DeviceEvent before(device);
   rung.Run();
-  const Moment after(device);
+  const DeviceEvent after(device);
   SynchronizeDevice(device);
   return WaitForSecondsBetween(before, after);
 }
@@ -285,16 +315,10 @@ Series EveryNth(const Series& all, int64_t index, int64_t stride) {
   Series series;
   series.clock_error_seconds = all.clock_error_seconds;
   series.end = all.end;
-  const auto pick = [&](const std::vector<double>& from) {
-    std::vector<double> picked;
-    for (size_t i = index; i < from.size(); i += stride) {
-      picked.push_back(from[i]);
-    }
-    return picked;
-  };
-  for (const auto& rank : all.seconds) series.seconds.push_back(pick(rank));
-  for (const auto& rank : all.start_seconds) {
-    series.start_seconds.push_back(pick(rank));
+  for (int64_t i = index; i < all.iterations(); i += stride) {
+    series.seconds.push_back(all.seconds[i]);
+    series.start_seconds.push_back(all.start_seconds[i]);
+    series.extents.push_back(all.extents[i]);
   }
   for (const int64_t late : all.late) {
     if (late % stride == index) series.late.push_back(late / stride);
@@ -337,12 +361,10 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        bool events) {
   constexpr int64_t kElement = sizeof(float);
   const int64_t count = std::max<int64_t>((bytes + kElement - 1) / kElement, 1);
-  auto built = Build(comm, control, count);
-  if (!built.ok()) return built.status();
-  Ladder& ladder = **built;
+  ASSIGN_OR_RETURN(auto built, Build(comm, control, count));
+  Ladder& ladder = *built;
   const c10::Device device = comm.device();
-  absl::Status checked = Check(ladder, control, device);
-  if (!checked.ok()) return checked;
+  RETURN_IF_ERROR(Check(ladder, control, device));
   for (auto& [name, rung] : ladder.rungs) rung->Fill();
 
   const auto rungs = static_cast<int64_t>(ladder.rungs.size());
@@ -364,8 +386,7 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
         }
       },
       interleaved, stop);
-  checked = Check(ladder, control, device);
-  if (!checked.ok()) return checked;
+  RETURN_IF_ERROR(Check(ladder, control, device));
 
   LadderResult result;
   result.backend = std::string(comm.backend());
@@ -383,6 +404,18 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   }
   FillInAdds(result.rungs);
   return result;
+}
+
+CallDescription DescribeRung(const LadderResult& ladder,
+                             const LadderRung& rung) {
+  const Collective& all_reduce = **FindCollective("all_reduce");
+  CallDescription call = DescribeCall(
+      all_reduce, {.count = ladder.bytes / static_cast<int64_t>(sizeof(float)),
+                   .in_place = true,
+                   .world_size = ladder.world_size});
+  call.layer = rung.name;
+  call.timing = ladder.events ? "events" : "host";
+  return call;
 }
 
 std::string FormatLadder(const LadderResult& result) {

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "comm_bench/timing/series.h"
-#include "comm_bench/timing/summary.h"
 #include "comm_bench/timing/timing.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
+#include "records/record.h"
 
 namespace rankwise::comm_bench {
 
@@ -65,6 +64,10 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        const TimingConfig& config,
                                        const std::atomic<bool>* stop = nullptr,
                                        bool events = false);
+
+// What a rung's iterations are samples of.
+CallDescription DescribeRung(const LadderResult& ladder,
+                             const LadderRung& rung);
 
 // A table in microseconds, times of the slowest rank.
 std::string FormatLadder(const LadderResult& result);

@@ -50,9 +50,9 @@ TEST_P(LadderTest, EveryRungIsRightAndTimed) {
                             "backward", "reducer"));
     for (const LadderRung& rung : result->rungs) {
       EXPECT_EQ(rung.series.iterations(), 12) << rung.name;
-      EXPECT_EQ(rung.series.seconds.size(), comm.world_size());
-      for (const auto& rank : rung.series.seconds) {
-        for (const double seconds : rank) EXPECT_GT(seconds, 0) << rung.name;
+      EXPECT_EQ(rung.series.seconds.size(), 12u) << rung.name;
+      for (const double seconds : rung.series.seconds) {
+        EXPECT_GT(seconds, 0) << rung.name;
       }
     }
   });

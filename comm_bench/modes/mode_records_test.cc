@@ -1,5 +1,6 @@
-#include "comm_bench/modes/mode_records.h"
-
+#include "comm_bench/modes/ladder.h"
+#include "comm_bench/modes/pair_matrix.h"
+#include "comm_bench/modes/replay.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "records/record.h"
@@ -46,9 +47,12 @@ TEST(ModeRecordsTest, ARungIsALayer) {
   ladder.bytes = 4096;
   LadderRung rung;
   rung.name = "reducer";
-  const Row row = RowOf(ladder, rung);
-  EXPECT_EQ(row.layer, "reducer");
-  EXPECT_EQ(row.count, 1024);
+  const CallDescription call = DescribeRung(ladder, rung);
+  EXPECT_EQ(call.collective, "all_reduce");
+  EXPECT_EQ(call.layer, "reducer");
+  EXPECT_EQ(call.count, 1024);
+  EXPECT_EQ(call.bytes, 4096);
+  EXPECT_EQ(call.timing, "host");
 }
 
 }  // namespace

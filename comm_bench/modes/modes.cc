@@ -1,103 +1,67 @@
 #include "comm_bench/modes/modes.h"
 
 #include <cstdint>
-#include <exception>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "comm_bench/collectives/collective.h"
-#include "comm_bench/collectives/collectives.h"
-#include "comm_bench/collectives/counted.h"
 #include "comm_bench/modes/ladder.h"
-#include "comm_bench/modes/mode_records.h"
 #include "comm_bench/modes/overlap.h"
 #include "comm_bench/modes/pair_matrix.h"
 #include "comm_bench/modes/replay.h"
 #include "comm_bench/output/output.h"
 #include "comm_bench/sweep/measure.h"
-#include "comm_bench/sweep/measure_on.h"
 #include "comm_bench/sweep/sweep.h"
-#include "comm_bench/timing/device_sync.h"
-#include "comm_bench/timing/timing.h"
+#include "comm_bench/timing/agreement.h"
 #include "parallel/comm/communicator.h"
-#include "records/record.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
-absl::Status NeedsProcesses(const BenchConfig& config) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--mode=", config.mode,
-      ": not with --backend=fake, whose ranks are threads without a job"));
-}
-
-absl::Status Interrupted(int64_t count, const char* what) {
-  return absl::CancelledError(
-      absl::StrCat("interrupted; ", Counted(count, what),
-                   count == 1 ? " was measured" : " were measured"));
-}
-
-// Why a group could not be made, on its way out of the timing engine.
-struct NoGroup : std::exception {
-  explicit NoGroup(absl::Status why) : status(std::move(why)) {}
-  absl::Status status;
-};
-
 // Connections included: Gloo has made them when NewGroup returns, NCCL makes
 // them in the group's first collective.
-void MakeGroup(const BenchRank& rank, int64_t index,
-               const std::vector<int>& ranks) {
-  const auto group = rank.comm->NewGroup(absl::StrCat("timed", index), ranks);
-  if (!group.ok()) throw NoGroup(group.status());
-  if (!rank.device.is_cuda()) return;
+absl::Status MakeGroup(const BenchRank& rank, int64_t index,
+                       const std::vector<int>& ranks) {
+  ASSIGN_OR_RETURN(const auto group,
+                   rank.comm->NewGroup(absl::StrCat("timed", index), ranks));
+  if (!rank.device.is_cuda()) return absl::OkStatus();
   c10d::BarrierOptions options;
   options.device = rank.device;
-  (*group)->getBackend(rank.device.type())->barrier(options)->wait();
+  group.process_group()
+      ->getBackend(rank.device.type())
+      ->barrier(options)
+      ->wait();
   SynchronizeDevice(rank.device);
-}
-
-absl::StatusOr<TimingConfig> TimingOfGroups(const BenchConfig& config) {
-  constexpr int64_t kUsual = 10, kMost = 100;
-  TimingConfig timing = config.measure.timing;
-  if (timing.warmup < 0) timing.warmup = 1;
-  if (timing.iterations == 0) timing.iterations = kUsual;
-  if (timing.iterations <= kMost - timing.warmup) return timing;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--iterations=", timing.iterations, " --warmup=", timing.warmup,
-      ": --mode=new_group makes at most ", kMost,
-      " groups, as each stays open until the end"));
+  return absl::OkStatus();
 }
 
 // How long it takes to make a group of all ranks.
 absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
-  if (rank.comm == nullptr) return NeedsProcesses(config);
-  const absl::StatusOr<TimingConfig> timing = TimingOfGroups(config);
-  if (!timing.ok()) return timing.status();
+  TimingConfig timing = TimingOfGroups(config);
   std::vector<int> everybody(rank.world_size());
   std::iota(everybody.begin(), everybody.end(), 0);
-  Series series;
-  try {
-    series = TimeIterations(
-        *rank.control,
-        [&](int64_t index) { MakeGroup(rank, index, everybody); }, *timing,
-        rank.stop);
-  } catch (const NoGroup& failure) {
-    return failure.status;
-  }
-  Row row;
-  row.collective = "new_group";
-  row.layer = "c10d";
-  row.group_size = rank.world_size();
+  absl::Status made;
+  timing.failure = &made;
+  const Series series = TimeIterations(
+      *rank.control,
+      [&](int64_t index) {
+        if (made.ok()) made = MakeGroup(rank, index, everybody);
+      },
+      timing, rank.stop);
+  RETURN_IF_ERROR(AllOk(*rank.control, made, "make a group"));
+  CallDescription call;
+  call.collective = "new_group";
+  call.bus_factor = 1;
+  call.group_size = rank.world_size();
   if (series.iterations() > 0) {
-    const Measurement measured = Assemble(row, series, rank.rank(), /*calls=*/1,
-                                          /*bus_factor=*/1, config.measure);
-    absl::Status added = rank.output->Add(measured.row, measured.samples);
-    if (!added.ok()) return added;
+    RETURN_IF_ERROR(
+        rank.output->Add(Assemble(call, series, rank.rank(), config.measure)));
   }
   if (series.end == Series::End::kInterrupted)
     return Interrupted(series.iterations(), "group");
@@ -108,7 +72,7 @@ absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
 PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
   PairConfig pairs;
   pairs.device = device;
-  if (config.sizes_given) {
+  if (config.sizes_given()) {
     pairs.latency_bytes = config.sizes.front();
     pairs.bandwidth_bytes = config.sizes.back();
   }
@@ -120,56 +84,44 @@ PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
 // Nothing below three ranks.
 absl::Status ShowStraggler(const PairMatrix& matrix, const BenchRank& rank) {
   if (rank.world_size() < 3) return absl::OkStatus();
-  const auto straggler = FindStraggler(matrix);
-  if (!straggler.ok()) return straggler.status();
-  rank.output->Print(straggler->has_value()
-                         ? absl::StrCat("rank ", (*straggler)->rank,
+  ASSIGN_OR_RETURN(const auto straggler, FindStraggler(matrix));
+  rank.output->Print(straggler.has_value()
+                         ? absl::StrCat("rank ", straggler->rank,
                                         " stands out: its messages take ",
-                                        (*straggler)->delay_seconds * 1e6,
+                                        straggler->delay_seconds * 1e6,
                                         " us longer\n")
                          : "no rank stands out\n");
   return absl::OkStatus();
 }
 
 absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
-  if (rank.world_size() < 2)
-    return absl::InvalidArgumentError("--mode=pairs: needs at least 2 ranks");
-  const absl::StatusOr<PairMatrix> matrix = MeasurePairs(
-      *rank.group, *rank.control, PairsOf(config, rank.device), rank.stop);
-  if (!matrix.ok()) return matrix.status();
-  for (const PairMatrix::Samples& samples : matrix->samples) {
-    absl::Status written = rank.output->Write(
-        RecordOf(samples, rank.rank(), config.measure.launch));
-    if (!written.ok()) return written;
+  ASSIGN_OR_RETURN(const PairMatrix matrix,
+                   MeasurePairs(*rank.group, *rank.control,
+                                PairsOf(config, rank.device), rank.stop));
+  for (const PairMatrix::Samples& samples : matrix.samples) {
+    RETURN_IF_ERROR(rank.output->Write(
+        RecordOf(samples, rank.rank(), config.measure.launch)));
   }
-  rank.output->Print(FormatPairMatrix(*matrix));
-  if (matrix->stopped) return Interrupted(matrix->pairs, "pair");
-  return ShowStraggler(*matrix, rank);
+  rank.output->Print(FormatPairMatrix(matrix));
+  if (matrix.stopped) return Interrupted(matrix.pairs, "pair");
+  return ShowStraggler(matrix, rank);
 }
 
 // What has samples.
 absl::Status Keep(const LadderResult& ladder, const BenchConfig& config,
                   const BenchRank& rank) {
   if (ladder.rungs.empty()) return absl::OkStatus();
-  const absl::StatusOr<const Collective*> all_reduce =
-      FindCollective("all_reduce");
-  if (!all_reduce.ok()) return all_reduce.status();
-  const double bus_factor = (*all_reduce)->bus_factor(ladder.world_size);
   for (const LadderRung& rung : ladder.rungs) {
-    const Measurement measured =
-        Assemble(RowOf(ladder, rung), rung.series, rank.rank(), /*calls=*/1,
-                 bus_factor, config.measure);
-    absl::Status written = rank.output->Write(measured.samples);
-    if (!written.ok()) return written;
+    const Row row = Assemble(DescribeRung(ladder, rung), rung.series,
+                             rank.rank(), config.measure);
+    RETURN_IF_ERROR(rank.output->Write(row.record));
   }
   rank.output->Print(FormatLadder(ladder));
   return absl::OkStatus();
 }
 
 absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
-  if (rank.comm == nullptr) return NeedsProcesses(config);
-  const absl::StatusOr<MeasureConfig> measure = MeasureOn(rank.device, config);
-  if (!measure.ok()) return measure.status();
+  const MeasureConfig measure = MeasureOn(rank.device, config);
   int64_t rungs = 0;
   for (const int64_t bytes : config.sizes) {
     const auto element = static_cast<int64_t>(sizeof(float));
@@ -178,14 +130,12 @@ absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
           "# ", Counted(bytes, "byte"), ": measured as ",
           (bytes / element + 1) * element, ", rounded to whole elements\n"));
     }
-    const absl::StatusOr<LadderResult> ladder =
-        RunLadder(*rank.comm, *rank.control, bytes, measure->timing, rank.stop,
-                  measure->events);
-    if (!ladder.ok()) return ladder.status();
-    absl::Status kept = Keep(*ladder, config, rank);
-    if (!kept.ok()) return kept;
-    rungs += static_cast<int64_t>(ladder->rungs.size());
-    if (ladder->stopped) return Interrupted(rungs, "rung");
+    ASSIGN_OR_RETURN(const LadderResult ladder,
+                     RunLadder(*rank.comm, *rank.control, bytes, measure.timing,
+                               rank.stop, measure.events));
+    RETURN_IF_ERROR(Keep(ladder, config, rank));
+    rungs += static_cast<int64_t>(ladder.rungs.size());
+    if (ladder.stopped) return Interrupted(rungs, "rung");
   }
   return absl::OkStatus();
 }
@@ -198,58 +148,61 @@ OverlapConfig OverlapOf(const BenchConfig& config) {
   return overlap;
 }
 
-// Each collective of the sweep at each size.
-absl::Status RunOverlaps(const BenchConfig& config, const BenchRank& rank) {
-  const absl::StatusOr<std::vector<SweepCall>> calls = PlanCalls(config, rank);
-  if (!calls.ok()) return calls.status();
+// Each collective of the sweep at each size, in the group of all ranks.
+absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
+                         const BenchRank& rank) {
+  PrintLeftOut(plan, rank);
   int64_t rows = 0;
-  for (const SweepCall& item : *calls) {
-    const OverlapResult result =
-        RunOverlap(*rank.group, *rank.control, *item.collective, item.call,
-                   OverlapOf(config), rank.stop);
-    const OverlapRecord record = RecordOf(result, rank.rank());
-    if (!record.both_seconds.empty()) {
-      absl::Status written = rank.output->Write(record);
-      if (!written.ok()) return written;
-      rank.output->Print(FormatOverlap(result));
-      ++rows;
+  for (const SweepCase& item : plan.cases) {
+    for (const SizedCall& next : CallsOf(item, config, plan)) {
+      rank.output->Print(next.note);
+      if (next.repeats) continue;
+      Call call = next.call;
+      call.rank = rank.rank();
+      call.device = rank.device;
+      const OverlapResult result =
+          RunOverlap(*rank.group, *rank.control, *item.collective, call,
+                     OverlapOf(config), rank.stop);
+      if (!result.ranks.empty()) {
+        RETURN_IF_ERROR(rank.output->Write(RecordOf(result, rank.rank())));
+        rank.output->Print(FormatOverlap(result));
+        ++rows;
+      }
+      if (result.stopped) return Interrupted(rows, "row");
     }
-    if (result.stopped) return Interrupted(rows, "row");
   }
   return absl::OkStatus();
 }
 
 absl::Status RunReplay(const BenchConfig& config, const BenchRank& rank) {
-  if (rank.comm == nullptr) return NeedsProcesses(config);
   ReplayConfig replay;
   replay.file = config.replay_file;
   if (config.measure.timing.iterations > 0)
     replay.iterations = config.measure.timing.iterations;
-  const absl::StatusOr<ReplayResult> result =
-      Replay(*rank.comm, *rank.control, replay, rank.stop);
-  if (!result.ok()) return result.status();
+  ASSIGN_OR_RETURN(const ReplayResult result,
+                   Replay(*rank.comm, *rank.control, replay, rank.stop));
   for (const auto& [layer, samples] :
-       {std::pair("gaps", &result->own_gaps),
-        std::pair("back_to_back", &result->own_back_to_back)}) {
-    absl::Status written = rank.output->Write(
-        RecordOf(*samples, result->stopped, layer, rank.rank(),
-                 rank.world_size(), config.measure.launch));
-    if (!written.ok()) return written;
+       {std::pair("gaps", &result.own_gaps),
+        std::pair("back_to_back", &result.own_back_to_back)}) {
+    RETURN_IF_ERROR(rank.output->Write(RecordOf(*samples, result.stopped, layer,
+                                                rank.rank(), rank.world_size(),
+                                                config.measure.launch)));
   }
-  rank.output->Print(FormatReplay(*result));
-  if (result->stopped) return Interrupted(result->iterations, "iteration");
+  rank.output->Print(FormatReplay(result));
+  if (result.stopped) return Interrupted(result.iterations, "iteration");
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status RunMode(const BenchConfig& config, const BenchRank& rank) {
+absl::Status RunMode(const BenchConfig& config, const Plan& plan,
+                     const BenchRank& rank) {
   if (config.mode == "new_group") return RunNewGroup(config, rank);
   if (config.mode == "ladder") return RunLadders(config, rank);
-  if (config.mode == "overlap") return RunOverlaps(config, rank);
+  if (config.mode == "overlap") return RunOverlaps(config, plan, rank);
   if (config.mode == "replay") return RunReplay(config, rank);
   if (config.mode == "pairs") return RunPairs(config, rank);
-  return RunSweep(config, rank);
+  return RunSweep(config, plan, rank);
 }
 
 }  // namespace rankwise::comm_bench

@@ -15,23 +15,21 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "comm_bench/collectives/collectives.h"
+#include "comm_bench/collectives/collective.h"
 #include "comm_bench/collectives/element_types.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "comm_bench/modes/ladder.h"
 #include "comm_bench/nccl/calls.h"
 #include "comm_bench/nccl/layer.h"
-#include "comm_bench/nccl/nccl_calls.h"
-#include "comm_bench/nccl/nccl_layer.h"
-#include "comm_bench/nccl/nccl_log_switch.h"
+#include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/sweep/measure.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
-#include "parallel/comm/rank_env.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/device/require_gpus.h"
+#include "parallel/launch/rank_env.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -141,8 +139,9 @@ std::vector<Call> VariantsOf(const Collective& collective, GpuRank& rank,
 // "" if the call runs.
 std::string RefusalOf(const Collective& collective, const Call& call,
                       const std::string& layer) {
-  absl::Status possible = CheckCall(collective, call, "nccl");
-  if (possible.ok() && layer == "nccl") possible = CheckNcclCalls(collective);
+  absl::Status possible = CheckCall(collective, call);
+  if (possible.ok() && layer == "nccl")
+    possible = NcclCallsOf(collective, call).status();
   return std::string(possible.message());
 }
 
@@ -219,7 +218,7 @@ TEST_P(LayerTest, ReplaysOfAGraphAreRight) {
             MeasureRow(*layer, rank.control, *collective, call, {}, config);
         ASSERT_TRUE(measured.ok()) << measured.status();
         EXPECT_EQ(measured->wrong, "");
-        EXPECT_EQ(measured->samples.trips,
+        EXPECT_EQ(measured->row.call().trips,
                   Calls::kGraphRounds * config.in_flight * collective->trips);
       }
     });
@@ -241,7 +240,7 @@ TEST_P(LayerTest, RegisteredBuffersHoldTheRightResults) {
               MeasureRow(*layer, rank.control, collective, call, {}, config);
           ASSERT_TRUE(measured.ok()) << measured.status();
           EXPECT_EQ(measured->wrong, "");
-          EXPECT_TRUE(measured->samples.registered);
+          EXPECT_TRUE(measured->row.call().registered);
         }
       }
     });
@@ -264,8 +263,8 @@ TEST_P(LayerTest, NcclTellsWhatItChose) {
           MeasureRow(*layer, rank.control, collective,
                      rank.CallOf(collective, 1 << 20), {}, config);
       ASSERT_TRUE(measured.ok()) << measured.status();
-      EXPECT_NE(measured->row.algorithm, "");
-      EXPECT_NE(measured->row.protocol, "");
+      EXPECT_NE(measured->row.call().algorithm, "");
+      EXPECT_NE(measured->row.call().protocol, "");
     }
   });
   for (const std::string& name : NcclLogSwitch::Variables()) {

@@ -14,14 +14,12 @@
 #include "absl/strings/str_format.h"
 #include "comm_bench/modes/pair_matrix.h"
 #include "comm_bench/sweep/cost_fit.h"
-#include "comm_bench/timing/summary.h"
 #include "comm_bench/timing/timing.h"
-#include "comm_bench/timing/timing_on_clock.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/clock_sync.h"
-#include "parallel/comm/rank_clock.h"
+#include "parallel/clock/clock_sync.h"
+#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/virtual_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
-#include "parallel/comm/virtual_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {

@@ -10,29 +10,15 @@
 #include "ATen/ops/mm.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "comm_bench/collectives/element_types.h"
 #include "comm_bench/modes/beside_compute.h"
 #include "comm_bench/modes/overlap_definitions.h"
-#include "comm_bench/timing/any_stopped.h"
-#include "comm_bench/timing/device_sync.h"
+#include "comm_bench/sweep/measure.h"
+#include "comm_bench/timing/agreement.h"
 #include "comm_bench/timing/order_statistics.h"
+#include "comm_bench/timing/timing.h"
 
 namespace rankwise::comm_bench {
 namespace {
-
-using Samples = std::vector<double> OverlapSamples::*;
-constexpr Samples kLists[] = {
-    &OverlapSamples::compute,     &OverlapSamples::comm,
-    &OverlapSamples::both,        &OverlapSamples::compute_begin,
-    &OverlapSamples::compute_end, &OverlapSamples::comm_end};
-
-double LargestOf(Control& control, double mine) {
-  double largest = mine;
-  for (const auto& rank : control.Gather({&mine, 1})) {
-    largest = std::max(largest, rank[0]);
-  }
-  return largest;
-}
 
 // Runs of a collective and a computation on one rank.
 class Runs {
@@ -63,7 +49,7 @@ class Runs {
     for (int i = 0; i < kRuns; ++i) {
       seconds.push_back(Run(communicate, compute).end);
     }
-    return LargestOf(control_, Median(seconds));
+    return control_.Max({Median(seconds)})[0];
   }
 
  private:
@@ -102,37 +88,12 @@ int64_t CountProducts(Runs& runs, const Call& call,
   return static_cast<int64_t>(count);
 }
 
-// Of every rank.
-std::vector<OverlapSamples> Exchange(const OverlapSamples& mine,
-                                     Control& control) {
-  std::vector<OverlapSamples> ranks(static_cast<size_t>(control.world_size()));
-  if (mine.both.empty()) return ranks;
-  for (Samples list : kLists) {
-    std::vector<std::vector<double>> all = control.Gather(mine.*list);
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      ranks[rank].*list = std::move(all[rank]);
-    }
-  }
-  return ranks;
-}
-
-OverlapResult Describe(const Collective& collective, const Call& call) {
-  OverlapResult result;
-  result.collective = collective.name;
-  result.bytes =
-      call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
-  if (collective.has_elements) result.dtype = DtypeName(call.dtype);
-  if (collective.reduces) result.op = OpName(call.op);
-  result.in_place = call.in_place;
-  return result;
-}
-
 // "all_reduce of 4096 bytes, float32, sum, in place,"; "barrier".
-std::string Title(const OverlapResult& result) {
-  if (result.dtype.empty()) return result.collective;
-  return absl::StrCat(result.collective, " of ", result.bytes, " bytes, ",
-                      result.dtype, result.op.empty() ? "" : ", ", result.op,
-                      result.in_place ? ", in place," : ", out of place,");
+std::string Title(const CallDescription& call) {
+  if (call.dtype.empty()) return call.collective;
+  return absl::StrCat(call.collective, " of ", call.bytes, " bytes, ",
+                      call.dtype, call.op.empty() ? "" : ", ", call.op,
+                      call.in_place ? ", in place," : ", out of place,");
 }
 
 // What the computation took within both.
@@ -193,37 +154,53 @@ void AppendLine(const std::string& title, const OverlapFigures& f,
       f.comm_slowdown);
 }
 
+// This rank's, and then every rank's.
+OverlapRank RankOf(const OverlapSamples& samples) {
+  OverlapRank rank;
+  for (const auto& [figure, values] : FiguresByIteration(samples)) {
+    const Estimate estimate = EstimateMedian(values);
+    rank.figures.*figure = estimate.value;
+    rank.reaches.*figure = estimate.reach();
+  }
+  return rank;
+}
+
+std::vector<OverlapRank> Exchange(const OverlapSamples& own, Control& control) {
+  if (own.both.empty()) return {};
+  const OverlapRank mine = RankOf(own);
+  const Figures figures = FiguresByIteration(own);
+  std::vector<double> told;
+  for (const auto& [figure, values] : figures) {
+    told.insert(told.end(), {mine.figures.*figure, mine.reaches.*figure});
+  }
+  std::vector<OverlapRank> ranks;
+  for (const std::vector<double>& all : control.Gather(told)) {
+    auto next = all.begin();
+    OverlapRank& rank = ranks.emplace_back();
+    for (const auto& [figure, values] : figures) {
+      rank.figures.*figure = *next++;
+      rank.reaches.*figure = *next++;
+    }
+  }
+  return ranks;
+}
+
 }  // namespace
-
-OverlapFigures FiguresOf(const OverlapSamples& samples) {
-  OverlapFigures figures;
-  for (const auto& [figure, values] : FiguresByIteration(samples)) {
-    figures.*figure = Median(values);
-  }
-  return figures;
-}
-
-OverlapFigures ReachesOf(const OverlapSamples& samples) {
-  OverlapFigures reaches;
-  for (const auto& [figure, values] : FiguresByIteration(samples)) {
-    reaches.*figure = EstimateMedian(values).reach();
-  }
-  return reaches;
-}
 
 OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const Collective& collective, const Call& call,
                          const OverlapConfig& config,
                          const std::atomic<bool>* stop) {
   Runs runs(group, control, collective, call);
-  OverlapResult result = Describe(collective, call);
+  OverlapResult result;
+  result.call = DescribeCall(collective, call);
   std::function<void()> compute = config.compute;
   if (compute == nullptr) {
     result.gemm_size = config.gemm_size;
     result.gemms = CountProducts(runs, call, config);
     compute = Products(config.gemm_size, call.device, result.gemms);
   }
-  OverlapSamples mine;
+  OverlapSamples& own = result.own;
   for (int64_t i = -config.warmup; i < config.iterations; ++i) {
     result.stopped = AnyStopped(control, stop);
     if (result.stopped) break;
@@ -231,28 +208,27 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
     const BesideTimes communicated = runs.Run(true, nullptr);
     const BesideTimes both = runs.Run(true, compute);
     if (i < 0) continue;
-    mine.compute.push_back(computed.compute_end - computed.compute_begin);
-    mine.comm.push_back(communicated.comm_end);
-    mine.both.push_back(both.end);
-    mine.compute_begin.push_back(both.compute_begin);
-    mine.compute_end.push_back(both.compute_end);
-    mine.comm_end.push_back(both.comm_end);
+    own.compute.push_back(computed.compute_end - computed.compute_begin);
+    own.comm.push_back(communicated.comm_end);
+    own.both.push_back(both.end);
+    own.compute_begin.push_back(both.compute_begin);
+    own.compute_end.push_back(both.compute_end);
+    own.comm_end.push_back(both.comm_end);
     result.comm_ends_seen &= both.comm_end_seen;
   }
-  result.ranks = Exchange(mine, control);
+  result.ranks = Exchange(own, control);
   return result;
 }
 
 std::string FormatOverlap(const OverlapResult& result) {
-  std::string text = Title(result) + " beside ";
+  std::string text = Title(result.call) + " beside ";
   if (result.gemms > 0) {
     absl::StrAppendFormat(&text, "%d products of %d x %d float32 matrices",
                           result.gemms, result.gemm_size, result.gemm_size);
   } else {
     text += "a computation";
   }
-  const size_t iterations =
-      result.ranks.empty() ? 0 : result.ranks[0].both.size();
+  const size_t iterations = result.own.both.size();
   if (iterations == 0) return text + ": nothing was measured\n";
   absl::StrAppendFormat(
       &text,
@@ -265,8 +241,8 @@ std::string FormatOverlap(const OverlapResult& result) {
       iterations);
   const bool intervals = static_cast<int64_t>(iterations) >= kFewestSamples;
   for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
-    AppendLine(absl::StrCat(rank), FiguresOf(result.ranks[rank]), text);
-    if (intervals) AppendLine("+-", ReachesOf(result.ranks[rank]), text);
+    AppendLine(absl::StrCat(rank), result.ranks[rank].figures, text);
+    if (intervals) AppendLine("+-", result.ranks[rank].reaches, text);
   }
   text += intervals ? "  +-: how far the 95 % interval of the median reaches\n"
                     : "  no 95 % intervals below 6 iterations\n";
@@ -279,14 +255,14 @@ std::string FormatOverlap(const OverlapResult& result) {
 }
 
 OverlapRecord RecordOf(const OverlapResult& result, int rank) {
-  const OverlapSamples& samples = result.ranks[static_cast<size_t>(rank)];
+  const OverlapSamples& samples = result.own;
   OverlapRecord record;
   record.rank = rank;
-  record.collective = result.collective;
-  record.bytes = result.bytes;
-  record.dtype = result.dtype;
-  record.op = result.op;
-  record.in_place = result.in_place;
+  record.collective = result.call.collective;
+  record.bytes = result.call.bytes;
+  record.dtype = result.call.dtype;
+  record.op = result.call.op;
+  record.in_place = result.call.in_place;
   record.gemm_size = std::max<int64_t>(result.gemm_size, 1);
   record.compute_seconds = samples.compute;
   record.comm_seconds = samples.comm;

@@ -43,27 +43,25 @@ struct OverlapFigures {
   double compute_slowdown = 1, comm_slowdown = 1;
 };
 
-// The same on every rank but for comm_ends_seen.
+struct OverlapRank {
+  OverlapFigures figures;
+  // How far the 95 % interval of each figure reaches to its farther side; NaN
+  // below six iterations.
+  OverlapFigures reaches;
+};
+
+// The same on every rank but for `own` and comm_ends_seen.
 struct OverlapResult {
-  std::string collective;
-  int64_t bytes = 0;
-  std::string dtype;  // "" without elements
-  std::string op;     // "sum"; "" where nothing is reduced
-  bool in_place = false;
+  CallDescription call;
   int64_t gemm_size = 0;
   int64_t gemms = 0;  // per computation; 0: another computation
   // Whether this rank saw the collective end. If not, what looks into the runs
   // of both (hta, union, comm_slowdown) takes the wait's return for it.
   bool comm_ends_seen = true;
-  bool stopped = false;  // by `stop`
-  std::vector<OverlapSamples> ranks;
+  bool stopped = false;            // by `stop`
+  OverlapSamples own;              // of this rank
+  std::vector<OverlapRank> ranks;  // empty without iterations
 };
-
-OverlapFigures FiguresOf(const OverlapSamples& samples);
-
-// How far the 95 % interval of each figure reaches to its farther side; NaN
-// below six iterations.
-OverlapFigures ReachesOf(const OverlapSamples& samples);
 
 // Computes alone, communicates alone, and does both (the collective is started
 // first, and waited for last), in turn, so that what disturbs the machine
@@ -79,6 +77,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
 // reach.
 std::string FormatOverlap(const OverlapResult& result);
 
+// Of this rank, which is `rank`.
 OverlapRecord RecordOf(const OverlapResult& result, int rank);
 
 }  // namespace rankwise::comm_bench

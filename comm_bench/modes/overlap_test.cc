@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "ATen/ops/zeros.h"
-#include "comm_bench/collectives/collectives.h"
+#include "comm_bench/collectives/collective.h"
+#include "parallel/clock/virtual_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"
-#include "parallel/comm/virtual_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -185,10 +185,10 @@ TEST_P(OverlapFiguresTest, AreExactOnEveryRank) {
   const OverlapFigures& expected = GetParam().expected;
   const OverlapResult result = Measure(GetParam());
   ASSERT_EQ(result.ranks.size(), 2u);
-  for (const OverlapSamples& samples : result.ranks) {
-    const OverlapFigures found = FiguresOf(samples);
+  for (const OverlapRank& rank : result.ranks) {
     for (const auto& [name, figure, unit] : kColumns) {
-      EXPECT_NEAR(found.*figure * unit, expected.*figure, kRounding) << name;
+      EXPECT_NEAR(rank.figures.*figure * unit, expected.*figure, kRounding)
+          << name;
     }
   }
 }
@@ -206,7 +206,7 @@ TEST(OverlapTest, RealRanksBesideMatrixProducts) {
         RunOverlap(*comm.process_group(), *control, **collective, call,
                    {.gemm_size = 64, .iterations = 3});
     EXPECT_GE(result.gemms, 1);
-    EXPECT_EQ(result.bytes, 1 << 16);
+    EXPECT_EQ(result.call.bytes, 1 << 16);
     const OverlapRecord record = RecordOf(result, comm.rank());
     EXPECT_EQ(record.dtype, "float32");
     EXPECT_EQ(record.gemm_size, 64);

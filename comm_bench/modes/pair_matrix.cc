@@ -5,17 +5,21 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "ATen/Functions.h"
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "comm_bench/collectives/counted.h"
-#include "comm_bench/timing/any_stopped.h"
-#include "comm_bench/timing/device_sync.h"
-#include "comm_bench/timing/order_statistics.h"
-#include "parallel/comm/rank_clock.h"
+#include "absl/strings/str_format.h"
+#include "comm_bench/timing/agreement.h"
+#include "comm_bench/timing/timing.h"
+#include "parallel/clock/rank_clock.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -101,12 +105,6 @@ absl::Status CheckConfig(const PairConfig& config) {
   return absl::OkStatus();
 }
 
-Result Measure(PingPong& ping_pong, int low, int high, int rank) {
-  if (rank == low) return ping_pong.Lead(high);
-  if (rank == high) ping_pong.Follow(low);
-  return {};
-}
-
 PairMatrix EmptyMatrix(int world_size) {
   const std::vector<std::vector<double>> empty(
       world_size, std::vector<double>(world_size, kNone));
@@ -149,29 +147,104 @@ std::vector<double> Latencies(const PairMatrix& matrix, int rank, bool own) {
   return latencies;
 }
 
+// "     45.00 +- 1.2%"; without an interval, "     45.00       ".
+std::string Cell(double value, double reach) {
+  if (std::isnan(value)) return absl::StrFormat("%18s", "-");
+  const std::string interval =
+      std::isnan(reach) ? "" : absl::StrFormat(" +-%4.1f%%", 100 * reach);
+  return absl::StrFormat("%10.2f%-8s", value, interval);
+}
+
+std::string Table(const std::string& title,
+                  const std::vector<std::vector<double>>& values,
+                  const std::vector<std::vector<double>>& reaches,
+                  double scale) {
+  std::string text = title + "\n  rank";
+  for (size_t column = 0; column < values.size(); ++column) {
+    absl::StrAppend(&text, absl::StrFormat("%10d        ", column));
+  }
+  absl::StripTrailingAsciiWhitespace(&text);
+  absl::StrAppend(&text, "\n");
+  for (size_t row = 0; row < values.size(); ++row) {
+    absl::StrAppend(&text, absl::StrFormat("%6d", row));
+    for (size_t column = 0; column < values.size(); ++column) {
+      absl::StrAppend(&text,
+                      Cell(values[row][column] * scale, reaches[row][column]));
+    }
+    absl::StripTrailingAsciiWhitespace(&text);
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
 }  // namespace
+
+// The circle method (round-robin tournament): with n ranks, one more where n is
+// odd that stands for none, the last one meets in round r the rank i with
+// 2 i = r, and the others meet where i + j = r, all modulo n - 1.
+std::vector<std::vector<RankPair>> RoundsOfPairs(int world_size) {
+  const int circle = (world_size + 1) / 2 * 2 - 1;
+  std::vector<std::vector<RankPair>> rounds;
+  for (int r = 1; r <= circle; ++r) {
+    std::vector<RankPair>& round = rounds.emplace_back();
+    for (int i = 0; i < circle; ++i) {
+      const int other = (r - i % circle + circle) % circle;
+      const int peer = other == i ? circle : other;
+      if (i < peer && peer < world_size) round.push_back({i, peer});
+    }
+  }
+  return rounds;
+}
 
 absl::StatusOr<PairMatrix> MeasurePairs(c10d::ProcessGroup& group,
                                         Control& control,
                                         const PairConfig& config,
                                         const std::atomic<bool>* stop) {
-  if (absl::Status status = CheckConfig(config); !status.ok()) return status;
-  const int world_size = control.world_size();
-  PairMatrix matrix = EmptyMatrix(world_size);
+  RETURN_IF_ERROR(CheckConfig(config));
+  const int rank = control.rank();
+  PairMatrix matrix = EmptyMatrix(control.world_size());
   PingPong ping_pong(group, config, matrix.samples);
-  for (int low = 0; low < world_size && !matrix.stopped; ++low) {
-    for (int high = low + 1; high < world_size && !matrix.stopped; ++high) {
-      const Result own = Measure(ping_pong, low, high, control.rank());
-      // Keeps the next pair from starting before this one has ended, too.
-      const std::vector<double> told = control.Gather(own.numbers())[low];
-      Fill(matrix, low, high,
-           {{told[0], told[1], told[2]}, {told[3], told[4], told[5]}},
-           config.bandwidth_bytes);
-      ++matrix.pairs;
-      matrix.stopped = AnyStopped(control, stop);
+  for (const std::vector<RankPair>& round :
+       RoundsOfPairs(control.world_size())) {
+    if (matrix.stopped) break;
+    Result own;
+    for (const RankPair& pair : round) {
+      if (pair.low == rank) own = ping_pong.Lead(pair.high);
+      if (pair.high == rank) ping_pong.Follow(pair.low);
     }
+    // Keeps the next round from starting before this one has ended, too.
+    const auto told = control.Gather(own.numbers());
+    for (const RankPair& pair : round) {
+      const std::vector<double>& n = told[pair.low];
+      Fill(matrix, pair.low, pair.high,
+           {{n[0], n[1], n[2]}, {n[3], n[4], n[5]}}, config.bandwidth_bytes);
+      ++matrix.pairs;
+    }
+    matrix.stopped = AnyStopped(control, stop);
   }
   return matrix;
+}
+
+CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
+                          int64_t launch) {
+  CollectiveRecord record;
+  record.rank = rank;
+  record.collective = "ping_pong";
+  record.ranks = {rank, samples.peer};
+  record.group_size = 2;
+  record.bus_factor = 1;
+  record.bytes = record.count = samples.bytes;
+  record.dtype = "uint8";
+  record.sync = "none";
+  record.launch = launch;
+  record.trips = 2;
+  record.seconds = samples.seconds;  // a stop waits for the pair
+  double start = 0;                  // one round trip follows the other
+  for (const double seconds : samples.seconds) {
+    record.start_seconds.push_back(start);
+    start += seconds;
+  }
+  return record;
 }
 
 absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
@@ -193,6 +266,13 @@ absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
     if (!found || delay > found->delay_seconds) found = {rank, delay};
   }
   return found;
+}
+
+std::string FormatPairMatrix(const PairMatrix& matrix) {
+  return Table("latency, us (half round trip), +- its 95 % interval",
+               matrix.latency_seconds, matrix.latency_reach, 1e6) +
+         Table("bandwidth, GB/s, +- its 95 % interval",
+               matrix.bandwidth_gb_per_s, matrix.bandwidth_reach, 1);
 }
 
 }  // namespace rankwise::comm_bench

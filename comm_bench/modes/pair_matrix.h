@@ -12,6 +12,7 @@
 #include "c10/core/Device.h"
 #include "comm_bench/timing/order_statistics.h"
 #include "parallel/comm/control.h"
+#include "records/record.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -50,15 +51,28 @@ struct PairMatrix {
   int world_size() const { return static_cast<int>(latency_seconds.size()); }
 };
 
-// Ping-pongs by send and recv over `group`, one pair of ranks after the other,
-// timed on the lower rank: medians over iterations. Collective over all ranks,
+struct RankPair {
+  int low = 0, high = 0;  // ranks
+};
+
+// Every pair of ranks once, in as few rounds as there can be of pairs that have
+// no rank in common.
+std::vector<std::vector<RankPair>> RoundsOfPairs(int world_size);
+
+// Ping-pongs by send and recv over `group`, the pairs of a round at the same
+// time and one round after the other, timed on the lower rank: medians over
+// iterations. Collective over all ranks,
 // with the same configuration; the matrices, `pairs` and `stopped` are the same
-// on all. `stop`, set by any rank, ends it after the pair under way.
+// on all. `stop`, set by any rank, ends it after the round under way.
 // InvalidArgument for sizes or iterations below 1; what send and recv throw
 // passes through.
 absl::StatusOr<PairMatrix> MeasurePairs(
     c10d::ProcessGroup& group, Control& control, const PairConfig& config,
     const std::atomic<bool>* stop = nullptr);
+
+// Round trips between rank `rank` and a higher one, timed by `rank`.
+CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
+                          int64_t launch);
 
 struct Straggler {
   int rank = 0;

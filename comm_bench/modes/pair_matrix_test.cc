@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +29,26 @@ PairMatrix WithLatencies(const std::vector<std::vector<double>>& seconds) {
       std::vector<std::vector<double>>(
           seconds.size(), std::vector<double>(seconds.size(), kNone));
   return matrix;
+}
+
+TEST(RoundsOfPairsTest, EveryPairOnceAndNoRankTwiceInARound) {
+  for (const int ranks : {1, 2, 3, 4, 7, 8, 64, 1024}) {
+    const auto rounds = RoundsOfPairs(ranks);
+    EXPECT_EQ(rounds.size(), ranks + ranks % 2 - 1);
+    std::set<std::pair<int, int>> met;
+    for (const std::vector<RankPair>& round : rounds) {
+      std::set<int> busy;
+      for (const RankPair& pair : round) {
+        EXPECT_LT(pair.low, pair.high);
+        EXPECT_LT(pair.high, ranks);
+        EXPECT_TRUE(met.emplace(pair.low, pair.high).second);
+        EXPECT_TRUE(busy.insert(pair.low).second);
+        EXPECT_TRUE(busy.insert(pair.high).second);
+      }
+      EXPECT_EQ(round.size(), static_cast<size_t>(ranks / 2));
+    }
+    EXPECT_EQ(met.size(), static_cast<size_t>(ranks) * (ranks - 1) / 2);
+  }
 }
 
 TEST(PairMatrixTest, EveryRankGetsEveryPairOverGloo) {

@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/core/ScalarType.h"
-#include "comm_bench/collectives/counted.h"
+#include "comm_bench/collectives/collective.h"
 #include "comm_bench/collectives/element_types.h"
 #include "records/record_reader.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -38,9 +40,8 @@ absl::StatusOr<Run> LastRunWithTraffic(const std::string& file) {
     }
     return absl::OkStatus();
   };
-  absl::StatusOr<ReadSummary> read =
-      VisitRecords(file, {.tolerate_torn_lines = true}, visit);
-  if (!read.ok()) return read.status();
+  ASSIGN_OR_RETURN(ReadSummary read,
+                   VisitRecords(file, {.tolerate_torn_lines = true}, visit));
   if (last.steps.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         file,
@@ -68,6 +69,14 @@ std::string Describe(const RecordedTransfer& event) {
   return absl::StrCat(event.op, " of ", event.count, " ", event.dtype);
 }
 
+std::string ReplayableNames() {
+  std::vector<std::string> names;
+  for (const Collective* collective : AllCollectives()) {
+    if (collective->replayable) names.push_back(collective->name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 // The ranks of the event's group, in its order.
 std::vector<int64_t> GroupOf(const RecordedTransfer& event, size_t world_size) {
   if (!event.ranks.empty()) return event.ranks;
@@ -80,7 +89,8 @@ absl::Status CheckGroup(const TrafficRecord& record,
                         const RecordedTransfer& event, size_t world_size) {
   const std::vector<int64_t> group = GroupOf(event, world_size);
   const std::set<int64_t> ranks(group.begin(), group.end());
-  const bool rooted = event.op == "broadcast" || event.op == "reduce";
+  const Collective* const collective = ReplayableCollective(event);
+  const bool rooted = collective != nullptr && collective->rooted;
   if (ranks.size() != group.size() || *ranks.begin() < 0 ||
       *ranks.rbegin() >= static_cast<int64_t>(world_size) ||
       ranks.count(record.rank) == 0) {
@@ -99,13 +109,10 @@ absl::Status CheckGroup(const TrafficRecord& record,
 
 absl::Status CheckEvent(const TrafficRecord& record,
                         const RecordedTransfer& event, size_t world_size) {
-  static const auto* const kKinds = new std::set<std::string>{
-      "all_reduce", "broadcast", "reduce", "all_gather",
-      "barrier",    "send",      "recv"};
   if (IsCoalescingMark(event)) return absl::OkStatus();
-  if (kKinds->count(event.op) == 0) {
+  if (!IsMessage(event) && ReplayableCollective(event) == nullptr) {
     return Bad(record, absl::StrCat(event.op, " cannot be replayed; what can: ",
-                                    absl::StrJoin(*kKinds, ", ")));
+                                    ReplayableNames(), ", send, recv"));
   }
   if (event.op != "barrier") {
     const absl::StatusOr<c10::ScalarType> dtype = ParseDtype(event.dtype);
@@ -169,6 +176,11 @@ struct Matching {
 
 }  // namespace
 
+const Collective* ReplayableCollective(const RecordedTransfer& event) {
+  const auto found = FindCollective(event.op);
+  return found.ok() && (*found)->replayable ? *found : nullptr;
+}
+
 bool IsCoalescingMark(const RecordedTransfer& event) {
   return event.op == "start_coalescing" || event.op == "coalesced";
 }
@@ -181,45 +193,41 @@ absl::Status CheckTraffic(const std::vector<TrafficRecord>& step) {
   Matching matching;
   for (const TrafficRecord& record : step) {
     for (const RecordedTransfer& event : record.events) {
-      absl::Status fits = CheckEvent(record, event, step.size());
-      if (!fits.ok()) return fits;
+      RETURN_IF_ERROR(CheckEvent(record, event, step.size()));
       matching.Add(record, event, step.size());
     }
   }
   for (const auto& [ends, calls] : matching.channels) {
-    absl::Status same = CheckSame(step[0],
-                                  absl::StrCat("of the messages from rank ",
-                                               ends.first, " to ", ends.second),
-                                  calls, 2);
-    if (!same.ok()) return same;
+    RETURN_IF_ERROR(CheckSame(step[0],
+                              absl::StrCat("of the messages from rank ",
+                                           ends.first, " to ", ends.second),
+                              calls, 2));
   }
   for (const auto& [ranks, calls] : matching.groups) {
-    absl::Status same = CheckSame(step[0],
-                                  absl::StrCat("of the collectives of ranks ",
-                                               absl::StrJoin(ranks, ", ")),
-                                  calls, ranks.size());
-    if (!same.ok()) return same;
+    RETURN_IF_ERROR(CheckSame(step[0],
+                              absl::StrCat("of the collectives of ranks ",
+                                           absl::StrJoin(ranks, ", ")),
+                              calls, ranks.size()));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
                                             int world_size) {
-  absl::StatusOr<Run> run = LastRunWithTraffic(file);
-  if (!run.ok()) return run.status();
-  if (run->world_size != world_size) {
+  ASSIGN_OR_RETURN(Run run, LastRunWithTraffic(file));
+  if (run.world_size != world_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file, ": recorded with ", Counted(run->world_size, "rank"),
+        absl::StrCat(file, ": recorded with ", Counted(run.world_size, "rank"),
                      ", and here ", world_size == 1 ? "is " : "are ",
                      world_size, "; start as many"));
   }
   RecordedTraffic traffic;
   traffic.file = file;
-  traffic.trainer = run->trainer;
-  traffic.backend = run->backend;
+  traffic.trainer = run.trainer;
+  traffic.backend = run.backend;
   traffic.world_size = world_size;
-  for (auto& [number, ranks] : run->steps) {
-    if (!MissingRanks(*run, ranks).empty()) continue;
+  for (auto& [number, ranks] : run.steps) {
+    if (!MissingRanks(run, ranks).empty()) continue;
     std::vector<TrafficRecord>& step = traffic.steps.emplace_back();
     for (auto& [rank, record] : ranks) step.push_back(std::move(record));
     absl::Status fits = CheckTraffic(step);
@@ -229,10 +237,10 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
     }
   }
   if (!traffic.steps.empty()) return traffic;
-  const auto& [number, ranks] = *run->steps.begin();
+  const auto& [number, ranks] = *run.steps.begin();
   return absl::InvalidArgumentError(absl::StrCat(
       file, ": no step was recorded by all ranks; step ", number,
-      " lacks that of rank ", absl::StrJoin(MissingRanks(*run, ranks), ", ")));
+      " lacks that of rank ", absl::StrJoin(MissingRanks(run, ranks), ", ")));
 }
 
 }  // namespace rankwise::comm_bench

@@ -4,29 +4,67 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <iterator>
+#include <map>
 #include <set>
+#include <string>
+#include <thread>
+#include <tuple>
 #include <utility>
 
+#include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "comm_bench/collectives/element_types.h"
 #include "comm_bench/modes/recorded_traffic.h"
-#include "comm_bench/modes/replay_plan.h"
-#include "comm_bench/modes/step_replay.h"
-#include "comm_bench/timing/any_stopped.h"
-#include "comm_bench/timing/order_statistics.h"
-#include "comm_bench/timing/seconds_since.h"
+#include "comm_bench/timing/agreement.h"
+#include "comm_bench/timing/timing.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
-using Group = std::vector<int64_t>;
+using Clock = std::chrono::steady_clock;
+using RecordedGroup = std::vector<int64_t>;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Sleeps, and is punctual all the same: a sleep ends late by up to a
+// scheduler's tick. Returns how long it took.
+double Pass(double seconds) {
+  constexpr double kSpinSeconds = 200e-6;
+  const Clock::time_point start = Clock::now();
+  if (seconds > kSpinSeconds) {
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(seconds - kSpinSeconds));
+  }
+  while (SecondsSince(start) < seconds) std::this_thread::yield();
+  return SecondsSince(start);
+}
+
+// One recorded event, ready to be started again and again: a collective of the
+// table, a message, or a mark.
+struct Event {
+  std::string op;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  const Collective* collective = nullptr;
+  Call call;
+  Buffers buffers;
+  int peer = -1;  // of a message, in the group
+  int tag = 0;    // the message's number on its way: unique within the step
+  Works works;    // empty before the start and after the end
+};
 
 // All groups of the recorded steps, in rounds of groups that have no rank in
 // common: as Communicator::NewGroup wants them made.
-std::vector<std::vector<Group>> RoundsOfGroups(const RecordedTraffic& traffic) {
-  std::set<Group> groups;
+std::vector<std::vector<RecordedGroup>> RoundsOfGroups(
+    const RecordedTraffic& traffic) {
+  std::set<RecordedGroup> groups;
   for (const std::vector<TrafficRecord>& step : traffic.steps) {
     for (const TrafficRecord& record : step) {
       for (const RecordedTransfer& event : record.events) {
@@ -34,9 +72,9 @@ std::vector<std::vector<Group>> RoundsOfGroups(const RecordedTraffic& traffic) {
       }
     }
   }
-  std::vector<std::vector<Group>> rounds;
+  std::vector<std::vector<RecordedGroup>> rounds;
   std::vector<std::set<int64_t>> taken;
-  for (const Group& group : groups) {
+  for (const RecordedGroup& group : groups) {
     const auto fits = [&](const std::set<int64_t>& ranks) {
       return std::none_of(group.begin(), group.end(),
                           [&](int64_t rank) { return ranks.count(rank) > 0; });
@@ -56,14 +94,15 @@ std::vector<std::vector<Group>> RoundsOfGroups(const RecordedTraffic& traffic) {
 absl::StatusOr<ReplayGroups> MakeGroups(const RecordedTraffic& traffic,
                                         Communicator& comm) {
   ReplayGroups groups = {{{}, comm.process_group()}};
-  for (const std::vector<Group>& round : RoundsOfGroups(traffic)) {
-    Group mine = {comm.rank()};  // where no group of the round has this rank
-    for (const Group& group : round) {
+  for (const std::vector<RecordedGroup>& round : RoundsOfGroups(traffic)) {
+    RecordedGroup mine = {
+        comm.rank()};  // where no group of the round has this rank
+    for (const RecordedGroup& group : round) {
       if (std::count(group.begin(), group.end(), comm.rank()) > 0) mine = group;
     }
-    auto made = comm.NewGroup("replay", {mine.begin(), mine.end()});
-    if (!made.ok()) return made.status();
-    groups[mine] = *std::move(made);
+    ASSIGN_OR_RETURN(auto made,
+                     comm.NewGroup("replay", {mine.begin(), mine.end()}));
+    groups[mine] = made.process_group();
   }
   return groups;
 }
@@ -93,6 +132,19 @@ ReplayTimes Summarized(const std::vector<std::vector<double>>& seconds) {
     }
   }
   times.slowest = EstimateMedian(std::move(slowest));
+  return times;
+}
+
+// Of this rank's samples; each rank summarizes its own.
+ReplayTimes SummarizedByRank(Control& control,
+                             const std::vector<double>& seconds) {
+  ReplayTimes times;
+  const Estimate own = EstimateMedian(seconds);
+  for (const std::vector<double>& told :
+       control.Gather({own.value, own.low, own.high})) {
+    times.ranks.push_back({told[0], told[1], told[2]});
+  }
+  times.slowest = EstimateMedian(control.Max(seconds));
   return times;
 }
 
@@ -135,7 +187,7 @@ void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
     control.Barrier();
     step.Run(/*keep_gaps=*/false);
   }
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   const auto run = [&](StepReplay& step, bool keep_gaps, ReplaySamples& own) {
     control.Barrier();
     own.start_seconds.push_back(SecondsSince(begin));
@@ -173,31 +225,140 @@ void AppendTimes(const Estimate& step, const Estimate& exposed,
 
 }  // namespace
 
+struct StepReplay::Parts {
+  c10::Device device = c10::kCPU;
+  std::vector<ReplayAction> plan;
+  std::vector<Event> events;
+
+  void Add(const RecordedTransfer& recorded, const ReplayGroups& groups);
+  void Number();
+  void Start(Event& event);
+  void AwaitEnd(Event& event);
+};
+
+void StepReplay::Parts::Add(const RecordedTransfer& recorded,
+                            const ReplayGroups& groups) {
+  Event& event = events.emplace_back();
+  event.op = recorded.op;
+  event.group = groups.at(recorded.ranks);
+  event.collective = ReplayableCollective(recorded);
+  const auto& ranks = recorded.ranks;
+  event.peer = static_cast<int>(
+      ranks.empty() ? recorded.peer
+                    : std::find(ranks.begin(), ranks.end(), recorded.peer) -
+                          ranks.begin());
+  Call& call = event.call;
+  call.device = device;
+  if (recorded.op == "barrier" || IsCoalescingMark(recorded)) return;
+  call.dtype = *ParseDtype(recorded.dtype);
+  call.count = recorded.count;
+  const at::TensorOptions options =
+      at::TensorOptions(call.dtype).device(device);
+  if (event.collective == nullptr) {
+    event.buffers.input_parts = {at::zeros({call.count}, options)};
+    return;
+  }
+  call.rank = event.group->getRank();
+  call.world_size = event.group->getSize();
+  if (event.collective->rooted) call.root = event.peer;
+  call.in_place = event.collective->prefers_in_place;
+  // A trainer records its own buffer, a row is the whole.
+  if (!call.in_place) call.count *= call.world_size;
+  event.buffers = event.collective->make(call);
+  event.buffers.input.zero_();
+  event.buffers.output.zero_();
+}
+
+// Messages of one way are received in the order in which they are sent.
+void StepReplay::Parts::Number() {
+  std::map<std::tuple<c10d::ProcessGroup*, std::string, int>, int> next;
+  for (Event& event : events) {
+    event.tag = next[{event.group.get(), event.op, event.peer}]++;
+  }
+}
+
+void StepReplay::Parts::Start(Event& event) {
+  c10d::ProcessGroup& group = *event.group;
+  Works& works = event.works;
+  auto& message = event.buffers.input_parts;
+  if (event.collective != nullptr) {
+    event.collective->start(group, event.call, event.buffers, works);
+  } else if (event.op == "send") {
+    works.push_back(group.send(message, event.peer, event.tag));
+  } else if (event.op == "recv") {
+    works.push_back(group.recv(message, event.peer, event.tag));
+  } else if (group.getBackend(device.type())->supportsCoalescing()) {
+    // Marks: a backend that cannot coalesce starts the calls one by one.
+    if (event.op == "coalesced") {
+      works.push_back(group.endCoalescing(device.type()));
+    } else {
+      group.startCoalescing(device.type());
+    }
+  }
+}
+
+void StepReplay::Parts::AwaitEnd(Event& event) {
+  for (const auto& work : event.works) {
+    if (work != nullptr) work->wait();
+  }
+  event.works.clear();
+}
+
+StepReplay::StepReplay(const TrafficRecord& record, double lead_in_seconds,
+                       const ReplayGroups& groups, c10::Device device)
+    : parts_(std::make_unique<Parts>()) {
+  parts_->device = device;
+  parts_->plan = PlanReplay(record, lead_in_seconds);
+  for (const RecordedTransfer& event : record.events) {
+    parts_->Add(event, groups);
+  }
+  parts_->Number();
+}
+
+StepReplay::~StepReplay() = default;
+StepReplay::StepReplay(StepReplay&&) noexcept = default;
+
+double StepReplay::Run(bool keep_gaps) {
+  Parts& parts = *parts_;
+  const Clock::time_point start = Clock::now();
+  double passed = 0;
+  for (const ReplayAction& action : parts.plan) {
+    if (keep_gaps) passed += Pass(action.gap_seconds);
+    for (size_t other : action.after) parts.AwaitEnd(parts.events[other]);
+    Event& event = parts.events[action.event];
+    if (action.kind == ReplayAction::Kind::kStart) {
+      parts.Start(event);
+    } else {
+      parts.AwaitEnd(event);
+    }
+  }
+  for (Event& event : parts.events) parts.AwaitEnd(event);
+  SynchronizeDevice(parts.device);
+  return SecondsSince(start) - passed;
+}
+
 absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
                                     const ReplayConfig& config,
                                     const std::atomic<bool>* stop) {
-  const absl::StatusOr<RecordedTraffic> traffic =
-      ReadTraffic(config.file, comm.world_size());
-  if (!traffic.ok()) return traffic.status();
-  absl::Status fits = CheckBackend(*traffic, comm);
-  if (!fits.ok()) return fits;
-  absl::StatusOr<ReplayGroups> groups = MakeGroups(*traffic, comm);
-  if (!groups.ok()) return groups.status();
-  ReplayResult result = Describe(*traffic);
+  ASSIGN_OR_RETURN(const RecordedTraffic traffic,
+                   ReadTraffic(config.file, comm.world_size()));
+  RETURN_IF_ERROR(CheckBackend(traffic, comm));
+  ASSIGN_OR_RETURN(ReplayGroups groups, MakeGroups(traffic, comm));
+  ReplayResult result = Describe(traffic);
   try {
     std::vector<StepReplay> steps;
-    for (const std::vector<TrafficRecord>& step : traffic->steps) {
+    for (const std::vector<TrafficRecord>& step : traffic.steps) {
       const auto rank = static_cast<size_t>(comm.rank());
-      steps.emplace_back(step[rank], LeadInSeconds(step)[rank], *groups,
+      steps.emplace_back(step[rank], LeadInSeconds(step)[rank], groups,
                          comm.device());
     }
     RunSteps(steps, config.iterations, control, stop, result);
     if (result.iterations == 0) {
       return absl::CancelledError("interrupted; no iteration was measured");
     }
-    result.gaps = Summarized(control.Gather(result.own_gaps.seconds));
+    result.gaps = SummarizedByRank(control, result.own_gaps.seconds);
     result.back_to_back =
-        Summarized(control.Gather(result.own_back_to_back.seconds));
+        SummarizedByRank(control, result.own_back_to_back.seconds);
   } catch (const std::exception& error) {
     return comm.ExplainFailure("replaying recorded communication", error);
   }
@@ -222,6 +383,22 @@ std::string FormatReplay(const ReplayResult& result) {
   AppendTimes(result.step.slowest, result.exposed.slowest, result.gaps.slowest,
               result.back_to_back.slowest, text);
   return text;
+}
+
+CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
+                          const std::string& layer, int rank, int world_size,
+                          int64_t launch) {
+  CollectiveRecord record;
+  record.rank = rank;
+  record.group_size = world_size;
+  record.collective = "replay";
+  record.layer = layer;
+  record.launch = launch;
+  record.end =
+      EndName(stopped ? Series::End::kInterrupted : Series::End::kCounted);
+  record.seconds = samples.seconds;
+  record.start_seconds = samples.start_seconds;
+  return record;
 }
 
 }  // namespace rankwise::comm_bench

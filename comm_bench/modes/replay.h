@@ -5,15 +5,49 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "c10/core/Device.h"
+#include "c10/util/intrusive_ptr.h"
 #include "comm_bench/timing/order_statistics.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
+#include "records/record.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
 
 namespace rankwise::comm_bench {
+
+// By the ranks of the job in them, in their order; that of all ranks is found
+// under no ranks.
+using ReplayGroups =
+    std::map<std::vector<int64_t>, c10::intrusive_ptr<c10d::ProcessGroup>>;
+
+// Not thread-safe. Buffers are made once, zero-filled.
+class StepReplay {
+ public:
+  // `record` must outlive it and have passed CheckTraffic; `groups` has all of
+  // its groups.
+  StepReplay(const TrafficRecord& record, double lead_in_seconds,
+             const ReplayGroups& groups, c10::Device device);
+  ~StepReplay();
+  StepReplay(StepReplay&&) noexcept;
+
+  // Repeats the step; all ranks call it together. Returns the seconds that it
+  // took without its gaps, which are slept through, or left out where
+  // `keep_gaps` is false. Throws what a failed call throws.
+  double Run(bool keep_gaps);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 struct ReplayConfig {
   std::string file;         // with traffic records of as many ranks
@@ -73,6 +107,11 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
 // A table in milliseconds: medians, and below them how far their 95 % intervals
 // reach.
 std::string FormatReplay(const ReplayResult& result);
+
+// This rank's replayed steps; `layer` is "gaps" or "back_to_back".
+CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
+                          const std::string& layer, int rank, int world_size,
+                          int64_t launch);
 
 }  // namespace rankwise::comm_bench
 

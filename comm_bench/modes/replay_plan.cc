@@ -1,16 +1,15 @@
-#include "comm_bench/modes/replay_plan.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "comm_bench/modes/recorded_traffic.h"
 #include "comm_bench/timing/order_statistics.h"
 
 namespace rankwise::comm_bench {
 namespace {
 
-struct Moment {
+struct TimedAction {
   double begin_seconds, end_seconds;
   ReplayAction action;
 };
@@ -20,23 +19,23 @@ bool WaitWasSeen(const RecordedTransfer& event) {
          std::isfinite(event.end_seconds);
 }
 
-std::vector<Moment> MomentsOf(const TrafficRecord& record) {
+std::vector<TimedAction> TimedActions(const TrafficRecord& record) {
   using Kind = ReplayAction::Kind;
-  std::vector<Moment> moments;
+  std::vector<TimedAction> actions;
   for (size_t i = 0; i < record.events.size(); ++i) {
     const RecordedTransfer& event = record.events[i];
-    moments.push_back(
+    actions.push_back(
         {event.start_seconds, event.start_seconds, {Kind::kStart, i}});
     if (WaitWasSeen(event)) {
-      moments.push_back(
+      actions.push_back(
           {event.wait_start_seconds, event.end_seconds, {Kind::kWait, i}});
     }
   }
-  std::stable_sort(moments.begin(), moments.end(),
-                   [](const Moment& a, const Moment& b) {
+  std::stable_sort(actions.begin(), actions.end(),
+                   [](const TimedAction& a, const TimedAction& b) {
                      return a.begin_seconds < b.begin_seconds;
                    });
-  return moments;
+  return actions;
 }
 
 // When the collectives that end on all ranks together ended on this one.
@@ -75,14 +74,14 @@ std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
   std::vector<ReplayAction> plan;
   std::vector<size_t> unseen;  // started, with an end that nobody waited for
   double cursor = lead_in_seconds;
-  for (Moment& moment : MomentsOf(record)) {
-    ReplayAction action = std::move(moment.action);
-    action.gap_seconds = std::max(0.0, moment.begin_seconds - cursor);
-    cursor = std::max(cursor, moment.end_seconds);
+  for (TimedAction& timed : TimedActions(record)) {
+    ReplayAction action = std::move(timed.action);
+    action.gap_seconds = std::max(0.0, timed.begin_seconds - cursor);
+    cursor = std::max(cursor, timed.end_seconds);
     if (action.kind == ReplayAction::Kind::kStart) {
       const auto ended = std::stable_partition(
           unseen.begin(), unseen.end(), [&](size_t other) {
-            return record.events[other].end_seconds > moment.begin_seconds;
+            return record.events[other].end_seconds > timed.begin_seconds;
           });
       action.after.assign(ended, unseen.end());
       unseen.erase(ended, unseen.end());

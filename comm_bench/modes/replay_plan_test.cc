@@ -1,11 +1,11 @@
-#include "comm_bench/modes/replay_plan.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include "comm_bench/modes/recorded_traffic.h"
 
 namespace rankwise::comm_bench {
 namespace {

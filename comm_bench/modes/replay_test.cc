@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "comm_bench/modes/step_replay.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
+#include "parallel/comm/diagnosis/traffic.h"
 #include "parallel/comm/test_ranks.h"
-#include "parallel/comm/traffic.h"
 #include "records/record_writer.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

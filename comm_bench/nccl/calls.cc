@@ -2,8 +2,9 @@
 
 #include <utility>
 
-#include "comm_bench/timing/device_sync.h"
-#include "parallel/device/moment.h"
+#include "comm_bench/timing/timing.h"
+#include "parallel/device/device_event.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise::comm_bench {
@@ -12,9 +13,8 @@ namespace {
 absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
     const GraphMaker& make, c10::Device device, int rounds,
     const std::function<void()>& work) {
-  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = make(device);
-  if (!graph.ok()) return graph.status();
-  absl::Status captured = (*graph)->Capture([rounds, work] {
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceGraph> graph, make(device));
+  absl::Status captured = graph->Capture([rounds, work] {
     for (int i = 0; i < rounds; ++i) work();
     return absl::OkStatus();
   });
@@ -41,12 +41,11 @@ void Calls::Fill() {
 
 absl::Status Calls::Capture(const GraphMaker& make) {
   const auto launch = [this] { Launch(); };
-  auto one = Recorded(make, call_.device, 1, launch);
-  if (!one.ok()) return one.status();
-  auto many = Recorded(make, call_.device, kGraphRounds, launch);
-  if (!many.ok()) return many.status();
-  one_ = *std::move(one);
-  many_ = *std::move(many);
+  ASSIGN_OR_RETURN(auto one, Recorded(make, call_.device, 1, launch));
+  ASSIGN_OR_RETURN(auto many,
+                   Recorded(make, call_.device, kGraphRounds, launch));
+  one_ = std::move(one);
+  many_ = std::move(many);
   return absl::OkStatus();
 }
 
@@ -81,9 +80,9 @@ void Calls::RunRounds() {
 }
 
 double Calls::TimeRounds() {
-  const Moment before(call_.device);
+  const DeviceEvent before(call_.device);
   LaunchRounds();
-  const Moment after(call_.device);
+  const DeviceEvent after(call_.device);
   SynchronizeDevice(call_.device);
   return WaitForSecondsBetween(before, after);
 }

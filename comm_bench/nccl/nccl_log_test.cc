@@ -1,9 +1,18 @@
 #include "comm_bench/nccl/nccl_log.h"
 
+#include <stdlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace rankwise::comm_bench {
+
 namespace {
 
 using ::testing::ElementsAre;
@@ -54,4 +63,98 @@ TEST(NcclLogTest, CallsThatAgreeHaveOneName) {
 }
 
 }  // namespace
+
+namespace {
+
+using ::testing::HasSubstr;
+
+// As NCCL does: reads its variables at the next line after it was told to,
+// opens the file anew, and writes every line at once.
+class FakeNccl {
+ public:
+  void Reread() { known_ = false; }
+  void Info(const std::string& line) {
+    if (!known_) {
+      known_ = true;
+      level_ = std::getenv("NCCL_DEBUG");
+      file_ = std::ofstream(std::getenv("NCCL_DEBUG_FILE"));
+    }
+    if (level_ == "INFO") file_ << line << std::endl;
+  }
+
+ private:
+  bool known_ = false;
+  std::string level_;
+  std::ofstream file_;
+};
+
+class NcclLogSwitchTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Clear(); }
+  void TearDown() override { Clear(); }
+  static void Clear() {
+    for (const std::string& name : NcclLogSwitch::Variables()) {
+      ::unsetenv(name.c_str());
+    }
+  }
+};
+
+TEST_F(NcclLogSwitchTest, HoldsWhatIsLoggedBetweenOnAndOff) {
+  FakeNccl nccl;
+  auto log = NcclLogSwitch::Take([&] { nccl.Reread(); });
+  ASSERT_TRUE(log.ok()) << log.status();
+  nccl.Info("before");
+  (*log)->On();
+  nccl.Info("one");
+  nccl.Info("two");
+  EXPECT_EQ((*log)->Off(), "one\ntwo\n");
+  nccl.Info("between");
+  (*log)->On();
+  EXPECT_EQ((*log)->Off(), "") << "nothing was logged";
+  (*log)->On();
+  nccl.Info("three");
+  EXPECT_EQ((*log)->Off(), "three\n");
+}
+
+TEST_F(NcclLogSwitchTest, WarningsGoToStderrBeforeTheFileIsEmptied) {
+  auto log = NcclLogSwitch::Take([] {});
+  ASSERT_TRUE(log.ok()) << log.status();
+  const std::string path = std::getenv("NCCL_DEBUG_FILE");
+  const auto write = [&path](const std::string& text) {
+    std::ofstream(path, std::ios::app) << text;
+  };
+  testing::internal::CaptureStderr();
+  write("\n[0] net.cc:12 NCCL WARN one\n");
+  (*log)->On();
+  std::ofstream(path, std::ios::trunc);  // as NCCL does
+  write("host:1:2 [0] NCCL INFO tuned\n[0] net.cc:13 NCCL WARN two\n");
+  EXPECT_THAT((*log)->Off(), HasSubstr("tuned"));
+  write("[0] net.cc:14 NCCL WARN three\nno warning\n");
+  log->reset();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[0] net.cc:12 NCCL WARN one\n[0] net.cc:13 NCCL WARN two\n"
+            "[0] net.cc:14 NCCL WARN three\n");
+}
+
+TEST_F(NcclLogSwitchTest, TheFileGoesWithIt) {
+  auto log = NcclLogSwitch::Take([] {});
+  ASSERT_TRUE(log.ok()) << log.status();
+  const std::string path = std::getenv("NCCL_DEBUG_FILE");
+  EXPECT_TRUE(std::filesystem::exists(path));
+  log->reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(NcclLogSwitchTest, TheUsersLogIsLeftAlone) {
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  const auto log = NcclLogSwitch::Take([] {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(log.status()));
+  EXPECT_THAT(std::string(log.status().message()),
+              HasSubstr("NCCL_DEBUG is set"));
+  EXPECT_STREQ(std::getenv("NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(std::getenv("NCCL_DEBUG_FILE"), nullptr);
+}
+
+}  // namespace
+
 }  // namespace rankwise::comm_bench

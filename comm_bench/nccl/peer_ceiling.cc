@@ -49,7 +49,7 @@ PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
   PeerCeiling ceiling;
   if (control.rank() == 0) ceiling = Measured();
   // All ranks come here, whatever each of them sees.
-  ceiling.bytes_per_second = control.Gather({ceiling.bytes_per_second})[0][0];
+  ceiling.bytes_per_second = control.Max({ceiling.bytes_per_second})[0];
   return ceiling;
 }
 

@@ -1,4 +1,6 @@
-// A communicator of nccl.h itself, without PyTorch's process group above it.
+// What only a build with CUDA has of NCCL: a communicator of nccl.h itself,
+// without PyTorch's process group above it, buffers that the process group's
+// communicator has registered, and NCCL's log.
 #ifndef RANKWISE_COMM_BENCH_NCCL_RAW_NCCL_H_
 #define RANKWISE_COMM_BENCH_NCCL_RAW_NCCL_H_
 
@@ -9,9 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
-#include "comm_bench/collectives/registered_memory.h"
-#include "comm_bench/nccl/nccl_calls.h"
-#include "parallel/comm/communicator.h"
+#include "comm_bench/collectives/collective.h"
 
 namespace rankwise::comm_bench {
 
@@ -43,6 +43,19 @@ class RawNccl {
   // both end with the tensor. The communicator outlives it.
   virtual std::unique_ptr<RegisteredMemory> NewRegistered() = 0;
 };
+
+// A memory pool over ProcessGroupNCCL's allocator (ncclMemAlloc), which
+// registerMemPool has made known to `group`'s communicator; what is allocated
+// from it later is registered as it is made. `group` outlives it.
+// Unimplemented in a build without CUDA; InvalidArgument for another backend;
+// FailedPrecondition before the group's first call, or where this GPU cannot
+// allocate for NCCL.
+absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(
+    c10d::ProcessGroup& group, c10::Device device);
+
+// ncclResetDebugInit, which NCCL exports but no longer promises; nothing in a
+// build without CUDA.
+void RereadNcclVariables();
 
 }  // namespace rankwise::comm_bench
 

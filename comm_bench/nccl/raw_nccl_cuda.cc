@@ -2,15 +2,25 @@
 
 #include <cstring>
 #include <exception>
+#include <thread>
 #include <utility>
 
+#include "ATen/cuda/MemPool.h"
+#include "ATen/ops/empty.h"
 #include "ATen/ops/from_blob.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/ScalarType.h"
+#include "c10/cuda/CUDACachingAllocator.h"
 #include "c10/cuda/CUDAGuard.h"
 #include "c10/cuda/CUDAStream.h"
 #include "c10/util/Exception.h"
 #include "comm_bench/nccl/raw_nccl.h"
+#include "parallel/comm/diagnosis/monitored_backend.h"
+#include "parallel/comm/diagnosis/plain_error.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -141,8 +151,7 @@ class CudaNccl : public RawNccl {
     using Kind = NcclCall::Kind;
     const c10::ScalarType dtype =
         (output.defined() ? output : input).scalar_type();
-    const absl::StatusOr<ncclDataType_t> type = TypeOf(dtype);
-    if (!type.ok()) return type.status();
+    ASSIGN_OR_RETURN(const ncclDataType_t type, TypeOf(dtype));
     const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
     const auto at_offset = [bytes](const at::Tensor& tensor, int64_t offset) {
       return tensor.defined()
@@ -157,28 +166,28 @@ class CudaNccl : public RawNccl {
     switch (call.kind) {
       case Kind::kAllReduce:
         return StatusOf(
-            ncclAllReduce(from, to, count, *type, OpOf(op), comm_, stream),
+            ncclAllReduce(from, to, count, type, OpOf(op), comm_, stream),
             "ncclAllReduce", comm_);
       case Kind::kBroadcast:
         return StatusOf(
-            ncclBroadcast(from, to, count, *type, call.peer, comm_, stream),
+            ncclBroadcast(from, to, count, type, call.peer, comm_, stream),
             "ncclBroadcast", comm_);
       case Kind::kReduce:
-        return StatusOf(ncclReduce(from, to, count, *type, OpOf(op), call.peer,
+        return StatusOf(ncclReduce(from, to, count, type, OpOf(op), call.peer,
                                    comm_, stream),
                         "ncclReduce", comm_);
       case Kind::kAllGather:
-        return StatusOf(ncclAllGather(from, to, count, *type, comm_, stream),
+        return StatusOf(ncclAllGather(from, to, count, type, comm_, stream),
                         "ncclAllGather", comm_);
       case Kind::kReduceScatter:
         return StatusOf(
-            ncclReduceScatter(from, to, count, *type, OpOf(op), comm_, stream),
+            ncclReduceScatter(from, to, count, type, OpOf(op), comm_, stream),
             "ncclReduceScatter", comm_);
       case Kind::kSend:
-        return StatusOf(ncclSend(from, count, *type, call.peer, comm_, stream),
+        return StatusOf(ncclSend(from, count, type, call.peer, comm_, stream),
                         "ncclSend", comm_);
       case Kind::kReceive:
-        return StatusOf(ncclRecv(to, count, *type, call.peer, comm_, stream),
+        return StatusOf(ncclRecv(to, count, type, call.peer, comm_, stream),
                         "ncclRecv", comm_);
     }
     return absl::InternalError("no such call of nccl.h");
@@ -190,13 +199,66 @@ class CudaNccl : public RawNccl {
   bool failed_ = false;
 };
 
+using c10::cuda::CUDACachingAllocator::CUDAAllocator;
+using NcclPtr = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
+
+// This thread's allocations come from a pool while it lives, as in Python's
+// torch.cuda.use_mem_pool.
+class InPool {
+ public:
+  explicit InPool(at::cuda::MemPool& pool) : pool_(pool) {
+    const auto own = std::this_thread::get_id();
+    c10::cuda::CUDACachingAllocator::beginAllocateToPool(
+        pool_.device(), pool_.id(),
+        [own](cudaStream_t) { return std::this_thread::get_id() == own; });
+  }
+  ~InPool() {
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(pool_.device(),
+                                                       pool_.id());
+    c10::cuda::CUDACachingAllocator::releasePool(pool_.device(), pool_.id());
+  }
+  InPool(const InPool&) = delete;
+  InPool& operator=(const InPool&) = delete;
+
+ private:
+  at::cuda::MemPool& pool_;
+};
+
+class C10dRegistered : public RegisteredMemory {
+ public:
+  // `device` is current.
+  C10dRegistered(NcclPtr nccl, c10::Device device,
+                 std::shared_ptr<CUDAAllocator> allocator)
+      : nccl_(std::move(nccl)), device_(device), pool_(std::move(allocator)) {
+    // Segments that the pool gets from now on are registered as they come.
+    nccl_->registerMemPool(&pool_);
+  }
+
+  ~C10dRegistered() override {
+    try {
+      nccl_->deregisterMemPool(&pool_);
+    } catch (const std::exception&) {  // the communicator is gone, and with it
+                                       // what it had registered
+    }
+  }
+
+  at::Tensor New(int64_t count, c10::ScalarType dtype) override {
+    const c10::cuda::CUDAGuard guard(device_);
+    const InPool in_pool(pool_);
+    return at::empty({count}, at::TensorOptions().dtype(dtype).device(device_));
+  }
+
+ private:
+  const NcclPtr nccl_;
+  const c10::Device device_;
+  at::cuda::MemPool pool_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::string> RawNccl::NewId() {
   ncclUniqueId id;
-  absl::Status status =
-      StatusOf(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(StatusOf(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr));
   return std::string(id.internal, sizeof(id.internal));
 }
 
@@ -213,11 +275,45 @@ absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string& id,
   const c10::cuda::CUDAGuard guard(device);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t comm = nullptr;
-  absl::Status status =
+  RETURN_IF_ERROR(
       StatusOf(ncclCommInitRankConfig(&comm, world_size, unique, rank, &config),
-               "ncclCommInitRankConfig", nullptr);
-  if (!status.ok()) return status;
+               "ncclCommInitRankConfig", nullptr));
   return std::make_unique<CudaNccl>(comm, device);
+}
+
+absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(
+    c10d::ProcessGroup& group, c10::Device device) {
+  if (!device.is_cuda()) {
+    return absl::InvalidArgumentError(
+        "--registered: only NCCL registers buffers; run it on GPUs");
+  }
+  const c10::cuda::CUDAGuard guard(device);
+  try {
+    NcclPtr nccl = c10::dynamic_intrusive_pointer_cast<c10d::ProcessGroupNCCL>(
+        WithoutMonitoring(group.getBackend(device.type())));
+    if (nccl == nullptr) {
+      return absl::InvalidArgumentError(
+          "--registered: the process group's backend for GPUs is not NCCL");
+    }
+    auto allocator =
+        std::dynamic_pointer_cast<CUDAAllocator>(nccl->getMemAllocator());
+    if (allocator == nullptr) {
+      return absl::FailedPreconditionError(
+          "--registered: NCCL's allocator cannot feed a memory pool");
+    }
+    return std::make_unique<C10dRegistered>(std::move(nccl), device,
+                                            std::move(allocator));
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--registered: ", PlainMessage(error)));
+  }
+}
+
+void RereadNcclVariables() {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  ncclResetDebugInit();
+#pragma GCC diagnostic pop
 }
 
 }  // namespace rankwise::comm_bench

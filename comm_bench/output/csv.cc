@@ -11,10 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
-#include "comm_bench/output/end_name.h"
-#include "comm_bench/timing/summary.h"
+#include "records/text.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -35,7 +33,8 @@ std::string IfKnown(int64_t number) {
 }
 
 std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
-  const bool elements = !row.dtype.empty();
+  const CallDescription& call = row.call();
+  const bool elements = !call.dtype.empty();
   const Summary& time = row.time;
   const auto seconds = [&time](double value) {
     return time.samples > 0 ? Digits(value) : "";
@@ -43,20 +42,20 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
   std::vector<Field> fields;
   for (const auto& [name, value] : context) fields.push_back({name, value});
   const std::vector<Field> own = {
-      {"collective", row.collective},
-      {"layer", row.layer},
-      {"ranks", absl::StrJoin(row.ranks, ",")},
-      {"bytes", elements ? absl::StrCat(row.bytes) : ""},
-      {"count", elements ? absl::StrCat(row.count) : ""},
-      {"dtype", row.dtype},
-      {"op", row.op},
-      {"root", IfKnown(row.root)},
-      {"in_place", elements ? (row.in_place ? "true" : "false") : ""},
-      {"timing", row.events ? "events" : "host"},
-      {"cuda_graph", row.graph ? "true" : "false"},
-      {"registered", row.registered ? "true" : "false"},
-      {"algorithm", row.algorithm},
-      {"protocol", row.protocol},
+      {"collective", call.collective},
+      {"layer", call.layer},
+      {"ranks", absl::StrJoin(call.ranks, ",")},
+      {"bytes", elements ? absl::StrCat(call.bytes) : ""},
+      {"count", elements ? absl::StrCat(call.count) : ""},
+      {"dtype", call.dtype},
+      {"op", call.op},
+      {"root", IfKnown(call.root)},
+      {"in_place", elements ? (call.in_place ? "true" : "false") : ""},
+      {"timing", call.timing},
+      {"cuda_graph", call.graph ? "true" : "false"},
+      {"registered", call.registered ? "true" : "false"},
+      {"algorithm", call.algorithm},
+      {"protocol", call.protocol},
       {"samples", absl::StrCat(time.samples)},
       {"late", absl::StrCat(time.late)},
       {"min_seconds", seconds(time.min)},
@@ -76,15 +75,10 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
   return fields;
 }
 
-std::string Quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
-}
-
 std::string LineOf(const Row& row, const CsvContext& context) {
   return absl::StrJoin(FieldsOf(row, context), ",",
                        [](std::string* out, const Field& field) {
-                         out->append(Quoted(field.value));
+                         out->append(CsvField(field.value));
                        }) +
          "\n";
 }

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "comm_bench/timing/series.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -25,19 +24,19 @@ constexpr char kHeader[] =
 
 Row ExampleRow() {
   Row row;
-  row.collective = "broadcast";
-  row.layer = "c10d";
-  row.ranks = {0, 2};
-  row.bytes = 4096;
-  row.count = 1024;
-  row.dtype = "float32";
-  row.root = 1;
-  row.in_place = true;
+  row.record.collective = "broadcast";
+  row.record.layer = "c10d";
+  row.record.ranks = {0, 2};
+  row.record.bytes = 4096;
+  row.record.count = 1024;
+  row.record.dtype = "float32";
+  row.record.root = 1;
+  row.record.in_place = true;
   row.time = {20, 1, 0.125, 0.25, 0.5, 1, 2, 0.1875, 0.375, 0.0625};
   row.algbw = 0.1;
   row.busbw = 0.2;
-  row.algorithm = "RING";
-  row.protocol = "LL";
+  row.record.algorithm = "RING";
+  row.record.protocol = "LL";
   row.peer_share = 0.5;
   row.wrong = 0;
   row.end = Series::End::kOutOfTime;
@@ -76,7 +75,8 @@ TEST(CsvWriter, WritesEachRowAtOnce) {
 TEST(CsvWriter, WhatDoesNotApplyIsEmpty) {
   const std::string path = PathFor("empty.csv");
   Row barrier;
-  barrier.collective = "barrier";
+  barrier.record.layer = "";
+  barrier.record.collective = "barrier";
   ASSERT_TRUE((*CsvWriter::Open(path))->Write(barrier).ok());
   EXPECT_THAT(
       TextOf(path),
@@ -87,7 +87,8 @@ TEST(CsvWriter, WhatDoesNotApplyIsEmpty) {
 TEST(CsvWriter, QuotesWhatWouldBreakALine) {
   const std::string path = PathFor("quotes.csv");
   Row row;
-  row.collective = "a \"b\"\nc";
+  row.record.layer = "";
+  row.record.collective = "a \"b\"\nc";
   ASSERT_TRUE((*CsvWriter::Open(path))->Write(row).ok());
   EXPECT_THAT(TextOf(path), HasSubstr("\n\"a \"\"b\"\"\nc\",,,,"));
 }

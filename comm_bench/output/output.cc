@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "third_party/absl/status_macros.h"
+
 namespace rankwise::comm_bench {
 
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(
@@ -10,19 +12,13 @@ absl::StatusOr<std::unique_ptr<Output>> Output::Open(
     const EnvironmentRecord& environment) {
   std::unique_ptr<Output> output(new Output(config, run));
   if (!config.csv_file.empty() && output->shows()) {
-    absl::StatusOr<std::unique_ptr<CsvWriter>> csv =
-        CsvWriter::Open(config.csv_file, config.csv_context);
-    if (!csv.ok()) return csv.status();
-    output->csv_ = *std::move(csv);
+    ASSIGN_OR_RETURN(output->csv_,
+                     CsvWriter::Open(config.csv_file, config.csv_context));
   }
   if (config.record_file.empty()) return output;
-  absl::StatusOr<std::unique_ptr<RecordWriter>> records =
-      RecordWriter::Open(config.record_file);
-  if (!records.ok()) return records.status();
-  output->records_ = *std::move(records);
-  absl::Status status = output->Write(run);
-  if (status.ok()) status = output->Write(environment);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(output->records_, RecordWriter::Open(config.record_file));
+  RETURN_IF_ERROR(output->Write(run));
+  RETURN_IF_ERROR(output->Write(environment));
   return output;
 }
 
@@ -33,10 +29,9 @@ void Output::Print(const std::string& text) const {
 }
 
 // What is shown has been kept.
-absl::Status Output::Add(const Row& row, const CollectiveRecord& samples) {
-  absl::Status status = Write(samples);
-  if (status.ok() && csv_ != nullptr) status = csv_->Write(row);
-  if (!status.ok()) return status;
+absl::Status Output::Add(const Row& row) {
+  RETURN_IF_ERROR(Write(row.record));
+  if (csv_ != nullptr) RETURN_IF_ERROR(csv_->Write(row));
   Print(table_.Add(row));
   return absl::OkStatus();
 }

@@ -11,7 +11,6 @@
 #include "comm_bench/output/csv.h"
 #include "comm_bench/output/row.h"
 #include "comm_bench/output/table.h"
-#include "comm_bench/timing/across.h"
 #include "records/record.h"
 #include "records/record_writer.h"
 
@@ -38,8 +37,8 @@ class Output {
 
   // Rank 0 prints; the others say nothing.
   void Print(const std::string& text) const;
-  // The row in the table and the CSV file, and this rank's samples.
-  absl::Status Add(const Row& row, const CollectiveRecord& samples);
+  // The row in the table and the CSV file, and its record.
+  absl::Status Add(const Row& row);
   absl::Status Write(const Record& record);
   // What the marks in the table mean.
   void PrintLegend() const { Print(table_.Legend()); }

@@ -6,8 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "comm_bench/timing/order_statistics.h"
-#include "comm_bench/timing/series.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -31,7 +29,7 @@ std::string TextOrNone(const std::string& text) {
 }
 
 std::string Elements(const Row& row, int64_t number) {
-  return row.dtype.empty() ? kNone : absl::StrCat(number);
+  return row.call().dtype.empty() ? kNone : absl::StrCat(number);
 }
 
 std::string Time(const Row& row, double seconds) {
@@ -69,18 +67,23 @@ struct Column {
 
 // The first column leaves room for the '#' of the header.
 const Column kColumns[] = {
-    {"size", "B", 11, false, [](const Row& r) { return Elements(r, r.bytes); }},
+    {"size", "B", 11, false,
+     [](const Row& r) { return Elements(r, r.call().bytes); }},
     {"count", "elements", 10, false,
-     [](const Row& r) { return Elements(r, r.count); }},
-    {"type", "", 9, false, [](const Row& r) { return TextOrNone(r.dtype); }},
-    {"op", "", 5, false, [](const Row& r) { return TextOrNone(r.op); }},
+     [](const Row& r) { return Elements(r, r.call().count); }},
+    {"type", "", 9, false,
+     [](const Row& r) { return TextOrNone(r.call().dtype); }},
+    {"op", "", 5, false, [](const Row& r) { return TextOrNone(r.call().op); }},
     {"root", "", 5, false,
      [](const Row& r) {
-       return r.root < 0 ? std::string(kNone) : absl::StrCat(r.root);
+       return r.call().root < 0 ? std::string(kNone)
+                                : absl::StrCat(r.call().root);
      }},
     {"place", "", 6, false,
      [](const Row& r) {
-       return std::string(r.dtype.empty() ? kNone : r.in_place ? "in" : "out");
+       return std::string(r.call().dtype.empty() ? kNone
+                          : r.call().in_place    ? "in"
+                                                 : "out");
      }},
     {"time ", "us ", 10, true,
      [](const Row& r) { return Time(r, r.time.median) + MarkOf(r.end); }},
@@ -136,17 +139,17 @@ const char* Describe(Across across) {
 // How the calls were made, where it is not as trainers make them.
 std::string Ways(const Row& row) {
   std::string ways;
-  if (row.layer == "nccl") ways += "; nccl.h";
-  if (row.events) ways += "; timed by events";
-  if (row.graph) ways += "; replayed from a CUDA graph";
-  if (row.registered) ways += "; registered buffers";
+  if (row.call().layer == "nccl") ways += "; nccl.h";
+  if (row.call().timing == "events") ways += "; timed by events";
+  if (row.call().graph) ways += "; replayed from a CUDA graph";
+  if (row.call().registered) ways += "; registered buffers";
   return ways;
 }
 
 std::string Header(const Row& row, Across across) {
   return absl::StrCat(
-      "\n# ", row.collective, ": median time of a call, ", Describe(across),
-      Ways(row), "\n",
+      "\n# ", row.call().collective, ": median time of a call, ",
+      Describe(across), Ways(row), "\n",
       Commented(Line([](const Column& c) { return std::string(c.name); })),
       Commented(Line([](const Column& c) { return std::string(c.unit); })));
 }
@@ -154,14 +157,16 @@ std::string Header(const Row& row, Across across) {
 // What few rows have and so is no column.
 std::string Remarks(const Row& row) {
   std::string remarks;
-  if (!row.layer.empty() && row.layer != "c10d" && row.layer != "nccl") {
-    absl::StrAppend(&remarks, "  layer ", row.layer);
+  if (!row.call().layer.empty() && row.call().layer != "c10d" &&
+      row.call().layer != "nccl") {
+    absl::StrAppend(&remarks, "  layer ", row.call().layer);
   }
-  if (!row.ranks.empty()) {
-    absl::StrAppend(&remarks, "  ranks ", absl::StrJoin(row.ranks, ","));
+  if (!row.call().ranks.empty()) {
+    absl::StrAppend(&remarks, "  ranks ", absl::StrJoin(row.call().ranks, ","));
   }
-  if (!row.algorithm.empty()) {
-    absl::StrAppend(&remarks, "  ", row.algorithm, " ", row.protocol);
+  if (!row.call().algorithm.empty()) {
+    absl::StrAppend(&remarks, "  ", row.call().algorithm, " ",
+                    row.call().protocol);
   }
   if (row.peer_share > 0) {
     absl::StrAppendFormat(&remarks, "  %.0f %% of a peer copy",
@@ -186,8 +191,8 @@ std::string FormatFacts(
 
 std::string Table::Add(const Row& row) {
   std::string text;
-  if (row.collective != collective_) {
-    collective_ = row.collective;
+  if (row.call().collective != collective_) {
+    collective_ = row.call().collective;
     text = Header(row, across_);
   }
   marks_.insert(MarkOf(row.end));

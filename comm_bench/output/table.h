@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "comm_bench/output/row.h"
-#include "comm_bench/timing/summary.h"
 
 namespace rankwise::comm_bench {
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "comm_bench/timing/series.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -18,12 +17,12 @@ using ::testing::Not;
 
 Row ExampleRow() {
   Row row;
-  row.collective = "all_reduce";
-  row.layer = "c10d";
-  row.bytes = 4096;
-  row.count = 1024;
-  row.dtype = "float32";
-  row.op = "sum";
+  row.record.collective = "all_reduce";
+  row.record.layer = "c10d";
+  row.record.bytes = 4096;
+  row.record.count = 1024;
+  row.record.dtype = "float32";
+  row.record.op = "sum";
   row.time = {100,      2,        40e-6, 50e-6, 75e-6,
               123.4e-6, 12345e-6, 49e-6, 52e-6, 1.5e-6};
   row.algbw = 0.08192;
@@ -35,12 +34,12 @@ Row ExampleRow() {
 
 Row LargeRow() {
   Row row = ExampleRow();
-  row.bytes = 1 << 30;
-  row.count = 1 << 28;
-  row.dtype = "bfloat16";
-  row.op = "prod";
-  row.root = 12;
-  row.in_place = true;
+  row.record.bytes = 1 << 30;
+  row.record.count = 1 << 28;
+  row.record.dtype = "bfloat16";
+  row.record.op = "prod";
+  row.record.root = 12;
+  row.record.in_place = true;
   row.time = {7, 0, 1.25, 1.5, 2, 2.5, 9.9, 1.4, 1.75, 0.5};
   row.algbw = 123.456;
   row.busbw = 1234.56;
@@ -51,7 +50,7 @@ Row LargeRow() {
 
 Row BarrierRow() {
   Row row;
-  row.collective = "barrier";
+  row.record.collective = "barrier";
   row.time = {10, 0, 1e-6, 2e-6, 3e-6, 3e-6, 4e-6, 2e-6, 2e-6, 0};
   return row;
 }
@@ -102,8 +101,8 @@ TEST(Table, LinesFitAndAlign) {
 TEST(Table, GroupsAndLayersAreRemarks) {
   Table table(Across::kSlowest);
   Row row = ExampleRow();
-  row.ranks = {1, 3};
-  row.layer = "backend";
+  row.record.ranks = {1, 3};
+  row.record.layer = "backend";
   EXPECT_THAT(table.Add(row), EndsWith("  layer backend  ranks 1,3\n"));
 }
 
@@ -136,10 +135,11 @@ TEST(FormatFacts, AlignsValues) {
 
 TEST(Table, SaysHowTheCallsWereMadeAndWhatNcclChose) {
   Row row = ExampleRow();
-  row.layer = "nccl";
-  row.events = row.graph = row.registered = true;
-  row.algorithm = "RING";
-  row.protocol = "LL128";
+  row.record.layer = "nccl";
+  row.record.timing = "events";
+  row.record.graph = row.record.registered = true;
+  row.record.algorithm = "RING";
+  row.record.protocol = "LL128";
   row.peer_share = 0.837;
   Table table(Across::kSlowest);
   const std::string text = table.Add(row);

@@ -67,7 +67,7 @@ absl::StatusOr<CostFit> FitCost(absl::Span<const CostPoint> points) {
   for (const CostPoint& point : kept) sizes.insert(point.bytes);
   if (sizes.size() < kMinSizes) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "latency and bandwidth cannot be told apart from ", sizes.size(),
+        "latency and bandwidth cannot be separated from ", sizes.size(),
         " distinct sizes: measure at least ", kMinSizes));
   }
   CostFit best;

@@ -1,5 +1,7 @@
 #include "comm_bench/sweep/measure.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -7,23 +9,49 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/element_types.h"
-#include "comm_bench/nccl/nccl_log.h"
-#include "comm_bench/output/end_name.h"
-#include "comm_bench/sweep/agreement.h"
-#include "comm_bench/timing/cache_eviction.h"
+#include "comm_bench/timing/agreement.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise::comm_bench {
 namespace {
 
-std::string Describe(const Row& row, const WrongElement& wrong, int rank,
-                     const char* when) {
+// Empties the processor's caches of what they hold.
+class CacheEviction {
+ public:
+  // Twice the last-level cache, as the kernel tells its size; 64 MiB where it
+  // does not.
+  CacheEviction() : memory_(BytesToWrite()) {}
+
+  // Writes to every cache line of that memory, so that no line of anything else
+  // stays cached.
+  void Evict() {
+    constexpr size_t kLine = 64;
+    // volatile: nobody reads what is written.
+    volatile unsigned char* memory = memory_.data();
+    for (size_t i = 0; i < memory_.size(); i += kLine)
+      memory[i] = memory[i] + 1;
+  }
+
+ private:
+  static size_t BytesToWrite() {
+    constexpr size_t kUnknown = size_t{64} << 20;
+    const long last = std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE),
+                               ::sysconf(_SC_LEVEL2_CACHE_SIZE));
+    return last > 0 ? 2 * static_cast<size_t>(last) : kUnknown;
+  }
+
+  std::vector<unsigned char> memory_;
+};
+
+std::string Describe(const CallDescription& call, const WrongElement& wrong,
+                     int rank, const char* when) {
   const std::string shape =
-      row.count == 0 ? ""
-                     : absl::StrCat(" of ", row.bytes, " bytes ", row.dtype,
-                                    row.op.empty() ? "" : " ", row.op);
-  return absl::StrCat(row.collective, shape, ": rank ", rank, " has ",
-                      wrong.total, " wrong element",
-                      wrong.total == 1 ? "" : "s", " ", when,
+      call.count == 0 ? ""
+                      : absl::StrCat(" of ", call.bytes, " bytes ", call.dtype,
+                                     call.op.empty() ? "" : " ", call.op);
+  return absl::StrCat(call.collective, shape, ": rank ", rank, " has ",
+                      Counted(wrong.total, "wrong element"), " ", when,
                       " timing; the first at index ", wrong.index,
                       ": expected ", wrong.expected, ", got ", wrong.got);
 }
@@ -37,8 +65,8 @@ void WarmUpLibraries(Calls& calls) {
 // Counts wrong elements over both checks.
 class Verification {
  public:
-  Verification(Calls& calls, Control& control, const Row& row)
-      : calls_(calls), control_(control), row_(row) {}
+  Verification(Calls& calls, Control& control, const CallDescription& call)
+      : calls_(calls), control_(control), call_(call) {}
 
   // Runs the calls once and checks them on all ranks.
   void Run(const char* when) {
@@ -56,12 +84,12 @@ class Verification {
                                   .total = static_cast<int64_t>(all[rank][0])};
       total_ += wrong.total;
       if (wrong.total > 0 && first_.empty())
-        first_ = Describe(row_, wrong, rank, when);
+        first_ = Describe(call_, wrong, rank, when);
     }
   }
 
   void AddTo(Measurement& measurement) const {
-    measurement.samples.wrong = own_;
+    measurement.row.record.wrong = own_;
     measurement.row.wrong = total_;
     measurement.wrong = first_;
   }
@@ -69,7 +97,7 @@ class Verification {
  private:
   Calls& calls_;
   Control& control_;
-  const Row row_;
+  const CallDescription& call_;
   int64_t own_ = 0, total_ = 0;
   std::string first_;
 };
@@ -83,61 +111,9 @@ Summary PerCall(Summary iteration, double calls) {
   return iteration;
 }
 
-Row DescribeRow(const Layer& layer, const Collective& collective,
-                const Call& call, const std::vector<int>& ranks,
-                const MeasureConfig& config) {
-  Row row;
-  row.collective = collective.name;
-  row.layer = layer.name();
-  row.events = config.events;
-  row.graph = config.graph;
-  row.registered = config.registered;
-  row.ranks = ranks;
-  row.group_size = call.world_size;
-  row.count = call.count;
-  row.bytes = call.count * static_cast<int64_t>(c10::elementSize(call.dtype));
-  if (collective.has_elements) row.dtype = DtypeName(call.dtype);
-  if (collective.reduces) row.op = OpName(call.op);
-  if (collective.rooted) row.root = call.root;
-  row.in_place = call.in_place;
-  return row;
-}
-
 std::string SyncName(Sync sync) {
   if (sync == Sync::kWindow) return "window";
   return sync == Sync::kNone ? "none" : "barrier";
-}
-
-CollectiveRecord SamplesOf(const Row& row, const Series& series, int rank,
-                           double calls, double bus_factor,
-                           const MeasureConfig& config) {
-  CollectiveRecord samples;
-  samples.rank = rank;
-  samples.collective = row.collective;
-  samples.layer = row.layer;
-  samples.ranks.assign(row.ranks.begin(), row.ranks.end());
-  samples.bytes = row.bytes;
-  samples.count = row.count;
-  samples.dtype = row.dtype;
-  samples.op = row.op;
-  samples.root = row.root;
-  samples.in_place = row.in_place;
-  samples.sync = SyncName(config.timing.sync);
-  samples.launch = config.launch;
-  samples.trips = calls;
-  samples.end = EndName(series.end);
-  samples.seconds = series.seconds[rank];
-  samples.start_seconds = series.start_seconds[rank];
-  samples.late = series.late;
-  samples.clock_error_seconds = series.clock_error_seconds;
-  samples.timing = row.events ? "events" : "host";
-  samples.graph = row.graph;
-  samples.registered = row.registered;
-  samples.algorithm = row.algorithm;
-  samples.protocol = row.protocol;
-  samples.bus_factor = bus_factor;
-  samples.group_size = row.group_size;
-  return samples;
 }
 
 // Null where buffers are the usual ones.
@@ -149,8 +125,7 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> MemoryFor(
   WarmUpLibraries(first);
   absl::StatusOr<std::unique_ptr<RegisteredMemory>> memory =
       layer.NewRegistered(call.device);
-  absl::Status all = AllOk(control, memory.status(), "register its buffers");
-  if (!all.ok()) return all;
+  RETURN_IF_ERROR(AllOk(control, memory.status(), "register its buffers"));
   return memory;
 }
 
@@ -190,26 +165,13 @@ absl::Status Refused(const Collective& collective, const absl::Status& why) {
                                    " cannot be recorded: ", why.message()));
 }
 
-// `own` of rank `from`; at most kLongest characters of it.
-std::string TextOf(Control& control, const std::string& own, size_t from) {
-  constexpr size_t kLongest = 80;
-  std::vector<double> letters(kLongest, 0);
-  std::copy_n(own.begin(), std::min(own.size(), kLongest), letters.begin());
-  std::string text;
-  const std::vector<std::vector<double>> all = control.Gather(letters);
-  for (const double letter : all[from]) {
-    if (letter != 0) text += static_cast<char>(letter);
-  }
-  return text;
-}
-
 // NCCL logs on the first rank of a group only.
-void Note(const std::string& log, Control& control,
-          const std::vector<int>& ranks, Row& row) {
-  const size_t first = ranks.empty() ? 0 : static_cast<size_t>(ranks[0]);
-  const ChosenNames names = NamesOf(ParseNcclLog(log));
-  row.algorithm = TextOf(control, names.algorithm, first);
-  row.protocol = TextOf(control, names.protocol, first);
+void NoteChoices(const std::string& log, Control& control,
+                 CallDescription& call) {
+  const ChosenNames own = NamesOf(ParseNcclLog(log));
+  const size_t first = call.ranks.empty() ? 0 : call.ranks[0];
+  call.algorithm = GatherTexts(control, own.algorithm)[first];
+  call.protocol = GatherTexts(control, own.protocol)[first];
 }
 
 Series TimeCalls(Calls& calls, Control& control, const MeasureConfig& config,
@@ -232,18 +194,40 @@ Series TimeCalls(Calls& calls, Control& control, const MeasureConfig& config,
 
 }  // namespace
 
-Measurement Assemble(Row row, const Series& series, int rank, double calls,
-                     double bus_factor, const MeasureConfig& config) {
-  row.time = PerCall(Summarize(series, config.timing.across), calls);
+CallDescription DescribeCall(const Collective& collective, const Call& call) {
+  CallDescription described;
+  described.collective = collective.name;
+  described.count = call.count;
+  described.bytes = call.bytes();
+  if (collective.has_elements) described.dtype = DtypeName(call.dtype);
+  if (collective.reduces) described.op = OpName(call.op);
+  if (collective.rooted) described.root = call.root;
+  described.in_place = call.in_place;
+  described.bus_factor = collective.bus_factor(call.world_size);
+  described.group_size = call.world_size;
+  return described;
+}
+
+Row Assemble(const CallDescription& call, const Series& series, int rank,
+             const MeasureConfig& config) {
+  Row row;
+  row.time = PerCall(Summarize(series, config.timing.across), call.trips);
   row.end = series.end;
-  if (row.bytes > 0 && row.time.median > 0) {
-    row.algbw = static_cast<double>(row.bytes) / row.time.median * 1e-9;
-    row.busbw = row.algbw * bus_factor;
+  if (call.bytes > 0 && row.time.median > 0) {
+    row.algbw = static_cast<double>(call.bytes) / row.time.median * 1e-9;
+    row.busbw = row.algbw * call.bus_factor;
   }
-  Measurement measurement;
-  measurement.samples = SamplesOf(row, series, rank, calls, bus_factor, config);
-  measurement.row = std::move(row);
-  return measurement;
+  CollectiveRecord& record = row.record;
+  static_cast<CallDescription&>(record) = call;
+  record.sync = SyncName(config.timing.sync);
+  record.rank = rank;
+  record.launch = config.launch;
+  record.end = EndName(series.end);
+  record.seconds = series.seconds;
+  record.start_seconds = series.start_seconds;
+  record.late = series.late;
+  record.clock_error_seconds = series.clock_error_seconds;
+  return row;
 }
 
 absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
@@ -252,27 +236,27 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
                                        const std::vector<int>& ranks,
                                        const MeasureConfig& config,
                                        const std::atomic<bool>* stop) {
-  Row row = DescribeRow(layer, collective, call, ranks, config);
-  absl::StatusOr<std::unique_ptr<RegisteredMemory>> memory =
-      MemoryFor(layer, control, collective, call, config);
-  if (!memory.ok()) return memory.status();
-  Calls calls(layer, collective, call, config.in_flight, memory->get());
-  Verification verification(calls, control, row);
+  CallDescription described = DescribeCall(collective, call);
+  described.layer = layer.name();
+  described.ranks.assign(ranks.begin(), ranks.end());
+  described.in_flight = config.in_flight;
+  described.cache = config.cold ? "cold" : "hot";
+  described.timing = config.events ? "events" : "host";
+  described.graph = config.graph;
+  described.registered = config.registered;
+  ASSIGN_OR_RETURN(std::unique_ptr<RegisteredMemory> memory,
+                   MemoryFor(layer, control, collective, call, config));
+  Calls calls(layer, collective, call, config.in_flight, memory.get());
+  Verification verification(calls, control, described);
   const absl::StatusOr<std::string> log =
       Prepare(calls, verification, control, config);
   if (!log.ok()) return Refused(collective, log.status());
-  if (config.choices) Note(*log, control, ranks, row);
-
+  if (config.choices) NoteChoices(*log, control, described);
   const Series series = TimeCalls(calls, control, config, stop);
   if (config.check) verification.Run("after");
-  const double bus_factor = collective.bus_factor == nullptr
-                                ? 1
-                                : collective.bus_factor(call.world_size);
-  Measurement measurement = Assemble(
-      row, series, control.rank(),
-      collective.trips * config.in_flight * calls.rounds(), bus_factor, config);
-  measurement.samples.in_flight = config.in_flight;
-  measurement.samples.cache = config.cold ? "cold" : "hot";
+  described.trips = collective.trips * config.in_flight * calls.rounds();
+  Measurement measurement;
+  measurement.row = Assemble(described, series, control.rank(), config);
   if (config.check) verification.AddTo(measurement);
   return measurement;
 }

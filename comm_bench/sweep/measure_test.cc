@@ -13,10 +13,10 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
 #include "absl/status/status.h"
-#include "comm_bench/collectives/collectives.h"
+#include "comm_bench/collectives/collective.h"
 #include "comm_bench/nccl/calls.h"
 #include "comm_bench/nccl/layer.h"
-#include "comm_bench/nccl/nccl_log_switch.h"
+#include "comm_bench/nccl/nccl_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
@@ -75,7 +75,7 @@ TEST(MeasureTest, TheFirstWrongElementIsNamed) {
                           "expected "));
     EXPECT_THAT(measured.wrong, HasSubstr(", got -7"));
     EXPECT_EQ(measured.row.wrong, 2) << "before and after timing";
-    EXPECT_EQ(measured.samples.wrong, rank.control.rank() == 1 ? 2 : 0);
+    EXPECT_EQ(measured.row.record.wrong, rank.control.rank() == 1 ? 2 : 0);
   });
 }
 
@@ -86,7 +86,7 @@ TEST(MeasureTest, ARightResultHasNoWrongElement) {
                  AllReduceCall(rank.control, 8), Quick());
     EXPECT_EQ(measured.wrong, "");
     EXPECT_EQ(measured.row.wrong, 0);
-    EXPECT_EQ(measured.samples.seconds.size(), 4);
+    EXPECT_EQ(measured.row.record.seconds.size(), 4);
     EXPECT_EQ(measured.row.time.samples, 4);
   });
 }
@@ -99,7 +99,7 @@ TEST(MeasureTest, UncheckedRowsSaySo) {
         Measured(rank, **FindCollective("all_reduce"),
                  AllReduceCall(rank.control, 8), config);
     EXPECT_EQ(measured.row.wrong, -1);
-    EXPECT_EQ(measured.samples.wrong, -1);
+    EXPECT_EQ(measured.row.record.wrong, -1);
   });
 }
 
@@ -140,8 +140,8 @@ TEST(MeasureTest, AGraphHoldsManyRoundsAndACallIsItsShare) {
     const Measurement measured =
         Measured(rank, all_reduce, AllReduceCall(rank.control, 8), config);
     EXPECT_EQ(measured.row.wrong, 0) << "replays give the right result";
-    EXPECT_TRUE(measured.samples.graph);
-    EXPECT_EQ(measured.samples.trips, Calls::kGraphRounds);
+    EXPECT_TRUE(measured.row.record.graph);
+    EXPECT_EQ(measured.row.record.trips, Calls::kGraphRounds);
     // One to set up, one per check, and the rounds of 1 + 4 iterations.
     EXPECT_EQ(starts, 3 + 5 * Calls::kGraphRounds);
   });
@@ -175,8 +175,8 @@ TEST(MeasureTest, EventsLieWithinTheHostsTimes) {
     const Measurement measured =
         Measured(rank, **FindCollective("all_reduce"),
                  AllReduceCall(rank.control, 8), config);
-    EXPECT_EQ(measured.samples.timing, "events");
-    for (const double seconds : measured.samples.seconds) {
+    EXPECT_EQ(measured.row.record.timing, "events");
+    for (const double seconds : measured.row.record.seconds) {
       EXPECT_GE(seconds, 300e-6);
     }
   });
@@ -233,8 +233,8 @@ TEST(MeasureTest, RegisteredBuffersAreTheLayers) {
         layer, rank.control, **FindCollective("all_reduce"), call, {}, config);
     ASSERT_TRUE(measured.ok()) << measured.status();
     EXPECT_EQ(layer.made, 6) << "an input and an output of each call";
-    EXPECT_EQ(measured->row.layer, "nccl");
-    EXPECT_TRUE(measured->samples.registered);
+    EXPECT_EQ(measured->row.record.layer, "nccl");
+    EXPECT_TRUE(measured->row.record.registered);
     EXPECT_EQ(measured->row.wrong, 0);
   });
 }
@@ -275,40 +275,41 @@ TEST(MeasureTest, ChoicesOfTheFirstRankAreKnownToAll) {
     const Measurement measured =
         Measured(rank, **FindCollective("all_reduce"),
                  AllReduceCall(rank.control, 8), config);
-    EXPECT_EQ(measured.row.algorithm, "TREE");
-    EXPECT_EQ(measured.samples.protocol, "LL");
+    EXPECT_EQ(measured.row.record.algorithm, "TREE");
+    EXPECT_EQ(measured.row.record.protocol, "LL");
   });
   for (const std::string& name : NcclLogSwitch::Variables()) {
     ::unsetenv(name.c_str());
   }
 }
 
+// Rank 1's view of two ranks.
 Series TwoRanks() {
-  Series series;
-  series.seconds = {{2e-3, 2e-3, 2e-3}, {1e-3, 4e-3, 1e-3}};
-  series.start_seconds = {{0, 0.01, 0.02}, {0, 0.01, 0.02}};
+  Series series = SeriesOfRanks({{2e-3, 2e-3, 2e-3}, {1e-3, 4e-3, 1e-3}},
+                                {{0, 0.01, 0.02}, {0, 0.01, 0.02}});
+  series.seconds = {1e-3, 4e-3, 1e-3};
+  series.start_seconds = {0, 0.01, 0.02};
   return series;
 }
 
 TEST(MeasureTest, ACallIsItsShareOfAnIteration) {
-  Row row;
-  row.bytes = 1000000;
-  const Measurement measured =
-      Assemble(row, TwoRanks(), /*rank=*/1, /*calls=*/2, /*bus_factor=*/1.5,
-               MeasureConfig());
-  EXPECT_DOUBLE_EQ(measured.row.time.median, 1e-3) << "half of the slowest's";
-  EXPECT_DOUBLE_EQ(measured.row.time.max, 2e-3);
-  EXPECT_NEAR(measured.row.algbw, 1, 1e-12) << "GB/s, decimal";
-  EXPECT_NEAR(measured.row.busbw, 1.5, 1e-12);
-  EXPECT_THAT(measured.samples.seconds, ElementsAre(1e-3, 4e-3, 1e-3));
-  EXPECT_EQ(measured.samples.trips, 2);
+  CallDescription call;
+  call.bytes = 1000000;
+  call.trips = 2;
+  call.bus_factor = 1.5;
+  const Row row = Assemble(call, TwoRanks(), /*rank=*/1, MeasureConfig());
+  EXPECT_DOUBLE_EQ(row.time.median, 1e-3) << "half of the slowest's";
+  EXPECT_DOUBLE_EQ(row.time.max, 2e-3);
+  EXPECT_NEAR(row.algbw, 1, 1e-12) << "GB/s, decimal";
+  EXPECT_NEAR(row.busbw, 1.5, 1e-12);
+  EXPECT_THAT(row.record.seconds, ElementsAre(1e-3, 4e-3, 1e-3));
+  EXPECT_EQ(row.record.trips, 2);
 }
 
 TEST(MeasureTest, WithoutElementsThereIsNoBandwidth) {
-  const Measurement measured =
-      Assemble(Row(), TwoRanks(), 0, 1, 1, MeasureConfig());
-  EXPECT_EQ(measured.row.algbw, 0);
-  EXPECT_EQ(measured.row.busbw, 0);
+  const Row row = Assemble(CallDescription(), TwoRanks(), 0, MeasureConfig());
+  EXPECT_EQ(row.algbw, 0);
+  EXPECT_EQ(row.busbw, 0);
 }
 
 }  // namespace

@@ -1,13 +1,30 @@
-// What the timing engine measures.
+// What the timing engine measures, and the numbers of a row made of it.
 #ifndef RANKWISE_COMM_BENCH_TIMING_SERIES_H_
 #define RANKWISE_COMM_BENCH_TIMING_SERIES_H_
 
 #include <cstdint>
 #include <vector>
 
+#include "comm_bench/timing/order_statistics.h"
+
 namespace rankwise::comm_bench {
 
-// The raw samples of all ranks: the same on every rank.
+// How the ranks' times of one iteration become one.
+enum class Across {
+  kSlowest,   // the longest time of any rank, from its own start: the default
+  kTransfer,  // from the last start to the last end: without the skew
+  kMakespan,  // from the first start to the last end
+  kMean,      // over ranks
+};
+
+// One iteration over all ranks. Starts and ends are on rank 0's clock.
+struct Extent {
+  double first_start = 0, last_start = 0, last_end = 0;
+  // Of the starts less the ranks' deliberate arrivals.
+  double first_undelayed_start = 0, last_undelayed_start = 0;
+  double slowest_seconds = 0, mean_seconds = 0;  // of the ranks' own times
+};
+
 struct Series {
   enum class End {
     kCounted,
@@ -17,19 +34,60 @@ struct Series {
     kInterrupted
   };
 
-  std::vector<std::vector<double>> seconds;  // [rank][iteration]
-  // On rank 0's clock, since the earliest start of all; [rank][iteration].
-  std::vector<std::vector<double>> start_seconds;
-  // Iterations that are not to be counted, as a rank started late
-  // (late_starts.h); ascending.
+  // Of this rank, per iteration. Starts are on rank 0's clock, since the
+  // earliest start of all ranks.
+  std::vector<double> seconds, start_seconds;
+
+  // All else is the same on every rank, and no larger for many of them.
+  std::vector<Extent> extents;
+  // Iterations that are not to be counted, as a rank started late; ascending.
   std::vector<int64_t> late;
-  double clock_error_seconds = 0;  // bound of start_seconds' error
+  double clock_error_seconds = 0;  // bound of the starts' error
   End end = End::kCounted;
 
-  int64_t iterations() const {
-    return seconds.empty() ? 0 : static_cast<int64_t>(seconds[0].size());
-  }
+  int64_t iterations() const { return static_cast<int64_t>(extents.size()); }
 };
+
+// Why a series ended, as records and CSV call it.
+const char* EndName(Series::End end);
+
+// The extents of samples that are [rank][iteration]; ranks beyond the end of
+// `arrival_seconds` were punctual. Without any rank's own samples.
+Series SeriesOfRanks(const std::vector<std::vector<double>>& seconds,
+                     const std::vector<std::vector<double>>& start_seconds,
+                     const std::vector<double>& arrival_seconds = {});
+
+// Sync::kWindow: an iteration is late when a rank started later than planned
+// (and than its deliberate arrival) by more than 50 us or a tenth of the median
+// duration, whichever is longer, plus the clocks' error. `planned_seconds` and
+// the series' starts are on the same clock.
+std::vector<int64_t> MissedWindows(const Series& series,
+                                   const std::vector<double>& planned_seconds);
+
+// Sync::kBarrier: an iteration is late when the ranks' starts, less their
+// deliberate arrivals, lie further apart than ten times the median of all
+// iterations, than the median duration, and than twice the clocks' error. So a
+// barrier that always lets ranks go unevenly is taken as it is, and a rank that
+// lost its core between barrier and start is not.
+std::vector<int64_t> LeftBarrierLate(const Series& series);
+
+// One value per iteration that counts.
+std::vector<double> Combine(const Series& series, Across across);
+
+// Quantiles interpolate between order statistics (order_statistics.h). All are
+// 0 where no iteration counts.
+struct Summary {
+  int64_t samples = 0;
+  int64_t late = 0;                                       // iterations left out
+  double min = 0, median = 0, p95 = 0, p99 = 0, max = 0;  // seconds
+  double median_low = 0, median_high = 0;  // 95 % interval of the median
+  double skew = 0;  // median spread of the ranks' starts, seconds
+};
+
+Summary Summarize(const Series& series, Across across);
+
+// The median with its interval.
+Estimate MedianOf(const Summary& summary);
 
 }  // namespace rankwise::comm_bench
 

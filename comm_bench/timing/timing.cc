@@ -6,12 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "ATen/detail/CUDAHooksInterface.h"
 #include "comm_bench/timing/batch.h"
-#include "comm_bench/timing/late_starts.h"
-#include "comm_bench/timing/summary.h"
-#include "comm_bench/timing/timing_on_clock.h"
-#include "comm_bench/timing/warm_up.h"
-#include "parallel/comm/rank_clock.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -20,7 +16,6 @@ using End = Series::End;
 
 constexpr int64_t kFirstBatch = 6;  // as many as an interval takes
 constexpr int64_t kLargestBatch = 1 << 20;
-constexpr int64_t kIntervalSize = 6;    // IntervalOfMedian
 constexpr double kBatchSeconds = 0.2;   // the longest batch
 constexpr double kWindowSlack = 0.5;    // share of the median duration
 constexpr double kWindowMargin = 2e-4;  // seconds
@@ -45,16 +40,13 @@ double HostSeconds(const TimingConfig& config, const WarmUp& warm_up) {
 // What is known of a series so far; the same on every rank.
 class Progress {
  public:
-  Progress(const TimingConfig& config, int world_size, const WarmUp& warm_up)
+  Progress(const TimingConfig& config, const WarmUp& warm_up)
       : config_(config),
         pace_seconds_(warm_up.pace_seconds),
         window_seconds_((1 + kWindowSlack) * HostSeconds(config, warm_up) +
                         kWindowMargin + LatestArrival(config) +
                         (config.before_each ? warm_up.pace_seconds : 0)),
-        longest_window_seconds_(kWindowGrowth * window_seconds_) {
-    series_.seconds.resize(world_size);
-    series_.start_seconds.resize(world_size);
-  }
+        longest_window_seconds_(kWindowGrowth * window_seconds_) {}
 
   int64_t NextCount() const;
   double window_seconds() const { return window_seconds_; }
@@ -114,37 +106,31 @@ void Progress::Add(const Batch& batch) {
 }
 
 void Progress::Append(const Batch& batch) {
-  for (size_t rank = 0; rank < batch.seconds.size(); ++rank) {
-    auto append = [rank](const std::vector<std::vector<double>>& from,
-                         std::vector<std::vector<double>>& to) {
-      to[rank].insert(to[rank].end(), from[rank].begin(), from[rank].end());
-    };
-    append(batch.seconds, series_.seconds);
-    append(batch.start_seconds, series_.start_seconds);
-  }
-  planned_seconds_.insert(planned_seconds_.end(), batch.planned_seconds.begin(),
-                          batch.planned_seconds.end());
+  const auto append = [](const auto& from, auto& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(batch.seconds, series_.seconds);
+  append(batch.start_seconds, series_.start_seconds);
+  append(batch.extents, series_.extents);
+  append(batch.planned_seconds, planned_seconds_);
   series_.clock_error_seconds =
       std::max(series_.clock_error_seconds, batch.clock_error_seconds);
 }
 
 void Progress::FlagLate() {
   if (config_.sync == Sync::kWindow) {
-    series_.late =
-        MissedWindows(series_, planned_seconds_, config_.arrival_seconds);
+    series_.late = MissedWindows(series_, planned_seconds_);
   } else if (config_.sync == Sync::kBarrier) {
-    series_.late = LeftBarrierLate(series_, config_.arrival_seconds);
+    series_.late = LeftBarrierLate(series_);
   }
 }
 
 bool Progress::IsPrecise() const {
   const Summary summary = Summarize(series_, config_.across);
-  if (summary.samples < std::max(kIntervalSize, config_.min_iterations)) {
+  if (summary.samples < std::max(kFewestSamples, config_.min_iterations)) {
     return false;
   }
-  const double radius = std::max(summary.median - summary.median_low,
-                                 summary.median_high - summary.median);
-  return radius <= config_.precision * summary.median;
+  return MedianOf(summary).reach() <= config_.precision * summary.median;
 }
 
 std::optional<End> Progress::Ended() const {
@@ -164,12 +150,17 @@ std::optional<End> Progress::Ended() const {
 Series Progress::Finish(End end) {
   series_.end = end;
   double earliest = std::numeric_limits<double>::infinity();
-  for (const auto& starts : series_.start_seconds) {
-    for (const double start : starts) earliest = std::min(earliest, start);
+  for (const Extent& extent : series_.extents) {
+    earliest = std::min(earliest, extent.first_start);
   }
-  for (auto& starts : series_.start_seconds) {
-    for (double& start : starts) start -= earliest;
+  for (Extent& extent : series_.extents) {
+    for (double* time :
+         {&extent.first_start, &extent.last_start, &extent.last_end,
+          &extent.first_undelayed_start, &extent.last_undelayed_start}) {
+      *time -= earliest;
+    }
   }
+  for (double& start : series_.start_seconds) start -= earliest;
   return std::move(series_);
 }
 
@@ -181,7 +172,7 @@ Series TimeIterationsOnClock(const RankClock& clock, Control& control,
                              const std::atomic<bool>* stop) {
   BatchRunner runner(control, iteration, config, clock, stop);
   const WarmUp warm_up = RunWarmUp(runner, config);
-  Progress progress(config, control.world_size(), warm_up);
+  Progress progress(config, warm_up);
   if (warm_up.stop) return progress.Finish(End::kInterrupted);
   runner.Restart();
   while (true) {
@@ -195,6 +186,12 @@ Series TimeIterations(Control& control, const Iteration& iteration,
                       const TimingConfig& config,
                       const std::atomic<bool>* stop) {
   return TimeIterationsOnClock(HostClock(), control, iteration, config, stop);
+}
+
+void SynchronizeDevice(c10::Device device) {
+  if (device.is_cuda()) {
+    at::detail::getCUDAHooks().deviceSynchronize(device.index());
+  }
 }
 
 }  // namespace rankwise::comm_bench

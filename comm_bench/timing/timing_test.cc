@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "comm_bench/timing/timing_on_clock.h"
+#include "comm_bench/timing/batch.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/rank_clock.h"
+#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/virtual_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
-#include "parallel/comm/virtual_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -45,8 +45,8 @@ TEST(TimingTest, AQuietSeriesEndsAsSoonAsAnIntervalExists) {
   const Series series = OnSimulatedClock(Steady, {});
   EXPECT_EQ(series.end, End::kPrecise);
   EXPECT_EQ(series.iterations(), 6);
-  EXPECT_NEAR(series.seconds[0][5], 1e-3, 1e-12);
-  EXPECT_NEAR(series.start_seconds[0][5], 5e-3, 1e-12);
+  EXPECT_NEAR(series.seconds[5], 1e-3, 1e-12);
+  EXPECT_NEAR(series.start_seconds[5], 5e-3, 1e-12);
   EXPECT_THAT(series.late, IsEmpty());
 }
 
@@ -63,10 +63,10 @@ TEST(TimingTest, AnIterationMayReportItsOwnSeconds) {
         return 1e-3;
       },
       config);
-  ASSERT_THAT(series.seconds[0], SizeIs(5));
+  ASSERT_THAT(series.seconds, SizeIs(5));
   for (int i = 0; i < 5; ++i) {
-    EXPECT_DOUBLE_EQ(series.seconds[0][i], 1e-6 * (i + 2));
-    EXPECT_NEAR(series.start_seconds[0][i], 1e-3 * i, 1e-12)
+    EXPECT_DOUBLE_EQ(series.seconds[i], 1e-6 * (i + 2));
+    EXPECT_NEAR(series.start_seconds[i], 1e-3 * i, 1e-12)
         << "starts are the host's";
   }
 }
@@ -74,7 +74,7 @@ TEST(TimingTest, AnIterationMayReportItsOwnSeconds) {
 TEST(TimingTest, ANoisySeriesUsesItsTime) {
   const Series series = OnSimulatedClock(Noisy, {.max_seconds = 0.5});
   EXPECT_EQ(series.end, End::kOutOfTime);
-  const double last = series.start_seconds[0].back();
+  const double last = series.start_seconds.back();
   EXPECT_GE(last, 0.49);
   EXPECT_LE(last, 0.51);
 }
@@ -92,7 +92,7 @@ TEST(TimingTest, LongIterationsDoNotOverrunMaxSeconds) {
         OnSimulatedClock([](int64_t index) { return 50 * Noisy(index); },
                          {.warmup = warmup, .max_seconds = 1});
     EXPECT_EQ(series.end, End::kOutOfTime);
-    EXPECT_LE(series.start_seconds[0].back(), 1);
+    EXPECT_LE(series.start_seconds.back(), 1);
   }
 }
 
@@ -112,8 +112,8 @@ TEST(TimingTest, CountedIterationsRunExactly) {
       },
       {.warmup = 3, .iterations = 100});
   EXPECT_EQ(series.end, End::kCounted);
-  EXPECT_THAT(series.seconds[0], SizeIs(100));
-  EXPECT_NEAR(series.seconds[0][0], 1e-3, 1e-9);
+  EXPECT_THAT(series.seconds, SizeIs(100));
+  EXPECT_NEAR(series.seconds[0], 1e-3, 1e-9);
   ASSERT_THAT(indices, SizeIs(103));
   for (int64_t i = 0; i < 103; ++i) EXPECT_EQ(indices[i], i);
 }
@@ -135,7 +135,7 @@ TEST(TimingTest, WarmsUpUntilStable) {
       {.max_warmup_seconds = 10, .iterations = 1});
   EXPECT_GE(calls, 26);
   EXPECT_LE(calls, 36);
-  EXPECT_NEAR(series.seconds[0][0], 1e-3, 1e-9);
+  EXPECT_NEAR(series.seconds[0], 1e-3, 1e-9);
 }
 
 TEST(TimingTest, WarmUpKeepsItsTime) {
@@ -174,10 +174,11 @@ TEST(TimingTest, AStopDuringWarmUpLeavesAnEmptySeries) {
         rank.control, [](int64_t) {}, {}, &stop);
     EXPECT_EQ(series.end, End::kInterrupted);
     EXPECT_EQ(series.iterations(), 0);
-    EXPECT_THAT(series.seconds, SizeIs(2));
+    EXPECT_THAT(series.seconds, IsEmpty());
   });
 }
 
+// All that the others decide from, and each its own samples.
 TEST(TimingTest, AllRanksReturnTheSame) {
   for (const Sync sync : {Sync::kBarrier, Sync::kWindow, Sync::kNone}) {
     OnFakeRanks(3, {}, [&](FakeRank& rank) {
@@ -190,16 +191,109 @@ TEST(TimingTest, AllRanksReturnTheSame) {
       ASSERT_EQ(series.iterations(), 10);
       std::vector<double> own(series.late.begin(), series.late.end());
       own.resize(10, -1);
-      for (const auto* values : {&series.seconds, &series.start_seconds}) {
-        for (const auto& of_rank : *values) {
-          own.insert(own.end(), of_rank.begin(), of_rank.end());
-        }
+      for (const Extent& extent : series.extents) {
+        own.insert(own.end(),
+                   {extent.first_start, extent.last_start, extent.last_end,
+                    extent.first_undelayed_start, extent.last_undelayed_start,
+                    extent.slowest_seconds, extent.mean_seconds});
       }
       for (const auto& other : rank.control.Gather(own)) {
         EXPECT_EQ(other, own);
       }
     });
   }
+}
+
+// The reduced samples are what all ranks' samples in one place would give.
+TEST(TimingTest, ExtentsAreThoseOfAllRanksSamples) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    VirtualTime time;
+    const TimingConfig config = {
+        .warmup = 1, .iterations = 7, .arrival_seconds = {0, 2e-3, 1e-3}};
+    const int own = rank.control.rank();
+    const Series series = TimeIterations(
+        rank.control,
+        [&](int64_t index) { time.Advance(1e-3 * ((index + own) % 3 + 1)); },
+        config);
+    const Series expected = SeriesOfRanks(
+        rank.control.Gather(series.seconds),
+        rank.control.Gather(series.start_seconds), config.arrival_seconds);
+    ASSERT_EQ(series.iterations(), 7);
+    for (size_t i = 0; i < 7; ++i) {
+      const Extent &got = series.extents[i], &want = expected.extents[i];
+      EXPECT_NEAR(got.first_start, want.first_start, 1e-12);
+      EXPECT_NEAR(got.last_start, want.last_start, 1e-12);
+      EXPECT_NEAR(got.last_end, want.last_end, 1e-12);
+      EXPECT_NEAR(got.first_undelayed_start, want.first_undelayed_start, 1e-12);
+      EXPECT_NEAR(got.last_undelayed_start, want.last_undelayed_start, 1e-12);
+      EXPECT_EQ(got.slowest_seconds, want.slowest_seconds);
+      EXPECT_NEAR(got.mean_seconds, want.mean_seconds, 1e-12);
+    }
+  });
+}
+
+// Counts what a rank sends and gets beside what is measured.
+class CountingControl : public Control {
+ public:
+  explicit CountingControl(Control& control) : control_(control) {}
+  int rank() const override { return control_.rank(); }
+  int world_size() const override { return control_.world_size(); }
+  std::vector<std::vector<double>> Gather(
+      absl::Span<const double> values) override {
+    numbers += values.size() * (1 + world_size());
+    return control_.Gather(values);
+  }
+  std::vector<double> Max(absl::Span<const double> values) override {
+    numbers += 2 * values.size();
+    return control_.Max(values);
+  }
+  std::vector<double> Sum(absl::Span<const double> values) override {
+    numbers += 2 * values.size();
+    return control_.Sum(values);
+  }
+  void Barrier() override { control_.Barrier(); }
+  void Send(double value, int to) override { control_.Send(value, to); }
+  double Receive(int from) override { return control_.Receive(from); }
+
+  size_t numbers = 0;
+
+ private:
+  Control& control_;
+};
+
+size_t NumbersExchanged(int world_size) {
+  std::atomic<size_t> numbers = 0;
+  OnFakeRanks(world_size, {}, [&](FakeRank& rank) {
+    CountingControl control(rank.control);
+    VirtualTime time;
+    const Series series =
+        TimeIterations(control, [&](int64_t) { time.Advance(1e-3); },
+                       {.warmup = 2, .iterations = 100});
+    EXPECT_THAT(series.seconds, SizeIs(100));
+    if (control.rank() == 0) numbers = control.numbers;
+  });
+  return numbers;
+}
+
+// Else a thousand ranks could not be measured. ClockSync's gather of one number
+// per rank is all that grows.
+TEST(TimingTest, WhatARankExchangesDoesNotGrowWithTheirNumber) {
+  EXPECT_LE(NumbersExchanged(64), NumbersExchanged(2) + 3 * 64);
+}
+
+TEST(TimingTest, AFailureOnOneRankEndsTheSeriesOnAll) {
+  OnFakeRanks(2, {}, [](FakeRank& rank) {
+    absl::Status failure;
+    const Series series = TimeIterations(
+        rank.control,
+        [&](int64_t index) {
+          if (rank.control.rank() == 1 && index == 3)
+            failure = absl::InternalError("no more");
+        },
+        {.warmup = 0, .iterations = 1 << 20, .failure = &failure});
+    EXPECT_EQ(series.end, End::kInterrupted);
+    EXPECT_LT(series.iterations(), 100);
+  });
 }
 
 TEST(TimingTest, RanksStartTogetherInWindows) {
@@ -209,10 +303,9 @@ TEST(TimingTest, RanksStartTogetherInWindows) {
         TimeIterations(rank.control, [&](int64_t) { time.Advance(1e-3); },
                        {.iterations = 20, .sync = Sync::kWindow});
     // Half an iteration and a margin longer than an iteration takes.
-    for (const auto& starts : series.start_seconds) {
-      EXPECT_NEAR(starts[5] - starts[4], 1.7e-3, 1e-9);
-    }
-    EXPECT_EQ(series.start_seconds[0], series.start_seconds[1]);
+    const std::vector<double>& starts = series.start_seconds;
+    EXPECT_NEAR(starts[5] - starts[4], 1.7e-3, 1e-9);
+    EXPECT_EQ(series.extents[5].first_start, series.extents[5].last_start);
     EXPECT_THAT(series.late, IsEmpty());
   });
 }
@@ -275,6 +368,22 @@ TEST(TimingTest, ExceptionsPassThrough) {
                        [](int64_t) { throw std::runtime_error("broken"); }, {}),
         std::runtime_error);
   });
+}
+
+TEST(WarmUpTest, IsStableWhenFiveTakeAsLongAsTheFiveBefore) {
+  EXPECT_TRUE(IsStable({10, 10, 10, 10, 10, 9.5, 9.5, 9.5, 9.5, 9.5}));
+  EXPECT_TRUE(IsStable({10, 10, 10, 10, 10, 10.5, 10.5, 10.5, 10.5, 99}));
+  EXPECT_TRUE(IsStable({99, 99, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10}));
+}
+
+TEST(WarmUpTest, IsNotStableWhileTimesFallOrRise) {
+  EXPECT_FALSE(IsStable({10, 10, 10, 10, 10, 8, 8, 8, 8, 8}));
+  EXPECT_FALSE(IsStable({10, 10, 10, 10, 10, 12, 12, 12, 12, 12}));
+}
+
+TEST(WarmUpTest, IsNotStableOnTooLittle) {
+  EXPECT_FALSE(IsStable({}));
+  EXPECT_FALSE(IsStable({10, 10, 10, 10, 10, 10, 10, 10, 10}));
 }
 
 }  // namespace

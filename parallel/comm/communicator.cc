@@ -1,39 +1,32 @@
 #include "parallel/comm/communicator.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "parallel/comm/collective_log.h"
-#include "parallel/comm/communicator_parts.h"
-#include "parallel/comm/failure_report.h"
-#include "parallel/comm/peers.h"
-#include "parallel/comm/plain_error.h"
-#include "parallel/comm/steady_time.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/backends/backends.h"
+#include "parallel/comm/backends/nccl_backend.h"
+#include "parallel/comm/diagnosis/collective_log.h"
+#include "parallel/comm/diagnosis/failure_report.h"
+#include "parallel/comm/diagnosis/peers.h"
+#include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/comm/diagnosis/watchdog.h"
+#include "parallel/comm/process_groups.h"
+#include "parallel/comm/rendezvous.h"
+#include "parallel/launch/placement.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/FlightRecorder.hpp"
+#include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
-    const RankEnv& env, const CommConfig& config) {
-  auto parts = std::make_unique<Parts>();
-  parts->env = env;
-  parts->config = config;
-  parts->hardware = DetectHardware();
-  absl::Status status = parts->Place();
-  if (status.ok()) status = parts->Meet();
-  if (status.ok()) status = parts->CheckGpus();
-  if (status.ok()) status = parts->Agree();
-  if (status.ok()) status = parts->Connect();
-  if (!status.ok()) return status;
-  return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
-}
-
-Communicator::Communicator(std::unique_ptr<Parts> parts)
-    : parts_(std::move(parts)) {}
 
 namespace {
 
@@ -46,87 +39,6 @@ bool IsStuck(const CollectiveLog& log) {
   }
   return log.in_flight() > 0;
 }
-
-}  // namespace
-
-Communicator::~Communicator() {
-  constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
-  constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
-  Parts& parts = *parts_;
-  parts.EndWatch();
-  const CollectiveReport suspect = parts.log->Suspect();
-  const bool broken = IsStuck(*parts.log) || parts.failed;
-  if (parts.heartbeat != nullptr) {
-    // Who leaves because of what has failed is not why others fail.
-    if (suspect.state == CollectiveReport::State::kFailed) {
-      parts.heartbeat->MarkFailed(suspect.description);
-    }
-    parts.heartbeat->Leave();
-    // Closing a connection may discard what a slower peer has yet to read, and
-    // a server's end takes the store from peers that explain a failure.
-    if (!broken || parts.connection.is_server) {
-      AwaitDepartures(*parts.connection.store, parts.env.world_size,
-                      broken ? kForPeersToExplain : kForPeersToFinish);
-    }
-  }
-  if (broken) {
-    parts.Abort();
-  } else if (parts.watch != nullptr) {
-    parts.groups->ShutDown();
-  }
-  if (IsStuck(*parts.log) || (broken && parts.watch != nullptr)) {
-    // Gloo's destructor would wait for what never comes, until the collective
-    // timeout. Its threads sleep; the process's end closes the connections.
-    (void)parts.process_group.release();
-    parts.groups->Leak();
-  }
-}
-
-const RankEnv& Communicator::env() const { return parts_->env; }
-int Communicator::rank() const { return parts_->env.rank; }
-int Communicator::world_size() const { return parts_->env.world_size; }
-absl::string_view Communicator::backend() const { return parts_->backend; }
-c10::Device Communicator::device() const { return parts_->device; }
-absl::string_view Communicator::why_on_cpu() const {
-  return parts_->why_on_cpu;
-}
-const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
-    const {
-  return parts_->process_group;
-}
-
-absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> Communicator::NewGroup(
-    absl::string_view name, const std::vector<int>& ranks) {
-  GroupPlace place;
-  place.name = std::string(name);
-  place.ranks = ranks;
-  const auto self = std::find(ranks.begin(), ranks.end(), rank());
-  const std::set<int> distinct(ranks.begin(), ranks.end());
-  if (self == ranks.end() || distinct.size() != ranks.size() ||
-      *distinct.begin() < 0 || *distinct.rbegin() >= world_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "group ", name, " of ranks ", absl::StrJoin(ranks, ", "), " on rank ",
-        rank(), " of ", world_size(),
-        ": a group has ranks of the job, each once, and the rank that makes "
-        "it"));
-  }
-  place.rank = static_cast<int>(self - ranks.begin());
-  return parts_->groups->Add(place);
-}
-
-int64_t Communicator::last_collective_start_ns() const {
-  return parts_->log->last_start_ns();
-}
-double Communicator::collective_seconds() const {
-  return parts_->log->busy_seconds();
-}
-void Communicator::StartTraffic() { parts_->log->StartTraffic(); }
-void Communicator::StopTraffic() { parts_->log->StopTraffic(); }
-std::vector<CommEvent> Communicator::TakeTraffic() {
-  return parts_->log->TakeTraffic();
-}
-
-namespace {
 
 c10d::ReduceOp ToC10d(ReduceOp op) {
   switch (op) {
@@ -149,11 +61,285 @@ absl::Status CheckTensor(const char* what, const at::Tensor& tensor) {
       what, ": the tensor must be defined and contiguous; call contiguous()"));
 }
 
+// Waiting threads may learn of a failure just before the log does.
+CollectiveReport SuspectOf(const CollectiveLog& log) {
+  constexpr absl::Duration kForTheLog = absl::Milliseconds(100);
+  const Deadline deadline(kForTheLog);
+  CollectiveReport suspect = log.Suspect();
+  while (suspect.state == CollectiveReport::State::kInFlight &&
+         !deadline.passed()) {
+    absl::SleepFor(absl::Milliseconds(1));
+    suspect = log.Suspect();
+  }
+  return suspect;
+}
+
 }  // namespace
 
+// What a Communicator is made of, and how it comes to be.
+struct Communicator::Parts {
+  // Groups that are left to the end of the process keep the watchdog's thread,
+  // which must not call back here then.
+  ~Parts() { StandDown(); }
+
+  RankEnv env;
+  CommConfig config;
+  const BackendKind* backend = nullptr;
+  c10::Device device = c10::kCPU;
+  std::string requested_device;
+  Hardware hardware;
+  std::string why_on_cpu;
+  StoreConnection connection;
+  std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
+  std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
+  std::shared_ptr<ProcessGroups> groups;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;  // of all ranks
+  std::shared_ptr<Watchdog> watchdog;                    // none: ends are told
+  bool failed = false;
+
+  bool has_peers() const {
+    return env.world_size > 1 && !backend->pretends_peers;
+  }
+  absl::Status Place();
+  absl::Status Meet();
+  absl::Status CheckGpus();
+  absl::Status CheckSettings();
+  absl::Status Connect();
+  void StartWatchdog();
+  // Gives what is in flight some time to end, and ends the watchdog.
+  void EndWatchdog();
+  // Who calls this explains what has failed. Does not return where the watchdog
+  // does that: it ends the process.
+  void StandDown();
+  void Abort();
+};
+
+absl::Status Communicator::Parts::Place() {
+  // A backend that carries CPU tensors only computes there by default.
+  const BackendKind* const named = FindBackend(config.backend);
+  const bool cpu_only = named != nullptr && !named->serves_cuda;
+  requested_device =
+      cpu_only && config.device == "auto" ? "cpu" : config.device;
+  ASSIGN_OR_RETURN(device, ChooseDevice(requested_device, env, hardware));
+  ASSIGN_OR_RETURN(
+      const std::string name,
+      ChooseBackend(config.backend, requested_device, device, env, hardware));
+  backend = FindBackend(name);
+  why_on_cpu = WhyOnCpu(requested_device, device, env, hardware);
+  return absl::OkStatus();
+}
+
+absl::Status Communicator::Parts::Meet() {
+  if (backend->pretends_peers) {
+    connection.store = c10::make_intrusive<c10d::HashStore>();
+    return absl::OkStatus();
+  }
+  RendezvousConfig rendezvous;
+  rendezvous.timeout = config.rendezvous_timeout;
+  rendezvous.file_store = config.file_store;
+  ASSIGN_OR_RETURN(connection, Rendezvous(env, rendezvous));
+  return absl::OkStatus();
+}
+
+// Ranks that each took the one GPU they see for their own find out here when
+// they were wrong: who has not asked for GPUs then does without.
+absl::Status Communicator::Parts::CheckGpus() {
+  if (!hardware.built_with_cuda || !has_peers()) return absl::OkStatus();
+  const bool shared = absl::StartsWith(requested_device, "cuda:");
+  const absl::Status alone = JudgeTogether(
+      *connection.store, "gpu", env, GpuPlace(device, shared), CheckGpuPlaces);
+  const BackendKind* const named = FindBackend(config.backend);
+  const bool may_do_without =
+      requested_device == "auto" && (named == nullptr || named->serves_cpu);
+  if (alone.ok() || !may_do_without) return alone;
+  hardware.gpus = 0;
+  hardware.why_no_gpu = std::string(alone.message());
+  return Place();
+}
+
+// What all ranks must be configured with alike to connect.
+absl::Status Communicator::Parts::CheckSettings() {
+  if (!has_peers()) return absl::OkStatus();
+  const std::string own =
+      absl::StrCat("backend ", backend->name, ", check_collectives ",
+                   config.check_collectives ? "on" : "off");
+  const auto judge = [](const std::vector<std::string>& settings) {
+    for (size_t rank = 1; rank < settings.size(); ++rank) {
+      if (settings[rank] == settings[0]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ranks disagree: rank ", rank, " has ", settings[rank],
+          ", but rank 0 ", settings[0], "; give every rank the same flags"));
+    }
+    return absl::OkStatus();
+  };
+  return JudgeTogether(*connection.store, "settings", env, own, judge);
+}
+
+absl::Status Communicator::Parts::Connect() {
+  if (backend->on_device || config.poll_gloo) StartWatchdog();
+  groups = std::make_shared<ProcessGroups>(
+      ProcessGroupsConfig{env, config, backend, device, watchdog},
+      connection.store, log);
+  GroupPlace everybody;
+  everybody.rank = env.rank;
+  everybody.ranks.resize(env.world_size);
+  std::iota(everybody.ranks.begin(), everybody.ranks.end(), 0);
+  ASSIGN_OR_RETURN(process_group, groups->Add(everybody));
+  if (has_peers()) {
+    heartbeat =
+        std::make_unique<Heartbeat>(connection.second_store, env.rank, log);
+  }
+  return absl::OkStatus();
+}
+
+// Before the groups, which hand it their works. The heartbeat begins after
+// them; nothing is in flight before.
+void Communicator::Parts::StartWatchdog() {
+  WatchdogConfig watchdog_config;
+  watchdog_config.rank = env.rank;
+  watchdog_config.world_size = env.world_size;
+  watchdog_config.timeout = config.collective_timeout;
+  if (has_peers()) watchdog_config.store = connection.second_store;
+  watchdog_config.around_polling =
+      [gpu = device](const std::function<void()>& poll) {
+        BesideCaptures(gpu, poll);
+      };
+  // These two refer to the parts, and are called in GiveUp only, which
+  // StandDown rules out.
+  watchdog_config.heartbeat = [this] { return heartbeat.get(); };
+  watchdog_config.abort = [this] { groups->Abort(); };
+  watchdog_config.dump_recorder = [on_gpu = device.is_cuda()] {
+    return on_gpu ? DumpNcclRecorder()
+                  : c10d::dump_fr_trace_json(/*includeCollectives=*/true,
+                                             /*onlyActive=*/false);
+  };
+  watchdog = std::make_shared<Watchdog>(std::move(watchdog_config), log);
+}
+
+// NCCL's abort may hang with the GPU.
+void Communicator::Parts::Abort() {
+  constexpr absl::Duration kPatience = absl::Seconds(5);
+  if (watchdog == nullptr) return groups->Abort();
+  RunWithin(kPatience, [aborted = groups] { aborted->Abort(); });
+}
+
+// A GPU may be some steps behind the host.
+void Communicator::Parts::EndWatchdog() {
+  constexpr absl::Duration kForTheGpu = absl::Seconds(10);
+  if (watchdog == nullptr) return;
+  if (!failed) watchdog->Drain(kForTheGpu);
+  StandDown();
+}
+
+void Communicator::Parts::StandDown() {
+  if (watchdog == nullptr || watchdog->StandDown()) return;
+  absl::SleepFor(absl::InfiniteDuration());
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    const RankEnv& env, const CommConfig& config) {
+  auto parts = std::make_unique<Parts>();
+  parts->env = env;
+  parts->config = config;
+  parts->hardware = DetectHardware();
+  RETURN_IF_ERROR(parts->Place());
+  RETURN_IF_ERROR(parts->Meet());
+  RETURN_IF_ERROR(parts->CheckGpus());
+  RETURN_IF_ERROR(parts->CheckSettings());
+  RETURN_IF_ERROR(parts->Connect());
+  return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
+}
+
+Communicator::Communicator(std::unique_ptr<Parts> parts)
+    : parts_(std::move(parts)) {}
+
+Communicator::~Communicator() {
+  constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
+  constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
+  Parts& parts = *parts_;
+  parts.EndWatchdog();
+  const CollectiveReport suspect = parts.log->Suspect();
+  const bool broken = IsStuck(*parts.log) || parts.failed;
+  if (parts.heartbeat != nullptr) {
+    // Who leaves because of what has failed is not why others fail.
+    if (suspect.state == CollectiveReport::State::kFailed) {
+      parts.heartbeat->MarkFailed(suspect.description);
+    }
+    parts.heartbeat->Leave();
+    // Closing a connection may discard what a slower peer has yet to read, and
+    // a server's end takes the store from peers that explain a failure.
+    if (!broken || parts.connection.is_server) {
+      AwaitDepartures(*parts.connection.store, parts.env.world_size,
+                      broken ? kForPeersToExplain : kForPeersToFinish);
+    }
+  }
+  if (broken) {
+    parts.Abort();
+  } else if (parts.watchdog != nullptr) {
+    parts.groups->ShutDown();
+  }
+  if (IsStuck(*parts.log) || (broken && parts.watchdog != nullptr)) {
+    // Gloo's destructor would wait for what never comes, until the collective
+    // timeout. Its threads sleep; the process's end closes the connections.
+    (void)parts.process_group.release();
+    parts.groups->Leak();
+  }
+}
+
+const RankEnv& Communicator::env() const { return parts_->env; }
+int Communicator::rank() const { return parts_->env.rank; }
+int Communicator::world_size() const { return parts_->env.world_size; }
+absl::string_view Communicator::backend() const {
+  return parts_->backend->name;
+}
+bool Communicator::has_peers() const { return parts_->has_peers(); }
+bool Communicator::runs_on_device() const { return parts_->backend->on_device; }
+c10::Device Communicator::device() const { return parts_->device; }
+absl::string_view Communicator::why_on_cpu() const {
+  return parts_->why_on_cpu;
+}
+const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
+    const {
+  return parts_->process_group;
+}
+
+Group Communicator::world() {
+  std::vector<int> ranks(static_cast<size_t>(world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return Group("the job", std::move(ranks), rank(), process_group(), this);
+}
+
+absl::StatusOr<Group> Communicator::NewGroup(absl::string_view name,
+                                             const std::vector<int>& ranks) {
+  GroupPlace place;
+  place.name = std::string(name);
+  place.ranks = ranks;
+  const auto self = std::find(ranks.begin(), ranks.end(), rank());
+  const std::set<int> distinct(ranks.begin(), ranks.end());
+  if (self == ranks.end() || distinct.size() != ranks.size() ||
+      *distinct.begin() < 0 || *distinct.rbegin() >= world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", name, " of ranks ", absl::StrJoin(ranks, ", "), " on rank ",
+        rank(), " of ", world_size(),
+        ": a group has ranks of the job, each once, and the rank that makes "
+        "it"));
+  }
+  place.rank = static_cast<int>(self - ranks.begin());
+  ASSIGN_OR_RETURN(auto process_group, parts_->groups->Add(place));
+  return Group(place.name, ranks, place.rank, std::move(process_group), this);
+}
+
+int64_t Communicator::last_collective_start_ns() const {
+  return parts_->log->last_start_ns();
+}
+void Communicator::StartTraffic() { parts_->log->StartTraffic(); }
+void Communicator::StopTraffic() { parts_->log->StopTraffic(); }
+std::vector<CommEvent> Communicator::TakeTraffic() {
+  return parts_->log->TakeTraffic();
+}
+
 absl::Status Communicator::AllReduce(at::Tensor& tensor, ReduceOp op) {
-  absl::Status status = CheckTensor("all_reduce", tensor);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckTensor("all_reduce", tensor));
   if (op == ReduceOp::kAverage && !tensor.is_floating_point()) {
     return absl::InvalidArgumentError(
         "all_reduce: the average of integers is not an integer; convert the "
@@ -172,8 +358,7 @@ absl::Status Communicator::AllReduce(at::Tensor& tensor, ReduceOp op) {
 }
 
 absl::Status Communicator::Broadcast(at::Tensor& tensor, int root) {
-  absl::Status status = CheckTensor("broadcast", tensor);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckTensor("broadcast", tensor));
   if (root < 0 || root >= world_size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "broadcast: root ", root, " is not a rank of ", world_size()));
@@ -191,8 +376,7 @@ absl::Status Communicator::Broadcast(at::Tensor& tensor, int root) {
 
 absl::StatusOr<std::vector<at::Tensor>> Communicator::AllGather(
     const at::Tensor& tensor) {
-  const absl::Status status = CheckTensor("all_gather", tensor);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckTensor("all_gather", tensor));
   try {
     std::vector<at::Tensor> inputs = {tensor};
     std::vector<std::vector<at::Tensor>> outputs(1);
@@ -219,26 +403,8 @@ absl::Status Communicator::Barrier() {
   return absl::OkStatus();
 }
 
-namespace {
-
-// Waiting threads may learn of a failure just before the log does.
-CollectiveReport SuspectOf(const CollectiveLog& log) {
-  constexpr absl::Duration kForTheLog = absl::Milliseconds(100);
-  const Deadline deadline(kForTheLog);
-  CollectiveReport suspect = log.Suspect();
-  while (suspect.state == CollectiveReport::State::kInFlight &&
-         !deadline.passed()) {
-    absl::SleepFor(absl::Milliseconds(1));
-    suspect = log.Suspect();
-  }
-  return suspect;
-}
-
-}  // namespace
-
 absl::Status Communicator::ExplainFailure(absl::string_view attempted,
                                           const std::exception& error) {
-  constexpr absl::Duration kPatience = absl::Milliseconds(2500);
   parts_->StandDown();
   Failure failure;
   failure.attempted = std::string(attempted);
@@ -259,7 +425,7 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
     return DescribeOtherFailure(failure);
   }
   if (parts_->heartbeat == nullptr) {
-    if (parts_->backend == "nccl") {
+    if (runs_on_device()) {
       parts_->failed = true;  // closing in good order might hang
       parts_->Abort();
     }
@@ -272,11 +438,7 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   // Ranks that wait for this one learn now that it has failed, and not when its
   // process ends: along a chain of ranks that would add up.
   parts_->Abort();
-  c10d::Store& store = *parts_->connection.store;
-  const absl::StatusOr<std::vector<PeerStatus>> peers =
-      AskPeers(store, rank(), world_size(), kPatience);
-  if (peers.ok()) ReportBlame(store, rank(), FindBlame(failure, *peers));
-  return DescribeFailure(failure, peers);
+  return ExplainByPeers(failure, *parts_->connection.store);
 }
 
 }  // namespace rankwise

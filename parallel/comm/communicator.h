@@ -16,19 +16,17 @@
 #include "absl/time/time.h"
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
-#include "parallel/comm/fake_backend.h"
-#include "parallel/comm/rank_env.h"
-#include "parallel/comm/traffic.h"
-
-namespace c10d {
-class ProcessGroup;
-}  // namespace c10d
+#include "parallel/comm/backends/fake_backend.h"
+#include "parallel/comm/diagnosis/traffic.h"
+#include "parallel/comm/group.h"
+#include "parallel/launch/rank_env.h"
 
 namespace rankwise {
 
 struct CommConfig {
-  // auto, gloo, nccl or fake. auto: nccl when the build has CUDA and every
-  // local rank has a GPU of its own, else gloo.
+  // auto, or a name in the table of backends.h: gloo, nccl or fake. auto: nccl
+  // when the build has CUDA and every local rank has a GPU of its own, else
+  // gloo.
   std::string backend = "auto";
   // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N. Two ranks share a
   // GPU only when it is asked for by name (cuda:N).
@@ -38,20 +36,16 @@ struct CommConfig {
   absl::Duration rendezvous_timeout = absl::Seconds(60);
   // How long a collective may take before it fails. Under NCCL, whose
   // collectives nobody waits for, the process then explains it and ends with
-  // exit code 1, by itself: see stuck_collective.h.
+  // exit code 1, by itself: see watchdog.h.
   absl::Duration collective_timeout = absl::Minutes(5);
   // NCCL's kernels go before those of the computation.
   bool nccl_high_priority_stream = true;
-  // Follow Gloo's collectives as NCCL's are followed, by asking, and end as
+  // Follow Gloo's collectives as NCCL's are followed, by polling, and end as
   // under NCCL. For tests of that.
-  bool ask_gloo = false;
+  bool poll_gloo = false;
   // Compare every collective's kind, shapes and dtype across ranks before it
   // runs. Slow: one extra barrier and gather per collective.
   bool check_collectives = false;
-  // All-reduces of CPU tensors over Gloo of at most so many bytes run in the
-  // calling thread by recursive doubling (direct_all_reduce.h), without Gloo's
-  // queue; 0: none. The same on all ranks.
-  int64_t direct_all_reduce_bytes = 0;
   // Path of the file through which ranks meet; empty: a TCP store at
   // MASTER_ADDR:MASTER_PORT. The file must not exist before the job.
   std::string file_store;
@@ -93,8 +87,14 @@ class Communicator {
   const RankEnv& env() const;
   int rank() const;
   int world_size() const;
-  // "gloo", "nccl" or "fake".
+  // Its name: "gloo", "nccl" or "fake".
   absl::string_view backend() const;
+  // Whether other ranks answer: neither alone, nor over a backend that only
+  // pretends them.
+  bool has_peers() const;
+  // Whether collectives of device()'s tensors run in its streams (NCCL), so
+  // that graphs can hold them, and not through the host's memory.
+  bool runs_on_device() const;
   c10::Device device() const;
   // Why a build with CUDA computes on the CPU, though none was asked for, in a
   // line to print once; "" else.
@@ -102,16 +102,18 @@ class Communicator {
   // Carries collectives of CPU tensors, and of CUDA tensors when device() is a
   // GPU. Its collectives too are visible to ExplainFailure.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
+  // All ranks of the job.
+  Group world();
 
-  // A process group of some ranks, over the same backends; its rank i is
+  // A group of some ranks, over the same backends; place i in it is rank
   // ranks[i]. Collective over all ranks of the job, which all make as many
   // groups in the same order; at each call the groups they name are the same or
   // have no rank in common. ExplainFailure calls it by `name`. The communicator
   // keeps it alive; use it no longer than the communicator.
   // InvalidArgument without this rank in `ranks`, or with one that is none or
   // comes twice; Unavailable when the others cannot be reached.
-  absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> NewGroup(
-      absl::string_view name, const std::vector<int>& ranks);
+  absl::StatusOr<Group> NewGroup(absl::string_view name,
+                                 const std::vector<int>& ranks);
 
   // Reduces `tensor` (any shape, contiguous) in place over all ranks.
   absl::Status AllReduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
@@ -128,17 +130,14 @@ class Communicator {
   // `attempted` opens the message, e.g. "backward of step 17". Asks the other
   // ranks through the store and so takes up to 3 s. Closes the connections
   // first, so that ranks that wait for this one fail at once and can explain
-  // it too: a communicator in which a collective has failed is of no more use.
+  // it too: a communicator in which a collective has failed cannot be used
+  // afterwards.
   absl::Status ExplainFailure(absl::string_view attempted,
                               const std::exception& error);
 
   // Steady-clock time at which the last collective was started; 0 before the
   // first.
   int64_t last_collective_start_ns() const;
-  // Seconds during which at least one collective was in flight, since Create.
-  // NCCL's are not counted: the host learns that they are over, not when
-  // (CommEvent::ended_before_ns).
-  double collective_seconds() const;
 
   // What this rank communicates in any group from StartTraffic to StopTraffic.
   // TakeTraffic stops and hands over what was noted since StartTraffic. Called

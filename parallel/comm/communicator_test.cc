@@ -14,9 +14,9 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/network.h"
-#include "parallel/comm/rank_env.h"
 #include "parallel/comm/test_process.h"
+#include "parallel/launch/network.h"
+#include "parallel/launch/rank_env.h"
 
 namespace rankwise {
 namespace {

@@ -1,8 +1,10 @@
-// What ranks tell each other beside what is measured.
+// What ranks tell each other in addition to what is measured: small numbers
+// and texts, on the host.
 #ifndef RANKWISE_PARALLEL_COMM_CONTROL_H_
 #define RANKWISE_PARALLEL_COMM_CONTROL_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -14,6 +16,8 @@ class ProcessGroup;
 
 namespace rankwise {
 
+class Communicator;
+
 // Blocks in every call; called by one thread, in the same order on every rank.
 // Throws what a failed collective throws.
 class Control {
@@ -24,15 +28,27 @@ class Control {
   // Every rank's values, in order of rank. All give equally many.
   virtual std::vector<std::vector<double>> Gather(
       absl::Span<const double> values) = 0;
+  // Of every rank's values, element by element: the largest, and the sum. All
+  // give equally many; what a rank sends and gets does not grow with the number
+  // of ranks.
+  virtual std::vector<double> Max(absl::Span<const double> values) = 0;
+  virtual std::vector<double> Sum(absl::Span<const double> values) = 0;
   virtual void Barrier() = 0;
   // One number to another rank and from it.
   virtual void Send(double value, int to) = 0;
   virtual double Receive(int from) = 0;
 };
 
-// Over the group's CPU backend (Gloo, also beside NCCL).
+// Over the group's CPU backend (under NCCL, Gloo).
 std::unique_ptr<Control> MakeGroupControl(
     c10::intrusive_ptr<c10d::ProcessGroup> group);
+
+// Every rank's `text`, by rank, on rank 0; nothing on the others. Collective;
+// blocks, over the CPU's backend. `text` alone without a communicator, and over
+// a backend whose other ranks are only pretended. Throws what a failed message
+// throws.
+std::vector<std::string> GatherText(Communicator* comm,
+                                    const std::string& text);
 
 }  // namespace rankwise
 

@@ -1,6 +1,7 @@
 #include "parallel/comm/control.h"
 
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -12,6 +13,7 @@ namespace rankwise {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 TEST(ControlTest, GathersInOrderOfRank) {
   OnRanks(3, [](Communicator& communicator) {
@@ -57,6 +59,23 @@ TEST(ControlTest, OneRankIsAlone) {
     control->Barrier();
     EXPECT_THAT(control->Gather({7}), ElementsAre(ElementsAre(7)));
   });
+}
+
+TEST(GatherTextTest, TheFirstRankHasAllInOrder) {
+  const std::string large(100'000, 'x');
+  OnRanks(3, [&](Communicator& comm) {
+    const std::string mine[] = {"first", "", large};
+    const auto texts = GatherText(&comm, mine[comm.rank()]);
+    if (comm.rank() == 0) {
+      EXPECT_THAT(texts, ElementsAre("first", "", large));
+    } else {
+      EXPECT_THAT(texts, IsEmpty());
+    }
+  });
+}
+
+TEST(GatherTextTest, OneProcessHasItsOwn) {
+  EXPECT_THAT(GatherText(nullptr, "alone"), ElementsAre("alone"));
 }
 
 }  // namespace

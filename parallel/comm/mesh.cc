@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
 #include "parallel/comm/communicator.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
@@ -55,8 +56,7 @@ int StrideOf(const std::vector<MeshAxis>& axes, size_t index) {
 
 absl::StatusOr<MeshLayout> MeshLayout::Create(std::vector<MeshAxis> axes,
                                               int world_size) {
-  const absl::Status status = CheckAxes(axes);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckAxes(axes));
   double ranks = 1;  // exact while it matters
   for (const MeshAxis& axis : axes) ranks *= axis.size;
   if (ranks != world_size) {
@@ -94,21 +94,22 @@ DeviceMesh::DeviceMesh(MeshLayout layout, int rank)
 absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
     Communicator& comm, MeshLayout layout) {
   // The layout may have been made for another job.
-  absl::StatusOr<MeshLayout> checked =
-      MeshLayout::Create(layout.axes(), comm.world_size());
-  if (!checked.ok()) return checked.status();
+  ASSIGN_OR_RETURN(MeshLayout checked,
+                   MeshLayout::Create(layout.axes(), comm.world_size()));
   std::unique_ptr<DeviceMesh> mesh(
-      new DeviceMesh(*std::move(checked), comm.rank()));
+      new DeviceMesh(std::move(checked), comm.rank()));
   const std::vector<MeshAxis>& axes = mesh->layout_.axes();
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].size == 1) continue;
-    if (axes[i].size == comm.world_size()) {
-      mesh->groups_[i] = comm.process_group();
+    std::vector<int> line = mesh->layout_.Line(axes[i].name, comm.rank());
+    const int place = mesh->coordinate(axes[i].name);
+    if (axes[i].size == 1 || axes[i].size == comm.world_size()) {
+      mesh->groups_[i] =
+          Group(axes[i].name, std::move(line), place,
+                axes[i].size == 1 ? nullptr : comm.process_group(), &comm);
       continue;
     }
-    auto group = comm.NewGroup(axes[i].name, mesh->Line(axes[i].name));
-    if (!group.ok()) return group.status();
-    mesh->groups_[i] = *std::move(group);
+    ASSIGN_OR_RETURN(Group group, comm.NewGroup(axes[i].name, line));
+    mesh->groups_[i] = std::move(group);
   }
   return mesh;
 }
@@ -121,12 +122,7 @@ int DeviceMesh::coordinate(absl::string_view axis) const {
   return layout_.coordinate(axis, rank_);
 }
 
-std::vector<int> DeviceMesh::Line(absl::string_view axis) const {
-  return layout_.Line(axis, rank_);
-}
-
-const c10::intrusive_ptr<c10d::ProcessGroup>& DeviceMesh::group(
-    absl::string_view axis) const {
+const Group& DeviceMesh::group(absl::string_view axis) const {
   return groups_[IndexOf(layout_.axes(), axis)];
 }
 

@@ -10,11 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "c10/util/intrusive_ptr.h"
-
-namespace c10d {
-class ProcessGroup;
-}  // namespace c10d
+#include "parallel/comm/group.h"
 
 namespace rankwise {
 
@@ -45,30 +41,26 @@ class MeshLayout {
   std::vector<MeshAxis> axes_;
 };
 
-// The layout with this rank's process groups. Destroy it before the
-// communicator.
+// The layout with this rank's groups. Destroy it before the communicator.
 class DeviceMesh {
  public:
-  // Collective over all ranks of `comm`. An axis of one rank gets no group, and
-  // an axis of all ranks the communicator's own.
+  // Collective over all ranks of `comm`. An axis of one rank gets a group
+  // without a process group, and an axis of all ranks the communicator's own.
   static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(Communicator& comm,
                                                             MeshLayout layout);
 
   const MeshLayout& layout() const { return layout_; }
   int size(absl::string_view axis) const;
-  int coordinate(absl::string_view axis) const;         // of this rank
-  std::vector<int> Line(absl::string_view axis) const;  // through this rank
-  // Rank i of the group is Line(axis)[i]. Null for an axis of size 1. What
-  // fails in it is visible to the communicator's ExplainFailure, with the
-  // axis's name.
-  const c10::intrusive_ptr<c10d::ProcessGroup>& group(
-      absl::string_view axis) const;
+  int coordinate(absl::string_view axis) const;  // of this rank
+  // The ranks along `axis` through this one. What fails in it is visible to the
+  // communicator's ExplainFailure, with the axis's name.
+  const Group& group(absl::string_view axis) const;
 
  private:
   DeviceMesh(MeshLayout layout, int rank);
   MeshLayout layout_;
   int rank_ = 0;
-  std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups_;  // per axis
+  std::vector<Group> groups_;  // per axis
 };
 
 }  // namespace rankwise

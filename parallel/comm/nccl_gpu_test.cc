@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/backends/nccl_backend.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/nccl_backend.h"
 #include "parallel/comm/test_process.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/device/graph.h"
@@ -85,12 +85,12 @@ TEST_F(AloneOverNcclTest, CpuTensorsGoThroughGloo) {
 TEST_F(AloneOverNcclTest, ASplitGroupWorks) {
   const auto group = comm_->NewGroup("dp", {0});
   ASSERT_TRUE(group.ok()) << group.status();
-  EXPECT_EQ((*group)->getBoundDeviceId(), comm_->device());
+  EXPECT_EQ(group->process_group()->getBoundDeviceId(), comm_->device());
   std::vector<at::Tensor> tensors = {ones_};
-  (*group)->allreduce(tensors)->wait();
+  group->process_group()->allreduce(tensors)->wait();
   at::Tensor gathered = at::ones({3}, comm_->device());
-  (*group)->_allgather_base(gathered, ones_)->wait();
-  (*group)->_reduce_scatter_base(ones_, gathered)->wait();
+  group->process_group()->_allgather_base(gathered, ones_)->wait();
+  group->process_group()->_reduce_scatter_base(ones_, gathered)->wait();
   EXPECT_EQ(ones_.sum().item<float>(), 3);
 }
 
@@ -103,7 +103,6 @@ TEST_F(AloneOverNcclTest, TheEndOfACollectiveIsSeen) {
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].end_ns, 0);
   EXPECT_GT(events[0].ended_before_ns, events[0].start_ns);
-  EXPECT_EQ(comm_->collective_seconds(), 0);
 }
 
 TEST_F(AloneOverNcclTest, TheFlightRecorderIsReached) {
@@ -112,13 +111,13 @@ TEST_F(AloneOverNcclTest, TheFlightRecorderIsReached) {
               AllOf(HasSubstr("nccl:all_reduce"), HasSubstr("\"pg_config\"")));
 }
 
-TEST_F(AloneOverNcclTest, ACollectiveIsRecordedInAGraphUnderTheWatch) {
+TEST_F(AloneOverNcclTest, ACollectiveIsCapturedInAGraphUnderTheWatchdog) {
   auto graph = MakeDeviceGraph(comm_->device());
   ASSERT_TRUE(graph.ok()) << graph.status();
   // What a first call allocates is not recorded.
   EXPECT_TRUE(comm_->AllReduce(ones_).ok());
   const absl::Status captured = (*graph)->Capture([&] {
-    // Long enough for the watch to ask while the graph is being recorded.
+    // Long enough for the watchdog to poll while the graph is captured.
     absl::SleepFor(absl::Milliseconds(200));
     const absl::Status status = comm_->AllReduce(ones_);
     ones_.add_(1);
@@ -199,8 +198,8 @@ TEST(NcclRanksTest, ALateRankIsNamedAndNobodyHangs) {
       process.Stderr(),
       AllOf(HasSubstr("communication failed on rank 0 of 2 in all_reduce #2"),
             HasSubstr("rank 1 did not arrive: it is alive"),
-            HasSubstr("rank 1 has not come to it"), Not(HasSubstr("frame #")),
-            Not(HasSubstr("terminate called"))));
+            HasSubstr("(its flight recorder) are in /"),
+            Not(HasSubstr("frame #")), Not(HasSubstr("terminate called"))));
 }
 
 TEST(NcclRanksTest, AKilledRankIsNamedAndNobodyHangs) {

@@ -1,40 +1,17 @@
 #include "parallel/comm/process_groups.h"
 
 #include <cstdio>
-#include <exception>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/comm/monitored_backend.h"
-#include "parallel/comm/nccl_backend.h"
-#include "parallel/comm/run_within.h"
+#include "absl/time/time.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/diagnosis/monitored_backend.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
-namespace {
-
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-using BackendType = c10d::ProcessGroup::BackendType;
-
-// The costs as a group sees them, whose ranks are numbered anew.
-FakeBackendConfig FakeCostsOf(const FakeBackendConfig& job,
-                              const std::vector<int>& ranks) {
-  FakeBackendConfig config = job;
-  config.skew_us.clear();
-  config.straggler_rank = -1;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const size_t rank = static_cast<size_t>(ranks[i]);
-    config.skew_us.push_back(rank < job.skew_us.size() ? job.skew_us[rank] : 0);
-    if (ranks[i] == job.straggler_rank) {
-      config.straggler_rank = static_cast<int>(i);
-    }
-  }
-  return config;
-}
-
-}  // namespace
 
 // A group to which backends are being added.
 struct ProcessGroups::Building {
@@ -42,20 +19,20 @@ struct ProcessGroups::Building {
   int number = 0;  // in the log
   GroupPtr group;
 
-  // A part of `store` for this group's `backend` alone. Groups that are made at
-  // the same time have no rank in common.
+  // A part of `store` for this group's backend `name` alone. Groups that are
+  // made at the same time have no rank in common.
   c10::intrusive_ptr<c10d::Store> StorePart(
-      const c10::intrusive_ptr<c10d::Store>& store,
-      const std::string& backend) const {
+      const c10::intrusive_ptr<c10d::Store>& store, const char* name) const {
     const std::string prefix =
         number == 0 ? ""
                     : absl::StrCat("group/", number, "/", place.ranks[0], "/");
-    return c10::make_intrusive<c10d::PrefixStore>(prefix + backend, store);
+    return c10::make_intrusive<c10d::PrefixStore>(prefix + name, store);
   }
 
-  void Add(c10::DeviceType device_type, BackendType type, BackendPtr backend) {
-    group->setBackend(device_type, type, std::move(backend));
-    group->setDefaultBackend(type);
+  void Add(c10::DeviceType device_type, const BackendKind& kind,
+           BackendPtr backend) {
+    group->setBackend(device_type, kind.type, std::move(backend));
+    group->setDefaultBackend(kind.type);
   }
 };
 
@@ -67,74 +44,46 @@ ProcessGroups::ProcessGroups(ProcessGroupsConfig config,
       log_(std::move(log)) {}
 
 // `inner`, behind the check if the configuration asks for it.
-absl::StatusOr<BackendPtr> ProcessGroups::Checked(const Building& building,
+absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
                                                   BackendPtr inner) {
-  carriers_.push_back(inner);
-  if (!config_.check_collectives) return inner;
-  absl::StatusOr<BackendPtr> checker =
-      MakeGloo(config_.env, building.place,
-               building.StorePart(
-                   store_, absl::StrCat("check/", inner->getBackendName())),
-               config_.collective_timeout);
-  if (!checker.ok()) return checker.status();
-  carriers_.push_back(*checker);
-  return CheckCollectives(std::move(inner), *std::move(checker));
+  request.store =
+      c10::make_intrusive<c10d::PrefixStore>("check", request.store);
+  request.collective_timeout = config_.comm.collective_timeout;
+  ASSIGN_OR_RETURN(BackendPtr checker, HostBackend().make(request));
+  carriers_.push_back(checker);
+  return CheckCollectives(std::move(inner), std::move(checker));
 }
 
-// Where the watch speaks first, the carrier's own timeout is but a fallback.
-absl::Duration ProcessGroups::CarrierTimeout(bool watched) const {
-  constexpr absl::Duration kForTheWatch = absl::Minutes(2);
-  return watched ? config_.collective_timeout + kForTheWatch
-                 : config_.collective_timeout;
-}
-
-absl::Status ProcessGroups::AddGloo(Building& building) {
-  const bool watched = config_.watch_gloo;
-  absl::StatusOr<BackendPtr> gloo =
-      MakeGloo(config_.env, building.place, building.StorePart(store_, "gloo"),
-               CarrierTimeout(watched), config_.direct_all_reduce_bytes);
-  if (gloo.ok()) gloo = Checked(building, *std::move(gloo));
-  if (!gloo.ok()) return gloo.status();
-  building.Add(c10::kCPU, BackendType::GLOO,
-               MakeMonitoredBackend(
-                   *std::move(gloo), log_,
-                   watched ? WatchCompletion::kAsked : WatchCompletion::kYes,
-                   building.number, {config_.watch, c10::kCPU}));
-  if (config_.device.is_cuda() && config_.backend == "gloo") {
-    building.group->setBackend(c10::kCUDA, BackendType::GLOO,
-                               building.group->getBackend(c10::kCPU));
+absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
+                                               const Building& building) {
+  // Where the watchdog speaks first, the backend's own timeout is a fallback.
+  constexpr absl::Duration kForTheWatchdog = absl::Minutes(2);
+  const bool polled = kind.on_device || config_.comm.poll_gloo;
+  BackendPtr& of_all_ranks = of_all_ranks_[&kind];
+  BackendRequest request;
+  request.env = config_.env;
+  request.place = building.place;
+  request.device = config_.device;
+  request.store = building.StorePart(store_, kind.name);
+  request.connect_timeout = config_.comm.rendezvous_timeout;
+  request.collective_timeout =
+      config_.comm.collective_timeout +
+      (polled ? kForTheWatchdog : absl::ZeroDuration());
+  request.high_priority_stream = config_.comm.nccl_high_priority_stream;
+  request.fake = config_.comm.fake;
+  request.parent = of_all_ranks;
+  ASSIGN_OR_RETURN(BackendPtr backend, kind.make(request));
+  if (of_all_ranks == nullptr) of_all_ranks = backend;
+  carriers_.push_back(backend);
+  if (kind.on_device) on_device_.push_back(backend);
+  if (config_.comm.check_collectives && !kind.pretends_peers) {
+    ASSIGN_OR_RETURN(backend, Checked(request, std::move(backend)));
   }
-  return absl::OkStatus();
-}
-
-absl::Status ProcessGroups::AddNccl(Building& building) {
-  NcclConfig nccl_config;
-  nccl_config.device = config_.device;
-  nccl_config.connect_timeout = config_.connect_timeout;
-  nccl_config.watchdog_timeout = CarrierTimeout(/*watched=*/true);
-  nccl_config.high_priority_stream = config_.nccl_high_priority_stream;
-  building.group->setBoundDeviceId(config_.device);
-  absl::StatusOr<BackendPtr> nccl =
-      MakeNccl(config_.env, building.place, building.StorePart(store_, "nccl"),
-               nccl_config, first_nccl_);
-  if (!nccl.ok()) return nccl.status();
-  if (first_nccl_ == nullptr) first_nccl_ = *nccl;
-  nccl = Checked(building, *std::move(nccl));
-  if (!nccl.ok()) return nccl.status();
-  building.Add(
-      c10::kCUDA, BackendType::NCCL,
-      MakeMonitoredBackend(*std::move(nccl), log_, WatchCompletion::kAsked,
-                           building.number, {config_.watch, config_.device}));
-  return absl::OkStatus();
-}
-
-void ProcessGroups::AddFake(Building& building) {
-  const GroupPlace& place = building.place;
-  building.Add(c10::kCPU, BackendType::CUSTOM,
-               MakeMonitoredBackend(
-                   MakeFakeBackend(place.rank, place.size(),
-                                   FakeCostsOf(config_.fake, place.ranks)),
-                   log_, WatchCompletion::kYes, building.number));
+  Monitoring monitoring;
+  monitoring.group = building.number;
+  if (polled) monitoring.watchdog = config_.watchdog;
+  if (kind.on_device) monitoring.device = config_.device;
+  return MakeMonitoredBackend(std::move(backend), log_, std::move(monitoring));
 }
 
 absl::StatusOr<ProcessGroups::GroupPtr> ProcessGroups::Add(
@@ -145,13 +94,17 @@ absl::StatusOr<ProcessGroups::GroupPtr> ProcessGroups::Add(
       groups_.empty() ? 0 : log_->AddGroup(place.name, place.ranks);
   building.group =
       c10::make_intrusive<c10d::ProcessGroup>(store_, place.rank, place.size());
-  if (config_.backend == "fake") {
-    AddFake(building);
-  } else {
-    // Under NCCL too: CPU tensors, such as a loss to print, go through Gloo.
-    absl::Status status = AddGloo(building);
-    if (status.ok() && config_.backend == "nccl") status = AddNccl(building);
-    if (!status.ok()) return status;
+  const BackendKind& kind = *config_.backend;
+  // Under NCCL CPU tensors, such as a loss to print, need a way too.
+  const BackendKind& host = kind.serves_cpu ? kind : HostBackend();
+  ASSIGN_OR_RETURN(const BackendPtr for_cpu, Make(host, building));
+  building.Add(c10::kCPU, host, for_cpu);
+  if (config_.device.is_cuda() && !kind.serves_cpu) {
+    building.group->setBoundDeviceId(config_.device);
+    ASSIGN_OR_RETURN(BackendPtr for_gpu, Make(kind, building));
+    building.Add(c10::kCUDA, kind, std::move(for_gpu));
+  } else if (config_.device.is_cuda() && kind.serves_cuda) {
+    building.group->setBackend(c10::kCUDA, kind.type, for_cpu);
   }
   groups_.push_back(building.group);
   return building.group;
@@ -164,14 +117,14 @@ void ProcessGroups::Abort() {
 void ProcessGroups::ShutDown() {
   constexpr absl::Duration kPatience = absl::Seconds(30);
   // Alive while they are shut down: either that has returned, or they leak.
-  std::vector<c10d::Backend*> nccl;
-  for (const BackendPtr& carrier : carriers_) {
-    if (carrier->getBackendName() == "nccl") nccl.push_back(carrier.get());
+  std::vector<c10d::Backend*> backends;
+  for (const BackendPtr& backend : on_device_) {
+    backends.push_back(backend.get());
   }
   const auto is_down = std::make_shared<bool>(false);
-  const bool returned = RunWithin(kPatience, [nccl, is_down] {
-    for (auto group = nccl.rbegin(); group != nccl.rend(); ++group) {
-      (*group)->shutdown();
+  const bool returned = RunWithin(kPatience, [backends, is_down] {
+    for (auto each = backends.rbegin(); each != backends.rend(); ++each) {
+      (*each)->shutdown();
     }
     *is_down = true;
   });
@@ -190,9 +143,12 @@ void ProcessGroups::ShutDown() {
 void ProcessGroups::Leak() {
   for (GroupPtr& group : groups_) (void)group.release();
   for (BackendPtr& carrier : carriers_) (void)carrier.release();
-  (void)first_nccl_.release();
+  for (BackendPtr& backend : on_device_) (void)backend.release();
+  for (auto& [kind, backend] : of_all_ranks_) (void)backend.release();
   groups_.clear();
   carriers_.clear();
+  on_device_.clear();
+  of_all_ranks_.clear();
 }
 
 }  // namespace rankwise

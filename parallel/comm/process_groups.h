@@ -3,43 +3,30 @@
 #ifndef RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 #define RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 
-#include <cstdint>
+#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
-#include "parallel/comm/backends.h"
-#include "parallel/comm/collective_log.h"
-#include "parallel/comm/collective_watch.h"
-#include "parallel/comm/fake_backend.h"
-#include "parallel/comm/rank_env.h"
-
-namespace c10d {
-class Backend;
-class ProcessGroup;
-class Store;
-}  // namespace c10d
+#include "parallel/comm/backends/backends.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/collective_log.h"
+#include "parallel/comm/diagnosis/watchdog.h"
+#include "parallel/launch/rank_env.h"
 
 namespace rankwise {
 
 struct ProcessGroupsConfig {
   RankEnv env;
-  std::string backend;  // "gloo", "nccl" or "fake"
+  CommConfig comm;
+  const BackendKind* backend = nullptr;  // what `comm.backend` has come to
   c10::Device device = c10::kCPU;
-  absl::Duration connect_timeout = absl::Minutes(1);  // of NCCL
-  absl::Duration collective_timeout;
-  bool check_collectives = false;
-  int64_t direct_all_reduce_bytes = 0;
-  bool nccl_high_priority_stream = true;
-  FakeBackendConfig fake;
-  // Follows NCCL's collectives; Gloo's too where `watch_gloo`.
-  std::shared_ptr<CollectiveWatch> watch;
-  bool watch_gloo = false;
+  // Follows the collectives of backends on the device; with `comm.poll_gloo`
+  // all others, too.
+  std::shared_ptr<Watchdog> watchdog;
 };
 
 // Keeps every group alive until it is destroyed itself. Not thread-safe.
@@ -59,11 +46,12 @@ class ProcessGroups {
   absl::StatusOr<GroupPtr> Add(const GroupPlace& place);
 
   // Fails what is in flight in any group, and closes the connections, so that
-  // peers that wait for this rank fail too. The groups are of no use then.
+  // peers that wait for this rank fail too. The groups cannot be used
+  // afterwards.
   void Abort();
-  // Ends NCCL's groups in good order: waits for what is in flight, then
-  // disconnects, the last group first. When that takes longer than 30 s it says
-  // so on stderr, and leaks them. The groups are of no use then.
+  // Ends the groups on the device in good order: waits for what is in flight,
+  // then disconnects, the last group first. When that takes longer than 30 s it
+  // says so on stderr, and leaks them. The groups cannot be used afterwards.
   void ShutDown();
   // Leaves the groups' memory and threads to the end of the process: a
   // destructor would wait for collectives that never end.
@@ -71,20 +59,18 @@ class ProcessGroups {
 
  private:
   struct Building;
-  absl::Status AddGloo(Building& building);
-  absl::Status AddNccl(Building& building);
-  void AddFake(Building& building);
-  absl::Duration CarrierTimeout(bool watched) const;
-  absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> Checked(
-      const Building& building, c10::intrusive_ptr<c10d::Backend> inner);
+  absl::StatusOr<BackendPtr> Make(const BackendKind& kind,
+                                  const Building& building);
+  absl::StatusOr<BackendPtr> Checked(BackendRequest request, BackendPtr inner);
 
   const ProcessGroupsConfig config_;
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::shared_ptr<CollectiveLog> log_;
   std::vector<GroupPtr> groups_;
   // What carries them: the check does not pass abort() on.
-  std::vector<c10::intrusive_ptr<c10d::Backend>> carriers_;
-  c10::intrusive_ptr<c10d::Backend> first_nccl_;  // of all ranks
+  std::vector<BackendPtr> carriers_;
+  std::vector<BackendPtr> on_device_;                      // of the carriers
+  std::map<const BackendKind*, BackendPtr> of_all_ranks_;  // the parents
 };
 
 }  // namespace rankwise

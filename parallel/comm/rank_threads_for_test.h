@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/backends/fake_backend.h"
 #include "parallel/comm/control.h"
-#include "parallel/comm/fake_backend.h"
 
 namespace c10d {
 class ProcessGroup;

@@ -22,10 +22,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "parallel/comm/network.h"
-#include "parallel/comm/plain_error.h"
-#include "parallel/comm/run_within.h"
-#include "parallel/comm/steady_time.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/launch/network.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/FileStore.hpp"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
@@ -140,8 +140,7 @@ absl::Status CheckFile(const std::string& path) {
 absl::StatusOr<RawStores> OpenFile(const RankEnv& env,
                                    const RendezvousConfig& config) {
   const std::string path(absl::StripPrefix(config.file_store, "file://"));
-  const absl::Status usable = CheckFile(path);
-  if (!usable.ok()) return usable;
+  RETURN_IF_ERROR(CheckFile(path));
   RawStores stores;
   stores.first = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
   stores.second = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
@@ -167,12 +166,6 @@ absl::StatusOr<RawStores> OpenStores(const RankEnv& env,
         "cannot open ", WhereOf(env, config), ": ", PlainMessage(error),
         "; another program may be listening there"));
   }
-}
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 absl::Status Announce(c10d::Store& store, const RankEnv& env,
@@ -252,8 +245,7 @@ absl::Status MeetIn(const StoreConnection& connection, const RankEnv& env,
                     const Deadline& deadline, const RendezvousConfig& config,
                     const std::string& where) {
   try {
-    const absl::Status announced = Announce(*connection.store, env, where);
-    if (!announced.ok()) return announced;
+    RETURN_IF_ERROR(Announce(*connection.store, env, where));
     return AwaitAll(*connection.store, env, deadline, config, where);
   } catch (const std::exception& error) {
     return absl::UnavailableError(
@@ -320,13 +312,35 @@ absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
   return connection;
 }
 
+absl::Status JudgeTogether(
+    c10d::Store& store, const std::string& topic, const RankEnv& env,
+    const std::string& own,
+    const std::function<absl::Status(const std::vector<std::string>&)>& judge) {
+  constexpr char kGood[] = "ok";
+  const auto key = [&topic](const auto& part) {
+    return absl::StrCat(topic, "/", part);
+  };
+  store.set(key(env.rank), own);
+  if (env.rank == 0) {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < env.world_size; ++rank) {
+      all.push_back(store.get_to_str(key(rank)));
+    }
+    const absl::Status verdict = judge(all);
+    store.set(key("verdict"),
+              verdict.ok() ? kGood : std::string(verdict.message()));
+  }
+  const std::string verdict = store.get_to_str(key("verdict"));
+  return verdict == kGood ? absl::OkStatus()
+                          : absl::InvalidArgumentError(verdict);
+}
+
 absl::StatusOr<HostedStore> HostStore() {
-  absl::StatusOr<Listener> listener = Listen(/*loopback_only=*/true, 0);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(Listener listener, Listen(/*loopback_only=*/true, 0));
   try {
     HostedStore hosted;
-    hosted.store = JobsPart(Serve(*listener, absl::Seconds(30)), 0);
-    hosted.port = listener->port;
+    hosted.store = JobsPart(Serve(listener, absl::Seconds(30)), 0);
+    hosted.port = listener.port;
     return hosted;
   } catch (const std::exception& error) {
     return absl::UnavailableError(

@@ -2,12 +2,15 @@
 #ifndef RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
 #define RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
 
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/launch/rank_env.h"
 
 namespace c10d {
 class Store;
@@ -45,6 +48,15 @@ struct StoreConnection {
 // answer. InvalidArgument: ranks disagree about the world size.
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config);
+
+// Rank 0 judges what all ranks say of themselves, by rank, and tells all its
+// verdict, which is InvalidArgument on every rank where `judge`'s is not OK.
+// `topic` is used once in a job. Collective; blocks. Throws what the store
+// throws.
+absl::Status JudgeTogether(
+    c10d::Store& store, const std::string& topic, const RankEnv& env,
+    const std::string& own,
+    const std::function<absl::Status(const std::vector<std::string>&)>& judge);
 
 // A store that a launcher serves to its ranks on a free loopback port.
 struct HostedStore {

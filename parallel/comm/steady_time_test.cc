@@ -1,6 +1,6 @@
 // Waits while the machine's clock is being set: here every reading of it is an
 // hour after the one before.
-#include "parallel/comm/steady_time.h"
+#include "parallel/clock/steady_time.h"
 
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,12 +14,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/collective_log.h"
-#include "parallel/comm/collective_watch.h"
-#include "parallel/comm/network.h"
-#include "parallel/comm/peers.h"
+#include "parallel/comm/diagnosis/collective_log.h"
+#include "parallel/comm/diagnosis/peers.h"
+#include "parallel/comm/diagnosis/watchdog.h"
 #include "parallel/comm/rendezvous.h"
 #include "parallel/comm/test_process.h"
+#include "parallel/launch/network.h"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
@@ -128,15 +128,15 @@ class EndlessWork : public c10d::Work {
 TEST(SteadyTimeTest, ACollectiveHasItsWholeTimeout) {
   const auto log = std::make_shared<CollectiveLog>();
   std::atomic<bool> given_up{false};
-  CollectiveWatchConfig config;
-  config.interval = absl::Milliseconds(1);
-  config.give_up = [&given_up](const Trouble&) { given_up = true; };
-  CollectiveWatch watch(config, log);
-  watch.Follow(log->Begin("barrier", {}, /*observed=*/false),
-               c10::make_intrusive<EndlessWork>(), {0, -1});
-  EXPECT_FALSE(watch.Drain(kAWhile));
+  WatchdogConfig config;
+  config.poll_interval = absl::Milliseconds(1);
+  config.end = [&given_up](int) { given_up = true; };
+  Watchdog watchdog(config, log);
+  watchdog.Follow(log->Begin("barrier", {}, /*observed=*/false),
+                  c10::make_intrusive<EndlessWork>(), {0, -1});
+  EXPECT_FALSE(watchdog.Drain(kAWhile));
   EXPECT_FALSE(given_up);
-  EXPECT_TRUE(watch.StandDown());
+  EXPECT_TRUE(watchdog.StandDown());
 }
 
 }  // namespace

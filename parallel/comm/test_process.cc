@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "parallel/comm/steady_time.h"
+#include "parallel/clock/steady_time.h"
 
 namespace rankwise {
 namespace {

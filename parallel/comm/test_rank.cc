@@ -22,9 +22,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/launcher.h"
 #include "parallel/comm/mesh.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/launch/launcher.h"
+#include "parallel/launch/rank_env.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
@@ -34,10 +35,9 @@ ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
 ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(30), "");
 ABSL_FLAG(absl::Duration, collective_timeout, absl::Seconds(30), "");
 ABSL_FLAG(bool, check_collectives, false, "");
-ABSL_FLAG(int64_t, direct_all_reduce_bytes, 0, "");
 ABSL_FLAG(std::string, device, "cpu", "");
 ABSL_FLAG(std::string, backend, "auto", "");
-ABSL_FLAG(bool, ask_gloo, false, "");
+ABSL_FLAG(bool, poll_gloo, false, "");
 ABSL_FLAG(absl::Duration, linger, absl::ZeroDuration(),
           "How long rank 1 takes to end once it has failed.");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
@@ -49,8 +49,7 @@ using CommunicatorPtr = std::unique_ptr<Communicator>;
 
 absl::Status SumOfRanks(Communicator& comm) {
   at::Tensor sum = at::full({2, 3}, comm.rank() + 1.0, comm.device());
-  absl::Status status = comm.AllReduce(sum);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(comm.AllReduce(sum));
   printf("rank %d of %d: sum %.0f\n", comm.rank(), comm.world_size(),
          sum[1][2].item<double>());
   return absl::OkStatus();
@@ -65,8 +64,7 @@ absl::Status ReduceForever(Communicator& comm) {
 }
 
 absl::Status EndOne(Communicator& comm, void (*end)()) {
-  absl::Status status = SumOfRanks(comm);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SumOfRanks(comm));
   fprintf(stderr, "rank %d says goodbye\n", comm.rank());
   if (comm.rank() == 1) end();
   return ReduceForever(comm);
@@ -75,16 +73,14 @@ absl::Status EndOne(Communicator& comm, void (*end)()) {
 // Rank 1 fails for a reason of its own, leaves, and takes its time to end, as a
 // process that frees a GPU does.
 absl::Status FailByItself(Communicator& comm) {
-  absl::Status status = SumOfRanks(comm);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SumOfRanks(comm));
   if (comm.rank() != 1) return ReduceForever(comm);
   return comm.ExplainFailure("reading step 5's data",
                              std::runtime_error("the disk is on fire"));
 }
 
 absl::Status ArriveLate(Communicator& comm) {
-  absl::Status status = SumOfRanks(comm);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SumOfRanks(comm));
   if (comm.rank() == 1) absl::SleepFor(absl::Seconds(30));
   at::Tensor tensor = at::ones({7, 5}, comm.device());
   return comm.AllReduce(tensor);
@@ -107,12 +103,12 @@ absl::Status UseAll(Communicator& comm) {
   at::Tensor root = at::full({1}, 1.0 * comm.rank(), comm.device());
   status = comm.Broadcast(root, comm.world_size() - 1);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::vector<at::Tensor>> all =
-      comm.AllGather(at::full({1}, 10.0 * comm.rank(), comm.device()));
-  if (!all.ok()) return all.status();
+  ASSIGN_OR_RETURN(
+      const std::vector<at::Tensor> all,
+      comm.AllGather(at::full({1}, 10.0 * comm.rank(), comm.device())));
   status = comm.Barrier();
   printf("mean %.1f root %.0f last %.0f\n", mean.item<double>(),
-         root.item<double>(), all->back().item<double>());
+         root.item<double>(), all.back().item<double>());
   return status;
 }
 
@@ -156,26 +152,24 @@ absl::Status KillInChain(Communicator& comm) {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMesh>> TwoByTwo(Communicator& comm) {
-  absl::StatusOr<MeshLayout> layout =
-      MeshLayout::Create({{"dp", 2}, {"pp", 2}}, comm.world_size());
-  if (!layout.ok()) return layout.status();
-  return DeviceMesh::Create(comm, *std::move(layout));
+  ASSIGN_OR_RETURN(MeshLayout layout, MeshLayout::Create({{"dp", 2}, {"pp", 2}},
+                                                         comm.world_size()));
+  return DeviceMesh::Create(comm, std::move(layout));
 }
 
 void SumAlong(const DeviceMesh& mesh, const std::string& axis) {
   std::vector<at::Tensor> tensors = {at::ones({3})};
-  mesh.group(axis)->allreduce(tensors)->wait();
+  mesh.group(axis).process_group()->allreduce(tensors)->wait();
 }
 
 // What a pipeline with replicas does, until the victim is killed.
 absl::Status KillInMesh(Communicator& comm) {
-  const auto mesh = TwoByTwo(comm);
-  if (!mesh.ok()) return mesh.status();
+  ASSIGN_OR_RETURN(const auto mesh, TwoByTwo(comm));
   try {
     for (int round = 0;; ++round) {
-      PassAlong((*mesh)->group("pp"));
+      PassAlong(mesh->group("pp").process_group());
       if (round == 20 && IsVictim(comm)) raise(SIGKILL);
-      SumAlong(**mesh, "dp");
+      SumAlong(*mesh, "dp");
     }
   } catch (const std::exception& error) {
     return comm.ExplainFailure("a step", error);
@@ -184,13 +178,12 @@ absl::Status KillInMesh(Communicator& comm) {
 
 // Rank 3 is not there when rank 1 sums, for which rank 0 waits.
 absl::Status ArriveLateInMesh(Communicator& comm) {
-  const auto mesh = TwoByTwo(comm);
-  if (!mesh.ok()) return mesh.status();
+  ASSIGN_OR_RETURN(const auto mesh, TwoByTwo(comm));
   try {
-    SumAlong(**mesh, "dp");
+    SumAlong(*mesh, "dp");
     if (comm.rank() == 3) absl::SleepFor(absl::Seconds(30));
-    if (comm.rank() == 0) Receive((*mesh)->group("pp"), 1);
-    SumAlong(**mesh, "dp");
+    if (comm.rank() == 0) Receive(mesh->group("pp").process_group(), 1);
+    SumAlong(*mesh, "dp");
   } catch (const std::exception& error) {
     return comm.ExplainFailure("a step", error);
   }
@@ -199,11 +192,10 @@ absl::Status ArriveLateInMesh(Communicator& comm) {
 
 // The victim ends in the middle of a sum that nobody joins.
 absl::Status LeaveInTheMiddle(Communicator& comm) {
-  const auto mesh = TwoByTwo(comm);
-  if (!mesh.ok()) return mesh.status();
-  SumAlong(**mesh, "dp");
+  ASSIGN_OR_RETURN(const auto mesh, TwoByTwo(comm));
+  SumAlong(*mesh, "dp");
   std::vector<at::Tensor> tensors = {at::ones({3})};
-  if (IsVictim(comm)) (*mesh)->group("dp")->allreduce(tensors);
+  if (IsVictim(comm)) mesh->group("dp").process_group()->allreduce(tensors);
   return absl::OkStatus();
 }
 
@@ -239,16 +231,13 @@ absl::Status Run() {
   config.rendezvous_timeout = absl::GetFlag(FLAGS_rendezvous_timeout);
   config.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
   config.check_collectives = absl::GetFlag(FLAGS_check_collectives);
-  config.direct_all_reduce_bytes = absl::GetFlag(FLAGS_direct_all_reduce_bytes);
   config.file_store = absl::GetFlag(FLAGS_file_store);
   config.device = absl::GetFlag(FLAGS_device);
   config.backend = absl::GetFlag(FLAGS_backend);
-  config.ask_gloo = absl::GetFlag(FLAGS_ask_gloo);
-  const absl::StatusOr<RankEnv> env = ReadRankEnv();
-  if (!env.ok()) return env.status();
-  absl::StatusOr<CommunicatorPtr> comm = Communicator::Create(*env, config);
-  if (!comm.ok()) return comm.status();
-  return Play(absl::GetFlag(FLAGS_scenario), **comm);
+  config.poll_gloo = absl::GetFlag(FLAGS_poll_gloo);
+  ASSIGN_OR_RETURN(const RankEnv env, ReadRankEnv());
+  ASSIGN_OR_RETURN(CommunicatorPtr comm, Communicator::Create(env, config));
+  return Play(absl::GetFlag(FLAGS_scenario), *comm);
 }
 
 }  // namespace

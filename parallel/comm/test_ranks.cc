@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/launch/rank_env.h"
 
 namespace rankwise {
 namespace {
@@ -30,8 +30,7 @@ void DisableFlightRecorder() {
 
 std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
                                           const std::string& store,
-                                          absl::Duration collective_timeout,
-                                          int64_t direct_all_reduce_bytes) {
+                                          absl::Duration collective_timeout) {
   DisableFlightRecorder();
   RankEnv env;
   env.rank = env.local_rank = rank;
@@ -42,7 +41,6 @@ std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
   config.file_store = store;
   config.rendezvous_timeout = absl::Seconds(60);
   config.collective_timeout = collective_timeout;
-  config.direct_all_reduce_bytes = direct_all_reduce_bytes;
   auto communicator = Communicator::Create(env, config);
   TORCH_CHECK(communicator.ok(), communicator.status().ToString());
   return *std::move(communicator);

@@ -15,8 +15,7 @@ namespace rankwise {
 // One of `world_size` ranks that meet through the file `store`.
 std::unique_ptr<Communicator> ConnectRank(
     int rank, int world_size, const std::string& store,
-    absl::Duration collective_timeout = absl::Seconds(60),
-    int64_t direct_all_reduce_bytes = 0);
+    absl::Duration collective_timeout = absl::Seconds(60));
 
 // Runs `body` once per rank, each on a thread with its own process group. An
 // exception in one of them fails the test.

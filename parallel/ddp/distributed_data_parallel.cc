@@ -3,20 +3,22 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "ATen/core/ivalue.h"
+#include "ATen/core/jit_type.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/ddp/compress_hook.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/ddp/verify_model.h"
 #include "parallel/device/graph.h"
-#include "parallel/device/moment.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/autograd/engine.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/csrc/distributed/c10d/comm.hpp"
 #include "torch/csrc/distributed/c10d/logger.hpp"
 #include "torch/csrc/distributed/c10d/reducer.hpp"
 #include "torch/nn/module.h"
@@ -29,6 +31,57 @@ int64_t NowNs() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+// Sends gradients as 16-bit floats: casts a bucket to `dtype` (kHalf,
+// kBFloat16), divides it by the group's size, all-reduces it and casts it back
+// into the bucket: Python's fp16_compress_hook and bf16_compress_hook. Half the
+// bytes on the wire; the sum is 16-bit too. Dividing first keeps kHalf's sum
+// from overflowing.
+class CompressHook : public c10d::CppCommHookInterface<
+                         c10::intrusive_ptr<c10d::ProcessGroup>> {
+ public:
+  CompressHook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+               c10::ScalarType dtype)
+      : CppCommHookInterface(group), dtype_(dtype) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(
+      c10d::GradBucket& bucket) override {
+    at::Tensor buffer = bucket.getBuffer();
+    std::vector<at::Tensor> compressed{buffer.to(dtype_)};
+    compressed[0].div_(state_->getSize());
+    auto decompress = [buffer](c10::ivalue::Future& reduced) -> c10::IValue {
+      buffer.copy_(reduced.value().toTensorVector()[0]);
+      return buffer;
+    };
+    return state_->allreduce(compressed)
+        ->getFuture()
+        ->then(decompress, c10::TensorType::get());
+  }
+
+ private:
+  const c10::ScalarType dtype_;
+};
+
+// Communicates nothing: hands every bucket back as it is, at once. What is left
+// of data parallelism is its bookkeeping. The state is when a bucket was last
+// handed over.
+class LocalHook
+    : public c10d::CppCommHookInterface<std::shared_ptr<std::atomic<int64_t>>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(
+      c10d::GradBucket& bucket) override {
+    state_->store(NowNs());
+    const at::Tensor buffer = bucket.getBuffer();
+    std::vector<c10::Device> devices;
+    if (!buffer.device().is_cpu()) devices.push_back(buffer.device());
+    auto future = c10::make_intrusive<c10::ivalue::Future>(
+        c10::TensorType::get(), std::move(devices));
+    future->markCompleted(c10::IValue(buffer));
+    return future;
+  }
+};
 
 absl::Status CheckConfig(const DdpConfig& config) {
   if (config.skip_communication &&
@@ -49,39 +102,58 @@ absl::Status CheckConfig(const DdpConfig& config) {
 
 }  // namespace
 
+void BackwardEnd::Watch(const at::Tensor& output) {
+  end_ = std::make_shared<std::optional<DeviceEvent>>();
+  if (!output.requires_grad()) return;
+  output.register_hook([end = end_, device = device_](const at::Tensor&) {
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [end, device] { end->emplace(device); });
+  });
+}
+
+std::optional<DeviceEvent> BackwardEnd::Take() {
+  if (end_ == nullptr) return std::nullopt;
+  return std::exchange(*std::exchange(end_, nullptr), std::nullopt);
+}
+
 absl::StatusOr<std::unique_ptr<DistributedDataParallel>>
-DistributedDataParallel::Create(torch::nn::Module& module,
-                                Communicator& communicator,
+DistributedDataParallel::Create(torch::nn::Module& module, const Group& group,
                                 const DdpConfig& config) {
-  if (absl::Status status = CheckConfig(config); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckConfig(config));
+  if (group.process_group() == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("DistributedDataParallel has nothing to do: the group '",
+                     group.name(), "' is one rank without a process group"));
+  }
   std::unique_ptr<DistributedDataParallel> ddp(
-      new DistributedDataParallel(module, communicator, config));
+      new DistributedDataParallel(module, group, config));
   // The order of Python's DDP: it is the order of collectives, too.
   try {
-    if (absl::Status s = VerifyModel(module, communicator); !s.ok()) return s;
-    if (absl::Status s = ddp->CheckParameters(); !s.ok()) return s;
-    c10d::verify_params_across_processes(communicator.process_group(),
+    RETURN_IF_ERROR(VerifyModel(module, group));
+    RETURN_IF_ERROR(ddp->CheckParameters());
+    c10d::verify_params_across_processes(group.process_group(),
                                          ddp->parameters_, std::nullopt);
     std::vector<NamedTensor> state = ModelParameters(module);
     if (config.broadcast_buffers) {
       for (NamedTensor& buffer : ModelBuffers(module)) state.push_back(buffer);
     }
-    BroadcastFromRankZero(state, communicator);
+    BroadcastFromFirst(state, group);
     ddp->BuildReducer();
   } catch (const std::exception& error) {
-    return communicator.ExplainFailure("setting up DistributedDataParallel",
-                                       error);
+    return group.communicator()->ExplainFailure(
+        "setting up DistributedDataParallel", error);
   }
   return ddp;
 }
 
 DistributedDataParallel::DistributedDataParallel(torch::nn::Module& module,
-                                                 Communicator& communicator,
+                                                 const Group& group,
                                                  const DdpConfig& config)
     : module_(module),
-      communicator_(communicator),
+      group_(group),
+      device_(group.communicator()->device()),
       config_(config),
-      backward_end_(communicator.device()) {
+      backward_end_(device_) {
   for (NamedTensor& item : ModelParameters(module)) {
     if (!item.tensor.requires_grad()) continue;
     names_.push_back(std::move(item.name));
@@ -90,7 +162,7 @@ DistributedDataParallel::DistributedDataParallel(torch::nn::Module& module,
   }
 }
 
-// Not defaulted in the header, where Reducer and Logger are incomplete.
+// Not defaulted in the header, where Reducer is incomplete.
 DistributedDataParallel::~DistributedDataParallel() = default;
 
 absl::Status DistributedDataParallel::CheckParameters() const {
@@ -99,13 +171,12 @@ absl::Status DistributedDataParallel::CheckParameters() const {
         "DistributedDataParallel has nothing to do: the model has no parameter "
         "that requires a gradient");
   }
-  const c10::Device device = communicator_.device();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].device() == device) continue;
+    if (parameters_[i].device() == device_) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "parameter '", names_[i], "' is on ", parameters_[i].device().str(),
-        " but rank ", communicator_.rank(), " communicates on ", device.str(),
-        "; move the model there first"));
+        " but rank ", group_.communicator()->rank(), " communicates on ",
+        device_.str(), "; move the model there first"));
   }
   return absl::OkStatus();
 }
@@ -129,56 +200,40 @@ void DistributedDataParallel::BuildReducer() {
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
   reducer_ = std::make_shared<c10d::Reducer>(
-      parameters_, std::move(buckets), communicator_.process_group(),
-      expect_sparse_, config_.bucket_cap_bytes, config_.find_unused_parameters,
+      parameters_, std::move(buckets), group_.process_group(), expect_sparse_,
+      config_.bucket_cap_bytes, config_.find_unused_parameters,
       config_.gradient_as_bucket_view, std::move(names), first_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
-  logger_ = std::make_shared<c10d::Logger>(reducer_);
-  reducer_->set_logger(logger_);
-  const bool cuda = communicator_.device().is_cuda();
-  const int device = cuda ? communicator_.device().index() : -1;
-  logger_->set_construction_data_and_log(
-      module_.name(), cuda ? std::vector<int>{device} : std::vector<int>{},
-      device, config_.broadcast_buffers, /*has_sync_bn=*/false,
-      config_.static_graph);
-  if (config_.static_graph) {
-    reducer_->set_static_graph();
-    logger_->set_static_graph();
-  }
+  if (config_.static_graph) reducer_->set_static_graph();
   RegisterCommHook();
 }
 
 void DistributedDataParallel::RegisterCommHook() {
   if (config_.skip_communication) {
-    last_local_bucket_ = std::make_shared<LastBucketTime>(0);
+    last_local_bucket_ = std::make_shared<std::atomic<int64_t>>(0);
     reducer_->register_comm_hook(
         std::make_unique<LocalHook>(last_local_bucket_));
     return;
   }
   using Hook = DdpConfig::CommHook;
   if (config_.comm_hook == Hook::kNone) return;
-  const bool fp16 = config_.comm_hook == Hook::kFp16;
   reducer_->register_comm_hook(std::make_unique<CompressHook>(
-      communicator_.process_group(), fp16 ? torch::kHalf : torch::kBFloat16));
-  logger_->set_comm_hook(fp16 ? "fp16_compress" : "bf16_compress");
+      group_.process_group(),
+      config_.comm_hook == Hook::kFp16 ? torch::kHalf : torch::kBFloat16));
 }
 
 void DistributedDataParallel::BeforeForward() {
   // The first backward under static_graph reduces whatever sync says: that is
   // where c10d learns the graph. What later micro-batches add is reduced as
-  // ever.
+  // before.
   const bool recording = config_.static_graph && !graph_recorded_;
   step_syncs_ = sync_ || recording;
-  if (step_syncs_) {
-    // Waits for the device in the steps that it samples.
-    if (communicator_.device().is_cpu()) logger_->set_runtime_stats_and_log();
-    reducer_->prepare_for_forward();
-  }
+  if (step_syncs_) reducer_->prepare_for_forward();
   reducer_->rebuild_buckets();
   if (buffers_stale_ && config_.broadcast_buffers &&
       !config_.skip_communication) {
-    BroadcastFromRankZero(ModelBuffers(module_), communicator_);
+    BroadcastFromFirst(ModelBuffers(module_), group_);
   }
 }
 
@@ -197,22 +252,20 @@ void DistributedDataParallel::BeforeBackward(
 }
 
 bool DistributedDataParallel::MarksBackward() const {
-  const c10::Device device = communicator_.device();
-  return !device.is_cpu() && !config_.skip_communication &&
-         !IsCapturing(device);
+  return !device_.is_cpu() && !config_.skip_communication &&
+         !IsCapturing(device_);
 }
 
 void DistributedDataParallel::AfterBackward() {
-  const c10::Device device = communicator_.device();
-  int64_t comm_start_ns = communicator_.last_collective_start_ns();
-  std::optional<Moment> own_end = backward_end_.Take();
+  int64_t comm_start_ns = group_.communicator()->last_collective_start_ns();
+  std::optional<DeviceEvent> own_end = backward_end_.Take();
   exposed_ = 0;
   if (config_.static_graph && !graph_recorded_) {
     // The first backward only counted gradients and left the reduction to this
     // moment. Python queues it as the end of backward.
     graph_recorded_ = true;
     comm_start_ns = NowNs();
-    if (MarksBackward()) own_end.emplace(device);
+    if (MarksBackward()) own_end.emplace(device_);
     reducer_->delay_all_reduce();
   } else if (step_syncs_) {
     const int64_t last_ns =
@@ -220,10 +273,10 @@ void DistributedDataParallel::AfterBackward() {
     CheckReduced(/*communicated=*/last_ns >= backward_start_ns_);
   }
   if (config_.skip_communication) return;
-  if (device.is_cpu() && step_syncs_) {
+  if (device_.is_cpu() && step_syncs_) {
     exposed_ = (NowNs() - comm_start_ns) * 1e-9;
   } else if (own_end.has_value()) {
-    exposed_ = LaterSeconds(*std::move(own_end), Moment(device));
+    exposed_ = PendingDuration(*std::move(own_end), DeviceEvent(device_));
   }
 }
 
@@ -238,7 +291,7 @@ void DistributedDataParallel::CheckReduced(bool communicated) {
   }
   TORCH_CHECK(false, "backward gave no gradient to ",
               absl::StrJoin(MissingGradients(), ", "), " on rank ",
-              communicator_.rank(),
+              group_.communicator()->rank(),
               ", so that the other gradients of its bucket were not reduced "
               "either; if not every step uses every parameter, set "
               "find_unused_parameters");
@@ -254,18 +307,7 @@ std::vector<std::string> DistributedDataParallel::MissingGradients() const {
 }
 
 std::vector<int64_t> DistributedDataParallel::bucket_bytes() const {
-  return logger_->get_bucket_sizes();
-}
-
-std::map<std::string, std::string> DistributedDataParallel::LoggingData()
-    const {
-  const c10::DDPLoggingData data = logger_->get_ddp_logging_data();
-  std::map<std::string, std::string> text(data.strs_map.begin(),
-                                          data.strs_map.end());
-  for (const auto& [key, value] : data.ints_map) {
-    text[key] = std::to_string(value);
-  }
-  return text;
+  return c10d::Logger(reducer_).get_bucket_sizes();
 }
 
 }  // namespace rankwise

@@ -8,31 +8,29 @@
 #ifndef RANKWISE_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 #define RANKWISE_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/ddp/backward_end.h"
+#include "c10/core/Device.h"
+#include "parallel/comm/group.h"
 #include "parallel/ddp/engine.h"
-#include "parallel/ddp/local_hook.h"
-#include "parallel/device/later_seconds.h"
+#include "parallel/device/device_event.h"
 #include "torch/types.h"
 
 namespace torch::nn {
 class Module;
 }
 namespace c10d {
-class Logger;
 class Reducer;
 }  // namespace c10d
 
 namespace rankwise {
-
-class Communicator;
 
 struct DdpConfig {
   int64_t bucket_cap_bytes = int64_t{25} << 20;  // a bucket's size, about
@@ -54,21 +52,43 @@ struct DdpConfig {
   // fp16_compress_hook does.
   enum class CommHook { kNone, kFp16, kBf16 };
   CommHook comm_hook = CommHook::kNone;
-  // For comparison: buckets are filled and read as ever, but gradients and
+  // For comparison: buckets are filled and read as before, but gradients and
   // buffers stay the rank's own. Not with find_unused_parameters, whose
   // all-reduce the reducer makes by itself, nor with a comm_hook.
   bool skip_communication = false;
 };
 
+// When backward's own work ends on a device, apart from what waits for
+// communication. Autograd ends a backward with callbacks, in the order in which
+// they were queued, on the streams of whoever called backward(). c10d::Reducer
+// queues one when the last bucket is launched, which makes the stream wait for
+// all buckets (finalize_backward). What is queued when backward begins comes
+// before it: after the gradients and before the waiting.
+class BackwardEnd {
+ public:
+  explicit BackwardEnd(c10::Device device) : device_(device) {}
+
+  // Before backward(), which starts from `output`; forgets the one before.
+  void Watch(const at::Tensor& output);
+
+  // After backward(): the moment after the device's own work; none where it was
+  // not watched. Once.
+  std::optional<DeviceEvent> Take();
+
+ private:
+  const c10::Device device_;
+  std::shared_ptr<std::optional<DeviceEvent>> end_;  // null: not watched
+};
+
 class DistributedDataParallel : public DataParallelEngine {
  public:
-  // Refuses a model that is not the same on all ranks (see verify_model.h),
-  // then gives every rank rank 0's parameters and buffers. A collective call.
-  // `module` and `communicator` must outlive the result; the module's
+  // Refuses a model that is not the same on all ranks of the group
+  // (VerifyModel), then gives every rank the first one's parameters and
+  // buffers. A collective call of the group, which must have a process group.
+  // `module` and the group's communicator must outlive the result; the module's
   // parameters must not be replaced, moved or frozen meanwhile.
   static absl::StatusOr<std::unique_ptr<DistributedDataParallel>> Create(
-      torch::nn::Module& module, Communicator& communicator,
-      const DdpConfig& config);
+      torch::nn::Module& module, const Group& group, const DdpConfig& config);
   ~DistributedDataParallel() override;
 
   void BeforeForward() override;
@@ -81,23 +101,18 @@ class DistributedDataParallel : public DataParallelEngine {
   void AfterBackward() override;
 
   void SetSync(bool sync) override { sync_ = sync; }
-  bool sync() const override { return sync_; }
 
-  LaterSeconds TakeExposedComm() override {
-    return std::exchange(exposed_, LaterSeconds());
+  PendingDuration TakeExposedComm() override {
+    return std::exchange(exposed_, PendingDuration());
   }
 
-  // One bucket before the first step; PyTorch then rebuilds them in the order
-  // in which gradients arrive.
-  std::vector<int64_t> bucket_bytes() const override;
-
-  // c10d::Logger's DDPLoggingData ("bucket_sizes", "avg_backward_comm_time", …;
-  // times in nanoseconds), numbers as text. On CUDA without the times and what
-  // else the logger samples while training: it would wait for the device.
-  std::map<std::string, std::string> LoggingData() const;
+  // Bytes of each gradient bucket, in the order of their launch. One bucket
+  // before the first step; PyTorch then rebuilds them in the order in which
+  // gradients arrive.
+  std::vector<int64_t> bucket_bytes() const;
 
  private:
-  DistributedDataParallel(torch::nn::Module& module, Communicator& communicator,
+  DistributedDataParallel(torch::nn::Module& module, const Group& group,
                           const DdpConfig& config);
   absl::Status CheckParameters() const;
   void BuildReducer();
@@ -108,13 +123,13 @@ class DistributedDataParallel : public DataParallelEngine {
   bool MarksBackward() const;
 
   torch::nn::Module& module_;
-  Communicator& communicator_;
+  const Group group_;
+  const c10::Device device_;
   const DdpConfig config_;
   std::vector<std::string> names_;  // of the reducer's parameters
   std::vector<torch::Tensor> parameters_;
   std::vector<bool> expect_sparse_;
   std::shared_ptr<c10d::Reducer> reducer_;
-  std::shared_ptr<c10d::Logger> logger_;  // destroyed before the reducer
 
   bool sync_ = true;
   bool step_syncs_ = false;      // the backward under way reduces gradients
@@ -122,10 +137,11 @@ class DistributedDataParallel : public DataParallelEngine {
   bool graph_recorded_ = false;  // static_graph: the first step is done
   std::vector<int64_t> ready_times_;  // per parameter, before this backward
   int64_t backward_start_ns_ = 0;
-  // With skip_communication; else null.
-  std::shared_ptr<LastBucketTime> last_local_bucket_;
+  // With skip_communication: when a bucket was last handed over, in nanoseconds
+  // of the steady clock; 0 before the first. Else null.
+  std::shared_ptr<std::atomic<int64_t>> last_local_bucket_;
   BackwardEnd backward_end_;  // of a device; unused on a CPU
-  LaterSeconds exposed_;
+  PendingDuration exposed_;
 };
 
 }  // namespace rankwise

@@ -10,8 +10,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/rank_env.h"
+#include "parallel/comm/mesh.h"
+#include "parallel/ddp/model_state.h"
 #include "parallel/ddp/test_ranks.h"
+#include "parallel/launch/rank_env.h"
+#include "torch/csrc/autograd/engine.h"
 #include "torch/nn/modules/container/sequential.h"
 #include "torch/nn/modules/embedding.h"
 
@@ -21,11 +24,16 @@ namespace {
 using testing::HasSubstr;
 using Ddp = DistributedDataParallel;
 
-std::unique_ptr<Ddp> Make(torch::nn::Module& module, Communicator& comm,
+std::unique_ptr<Ddp> Make(torch::nn::Module& module, const Group& group,
                           const DdpConfig& config = {}) {
-  auto ddp = Ddp::Create(module, comm, config);
+  auto ddp = Ddp::Create(module, group, config);
   TORCH_CHECK(ddp.ok(), ddp.status().ToString());
   return *std::move(ddp);
+}
+
+std::unique_ptr<Ddp> Make(torch::nn::Module& module, Communicator& comm,
+                          const DdpConfig& config = {}) {
+  return Make(module, comm.world(), config);
 }
 
 // Trains one process on all ranks' rows; the extra layer is used in the steps
@@ -107,9 +115,10 @@ TEST(DdpTest, TheFirstBucketIsSmallerThanTheOthers) {
 TEST(DdpTest, RefusesBucketsOfNoSize) {
   OnRanks(1, [](Communicator& comm) {
     TestNet net;
-    EXPECT_THAT(
-        Ddp::Create(net, comm, {.bucket_cap_bytes = 0}).status().ToString(),
-        HasSubstr("bucket_cap_bytes is 0"));
+    EXPECT_THAT(Ddp::Create(net, comm.world(), {.bucket_cap_bytes = 0})
+                    .status()
+                    .ToString(),
+                HasSubstr("bucket_cap_bytes is 0"));
   });
 }
 
@@ -258,19 +267,41 @@ TEST(DdpTest, SparseEmbeddingGradients) {
   });
 }
 
-TEST(DdpTest, GivesPyTorchsLoggingData) {
-  OnRanks(2, [](Communicator& comm) {
-    TestNet net;
-    auto ddp = Make(net, comm);
-    for (int step = 0; step < 3; ++step) {
-      Backward(net, *ddp, BatchOf(step, comm.rank()));
+// As in a mesh of two pipelines' stages and two replicas.
+TEST(DdpTest, RunsAlongAnyAxisOfAMesh) {
+  OnRanks(4, [](Communicator& comm) {
+    const auto layout = MeshLayout::Create({{"dp", 2}, {"pp", 2}}, 4);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    const auto mesh = DeviceMesh::Create(comm, *layout);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    for (const char* axis : {"dp", "pp"}) {
+      const Group& group = (*mesh)->group(axis);
+      TestNet net, alone;
+      const int line = group.ranks()[0];
+      Fill(net, 1 + comm.rank());  // the first of the line wins
+      Fill(alone, 1 + line);
+      auto ddp = Make(net, group);
+      for (int step = 0; step < 3; ++step) {
+        ZeroGradients(net);
+        ZeroGradients(alone);
+        Backward(net, *ddp, BatchOf(step, comm.rank()));
+        for (int rank : group.ranks())
+          (LossOf(alone, BatchOf(step, rank)) / 2).backward();
+        EXPECT_LT(Distance(Gradients(net), Gradients(alone)), 1e-6) << axis;
+        Descend(net);
+        Descend(alone);
+      }
+      EXPECT_TRUE(CheckDivergence(net, group).ok());
+      EXPECT_FALSE(CheckDivergence(net, comm.world()).ok())
+          << "the lines have different parameters";
     }
-    auto data = ddp->LoggingData();
-    EXPECT_EQ(data["world_size"], "2");
-    EXPECT_EQ(data["broadcast_buffers"], "1");
-    EXPECT_EQ(data["num_parameter_tensors"], "8");
-    EXPECT_NE(data["avg_backward_comm_time"], "");
   });
+}
+
+TEST(DdpTest, RefusesAGroupWithoutAProcessGroup) {
+  TestNet net;
+  EXPECT_THAT(Ddp::Create(net, Group(), {}).status().ToString(),
+              HasSubstr("one rank without a process group"));
 }
 
 TEST(DdpTest, RunsOnTheFakeBackend) {
@@ -291,6 +322,39 @@ TEST(DdpTest, RunsOnTheFakeBackend) {
   LossOf(alone, BatchOf(0, 0)).backward();
   EXPECT_LT(Distance(Gradients(net), Gradients(alone)), 1e-6)
       << "the mean of eight equal gradients";
+}
+
+torch::autograd::Engine& Engine() {
+  return torch::autograd::Engine::get_default_engine();
+}
+
+TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
+  const torch::Tensor weight = at::ones({4}).requires_grad_();
+  BackwardEnd end(at::kCPU);
+  std::optional<DeviceEvent> gradient, waiting;
+  // As c10d::Reducer does with the last gradient.
+  weight.register_hook([&](const torch::Tensor&) {
+    gradient.emplace(at::kCPU);
+    Engine().queue_callback([&] { waiting.emplace(at::kCPU); });
+  });
+  const torch::Tensor loss = (weight * 2).sum();
+  end.Watch(loss);
+  loss.backward();
+  const std::optional<DeviceEvent> own = end.Take();
+  ASSERT_TRUE(own.has_value() && gradient.has_value() && waiting.has_value());
+  EXPECT_GE(SecondsBetween(*gradient, *own), 0);
+  EXPECT_GE(SecondsBetween(*own, *waiting), 0);
+  EXPECT_FALSE(end.Take().has_value()) << "once";
+}
+
+TEST(BackwardEndTest, IsNotThereWithoutABackward) {
+  BackwardEnd end(at::kCPU);
+  EXPECT_FALSE(end.Take().has_value());
+  const torch::Tensor weight = at::ones({4}).requires_grad_();
+  end.Watch(weight.sum());
+  EXPECT_FALSE(end.Take().has_value());
+  end.Watch(at::ones({}));
+  EXPECT_FALSE(end.Take().has_value()) << "needs no gradient";
 }
 
 }  // namespace

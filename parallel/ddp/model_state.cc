@@ -1,10 +1,21 @@
 #include "parallel/ddp/model_state.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <unordered_set>
+#include <utility>
 
-#include "c10/util/intrusive_ptr.h"
+#include "ATen/Functions.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/device/device_event.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/comm.hpp"
 #include "torch/nn/module.h"
@@ -52,6 +63,180 @@ class Collector {
   std::vector<NamedTensor> tensors_;
 };
 
+// An odd 64-bit constant with well-spread bits: 2^64 / golden ratio.
+constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
+
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  return std::rotl(hash ^ word * kMultiplier, 29) * kMultiplier;
+}
+
+// Every rank's `tensor` of the CPU, by place in the group; shapes must agree.
+absl::StatusOr<std::vector<torch::Tensor>> Gather(const torch::Tensor& tensor,
+                                                  const Group& group) {
+  if (group.process_group() == nullptr)
+    return std::vector<torch::Tensor>{tensor};
+  try {
+    std::vector<torch::Tensor> mine{tensor.to(group.communicator()->device())};
+    std::vector<std::vector<torch::Tensor>> all(1);
+    for (int place = 0; place < group.size(); ++place)
+      all[0].push_back(at::empty_like(mine[0]));
+    group.process_group()->allgather(all, mine)->wait();
+    for (torch::Tensor& other : all[0]) other = other.cpu();
+    return std::move(all[0]);
+  } catch (const std::exception& error) {
+    return group.communicator()->ExplainFailure("comparing the ranks' models",
+                                                error);
+  }
+}
+
+// One parameter or buffer, as the ranks tell each other: "kind\tname\tform\n".
+struct Entry {
+  std::string kind, name, form;
+
+  bool operator==(const Entry& other) const {
+    return kind == other.kind && name == other.name && form == other.form;
+  }
+};
+
+std::string Form(const torch::Tensor& tensor) {
+  std::string form = absl::StrCat(c10::toString(tensor.scalar_type()), " [",
+                                  absl::StrJoin(tensor.sizes(), ", "), "]");
+  if (!tensor.is_contiguous()) {
+    absl::StrAppend(&form, " with strides [",
+                    absl::StrJoin(tensor.strides(), ", "), "]");
+  }
+  return form;
+}
+
+std::string Describe(const torch::nn::Module& module) {
+  std::string text;
+  for (const NamedTensor& item : ModelParameters(module)) {
+    const bool trained = item.tensor.requires_grad();
+    absl::StrAppend(&text, "parameter\t", item.name, "\t", Form(item.tensor),
+                    trained ? "" : " without gradient", "\n");
+  }
+  for (const NamedTensor& item : ModelBuffers(module)) {
+    absl::StrAppend(&text, "buffer\t", item.name, "\t", Form(item.tensor),
+                    "\n");
+  }
+  return text;
+}
+
+std::vector<Entry> Parse(const std::string& text) {
+  std::vector<Entry> entries;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    std::vector<std::string> parts = absl::StrSplit(line, '\t');
+    entries.push_back({parts[0], parts[1], parts[2]});
+  }
+  return entries;
+}
+
+// Every rank's description, by place; empty when all are equal.
+absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
+    const std::string& own, const Group& group) {
+  const auto hash =
+      static_cast<int64_t>(FingerprintBytes(own.data(), own.size()));
+  const torch::Tensor summary =
+      torch::tensor({static_cast<int64_t>(own.size()), hash}, torch::kLong);
+  ASSIGN_OR_RETURN(std::vector<torch::Tensor> summaries,
+                   Gather(summary, group));
+  std::vector<std::string> texts;
+  std::vector<int64_t> sizes;
+  bool equal = true;
+  for (const torch::Tensor& other : summaries) {
+    sizes.push_back(other[0].item<int64_t>());
+    equal = equal && other.equal(summary);
+  }
+  if (equal) return texts;
+
+  std::string padded = own;
+  padded.resize(*std::max_element(sizes.begin(), sizes.end()));
+  ASSIGN_OR_RETURN(
+      std::vector<torch::Tensor> all,
+      Gather(at::from_blob(padded.data(), {static_cast<int64_t>(padded.size())},
+                           torch::kByte),
+             group));
+  for (size_t place = 0; place < all.size(); ++place) {
+    texts.emplace_back(static_cast<const char*>(all[place].const_data_ptr()),
+                       sizes[place]);
+  }
+  return texts;
+}
+
+// What is at `index` of a rank's list, in words.
+std::string Present(const std::vector<Entry>& entries, size_t index) {
+  if (index >= entries.size()) return "missing";
+  return absl::StrCat(entries[index].kind, " '", entries[index].name, "', ",
+                      entries[index].form);
+}
+
+// `ranks`: of `zero` and of `other`, in the job.
+std::string Difference(const std::vector<Entry>& zero,
+                       const std::vector<Entry>& other, size_t index,
+                       std::pair<int, int> ranks) {
+  const bool both = index < zero.size() && index < other.size();
+  if (both && zero[index].kind == other[index].kind &&
+      zero[index].name == other[index].name) {
+    return absl::StrCat(zero[index].kind, " '", zero[index].name, "' is ",
+                        zero[index].form, " on rank ", ranks.first, " and ",
+                        other[index].form, " on rank ", ranks.second);
+  }
+  return absl::StrCat("tensor ", index + 1, " is ", Present(zero, index),
+                      " on rank ", ranks.first, " (of ", zero.size(), ") and ",
+                      Present(other, index), " on rank ", ranks.second, " (of ",
+                      other.size(), ")");
+}
+
+absl::Status FirstDifference(const std::vector<std::string>& texts,
+                             const Group& group) {
+  const std::vector<Entry> zero = Parse(texts[0]);
+  size_t first_index = SIZE_MAX;
+  std::string difference;
+  for (size_t place = 1; place < texts.size(); ++place) {
+    if (texts[place] == texts[0]) continue;
+    const std::vector<Entry> other = Parse(texts[place]);
+    size_t index = 0;
+    while (index < zero.size() && index < other.size() &&
+           zero[index] == other[index]) {
+      ++index;
+    }
+    if (index >= first_index) continue;
+    first_index = index;
+    difference = Difference(zero, other, index,
+                            {group.ranks()[0], group.ranks()[place]});
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the ranks built different models: ", difference,
+                   "; build the same model on every rank"));
+}
+
+// The ranks, in the job, whose value is not the most frequent one. The first
+// rank's value wins a tie.
+std::vector<int> Outliers(const std::vector<int64_t>& values,
+                          const Group& group) {
+  std::map<int64_t, int> counts;
+  for (int64_t value : values) ++counts[value];
+  int64_t usual = values[0];
+  for (const auto& [value, count] : counts) {
+    if (count > counts[usual]) usual = value;
+  }
+  std::vector<int> outliers;
+  for (size_t place = 0; place < values.size(); ++place) {
+    if (values[place] != usual) outliers.push_back(group.ranks()[place]);
+  }
+  return outliers;
+}
+
+absl::Status Diverged(const std::string& name, const std::vector<int>& outliers,
+                      int group_size) {
+  return absl::DataLossError(absl::StrCat(
+      "parameters have diverged: '", name, "' differs on rank ",
+      absl::StrJoin(outliers, ", "), " from the other ",
+      group_size - static_cast<int>(outliers.size()), " of ", group_size,
+      " ranks; restart from the last checkpoint, and look for an update that "
+      "is not the same on every rank"));
+}
+
 }  // namespace
 
 std::vector<NamedTensor> ModelParameters(const Module& module) {
@@ -75,15 +260,70 @@ std::vector<NamedTensor> ModelBuffers(const Module& module) {
   return collector.Take();
 }
 
-void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors,
-                           Communicator& communicator) {
-  if (tensors.empty()) return;
+void BroadcastFromFirst(const std::vector<NamedTensor>& tensors,
+                        const Group& group) {
+  if (tensors.empty() || group.process_group() == nullptr) return;
   std::vector<torch::Tensor> detached;
-  for (const NamedTensor& item : tensors) {
+  for (const NamedTensor& item : tensors)
     detached.push_back(item.tensor.detach());
+  c10d::broadcast_coalesced(group.process_group(), detached, kBroadcastBytes,
+                            /*rank=*/0);
+}
+
+PendingDuration BroadcastFromFirst(const std::vector<torch::Tensor>& tensors,
+                                   const Group& group) {
+  if (tensors.empty() || group.process_group() == nullptr) return 0;
+  const c10::Device device = tensors.front().device();
+  DeviceEvent start(device);
+  c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes,
+                            /*rank=*/0);
+  return PendingDuration(std::move(start), DeviceEvent(device));
+}
+
+absl::Status VerifyModel(const Module& module, const Group& group) {
+  ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                   ExchangeIfDifferent(Describe(module), group));
+  return texts.empty() ? absl::OkStatus() : FirstDifference(texts, group);
+}
+
+absl::Status CheckDivergence(const Module& module, const Group& group) {
+  const std::vector<NamedTensor> parameters = ModelParameters(module);
+  std::vector<int64_t> hashes;
+  for (const NamedTensor& item : parameters)
+    hashes.push_back(static_cast<int64_t>(FingerprintTensor(item.tensor)));
+  ASSIGN_OR_RETURN(std::vector<torch::Tensor> all,
+                   Gather(torch::tensor(hashes, torch::kLong), group));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    std::vector<int64_t> values;
+    for (const torch::Tensor& row : all)
+      values.push_back(row.const_data_ptr<int64_t>()[i]);
+    const std::vector<int> outliers = Outliers(values, group);
+    if (!outliers.empty())
+      return Diverged(parameters[i].name, outliers, group.size());
   }
-  c10d::broadcast_coalesced(communicator.process_group(), detached,
-                            kBroadcastBytes, /*rank=*/0);
+  return absl::OkStatus();
+}
+
+uint64_t FingerprintBytes(const void* data, size_t size) {
+  // Four independent lanes keep the multiplier busy; they meet at the end.
+  uint64_t lanes[4] = {size, 1, 2, 3};
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  size_t done = 0;
+  for (; done + sizeof(lanes) <= size; done += sizeof(lanes)) {
+    uint64_t words[4];
+    std::memcpy(words, bytes + done, sizeof(words));
+    for (int i = 0; i < 4; ++i) lanes[i] = Mix(lanes[i], words[i]);
+  }
+  uint64_t rest[4] = {};
+  if (done < size) std::memcpy(rest, bytes + done, size - done);
+  uint64_t hash = kMultiplier;
+  for (int i = 0; i < 4; ++i) hash = Mix(hash, Mix(lanes[i], rest[i]));
+  return hash ^ hash >> 32;
+}
+
+uint64_t FingerprintTensor(const torch::Tensor& tensor) {
+  const torch::Tensor flat = tensor.detach().cpu().contiguous();
+  return FingerprintBytes(flat.const_data_ptr(), flat.nbytes());
 }
 
 }  // namespace rankwise

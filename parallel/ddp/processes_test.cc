@@ -15,8 +15,7 @@
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/ddp/divergence.h"
-#include "parallel/ddp/fingerprint.h"
+#include "parallel/ddp/model_state.h"
 #include "parallel/ddp/test_ranks.h"
 
 namespace rankwise {
@@ -30,7 +29,7 @@ int RunRank(int rank, int world_size, const std::string& folder) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   auto comm = ConnectRank(rank, world_size, folder + "/processes.store");
   TestNet net, alone;
-  auto ddp = DistributedDataParallel::Create(net, *comm, {});
+  auto ddp = DistributedDataParallel::Create(net, comm->world(), {});
   TORCH_CHECK(ddp.ok(), ddp.status().ToString());
   for (int step = 0; step < kSteps; ++step) {
     ZeroGradients(net);
@@ -40,7 +39,7 @@ int RunRank(int rank, int world_size, const std::string& folder) {
     LossOf(alone, GlobalBatch(step, world_size)).backward();
     Descend(alone);
   }
-  const absl::Status diverged = CheckDivergence(net, *comm);
+  const absl::Status diverged = CheckDivergence(net, comm->world());
   TORCH_CHECK(diverged.ok(), diverged.ToString());
   ddp->reset();  // before its process group
   uint64_t hash = 0;

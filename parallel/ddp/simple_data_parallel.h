@@ -6,14 +6,15 @@
 #ifndef RANKWISE_PARALLEL_DDP_SIMPLE_DATA_PARALLEL_H_
 #define RANKWISE_PARALLEL_DDP_SIMPLE_DATA_PARALLEL_H_
 
-#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/comm/group.h"
 #include "parallel/ddp/engine.h"
-#include "parallel/device/later_seconds.h"
+#include "parallel/ddp/gradient_sync.h"
+#include "parallel/device/device_event.h"
 #include "torch/types.h"
 
 namespace torch::nn {
@@ -22,16 +23,15 @@ class Module;
 
 namespace rankwise {
 
-class Communicator;
-
 class SimpleDataParallel : public DataParallelEngine {
  public:
   // Checks and broadcasts the model as DistributedDataParallel::Create does. A
-  // collective call. Both references must outlive the result.
+  // collective call. The module and the group's communicator must outlive the
+  // result.
   // With `skip_communication`, for comparison, gradients are flattened and put
   // back, but they and the buffers stay the rank's own.
   static absl::StatusOr<std::unique_ptr<SimpleDataParallel>> Create(
-      torch::nn::Module& module, Communicator& communicator,
+      torch::nn::Module& module, const Group& group,
       bool skip_communication = false);
 
   void BeforeForward() override;
@@ -42,25 +42,23 @@ class SimpleDataParallel : public DataParallelEngine {
   void AfterBackward() override;
 
   void SetSync(bool sync) override { sync_ = sync; }
-  bool sync() const override { return sync_; }
-  LaterSeconds TakeExposedComm() override {
-    return std::exchange(exposed_, LaterSeconds());
+  PendingDuration TakeExposedComm() override {
+    return std::exchange(exposed_, PendingDuration());
   }
-  std::vector<int64_t> bucket_bytes() const override;
 
  private:
-  SimpleDataParallel(torch::nn::Module& module, Communicator& communicator,
+  SimpleDataParallel(torch::nn::Module& module, const Group& group,
                      bool skip_communication);
 
   torch::nn::Module& module_;
-  Communicator& communicator_;
+  const Group group_;
   const bool skip_communication_;
-  // Parameters that need gradients, grouped by dtype.
-  std::vector<std::vector<torch::Tensor>> groups_;
+  std::vector<torch::Tensor> parameters_;  // those that need gradients
+  AllReduceSync gradients_;
   bool sync_ = true;
   bool step_syncs_ = true;  // the step under way reduces gradients
   bool buffers_stale_ = true;
-  LaterSeconds exposed_;
+  PendingDuration exposed_;
 };
 
 }  // namespace rankwise

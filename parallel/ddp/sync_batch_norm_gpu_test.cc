@@ -14,13 +14,12 @@
 #include "c10/util/Exception.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/rank_env.h"
-#include "parallel/ddp/sync_batch_norm_cases.h"
-#include "parallel/ddp/sync_batch_norm_function.h"
+#include "parallel/ddp/sync_batch_norm.h"
+#include "parallel/ddp/test_sync_batch_norm.h"
 #include "parallel/device/graph.h"
 #include "parallel/device/require_gpus.h"
+#include "parallel/launch/rank_env.h"
 #include "torch/csrc/autograd/autograd.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
 namespace {
@@ -95,7 +94,7 @@ TEST(SyncBatchNormGpuTest, CanBeCaptured) {
     ASSERT_TRUE(graph.ok()) << graph.status();
     at::Tensor y, dx;
     const absl::Status captured = (*graph)->Capture([&] {
-      y = SyncBatchNormForward(x, {}, {}, 1e-5, comm.process_group()).output;
+      y = SyncBatchNormForward(x, {}, {}, 1e-5, comm.world()).output;
       dx = torch::autograd::grad({y.square().sum() * y.sum()}, {x})[0];
       return absl::OkStatus();
     });

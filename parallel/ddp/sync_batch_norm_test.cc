@@ -9,13 +9,13 @@
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/cat.h"
+#include "ATen/ops/ones.h"
 #include "ATen/ops/randn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/test_ranks.h"
-#include "parallel/ddp/convert_sync_batch_norm.h"
 #include "parallel/ddp/model_state.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "parallel/ddp/test_sync_batch_norm.h"
 #include "torch/nn/modules/batchnorm.h"
 #include "torch/nn/modules/container/moduledict.h"
 #include "torch/nn/modules/container/modulelist.h"
@@ -49,7 +49,7 @@ double Difference(const torch::Tensor& a, const torch::Tensor& b) {
 struct Pair {
   explicit Pair(const BatchNormOptions& options, Communicator& comm)
       : whole(options), model(BatchNorm1d(options)) {
-    EXPECT_EQ(*ConvertToSyncBatchNorm(*model, comm.process_group()), 1);
+    EXPECT_EQ(*ConvertToSyncBatchNorm(*model, comm.world()), 1);
   }
   void ExpectSameBuffers() {
     const auto buffers = ModelBuffers(*model), want = ModelBuffers(*whole);
@@ -162,7 +162,7 @@ TEST(ConvertToSyncBatchNormTest, KeepsTensorsNamesAndMode) {
     Nested model;
     const auto parameters = ModelParameters(model);
     const auto buffers = ModelBuffers(model);
-    const auto converted = ConvertToSyncBatchNorm(model, comm.process_group());
+    const auto converted = ConvertToSyncBatchNorm(model, comm.world());
     ASSERT_TRUE(converted.ok()) << converted.status();
     EXPECT_EQ(*converted, 3);
     const auto after = ModelParameters(model);
@@ -191,21 +191,71 @@ TEST(ConvertToSyncBatchNormTest, RefusesALayerThatWouldGoOnBeingCalled) {
     torch::nn::Sequential model;
     model->push_back(torch::nn::Linear(3, 3));
     model->register_module("block", std::make_shared<HeldByType>());
-    const auto converted = ConvertToSyncBatchNorm(*model, comm.process_group());
+    const auto converted = ConvertToSyncBatchNorm(*model, comm.world());
     EXPECT_EQ(converted.status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(converted.status().message()),
                 HasSubstr("batch norm 'block.norm' cannot be replaced"));
     BatchNorm1d alone(3);
-    EXPECT_EQ(
-        ConvertToSyncBatchNorm(*alone, comm.process_group()).status().code(),
-        absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ConvertToSyncBatchNorm(*alone, comm.world()).status().code(),
+              absl::StatusCode::kFailedPrecondition);
   });
 }
 
 TEST(ConvertToSyncBatchNormTest, AModelWithoutBatchNormStaysAsItIs) {
   OnRanks(1, [](Communicator& comm) {
     torch::nn::Sequential model(torch::nn::Linear(3, 3));
-    EXPECT_EQ(*ConvertToSyncBatchNorm(*model, comm.process_group()), 0);
+    EXPECT_EQ(*ConvertToSyncBatchNorm(*model, comm.world()), 0);
+  });
+}
+
+using SyncBatchNormFunctionTest = testing::TestWithParam<int>;
+
+TEST_P(SyncBatchNormFunctionTest, EqualsBatchNormOfTheWholeBatch) {
+  OnRanks(GetParam(), [&](Communicator& comm) {
+    for (const NormCase& c : NormCases(GetParam())) {
+      ExpectSame(c, NormalizeShare(c, comm),
+                 NormalizeWhole(c, comm.rank(), comm.device()));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SyncBatchNormFunctionTest,
+                         testing::Values(1, 2, 4));
+
+TEST(SyncBatchNormFunctionTest, ABatchOfOneValueHasNoVariance) {
+  OnRanks(2, [](Communicator& comm) {
+    const SyncedBatch batch = SyncBatchNormForward(at::ones({comm.rank(), 3}),
+                                                   {}, {}, 1e-5, comm.world());
+    EXPECT_EQ(batch.moments.unbiased_variance.abs().max().item<double>(), 0);
+    EXPECT_EQ(batch.moments.count.item<double>(), 1);
+  });
+}
+
+TEST(SyncBatchNormFunctionTest, RefusesWhatItCannotNormalise) {
+  OnRanks(1, [](Communicator& comm) {
+    const auto error = [&](const at::Tensor& x, const at::Tensor& weight = {}) {
+      return ErrorOf(
+          [&] { SyncBatchNormForward(x, weight, {}, 1e-5, comm.world()); });
+    };
+    EXPECT_THAT(error(at::ones({3})), HasSubstr("got Float [3]"));
+    EXPECT_THAT(error(at::ones({3, 0})), HasSubstr("one channel"));
+    EXPECT_THAT(error(at::ones({3, 2}, at::kLong)),
+                HasSubstr("floating-point"));
+    EXPECT_THAT(error(at::ones({3, 2}), at::ones({2})),
+                HasSubstr("both a weight and a bias"));
+  });
+}
+
+TEST(SyncBatchNormFunctionTest, HasNoSecondDerivative) {
+  OnRanks(1, [](Communicator& comm) {
+    const at::Tensor x = at::ones({3, 2}).set_requires_grad(true);
+    const at::Tensor y =
+        SyncBatchNormForward(x, {}, {}, 1e-5, comm.world()).output;
+    EXPECT_THAT(ErrorOf([&] {
+                  y.sum().backward({}, /*retain_graph=*/true,
+                                   /*create_graph=*/true);
+                }),
+                HasSubstr("no second derivative"));
   });
 }
 

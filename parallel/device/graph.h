@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> MakeDeviceGraph(
     c10::Device device);
 
 // Whether this thread's current stream on `device` is recording. What asks a
-// device how far it is (Moment::reached) would spoil the recording.
+// device how far it is (DeviceEvent::reached) would spoil the recording.
 bool IsCapturing(c10::Device device);
 
 }  // namespace rankwise

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "parallel/pipeline/schedule.h"
-#include "parallel/pipeline/schedule_csv.h"
-#include "parallel/pipeline/show_report.h"
-#include "parallel/pipeline/simulate.h"
-#include "parallel/pipeline/trace.h"
-#include "parallel/pipeline/validate.h"
-#include "records/parse_flags.h"
-#include "records/user_path.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/schedule/schedule_csv.h"
+#include "parallel/pipeline/schedule/validate.h"
+#include "parallel/pipeline/simulation/drawing.h"
+#include "parallel/pipeline/simulation/formulas.h"
+#include "parallel/pipeline/simulation/simulate.h"
+#include "parallel/pipeline/simulation/timeline.h"
+#include "parallel/pipeline/simulation/trace.h"
+#include "records/command_line.h"
+#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, schedule, "1f1b",
           "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
@@ -64,6 +68,106 @@ struct Config {
   int width = 0;
 };
 
+// Tables of more ranks are not read.
+constexpr int kMostRanksInTable = 64;
+
+int ChunksOf(const Schedule& schedule) {
+  return std::max(1, schedule.num_stages() / schedule.num_ranks());
+}
+
+std::string Percent(double share) {
+  return absl::StrFormat("%.1f %%", 100 * share);
+}
+
+std::string Percent(const std::optional<double>& share) {
+  return share ? Percent(*share) : "-";
+}
+
+std::string MicroBatches(double count) {
+  return absl::StrFormat("%.4g", count);
+}
+
+std::string Title(const Schedule& schedule, const SimulationCosts& costs) {
+  const StageCosts& stage = costs.stages[0];
+  std::string title = absl::StrFormat(
+      "%s: %d ranks, %d stages, %d micro-batches\n"
+      "each stage: F %g s, B %g s = I %g s + W %g s",
+      schedule.name, schedule.num_ranks(), schedule.num_stages(),
+      schedule.num_micro_batches, stage.forward_seconds, stage.backward_seconds,
+      stage.input_grad_seconds, stage.weight_grad_seconds);
+  const double message_seconds =
+      costs.link.alpha_seconds +
+      stage.output_bytes * costs.link.beta_seconds_per_byte;
+  absl::StrAppend(&title,
+                  absl::StrFormat("; a message: %g s\n\n", message_seconds));
+  return title;
+}
+
+// Simulated figures beside the formulas'.
+std::string Figures(const Schedule& schedule, const SimulationCosts& costs,
+                    const Bubbles& bubbles, const ScheduleFacts& facts) {
+  const ScheduleShape shape = {schedule.num_ranks(), schedule.num_micro_batches,
+                               ChunksOf(schedule)};
+  const ScheduleFormulas formulas =
+      FormulasOf(schedule.name, shape, costs.stages[0]);
+  const double peak = 1.0 * shape.num_ranks / schedule.num_stages() *
+                      *std::max_element(facts.peak_activations.begin(),
+                                        facts.peak_activations.end());
+  const auto row = [](absl::string_view what, absl::string_view simulated,
+                      absl::string_view formula, absl::string_view text) {
+    return absl::StrFormat("%-38s%10s%10s%s%s\n", what, simulated, formula,
+                           text.empty() ? "" : "  ", text);
+  };
+  return absl::StrCat(
+      row("", "simulated", "formula", "(messages take no time)"),
+      row("time, first start to last end",
+          absl::StrFormat("%.6g s", bubbles.wall_seconds), "", ""),
+      row("bubble, wall clock", Percent(bubbles.wall),
+          Percent(formulas.wall_bubble), formulas.wall_text),
+      row("bubble, within each rank's own span", Percent(bubbles.span),
+          Percent(formulas.span_bubble), ""),
+      row("peak activations, in micro-batches", MicroBatches(peak),
+          formulas.peak_activations ? MicroBatches(*formulas.peak_activations)
+                                    : "-",
+          "on the rank with most"));
+}
+
+std::string RankTable(const Schedule& schedule, const Bubbles& bubbles,
+                      const ScheduleFacts& facts) {
+  if (schedule.num_ranks() > kMostRanksInTable) return "";
+  std::string table = absl::StrFormat("\n%-6s%10s%14s%14s%18s  %s\n", "rank",
+                                      "busy s", "bubble, wall", "bubble, span",
+                                      "peak activations", "stages");
+  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
+    std::string stages;
+    const std::vector<int> own = schedule.StagesOf(rank);
+    for (const int stage : own) absl::StrAppend(&stages, " ", stage);
+    absl::StrAppend(
+        &table,
+        absl::StrFormat("%-6d%10.6g%14s%14s%18s %s\n", rank,
+                        bubbles.busy_seconds[rank],
+                        Percent(bubbles.wall_per_rank[rank]),
+                        Percent(bubbles.span_per_rank[rank]),
+                        MicroBatches(1.0 * facts.peak_activations[rank] /
+                                     static_cast<double>(own.size())),
+                        stages));
+  }
+  return table;
+}
+
+// What is printed; the drawing is at most as wide as the configuration says.
+std::string Report(const Config& config, const Timeline& timeline) {
+  const Bubbles bubbles = MeasureBubbles(timeline);
+  std::string drawing = DrawTimeline(timeline, config.width);
+  if (drawing.empty())
+    drawing = absl::StrCat("(too large to be drawn in ", config.width,
+                           " columns; --trace=FILE.json has it all)\n");
+  return absl::StrCat(
+      Title(config.schedule, config.costs), drawing, "\n",
+      Figures(config.schedule, config.costs, bubbles, config.facts),
+      RankTable(config.schedule, bubbles, config.facts));
+}
+
 absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view flag,
                                                  const std::string& text,
                                                  absl::string_view names) {
@@ -85,31 +189,30 @@ absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view flag,
 
 absl::StatusOr<SimulationCosts> CostsFromFlags() {
   const std::string text = absl::GetFlag(FLAGS_costs);
-  const auto costs = ParseNumbers("costs", text, "F,I,W");
-  if (!costs.ok()) return costs.status();
-  const auto link =
-      ParseNumbers("link", absl::GetFlag(FLAGS_link), "alpha,beta");
-  if (!link.ok()) return link.status();
+  ASSIGN_OR_RETURN(const auto costs, ParseNumbers("costs", text, "F,I,W"));
+  ASSIGN_OR_RETURN(
+      const auto link,
+      ParseNumbers("link", absl::GetFlag(FLAGS_link), "alpha,beta"));
   const double bytes = absl::GetFlag(FLAGS_bytes);
   if (!std::isfinite(bytes) || bytes < 0)
     return absl::InvalidArgumentError(
         absl::StrCat("--bytes=", bytes, ": must not be negative"));
-  if ((*link)[1] > 0 && bytes == 0)
+  if (link[1] > 0 && bytes == 0)
     return absl::InvalidArgumentError(
         absl::StrCat("--link=", absl::GetFlag(FLAGS_link),
                      ": beta is per byte; give a message's size by --bytes"));
-  if ((*costs)[0] + (*costs)[1] + (*costs)[2] <= 0)
+  if (costs[0] + costs[1] + costs[2] <= 0)
     return absl::InvalidArgumentError(
         absl::StrCat("--costs=", text, ": one must be above 0"));
   StageCosts stage;
-  stage.forward_seconds = (*costs)[0];
-  stage.input_grad_seconds = (*costs)[1];
-  stage.weight_grad_seconds = (*costs)[2];
-  stage.backward_seconds = (*costs)[1] + (*costs)[2];
+  stage.forward_seconds = costs[0];
+  stage.input_grad_seconds = costs[1];
+  stage.weight_grad_seconds = costs[2];
+  stage.backward_seconds = costs[1] + costs[2];
   stage.output_bytes = bytes;
-  return SimulationCosts{.stages = {stage},
-                         .link = {.alpha_seconds = (*link)[0],
-                                  .beta_seconds_per_byte = (*link)[1]}};
+  return SimulationCosts{
+      .stages = {stage},
+      .link = {.alpha_seconds = link[0], .beta_seconds_per_byte = link[1]}};
 }
 
 absl::StatusOr<ScheduleShape> ShapeFromFlags(const std::string& schedule) {
@@ -120,10 +223,9 @@ absl::StatusOr<ScheduleShape> ShapeFromFlags(const std::string& schedule) {
   ScheduleShape silent = {.num_ranks = 4, .num_micro_batches = 8};
   std::error_code ignored;
   if (!IsScheduleName(schedule) && std::filesystem::exists(schedule, ignored)) {
-    const absl::StatusOr<Schedule> file = ReadScheduleCsv(schedule);
-    if (!file.ok()) return file.status();
-    silent.num_ranks = file->num_ranks();
-    silent.num_micro_batches = file->num_micro_batches;
+    ASSIGN_OR_RETURN(const Schedule file, ReadScheduleCsv(schedule));
+    silent.num_ranks = file.num_ranks();
+    silent.num_micro_batches = file.num_micro_batches;
   }
   if (shape.num_ranks == 0) shape.num_ranks = silent.num_ranks;
   if (shape.num_micro_batches == 0)
@@ -150,43 +252,30 @@ absl::StatusOr<Config> ConfigFromFlags() {
     return absl::InvalidArgumentError(
         absl::StrCat("--width=", config.width, ": must not be negative"));
   if (config.width == 0) config.width = TerminalWidth();
-  const absl::StatusOr<SimulationCosts> costs = CostsFromFlags();
-  if (!costs.ok()) return costs.status();
-  config.costs = *costs;
-  const absl::StatusOr<ScheduleShape> shape = ShapeFromFlags(name);
-  if (!shape.ok()) return shape.status();
-  absl::StatusOr<Schedule> schedule = OpenSchedule(name, *shape);
-  if (!schedule.ok()) return schedule.status();
-  config.schedule = *std::move(schedule);
-  const absl::StatusOr<ScheduleFacts> facts = Validate(config.schedule);
-  if (!facts.ok()) return facts.status();
-  config.facts = *facts;
+  ASSIGN_OR_RETURN(config.costs, CostsFromFlags());
+  ASSIGN_OR_RETURN(const ScheduleShape shape, ShapeFromFlags(name));
+  ASSIGN_OR_RETURN(config.schedule, OpenSchedule(name, shape));
+  ASSIGN_OR_RETURN(config.facts, Validate(config.schedule));
   return config;
 }
 
 absl::Status WriteFiles(const Config& config, const Timeline& timeline) {
   if (!config.csv.empty()) {
-    const absl::Status written = WriteScheduleCsv(config.schedule, config.csv);
-    if (!written.ok()) return written;
+    RETURN_IF_ERROR(WriteScheduleCsv(config.schedule, config.csv));
     std::cout << "\nschedule: " << config.csv << "\n";
   }
   if (!config.trace.empty()) {
-    const absl::Status written =
-        WriteTrace(config.trace, {{"simulated", &timeline}});
-    if (!written.ok()) return written;
+    RETURN_IF_ERROR(WriteTrace(config.trace, {{"simulated", &timeline}}));
     std::cout << "\ntrace, for ui.perfetto.dev: " << config.trace << "\n";
   }
   return absl::OkStatus();
 }
 
 absl::Status Run(const Config& config) {
-  const absl::StatusOr<Timeline> timeline =
-      Simulate(config.schedule, config.costs);
-  if (!timeline.ok()) return timeline.status();
-  std::cout << ShowReport(config.schedule, config.costs, *timeline,
-                          config.facts, config.width);
-  if (absl::Status status = WriteFiles(config, *timeline); !status.ok())
-    return status;
+  ASSIGN_OR_RETURN(const Timeline timeline,
+                   Simulate(config.schedule, config.costs));
+  std::cout << Report(config, timeline);
+  RETURN_IF_ERROR(WriteFiles(config, timeline));
   std::cout.flush();
   return std::cout
              ? absl::OkStatus()

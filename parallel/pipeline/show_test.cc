@@ -132,7 +132,7 @@ TEST(ShowTest, AFileThatDeadlocksIsExplained) {
       WriteFile("circle.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
   ExpectRefused(
       "--schedule=" + path,
-      "circle.csv: deadlock, ranks wait for each other in a circle:\n"
+      "circle.csv: deadlock, ranks wait for each other in a cycle:\n"
       "  rank 0, action 2 (0B0) waits for 1B0, which is action 3 of rank 1\n"
       "  rank 1, action 2 (1F1) waits for 0F1, which is action 3 of rank 0\n");
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/clock/steady_time.h"
 #include "torch/csrc/autograd/profiler_kineto.h"
 
 namespace rankwise {
@@ -19,21 +20,17 @@ namespace {
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
-template <typename Clock>
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             Clock::now().time_since_epoch())
-      .count();
-}
-
 // Of a few readings the one that took the least time.
 int64_t SteadyMinusSystemNs() {
   constexpr int kReadings = 5;
   int64_t shortest = std::numeric_limits<int64_t>::max(), difference = 0;
   for (int i = 0; i < kReadings; ++i) {
-    const int64_t before = NowNs<std::chrono::steady_clock>();
-    const int64_t system = NowNs<std::chrono::system_clock>();
-    const int64_t after = NowNs<std::chrono::steady_clock>();
+    const int64_t before = SteadyNowNs();
+    const int64_t system =
+        std::chrono::nanoseconds(
+            std::chrono::system_clock::now().time_since_epoch())
+            .count();
+    const int64_t after = SteadyNowNs();
     if (after - before >= shortest) continue;
     shortest = after - before;
     difference = before + (after - before) / 2 - system;

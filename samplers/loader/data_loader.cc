@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -36,7 +39,38 @@ DataLoaderConfig Validated(const Dataset& dataset, DataLoaderConfig config) {
   return config;
 }
 
+c10::impl::VirtualGuardImpl GuardOf(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type());
+}
+
 }  // namespace
+
+DeviceCopier::DeviceCopier(c10::Device device, bool non_blocking)
+    : device_(device),
+      non_blocking_(non_blocking),
+      stream_(GuardOf(device).getStreamFromGlobalPool(device)) {}
+
+DeviceCopier::Copy DeviceCopier::Begin(const Batch& batch) const {
+  // The device's memory comes from this stream's share of the allocator, and
+  // page-locked memory is kept until this stream has read it.
+  const c10::StreamGuard guard(stream_);
+  Batch copied = {ToDevice(batch.data), ToDevice(batch.target)};
+  c10::Event done(device_.type());
+  done.record(stream_);
+  return {std::move(copied), std::move(done)};
+}
+
+at::Tensor DeviceCopier::ToDevice(const at::Tensor& tensor) const {
+  return tensor.to(device_, non_blocking_);
+}
+
+Batch DeviceCopier::Use(Copy copy) const {
+  const c10::Stream current = GuardOf(device_).getStream(device_);
+  copy.done_.block(current);
+  copy.batch_.data.record_stream(current);
+  copy.batch_.target.record_stream(current);
+  return std::move(copy.batch_);
+}
 
 absl::Status DataLoader::Validate(const Dataset& dataset,
                                   const DataLoaderConfig& config) {
@@ -46,23 +80,17 @@ absl::Status DataLoader::Validate(const Dataset& dataset,
                                 "data loader: ", field, " is ", value,
                                 "; it must be ", least, " or more"));
   };
-  absl::Status status = at_least("batch_size", config.batch_size, 1);
-  if (status.ok()) status = at_least("workers", config.workers, 0);
-  if (status.ok()) {
-    status = at_least("prefetch_batches", config.prefetch_batches, 1);
-  }
-  if (status.ok() && config.pin_memory &&
-      !(config.device.is_cuda() && at::hasCUDA())) {
-    status = absl::InvalidArgumentError(absl::StrCat(
+  RETURN_IF_ERROR(at_least("batch_size", config.batch_size, 1));
+  RETURN_IF_ERROR(at_least("workers", config.workers, 0));
+  RETURN_IF_ERROR(at_least("prefetch_batches", config.prefetch_batches, 1));
+  if (config.pin_memory && !(config.device.is_cuda() && at::hasCUDA())) {
+    return absl::InvalidArgumentError(absl::StrCat(
         "data loader: pin_memory is for batches that go to a CUDA device, and "
         "the device is ",
         config.device.str(), at::hasCUDA() ? "" : " in a build without CUDA"));
   }
-  if (status.ok() && HoldsImages(dataset)) {
-    status =
-        BatchTransform::Validate(config.transform, dataset.example_shape()[0]);
-  }
-  return status;
+  if (!HoldsImages(dataset)) return absl::OkStatus();
+  return BatchTransform::Validate(config.transform, dataset.example_shape()[0]);
 }
 
 DataLoader::DataLoader(const Dataset* dataset, Sampler* sampler,

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "parallel/device/require_gpus.h"
-#include "samplers/datasets/synthetic.h"
+#include "samplers/datasets/dataset.h"
 #include "samplers/loader/data_loader.h"
-#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/sampling/samplers.h"
 
 namespace rankwise {
 namespace {
@@ -32,7 +32,7 @@ struct Loaders {
   }
 
   const std::unique_ptr<Dataset> dataset =
-      *Synthetic::Open(0, Split::kTrain, kExamples);
+      *OpenSynthetic(0, Split::kTrain, kExamples);
   const std::unique_ptr<Sampler> sampler =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
   const std::unique_ptr<Sampler> other_sampler =

@@ -13,10 +13,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "samplers/datasets/linear_regression.h"
-#include "samplers/datasets/synthetic.h"
-#include "samplers/sampling/distributed_sampler.h"
-#include "samplers/sampling/sequential_sampler.h"
+#include "samplers/datasets/dataset.h"
+#include "samplers/sampling/samplers.h"
 
 namespace rankwise {
 namespace {
@@ -24,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::unique_ptr<Dataset> Images(int64_t size) {
-  return *Synthetic::Open(0, Split::kTrain, size);
+  return *OpenSynthetic(0, Split::kTrain, size);
 }
 
 std::unique_ptr<Sampler> Shuffled(int64_t size) {
@@ -180,7 +178,7 @@ TEST(DataLoaderTest, GivesNothingBeforeTheStartAndOfAnEmptyDataset) {
 
 TEST(DataLoaderTest, FeaturesPassUnchanged) {
   const std::unique_ptr<Dataset> dataset =
-      *LinearRegression::Open(0, Split::kTrain, 20);
+      *OpenLinearRegression(0, Split::kTrain, 20);
   const auto sampler = *SequentialSampler::Create(20);
   DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 20});
   loader.StartEpoch(0);

@@ -1,5 +1,3 @@
-#include "samplers/loader/device_copier.h"
-
 #include <ATen/ops/arange.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -13,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "parallel/device/fake_device_for_test.h"
-#include "samplers/datasets/synthetic.h"
+#include "samplers/datasets/dataset.h"
 #include "samplers/loader/data_loader.h"
-#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/sampling/samplers.h"
 
 namespace rankwise {
 namespace {
@@ -81,7 +79,7 @@ class DeviceLoaderTest : public DeviceCopierTest,
   }
 
   const std::unique_ptr<Dataset> dataset_ =
-      *Synthetic::Open(0, Split::kTrain, kExamples);
+      *OpenSynthetic(0, Split::kTrain, kExamples);
   const std::unique_ptr<Sampler> sampler_ =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
 };
@@ -132,7 +130,7 @@ TEST_P(DeviceLoaderTest, WhatWasCopiedAheadIsGoneWithItsEpoch) {
 }
 
 TEST_F(DeviceCopierTest, TheNextCopyIsUnderWayWhenABatchIsHandedOut) {
-  const auto dataset = *Synthetic::Open(0, Split::kTrain, 24);
+  const auto dataset = *OpenSynthetic(0, Split::kTrain, 24);
   const auto sampler = *DistributedSampler::Create(24, {.num_replicas = 1});
   DataLoaderConfig config;
   config.batch_size = 8;

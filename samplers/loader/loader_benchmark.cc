@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "samplers/datasets/dataset.h"
-#include "samplers/datasets/open_dataset.h"
-#include "samplers/datasets/synthetic.h"
 #include "samplers/loader/data_loader.h"
 #include "samplers/loader/transforms.h"
-#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/sampling/samplers.h"
 
 namespace rankwise {
 namespace {
@@ -23,7 +21,7 @@ constexpr int64_t kBatchSize = 64;
 Batch SomeImages() {
   std::vector<int64_t> indices(kBatchSize);
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  return (*Synthetic::Open(0, Split::kTrain, 50000))->Gather(indices);
+  return (*OpenSynthetic(0, Split::kTrain, 50000))->Gather(indices);
 }
 
 // Making a batch of 64 generated examples: uint8 images, 1024 features with as
@@ -84,7 +82,7 @@ BENCHMARK(TransformByOperators)
 void Loader(benchmark::State& state) {
   constexpr int64_t kSize = 200 * kBatchSize;
   const std::unique_ptr<Dataset> dataset =
-      *Synthetic::Open(0, Split::kTrain, kSize);
+      *OpenSynthetic(0, Split::kTrain, kSize);
   const std::unique_ptr<Sampler> sampler =
       *DistributedSampler::Create(kSize, {});
   DataLoader loader(dataset.get(), sampler.get(),

@@ -1,13 +1,14 @@
 #include "samplers/loader/prefetcher.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 
 #include <exception>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "samplers/loader/single_threaded.h"
 
 namespace rankwise {
 namespace {
@@ -25,6 +26,21 @@ absl::StatusOr<Batch> MakeOrExplain(const Prefetcher::Make& make,
   } catch (const std::exception& error) {
     return explain(error.what());
   }
+}
+
+// Makes ATen operators that the calling thread runs use that thread alone; all
+// other threads keep their number. (at::set_num_threads would change what
+// threads started later get, too.)
+void RunOperatorsSingleThreaded() {
+  // ATen sets the calling thread's number on its first use, once; that must be
+  // behind us.
+  (void)at::get_num_threads();
+  // OpenMP's own setting is per thread. LibTorch brings its OpenMP along under
+  // a name of its own, so it is looked up rather than linked.
+  using SetNumThreads = void (*)(int);
+  auto set = reinterpret_cast<SetNumThreads>(
+      dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (set != nullptr) set(1);
 }
 
 }  // namespace

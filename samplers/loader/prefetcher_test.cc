@@ -158,6 +158,9 @@ TEST(PrefetcherThreadsTest, WorkersRunOperatorsSingleThreaded) {
   TakeNumber(prefetcher);
   EXPECT_EQ(threads.get_future().get(), 1);
   EXPECT_EQ(at::get_num_threads(), 2);
+  int later = 0;
+  std::thread([&later] { later = at::get_num_threads(); }).join();
+  EXPECT_EQ(later, 2) << "of threads that are started afterwards";
 }
 
 }  // namespace

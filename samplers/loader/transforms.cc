@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include "absl/strings/str_cat.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -95,9 +96,8 @@ absl::Status BatchTransform::Validate(const TransformConfig& config,
           "transform: std has the value ", std, "; it must be above 0"));
     }
   }
-  absl::Status status = CheckPerChannel("mean", config.mean.size(), channels);
-  if (status.ok()) status = CheckPerChannel("std", config.std.size(), channels);
-  return status;
+  RETURN_IF_ERROR(CheckPerChannel("mean", config.mean.size(), channels));
+  return CheckPerChannel("std", config.std.size(), channels);
 }
 
 BatchTransform::BatchTransform(const TransformConfig& config, int64_t channels)

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "samplers/sampling/distributed_sampler.h"
+#include "samplers/sampling/samplers.h"
 
 namespace rankwise {
 namespace {

@@ -7,9 +7,9 @@ GPU_TESTS = [
     "//parallel/ddp:sync_batch_norm_gpu_test",
     "//parallel/device:device_gpu_test",
     "//parallel/device:graph_gpu_test",
-    "//parallel/pipeline:streams_gpu_test",
+    "//parallel/pipeline/engine:streams_gpu_test",
     "//samplers/loader:data_loader_gpu_test",
     "//tests:pipeline_gpu_test",
-    "//trainers:cuda_graph_gpu_test",
-    "//trainers:no_sync_gpu_test",
+    "//trainers/graphs:cuda_graph_gpu_test",
+    "//trainers/loop:no_sync_gpu_test",
 ]

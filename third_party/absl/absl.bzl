@@ -19,4 +19,5 @@ def absl_repository(name):
             "synchronization": ["absl_synchronization"],
             "time": ["absl_time"],
         },
+        deps = {"status": ["@rankwise//third_party/absl:status_macros"]},
     )

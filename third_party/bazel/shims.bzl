@@ -7,14 +7,15 @@ beside this file serve instead.
 
 _DEBIAN_RULES = "/usr/share/bazel"
 
-def bazel_4_2_shims():
+def bazel_4_2_shims(path):
+    """`path`: from the main workspace to this repository."""
     native.local_repository(
         name = "rules_cc",
-        path = "third_party/bazel/rules_cc",
+        path = path + "/third_party/bazel/rules_cc",
     )
     native.local_repository(
         name = "remote_coverage_tools",
-        path = "third_party/bazel/remote_coverage_tools",
+        path = path + "/third_party/bazel/remote_coverage_tools",
     )
     native.local_repository(
         name = "platforms",

@@ -86,6 +86,6 @@ _nvcc_repository = repository_rule(
 def nvcc_repository(name):
     _nvcc_repository(
         name = name,
-        build_file = "//third_party/cuda:nvcc.BUILD",
-        requirements = "//third_party/cuda:requirements.txt",
+        build_file = Label("//third_party/cuda:nvcc.BUILD"),
+        requirements = Label("//third_party/cuda:requirements.txt"),
     )

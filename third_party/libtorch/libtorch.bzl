@@ -85,13 +85,13 @@ _libtorch_cuda_repository = _libtorch_rule([
 def libtorch_cpu_repository(name):
     _libtorch_cpu_repository(
         name = name,
-        build_file = "//third_party/libtorch:libtorch_cpu.BUILD",
-        requirements = "//third_party/libtorch:requirements-cpu.txt",
+        build_file = Label("//third_party/libtorch:libtorch_cpu.BUILD"),
+        requirements = Label("//third_party/libtorch:requirements-cpu.txt"),
     )
 
 def libtorch_cuda_repository(name):
     _libtorch_cuda_repository(
         name = name,
-        build_file = "//third_party/libtorch:libtorch_cuda.BUILD",
-        requirements = "//third_party/libtorch:requirements-cuda.txt",
+        build_file = Label("//third_party/libtorch:libtorch_cuda.BUILD"),
+        requirements = Label("//third_party/libtorch:requirements-cuda.txt"),
     )

@@ -22,9 +22,10 @@ def _pkg_config_repository_impl(repository_ctx):
             for flag in _flags(repository_ctx, "--cflags", modules)
             if not flag.startswith("-std=") and flag != "-I/usr/include"
         ]
-        rules.append("cc_library(\n    name = {name},\n    defines = {defines},\n    linkopts = {linkopts},\n)".format(
+        rules.append("cc_library(\n    name = {name},\n    defines = {defines},\n    linkopts = {linkopts},\n    deps = {deps},\n)".format(
             name = repr(target),
             defines = repr([flag[2:] for flag in compile_flags if flag.startswith("-D")]),
+            deps = repr(repository_ctx.attr.deps.get(target, [])),
             linkopts = repr(repository_ctx.attr.linkopts.get(target, []) + _flags(repository_ctx, "--libs", modules)),
         ))
     repository_ctx.file("BUILD", "\n\n".join(rules) + "\n")
@@ -34,6 +35,7 @@ pkg_config_repository = repository_rule(
     attrs = {
         "targets": attr.string_list_dict(mandatory = True, doc = "cc_library name -> pkg-config modules"),
         "linkopts": attr.string_list_dict(doc = "what a target links before its modules, where pkg-config does not say"),
+        "deps": attr.string_list_dict(doc = "what a target brings besides its modules"),
         "debian_package": attr.string(mandatory = True, doc = "the package to install where a module is missing"),
     },
     local = True,

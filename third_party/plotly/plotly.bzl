@@ -36,7 +36,7 @@ _plotly_repository = repository_rule(
 def plotly_repository(name):
     _plotly_repository(
         name = name,
-        build_file = "//third_party/plotly:plotly.BUILD",
-        requirements = "//third_party/plotly:requirements.txt",
+        build_file = Label("//third_party/plotly:plotly.BUILD"),
+        requirements = Label("//third_party/plotly:requirements.txt"),
         version = "7.1.0",
     )

@@ -2,18 +2,194 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
 #include <system_error>
-#include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/checkpoint/checksum.h"
+#include "trainers/checkpoint/safetensors.h"
 
 namespace rankwise {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kReservedPrefix[] = "rankwise.";
+constexpr char kVersionKey[] = "rankwise.checkpoint_version";
+constexpr char kStepKey[] = "rankwise.step";
+constexpr char kEpochKey[] = "rankwise.epoch";
+constexpr char kPositionKey[] = "rankwise.position";
+constexpr char kShardKey[] = "rankwise.shard";  // of several
+constexpr char kChecksumKey[] = "rankwise.checksum";
+
+constexpr int64_t kVersion = 1;
+
+// Over the tensors (by name) and the metadata, whatever their order in the
+// file.
+std::string ChecksumOf(const NamedTensors& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  Checksum checksum;
+  for (const auto& [key, value] : metadata) {
+    if (key == kChecksumKey) continue;
+    checksum.Add(key);
+    checksum.Add(value);
+  }
+  const std::map<std::string, torch::Tensor> by_name(tensors.begin(),
+                                                     tensors.end());
+  for (const auto& [name, tensor] : by_name) {
+    checksum.Add(name);
+    checksum.Add(c10::toString(tensor.scalar_type()));
+    checksum.Add(tensor.sizes().data(),
+                 tensor.sizes().size() * sizeof(int64_t));
+    checksum.Add(tensor.const_data_ptr(), tensor.nbytes());
+  }
+  return absl::StrFormat("%016x", checksum.value());
+}
+
+// "1/2": the second of two.
+std::string ShardText(const CheckpointName& name) {
+  return absl::StrCat(name.shard, "/", name.num_shards);
+}
+
+std::map<std::string, std::string> FullMetadata(const Checkpoint& checkpoint,
+                                                const CheckpointName& name) {
+  auto metadata = checkpoint.metadata;
+  metadata["format"] = "pt";
+  metadata[kVersionKey] = absl::StrCat(kVersion);
+  metadata[kStepKey] = absl::StrCat(checkpoint.step);
+  metadata[kEpochKey] = absl::StrCat(checkpoint.epoch);
+  metadata[kPositionKey] = absl::StrCat(checkpoint.position);
+  if (name.num_shards > 1) metadata[kShardKey] = ShardText(name);
+  return metadata;
+}
+
+absl::Status CheckCallersMetadata(const Checkpoint& checkpoint) {
+  for (const auto& [key, value] : checkpoint.metadata) {
+    if (key == "format" || absl::StartsWith(key, kReservedPrefix)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the checkpoint metadata name '", key, "' is reserved"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Takes the whole number `key` out of `metadata`.
+absl::Status TakeNumber(std::map<std::string, std::string>& metadata,
+                        const char* key, int64_t& number) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) {
+    return absl::DataLossError(
+        absl::StrCat("is not a rankwise checkpoint (no ", key, ")"));
+  }
+  if (!absl::SimpleAtoi(found->second, &number) || number < 0) {
+    return absl::DataLossError(
+        absl::StrCat(key, " '", found->second, "' is not a whole number"));
+  }
+  metadata.erase(found);
+  return absl::OkStatus();
+}
+
+absl::Status CheckWhole(const SafetensorsContents& contents) {
+  const auto written = contents.metadata.find(kChecksumKey);
+  if (written == contents.metadata.end()) {
+    return absl::DataLossError(
+        absl::StrCat("is not a rankwise checkpoint (no ", kChecksumKey, ")"));
+  }
+  const std::string found = ChecksumOf(contents.tensors, contents.metadata);
+  if (found == written->second) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the contents have checksum ", found, " but ",
+                   written->second, " was written: the file was changed"));
+}
+
+// That the file is the shard that its name says.
+absl::Status TakeShard(std::map<std::string, std::string>& metadata,
+                       const CheckpointName& name) {
+  const auto found = metadata.find(kShardKey);
+  const std::string shard = found == metadata.end() ? "0/1" : found->second;
+  if (shard != ShardText(name)) {
+    return absl::DataLossError(absl::StrCat(
+        "holds shard ", shard, ", not ", ShardText(name), " as its name says"));
+  }
+  if (found != metadata.end()) metadata.erase(found);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Checkpoint> Decode(SafetensorsContents contents,
+                                  const CheckpointName& name) {
+  Checkpoint checkpoint;
+  auto& metadata = contents.metadata;
+  int64_t version = 0;
+  RETURN_IF_ERROR(TakeNumber(metadata, kVersionKey, version));
+  if (version != kVersion) {
+    return absl::DataLossError(absl::StrCat("has checkpoint version ", version,
+                                            "; this program reads version ",
+                                            kVersion));
+  }
+  RETURN_IF_ERROR(TakeNumber(metadata, kStepKey, checkpoint.step));
+  RETURN_IF_ERROR(TakeNumber(metadata, kEpochKey, checkpoint.epoch));
+  RETURN_IF_ERROR(TakeNumber(metadata, kPositionKey, checkpoint.position));
+  if (checkpoint.step != name.step) {
+    return absl::DataLossError(absl::StrCat("holds step ", checkpoint.step,
+                                            ", not the step of its name"));
+  }
+  RETURN_IF_ERROR(TakeShard(metadata, name));
+  metadata.erase(kChecksumKey);
+  metadata.erase("format");
+  checkpoint.metadata = std::move(metadata);
+  checkpoint.tensors = std::move(contents.tensors);
+  return checkpoint;
+}
+
+// Tensors as they will stand in the file; copies only those that are elsewhere
+// or not contiguous.
+absl::StatusOr<NamedTensors> ToDense(const NamedTensors& tensors) {
+  NamedTensors dense;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the checkpoint's tensor '", name, "' is not a dense tensor"));
+    }
+    dense.emplace_back(name, tensor.detach().cpu().contiguous());
+  }
+  return dense;
+}
+
+// `checkpoint` as it will stand in its file. Copies only tensors that are not
+// on the CPU or not contiguous. InvalidArgument for metadata with a reserved
+// name, and for a tensor that is not dense.
+absl::StatusOr<SafetensorsContents> Encode(const Checkpoint& checkpoint,
+                                           const CheckpointName& name) {
+  RETURN_IF_ERROR(CheckCallersMetadata(checkpoint));
+  SafetensorsContents file;
+  ASSIGN_OR_RETURN(file.tensors, ToDense(checkpoint.tensors));
+  file.metadata = FullMetadata(checkpoint, name);
+  file.metadata[kChecksumKey] = ChecksumOf(file.tensors, file.metadata);
+  return file;
+}
+
+// DataLoss, with the path, for a file that is torn, was changed, or is not what
+// `name` says. Of a file without any of the tensors named in `needed` (empty:
+// all are needed) the header alone is read: the result has no tensors, and a
+// change of the others' bytes goes unnoticed.
+absl::StatusOr<Checkpoint> LoadFile(const std::string& path,
+                                    const CheckpointName& name,
+                                    const std::set<std::string>& needed) {
+  ASSIGN_OR_RETURN(SafetensorsContents contents, LoadSafetensors(path, needed));
+  absl::Status status;
+  if (!contents.header_only) status = CheckWhole(contents);
+  if (status.ok()) {
+    auto checkpoint = Decode(std::move(contents), name);
+    if (checkpoint.ok()) return checkpoint;
+    status = checkpoint.status();
+  }
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
 
 // That `part` comes from the save that `whole` comes from, as far as both say.
 absl::Status CheckSameSave(const Checkpoint& whole, const Checkpoint& part) {
@@ -34,8 +210,7 @@ absl::Status CheckSameSave(const Checkpoint& whole, const Checkpoint& part) {
 // Adds the tensors of `part`; one that several shards have must be the same.
 absl::Status Unite(Checkpoint part, Checkpoint& whole,
                    std::map<std::string, torch::Tensor>& by_name) {
-  const absl::Status status = CheckSameSave(whole, part);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSameSave(whole, part));
   for (auto& [name, tensor] : part.tensors) {
     const auto [known, is_new] = by_name.emplace(name, tensor);
     if (is_new) {
@@ -61,15 +236,14 @@ absl::StatusOr<Checkpoint> LoadSet(const CheckpointSet& set,
   std::map<std::string, torch::Tensor> by_name;
   for (const auto& [shard, path] : set.paths) {
     // The first shard has what every rank needs: the random generators.
-    auto part =
-        LoadCheckpointFile(path, {set.step, shard, set.num_shards},
-                           shard == 0 ? std::set<std::string>() : needed);
-    if (!part.ok()) return part.status();
+    ASSIGN_OR_RETURN(auto part,
+                     LoadFile(path, {set.step, shard, set.num_shards},
+                              shard == 0 ? std::set<std::string>() : needed));
     if (shard == 0) {
-      whole = *part;
+      whole = part;
       whole.tensors.clear();
     }
-    const absl::Status status = Unite(*std::move(part), whole, by_name);
+    const absl::Status status = Unite(std::move(part), whole, by_name);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat(path, ": ", status.message()));
@@ -92,9 +266,8 @@ std::string CheckpointStore::Path(int64_t step) const {
 }
 
 absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
-  const auto file = CheckpointFile::Encode(
-      checkpoint, {checkpoint.step, shard_, num_shards_});
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(const auto file,
+                   Encode(checkpoint, {checkpoint.step, shard_, num_shards_}));
   std::error_code error;
   fs::create_directories(dir_, error);
   if (error) {
@@ -103,23 +276,22 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
         absl::StrCat("cannot create the checkpoint folder ", dir_));
   }
   // Other ranks may be writing their shards.
-  absl::Status status = RemoveLeftovers(dir_, [&](const CheckpointName& name) {
+  RETURN_IF_ERROR(RemoveLeftovers(dir_, [&](const CheckpointName& name) {
     return num_shards_ == 1 ||
            (name.shard == shard_ && name.num_shards == num_shards_);
-  });
-  if (status.ok()) status = FindSuperseded(checkpoint.step);
-  if (status.ok()) status = file->Save(Path(checkpoint.step));
-  if (!status.ok()) return status;
+  }));
+  RETURN_IF_ERROR(FindSuperseded(checkpoint.step));
+  RETURN_IF_ERROR(
+      SaveSafetensors(Path(checkpoint.step), file.tensors, file.metadata));
   saved_step_ = checkpoint.step;
   return num_shards_ == 1 ? Prune() : absl::OkStatus();
 }
 
 // Before this rank has saved, no rank can have gone on to a later step.
 absl::Status CheckpointStore::FindSuperseded(int64_t step) {
-  const auto sets = ListCheckpointSets(dir_);
-  if (!sets.ok()) return sets.status();
+  ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
   superseded_.clear();
-  for (const CheckpointSet& set : *sets) {
+  for (const CheckpointSet& set : sets) {
     if (set.step > step ||
         (set.step == step && set.num_shards != num_shards_)) {
       superseded_.push_back(set);
@@ -130,27 +302,23 @@ absl::Status CheckpointStore::FindSuperseded(int64_t step) {
 
 absl::Status CheckpointStore::Prune() {
   if (!saved_step_) return absl::OkStatus();
-  absl::Status status;
   for (const CheckpointSet& set : superseded_) {
-    if (status.ok()) status = SupersedeSet(set);
+    RETURN_IF_ERROR(SupersedeSet(set));
   }
-  if (!status.ok()) return status;
   superseded_.clear();
-  const auto sets = ListCheckpointSets(dir_);
-  if (!sets.ok()) return sets.status();
-  status = CheckAllSaved(*sets);
+  ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
+  RETURN_IF_ERROR(CheckAllSaved(sets));
   std::set<int64_t> kept_steps;
-  for (const CheckpointSet& set : *sets) {
-    if (set.step > *saved_step_ || !status.ok()) continue;
+  for (const CheckpointSet& set : sets) {
+    if (set.step > *saved_step_) continue;
     const bool newest = kept_steps.size() < static_cast<size_t>(keep_last_) ||
                         kept_steps.count(set.step) > 0;
     if (set.complete() && newest) {
       kept_steps.insert(set.step);
     } else {
-      status = RemoveSet(set);
+      RETURN_IF_ERROR(RemoveSet(set));
     }
   }
-  if (!status.ok()) return status;
   return RemoveLeftovers(dir_, [&](const CheckpointName& name) {
     return name.step <= *saved_step_;
   });
@@ -172,10 +340,9 @@ absl::Status CheckpointStore::CheckAllSaved(
 
 absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::LoadLatest(
     std::vector<std::string>* warnings, const CheckpointRequest& request) {
-  const auto sets = ListCheckpointSets(dir_);
-  if (!sets.ok()) return sets.status();
+  ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
   std::vector<std::string> reasons;
-  for (const CheckpointSet& set : *sets) {
+  for (const CheckpointSet& set : sets) {
     if (set.step > request.last_step) continue;
     auto checkpoint = LoadSet(set, request.tensors);
     if (checkpoint.ok()) {

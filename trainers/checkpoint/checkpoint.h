@@ -5,17 +5,36 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trainers/checkpoint/checkpoint_file.h"
+#include "torch/types.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
 
 namespace rankwise {
+
+// Everything that a run needs to go on as if it had never stopped.
+struct Checkpoint {
+  int64_t step = 0;      // optimizer steps done
+  int64_t epoch = 0;     // the epoch that `position` counts in, from 1
+  int64_t position = 0;  // batches of that epoch already used
+
+  // Free text, e.g. {"seed", "0"}, {"world_size", "2"}, {"config", "{...}"}.
+  // Names that start with `rankwise.` belong to CheckpointStore. In shards of
+  // one checkpoint the same name has the same text; what tells two runs apart
+  // belongs into every shard.
+  std::map<std::string, std::string> metadata;
+
+  // By convention `model.conv1.weight`, `optimizer.exp_avg.conv1.weight`,
+  // `rng.cpu`.
+  std::vector<std::pair<std::string, torch::Tensor>> tensors;
+};
 
 // What one rank wants of a checkpoint.
 struct CheckpointRequest {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/durable_file.h"
 
 namespace rankwise {
@@ -83,10 +84,9 @@ std::string CheckpointSet::MissingName() const {
 
 absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
     const std::string& dir) {
-  const auto names = ListNames(dir);
-  if (!names.ok()) return names.status();
+  ASSIGN_OR_RETURN(const auto names, ListNames(dir));
   std::map<std::pair<int64_t, int>, CheckpointSet> sets;
-  for (const std::string& text : *names) {
+  for (const std::string& text : names) {
     const auto name = ParseCheckpointName(text);
     if (!name) continue;
     CheckpointSet& set = sets[{-name->step, name->num_shards}];
@@ -102,9 +102,8 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
 absl::Status RemoveLeftovers(
     const std::string& dir,
     const std::function<bool(const CheckpointName&)>& which) {
-  const auto names = ListNames(dir);
-  if (!names.ok()) return names.status();
-  for (const std::string& text : *names) {
+  ASSIGN_OR_RETURN(const auto names, ListNames(dir));
+  for (const std::string& text : names) {
     absl::string_view stem = text;
     if (!absl::ConsumeSuffix(&stem, kTemporarySuffix)) continue;
     const auto name = ParseCheckpointName(stem);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/durable_file.h"
 #include "trainers/checkpoint/safetensors.h"
 
@@ -22,10 +23,9 @@ constexpr char kIndexName[] = "model.safetensors.index.json";
 // Adds a file's tensors to the index; returns their bytes.
 absl::StatusOr<int64_t> AddFile(const fs::path& dir, const std::string& file,
                                 nlohmann::json& weight_map) {
-  const auto header = LoadSafetensorsHeader(dir / file);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, LoadSafetensorsHeader(dir / file));
   int64_t bytes = 0;
-  for (const TensorEntry& entry : header->entries) {
+  for (const TensorEntry& entry : header.entries) {
     bytes += entry.end - entry.begin;
     const auto [known, is_new] = weight_map.emplace(entry.name, file);
     if (is_new) continue;
@@ -48,18 +48,17 @@ absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards) {
   nlohmann::json weight_map = nlohmann::json::object();
   int64_t total_bytes = 0;
   for (int shard = 0; shard < num_shards; ++shard) {
-    const auto bytes =
-        AddFile(dir, SafetensorsShardName(shard, num_shards), weight_map);
-    if (!bytes.ok()) return bytes.status();
-    total_bytes += *bytes;
+    ASSIGN_OR_RETURN(
+        const auto bytes,
+        AddFile(dir, SafetensorsShardName(shard, num_shards), weight_map));
+    total_bytes += bytes;
   }
   const nlohmann::json index = {{"metadata", {{"total_size", total_bytes}}},
                                 {"weight_map", std::move(weight_map)}};
   const std::string text = index.dump(/*indent=*/2) + "\n";
-  auto file = DurableFile::Create(fs::path(dir) / kIndexName);
-  if (!file.ok()) return file.status();
-  const absl::Status status = (*file)->Append(text.data(), text.size());
-  return status.ok() ? (*file)->Commit() : status;
+  ASSIGN_OR_RETURN(auto file, DurableFile::Create(fs::path(dir) / kIndexName));
+  const absl::Status status = file->Append(text.data(), text.size());
+  return status.ok() ? file->Commit() : status;
 }
 
 void RemoveOtherExports(const std::string& dir, int num_shards) {

@@ -1,16 +1,11 @@
-// The models by name: ModelNames and MakeModelSpec of model.h.
+#include "trainers/models/catalog.h"
+
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "trainers/models/gpt.h"
-#include "trainers/models/linear.h"
-#include "trainers/models/mlp.h"
-#include "trainers/models/model.h"
-#include "trainers/models/simple_cnn.h"
-#include "trainers/models/vit.h"
 
 namespace rankwise {
 namespace {
@@ -89,6 +84,13 @@ absl::Status Refuse(const Option& option, const Entry& entry) {
 }
 
 }  // namespace
+
+absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most) {
+  if (value >= 0 && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, ": must be between 1 and ", most,
+                   ", or 0 for the model's own"));
+}
 
 std::vector<std::string> ModelNames() {
   std::vector<std::string> names;

@@ -1,5 +1,3 @@
-#include "trainers/models/gpt.h"
-
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
@@ -10,7 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "trainers/models/sizes.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/models/catalog.h"
 #include "trainers/models/transformer.h"
 
 namespace rankwise {
@@ -115,29 +114,27 @@ LayerSpec HeadLayer(const TransformerSize& size, bool tied) {
 }  // namespace
 
 absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config) {
-  const absl::StatusOr<TransformerSize> size = ChooseSize(config, kSizes);
-  if (!size.ok()) return size.status();
+  ASSIGN_OR_RETURN(const TransformerSize size, ChooseSize(config, kSizes));
   ModelSpec spec;
   spec.name = config.name;
-  spec.example_shape = {size->sequence_length};
-  spec.num_classes = size->vocabulary;
+  spec.example_shape = {size.sequence_length};
+  spec.num_classes = size.vocabulary;
   spec.default_dataset = "tokens";
   spec.default_optimizer = "adam";
   spec.default_learning_rate = 1e-3;
   BlockConfig block;
-  block.tokens = size->sequence_length;
-  block.features = size->width;
-  block.heads = size->heads;
+  block.tokens = size.sequence_length;
+  block.features = size.width;
+  block.heads = size.heads;
   block.causal = true;
   block.dropout = config.dropout;
   block.residual_deviation =
-      kInitialDeviation / std::sqrt(2.0 * static_cast<double>(size->depth));
-  spec.layers.push_back(EmbeddingLayer(*size, config.dropout));
-  for (int64_t i = 0; i < size->depth; ++i)
+      kInitialDeviation / std::sqrt(2.0 * static_cast<double>(size.depth));
+  spec.layers.push_back(EmbeddingLayer(size, config.dropout));
+  for (int64_t i = 0; i < size.depth; ++i)
     spec.layers.push_back(BlockLayer(absl::StrCat("block", i), block));
-  spec.layers.push_back(
-      NormLayer("norm", {size->sequence_length, size->width}));
-  spec.layers.push_back(HeadLayer(*size, config.tied_head));
+  spec.layers.push_back(NormLayer("norm", {size.sequence_length, size.width}));
+  spec.layers.push_back(HeadLayer(size, config.tied_head));
   if (config.tied_head) {
     spec.ties = {{0, spec.layers.size() - 1, kTokenWeight, kHeadWeight}};
   }

@@ -1,5 +1,3 @@
-#include "trainers/models/gpt.h"
-
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -11,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "samplers/datasets/tokens.h"
-#include "trainers/models/dropout.h"
+#include "samplers/datasets/dataset.h"
+#include "trainers/models/catalog.h"
 
 namespace rankwise {
 namespace {
@@ -201,7 +199,7 @@ TEST(DropoutTest, LayersHaveSeedsOfTheirOwn) {
 TEST(GptTest, LearnsTokens) {
   at::set_num_threads(1);  // small tensors: threads would only wait
   const auto model = Build(Small());
-  const auto tokens = *Tokens::Open(0, Split::kTrain, 1000, 24);
+  const auto tokens = *OpenTokens(0, Split::kTrain, 1000, 24);
   double first = 0, last = 0;
   for (int64_t step = 0; step < 40; ++step) {
     std::vector<int64_t> indices(16);

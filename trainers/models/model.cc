@@ -1,14 +1,16 @@
 #include "trainers/models/model.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <c10/util/Exception.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
-#include "trainers/models/dropout.h"
+#include "samplers/datasets/split_mix.h"
 
 namespace rankwise {
 namespace {
@@ -19,7 +21,18 @@ bool Keeps(absl::Span<const LayerRange> kept, size_t layer) {
   });
 }
 
+// Seeds the device's default generator. Nobody restores what it was before.
+void SeedGenerator(c10::Device device, uint64_t seed) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
 }  // namespace
+
+uint64_t LayerSeed(uint64_t seed, uint64_t layer) {
+  return MixIn(MixIn(seed, 0), layer);
+}
 
 int64_t ModelSpec::parameters() const {
   int64_t sum = 0;

@@ -63,7 +63,7 @@ struct ModelSpec {
   std::string name;
   LossKind loss = LossKind::kCrossEntropy;
   std::vector<int64_t> example_shape;  // of one input, without the batch
-  // Classes or token values that the output tells apart; 0 for regression.
+  // Classes or token values that the output separates; 0 for regression.
   int64_t num_classes = 0;
   std::string default_dataset;
   std::string default_optimizer;
@@ -124,6 +124,13 @@ class Model : public torch::nn::Module {
   std::vector<TiedWeight> copies_;
   uint64_t dropout_seed_ = 0;
 };
+
+// Where a layer's dropout masks come from: the seed of the layer in this
+// position of a model that was given `seed`. It depends on what is trained and
+// not on when or where it runs, so that every way to run a step draws the same
+// masks. All of its 32 low bits, which are what a CPU generator uses, depend on
+// both.
+uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 
 // Mean over the predictions of the batch: cross-entropy of logits [B, C] and
 // int64 targets [B], or [B, T, C] and [B, T]; or squared error of [B, k] and

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "trainers/median.h"
+#include "trainers/observe/median.h"
 
 namespace rankwise {
 namespace {

@@ -11,6 +11,13 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/models/catalog.h"
 
 namespace rankwise {
 namespace {
@@ -23,11 +30,11 @@ class Attention : public torch::nn::Module {
  public:
   explicit Attention(const BlockConfig& config)
       : config_(config),
-        qkv_(register_module("qkv", std::make_shared<Affine>(
+        qkv_(register_module("qkv", std::make_shared<Linear>(
                                         config.features, 3 * config.features))),
         projection_(register_module(
             "projection",
-            std::make_shared<Affine>(config.features, config.features,
+            std::make_shared<Linear>(config.features, config.features,
                                      config.residual_deviation))) {}
 
   torch::Tensor Forward(const torch::Tensor& x) const {
@@ -46,7 +53,7 @@ class Attention : public torch::nn::Module {
 
  private:
   const BlockConfig config_;
-  std::shared_ptr<Affine> qkv_, projection_;
+  std::shared_ptr<Linear> qkv_, projection_;
 };
 
 class Mlp : public torch::nn::Module {
@@ -55,10 +62,10 @@ class Mlp : public torch::nn::Module {
       : dropout_(config.dropout),
         expand_(register_module(
             "expand",
-            std::make_shared<Affine>(config.features, 4 * config.features))),
+            std::make_shared<Linear>(config.features, 4 * config.features))),
         contract_(register_module(
             "contract",
-            std::make_shared<Affine>(4 * config.features, config.features,
+            std::make_shared<Linear>(4 * config.features, config.features,
                                      config.residual_deviation))) {}
 
   torch::Tensor Forward(const torch::Tensor& x) const {
@@ -68,18 +75,18 @@ class Mlp : public torch::nn::Module {
 
  private:
   const double dropout_;
-  std::shared_ptr<Affine> expand_, contract_;
+  std::shared_ptr<Linear> expand_, contract_;
 };
 
 class Block : public torch::nn::Module {
  public:
   explicit Block(const BlockConfig& config)
-      : norm1_(
-            register_module("norm1", std::make_shared<Norm>(config.features))),
+      : norm1_(register_module("norm1",
+                               std::make_shared<LayerNorm>(config.features))),
         attention_(
             register_module("attention", std::make_shared<Attention>(config))),
-        norm2_(
-            register_module("norm2", std::make_shared<Norm>(config.features))),
+        norm2_(register_module("norm2",
+                               std::make_shared<LayerNorm>(config.features))),
         mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
 
   torch::Tensor Forward(const torch::Tensor& input) const {
@@ -88,28 +95,70 @@ class Block : public torch::nn::Module {
   }
 
  private:
-  std::shared_ptr<Norm> norm1_;
+  std::shared_ptr<LayerNorm> norm1_;
   std::shared_ptr<Attention> attention_;
-  std::shared_ptr<Norm> norm2_;
+  std::shared_ptr<LayerNorm> norm2_;
   std::shared_ptr<Mlp> mlp_;
 };
 
+absl::StatusOr<TransformerSize> Named(const ModelConfig& config,
+                                      absl::Span<const TransformerSize> sizes) {
+  if (config.size.empty()) return sizes.front();
+  std::vector<std::string> names;
+  for (const TransformerSize& size : sizes) {
+    if (size.name == config.size) return size;
+    names.push_back(size.name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--model_size=", config.size, ": --model=", config.name,
+                   " has no such size; it has ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status CheckFlags(const ModelConfig& config) {
+  RETURN_IF_ERROR(CheckSizeFlag("depth", config.depth, kMostBlocks));
+  RETURN_IF_ERROR(CheckSizeFlag("width", config.width, kMostFeatures));
+  RETURN_IF_ERROR(
+      CheckSizeFlag("sequence_length", config.sequence_length, kMostFeatures));
+  if (config.dropout >= 0 && config.dropout < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--dropout=", config.dropout, ": must be at least 0 and less than 1"));
+}
+
 }  // namespace
 
-Affine::Affine(int64_t inputs, int64_t outputs, double deviation)
+absl::StatusOr<TransformerSize> ChooseSize(
+    const ModelConfig& config, absl::Span<const TransformerSize> sizes) {
+  RETURN_IF_ERROR(CheckFlags(config));
+  ASSIGN_OR_RETURN(TransformerSize size, Named(config, sizes));
+  if (config.depth > 0) size.depth = config.depth;
+  if (config.sequence_length > 0) size.sequence_length = config.sequence_length;
+  if (config.width > 0) {
+    const int64_t head_width = size.width / size.heads;
+    if (config.width % head_width != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--width=", config.width, ": must be a multiple of ", head_width,
+          ", the width of an attention head of --model_size=", size.name));
+    }
+    size.width = config.width;
+    size.heads = config.width / head_width;
+  }
+  return size;
+}
+
+Linear::Linear(int64_t inputs, int64_t outputs, double deviation)
     : weight_(
           register_parameter("weight", Normal({outputs, inputs}, deviation))),
       bias_(register_parameter("bias", at::zeros({outputs}))) {}
 
-torch::Tensor Affine::Forward(const torch::Tensor& x) const {
+torch::Tensor Linear::Forward(const torch::Tensor& x) const {
   return at::linear(x, weight_, bias_);
 }
 
-Norm::Norm(int64_t features)
+LayerNorm::LayerNorm(int64_t features)
     : weight_(register_parameter("weight", at::ones({features}))),
       bias_(register_parameter("bias", at::zeros({features}))) {}
 
-torch::Tensor Norm::Forward(const torch::Tensor& x) const {
+torch::Tensor LayerNorm::Forward(const torch::Tensor& x) const {
   return at::layer_norm(x, weight_.sizes(), weight_, bias_);
 }
 
@@ -144,7 +193,7 @@ LayerSpec NormLayer(const std::string& name, std::vector<int64_t> shape) {
   spec.output_shape = std::move(shape);
   spec.parameters = 2 * features;
   spec.build = [features](LayerContext&) {
-    auto norm = std::make_shared<Norm>(features);
+    auto norm = std::make_shared<LayerNorm>(features);
     return Layer{norm,
                  [norm](const torch::Tensor& x) { return norm->Forward(x); }};
   };

@@ -1,5 +1,6 @@
 // What gpt and vit are made of: pre-norm transformer blocks (Vaswani 2017, in
-// the order of GPT-2, Radford 2019), and the pieces of their other layers.
+// the order of GPT-2, Radford 2019), and the pieces of their other layers, and
+// their named sizes.
 #ifndef RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 #define RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 
@@ -9,19 +10,34 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
+
+struct TransformerSize {
+  std::string name;
+  int64_t depth = 0, width = 0, heads = 0;
+  int64_t vocabulary = 0, sequence_length = 0;  // gpt only
+};
+
+// The size that `config` names, the first of `sizes` if none, with the fields
+// that `config` overrides. Another width keeps the width of a head.
+// InvalidArgument as the flag is typed.
+absl::StatusOr<TransformerSize> ChooseSize(
+    const ModelConfig& config, absl::Span<const TransformerSize> sizes);
 
 // The standard deviation of GPT-2's initial weights; biases begin at 0.
 inline constexpr double kInitialDeviation = 0.02;
 
 // y = x W^T + b, W drawn from N(0, deviation^2), b = 0. Parameters weight
 // [outputs, inputs] and bias [outputs].
-class Affine : public torch::nn::Module {
+class Linear : public torch::nn::Module {
  public:
-  Affine(int64_t inputs, int64_t outputs, double deviation = kInitialDeviation);
+  Linear(int64_t inputs, int64_t outputs, double deviation = kInitialDeviation);
   torch::Tensor Forward(const torch::Tensor& x) const;
 
  private:
@@ -30,9 +46,9 @@ class Affine : public torch::nn::Module {
 
 // Layer normalisation over the last dimension. Parameters weight (1) and bias
 // (0), both [features].
-class Norm : public torch::nn::Module {
+class LayerNorm : public torch::nn::Module {
  public:
-  explicit Norm(int64_t features);
+  explicit LayerNorm(int64_t features);
   torch::Tensor Forward(const torch::Tensor& x) const;
 
  private:

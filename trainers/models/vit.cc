@@ -1,5 +1,3 @@
-#include "trainers/models/vit.h"
-
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/dropout.h>
@@ -11,7 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "trainers/models/sizes.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/models/catalog.h"
 #include "trainers/models/transformer.h"
 
 namespace rankwise {
@@ -116,7 +115,7 @@ LayerSpec HeadLayer(int64_t features) {
   spec.parameters = (features + 1) * kClasses;
   spec.flops = 2.0 * static_cast<double>(features * kClasses);
   spec.build = [features](LayerContext&) {
-    auto head = std::make_shared<Affine>(features, kClasses);
+    auto head = std::make_shared<Linear>(features, kClasses);
     return Layer{head,
                  [head](const torch::Tensor& x) { return head->Forward(x); }};
   };
@@ -126,8 +125,7 @@ LayerSpec HeadLayer(int64_t features) {
 }  // namespace
 
 absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config) {
-  const absl::StatusOr<TransformerSize> size = ChooseSize(config, kSizes);
-  if (!size.ok()) return size.status();
+  ASSIGN_OR_RETURN(const TransformerSize size, ChooseSize(config, kSizes));
   ModelSpec spec;
   spec.name = config.name;
   spec.example_shape = {kChannels, kSide, kSide};
@@ -137,14 +135,14 @@ absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config) {
   spec.default_learning_rate = 1e-3;
   BlockConfig block;
   block.tokens = kTokens;
-  block.features = size->width;
-  block.heads = size->heads;
+  block.features = size.width;
+  block.heads = size.heads;
   block.dropout = config.dropout;
-  spec.layers.push_back(EmbeddingLayer(size->width, config.dropout));
-  for (int64_t i = 0; i < size->depth; ++i)
+  spec.layers.push_back(EmbeddingLayer(size.width, config.dropout));
+  for (int64_t i = 0; i < size.depth; ++i)
     spec.layers.push_back(BlockLayer(absl::StrCat("block", i), block));
-  spec.layers.push_back(ClassTokenNorm(size->width));
-  spec.layers.push_back(HeadLayer(size->width));
+  spec.layers.push_back(ClassTokenNorm(size.width));
+  spec.layers.push_back(HeadLayer(size.width));
   return spec;
 }
 

@@ -1,4 +1,4 @@
-// Colours, dashes, markers and patterns: what is told apart by colour is told
+// Colours, dashes, markers and patterns: what differs by colour is told
 // apart by one of the others too. Colours after Okabe and Ito, "Color Universal
 // Design" (2008), lightened for dark pages.
 

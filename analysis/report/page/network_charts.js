@@ -1,26 +1,19 @@
-// What a collective's size does to its bandwidth: points, and what was fitted.
+// What a collective's size does to its bandwidth: medians, and the line that was fitted.
 
-const fittedPoints = 24;  // of a piece, evenly over the logarithm of the size
+const fittedPoints = 48;  // of a line, evenly over the logarithm of the size
 
-// The pieces of a curve within what was measured: [{bytes: [...], seconds: [...]}].
-function fittedPieces(curve) {
+// The line of a curve over what was measured: {bytes: [...], seconds: [...]}; null where sizes do not differ.
+function fittedLine(curve) {
   const sizes = curve.points.map((point) => point.bytes).filter((size) => size > 0);
+  if (sizes.length < 2) return null;
   const least = Math.min(...sizes), most = Math.max(...sizes);
-  return curve.segments.map((segment) => {
-    const from = Math.max(segment.min_bytes, least);
-    const to = segment.max_bytes === null ? most : Math.min(segment.max_bytes, most);
-    const places = Array.from({length: fittedPoints + 1}, (_, i) => from * (to / from) ** (i / fittedPoints));
-    return {
-      segment,
-      bytes: places,
-      seconds: places.map((size) => segment.alpha_seconds + segment.beta_seconds_per_byte * size),
-    };
-  }).filter((piece) => piece.bytes[0] < piece.bytes[fittedPoints]);
+  const places = Array.from({length: fittedPoints + 1}, (_, i) => least * (most / least) ** (i / fittedPoints));
+  return {bytes: places, seconds: places.map((size) => curve.alpha_seconds + curve.beta_seconds_per_byte * size)};
 }
 
-function segmentText(segment) {
-  const per = segment.beta_seconds_per_byte > 0 ? bandwidth(1 / segment.beta_seconds_per_byte) : 'no limit';
-  return `α ${digits(segment.alpha_seconds * 1e6)} µs, 1/β ${per}`;
+function lineText(curve) {
+  const per = curve.beta_seconds_per_byte > 0 ? bandwidth(1 / curve.beta_seconds_per_byte) : 'no limit';
+  return `α ${digits(curve.alpha_seconds * 1e6)} µs, 1/β ${per}`;
 }
 
 function curveName(curve) {
@@ -49,20 +42,13 @@ function curveTraces(look, curve, n, what, first, visible) {
   const factor = what.factor(curve);
   const shared = {xaxis: what.axis, yaxis: what.axis.replace('x', 'y'), legendgroup: curveName(curve), visible};
   const traces = [pointTrace(look, curve, mark, factor, {...shared, showlegend: first})];
-  fittedPieces(curve).forEach((piece, i) => {
-    const rates = piece.bytes.map((size, at) => factor * size / piece.seconds[at]);
-    const words = hoverText(`${curveName(curve)}: fitted`, `from ${bytes(piece.bytes[0])}: ${segmentText(piece.segment)}`);
-    traces.push({
-      type: 'scatter', mode: 'lines', x: piece.bytes, y: rates, line: {color: mark.color, dash: mark.dash, width: 2},
-      text: piece.bytes.map(() => words), hoverinfo: 'text', showlegend: false, ...shared,
-    });
-    if (i === 0) return;
-    traces.push({
-      type: 'scatter', mode: 'markers', x: [piece.bytes[0]], y: [rates[0]],
-      marker: {symbol: 'line-ns', size: 18, line: {color: mark.color, width: 2}},
-      text: [hoverText(`${curveName(curve)}: change-point`, `at ${bytes(piece.bytes[0])}`)],
-      hoverinfo: 'text', showlegend: false, ...shared,
-    });
+  const line = fittedLine(curve);
+  if (line === null) return traces;
+  const words = hoverText(`${curveName(curve)}: fitted`, lineText(curve));
+  traces.push({
+    type: 'scatter', mode: 'lines', x: line.bytes, y: line.bytes.map((size, at) => factor * size / line.seconds[at]),
+    line: {color: mark.color, dash: mark.dash, width: 2},
+    text: line.bytes.map(() => words), hoverinfo: 'text', showlegend: false, ...shared,
   });
   return traces;
 }
@@ -108,7 +94,7 @@ function addNetworks() {
   const part = section(
       'network', 'What communication costs',
       'Bandwidth by the size of the buffer: algbw is size over time, busbw the same made comparable with the link\'s. ' +
-          'Medians with 95 % intervals, the fitted α + β · size, and a stroke where one piece ends and the next begins. ' +
+          'Medians with 95 % intervals, by which costs are predicted, and one fitted α + β · size for each curve. ' +
           'A name in the legend shows or hides its curve.');
   study.networks.forEach((network, i) => {
     if (!network.curves.some((curve) => curve.points.some((point) => point.bytes > 0))) return;

@@ -130,19 +130,20 @@ function pipelineTable(part) {
 }
 
 function costTable(part) {
-  const rows = study.networks.flatMap((network) => network.curves.flatMap(
-      (curve) => curve.segments.map((segment) => ({network, curve, ...segment}))));
+  const rows = study.networks.flatMap((network) => network.curves.map((curve) => ({network: network.name, ...curve})));
+  const sizes = (row) => row.points.map((point) => point.bytes);
   table(part, 'cost-table', 'Costs of communication: α + β · bytes', [
-    textColumn('network', 'network', (row) => row.network.name),
-    textColumn('collective', 'collective', (row) => row.curve.collective),
-    numberColumn('ranks', 'ranks', (row) => row.curve.ranks, whole),
-    numberColumn('from', 'min_bytes', (row) => row.min_bytes, bytes),
-    {...numberColumn('to below', 'max_bytes', (row) => row.max_bytes), show: (row) => bytes(row.max_bytes)},
+    textColumn('network', 'network', (row) => row.network),
+    textColumn('collective', 'collective', (row) => row.collective),
+    numberColumn('ranks', 'ranks', (row) => row.ranks, whole),
+    numberColumn('from', 'min_bytes', (row) => (row.points.length > 0 ? Math.min(...sizes(row)) : null), bytes),
+    numberColumn('to', 'max_bytes', (row) => (row.points.length > 0 ? Math.max(...sizes(row)) : null), bytes),
     numberColumn('α µs', 'alpha_seconds', (row) => row.alpha_seconds, inUs),
     intervalColumn('alpha_seconds', (row) => row.alpha_interval, inUs),
     numberColumn('β ns/B', 'beta_seconds_per_byte', (row) => row.beta_seconds_per_byte, inNs),
     intervalColumn('beta_seconds_per_byte', (row) => row.beta_interval, inNs),
-    numberColumn('median error', 'median_relative_error', (row) => row.curve.error, percent),
+    numberColumn('off the line', 'median_relative_error', (row) => row.error, percent),
+    numberColumn('between sizes', 'interpolation_error', (row) => row.interpolation_error, percent),
   ], rows);
 }
 
@@ -176,19 +177,6 @@ function callTable(part) {
     numberColumn('algbw', 'algbw_bytes_per_second', (row) => rate(row, 1), bandwidth),
     numberColumn('busbw', 'busbw_bytes_per_second', (row) => rate(row, row.bus_factor), bandwidth),
   ], study.calls);
-}
-
-function messageTable(part) {
-  const rows = study.networks.flatMap((network) => network.messages.map((message) => ({network: network.name, ...message})));
-  const pair = (head, key, name, show) => [
-    numberColumn(head, key, (row) => row[key], show), intervalColumn(key, (row) => row[name], show)];
-  table(part, 'message-table', 'Costs of a message: LogGP', [
-    textColumn('network', 'network', (row) => row.network),
-    ...pair('latency L µs', 'latency_seconds', 'latency_interval', inUs),
-    ...pair('overhead o µs', 'overhead_seconds', 'overhead_interval', inUs),
-    ...pair('gap g µs', 'gap_seconds', 'gap_interval', inUs),
-    ...pair('gap per byte G ns/B', 'gap_seconds_per_byte', 'gap_per_byte_interval', inNs),
-  ], rows);
 }
 
 function predictionTable(part) {
@@ -225,7 +213,6 @@ function addTables() {
   }
   pipelineTable(part);
   costTable(part);
-  messageTable(part);
   callTable(part);
   predictionTable(part);
 }

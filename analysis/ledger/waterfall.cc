@@ -1,0 +1,376 @@
+#include "analysis/ledger/waterfall.h"
+
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+bool SameMachine(const RunRecord& a, const RunRecord& b) {
+  return a.threads_per_rank == b.threads_per_rank && a.devices == b.devices &&
+         a.host.cpu_model == b.host.cpu_model &&
+         a.versions.torch == b.versions.torch && a.source_hash == b.source_hash;
+}
+
+// Flags that only one of the two has, as newer code has more, may differ.
+bool SameFlags(const RunRecord& a, const RunRecord& b, bool with_shape) {
+  for (const auto& [name, value] : a.flags) {
+    if (name == "skip_communication") continue;
+    if (FollowsWorldSizeOrOutput(name) && !(with_shape && IsShapeFlag(name))) {
+      continue;
+    }
+    const auto other = b.flags.find(name);
+    if (other != b.flags.end() && other->second != value) return false;
+  }
+  return true;
+}
+
+bool SameTrainer(const Cell& a, const Cell& b) {
+  return a.Trainer() == b.Trainer() && a.run.world_size == b.run.world_size &&
+         SameMachine(a.run, b.run);
+}
+
+// Seconds that the examples of one step take at the cell's throughput: its
+// global batch over the geometric mean of its repetitions' examples/s.
+double StepSeconds(const Cell& cell) {
+  return static_cast<double>(cell.global_batch) / cell.ExamplesPerSecond();
+}
+
+// Examples of a step per rank.
+double WorkPerRank(const Cell& cell) {
+  return static_cast<double>(cell.global_batch) /
+         static_cast<double>(cell.run.world_size);
+}
+
+// Examples of one forward and backward pass, --batch_size; the batch per rank
+// where the run has no such flag.
+double ExamplesPerPass(const Cell& cell) {
+  const auto flag = cell.run.flags.find("batch_size");
+  double examples = 0;
+  if (flag != cell.run.flags.end() &&
+      absl::SimpleAtod(flag->second, &examples) && examples > 0) {
+    return examples;
+  }
+  return cell.rank_batch;
+}
+
+// Over how many ranks one copy of the model is cut.
+double RanksPerModel(const Cell& cell) {
+  if (cell.pipelines.empty()) return 1;
+  return static_cast<double>(cell.pipelines[0].pipeline_size);
+}
+
+// Of `base`'s trainer, world size and flags, with passes of as many examples as
+// `cell`'s; of several the one whose work per rank is nearest. It may be the
+// base. Null if there is none.
+const CellLedger* WithPassesOf(const Cell& cell, const Cell& base,
+                               absl::Span<const CellLedger> cells) {
+  const auto distance = [&cell](const CellLedger& other) {
+    return std::abs(WorkPerRank(*other.cell) - WorkPerRank(cell));
+  };
+  const CellLedger* nearest = nullptr;
+  for (const CellLedger& other : cells) {
+    if (other.cell->IsAblation() || !SameTrainer(*other.cell, base) ||
+        !SameFlags(other.cell->run, base.run, /*with_shape=*/false) ||
+        ExamplesPerPass(*other.cell) != ExamplesPerPass(cell)) {
+      continue;
+    }
+    if (nearest == nullptr || distance(other) < distance(*nearest)) {
+      nearest = &other;
+    }
+  }
+  return nearest;
+}
+
+// Differs from `cell` in skip_communication only, and is an ablation. Null if
+// there is none.
+const CellLedger* WithoutCommunication(const Cell& cell,
+                                       absl::Span<const CellLedger> cells) {
+  if (cell.IsAblation()) return nullptr;
+  for (const CellLedger& other : cells) {
+    if (other.cell->IsAblation() && SameTrainer(*other.cell, cell) &&
+        SameFlags(other.cell->run, cell.run, /*with_shape=*/true) &&
+        other.cell->global_batch == cell.global_batch &&
+        ExamplesPerPass(*other.cell) == ExamplesPerPass(cell)) {
+      return &other;
+    }
+  }
+  return nullptr;
+}
+
+// A loss of less than this share of the step is a rounding error.
+constexpr double kNothing = 1e-12;
+
+// The causes within the computation: mean over ranks, imbalance left out.
+struct ComputeLoss {
+  double smaller_batch = 0;
+  double shared_machine = 0;
+  double communication = 0;  // beside computing, or within captured steps
+};
+
+class Explainer {
+ public:
+  Explainer(absl::Span<const CellLedger> cells, const CellLedger& base,
+            const CellLedger& cell)
+      : cells_(cells),
+        base_(base),
+        cell_(cell),
+        work_(WorkPerRank(*cell.cell) / WorkPerRank(*base.cell)),
+        communication_(cell.ledger.IsCaptured()
+                           ? LossCause::kCommInGraph
+                           : LossCause::kCommBesideCompute) {}
+
+  Waterfall Explain(Scaling scaling);
+
+ private:
+  ComputeLoss SplitCompute();
+  double ComputeAlone(const CellLedger& alone) const;
+  double SlowedByCommunication(const CellLedger* without) const;
+  void AddBeyondBase(LossCause cause, double seconds, double base_seconds);
+  void Add(LossCause cause, double seconds);
+  void Merge(LossCause cause, LossCause other, const std::string& run);
+  void MergeCaptured();
+
+  const absl::Span<const CellLedger> cells_;
+  const CellLedger& base_;
+  const CellLedger& cell_;
+  const double work_;  // a rank's work in the cell over one's in the base
+  // What an ablation tells of communication within compute.
+  const LossCause communication_;
+  Waterfall result_;
+};
+
+// What a rank of `cell_` would compute if its passes were as fast as those of
+// `alone`, whose passes hold as many examples. The optimizer's work follows the
+// rank's share of the model, not its examples.
+double Explainer::ComputeAlone(const CellLedger& alone) const {
+  const double optimizer = alone.ledger.optimizer_seconds;
+  const double passes = alone.ledger.MeanComputeSeconds() - optimizer;
+  return passes * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell) +
+         optimizer * RanksPerModel(*alone.cell) / RanksPerModel(*cell_.cell);
+}
+
+void Explainer::Merge(LossCause cause, LossCause other,
+                      const std::string& run) {
+  result_.merged.push_back(absl::StrCat(LossName(cause), " not separated from ",
+                                        LossName(other), ", as ", run));
+}
+
+// What a captured step hides, whatever else was run.
+void Explainer::MergeCaptured() {
+  const bool captured = cell_.ledger.IsCaptured();
+  if (captured && cell_.cell->run.world_size > 1) {
+    Merge(LossCause::kCommInGraph, LossCause::kImbalance,
+          absl::StrCat("a step of ", cell_.cell->Name(),
+                       " was one graph launch: --cuda_graph=false would tell"));
+  }
+  if (captured == base_.ledger.IsCaptured()) return;
+  const Cell& by_graph = captured ? *cell_.cell : *base_.cell;
+  const Cell& by_parts = captured ? *base_.cell : *cell_.cell;
+  result_.merged.push_back(absl::StrCat(
+      "what capturing a step saves is in the losses, as ", by_graph.Name(),
+      " was captured and ", by_parts.Name(), " was not"));
+}
+
+// Communication cannot speed computing up: where the run without it computed
+// longer, the machine was slower then, and nothing is known. 0 is that, too.
+double Explainer::SlowedByCommunication(const CellLedger* without) const {
+  if (without == nullptr) return 0;
+  const double slowed =
+      cell_.ledger.MeanComputeSeconds() - without->ledger.MeanComputeSeconds();
+  return slowed > kNothing * StepSeconds(*cell_.cell) ? slowed : 0;
+}
+
+ComputeLoss Explainer::SplitCompute() {
+  const Cell& cell = *cell_.cell;
+  const Cell& base = *base_.cell;
+  const CellLedger* alone = WithPassesOf(cell, base, cells_);
+  if (alone == nullptr && ExamplesPerPass(cell) == ExamplesPerPass(base)) {
+    alone = &base_;
+  }
+  const CellLedger* without = WithoutCommunication(cell, cells_);
+  if (without != nullptr &&
+      without->ledger.IsCaptured() != cell_.ledger.IsCaptured()) {
+    without = nullptr;
+  }
+  const double ideal = work_ * base_.ledger.MeanComputeSeconds();
+  const double with = cell_.ledger.MeanComputeSeconds();
+  const double slowed = SlowedByCommunication(without);
+  if (alone == nullptr) {
+    Merge(LossCause::kSmallerBatch, LossCause::kSharedMachine,
+          absl::StrCat(base.Name(), " was not run with --batch_size=",
+                       BatchText(ExamplesPerPass(cell))));
+  }
+  if (without == nullptr || slowed == 0) {
+    Merge(
+        alone == nullptr ? LossCause::kSmallerBatch : LossCause::kSharedMachine,
+        communication_,
+        absl::StrCat(
+            cell.Name(), ", batch ", BatchText(cell.rank_batch),
+            without == nullptr
+                ? absl::StrCat(", was not run with --skip_communication",
+                               cell_.ledger.IsCaptured() ? " and captured" : "")
+                : std::string(", computed no faster with --skip_communication: "
+                              "a quieter "
+                              "machine or more --ablations would tell")));
+  }
+  if (alone == nullptr) return {with - ideal - slowed, 0, slowed};
+  const double by_itself = ComputeAlone(*alone);
+  return {by_itself - ideal, with - slowed - by_itself, slowed};
+}
+
+void Explainer::Add(LossCause cause, double seconds) {
+  if (std::abs(seconds) <= kNothing * result_.measured_seconds) return;
+  result_.losses.push_back(
+      {cause, seconds, seconds / result_.measured_seconds});
+}
+
+void Explainer::AddBeyondBase(LossCause cause, double seconds,
+                              double base_seconds) {
+  Add(cause, seconds - work_ * base_seconds);
+}
+
+Waterfall Explainer::Explain(Scaling scaling) {
+  const Ledger& base = base_.ledger;
+  const Ledger& cell = cell_.ledger;
+  result_.cell = cell_.cell;
+  result_.base = base_.cell;
+  result_.scaling = scaling;
+  result_.ideal_seconds = work_ * StepSeconds(*base_.cell);
+  result_.measured_seconds = StepSeconds(*cell_.cell);
+  const ComputeLoss compute = SplitCompute();
+  MergeCaptured();
+  Add(LossCause::kSmallerBatch, compute.smaller_batch);
+  Add(LossCause::kSharedMachine, compute.shared_machine);
+  Add(communication_, compute.communication);
+  AddBeyondBase(LossCause::kExposedComm, cell.critical.exposed_comm_seconds,
+                base.critical.exposed_comm_seconds);
+  AddBeyondBase(LossCause::kBubble, cell.critical.bubble_seconds,
+                base.critical.bubble_seconds);
+  AddBeyondBase(LossCause::kImbalance,
+                cell.imbalance_seconds - cell.noise_seconds,
+                base.imbalance_seconds - base.noise_seconds);
+  AddBeyondBase(LossCause::kNoise, cell.noise_seconds, base.noise_seconds);
+  AddBeyondBase(LossCause::kDataWait, cell.critical.data_wait_seconds,
+                base.critical.data_wait_seconds);
+  double rest = result_.measured_seconds - result_.ideal_seconds;
+  for (const Loss& loss : result_.losses) rest -= loss.seconds;
+  Add(LossCause::kRest, rest);
+  return std::move(result_);
+}
+
+absl::Status CheckLedger(const CellLedger& ledger) {
+  if (ledger.cell == nullptr) {
+    return absl::FailedPreconditionError("a ledger without its cell");
+  }
+  if (ledger.ledger.critical.Total() > 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(ledger.cell->Name(), " has no ledger"));
+}
+
+Ablation Compare(const CellLedger& with, const CellLedger& without) {
+  const LedgerParts& parts = with.ledger.critical;
+  const LedgerParts& left = without.ledger.critical;
+  Ablation result;
+  result.cell = with.cell;
+  result.without = without.cell;
+  result.saved_seconds = StepSeconds(*with.cell) - StepSeconds(*without.cell);
+  result.exposed_seconds =
+      parts.exposed_comm_seconds - left.exposed_comm_seconds;
+  result.bubble_seconds = parts.bubble_seconds - left.bubble_seconds;
+  result.slowed_seconds = parts.compute_seconds - left.compute_seconds;
+  result.captured = with.ledger.IsCaptured();
+  result.disagreement = result.exposed_disagreement =
+      std::numeric_limits<double>::quiet_NaN();
+  if (result.saved_seconds > 0 && !result.captured) {
+    result.disagreement = (result.exposed_seconds + result.bubble_seconds +
+                           result.slowed_seconds) /
+                              result.saved_seconds -
+                          1;
+    result.exposed_disagreement =
+        result.exposed_seconds / result.saved_seconds - 1;
+  }
+  return result;
+}
+
+struct CauseText {
+  const char* name;
+  const char* remedy;
+};
+
+// In the order of LossCause.
+constexpr CauseText kCauseTexts[] = {
+    {"smaller batches",
+     "Raise --batch_size, in a pipeline at the cost of --microbatches, so that "
+     "a pass has enough work in it."},
+    {"cores and memory that ranks share",
+     "Spread the ranks over more machines or devices, or lower --threads until "
+     "the ranks of a machine leave each other cores and memory bandwidth."},
+    {"computing slowed by communication",
+     "Leave a core to the communication by --threads (on a CPU), or send less "
+     "by --comm_hook=bf16 or rarer exchanges (--accumulate)."},
+    {"communication within captured steps",
+     "Send less by --comm_hook=bf16 or rarer exchanges (--accumulate); a run "
+     "with --cuda_graph=false tells waiting from computing."},
+    {"exposed communication",
+     "Send less (--comm_hook=bf16), less often (--accumulate) or sooner (a "
+     "smaller --bucket_cap_mb); in a pipeline move --split to where "
+     "activations are small."},
+    {"pipeline bubble",
+     "Raise --microbatches, or take a --schedule with a smaller bubble "
+     "(interleaved_1f1b, zero_bubble_h1, zbv)."},
+    {"imbalance between ranks",
+     "Cut a pipeline by --split=time; elsewhere look at the rank that the "
+     "ledger shows busiest, whose hardware is slower or does other work."},
+    {"noise of the slowest rank",
+     "Keep other programs off the machines, and let ranks wait for each other "
+     "less often by --accumulate."},
+    {"waiting for data",
+     "Raise --data_workers, or move the data to a faster disk."},
+    {"everything else",
+     "Look at a --trace of the run for what the trainers do not time, such as "
+     "checkpoints (--checkpoint_every) and the console (--log_every)."}};
+static_assert(std::size(kCauseTexts) ==
+              static_cast<size_t>(LossCause::kRest) + 1);
+
+const CauseText& TextOf(LossCause cause) {
+  return kCauseTexts[static_cast<size_t>(cause)];
+}
+
+}  // namespace
+
+absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
+                                      const CellLedger& base,
+                                      const CellLedger& cell, Scaling scaling,
+                                      const ComparisonConfig& config) {
+  for (const CellLedger* ledger : {&base, &cell}) {
+    RETURN_IF_ERROR(CheckLedger(*ledger));
+  }
+  RETURN_IF_ERROR(CheckEfficiency(*base.cell, *cell.cell, scaling, config));
+  return Explainer(cells, base, cell).Explain(scaling);
+}
+
+std::string LossName(LossCause cause) { return TextOf(cause).name; }
+std::string Remedy(LossCause cause) { return TextOf(cause).remedy; }
+
+std::vector<Ablation> FindAblations(absl::Span<const CellLedger> cells) {
+  std::vector<Ablation> ablations;
+  for (const CellLedger& cell : cells) {
+    const CellLedger* without = WithoutCommunication(*cell.cell, cells);
+    if (without != nullptr) ablations.push_back(Compare(cell, *without));
+  }
+  return ablations;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,178 @@
+// What a study's runs say about computing, buckets of gradients and the stages
+// of pipelines: what predictions are made from.
+#ifndef RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
+#define RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
+#include "parallel/pipeline/simulation/simulate.h"
+
+namespace rankwise {
+
+// The value of one of the run's flags; "" without it.
+std::string FlagOf(const RunTrace& run, const std::string& name);
+
+// Ranks computed and exchanged nothing (--skip_communication).
+bool SkipsCommunication(const RunTrace& run);
+
+// The backend `fake` pretends its ranks: they are rank 0's mirror images, share
+// no cores, and are never late.
+bool IsFake(const RunTrace& run);
+
+// A run of the backend `fake` has the records of rank 0 alone; with those of
+// its mirror images it is complete for CheckRun. Other runs stay as they are.
+RunTrace MirrorFakeRanks(RunTrace run);
+
+// Examples of a rank's step; of a pipeline, of a replica's step. Median.
+double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
+
+// Those of ddp, model_parallel and pipeline that can be measured and whose
+// steps were not captured. FailedPrecondition, naming the flag and two files,
+// where they did not train the same thing, and where all were captured.
+absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
+    absl::Span<const RunTrace> runs, const ThroughputConfig& config);
+
+struct ReadyBucket {
+  double bytes = 0;
+  // Of computing since backward began, when the bucket was handed over.
+  double ready_seconds = 0;
+  // A tensor in it is at least so large: what the bucket has beyond the limit
+  // at which the Reducer closes it.
+  double tensor_bytes = 0;
+};
+
+// One rank's step without its communication.
+struct DdpStepTrace {
+  double before_backward_seconds = 0;  // data, forward
+  double backward_seconds = 0;         // computing only
+  double after_backward_seconds = 0;   // optimizer, and what is between steps
+  std::vector<ReadyBucket> buckets;    // in the order they are reduced
+};
+
+struct DdpStepTimes {
+  double step_seconds = 0;
+  double exposed_comm_seconds = 0;
+};
+
+// Buckets are reduced one after the other, each from when it is ready and the
+// one before is done, beside backward; the optimizer waits for all of them (Li
+// et al., "PyTorch Distributed", VLDB 2020, section 3.2). So do NCCL and the
+// fake backend. Gloo runs two calls at a time: as they share what one would
+// have alone, the last one ends at the same moment; only their latencies may
+// overlap, so many small buckets take at most as long as said here.
+DdpStepTimes SimulateDdpStep(
+    const DdpStepTrace& trace,
+    const std::function<double(double bytes)>& all_reduce_seconds);
+
+// Every recorded step's trace, of all ranks: those that have both a step and a
+// traffic record with an all-reduce in backward. A bucket is ready when its
+// all-reduce was started, less what all-reduces in backward's own thread
+// (--direct_all_reduce_bytes) took before. Steps of the warm-up count where no
+// other was recorded. FailedPrecondition, naming the file and the flag
+// --traffic_steps, where there are none.
+absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
+    const RunTrace& run, const ThroughputConfig& config);
+
+// The same gradients in buckets of `bucket_bytes` (above 0), as the Reducer
+// fills them: neighbours are joined until so many bytes are reached, which is
+// exact, and larger ones are cut into equal pieces, as if their gradients had
+// arrived evenly since the bucket before, but into none that is smaller than a
+// tensor that is known to be in it.
+std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
+                                  double bucket_bytes);
+
+// The computing of one rank's step.
+struct ComputeParts {
+  double before_backward_seconds = 0;
+  double backward_seconds = 0;  // until the last bucket is ready
+  double after_backward_seconds = 0;
+
+  double Total() const {
+    return before_backward_seconds + backward_seconds + after_backward_seconds;
+  }
+};
+
+struct RecordedDdp {
+  std::string source;
+  int64_t world_size = 1;
+  double batch = 0;  // examples of a rank's step
+  bool skips_communication = false;
+  bool fake = false;
+  std::vector<ComputeParts> steps;  // of all ranks, after warm-up; not empty
+  double step_seconds = 0;          // as measured: Throughput::step_seconds
+  double peak_bytes = 0;            // of the fullest rank; 0: not known
+};
+
+// The buckets of one run that recorded its traffic: medians over its steps.
+struct BucketPlan {
+  int64_t world_size = 1;
+  double batch = 0;
+  std::vector<ReadyBucket> buckets;  // ready as a share of backward_seconds
+  double tail_seconds = 0;     // after the last all-reduce, still in backward
+  double broadcast_bytes = 0;  // of buffers, before forward
+};
+
+struct DdpRecordings {
+  std::vector<RecordedDdp> runs;
+  std::vector<BucketPlan> plans;
+};
+
+// `runs` as PredictableRuns gives them; those of other trainers are passed
+// over. FailedPrecondition where some ran ddp and none recorded its traffic.
+absl::StatusOr<DdpRecordings> CollectDdp(absl::Span<const RunTrace* const> runs,
+                                         const ThroughputConfig& config);
+
+// The plan of the batch next to `batch`, of the most ranks up to `world_size`,
+// else of the fewest. `plans` is not empty.
+const BucketPlan& NearestPlan(absl::Span<const BucketPlan> plans, double batch,
+                              int64_t world_size);
+
+// One step of one replica, as it was measured.
+struct RecordedStages {
+  // Means over micro-batches; kinds that the schedule has not are 0. The
+  // backward of a schedule that cuts it is the sum of its halves.
+  std::vector<StageCosts> stages;
+  // From the first start to the last end, of the rank where that is longest.
+  double span_seconds = 0;
+};
+
+struct RecordedPipeline {
+  std::string source;
+  std::string schedule;
+  int64_t pp = 1;
+  int64_t dp = 1;
+  int64_t stages = 1;
+  int64_t micro_batches = 1;
+  double micro_batch_examples = 0;
+  bool cuts_backward = false;         // into I and W
+  std::vector<RecordedStages> steps;  // not empty
+  // Of each pipeline rank, of a step: what it spends outside its schedule and
+  // without waiting for the other replicas' gradients; median.
+  std::vector<double> outside_seconds;    // [pp]
+  std::vector<double> optimizer_seconds;  // [pp], medians
+  // Each rank's all-reduces over the replicas, in order of start; empty where
+  // there was one replica, or no traffic was recorded.
+  std::vector<std::vector<double>> gradient_bytes;  // [pp]
+  double message_seconds = 0;  // by the trainer's own measurement of its link
+  std::vector<double> peak_bytes;         // [pp], 0: not known
+  std::vector<int64_t> peak_activations;  // [pp]
+};
+
+// Runs of `runs` (as PredictableRuns gives them) with one rank per process and
+// measured timelines of all stages, whose records agree on who sits where in
+// the pipeline; others are passed over. The timelines say
+// how a rank's computing divides over its actions, its schedule records how
+// much there was in each step after warm-up.
+std::vector<RecordedPipeline> CollectPipelines(
+    absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_

@@ -1,0 +1,347 @@
+#include "analysis/runs/cell.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "analysis/stats/statistics.h"
+
+namespace rankwise {
+namespace {
+
+using CellKey =
+    std::tuple<bool, std::string, int64_t, int64_t, double, int64_t,
+               std::string, std::string, std::string, std::string, std::string>;
+
+std::string TrainerOf(const RunRecord& run) {
+  const auto schedule = run.flags.find("schedule");
+  if (run.binary != "pipeline" || schedule == run.flags.end()) {
+    return run.binary;
+  }
+  return absl::StrCat(run.binary, " ", schedule->second);
+}
+
+std::string Shape(const RunRecord& run) {
+  std::string shape;
+  for (const auto& [name, value] : run.flags) {
+    if (IsShapeFlag(name)) absl::StrAppend(&shape, name, "=", value, "\n");
+  }
+  return shape;
+}
+
+CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
+  const RunRecord& run = trace.ranks[0].run;
+  return {run.binary != "single",
+          TrainerOf(run),
+          run.world_size,
+          throughput.global_batch,
+          throughput.largest_rank_batch,
+          run.threads_per_rank,
+          run.scaling_hash,
+          Shape(run),
+          run.backend,
+          DeviceKind(run),
+          CpuModels(trace)};
+}
+
+// What tells it from the devices of other ranks of its host.
+std::string PhysicalDevice(const RankTrace& trace, const std::string& device) {
+  if (!trace.environment.has_value()) return device;
+  const auto& variables = trace.environment->variables;
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  absl::string_view number = device;
+  size_t index = 0;
+  if (visible == variables.end() || !absl::ConsumePrefix(&number, "cuda:") ||
+      !absl::SimpleAtoi(number, &index)) {
+    return device;
+  }
+  const std::vector<std::string> gpus = absl::StrSplit(visible->second, ',');
+  return index < gpus.size() ? gpus[index] : device;
+}
+
+std::string SharedDevice(const RunTrace& run) {
+  std::set<std::pair<std::string, std::string>> taken;
+  for (const RankTrace& trace : run.ranks) {
+    // A rank may name its device twice; only another rank's counts.
+    const std::set<std::string> own(trace.run.devices.begin(),
+                                    trace.run.devices.end());
+    for (const std::string& device : own) {
+      if (device == "cpu") continue;
+      const std::string physical = PhysicalDevice(trace, device);
+      if (!taken.emplace(trace.run.host.hostname, physical).second) {
+        return device;
+      }
+    }
+  }
+  return "";
+}
+
+bool SeveralDevicesPerRank(const RunTrace& run) {
+  return std::any_of(
+      run.ranks.begin(), run.ranks.end(),
+      [](const RankTrace& trace) { return trace.run.devices.size() > 1; });
+}
+
+using Ranks = std::vector<const RankTrace*>;
+
+bool MoreThreadsThanCores(const Ranks& ranks) {
+  int64_t threads = 0;
+  for (const RankTrace* trace : ranks) threads += trace->run.threads_per_rank;
+  const int64_t cores = ranks[0]->run.host.cores;
+  return cores > 0 && threads > cores;
+}
+
+// Whether some ranks have more threads than CPUs to run them on: all of them,
+// or those that are confined to the CPUs of one.
+bool MoreThreadsThanCpus(const Ranks& ranks) {
+  std::map<std::set<int64_t>, int64_t> threads;  // by where they may run
+  std::set<int64_t> everywhere;
+  for (const RankTrace* trace : ranks) {
+    const std::vector<int64_t>& cpus = trace->environment->cpus;
+    everywhere.insert(cpus.begin(), cpus.end());
+    threads[{cpus.begin(), cpus.end()}] += trace->run.threads_per_rank;
+  }
+  threads.try_emplace(everywhere, 0);
+  for (const auto& [place, own] : threads) {
+    int64_t confined = 0;
+    for (const auto& [cpus, count] : threads) {
+      const bool within =
+          std::includes(place.begin(), place.end(), cpus.begin(), cpus.end());
+      if (within) confined += count;
+    }
+    if (confined > static_cast<int64_t>(place.size())) return true;
+  }
+  return false;
+}
+
+bool Oversubscribed(const RunTrace& run) {
+  std::map<std::string, Ranks> hosts;
+  for (const RankTrace& trace : run.ranks) {
+    hosts[trace.run.host.hostname].push_back(&trace);
+  }
+  return std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
+    const Ranks& ranks = host.second;
+    const bool places_known =
+        std::all_of(ranks.begin(), ranks.end(), [](const RankTrace* trace) {
+          return trace->environment.has_value() &&
+                 !trace->environment->cpus.empty();
+        });
+    return places_known ? MoreThreadsThanCpus(ranks)
+                        : MoreThreadsThanCores(ranks);
+  });
+}
+
+void AddOnce(const std::string& text, std::vector<std::string>* seen) {
+  if (std::find(seen->begin(), seen->end(), text) == seen->end()) {
+    seen->push_back(text);
+  }
+}
+
+// What --peak_tflops states; 0: nothing.
+double StatedPeak(const RunRecord& run) {
+  const auto flag = run.flags.find("peak_tflops");
+  double peak = 0;
+  if (flag == run.flags.end() || !absl::SimpleAtod(flag->second, &peak)) {
+    return 0;
+  }
+  return std::max(0.0, peak);
+}
+
+// Fills what may differ between the repetitions of a cell.
+void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
+  std::set<std::string> devices;
+  std::set<double> stated;
+  std::vector<double> peaks;
+  for (size_t index : cell.run_indices) {
+    const RunTrace& run = runs[index];
+    if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
+    cell.oversubscribed |= Oversubscribed(run);
+    cell.several_devices_per_rank |= SeveralDevicesPerRank(run);
+    for (const RankTrace& trace : run.ranks) {
+      AddOnce(CodeVersion(trace.run), &cell.code_versions);
+      devices.insert(trace.run.devices.begin(), trace.run.devices.end());
+    }
+    const double peak_tflops = StatedPeak(run.ranks[0].run);
+    if (peak_tflops > 0) stated.insert(peak_tflops);
+    const double peak_bytes = PeakBytes(run);
+    if (peak_bytes > 0) peaks.push_back(peak_bytes);
+  }
+  cell.devices.assign(devices.begin(), devices.end());
+  if (stated.size() == 1) cell.peak_tflops = *stated.begin();
+  if (!peaks.empty()) cell.peak_bytes = Median(peaks);
+}
+
+}  // namespace
+
+std::vector<double> Cell::Values(double Throughput::*metric) const {
+  std::vector<double> values;
+  for (const Throughput& repetition : repetitions) {
+    values.push_back(repetition.*metric);
+  }
+  return values;
+}
+
+double Cell::ExamplesPerSecond() const {
+  return GeometricMean(Values(&Throughput::examples_per_second));
+}
+
+std::string Cell::Trainer() const { return TrainerOf(run); }
+
+std::string Cell::Name() const {
+  return absl::StrCat(Trainer(), " on ", run.world_size,
+                      run.world_size == 1 ? " rank" : " ranks");
+}
+
+bool Cell::IsAblation() const {
+  const auto flag = run.flags.find("skip_communication");
+  return flag != run.flags.end() && flag->second == "true";
+}
+
+double PeakBytes(const RankTrace& rank) {
+  if (!rank.memory.has_value()) return 0;
+  const int64_t on_device = rank.memory->peak_device_bytes;
+  return static_cast<double>(on_device > 0 ? on_device
+                                           : rank.memory->peak_host_bytes);
+}
+
+double PeakBytes(const RunTrace& run) {
+  double fullest = 0;
+  for (const RankTrace& trace : run.ranks) {
+    if (!trace.memory.has_value()) return 0;
+    fullest = std::max(fullest, PeakBytes(trace));
+  }
+  return fullest;
+}
+
+std::string DeviceKind(const RunRecord& run) {
+  if (run.devices.empty()) return "";
+  return run.devices[0].substr(0, run.devices[0].find(':'));
+}
+
+std::string CpuModels(const RunTrace& run) {
+  std::set<std::string> models;
+  for (const RankTrace& trace : run.ranks) {
+    models.insert(trace.run.host.cpu_model);
+  }
+  return absl::StrJoin(models, " and ");
+}
+
+std::string CodeVersion(const RunRecord& run) {
+  if (run.source_hash.empty()) return kUnknownCode;
+  return absl::StrCat("source ", run.source_hash, " with torch ",
+                      run.versions.torch);
+}
+
+std::string WhyNotOneCode(absl::Span<const std::string> versions) {
+  if (versions.size() > 1) {
+    return absl::StrCat("ran different code (", absl::StrJoin(versions, ", "),
+                        ")");
+  }
+  if (versions.empty() || versions[0] != kUnknownCode) return "";
+  return "ran code that their records do not name";
+}
+
+std::string CommitText(const RunRecord& run) {
+  if (run.git_commit.empty()) return "an unknown commit";
+  return absl::StrCat("commit ", run.git_commit.substr(0, 12),
+                      run.git_state == "clean"      ? ""
+                      : run.git_state == "modified" ? " (modified)"
+                                                    : " or another");
+}
+
+bool IsShapeFlag(absl::string_view name) {
+  constexpr absl::string_view kShape[] = {"accumulate",   "devices", "dp",
+                                          "microbatches", "pp",      "split"};
+  return std::find(std::begin(kShape), std::end(kShape), name) !=
+         std::end(kShape);
+}
+
+std::string BatchText(double examples) {
+  const bool whole = examples == std::floor(examples);
+  return absl::StrFormat(whole ? "%.0f" : "%.1f", examples);
+}
+
+std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
+                                 const ThroughputConfig& config,
+                                 std::vector<std::string>* left_out) {
+  std::map<CellKey, Cell> cells;
+  for (size_t index = 0; index < runs.size(); ++index) {
+    const RunTrace& run = runs[index];
+    if (!run.ranks.empty() && run.ranks[0].run.binary == "comm_bench") continue;
+    absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
+    if (!throughput.ok()) {
+      left_out->push_back(std::string(throughput.status().message()));
+      continue;
+    }
+    Cell& cell = cells[KeyOf(run, *throughput)];
+    if (cell.repetitions.empty()) {
+      cell.run = run.ranks[0].run;
+      cell.global_batch = throughput->global_batch;
+      cell.rank_batch = throughput->largest_rank_batch;
+    }
+    if (!run.ranks[0].schedules.empty()) {
+      absl::StatusOr<PipelineUse> use = MeasurePipelineUse(run, config);
+      if (use.ok()) {
+        cell.pipelines.push_back(*std::move(use));
+      } else {
+        left_out->push_back(absl::StrCat("of the table of pipelines, ",
+                                         use.status().message()));
+      }
+    }
+    cell.repetitions.push_back(*std::move(throughput));
+    cell.run_indices.push_back(index);
+  }
+  std::vector<Cell> result;
+  for (auto& [key, cell] : cells) {
+    AddRuns(runs, cell);
+    result.push_back(std::move(cell));
+  }
+  return result;
+}
+
+ExampleUnit UnitOf(const RunRecord& run) {
+  return {run.example, run.tokens_per_example};
+}
+
+RateColumn::RateColumn(absl::Span<const Cell> cells) {
+  for (const Cell& cell : cells) {
+    const std::string name = UnitOf(cell.run).RateName();
+    if (name_.empty()) name_ = name;
+    if (name_ != name) name_ = ExampleUnit().RateName();
+  }
+  if (name_.empty()) name_ = ExampleUnit().RateName();
+}
+
+double RateColumn::Of(const Cell& cell, double examples_per_second) const {
+  const ExampleUnit unit = UnitOf(cell.run);
+  return unit.RateName() == name_ ? unit.Rate(examples_per_second)
+                                  : examples_per_second;
+}
+
+double ModelFlopsUtilization(const Cell& cell) {
+  const double forward = cell.run.forward_flops_per_example;
+  if (!(forward > 0) || !(cell.peak_tflops > 0)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const std::set<std::string> of_rank(cell.run.devices.begin(),
+                                      cell.run.devices.end());
+  const double devices =
+      static_cast<double>(cell.run.world_size) *
+      static_cast<double>(std::max<size_t>(1, of_rank.size()));
+  return 3 * forward * cell.ExamplesPerSecond() /
+         (devices * cell.peak_tflops * 1e12);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,126 @@
+// One configuration of a study with its repetitions.
+#ifndef RANKWISE_ANALYSIS_RUNS_CELL_H_
+#define RANKWISE_ANALYSIS_RUNS_CELL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "analysis/runs/pipeline_use.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
+#include "records/example_unit.h"
+#include "records/record.h"
+
+namespace rankwise {
+
+struct Cell {
+  RunRecord run;  // rank 0's of the first repetition
+  int64_t global_batch = 0;
+  double rank_batch = 0;  // Throughput::largest_rank_batch
+  std::vector<Throughput> repetitions;
+  // Of each repetition, its place among the runs given to GroupIntoCells.
+  std::vector<size_t> run_indices;
+  // One per repetition that has schedule records in order, without them none.
+  std::vector<PipelineUse> pipelines;
+  // A device other than the CPU that two ranks of one host used, or "". Where a
+  // rank's environment record holds CUDA_VISIBLE_DEVICES, its "cuda:0" is the
+  // first GPU that this names.
+  std::string shared_device;
+  // Ranks of one host had more threads than the cores they may run on: those of
+  // their environment records, or without these the host's.
+  bool oversubscribed = false;
+  // A rank worked with more than one device.
+  bool several_devices_per_rank = false;
+  // Of all ranks of the repetitions, in order, each once: "cpu", "cuda:1".
+  std::vector<std::string> devices;
+  // Of one device, that --peak_tflops states; 0: no repetition states one, or
+  // they state several.
+  double peak_tflops = 0;
+  // CodeVersion of the repetitions' ranks, each once.
+  std::vector<std::string> code_versions;
+  // Median over the repetitions in which it is known of PeakBytes; 0: in none.
+  double peak_bytes = 0;
+
+  // One value of `metric` per repetition.
+  std::vector<double> Values(double Throughput::*metric) const;
+  // Geometric mean over the repetitions, as ratios of cells have intervals
+  // about those of geometric means.
+  double ExamplesPerSecond() const;
+  std::string Trainer() const;  // "ddp", "pipeline 1f1b"
+  std::string Name() const;     // "pipeline 1f1b on 2 ranks"
+  // Communication was left out (--skip_communication): explains other cells,
+  // and is compared with none.
+  bool IsAblation() const;
+};
+
+// The most bytes that a rank held: of its accelerators where it used any, else
+// of the host. 0: not recorded.
+double PeakBytes(const RankTrace& rank);
+// That of the run's fullest rank. 0: some rank did not record it.
+double PeakBytes(const RunTrace& run);
+
+// "cpu", or "cuda" for "cuda:1"; "" without devices.
+std::string DeviceKind(const RunRecord& run);
+
+// The kinds of CPU that the ranks ran on, each once: "A" or "A and B".
+std::string CpuModels(const RunTrace& run);
+
+// "source 0123456789abcdef with torch 2.11.0", the same for the same code; or
+// kUnknownCode.
+std::string CodeVersion(const RunRecord& run);
+inline constexpr char kUnknownCode[] = "unknown code";
+
+// Why runs of these CodeVersions cannot be taken for repetitions of each other,
+// "ran different code (A, B)"; "" where all are of one known code.
+std::string WhyNotOneCode(absl::Span<const std::string> versions);
+
+// "commit c0ffee012345 (modified)", "an unknown commit"
+std::string CommitText(const RunRecord& run);
+
+// Whether a flag follows the world size without following from it: accumulate,
+// devices, dp, microbatches, pp, split.
+bool IsShapeFlag(absl::string_view name);
+
+// "32", "21.3": examples per rank need not be whole in a pipeline.
+std::string BatchText(double examples);
+
+// Groups runs into cells by trainer, world size, batch and its division into
+// micro-batches, replicas and stages, threads, the kinds of CPU and of device,
+// the backend, and the flags that do not follow the world size. Order:
+// "single" first, then by trainer, world size and batch. Runs of comm_bench,
+// which have no steps, are passed over. Runs that cannot be measured are left
+// out, and why is appended to `left_out`; so is why a run that stays has no
+// PipelineUse in spite of schedule records.
+std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
+                                 const ThroughputConfig& config,
+                                 std::vector<std::string>* left_out);
+
+ExampleUnit UnitOf(const RunRecord& run);
+
+// The unit of one table's rates: that of all its cells, or examples where they
+// differ.
+class RateColumn {
+ public:
+  explicit RateColumn(absl::Span<const Cell> cells);
+
+  const std::string& name() const { return name_; }  // "tokens/s"
+  double Of(const Cell& cell, double examples_per_second) const;
+
+ private:
+  std::string name_;
+};
+
+// Model FLOPs utilisation (Chowdhery et al. 2022, "PaLM", appendix B): the
+// operations that training the model needs, three times those of its forward
+// pass, at the cell's examples per second, over the peak of all its devices
+// that --peak_tflops states. The backward pass counts as two forward ones; what
+// is computed again (--recompute) does not count. NaN where the runs do not
+// record the model's operations, or state no peak or several.
+double ModelFlopsUtilization(const Cell& cell);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_ANALYSIS_RUNS_CELL_H_

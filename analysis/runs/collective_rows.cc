@@ -1,0 +1,113 @@
+#include "analysis/runs/collective_rows.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+// Equal for the records of one row.
+auto DescriptionOf(const CollectiveRecord& r) {
+  return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
+                  r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
+                  r.timing, r.graph, r.registered, r.launch);
+}
+
+// One of two texts is unknown, or they are equal.
+bool Agree(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
+}
+
+bool IsPairsPingPong(const CollectiveRow& row) {
+  const CollectiveRecord& first = *row.ranks[0];
+  return row.ranks.size() == 1 && first.collective == "ping_pong" &&
+         first.sync == "none" && first.ranks.size() == 2 &&
+         first.rank == std::min(first.ranks[0], first.ranks[1]);
+}
+
+}  // namespace
+
+std::vector<CollectiveRow> CollectiveRows(const RunTrace& run) {
+  using Description = decltype(DescriptionOf(CollectiveRecord()));
+  std::map<std::pair<Description, int>, size_t> places;
+  std::vector<CollectiveRow> rows;
+  for (const RankTrace& rank : run.ranks) {
+    std::map<Description, int> turns;
+    for (const CollectiveRecord& record : rank.collectives) {
+      const Description description = DescriptionOf(record);
+      const int turn = turns[description]++;
+      const auto [place, is_new] = places.try_emplace(
+          std::pair<Description, int>(description, turn), rows.size());
+      if (is_new) rows.push_back({{}, turn});
+      rows[place->second].ranks.push_back(&record);
+    }
+  }
+  return rows;
+}
+
+ChosenAlgorithm AlgorithmOf(const CollectiveRow& row) {
+  ChosenAlgorithm chosen;
+  for (const CollectiveRecord* record : row.ranks) {
+    if (chosen.algorithm.empty()) chosen.algorithm = record->algorithm;
+    if (chosen.protocol.empty()) chosen.protocol = record->protocol;
+  }
+  return chosen;
+}
+
+int64_t GroupSize(const CollectiveRecord& record, int64_t world_size) {
+  if (record.group_size > 0) return record.group_size;
+  return record.ranks.empty() ? world_size
+                              : static_cast<int64_t>(record.ranks.size());
+}
+
+std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
+  const CollectiveRecord& first = *row.ranks[0];
+  const auto ranks = static_cast<int64_t>(row.ranks.size());
+  const int64_t expected = GroupSize(first, world_size);
+  if (ranks != expected && !IsPairsPingPong(row)) {
+    return absl::StrCat("has the records of ", ranks, " of ", expected,
+                        " ranks");
+  }
+  const ChosenAlgorithm chosen = AlgorithmOf(row);
+  for (const CollectiveRecord* record : row.ranks) {
+    if (!Agree(record->algorithm, chosen.algorithm) ||
+        !Agree(record->protocol, chosen.protocol)) {
+      return absl::StrCat("rank ", record->rank, " ran ", record->algorithm,
+                          " ", record->protocol, ", and another ",
+                          chosen.algorithm, " ", chosen.protocol);
+    }
+    if (record->seconds.size() == first.seconds.size() &&
+        record->trips == first.trips) {
+      continue;
+    }
+    return absl::StrCat("ranks ", first.rank, " and ", record->rank,
+                        " disagree about its iterations");
+  }
+  return "";
+}
+
+std::vector<double> SlowestSeconds(const CollectiveRow& row) {
+  std::set<int64_t> late;
+  for (const CollectiveRecord* record : row.ranks) {
+    late.insert(record->late.begin(), record->late.end());
+  }
+  const CollectiveRecord& first = *row.ranks[0];
+  std::vector<double> calls;
+  for (size_t i = 0; i < first.seconds.size(); ++i) {
+    if (late.count(static_cast<int64_t>(i)) > 0) continue;
+    double slowest = 0;
+    for (const CollectiveRecord* record : row.ranks) {
+      slowest = std::max(slowest, record->seconds[i]);
+    }
+    calls.push_back(slowest / first.trips);
+  }
+  return calls;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,63 @@
+// Writes a made study, to measure what summarising it takes:
+//   bazel run //analysis/runs:make_study -- --output_dir=/tmp/million
+//   /usr/bin/time -v bazel-bin/analysis/study/study --from=/tmp/million
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "analysis/runs/made_study_for_test.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
+
+ABSL_FLAG(std::string, output_dir, "", "new folder for the record files");
+ABSL_FLAG(int64_t, records, 1'000'000, "step and schedule records, at least");
+ABSL_FLAG(uint64_t, seed, 0, "of the noise of the steps");
+
+namespace rankwise {
+namespace {
+
+absl::Status MakeStudy() {
+  const MadeStudyConfig config = {.records = absl::GetFlag(FLAGS_records),
+                                  .seed = absl::GetFlag(FLAGS_seed)};
+  if (config.records < 1) {
+    return absl::InvalidArgumentError("--records: expected 1 or more");
+  }
+  const std::string dir = UserPath(absl::GetFlag(FLAGS_output_dir));
+  if (dir.empty()) {
+    return absl::InvalidArgumentError("--output_dir: name a new folder");
+  }
+  if (RecordFilesIn(dir).ok()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("--output_dir=", dir, ": holds records already"));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--output_dir=", dir, ": ", error.message()));
+  }
+  return WriteMadeStudy(dir, config);
+}
+
+constexpr char kUsage[] =
+    "Writes the records of a study that nobody ran, to measure how soon one is "
+    "summarised.\n"
+    "  bazel run //analysis/runs:make_study -- --output_dir=/tmp/million";
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/make_study");
+  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
+  absl::Status status =
+      rankwise::RefuseArguments(arguments, "--output_dir=/tmp/million");
+  if (status.ok()) status = rankwise::MakeStudy();
+  return status.ok() ? 0 : rankwise::Complain("make_study", status);
+}

@@ -1,0 +1,220 @@
+#include "analysis/runs/run_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "analysis/runs/trace_for_test.h"
+#include "records/record_json.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string WriteRecords(const std::vector<Record>& records) {
+  const std::string path = testing::TempDir() + "/runs.jsonl";
+  std::ofstream file(path);
+  for (const Record& record : records) file << ToJsonLine(record) << "\n";
+  return path;
+}
+
+RunRecord RunOf(const std::string& id, int64_t rank, int64_t world_size) {
+  RunRecord run;
+  run.run_id = id;
+  run.rank = rank;
+  run.world_size = world_size;
+  return run;
+}
+
+StepRecord StepOf(int64_t rank, int64_t step) {
+  StepRecord record;
+  record.rank = rank;
+  record.step = step;
+  return record;
+}
+
+TEST(LoadRuns, InterleavedRanksAreSortedOut) {
+  const auto runs = LoadRuns(
+      WriteRecords({RunOf("a", 1, 2), RunOf("a", 0, 2), StepOf(1, 1),
+                    StepOf(0, 1), EpochRecord(), StepOf(1, 2), StepOf(0, 2)}));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 1u);
+  ASSERT_EQ((*runs)[0].ranks.size(), 2u);
+  EXPECT_EQ((*runs)[0].ranks[0].run.rank, 0);
+  EXPECT_EQ((*runs)[0].ranks[1].steps.size(), 2u);
+  EXPECT_TRUE(CheckRun((*runs)[0]).ok());
+}
+
+TEST(LoadRuns, RunsThatFollowEachOtherInAFileAreApart) {
+  const auto runs =
+      LoadRuns(WriteRecords({RunOf("a", 0, 1), StepOf(0, 1), StepOf(0, 2),
+                             RunOf("b", 0, 1), StepOf(0, 1)}));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ((*runs)[0].ranks[0].steps.size(), 2u);
+  EXPECT_EQ((*runs)[1].ranks[0].steps.size(), 1u);
+}
+
+TEST(LoadRuns, ScheduleRecordsBelongToTheirRank) {
+  ScheduleRecord schedule;
+  schedule.rank = 1;
+  schedule.step = 1;
+  const auto runs = LoadRuns(WriteRecords(
+      {RunOf("a", 0, 2), RunOf("a", 1, 2), StepOf(1, 1), schedule}));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  EXPECT_TRUE((*runs)[0].ranks[0].schedules.empty());
+  EXPECT_EQ((*runs)[0].ranks[1].schedules.size(), 1u);
+}
+
+TEST(LoadRuns, TornLinesArePassedOverAndNamed) {
+  const std::string path = WriteRecords({RunOf("a", 0, 1), StepOf(0, 1)});
+  std::ofstream(path, std::ios::app) << "{\"kind\n{\"kind\":\"ste";
+  const auto runs = LoadRuns(path);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  EXPECT_EQ((*runs)[0].ranks[0].steps.size(), 1u);
+  EXPECT_THAT(TornLines(*runs),
+              ElementsAre(path + ":3: a torn line, as a killed run or a full "
+                                 "disk leaves it",
+                          path + ":4: a torn line, as a killed run or a full "
+                                 "disk leaves it"));
+}
+
+TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {
+  EXPECT_THAT(
+      std::string(LoadRuns(WriteRecords({RunOf("a", 0, 1), RunOf("a", 0, 1)}))
+                      .status()
+                      .message()),
+      HasSubstr("runs.jsonl:2: rank 0 opens the run a a second time"));
+  EXPECT_THAT(
+      std::string(LoadRuns(WriteRecords({RunOf("a", 0, 2), RunOf("a", 1, 3)}))
+                      .status()
+                      .message()),
+      HasSubstr(":2: rank 1 of the run a has world size 3, and rank 0 has 2"));
+}
+
+// A new folder of a test's own.
+std::string MakeFolder(const std::string& name) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directory(path);
+  return path;
+}
+
+void WriteRun(const std::string& path, const std::string& id) {
+  std::ofstream(path) << ToJsonLine(RunOf(id, 0, 1)) << "\n"
+                      << ToJsonLine(StepOf(0, 1)) << "\n";
+}
+
+TEST(RecordFilesIn, AreTheFileItselfOrTheFoldersInOrder) {
+  const std::string dir = MakeFolder("record_files");
+  for (const char* name : {"b.jsonl", "a.jsonl", "c.json", "d.log"}) {
+    WriteRun(dir + "/" + name, "x");
+  }
+  EXPECT_THAT(*RecordFilesIn(dir),
+              ElementsAre(dir + "/a.jsonl", dir + "/b.jsonl"));
+  EXPECT_THAT(*RecordFilesIn(dir + "/c.json"), ElementsAre(dir + "/c.json"));
+}
+
+TEST(RecordFilesIn, SaysWhatIsMissing) {
+  const std::string dir = MakeFolder("no_record_files");
+  const absl::Status empty = RecordFilesIn(dir).status();
+  EXPECT_TRUE(absl::IsNotFound(empty));
+  EXPECT_THAT(std::string(empty.message()),
+              HasSubstr("no_record_files: holds no *.jsonl"));
+  const absl::Status missing = RecordFilesIn(dir + "/none").status();
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_THAT(std::string(missing.message()),
+              HasSubstr("/none: no such file or folder"));
+}
+
+TEST(LoadRunsFrom, KeepsTheOrderOfTheFiles) {
+  const std::string dir = MakeFolder("many_runs");
+  std::vector<std::string> files, expected;
+  for (int i = 0; i < 40; ++i) {
+    expected.push_back("run" + std::to_string(i));
+    files.push_back(dir + "/" + expected.back() + ".jsonl");
+    WriteRun(files.back(), expected.back());
+  }
+  const auto runs = LoadRunsFrom(files);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> ids;
+  for (const RunTrace& run : *runs) ids.push_back(run.ranks[0].run.run_id);
+  EXPECT_EQ(ids, expected);
+  EXPECT_EQ((*runs)[39].source, files[39]);
+}
+
+TEST(LoadRunsFrom, TheFirstFileThatFailsIsNamed) {
+  const std::string dir = MakeFolder("broken_runs");
+  std::vector<std::string> files;
+  for (int i = 0; i < 20; ++i) {
+    files.push_back(dir + "/" + std::to_string(i) + ".jsonl");
+    if (i != 5 && i != 7) WriteRun(files.back(), "x");
+  }
+  EXPECT_THAT(std::string(LoadRunsFrom(files).status().message()),
+              HasSubstr("/5.jsonl"));
+}
+
+std::string WhyNot(const RunTrace& run) {
+  return std::string(CheckRun(run).message());
+}
+
+TEST(CheckRun, MissingRanksAndStepsAreNamed) {
+  RunTrace run = MakeRun({.world_size = 3, .run_id = "x"});
+  EXPECT_TRUE(CheckRun(run).ok());
+  run.ranks[1].steps.pop_back();
+  EXPECT_THAT(WhyNot(run), HasSubstr("x.jsonl: rank 1 recorded 19 steps"));
+  run.ranks.pop_back();
+  EXPECT_THAT(WhyNot(run), HasSubstr("records of 2 of its 3 ranks"));
+  run.ranks.clear();
+  EXPECT_THAT(WhyNot(run), HasSubstr("no ranks"));
+}
+
+TEST(CheckRun, AGapInTheStepsIsNamed) {
+  RunTrace run = MakeRun({});
+  run.ranks[0].steps.erase(run.ranks[0].steps.begin() + 5);
+  EXPECT_THAT(WhyNot(run), HasSubstr("rank 0 recorded step 7 after step 5"));
+}
+
+RunForTest Pipeline(int64_t world_size, int64_t replicas) {
+  return {.binary = "pipeline",
+          .world_size = world_size,
+          .schedule = "1f1b",
+          .replicas = replicas};
+}
+
+TEST(RanksPerReplica, AreThoseOfOnePipeline) {
+  EXPECT_EQ(RanksPerReplica(MakeRun({.world_size = 4})), 1);
+  EXPECT_EQ(RanksPerReplica(MakeRun(Pipeline(4, 1))), 4);
+  EXPECT_EQ(RanksPerReplica(MakeRun(Pipeline(4, 2))), 2);
+}
+
+TEST(CheckRun, PipelinesMustSayWhoSharesExamples) {
+  RunTrace run = MakeRun(Pipeline(2, 1));
+  EXPECT_TRUE(CheckRun(run).ok());
+  run.ranks[1].schedules[3].replicas = 2;
+  EXPECT_THAT(WhyNot(run),
+              HasSubstr("rank 1 recorded 2 replicas of the pipeline, and rank "
+                        "0 1"));
+  run.ranks[1].schedules.clear();
+  EXPECT_THAT(WhyNot(run), HasSubstr("of rank 0 and rank 1, only one has "
+                                     "schedule records"));
+  run.ranks[0].schedules.clear();
+  EXPECT_THAT(WhyNot(run), HasSubstr("rank 0 has no schedule records, which "
+                                     "say how many ranks share"));
+  run = MakeRun(Pipeline(3, 1));
+  for (RankTrace& rank : run.ranks) {
+    for (ScheduleRecord& schedule : rank.schedules) schedule.replicas = 2;
+  }
+  EXPECT_THAT(WhyNot(run), HasSubstr("2 replicas of the pipeline do not divide "
+                                     "3 ranks"));
+}
+
+}  // namespace
+}  // namespace rankwise

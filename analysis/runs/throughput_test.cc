@@ -1,0 +1,135 @@
+#include "analysis/runs/throughput.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "analysis/runs/trace_for_test.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Throughput, CountsAllRanksExamples) {
+  const auto result = MeasureThroughput(
+      MakeRun({.world_size = 2, .batch_size = 32, .step_seconds = 0.1}), {10});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->examples_per_second, 640, 1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.1, 1e-12);
+  EXPECT_NEAR(result->exposed_comm_share, 0.1, 1e-12);
+  EXPECT_NEAR(result->data_wait_share, 0.05, 1e-12);
+  EXPECT_EQ(result->steps, 10);
+  EXPECT_EQ(result->global_batch, 64);
+  EXPECT_EQ(result->largest_rank_batch, 32);
+}
+
+TEST(Throughput, CountsTheExamplesOfAPipelineOnce) {
+  // 2 micro-batches of 16, which both ranks report.
+  const auto one = MeasureThroughput(MakeRun({.binary = "pipeline",
+                                              .world_size = 2,
+                                              .batch_size = 16,
+                                              .step_seconds = 0.1,
+                                              .schedule = "1f1b",
+                                              .micro_batches = 2}),
+                                     {10});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_NEAR(one->examples_per_second, 320, 1e-9);
+  EXPECT_EQ(one->global_batch, 32);
+  EXPECT_EQ(one->largest_rank_batch, 16);
+}
+
+TEST(Throughput, CountsEveryReplicaOfAPipeline) {
+  const auto two = MeasureThroughput(MakeRun({.binary = "pipeline",
+                                              .world_size = 6,
+                                              .batch_size = 16,
+                                              .step_seconds = 0.1,
+                                              .schedule = "1f1b",
+                                              .replicas = 2,
+                                              .micro_batches = 2}),
+                                     {10});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_NEAR(two->examples_per_second, 640, 1e-9);
+  EXPECT_EQ(two->global_batch, 64);
+  EXPECT_NEAR(two->largest_rank_batch, 32.0 / 3, 1e-12);
+}
+
+TEST(Throughput, WhatRanksWaitedWithinCapturedStepsIsNotKnown) {
+  RunTrace run = MakeRun({.world_size = 2});
+  CaptureSteps(run);
+  for (RankTrace& rank : run.ranks) rank.steps.back().captured_seconds = 0.05;
+  const auto two = MeasureThroughput(run, {10});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_TRUE(two->captured);
+  EXPECT_TRUE(std::isnan(two->exposed_comm_share));
+  EXPECT_NEAR(two->data_wait_share, 0.05, 1e-12);
+  run.ranks.resize(1);
+  run.ranks[0].run.world_size = 1;
+  const auto one = MeasureThroughput(run, {10});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->exposed_comm_share, 0);
+}
+
+TEST(Throughput, WhatRanksAreLateByInTurnDoesNotAddUp) {
+  RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.2, .steps = 11});
+  for (int i = 0; i < 10; ++i) {
+    // Each rank ends every other step 0.1 s late, and starts the next so late.
+    run.ranks[i % 2].steps[i].step_seconds = 0.3;
+    run.ranks[1 - i % 2].steps[i].step_seconds = 0.1;
+  }
+  const auto result = MeasureThroughput(run, {0});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->examples_per_second, 128 / 0.2, 1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.2, 1e-12);
+}
+
+TEST(Throughput, TheJobTakesTheLargestSumOfOneRank) {
+  RunTrace run = MakeRun({.world_size = 3, .step_seconds = 0.1, .steps = 10});
+  for (int i = 0; i < 10; ++i) {
+    run.ranks[1].steps[i].step_seconds = i < 6 ? 0.3 : 0.05;
+    run.ranks[2].steps[i].step_seconds = i < 6 ? 0.05 : 0.2;
+  }
+  const auto result = MeasureThroughput(run, {0});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->examples_per_second, 10 * 192 / (6 * 0.3 + 4 * 0.05),
+              1e-9);
+  EXPECT_NEAR(result->step_seconds, 0.3, 1e-12);
+}
+
+TEST(Throughput, IsARatioOfSums) {
+  RunTrace run = MakeRun({.step_seconds = 0.1, .steps = 10});
+  run.ranks[0].steps[9].step_seconds = 1.1;
+  EXPECT_NEAR(MeasureThroughput(run, {0})->examples_per_second, 640 / 2.0,
+              1e-9);
+}
+
+TEST(Throughput, WarmUpIsLeftOut) {
+  RunTrace run = MakeRun({.step_seconds = 0.1, .steps = 15});
+  for (int i = 0; i < 10; ++i) run.ranks[0].steps[i].step_seconds = 5;
+  EXPECT_NEAR(MeasureThroughput(run, {10})->examples_per_second, 640, 1e-9);
+}
+
+TEST(Throughput, RefusesWhatItCannotMeasure) {
+  EXPECT_THAT(std::string(MeasureThroughput(
+                              MakeRun({.steps = 14, .run_id = "short"}), {10})
+                              .status()
+                              .message()),
+              HasSubstr("short.jsonl: 14 steps leave 4 after 10 of warm-up, "
+                        "and at least 5 are needed"));
+  EXPECT_THAT(
+      std::string(
+          MeasureThroughput(MakeRun({.steps = 0}), {10}).status().message()),
+      HasSubstr("0 steps leave 0"));
+  EXPECT_THAT(std::string(MeasureThroughput(MakeRun({.step_seconds = 0}), {0})
+                              .status()
+                              .message()),
+              HasSubstr("the steps took no time"));
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks.pop_back();
+  EXPECT_FALSE(MeasureThroughput(run, {0}).ok());
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,345 @@
+#include "analysis/scaling/scaling_law.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+// The normal equations a p = b; of one parameter only a00 and b0.
+struct NormalEquations {
+  double a00 = 0, a01 = 0, a11 = 0, b0 = 0, b1 = 0;
+  bool one = false;
+};
+
+NormalEquations EquationsOf(absl::Span<const LinearObservation> points) {
+  NormalEquations sums;
+  for (const LinearObservation& point : points) {
+    sums.one = point.factors.size() == 1;
+    const double x0 = point.factors[0] / point.observed;
+    const double x1 = sums.one ? 0 : point.factors[1] / point.observed;
+    const double y = 1 - point.fixed / point.observed;
+    sums.a00 += x0 * x0;
+    sums.a01 += x0 * x1;
+    sums.a11 += x1 * x1;
+    sums.b0 += x0 * y;
+    sums.b1 += x1 * y;
+  }
+  return sums;
+}
+
+std::vector<double> Solve(const NormalEquations& s) {
+  if (s.one) return {s.b0 / s.a00};
+  const double determinant = s.a00 * s.a11 - s.a01 * s.a01;
+  return {(s.b0 * s.a11 - s.b1 * s.a01) / determinant,
+          (s.b1 * s.a00 - s.b0 * s.a01) / determinant};
+}
+
+// The better of the two edges, on which one of two parameters is 0.
+std::vector<double> SolveOnEdge(const NormalEquations& s) {
+  const double p0 = std::max(0.0, s.b0 / s.a00);
+  const double p1 = std::max(0.0, s.b1 / s.a11);
+  // By how much each lowers the sum of squares.
+  const double gain0 = p0 * (2 * s.b0 - p0 * s.a00);
+  const double gain1 = p1 * (2 * s.b1 - p1 * s.a11);
+  return gain0 >= gain1 ? std::vector<double>{p0, 0}
+                        : std::vector<double>{0, p1};
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<std::string> ParameterNames(ScalingLaw law) {
+  if (law == ScalingLaw::kUsl) return {"contention", "coherency"};
+  return {"serial fraction"};
+}
+
+// A world size above the base's and its speedup.
+struct Observed {
+  double ranks = 0;
+  double speedup = 0;
+};
+
+// Every law is linear in its parameters: Gustafson the speedup, the others its
+// inverse.
+LinearObservation LinearForm(ScalingLaw law, const Observed& point) {
+  const double n = point.ranks;
+  switch (law) {
+    case ScalingLaw::kAmdahl:
+      return {1 / point.speedup, 1 / n, {1 - 1 / n}};
+    case ScalingLaw::kGustafson:
+      return {point.speedup, n, {1 - n}};
+    case ScalingLaw::kUsl:
+      break;
+  }
+  return {1 / point.speedup, 1 / n, {1 - 1 / n, n - 1}};
+}
+
+std::vector<LinearObservation> LinearForms(ScalingLaw law,
+                                           absl::Span<const Observed> points) {
+  std::vector<LinearObservation> forms;
+  for (const Observed& point : points) forms.push_back(LinearForm(law, point));
+  return forms;
+}
+
+std::vector<double> Solve(ScalingLaw law, absl::Span<const Observed> points) {
+  std::vector<double> parameters =
+      FitRelativeNotNegative(LinearForms(law, points));
+  if (law != ScalingLaw::kUsl) parameters[0] = std::min(parameters[0], 1.0);
+  return parameters;
+}
+
+// A point in logarithms, where the spread of repetitions is a share.
+struct LogPoint {
+  double ranks = 0;
+  size_t repetitions = 0;
+  double mean = 0;
+  double deviation = 0;  // standard deviation of the repetitions
+};
+
+std::vector<LogPoint> LogPoints(absl::Span<const ScalingPoint> points) {
+  std::vector<LogPoint> result;
+  for (const ScalingPoint& point : points) {
+    std::vector<double> logs;
+    for (double x : point.throughputs) logs.push_back(std::log(x));
+    result.push_back(
+        {point.ranks, logs.size(), Mean(logs), StandardDeviation(logs)});
+  }
+  return result;
+}
+
+std::vector<double> Means(absl::Span<const LogPoint> points) {
+  std::vector<double> means;
+  for (const LogPoint& point : points) means.push_back(point.mean);
+  return means;
+}
+
+std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
+                               absl::Span<const double> centres) {
+  double base = 0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (points[i].ranks == 1) base = centres[i];
+  }
+  std::vector<Observed> result;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (points[i].ranks == 1) continue;
+    result.push_back({points[i].ranks, std::exp(centres[i] - base)});
+  }
+  return result;
+}
+
+// How many degrees of freedom each parameter's spread has when it is put
+// together from those of the points (Satterthwaite 1946): those of the point
+// that matters alone, or those of all where all matter alike.
+std::vector<double> DegreesOfFreedom(ScalingLaw law,
+                                     absl::Span<const LogPoint> points) {
+  constexpr double kStep = 1e-6;
+  std::vector<double> centres = Means(points);
+  const auto solve = [&] {
+    return FitRelative(LinearForms(law, Speedups(points, centres)));
+  };
+  const std::vector<double> at = solve();
+  std::vector<double> sums(at.size(), 0), squares(at.size(), 0);
+  for (size_t i = 0; i < points.size(); ++i) {
+    centres[i] += kStep;
+    const std::vector<double> beside = solve();
+    centres[i] = points[i].mean;
+    const double n = static_cast<double>(points[i].repetitions);
+    for (size_t p = 0; p < at.size(); ++p) {
+      const double effect =
+          (beside[p] - at[p]) / kStep * points[i].deviation / std::sqrt(n);
+      sums[p] += effect * effect;
+      squares[p] += std::pow(effect, 4) / (n - 1);
+    }
+  }
+  for (size_t p = 0; p < sums.size(); ++p) {
+    sums[p] = squares[p] > 0 ? sums[p] * sums[p] / squares[p] : 1;
+  }
+  return sums;
+}
+
+// By how far the means of so many repetitions may be off, drawn once.
+std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
+                                 std::mt19937_64* random) {
+  std::normal_distribution<double> normal;
+  std::vector<double> shifts;
+  for (const LogPoint& point : points) {
+    const double n = static_cast<double>(point.repetitions);
+    shifts.push_back(point.deviation / std::sqrt(n) * normal(*random));
+  }
+  return shifts;
+}
+
+// Normal shifts become Student's, as the deviations are themselves estimates.
+// Two repetitions can ask for more than any reason; a factor of e^50 says
+// "anything" as well.
+std::vector<double> Shifted(absl::Span<const LogPoint> points,
+                            absl::Span<const double> shifts,
+                            double degrees_of_freedom,
+                            std::mt19937_64* random) {
+  std::chi_squared_distribution<double> chi_squared(degrees_of_freedom);
+  const double factor = std::sqrt(degrees_of_freedom / chi_squared(*random));
+  std::vector<double> centres = Means(points);
+  for (size_t i = 0; i < points.size(); ++i) {
+    centres[i] += std::clamp(factor * shifts[i], -50.0, 50.0);
+  }
+  return centres;
+}
+
+// One interval per parameter.
+std::vector<Interval> Intervals(ScalingLaw law,
+                                absl::Span<const LogPoint> points,
+                                const BootstrapConfig& config) {
+  std::mt19937_64 random(config.seed);
+  const std::vector<double> freedom = DegreesOfFreedom(law, points);
+  std::vector<std::vector<double>> values(freedom.size());
+  for (int i = 0; i < config.resamples; ++i) {
+    const std::vector<double> shifts = RandomShifts(points, &random);
+    for (size_t p = 0; p < freedom.size(); ++p) {
+      const std::vector<double> centres =
+          Shifted(points, shifts, freedom[p], &random);
+      values[p].push_back(Solve(law, Speedups(points, centres))[p]);
+    }
+  }
+  const double tail = (1 - config.confidence) / 2;
+  std::vector<Interval> intervals;
+  for (const std::vector<double>& v : values) {
+    intervals.push_back({Quantile(v, tail), Quantile(v, 1 - tail)});
+  }
+  return intervals;
+}
+
+absl::Status CheckPoint(const ScalingPoint& point) {
+  const auto is_wrong = [](double x) { return !(x > 0 && std::isfinite(x)); };
+  if (!(point.ranks >= 1 && std::isfinite(point.ranks))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a point has ", point.ranks,
+                     " ranks, and they are counted from the base's 1"));
+  }
+  if (std::any_of(point.throughputs.begin(), point.throughputs.end(),
+                  is_wrong)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a throughput on ", point.ranks,
+                     " times the base's ranks is not a number above 0"));
+  }
+  if (point.throughputs.size() >= 2) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "on ", point.ranks, " times the base's ranks there is ",
+      point.throughputs.size(),
+      " repetition, and a fit needs 2 or more: pass --repetitions"));
+}
+
+absl::Status CheckPoints(ScalingLaw law,
+                         absl::Span<const ScalingPoint> points) {
+  std::set<double> sizes;
+  int bases = 0;
+  for (const ScalingPoint& point : points) {
+    RETURN_IF_ERROR(CheckPoint(point));
+    if (point.ranks == 1) {
+      ++bases;
+    } else {
+      sizes.insert(point.ranks);
+    }
+  }
+  if (bases != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a fit needs the base case once, and there are ", bases));
+  }
+  const size_t needed = ParameterNames(law).size();
+  if (sizes.size() >= needed) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(ScalingLawName(law), " has ", needed,
+                   needed == 1 ? " parameter" : " parameters",
+                   ", and there are ", sizes.size(),
+                   " world sizes above the base's to fit: run more of them by "
+                   "--world_sizes"));
+}
+
+double MedianRelativeError(const FittedLaw& fitted,
+                           absl::Span<const Observed> points) {
+  std::vector<double> errors;
+  for (const Observed& point : points) {
+    errors.push_back(std::abs(fitted.Speedup(point.ranks) / point.speedup - 1));
+  }
+  return Median(errors);
+}
+
+// Where the derivative of N / (1 + a (N - 1) + b N (N - 1)) is 0 (Gunther 2007,
+// section 4.4.2).
+double BestRanks(ScalingLaw law, absl::Span<const double> parameters) {
+  if (law != ScalingLaw::kUsl || parameters[1] == 0) return kInfinity;
+  return std::max(1.0,
+                  std::sqrt(std::max(0.0, 1 - parameters[0]) / parameters[1]));
+}
+
+}  // namespace
+
+std::vector<double> FitRelative(absl::Span<const LinearObservation> points) {
+  return Solve(EquationsOf(points));
+}
+
+std::vector<double> FitRelativeNotNegative(
+    absl::Span<const LinearObservation> points) {
+  const NormalEquations equations = EquationsOf(points);
+  const std::vector<double> free = Solve(equations);
+  if (equations.one) return {std::max(0.0, free[0])};
+  const bool allowed = std::all_of(free.begin(), free.end(), [](double p) {
+    return std::isfinite(p) && p >= 0;
+  });
+  return allowed ? free : SolveOnEdge(equations);
+}
+
+double FittedLaw::Speedup(double ranks) const {
+  const LinearObservation form = LinearForm(law, {ranks, 1});
+  double value = form.fixed;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    value += form.factors[i] * parameters[i].value;
+  }
+  return law == ScalingLaw::kGustafson ? value : 1 / value;
+}
+
+std::string ScalingLawName(ScalingLaw law) {
+  switch (law) {
+    case ScalingLaw::kAmdahl:
+      return "Amdahl";
+    case ScalingLaw::kGustafson:
+      return "Gustafson";
+    case ScalingLaw::kUsl:
+      break;
+  }
+  return "USL";
+}
+
+absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
+                                        absl::Span<const ScalingPoint> points,
+                                        const BootstrapConfig& config) {
+  RETURN_IF_ERROR(CheckPoints(law, points));
+  const std::vector<LogPoint> logs = LogPoints(points);
+  const std::vector<Observed> observed = Speedups(logs, Means(logs));
+  const std::vector<double> values = Solve(law, observed);
+  const std::vector<Interval> intervals = Intervals(law, logs, config);
+  const std::vector<std::string> names = ParameterNames(law);
+  FittedLaw fitted;
+  fitted.law = law;
+  for (size_t i = 0; i < values.size(); ++i) {
+    fitted.parameters.push_back({names[i], values[i], intervals[i]});
+  }
+  fitted.median_relative_error = MedianRelativeError(fitted, observed);
+  fitted.best_ranks = BestRanks(law, values);
+  return fitted;
+}
+
+double KarpFlatt(double speedup, double ranks) {
+  assert(speedup > 0 && ranks > 1);
+  return (1 / speedup - 1 / ranks) / (1 - 1 / ranks);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,41 @@
+// What the command lines of analysis's programs have in common.
+#ifndef RANKWISE_ANALYSIS_TEXT_PROGRAM_H_
+#define RANKWISE_ANALYSIS_TEXT_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "records/command_line.h"
+
+namespace rankwise {
+
+// What --help prints: `usage`, and the flags that are defined in files whose
+// path contains `folder`, such as "analysis/compare/". To be called before the
+// flags are parsed.
+void DescribeProgram(absl::string_view usage, std::string folder);
+
+// For a program that takes flags alone: InvalidArgument, naming the first
+// argument and `example`, a flag with its value, where `positional` holds more
+// than the program's own name, with which ParseFlags begins it.
+absl::Status RefuseArguments(absl::Span<char* const> positional,
+                             absl::string_view example);
+
+// "512MB", "1.5GiB", "4000000000": bytes, rounded down to a whole number, at
+// least 1. InvalidArgument names the flag.
+absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
+                                    absl::string_view text);
+
+// Writes "PROGRAM: MESSAGE" to the standard error; gives `exit_code` back.
+int Complain(absl::string_view program, const absl::Status& status,
+             int exit_code);
+
+// The same with the status's ExitCode.
+int Complain(absl::string_view program, const absl::Status& status);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_ANALYSIS_TEXT_PROGRAM_H_

@@ -1,0 +1,99 @@
+// What one GPU is timed at: copies between a host and its GPU, within the GPU
+// and between GPUs, sums, and starting work. What makes a measurement is
+// compiled with CUDA only.
+#ifndef RANKWISE_COMM_BENCH_CUDA_MEASUREMENTS_H_
+#define RANKWISE_COMM_BENCH_CUDA_MEASUREMENTS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace rankwise::micro {
+
+// Not thread-safe. All block until done; errors of the device are Internal.
+class Measurement {
+ public:
+  virtual ~Measurement() = default;
+
+  // Makes what an earlier Run left unlike what a Run must leave.
+  virtual absl::Status Clear() = 0;
+  // Does it; seconds, by the clock that the measurement is defined with.
+  virtual absl::StatusOr<double> Run() = 0;
+  // DataLoss, with the place, where the last Run left something else than it
+  // must. Once after each Clear.
+  virtual absl::Status Check() = 0;
+};
+
+// One Run that does not count (first use: code is loaded, clocks rise), checked
+// from a clear state.
+inline absl::Status WarmUpAndCheck(Measurement& measurement) {
+  absl::Status status = measurement.Clear();
+  if (status.ok()) status = measurement.Run().status();
+  return status.ok() ? measurement.Check() : status;
+}
+
+// Where a copy goes; pinned memory the GPU reads and writes by itself, pageable
+// memory goes through the driver's own pinned pieces.
+enum class HostCopy {
+  kToGpuPinned,
+  kToGpuPageable,
+  kToHostPinned,
+  kToHostPageable
+};
+
+// A copy of `bytes` by cudaMemcpyAsync between the host and the current GPU,
+// timed by events.
+absl::StatusOr<std::unique_ptr<Measurement>> MakeHostCopy(HostCopy way,
+                                                          int64_t bytes);
+
+enum class GpuCopy { kMemcpy, kKernel };
+
+// A copy of `bytes` within the current GPU, by cudaMemcpyAsync or by
+// LaunchCopy (kernels.h), timed by events. The memory moves twice as much.
+absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,
+                                                         int64_t bytes);
+
+enum class SumOf { kFloat, kBfloat16 };
+
+// Of as many whole numbers as are in `bytes`, on the current GPU, which has so
+// many multiprocessors; both passes, timed by events. The sum must be exact.
+absl::StatusOr<std::unique_ptr<Measurement>> MakeSum(SumOf what, int64_t bytes,
+                                                     int multiprocessors);
+
+enum class Launching { kKernels, kGraph };
+
+enum class LaunchTime {
+  // Of the host, for one launch of several given in a row to an idle stream: a
+  // kernel each, or a graph of one kernel each. By the host's clock.
+  kOfHost,
+  // Of the GPU, from one kernel's start to the next's: kernels that wait in the
+  // stream, or the nodes of one graph. By events.
+  kBetweenKernels,
+  // From the host's launch of one kernel until the host knows that it is done.
+  // By the host's clock.
+  kToFinish,
+};
+
+// Of a kernel of one thread that does nothing, on the current GPU; Run gives
+// seconds per launch or kernel. Check starts the same kernels in the same way,
+// but counting, and counts them.
+absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
+                                                        LaunchTime what);
+
+class PeerCopyMeasurement : public Measurement {
+ public:
+  // Whether the GPUs reach each other's memory.
+  virtual bool direct() const = 0;
+};
+
+// Of `bytes` by cudaMemcpyPeerAsync in a stream of GPU `from`, timed by events.
+// Peer access both ways is enabled where possible, for as long as the
+// measurement lives. Leaves the current GPU as it was.
+absl::StatusOr<std::unique_ptr<PeerCopyMeasurement>> MakePeerCopy(
+    int from, int to, int64_t bytes);
+
+}  // namespace rankwise::micro
+
+#endif  // RANKWISE_COMM_BENCH_CUDA_MEASUREMENTS_H_

@@ -1,0 +1,110 @@
+// What the benchmark is asked to measure, and the rank that measures it.
+#ifndef RANKWISE_COMM_BENCH_SWEEP_CONFIG_H_
+#define RANKWISE_COMM_BENCH_SWEEP_CONFIG_H_
+
+#include <atomic>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "c10/core/Device.h"
+#include "c10/core/ScalarType.h"
+#include "c10/util/intrusive_ptr.h"
+#include "comm_bench/collectives/collective.h"
+#include "comm_bench/nccl/calls.h"
+#include "comm_bench/nccl/nccl_log.h"
+#include "comm_bench/timing/timing.h"
+#include "parallel/comm/control.h"
+#include "parallel/device/graph.h"
+
+namespace rankwise::comm_bench {
+
+class Output;
+
+struct MeasureConfig {
+  TimingConfig timing;
+  int in_flight = 1;  // calls started before the first is waited for
+  bool cold = false;  // caches are overwritten before each iteration
+  bool check = true;
+  int launch = 0;
+  // Seconds are those between two moments of the device's stream, not the
+  // host's.
+  bool events = false;
+  bool graph = false;       // calls are recorded, and iterations replay them
+  bool registered = false;  // buffers are registered by the layer's library
+  // What NCCL chooses is asked for, by `nccl_log` on the ranks that have one.
+  // The same on all ranks.
+  bool choices = false;
+  NcclLogSwitch* nccl_log = nullptr;
+  GraphMaker make_graph = MakeDeviceGraph;
+};
+
+// Filled from flags by bench_flags.h.
+struct BenchConfig {
+  // sweep, pairs, new_group, ladder, overlap or replay.
+  std::string mode = "sweep";
+  // Flags that differ from their defaults.
+  std::set<std::string> given;
+
+  // What is swept: the product of all lists.
+  std::vector<const Collective*> collectives;
+  std::vector<c10::ScalarType> dtypes = {c10::ScalarType::Float};
+  std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  std::string place = "auto";  // auto (as c10d's call does it), in, out, both
+  std::vector<int64_t> sizes;  // bytes
+  // A list was given as "all": what a collective refuses is left out instead of
+  // ending the run.
+  bool skip_unsupported = false;
+  int root = 0;
+  // all_to_all_v: a traffic matrix's file, or how skewed the traffic is.
+  std::string traffic_file;
+  double traffic_skew = 0;
+  // Ranks of each of the groups that run at the same time; 0: one group of all.
+  int group_size = 0;
+
+  // How it is measured. What a device decides of it, is filled in by
+  // MeasureOn (plan.h).
+  MeasureConfig measure;
+  std::string layer = "c10d";   // or "nccl": nccl.h itself
+  std::string timing = "auto";  // "host", "events"
+  bool nccl_choices = true;     // NCCL's algorithm and protocol are asked for
+  // The ranks of --backend=fake are in virtual time (virtual_time.h).
+  bool fake_virtual_time = false;
+
+  // Of overlap: the GEMM's rows and columns; of replay: the trainer's records.
+  int64_t gemm_size = 512;
+  std::string replay_file;
+
+  // Where it goes.
+  std::string record_file;
+  std::string csv_file;
+  int relaunch = 1;  // times that all ranks are started; measure.launch says
+                     // which of them this is
+
+  // As a list, by --sizes.
+  bool sizes_given() const { return given.contains("sizes"); }
+};
+
+// One rank as the benchmark's modes see it.
+struct BenchRank {
+  Communicator* comm = nullptr;  // null where ranks are threads (fake)
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // of all ranks
+  Control* control = nullptr;
+  Output* output = nullptr;
+  c10::Device device = c10::kCPU;
+  std::string backend;  // "gloo"
+  bool on_one_host = true;
+  // Null: NCCL's log cannot be read here.
+  NcclLogSwitch* nccl_log = nullptr;
+  // Of a copy between two GPUs, the slowest pair; 0 unknown. Same on all ranks.
+  double peer_bytes_per_second = 0;
+  const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C
+
+  int rank() const { return control->rank(); }
+  int world_size() const { return control->world_size(); }
+};
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_SWEEP_CONFIG_H_

@@ -1,0 +1,388 @@
+#include "comm_bench/sweep/plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "parallel/device/device_facts.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise::comm_bench {
+namespace {
+
+template <typename... Parts>
+absl::Status Refuse(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// Which modes a flag means something to; every other refuses it.
+struct FlagUse {
+  const char* flag;
+  const char* modes;
+};
+
+constexpr FlagUse kFlagUses[] = {
+    {"collectives", "sweep overlap"},
+    {"min_bytes", "sweep ladder overlap"},
+    {"max_bytes", "sweep ladder overlap"},
+    {"factor", "sweep ladder overlap"},
+    {"sizes", "sweep ladder overlap pairs"},
+    {"dtypes", "sweep overlap"},
+    {"ops", "sweep overlap"},
+    {"place", "sweep overlap"},
+    {"root", "sweep overlap"},
+    {"traffic", "sweep"},
+    {"traffic_skew", "sweep"},
+    {"group_size", "sweep"},
+    {"gemm_size", "overlap"},
+    {"replay", "replay"},
+    {"in_flight", "sweep"},
+    {"cache", "sweep"},
+    {"check", "sweep"},
+    {"layer", "sweep"},
+    {"timing", "sweep ladder"},
+    {"cuda_graph", "sweep"},
+    {"registered", "sweep"},
+    {"nccl_choices", "sweep"},
+    {"fake_virtual_time", "sweep pairs"},
+    {"warmup", "sweep new_group ladder"},
+    {"precision", "sweep new_group"},
+    {"max_seconds", "sweep new_group"},
+    {"sync", "sweep new_group ladder"},
+    {"across", "sweep new_group"},
+    {"arrival_us", "sweep new_group ladder"},
+    {"relaunch", "sweep"},
+    {"csv", "sweep new_group"},
+};
+
+absl::Status CheckUses(const BenchConfig& config, const Job&) {
+  for (const FlagUse& use : kFlagUses) {
+    const std::vector<std::string> modes = absl::StrSplit(use.modes, ' ');
+    if (!config.given.contains(use.flag) ||
+        std::find(modes.begin(), modes.end(), config.mode) != modes.end())
+      continue;
+    return Refuse("--", use.flag, ": means nothing to --mode=", config.mode,
+                  "; it is for --mode=", absl::StrJoin(modes, ", "));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModes(const BenchConfig& config, const Job& job) {
+  const std::string& mode = config.mode;
+  if (mode == "replay" && config.replay_file.empty()) {
+    return Refuse(
+        "--mode=replay: needs --replay=FILE, records that a trainer wrote "
+        "with --traffic_steps");
+  }
+  if (job.backend == "fake" &&
+      (mode == "new_group" || mode == "ladder" || mode == "replay")) {
+    return Refuse("--mode=", mode, ": not with --backend=fake, whose ranks ",
+                  "are threads without a job");
+  }
+  if (mode == "pairs" && job.world_size < 2)
+    return Refuse("--mode=pairs: needs at least 2 ranks");
+  constexpr int64_t kMostGroups = 100;
+  const TimingConfig groups = TimingOfGroups(config);
+  if (mode == "new_group" && groups.iterations > kMostGroups - groups.warmup) {
+    return Refuse("--iterations=", groups.iterations,
+                  " --warmup=", groups.warmup,
+                  ": --mode=new_group makes at most ", kMostGroups,
+                  " groups, as each stays open until the end");
+  }
+  return absl::OkStatus();
+}
+
+// Only where this program starts the ranks itself can it start them again.
+absl::Status CheckRelaunch(const BenchConfig& config, const Job& job) {
+  if (config.relaunch == 1) return absl::OkStatus();
+  if (job.launcher != "nproc") {
+    return Refuse("--relaunch=", config.relaunch, ": only where this program ",
+                  "starts the ranks itself, by --nproc; start the job several ",
+                  "times instead");
+  }
+  std::error_code ignored;
+  if (std::filesystem::exists(config.record_file, ignored) &&
+      !std::filesystem::is_regular_file(config.record_file, ignored)) {
+    return Refuse("--record=", config.record_file,
+                  ": --relaunch reads its samples back, and this is not a ",
+                  "file");
+  }
+  return absl::OkStatus();
+}
+
+bool NeedsCommonClock(const BenchConfig& config) {
+  const Across across = config.measure.timing.across;
+  return across == Across::kTransfer || across == Across::kMakespan;
+}
+
+// The flag that asks for what a CPU has not, and why; empty: none.
+std::pair<std::string, std::string> NeedsGpu(const BenchConfig& config) {
+  if (config.layer == "nccl") return {"--layer=nccl", "NCCL runs on GPUs only"};
+  if (config.timing == "events") {
+    return {"--timing=events", "a CPU has no events"};
+  }
+  if (config.measure.graph) return {"--cuda_graph", "a CPU has no graphs"};
+  if (config.measure.registered) {
+    return {"--registered", "only NCCL registers buffers"};
+  }
+  return {};
+}
+
+absl::Status CheckDevice(const BenchConfig& config, const Job& job) {
+  if (config.measure.graph && config.measure.registered) {
+    return Refuse(
+        "--registered, --cuda_graph: not together: NCCL keeps buffers that a "
+        "graph has used registered when the graph is gone, and they would be "
+        "freed under it; run one after the other");
+  }
+  if (job.device.has_value()) {
+    const auto [flag, why] = NeedsGpu(config);
+    if (!job.device->is_cuda() && !flag.empty()) {
+      const std::string missing = WhyNoGpu();
+      return Refuse(flag, ": ", why, ", and this runs on ", job.device->str(),
+                    missing.empty() ? "" : absl::StrCat(" (", missing, ")"),
+                    "; leave it out, or run on GPUs");
+    }
+    if (job.device->is_cuda() && config.measure.cold) {
+      return Refuse("--cache=cold: the caches of a GPU cannot be emptied from ",
+                    "here; leave it out");
+    }
+  }
+  if (config.timing == "events" && NeedsCommonClock(config)) {
+    return Refuse(
+        "--timing=events: events say how long a rank's call took, not when it "
+        "ended on the ranks' common clock, as --across=transfer and makespan "
+        "need; use --timing=host or --across=slowest");
+  }
+  return absl::OkStatus();
+}
+
+bool HasBuffers(const BenchConfig& config) {
+  if (config.mode == "ladder") return true;
+  if (config.mode == "pairs") return config.sizes_given();
+  return (config.mode == "sweep" || config.mode == "overlap") &&
+         std::any_of(config.collectives.begin(), config.collectives.end(),
+                     [](const Collective* item) { return item->has_elements; });
+}
+
+absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
+  const bool on_host = job.device.has_value() && job.device->is_cpu();
+  if (!on_host || !HasBuffers(config) || job.memory_bytes <= 0)
+    return absl::OkStatus();
+  constexpr int64_t kMebi = 1 << 20;
+  const int in_flight = config.measure.in_flight;
+  const int64_t largest =
+      *std::max_element(config.sizes.begin(), config.sizes.end());
+  const int64_t limit = job.memory_bytes / job.ranks_of_host / in_flight;
+  if (largest <= limit) return absl::OkStatus();
+  return Refuse(
+      config.sizes_given() ? "--sizes: " : "--max_bytes: ",
+      FormatBytes(largest), " is above the limit of ",
+      FormatBytes(limit < kMebi ? limit : limit / kMebi * kMebi),
+      ": the buffers of ", Counted(job.ranks_of_host, "rank"),
+      in_flight > 1 ? absl::StrCat(" with --in_flight=", in_flight) : "",
+      " must fit into this machine's memory");
+}
+
+int GroupSize(const BenchConfig& config, const Job& job) {
+  return config.group_size == 0 ? job.world_size : config.group_size;
+}
+
+absl::Status CheckGroups(const BenchConfig& config, const Job& job) {
+  const size_t arrivals = config.measure.timing.arrival_seconds.size();
+  if (arrivals > static_cast<size_t>(job.world_size)) {
+    return Refuse("--arrival_us: ", Counted(arrivals, "number"), " for ",
+                  Counted(job.world_size, "rank"));
+  }
+  const int size = GroupSize(config, job);
+  if (job.world_size % size != 0) {
+    return Refuse("--group_size=", size, ": does not divide the ",
+                  Counted(job.world_size, "rank"));
+  }
+  if (size != job.world_size && job.backend == "fake") {
+    return Refuse("--group_size=", size,
+                  ": the ranks of --backend=fake are one group");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTraffic(const BenchConfig& config, const Job&) {
+  if (config.traffic_file.empty() && config.traffic_skew == 0)
+    return absl::OkStatus();
+  if (!config.traffic_file.empty() && config.traffic_skew != 0)
+    return Refuse("--traffic and --traffic_skew: give one of them");
+  for (const Collective* collective : config.collectives) {
+    if (absl::string_view(collective->name) == "all_to_all_v")
+      return absl::OkStatus();
+  }
+  return Refuse(
+      "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
+}
+
+absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
+                       const Plan& plan) {
+  const Collective& collective = *item.collective;
+  const std::string name = collective.name;
+  const Call call = CallOf(item, config, plan, config.sizes[0]);
+  if (config.mode == "overlap" &&
+      (collective.trips > 1 || name == "all_to_all_v")) {
+    return Refuse("--mode=overlap --collectives=", name,
+                  ": not measured; choose among the other collectives");
+  }
+  if (config.measure.in_flight > 1 && collective.trips > 1) {
+    return Refuse(name, " with --in_flight=", config.measure.in_flight,
+                  ": a message waits for the one before it; leave out ",
+                  "--in_flight");
+  }
+  if (config.measure.graph && !collective.has_elements) {
+    return Refuse(name, " with --cuda_graph: c10d makes the host wait in it, ",
+                  "which cannot be recorded; leave out --cuda_graph");
+  }
+  RETURN_IF_ERROR(CheckCall(collective, call));
+  if (config.layer != "nccl") return absl::OkStatus();
+  return NcclCallsOf(collective, call).status();
+}
+
+std::vector<bool> InPlaceOrNot(const BenchConfig& config,
+                               const Collective& collective) {
+  if (!collective.has_elements) return {false};
+  if (config.place == "auto") return {collective.prefers_in_place};
+  if (config.place != "both") return {config.place == "in"};
+  std::vector<bool> places;
+  if (collective.out_of_place) places.push_back(false);
+  if (collective.in_place) places.push_back(true);
+  return places;
+}
+
+// All combinations, whether they can run or not.
+std::vector<SweepCase> Combinations(const BenchConfig& config) {
+  std::vector<SweepCase> cases;
+  for (const Collective* collective : config.collectives) {
+    const auto dtypes = collective->has_elements
+                            ? config.dtypes
+                            : std::vector<c10::ScalarType>{config.dtypes[0]};
+    const auto ops =
+        collective->reduces ? config.ops : std::vector<ReduceOp>{config.ops[0]};
+    for (const c10::ScalarType dtype : dtypes) {
+      for (const ReduceOp op : ops) {
+        for (const bool in_place : InPlaceOrNot(config, *collective))
+          cases.push_back({collective, dtype, op, in_place});
+      }
+    }
+  }
+  return cases;
+}
+
+absl::Status AddCases(const BenchConfig& config, Plan& plan) {
+  for (const SweepCase& item : Combinations(config)) {
+    const absl::Status possible = CheckCase(item, config, plan);
+    if (possible.ok()) {
+      plan.cases.push_back(item);
+    } else if (config.skip_unsupported) {
+      plan.left_out.emplace_back(possible.message());
+    } else {
+      return possible;
+    }
+  }
+  if (!plan.cases.empty()) return absl::OkStatus();
+  return Refuse("nothing is left to measure: ",
+                absl::StrJoin(plan.left_out, "; "));
+}
+
+std::string RoundedNote(const BenchConfig& config, int64_t bytes,
+                        const Call& call) {
+  const int64_t rounded = call.bytes();
+  if (call.count == 0 || rounded == bytes ||
+      (rounded < bytes && !config.sizes_given())) {
+    return "";
+  }
+  return absl::StrCat("# ", Counted(bytes, "byte"), ": measured as ", rounded,
+                      ", rounded to whole elements per rank\n");
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
+  for (const auto check : {CheckUses, CheckModes, CheckRelaunch, CheckTraffic,
+                           CheckDevice, CheckMemory, CheckGroups}) {
+    RETURN_IF_ERROR(check(config, job));
+  }
+  const int size = GroupSize(config, job);
+  Plan plan = {TrafficMatrix::Skewed(config.traffic_skew, size), {}, {}};
+  if (!config.traffic_file.empty()) {
+    ASSIGN_OR_RETURN(plan.traffic,
+                     TrafficMatrix::Read(config.traffic_file, size));
+  }
+  if (config.mode == "sweep" || config.mode == "overlap")
+    RETURN_IF_ERROR(AddCases(config, plan));
+  return plan;
+}
+
+MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config) {
+  MeasureConfig measure = config.measure;
+  measure.choices = config.nccl_choices && device.is_cuda();
+  measure.events = config.timing == "events";
+  if (config.timing == "auto") {
+    measure.events =
+        device.is_cuda() && config.mode == "sweep" && !NeedsCommonClock(config);
+  }
+  return measure;
+}
+
+std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor) {
+  std::vector<int64_t> sizes;
+  for (double size = min; size < max; size *= factor) {
+    const int64_t rounded = static_cast<int64_t>(size);
+    if (sizes.empty() || rounded > sizes.back()) sizes.push_back(rounded);
+  }
+  sizes.push_back(max);
+  return sizes;
+}
+
+Call CallOf(const SweepCase& item, const BenchConfig& config, const Plan& plan,
+            int64_t bytes) {
+  const int world_size = plan.traffic.world_size();
+  Call call;
+  call.count = CountFor(*item.collective, bytes, item.dtype, world_size);
+  call.dtype = item.dtype;
+  call.op = item.op;
+  call.root = item.collective->rooted ? config.root : 0;
+  call.in_place = item.in_place;
+  call.world_size = world_size;
+  call.traffic = &plan.traffic;
+  return call;
+}
+
+std::vector<SizedCall> CallsOf(const SweepCase& item, const BenchConfig& config,
+                               const Plan& plan) {
+  if (!item.collective->has_elements)
+    return {{.call = CallOf(item, config, plan, 0), .note = ""}};
+  std::vector<SizedCall> calls;
+  int64_t last_count = -1;
+  for (const int64_t bytes : config.sizes) {
+    const Call call = CallOf(item, config, plan, bytes);
+    // Small sizes may all be the smallest that can be divided.
+    const bool repeats = std::exchange(last_count, call.count) == call.count;
+    const std::string note =
+        repeats ? absl::StrCat("# ", bytes, " bytes: as the row above",
+                               ", rounded to whole elements per rank\n")
+                : RoundedNote(config, bytes, call);
+    calls.push_back({call, note, repeats});
+  }
+  return calls;
+}
+
+TimingConfig TimingOfGroups(const BenchConfig& config) {
+  constexpr int64_t kUsual = 10;
+  TimingConfig timing = config.measure.timing;
+  if (timing.warmup < 0) timing.warmup = 1;
+  if (timing.iterations == 0) timing.iterations = kUsual;
+  return timing;
+}
+
+}  // namespace rankwise::comm_bench

@@ -1,0 +1,82 @@
+// What will be measured, and every reason why it cannot be: refusals that
+// depend on more than one flag are all here, and come before anything runs.
+#ifndef RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
+#define RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm_bench/collectives/traffic_matrix.h"
+#include "comm_bench/sweep/config.h"
+
+namespace rankwise::comm_bench {
+
+// What is known of the ranks that will measure.
+struct Job {
+  int world_size = 1;
+  int ranks_of_host = 1;
+  std::string backend = "gloo";
+  std::string launcher;  // "nproc": this program started the ranks
+  std::optional<c10::Device> device =
+      std::nullopt;          // of a rank; none: not known yet
+  int64_t memory_bytes = 0;  // of the host; 0: not known
+};
+
+// One block of the table: everything but the size.
+struct SweepCase {
+  const Collective* collective = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;
+};
+
+struct Plan {
+  // Of a group; uniform unless all_to_all_v is measured.
+  TrafficMatrix traffic;
+  // Of sweep and overlap: all combinations that are asked for and can run.
+  std::vector<SweepCase> cases;
+  // Of those that cannot, why, a sentence each; only where
+  // config.skip_unsupported.
+  std::vector<std::string> left_out;
+};
+
+// InvalidArgument, by the flag's name and with what to do, for all that cannot
+// be measured by these ranks as far as they are known.
+absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job);
+
+// config.measure, completed for a rank on `device`: whether events time it, and
+// whether NCCL is asked for its choices.
+MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config);
+
+// min, min * factor, ... and max, which comes last even where no power of the
+// factor meets it. Requires 1 <= min <= max and factor > 1.
+std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor);
+
+// A call of about `bytes` in a group of as many ranks as plan.traffic has;
+// rank, device and memory are left open.
+Call CallOf(const SweepCase& item, const BenchConfig& config, const Plan& plan,
+            int64_t bytes);
+
+// A call of a block, and what the user learns where it is not of the size asked
+// for: a comment; "" where it is, or where one of a range of sizes is rounded
+// down, as the documentation says.
+struct SizedCall {
+  Call call;
+  std::string note;
+  bool repeats = false;  // the call before it, to which it was rounded too
+};
+
+// At every size of the sweep.
+std::vector<SizedCall> CallsOf(const SweepCase& item, const BenchConfig& config,
+                               const Plan& plan);
+
+// --mode=new_group: config.measure.timing with its defaults, of few iterations.
+TimingConfig TimingOfGroups(const BenchConfig& config);
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_SWEEP_PLAN_H_

@@ -1,0 +1,36 @@
+// What ranks agree on beside what is measured. All are collective.
+#ifndef RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
+#define RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "parallel/comm/control.h"
+
+namespace rankwise::comm_bench {
+
+// The same on every rank: whether `stop` is set on any of them. Null: never set
+// on this rank.
+bool AnyStopped(Control& control, const std::atomic<bool>* stop);
+
+// `own`, or, where it is OK but another rank's is not, Unavailable:
+// "rank 1 could not WHAT and says why". So that no rank goes on alone.
+absl::Status AllOk(Control& control, const absl::Status& own,
+                   const std::string& what);
+
+// Every rank's text, by rank.
+std::vector<std::string> GatherTexts(Control& control, const std::string& own);
+
+// InvalidArgument, the same on every rank, names the first flag that differs, a
+// rank that differs from rank 0, and both values. `flags` are names with
+// values; those that only say where a rank's output goes are the caller's to
+// leave out.
+absl::Status CheckSameFlags(Control& control,
+                            const std::map<std::string, std::string>& flags);
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_

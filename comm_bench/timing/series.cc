@@ -1,0 +1,177 @@
+#include "comm_bench/timing/series.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+namespace rankwise::comm_bench {
+namespace {
+
+constexpr double kWindowTolerance = 50e-6;
+constexpr double kWindowShare = 0.1;
+constexpr double kBarrierFactor = 10;
+
+double MedianDuration(const Series& series) {
+  std::vector<double> slowest;
+  for (const Extent& extent : series.extents) {
+    slowest.push_back(extent.slowest_seconds);
+  }
+  return Median(std::move(slowest));
+}
+
+std::vector<int64_t> Above(const std::vector<double>& values, double limit) {
+  std::vector<int64_t> above;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] > limit) above.push_back(static_cast<int64_t>(i));
+  }
+  return above;
+}
+
+double CombineOne(const Extent& extent, Across across) {
+  switch (across) {
+    case Across::kTransfer:
+      return extent.last_end - extent.last_start;
+    case Across::kMakespan:
+      return extent.last_end - extent.first_start;
+    case Across::kMean:
+      return extent.mean_seconds;
+    case Across::kSlowest:
+      break;
+  }
+  return extent.slowest_seconds;
+}
+
+std::vector<Extent> CountedExtents(const Series& series) {
+  std::vector<Extent> counted;
+  auto late = series.late.begin();
+  for (int64_t i = 0; i < series.iterations(); ++i) {
+    if (late != series.late.end() && *late == i) {
+      ++late;
+    } else {
+      counted.push_back(series.extents[i]);
+    }
+  }
+  return counted;
+}
+
+double MedianSkew(const Series& series) {
+  std::vector<double> spreads;
+  for (const Extent& extent : CountedExtents(series)) {
+    spreads.push_back(extent.last_start - extent.first_start);
+  }
+  return Median(std::move(spreads));
+}
+
+Extent ExtentOfRanks(const std::vector<std::vector<double>>& seconds,
+                     const std::vector<std::vector<double>>& start_seconds,
+                     const std::vector<double>& arrival_seconds, size_t i) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Extent extent = {kInfinity, -kInfinity, -kInfinity, kInfinity, -kInfinity};
+  for (size_t rank = 0; rank < seconds.size(); ++rank) {
+    const double start = start_seconds[rank][i], duration = seconds[rank][i];
+    const double undelayed =
+        start - (rank < arrival_seconds.size() ? arrival_seconds[rank] : 0);
+    extent.first_start = std::min(extent.first_start, start);
+    extent.last_start = std::max(extent.last_start, start);
+    extent.last_end = std::max(extent.last_end, start + duration);
+    extent.first_undelayed_start =
+        std::min(extent.first_undelayed_start, undelayed);
+    extent.last_undelayed_start =
+        std::max(extent.last_undelayed_start, undelayed);
+    extent.slowest_seconds = std::max(extent.slowest_seconds, duration);
+    extent.mean_seconds += duration / static_cast<double>(seconds.size());
+  }
+  return extent;
+}
+
+}  // namespace
+
+const char* EndName(Series::End end) {
+  switch (end) {
+    case Series::End::kCounted:
+      break;
+    case Series::End::kPrecise:
+      return "precise";
+    case Series::End::kOutOfTime:
+      return "out_of_time";
+    case Series::End::kMaxIterations:
+      return "max_iterations";
+    case Series::End::kInterrupted:
+      return "interrupted";
+  }
+  return "counted";
+}
+
+Series SeriesOfRanks(const std::vector<std::vector<double>>& seconds,
+                     const std::vector<std::vector<double>>& start_seconds,
+                     const std::vector<double>& arrival_seconds) {
+  Series series;
+  for (size_t i = 0; !seconds.empty() && i < seconds[0].size(); ++i) {
+    series.extents.push_back(
+        ExtentOfRanks(seconds, start_seconds, arrival_seconds, i));
+  }
+  return series;
+}
+
+std::vector<int64_t> MissedWindows(const Series& series,
+                                   const std::vector<double>& planned_seconds) {
+  if (series.iterations() == 0) return {};
+  std::vector<double> lateness;
+  for (int64_t i = 0; i < series.iterations(); ++i) {
+    lateness.push_back(series.extents[i].last_undelayed_start -
+                       planned_seconds[i]);
+  }
+  return Above(lateness, std::max(kWindowTolerance,
+                                  kWindowShare * MedianDuration(series)) +
+                             series.clock_error_seconds);
+}
+
+std::vector<int64_t> LeftBarrierLate(const Series& series) {
+  if (series.iterations() == 0) return {};
+  std::vector<double> spreads;
+  for (const Extent& extent : series.extents) {
+    spreads.push_back(extent.last_undelayed_start -
+                      extent.first_undelayed_start);
+  }
+  return Above(spreads, std::max({kBarrierFactor * Median(spreads),
+                                  MedianDuration(series),
+                                  2 * series.clock_error_seconds}));
+}
+
+std::vector<double> Combine(const Series& series, Across across) {
+  std::vector<double> combined;
+  for (const Extent& extent : CountedExtents(series)) {
+    combined.push_back(CombineOne(extent, across));
+  }
+  return combined;
+}
+
+Summary Summarize(const Series& series, Across across) {
+  std::vector<double> sorted = Combine(series, across);
+  std::sort(sorted.begin(), sorted.end());
+  Summary summary;
+  summary.samples = static_cast<int64_t>(sorted.size());
+  summary.late = static_cast<int64_t>(series.late.size());
+  if (sorted.empty()) return summary;
+  summary.min = sorted.front();
+  summary.median = QuantileOfSorted(sorted, 0.5);
+  summary.p95 = QuantileOfSorted(sorted, 0.95);
+  summary.p99 = QuantileOfSorted(sorted, 0.99);
+  summary.max = sorted.back();
+  const MedianInterval interval = IntervalOfMedian(sorted);
+  summary.median_low = interval.low;
+  summary.median_high = interval.high;
+  summary.skew = MedianSkew(series);
+  return summary;
+}
+
+Estimate MedianOf(const Summary& summary) {
+  if (summary.samples >= kFewestSamples) {
+    return {summary.median, summary.median_low, summary.median_high};
+  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  return {summary.median, kNone, kNone};
+}
+
+}  // namespace rankwise::comm_bench

@@ -1,0 +1,71 @@
+#include "parallel/clock/clock_sync.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "parallel/comm/communicator.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int kRoundTrips = 10;
+// Quartz clocks keep within this of each other.
+constexpr double kDrift = 50e-6;
+
+}  // namespace
+
+ClockSync::ClockSync(Control& control, RankClock clock)
+    : control_(control), clock_(std::move(clock)) {
+  const auto ids = control.Gather(absl::MakeConstSpan(&clock_.id, 1));
+  for (int rank = 1; rank < control.world_size(); ++rank) {
+    const bool shared = ids[rank][0] == ids[0][0] && ids[0][0] != 0;
+    if (!shared) foreign_.push_back(rank);
+  }
+  if (std::find(foreign_.begin(), foreign_.end(), control.rank()) !=
+      foreign_.end()) {
+    error_ = std::numeric_limits<double>::infinity();
+  }
+  Update();
+}
+
+void ClockSync::Update() {
+  for (const int rank : foreign_) {
+    if (control_.rank() == 0) Serve(rank);
+    if (control_.rank() == rank) Ask();
+  }
+}
+
+double ClockSync::error_seconds() const {
+  return error_ == 0 ? 0 : error_ + kDrift * (clock_.now() - estimated_);
+}
+
+void ClockSync::Serve(int rank) {
+  for (int i = 0; i < kRoundTrips; ++i) {
+    control_.Receive(rank);
+    control_.Send(clock_.now(), rank);
+  }
+}
+
+void ClockSync::Ask() {
+  for (int i = 0; i < kRoundTrips; ++i) {
+    const double asked = clock_.now();
+    control_.Send(0, 0);
+    const double answer = control_.Receive(0);
+    const double answered = clock_.now();
+    const double error = (answered - asked) / 2;
+    if (error >= error_seconds()) continue;
+    offset_ = answer - (asked + answered) / 2;
+    error_ = error;
+    estimated_ = answered;
+  }
+}
+
+JobClock::JobClock(Communicator* comm) {
+  if (comm == nullptr || !comm->has_peers()) return;
+  control_ = MakeGroupControl(comm->process_group());
+  sync_ = std::make_unique<ClockSync>(*control_, HostClock());
+}
+
+}  // namespace rankwise

@@ -1,0 +1,72 @@
+// A clock that all ranks share: rank 0's.
+#ifndef RANKWISE_PARALLEL_CLOCK_CLOCK_SYNC_H_
+#define RANKWISE_PARALLEL_CLOCK_CLOCK_SYNC_H_
+
+#include <memory>
+#include <vector>
+
+#include "parallel/clock/rank_clock.h"
+#include "parallel/comm/control.h"
+
+namespace rankwise {
+
+class Communicator;
+
+// Converts between this rank's clock and rank 0's. The offset comes from
+// ping-pongs with rank 0: the one with the shortest round trip, whose answer is
+// taken to be from its middle (Cristian 1989); it is wrong by at most half that
+// round trip. Ranks that read rank 0's own clock exchange nothing and are
+// exact.
+//
+// Clocks drift apart, so the bound grows with the age of an estimate, by 50 us
+// a second. Update replaces an estimate by one with a smaller bound.
+class ClockSync {
+ public:
+  // Collective, as Update is.
+  ClockSync(Control& control, RankClock clock);
+
+  void Update();
+
+  double RootTime(double own_time) const { return own_time + offset_; }
+  double OwnTime(double root_time) const { return root_time - offset_; }
+  double RootNow() const { return RootTime(clock_.now()); }
+  // Bound of the error of RootTime and OwnTime now, on this rank.
+  double error_seconds() const;
+  const RankClock& clock() const { return clock_; }
+
+ private:
+  void Serve(int rank);
+  void Ask();
+
+  Control& control_;
+  const RankClock clock_;
+  std::vector<int> foreign_;  // ranks that do not read rank 0's clock
+  double offset_ = 0;
+  double error_ = 0;  // at `estimated_`
+  double estimated_ = 0;
+};
+
+// Turns times of this rank's steady clock, in seconds, into rank 0's.
+class JobClock {
+ public:
+  // Collective: ranks that do not read rank 0's clock exchange a few messages
+  // with it. Throws what a failed message throws. Null, or the fake backend,
+  // whose other ranks have no clock: times stay as they are.
+  explicit JobClock(Communicator* comm);
+
+  double RootTime(double own_seconds) const {
+    return sync_ == nullptr ? own_seconds : sync_->RootTime(own_seconds);
+  }
+  // Bound of the error of RootTime now; it grows by 50 us a second.
+  double error_seconds() const {
+    return sync_ == nullptr ? 0 : sync_->error_seconds();
+  }
+
+ private:
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<ClockSync> sync_;  // null with one clock only
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_CLOCK_CLOCK_SYNC_H_

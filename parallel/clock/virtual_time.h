@@ -1,0 +1,56 @@
+// Virtual time: what happens between the ranks of a FakeWorld takes exactly
+// what its costs say, whatever the machine does meanwhile, and passes at once.
+#ifndef RANKWISE_PARALLEL_CLOCK_VIRTUAL_TIME_H_
+#define RANKWISE_PARALLEL_CLOCK_VIRTUAL_TIME_H_
+
+#include <chrono>
+#include <functional>
+
+namespace rankwise {
+
+// While it lives, the thread that made it is a rank in virtual time: HostClock
+// reads it, WaitUntil advances it, and the fake backend's calls cost it. It
+// starts at 0 and advances by Advance and by waiting: a call is over when the
+// last rank has entered it and its cost has passed, and who waits for it goes
+// on then, or later where its own time is later. Everything else takes no time.
+// Times are whole nanoseconds.
+//
+// Either all ranks of a FakeWorld are in virtual time or none. A rank waits for
+// its own calls by Work::wait, which is when their futures complete; timeouts
+// are real time. Example:
+//
+//   FakeWorld world(2, {.alpha_us = 50});
+//   std::thread peer([&] {
+//     VirtualTime time;
+//     time.Advance(0.02);  // computes for 20 ms
+//     MakeFakeProcessGroup(world.backend(1))->barrier()->wait();
+//     // time.now() is 20.05 ms, on rank 0 too
+//   });
+//
+// Only its own thread may call it.
+class VirtualTime {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  VirtualTime();
+  ~VirtualTime();
+  VirtualTime(const VirtualTime&) = delete;
+  VirtualTime& operator=(const VirtualTime&) = delete;
+
+  // Null: this thread is in real time.
+  static VirtualTime* OfThisThread();
+
+  TimePoint now() const { return now_; }
+  // Computes, or sleeps, for so long; nothing below half a nanosecond.
+  void Advance(double seconds);
+  // Runs `event` at the time `when`, also where that has passed, and goes on at
+  // the later of `when` and now().
+  void RunAt(TimePoint when, const std::function<void()>& event);
+
+ private:
+  TimePoint now_{};
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_CLOCK_VIRTUAL_TIME_H_

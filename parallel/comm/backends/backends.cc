@@ -1,0 +1,146 @@
+#include "parallel/comm/backends/backends.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp"
+
+namespace rankwise {
+namespace {
+
+// Why `backend` cannot serve a rank on `device`. `may_share`: other ranks may
+// be on the same GPU.
+absl::Status CheckFits(const BackendKind& backend, c10::Device device,
+                       bool may_share, const Hardware& hardware) {
+  const auto refuse = [&backend](const auto&... reason) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend=", backend.name, reason...));
+  };
+  const std::string instead = absl::StrCat("use backend=", HostBackend().name);
+  if (!backend.serves_cpu && !hardware.built_with_cuda) {
+    return refuse(
+        ": this binary was built without CUDA; build it with --config=cuda, "
+        "or ",
+        instead);
+  }
+  if (!backend.serves_cpu && !device.is_cuda()) {
+    return refuse(" needs a GPU of its own for every rank; ", instead,
+                  " on CPUs");
+  }
+  if (backend.on_device && may_share) {
+    return refuse(" refuses two ranks on ", device.str(), "; ", instead,
+                  " to share a GPU");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::vector<BackendKind>& Backends() {
+  using Type = c10d::ProcessGroup::BackendType;
+  static const auto& table = *new std::vector<BackendKind>{
+      {.name = "gloo",
+       .serves_cpu = true,
+       .serves_cuda = true,  // through the host's memory
+       .on_device = false,
+       .pretends_peers = false,
+       .auto_preference = 1,
+       .type = Type::GLOO,
+       .make = MakeGloo},
+      {.name = "nccl",
+       .serves_cpu = false,
+       .serves_cuda = true,
+       .on_device = true,
+       .pretends_peers = false,
+       .auto_preference = 2,
+       .type = Type::NCCL,
+       .make = MakeNccl},
+      {.name = "fake",
+       .serves_cpu = true,
+       .serves_cuda = false,
+       .on_device = false,
+       .pretends_peers = true,
+       .auto_preference = 0,
+       .type = Type::CUSTOM,
+       .make = MakeFake},
+  };
+  return table;
+}
+
+const BackendKind* FindBackend(absl::string_view name) {
+  for (const BackendKind& backend : Backends()) {
+    if (backend.name == name) return &backend;
+  }
+  return nullptr;
+}
+
+const BackendKind& HostBackend() {
+  const BackendKind* best = &Backends().front();
+  for (const BackendKind& backend : Backends()) {
+    if (backend.serves_cpu && backend.auto_preference > best->auto_preference) {
+      best = &backend;
+    }
+  }
+  return *best;
+}
+
+std::vector<std::string> BackendChoices() {
+  std::vector<std::string> choices = {"auto"};
+  for (const BackendKind& backend : Backends()) choices.push_back(backend.name);
+  return choices;
+}
+
+absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
+                                          const std::string& requested_device,
+                                          c10::Device device,
+                                          const RankEnv& env,
+                                          const Hardware& hardware) {
+  const bool may_share =
+      absl::StartsWith(requested_device, "cuda:") && env.local_world_size > 1;
+  if (backend == "auto") {
+    const BackendKind* best = &HostBackend();
+    for (const BackendKind& each : Backends()) {
+      if (each.auto_preference > best->auto_preference &&
+          (device.is_cuda() ? each.serves_cuda : each.serves_cpu) &&
+          CheckFits(each, device, may_share, hardware).ok()) {
+        best = &each;
+      }
+    }
+    return best->name;
+  }
+  const BackendKind* const chosen = FindBackend(backend);
+  if (chosen == nullptr) {
+    std::vector<std::string> choices = BackendChoices();
+    const std::string last = std::move(choices.back());
+    choices.pop_back();
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend='", backend, "' is unknown; use ",
+                     absl::StrJoin(choices, ", "), " or ", last));
+  }
+  RETURN_IF_ERROR(CheckFits(*chosen, device, may_share, hardware));
+  return backend;
+}
+
+std::string ConnectingFailed(const char* name, const BackendRequest& request) {
+  const GroupPlace& place = request.place;
+  const std::string group =
+      place.name.empty()
+          ? ""
+          : absl::StrCat(" of group ", place.name,
+                         place.size() == 1 ? " (rank " : " (ranks ",
+                         absl::StrJoin(place.ranks, ", "), ")");
+  return absl::StrCat("connecting rank ", request.env.rank, " of ",
+                      request.env.world_size, " to the others", group, " by ",
+                      name, " failed: ");
+}
+
+BackendPtr CheckCollectives(BackendPtr backend, BackendPtr checker) {
+  return c10::make_intrusive<c10d::ProcessGroupWrapper>(std::move(backend),
+                                                        std::move(checker));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,300 @@
+#include "parallel/comm/diagnosis/collective_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "parallel/clock/steady_time.h"
+
+namespace rankwise {
+namespace {
+
+using State = CollectiveReport::State;
+
+// "0, 2"; the middle of a long list is left out.
+std::string ListOf(const std::vector<int>& ranks) {
+  constexpr size_t kShown = 8;
+  if (ranks.size() <= kShown) return absl::StrJoin(ranks, ", ");
+  return absl::StrCat(ranks[0], ", ", ranks[1], ", ..., ", ranks.back());
+}
+
+}  // namespace
+
+CollectiveLog::CollectiveLog() : groups_(1) {}
+
+int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Group& group = groups_.emplace_back();
+  group.label = absl::StrCat(" of group ", name,
+                             ranks.size() == 1 ? " (rank " : " (ranks ",
+                             ListOf(ranks), ")");
+  group.ranks = std::move(ranks);
+  return static_cast<int>(groups_.size()) - 1;
+}
+
+int CollectiveLog::RankInJob(int rank, int group) const {
+  const std::vector<int>& ranks = groups_[group].ranks;
+  const bool mapped = rank >= 0 && static_cast<size_t>(rank) < ranks.size();
+  return mapped ? ranks[rank] : rank;
+}
+
+CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
+                                              at::ArrayRef<at::Tensor> tensors,
+                                              int group) {
+  const Ticket ticket = next_ticket_++;
+  Entry& entry = entries_[ticket % kEntries];
+  // An entry this old that is still awaited will be ended without a trace.
+  entry.ticket = ticket;
+  entry.group = group;
+  groups_[group].last = ticket;
+  entry.name = name;
+  entry.peer = -1;
+  entry.ns_to_failure = 0;
+  entry.tensors = tensors.size();
+  entry.dtype = c10::ScalarType::Undefined;
+  if (!tensors.empty() && tensors[0].defined()) {
+    entry.dtype = tensors[0].scalar_type();
+  }
+  const size_t kept = std::min<size_t>(tensors.size(), kTensors);
+  for (size_t i = 0; i < kept; ++i) {
+    Shape& shape = entry.shapes[i];
+    shape.dims = 0;
+    if (!tensors[i].defined()) continue;
+    const at::IntArrayRef sizes = tensors[i].sizes();
+    shape.dims = static_cast<int>(std::min<size_t>(sizes.size(), kDims));
+    std::copy_n(sizes.begin(), shape.dims, shape.sizes.begin());
+  }
+  entry.start_ns = SteadyNowNs();
+  last_start_ns_.store(entry.start_ns);
+  return entry;
+}
+
+CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
+                                           at::ArrayRef<at::Tensor> tensors,
+                                           bool observed, int group, int root) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = NewEntry(name, tensors, group);
+  entry.sequence = ++groups_[group].sequence;
+  AddEvent(entry.ticket, name, tensors, group, RankInJob(root, group),
+           entry.start_ns);
+  entry.state = observed ? State::kInFlight : State::kUnobserved;
+  if (observed) ++in_flight_;
+  return entry.ticket;
+}
+
+CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
+    const char* name, at::ArrayRef<at::Tensor> tensors, int peer, int group) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = NewEntry(name, tensors, group);
+  entry.sequence = groups_[group].sequence;
+  entry.state = State::kUnobserved;
+  entry.peer = RankInJob(peer, group);
+  AddEvent(entry.ticket, name, tensors, group, entry.peer, entry.start_ns);
+  return entry.ticket;
+}
+
+void CollectiveLog::SetEnd(Entry& entry, bool ok) {
+  entry.state = ok ? State::kDone : State::kFailed;
+  entry.ns_to_failure = ok ? 0 : SteadyNowNs() - entry.start_ns;
+}
+
+bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok,
+                                    absl::Duration waited) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Event* const event = ok ? FindEvent(ticket) : nullptr;
+  if (event != nullptr) event->end_ns = SteadyNowNs();
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket != ticket) return false;
+  entry.state = ok ? State::kDone : State::kFailed;
+  entry.ns_to_failure = absl::ToInt64Nanoseconds(waited);
+  return true;
+}
+
+void CollectiveLog::End(Ticket ticket, bool ok) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Event* const event = ok ? FindEvent(ticket) : nullptr;
+  if (event != nullptr) event->end_ns = SteadyNowNs();
+  Entry& entry = entries_[ticket % kEntries];
+  const bool known = entry.ticket == ticket;
+  const bool awaited = !known || entry.state == State::kInFlight;
+  if (known) SetEnd(entry, ok);
+  if (awaited) --in_flight_;
+}
+
+void CollectiveLog::Follow(Ticket ticket) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket == ticket) entry.state = State::kInFlight;
+  ++followed_;
+}
+
+void CollectiveLog::EndFollowed(Ticket ticket, bool ok) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Event* const event = ok ? FindEvent(ticket) : nullptr;
+  if (event != nullptr) event->ended_before_ns = SteadyNowNs();
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket == ticket) SetEnd(entry, ok);
+  --followed_;
+}
+
+void CollectiveLog::StartTraffic() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  events_.clear();
+  events_.reserve(kEventRoom);
+  adds_events_ = ends_events_ = true;
+}
+
+void CollectiveLog::StopTraffic() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  adds_events_ = false;
+}
+
+void CollectiveLog::AddEvent(Ticket ticket, const char* op,
+                             at::ArrayRef<at::Tensor> tensors, int group,
+                             int peer, int64_t start_ns) {
+  if (!adds_events_) return;
+  Event& event = events_.emplace_back();
+  event.ticket = ticket;
+  event.op = op;
+  event.group = group;
+  event.peer = peer;
+  event.start_ns = start_ns;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    event.bytes += static_cast<int64_t>(tensor.nbytes());
+    event.count += tensor.numel();
+    event.dtype = tensor.scalar_type();
+  }
+}
+
+CollectiveLog::Event* CollectiveLog::FindEvent(Ticket ticket) {
+  if (!ends_events_) return nullptr;
+  const auto after = std::upper_bound(
+      events_.begin(), events_.end(), ticket,
+      [](Ticket wanted, const Event& event) { return wanted < event.ticket; });
+  if (after == events_.begin() || (after - 1)->ticket != ticket) return nullptr;
+  return &*(after - 1);
+}
+
+std::vector<CommEvent> CollectiveLog::TakeTraffic() {
+  // Whoever waits for a collective is woken before End is called: on a busy
+  // machine the last ends may still be on their way.
+  const Deadline deadline(absl::Milliseconds(100));
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (in_flight_ > 0 && !deadline.passed()) {
+    lock.unlock();
+    absl::SleepFor(absl::Microseconds(50));
+    lock.lock();
+  }
+  adds_events_ = ends_events_ = false;
+  std::vector<CommEvent> taken;
+  for (const Event& event : events_) {
+    const bool has_tensors = event.dtype != c10::ScalarType::Undefined;
+    taken.push_back({event.op, event.bytes, event.count,
+                     has_tensors ? PythonDtypeName(event.dtype) : "",
+                     event.peer, groups_[event.group].ranks, event.start_ns,
+                     event.wait_start_ns, event.end_ns, event.ended_before_ns});
+  }
+  events_.clear();
+  return taken;
+}
+
+void CollectiveLog::WaitPointToPoint(Ticket ticket) {
+  if (!ends_events_) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  Event* const event = FindEvent(ticket);
+  if (event != nullptr && event->wait_start_ns == 0) {
+    event->wait_start_ns = SteadyNowNs();
+  }
+}
+
+void CollectiveLog::StartCoalescing(int group) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  AddEvent(next_ticket_, "start_coalescing", {}, group, /*peer=*/-1,
+           SteadyNowNs());
+}
+
+const CollectiveLog::Entry* CollectiveLog::Oldest(State state) const {
+  const Entry* oldest = nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.state != state) continue;
+    if (oldest == nullptr || entry.ticket < oldest->ticket) oldest = &entry;
+  }
+  return oldest;
+}
+
+CollectiveReport CollectiveLog::Report(const Entry& entry) const {
+  CollectiveReport report;
+  report.state = entry.state;
+  report.group = entry.group;
+  report.ranks = groups_[entry.group].ranks;
+  report.sequence = entry.sequence;
+  report.peer = entry.peer;
+  if (entry.state == State::kNone) return report;
+  report.seconds_since = (SteadyNowNs() - entry.start_ns) * 1e-9;
+  report.seconds_to_failure = entry.ns_to_failure * 1e-9;
+  std::vector<std::string> shapes;
+  for (size_t i = 0; i < std::min<size_t>(entry.tensors, kTensors); ++i) {
+    const Shape& shape = entry.shapes[i];
+    shapes.push_back(
+        absl::StrCat("[",
+                     absl::StrJoin(shape.sizes.begin(),
+                                   shape.sizes.begin() + shape.dims, ", "),
+                     "]"));
+  }
+  if (entry.tensors > kTensors) {
+    shapes.push_back(absl::StrCat("and ", entry.tensors - kTensors, " more"));
+  }
+  report.description = std::string(entry.name);
+  if (entry.peer >= 0) {
+    absl::StrAppend(&report.description, " with rank ", entry.peer, " after");
+  }
+  absl::StrAppend(&report.description, " #", entry.sequence,
+                  groups_[entry.group].label);
+  if (entry.tensors > 0) {
+    absl::StrAppend(&report.description, " of [", absl::StrJoin(shapes, ", "),
+                    "] ", PythonDtypeName(entry.dtype));
+  }
+  return report;
+}
+
+CollectiveReport CollectiveLog::Suspect() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Entry* entry = Oldest(State::kFailed);
+  if (entry == nullptr) entry = Oldest(State::kInFlight);
+  if (entry == nullptr) entry = &entries_[(next_ticket_ - 1) % kEntries];
+  return Report(*entry);
+}
+
+CollectiveReport CollectiveLog::LastStarted() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Report(entries_[(next_ticket_ - 1) % kEntries]);
+}
+
+std::vector<CollectiveReport> CollectiveLog::Progress() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<CollectiveReport> reports;
+  for (const Group& group : groups_) {
+    const Entry& entry = entries_[group.last % kEntries];
+    CollectiveReport report;
+    if (group.last > 0 && entry.ticket == group.last) {
+      report = Report(entry);
+    } else if (group.last > 0) {  // forgotten
+      report.description = absl::StrCat("#", group.sequence, group.label);
+    }
+    report.group = static_cast<int>(reports.size());
+    report.ranks = group.ranks;
+    report.sequence = group.sequence;
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+int CollectiveLog::in_flight() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return in_flight_ + followed_;
+}
+
+}  // namespace rankwise

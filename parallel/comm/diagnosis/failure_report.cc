@@ -1,0 +1,260 @@
+#include "parallel/comm/diagnosis/failure_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+
+namespace rankwise {
+namespace {
+
+using Life = PeerStatus::Life;
+
+// A backend never gives up before the timeout; how it words that is its own
+// business, and Gloo throws one type for timeouts and lost connections.
+bool TimedOut(const Failure& failure) {
+  constexpr absl::Duration kRounding = absl::Milliseconds(1);
+  return failure.collective.state == CollectiveReport::State::kFailed &&
+         absl::Seconds(failure.collective.seconds_to_failure) + kRounding >=
+             failure.collective_timeout;
+}
+
+// What `peer` says of itself once a second is current only of a rank that lives
+// or has taken its leave.
+std::string LastStarted(const PeerStatus& peer) {
+  const bool is_current =
+      peer.life != Life::kSilent && peer.life != Life::kStopped;
+  if (peer.pulse.doing.empty()) {
+    return is_current ? "it has not started any collective"
+                      : "what it started last is not known";
+  }
+  return absl::StrCat(is_current ? "the last it started is "
+                                 : "the last it is known to have started is ",
+                      peer.pulse.doing);
+}
+
+bool IsGone(const PeerStatus& peer) {
+  return peer.life == Life::kDead || peer.life == Life::kStopped ||
+         peer.life == Life::kSilent || peer.life == Life::kLeft;
+}
+
+std::string GoneBlame(const PeerStatus& peer) {
+  const std::string name = absl::StrCat("rank ", peer.rank);
+  if (peer.life == Life::kDead) {
+    return absl::StrCat(name, " is dead: ", peer.death);
+  }
+  if (peer.life == Life::kLeft) {
+    return absl::StrCat(name, " has left the job; ", LastStarted(peer));
+  }
+  if (peer.life == Life::kStopped) {
+    return absl::StrCat(name, " is stopped by a signal (SIGSTOP); ",
+                        LastStarted(peer));
+  }
+  return absl::StrCat(name,
+                      " gives no sign of life (killed, stopped, or its machine "
+                      "is cut off); ",
+                      LastStarted(peer));
+}
+
+// A rank known to be dead explains why others left, or are not heard of.
+std::vector<Blame> BlameGone(const std::vector<PeerStatus>& peers) {
+  const bool any_dead = std::any_of(
+      peers.begin(), peers.end(),
+      [](const PeerStatus& peer) { return peer.life == Life::kDead; });
+  std::vector<Blame> blames;
+  for (const PeerStatus& peer : peers) {
+    if (!IsGone(peer)) continue;
+    if (any_dead && peer.life != Life::kDead) continue;
+    blames.push_back({peer.rank, GoneBlame(peer)});
+  }
+  return blames;
+}
+
+// The first of the ranks that failed before this one.
+std::vector<Blame> BlameFirstFailed(const Failure& failure,
+                                    const std::vector<PeerStatus>& peers) {
+  const PeerStatus* first = nullptr;
+  int64_t order = failure.order;
+  for (const PeerStatus& peer : peers) {
+    const int64_t theirs = peer.pulse.failure_order;
+    if (peer.life != Life::kFailed || theirs == 0) continue;
+    if (order > 0 && theirs >= order) continue;
+    first = &peer;
+    order = theirs;
+  }
+  if (first == nullptr) return {};
+  return {{first->rank, absl::StrCat("rank ", first->rank, " failed first, in ",
+                                     first->pulse.failure)}};
+}
+
+// How far `peer` has come in the group of what failed; nullptr for a rank that
+// is not in it.
+const GroupProgress* ProgressInGroup(const Failure& failure,
+                                     const PeerStatus& peer) {
+  static const GroupProgress& none = *new GroupProgress;
+  const std::vector<int>& ranks = failure.collective.ranks;
+  const auto found = std::find(ranks.begin(), ranks.end(), peer.rank);
+  if (!ranks.empty() && found == ranks.end()) return nullptr;
+  const size_t group = static_cast<size_t>(failure.collective.group);
+  const std::vector<GroupProgress>& progress = peer.pulse.progress;
+  return group < progress.size() ? &progress[group] : &none;
+}
+
+// Ranks that live and have not started what failed.
+std::vector<Blame> BlameLate(const Failure& failure,
+                             const std::vector<PeerStatus>& peers) {
+  std::vector<Blame> blames;
+  for (const PeerStatus& peer : peers) {
+    if (peer.life != Life::kAlive) continue;
+    const GroupProgress* progress = ProgressInGroup(failure, peer);
+    if (progress == nullptr) continue;
+    const bool is_message = failure.collective.peer >= 0;
+    const bool late = is_message
+                          ? peer.rank == failure.collective.peer
+                          : progress->sequence < failure.collective.sequence;
+    if (!late) continue;
+    blames.push_back(
+        {peer.rank,
+         absl::StrCat("rank ", peer.rank,
+                      is_message ? " did not answer" : " did not arrive",
+                      ": it is alive, and ", LastStarted(peer))});
+  }
+  return blames;
+}
+
+// Ranks whose collective of the same number is another one.
+std::vector<Blame> BlameDifferent(const Failure& failure,
+                                  const std::vector<PeerStatus>& peers) {
+  std::vector<Blame> blames;
+  if (failure.collective.peer >= 0) return blames;
+  for (const PeerStatus& peer : peers) {
+    const GroupProgress* progress = ProgressInGroup(failure, peer);
+    if (progress != nullptr && !progress->doing.empty() &&
+        progress->sequence == failure.collective.sequence &&
+        progress->doing != failure.collective.description) {
+      blames.push_back({peer.rank, absl::StrCat("rank ", peer.rank, " called ",
+                                                progress->doing, " instead")});
+    }
+  }
+  return blames;
+}
+
+std::string NobodyToBlame(const Failure& failure) {
+  return failure.collective.peer >= 0
+             ? "every rank is alive"
+             : "every rank is alive and has started it";
+}
+
+std::string Where(const Failure& failure) {
+  return absl::StrFormat(
+      "%s failed on rank %d of %d in %s, %.1f s after it "
+      "was started",
+      failure.attempted, failure.rank, failure.world_size,
+      failure.collective.description, failure.collective.seconds_since);
+}
+
+absl::StatusCode CodeOf(const Failure& failure, bool somebody_is_gone) {
+  if (somebody_is_gone) return absl::StatusCode::kUnavailable;
+  if (TimedOut(failure)) return absl::StatusCode::kDeadlineExceeded;
+  return absl::StatusCode::kInternal;
+}
+
+std::string Advice(const Failure& failure, absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+      return "see what that rank printed last";
+    case absl::StatusCode::kFailedPrecondition:
+      return "make all ranks call the same collectives in the same order";
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::StrCat(
+          "see what the late rank does instead. If it only needs more time, "
+          "raise the collective timeout (now ",
+          absl::FormatDuration(failure.collective_timeout), ")");
+    default:
+      return "see what the other ranks printed";
+  }
+}
+
+// The two calls of a mismatch without the options that never tell them apart.
+std::string Shortened(std::string error) {
+  constexpr absl::string_view kOptions = ", TensorDeviceTypes=TensorOptions(";
+  for (size_t begin = error.find(kOptions.data()); begin != std::string::npos;
+       begin = error.find(kOptions.data(), begin)) {
+    size_t end = begin + kOptions.size();
+    for (int depth = 1; depth > 0 && end < error.size(); ++end) {
+      depth += (error[end] == '(') - (error[end] == ')');
+    }
+    error.erase(begin, end - begin);
+  }
+  return absl::StrReplaceAll(error, {{".Collectives", ". Collectives"},
+                                     {"aspects: \t ", "aspects: "},
+                                     {"vs ", " vs "}});
+}
+
+// The ranks that DescribeFailure names, and what it says of each.
+std::vector<Blame> FindBlame(const Failure& failure,
+                             const std::vector<PeerStatus>& peers) {
+  std::vector<Blame> blames = BlameGone(peers);
+  // Whoever fails closes its connections: what breaks after that does not break
+  // for want of a rank that is only late.
+  if (blames.empty() && !TimedOut(failure)) {
+    blames = BlameFirstFailed(failure, peers);
+  }
+  if (blames.empty()) blames = BlameLate(failure, peers);
+  if (blames.empty()) blames = BlameFirstFailed(failure, peers);
+  if (blames.empty()) blames = BlameDifferent(failure, peers);
+  return blames;
+}
+
+}  // namespace
+
+absl::Status DescribeMismatch(const Failure& failure) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(Where(failure), ": ", Shortened(failure.error), "; ",
+                   Advice(failure, absl::StatusCode::kFailedPrecondition)));
+}
+
+absl::Status DescribeFailure(
+    const Failure& failure,
+    const absl::StatusOr<std::vector<PeerStatus>>& peers) {
+  if (!peers.ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        Where(failure), ": the ranks' store does not answer (",
+        peers.status().message(),
+        "), so the process that serves it, rank 0 or the launcher, is probably "
+        "dead (",
+        failure.error, ")"));
+  }
+  bool somebody_is_gone = false;
+  for (const PeerStatus& peer : *peers) somebody_is_gone |= IsGone(peer);
+  const absl::StatusCode code = CodeOf(failure, somebody_is_gone);
+  const std::vector<Blame> blames = FindBlame(failure, *peers);
+  const std::string culprits =
+      blames.empty() ? NobodyToBlame(failure)
+                     : absl::StrJoin(blames, "; ",
+                                     [](std::string* text, const Blame& blame) {
+                                       absl::StrAppend(text, blame.what);
+                                     });
+  return absl::Status(
+      code, absl::StrCat(Where(failure), ": ", culprits, " (", failure.error,
+                         "); ", Advice(failure, code)));
+}
+
+absl::Status ExplainByPeers(const Failure& failure, c10d::Store& store) {
+  constexpr absl::Duration kPatience = absl::Milliseconds(2500);
+  const absl::StatusOr<std::vector<PeerStatus>> peers =
+      AskPeers(store, failure.rank, failure.world_size, kPatience);
+  if (peers.ok()) ReportBlame(store, failure.rank, FindBlame(failure, *peers));
+  return DescribeFailure(failure, peers);
+}
+
+absl::Status DescribeOtherFailure(const Failure& failure) {
+  return absl::InternalError(
+      absl::StrCat(failure.attempted, " failed on rank ", failure.rank, " of ",
+                   failure.world_size, ": ", failure.error));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,123 @@
+#include "parallel/comm/diagnosis/plain_error.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "c10/util/Exception.h"
+#include "gloo/common/error.h"
+#include "gloo/common/logging.h"
+
+namespace rankwise {
+namespace {
+
+// "[/build/gloo/pair.cc:537] text" -> "text".
+absl::string_view WithoutLocation(absl::string_view text) {
+  if (text.empty() || text[0] != '[') return text;
+  const size_t close = text.find(']');
+  if (close == absl::string_view::npos) return text;
+  const absl::string_view location = text.substr(0, close);
+  const bool is_source = location.find(".cc:") != absl::string_view::npos ||
+                         location.find(".cpp:") != absl::string_view::npos ||
+                         location.find(".h:") != absl::string_view::npos;
+  return is_source ? absl::StripLeadingAsciiWhitespace(text.substr(close + 1))
+                   : text;
+}
+
+// "NCCL error in: FILE:LINE, " or "NCCL error: ".
+bool ConsumeOpening(absl::string_view* text) {
+  if (absl::ConsumePrefix(text, "NCCL error: ")) return true;
+  if (!absl::ConsumePrefix(text, "NCCL error in: ")) return false;
+  const size_t comma = text->find(", ");
+  if (comma == absl::string_view::npos) return false;
+  text->remove_prefix(comma + 2);
+  return true;
+}
+
+std::string AdviceFor(absl::string_view text) {
+  if (absl::StrContains(text, "Duplicate GPU")) {
+    return "two ranks are on one GPU: start fewer ranks, or let each see its "
+           "own (CUDA_VISIBLE_DEVICES)";
+  }
+  if (absl::StrContains(text, "out of memory")) {
+    return "the GPU has no memory left for NCCL's buffers: use a smaller "
+           "batch, "
+           "or see in nvidia-smi who else uses the GPU";
+  }
+  if (absl::StrContains(text, "ncclRemoteError")) {
+    return "see what the other ranks printed last";
+  }
+  if (absl::StrContains(text, "ncclSystemError")) {
+    return "if machines have several networks, name the interface in "
+           "NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO tells more";
+  }
+  return "NCCL_DEBUG=INFO tells more";
+}
+
+// The lines after the first: c10d's "ncclRemoteError: ..." and, after "Last
+// error:", NCCL's own words, which say more where there are any.
+std::string Details(
+    const std::pair<absl::string_view, absl::string_view>& text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text.second, absl::MaxSplits("Last error:", 1));
+  const absl::string_view own = absl::StripAsciiWhitespace(parts.second);
+  if (!own.empty() && !absl::StrContains(own, "Unknown NCCL Error")) {
+    return std::string(own);
+  }
+  absl::string_view meaning = absl::StripAsciiWhitespace(parts.first);
+  const size_t colon = meaning.find(": ");
+  if (colon != absl::string_view::npos) meaning.remove_prefix(colon + 2);
+  return std::string(meaning);
+}
+
+// Other texts are returned as they are.
+std::string PlainNcclError(absl::string_view text) {
+  absl::string_view rest = text;
+  if (!ConsumeOpening(&rest)) return std::string(text);
+  const std::pair<absl::string_view, absl::string_view> lines =
+      absl::StrSplit(rest, absl::MaxSplits('\n', 1));
+  const std::pair<absl::string_view, absl::string_view> first =
+      absl::StrSplit(lines.first, absl::MaxSplits(", NCCL version ", 1));
+  absl::string_view what = first.first;
+  what = what.substr(0, what.find(" (run with NCCL_DEBUG"));
+  std::string details = Details(lines);
+  if (details.empty()) details = "no details";
+  return absl::StrCat("NCCL", first.second.empty() ? "" : " ", first.second,
+                      ": ", what, ": ", absl::StripSuffix(details, "."), "; ",
+                      AdviceFor(text));
+}
+
+}  // namespace
+
+std::string PlainMessage(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  absl::string_view text = torch_error != nullptr
+                               ? torch_error->what_without_backtrace()
+                               : error.what();
+  for (const char* trace : {"\nException raised from", "\nC++ CapturedTrace",
+                            "Exception raised from", "\nframe #0"}) {
+    text = text.substr(0, text.find(trace));
+  }
+  text = WithoutLocation(absl::StripAsciiWhitespace(text));
+  return absl::StrReplaceAll(PlainNcclError(text), {{"\n", " "}});
+}
+
+bool IsOfCommunication(const std::exception& error) {
+  return dynamic_cast<const c10::DistError*>(&error) != nullptr ||
+         dynamic_cast<const gloo::Exception*>(&error) != nullptr ||
+         dynamic_cast<const gloo::EnforceNotMet*>(&error) != nullptr;
+}
+
+// By its words: c10d's check (CollectiveFingerPrint in ProcessGroupWrapper.cpp)
+// throws a plain c10::Error, as do the collectives that it calls next.
+bool IsMismatch(const std::exception& error) {
+  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
+         absl::StrContains(error.what(),
+                           "Detected mismatch between collectives");
+}
+
+}  // namespace rankwise

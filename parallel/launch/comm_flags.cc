@@ -1,0 +1,166 @@
+#include "parallel/launch/comm_flags.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "parallel/comm/backends/backends.h"
+#include "parallel/launch/flag_checks.h"
+#include "parallel/launch/placement.h"
+#include "records/command_line.h"
+
+// Ranks.
+ABSL_FLAG(
+    int, nproc, 1,
+    "ranks to start on this machine; ignored inside torchrun, mpirun or srun");
+ABSL_FLAG(std::string, backend, "auto",
+          "auto, gloo, nccl or fake; auto: nccl when every local rank has its "
+          "own GPU, else gloo");
+ABSL_FLAG(std::string, device, "auto",
+          "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
+ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");
+ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(60),
+          "how long ranks wait for each other at the start");
+ABSL_FLAG(absl::Duration, collective_timeout, absl::Minutes(5),
+          "how long a collective may take");
+ABSL_FLAG(
+    bool, check_collectives, false,
+    "compare every collective's kind, shapes and dtype across ranks; slow");
+ABSL_FLAG(std::string, file_store, "",
+          "file through which the ranks meet, in a shared folder; empty: TCP "
+          "at MASTER_ADDR");
+ABSL_FLAG(std::string, log_dir, "",
+          "folder for one log file per rank; empty: everything is shown");
+
+// What --backend=fake pretends: ranks 1 to N-1, who hold what rank 0 holds.
+ABSL_FLAG(int, fake_world_size, 2, "ranks that --backend=fake pretends");
+ABSL_FLAG(double, fake_alpha_us, 0,
+          "latency of each collective, in microseconds, of --backend=fake");
+ABSL_FLAG(double, fake_beta_ns_per_byte, 0,
+          "inverse bandwidth of --backend=fake, in nanoseconds per byte");
+ABSL_FLAG(int, fake_straggler_rank, -1,
+          "rank of --backend=fake that is late to each collective; -1: none");
+ABSL_FLAG(double, fake_straggler_us, 0,
+          "by how many microseconds that rank is late");
+
+namespace rankwise {
+namespace {
+
+FakeBackendConfig FakeFromFlags(FlagChecks& checks) {
+  FakeBackendConfig fake;
+  fake.alpha_us = absl::GetFlag(FLAGS_fake_alpha_us);
+  fake.beta_ns_per_byte = absl::GetFlag(FLAGS_fake_beta_ns_per_byte);
+  fake.straggler_rank = absl::GetFlag(FLAGS_fake_straggler_rank);
+  fake.straggler_us = absl::GetFlag(FLAGS_fake_straggler_us);
+  const int world_size = absl::GetFlag(FLAGS_fake_world_size);
+  checks.InRange("fake_world_size", world_size, 1, 1 << 20);
+  checks.InRange("fake_alpha_us", fake.alpha_us, 0.0, 1e9);
+  checks.InRange("fake_beta_ns_per_byte", fake.beta_ns_per_byte, 0.0, 1e9);
+  checks.InRange("fake_straggler_rank", fake.straggler_rank, -1,
+                 world_size - 1);
+  checks.InRange("fake_straggler_us", fake.straggler_us, 0.0, 1e9);
+  return fake;
+}
+
+bool IsOurs(absl::string_view file, const std::string& folder) {
+  return absl::StrContains(file, folder) ||
+         absl::StrContains(file, "parallel/launch/comm_flags");
+}
+
+}  // namespace
+
+void DescribeCommandLine(const char* usage, const std::string& folder) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  const auto is_ours = [folder](absl::string_view file) {
+    return IsOurs(file, folder);
+  };
+  config.contains_help_flags = is_ours;
+  config.contains_helpshort_flags = is_ours;
+  absl::SetFlagsUsageConfig(config);
+}
+
+std::map<std::string, std::string> FlagsOf(const std::string& folder) {
+  std::map<std::string, std::string> flags;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (IsOurs(flag->Filename(), folder))
+      flags[std::string(name)] = flag->CurrentValue();
+  }
+  return flags;
+}
+
+RankEnv FakeRankEnvFromFlags() {
+  RankEnv env;
+  env.world_size = absl::GetFlag(FLAGS_fake_world_size);
+  return env;
+}
+
+absl::StatusOr<CommConfig> CommConfigFromFlags() {
+  FlagChecks checks;
+  CommConfig comm;
+  comm.backend = absl::GetFlag(FLAGS_backend);
+  comm.device = absl::GetFlag(FLAGS_device);
+  comm.rendezvous_timeout = absl::GetFlag(FLAGS_rendezvous_timeout);
+  comm.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
+  comm.check_collectives = absl::GetFlag(FLAGS_check_collectives);
+  comm.file_store = UserPath(absl::GetFlag(FLAGS_file_store));
+  checks.OneOf("backend", comm.backend, BackendChoices());
+  if (comm.rendezvous_timeout < absl::Seconds(1)) {
+    checks.Complain(absl::StrCat(
+        "--rendezvous_timeout=", absl::FormatDuration(comm.rendezvous_timeout),
+        ": must be at least 1s"));
+  }
+  if (comm.collective_timeout < absl::Seconds(1)) {
+    checks.Complain(absl::StrCat(
+        "--collective_timeout=", absl::FormatDuration(comm.collective_timeout),
+        ": must be at least 1s"));
+  }
+  checks.ParentExists("file_store", comm.file_store);
+  comm.fake = FakeFromFlags(checks);
+  const BackendKind* const backend = FindBackend(comm.backend);
+  if (backend != nullptr && backend->pretends_peers &&
+      absl::GetFlag(FLAGS_nproc) > 1) {
+    checks.Complain(
+        absl::StrCat("--backend=", comm.backend,
+                     ": one process pretends all ranks; leave out --nproc, "
+                     "give --fake_world_size"));
+  }
+  if (!checks.status().ok()) return checks.status();
+  return comm;
+}
+
+absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
+  FlagChecks checks;
+  LaunchConfig launch;
+  launch.nproc = absl::GetFlag(FLAGS_nproc);
+  launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
+  checks.InRange<int>("nproc", launch.nproc, 1, 1024);
+  checks.FolderOrNew("log_dir", launch.log_dir);
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (launch.nproc > 1 && absl::StartsWith(device, "cuda") &&
+      !InsideLauncher()) {
+    const absl::Status possible =
+        CheckLaunch(device, launch.nproc, DetectHardware());
+    if (!possible.ok()) {
+      checks.Complain(absl::StrCat("--nproc=", launch.nproc, " --",
+                                   std::string(possible.message())));
+    }
+  }
+  if (!checks.status().ok()) return checks.status();
+  return launch;
+}
+
+int ThreadsPerRank(int asked, const RankEnv& env) {
+  if (asked > 0) return asked;
+  const int cores = std::max(1u, std::thread::hardware_concurrency());
+  return std::max(1, cores / env.local_world_size);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,423 @@
+#include "parallel/launch/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "c10/util/Exception.h"
+#include "c10/util/Logging.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/backends/nccl_backend.h"
+#include "parallel/comm/diagnosis/peers.h"
+#include "parallel/comm/rendezvous.h"
+#include "parallel/launch/rank_process.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/Store.hpp"
+
+namespace rankwise {
+namespace {
+
+constexpr size_t kLastLines = 10;
+constexpr int kCannotStart = 1;
+
+void Say(absl::string_view message) {
+  WriteFully(STDERR_FILENO, absl::StrCat("[launcher] ", message, "\n"));
+}
+
+// A rank, its output and its end.
+struct Child {
+  int rank = 0;
+  RankProcess process;
+  int log_fd = -1;
+  bool running = true;
+  std::unique_ptr<LineRelay> out, err;
+};
+
+class Launcher {
+ public:
+  Launcher(const LaunchConfig& config, int argc, char** argv)
+      : config_(config), argv_(argv, argv + argc) {}
+  ~Launcher();
+
+  absl::Status Start();
+  // Blocks until all ranks have ended; returns main()'s exit code.
+  int Supervise();
+
+ private:
+  absl::Status BlockSignals();
+  absl::Status StartChild(int rank);
+  absl::Status OpenLog(Child& child);
+  LineRelay::Sink SinkFor(const Child& child, int terminal_fd) const;
+
+  void Poll();
+  bool Drain(int* fd, LineRelay& relay);
+  void ReadSignals();
+  void ReapChildren();
+  void NoteStops(const Child& child);
+  void NoteEnd(Child& child, int wait_status);
+  std::optional<Blame> CauseOf(const Child& child);
+  void ReportFailure(Child& ended, const std::string& how);
+  void EnforceDeadlines();
+  void SignalAll(int signal);
+  bool AnyRunning() const;
+
+  const LaunchConfig config_;
+  const std::vector<std::string> argv_;
+  HostedStore hosted_;
+  sigset_t previous_mask_;
+  int signal_fd_ = -1;
+  std::vector<Child> children_;
+
+  std::optional<int> exit_code_;  // once decided
+  bool told_to_end_ = false;      // by a signal
+  // Not before these moments: SIGTERM, then SIGKILL, to whoever is left.
+  Deadline terminate_{absl::InfiniteDuration()};
+  Deadline kill_{absl::InfiniteDuration()};
+};
+
+Launcher::~Launcher() {
+  for (Child& child : children_) {
+    if (child.running) {  // only when not all could be started
+      kill(-child.process.pid, SIGKILL);
+      waitpid(child.process.pid, nullptr, 0);
+    }
+    for (const int fd :
+         {child.process.stdout_fd, child.process.stderr_fd, child.log_fd}) {
+      if (fd >= 0) close(fd);
+    }
+  }
+  if (signal_fd_ >= 0) {
+    close(signal_fd_);
+    sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
+  }
+}
+
+absl::Status Launcher::BlockSignals() {
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    sigaddset(&handled, signal);
+  }
+  sigprocmask(SIG_BLOCK, &handled, &previous_mask_);
+  signal_fd_ = signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (signal_fd_ < 0) {
+    return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::Start() {
+  if (config_.nproc < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nproc=", config_.nproc, " must be at least 1"));
+  }
+  if (!config_.log_dir.empty() && mkdir(config_.log_dir.c_str(), 0777) != 0 &&
+      errno != EEXIST) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot create log_dir '", config_.log_dir, "': ", strerror(errno)));
+  }
+  // Before the store's threads exist, which inherit the mask.
+  RETURN_IF_ERROR(BlockSignals());
+  ASSIGN_OR_RETURN(hosted_, HostStore());
+  for (int rank = 0; rank < config_.nproc; ++rank) {
+    RETURN_IF_ERROR(StartChild(rank));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::OpenLog(Child& child) {
+  if (config_.log_dir.empty()) return absl::OkStatus();
+  const std::string path =
+      absl::StrCat(config_.log_dir, "/rank_", child.rank, ".log");
+  child.log_fd =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (child.log_fd >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot write '", path, "': ", strerror(errno)));
+}
+
+LineRelay::Sink Launcher::SinkFor(const Child& child, int terminal_fd) const {
+  const int log_fd = child.log_fd;
+  const bool shown = log_fd < 0 || child.rank == 0;
+  const std::string prefix =
+      child.rank == 0 ? "" : absl::StrCat("[rank ", child.rank, "] ");
+  return [log_fd, shown, prefix, terminal_fd](absl::string_view line) {
+    if (log_fd >= 0) WriteFully(log_fd, line);
+    if (shown) WriteFully(terminal_fd, absl::StrCat(prefix, line));
+  };
+}
+
+absl::Status Launcher::StartChild(int rank) {
+  Child child;
+  child.rank = rank;
+  RETURN_IF_ERROR(OpenLog(child));
+  RankCommand command;
+  command.argv = argv_;
+  command.inherit_stdout =
+      rank == 0 && config_.log_dir.empty() && isatty(STDOUT_FILENO);
+  command.environment = {
+      absl::StrCat("RANK=", rank),
+      absl::StrCat("WORLD_SIZE=", config_.nproc),
+      absl::StrCat("LOCAL_RANK=", rank),
+      absl::StrCat("LOCAL_WORLD_SIZE=", config_.nproc),
+      "MASTER_ADDR=127.0.0.1",
+      absl::StrCat("MASTER_PORT=", hosted_.port),
+      "TORCHELASTIC_USE_AGENT_STORE=True",
+      "TORCHELASTIC_RESTART_COUNT=0",
+      "RANKWISE_LAUNCHER=1",
+  };
+  ASSIGN_OR_RETURN(child.process, StartRank(command, previous_mask_));
+  child.out = std::make_unique<LineRelay>(SinkFor(child, STDOUT_FILENO), 1);
+  child.err =
+      std::make_unique<LineRelay>(SinkFor(child, STDERR_FILENO), kLastLines);
+  children_.push_back(std::move(child));
+  return absl::OkStatus();
+}
+
+bool Launcher::AnyRunning() const {
+  return std::any_of(children_.begin(), children_.end(),
+                     [](const Child& child) { return child.running; });
+}
+
+int Launcher::Supervise() {
+  while (AnyRunning()) {
+    Poll();
+    ReadSignals();
+    ReapChildren();
+    EnforceDeadlines();
+  }
+  for (Child& child : children_) {
+    Drain(&child.process.stdout_fd, *child.out);
+    Drain(&child.process.stderr_fd, *child.err);
+    child.out->Finish();
+    child.err->Finish();
+  }
+  return exit_code_.value_or(0);
+}
+
+void Launcher::Poll() {
+  std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
+  for (const Child& child : children_) {
+    fds.push_back({child.process.stdout_fd, POLLIN, 0});  // -1 is ignored
+    fds.push_back({child.process.stderr_fd, POLLIN, 0});
+  }
+  const absl::Duration left = std::min(terminate_.left(), kill_.left());
+  int timeout_ms = -1;
+  if (left != absl::InfiniteDuration()) {
+    timeout_ms = static_cast<int>(
+        std::max<int64_t>(1, absl::ToInt64Milliseconds(left) + 1));
+  }
+  if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return;
+  for (size_t i = 0; i < children_.size(); ++i) {
+    Child& child = children_[i];
+    if (fds[1 + 2 * i].revents != 0) {
+      Drain(&child.process.stdout_fd, *child.out);
+    }
+    if (fds[2 + 2 * i].revents != 0) {
+      Drain(&child.process.stderr_fd, *child.err);
+    }
+  }
+}
+
+// Relays what `*fd` holds now. Closes it at the end of the stream.
+bool Launcher::Drain(int* fd, LineRelay& relay) {
+  char buffer[1 << 16];
+  while (*fd >= 0) {
+    const ssize_t count = read(*fd, buffer, sizeof(buffer));
+    if (count > 0) {
+      relay.Write(absl::string_view(buffer, count));
+    } else if (count < 0 && errno == EINTR) {
+      continue;
+    } else if (count < 0 && errno == EAGAIN) {
+      return false;
+    } else {
+      close(*fd);
+      *fd = -1;
+    }
+  }
+  return true;
+}
+
+void Launcher::ReadSignals() {
+  signalfd_siginfo info;
+  while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;
+    const bool again = told_to_end_;
+    told_to_end_ = true;
+    if (!exit_code_.has_value()) exit_code_ = 128 + signal;
+    Say(absl::StrCat("received signal ", signal, " (", strsignal(signal),
+                     again ? "); killing the ranks" : "); ending the ranks"));
+    SignalAll(again ? SIGKILL : signal);
+    kill_ = Deadline(std::min(kill_.left(), config_.grace * 0.8));
+  }
+}
+
+void Launcher::ReapChildren() {
+  for (Child& child : children_) {
+    if (!child.running) continue;
+    const pid_t pid = child.process.pid;
+    NoteStops(child);
+    siginfo_t info = {};
+    waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid != pid) continue;
+    // Whatever the rank left behind in its process group, while its number
+    // cannot have passed to another.
+    kill(-pid, SIGKILL);
+    int wait_status = 0;
+    waitpid(pid, &wait_status, 0);
+    child.running = false;
+    NoteEnd(child, wait_status);
+  }
+}
+
+void Launcher::NoteStops(const Child& child) {
+  siginfo_t info = {};
+  const id_t pid = child.process.pid;
+  while (waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+         info.si_pid == child.process.pid) {
+    try {
+      ReportStop(*hosted_.store, child.rank, info.si_code != CLD_CONTINUED);
+    } catch (const std::exception&) {
+      // The others will find out by themselves.
+    }
+    info = {};
+  }
+}
+
+// Who is to blame for the end of `child`, by what the ranks say of each other.
+std::optional<Blame> Launcher::CauseOf(const Child& child) {
+  std::optional<Blame> cause;
+  std::set<int> seen = {child.rank};
+  try {
+    std::optional<Blame> next = BlameOf(*hosted_.store, child.rank);
+    while (next.has_value() && next->rank >= 0 && next->rank < config_.nproc &&
+           seen.insert(next->rank).second) {
+      cause = std::move(next);
+      next = BlameOf(*hosted_.store, cause->rank);
+    }
+  } catch (const std::exception&) {
+    // Then nobody but `child` is known.
+  }
+  return cause;
+}
+
+void Launcher::NoteEnd(Child& child, int wait_status) {
+  if (wait_status == 0) return;
+  const std::string how = DescribeEnd(wait_status);
+  try {
+    ReportDeath(*hosted_.store, child.rank, how);
+  } catch (const std::exception&) {
+    // The survivors will find out by themselves.
+  }
+  if (exit_code_.has_value()) return;
+  exit_code_ = ExitCodeOf(wait_status);
+  ReportFailure(child, how);
+  // A moment for the others to say what they were doing; then they must go.
+  terminate_ = Deadline(config_.grace * 0.2);
+  kill_ = Deadline(config_.grace * 0.8);
+}
+
+void Launcher::ReportFailure(Child& ended, const std::string& how) {
+  const auto name = [](const Child& child) {
+    return absl::StrCat("rank ", child.rank, " (process ", child.process.pid,
+                        ")");
+  };
+  const std::optional<Blame> cause = CauseOf(ended);
+  Child& first = cause.has_value() ? children_[cause->rank] : ended;
+  std::string report =
+      cause.has_value()
+          ? absl::StrCat(name(first), " is the cause: ", name(ended),
+                         " ended with ", how, " because ", cause->what)
+          : absl::StrCat(name(ended), " ended with ", how);
+  if (AnyRunning()) absl::StrAppend(&report, "; ending the other ranks");
+  if (first.log_fd >= 0) {
+    absl::StrAppend(&report, "; its output is in ", config_.log_dir, "/rank_",
+                    first.rank, ".log");
+  }
+  const std::string whose = absl::StrCat("rank ", first.rank);
+  Drain(&first.process.stderr_fd, *first.err);
+  if (!first.running) first.err->Finish();
+  if (first.err->last_lines().empty()) {
+    absl::StrAppend(&report, "; ", whose, " wrote nothing to stderr");
+  } else {
+    absl::StrAppend(&report, "; the last lines of ", whose, " on stderr:");
+  }
+  for (const std::string& line : first.err->last_lines()) {
+    absl::StrAppend(&report, "\n[launcher]   ", line);
+  }
+  Say(report);
+}
+
+void Launcher::EnforceDeadlines() {
+  if (terminate_.passed()) {
+    terminate_ = Deadline(absl::InfiniteDuration());
+    SignalAll(SIGTERM);
+  }
+  if (kill_.passed()) {
+    kill_ = Deadline(absl::InfiniteDuration());
+    SignalAll(SIGKILL);
+  }
+}
+
+void Launcher::SignalAll(int signal) {
+  for (const Child& child : children_) {
+    if (!child.running) continue;
+    kill(-child.process.pid, signal);
+    kill(-child.process.pid, SIGCONT);  // a stopped rank does not see it else
+  }
+}
+
+// c10's own handler writes to its log.
+class PlainWarnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    fprintf(stderr, "warning: %s\n", warning.msg().c_str());
+  }
+};
+
+}  // namespace
+
+int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
+  Launcher launcher(config, argc, argv);
+  const absl::Status started = launcher.Start();
+  if (!started.ok()) {
+    Say(absl::StrCat(
+        "cannot start ", config.nproc,
+        config.nproc == 1 ? " rank: " : " ranks: ", started.message()));
+    return kCannotStart;  // PR_SET_PDEATHSIG ends those that were started
+  }
+  return launcher.Supervise();
+}
+
+void PrepareRankProcess() {
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    constexpr int kFatal = 3;
+    FLAGS_caffe2_log_level = kFatal;
+    c10::WarningUtils::set_warning_handler(new PlainWarnings);  // for ever
+  }
+  PrepareForNccl();
+}
+
+}  // namespace rankwise

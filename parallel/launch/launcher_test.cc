@@ -1,0 +1,176 @@
+// The launcher with real ranks: how they end, and that none is left.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/test_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr absl::Duration kGrace = absl::Seconds(5);
+
+std::vector<std::string> Ranks(int count, const std::string& scenario) {
+  return {Runfile("parallel/comm/test_rank"),
+          "--nproc=" + std::to_string(count), "--scenario=" + scenario};
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(LauncherTest, RunsAllRanksAndMarksTheirLines) {
+  TestProcess process(Ranks(3, "all_reduce"));
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+  const std::string output = "\n" + process.Stdout();
+  EXPECT_THAT(output, AllOf(HasSubstr("\nrank 0 of 3: sum 6\n"),
+                            HasSubstr("\n[rank 1] rank 1 of 3: sum 6\n"),
+                            HasSubstr("\n[rank 2] rank 2 of 3: sum 6\n")));
+  EXPECT_THAT(process.Stderr(), Not(HasSubstr("[launcher]")));
+  EXPECT_TRUE(AllGone(PidsIn(output)));
+}
+
+TEST(LauncherTest, NamesARankThatExits) {
+  TestProcess process(Ranks(3, "exit"));
+  EXPECT_EQ(process.Wait(), 3);
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(ContainsRegex("\\[launcher\\] rank 1 \\(process [0-9]+\\) ended "
+                          "with exit code 3; ending the other ranks"),
+            HasSubstr("[launcher]   rank 1 says goodbye")));
+  EXPECT_THAT(PidsIn(process.Stdout()), SizeIs(3));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, NamesARankThatIsKilledAndTheOthersSayWhatTheyMissed) {
+  TestProcess process(Ranks(2, "kill"));
+  EXPECT_EQ(process.Wait(), 128 + SIGKILL);
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(HasSubstr("ended with signal 9 (Killed)"),
+            ContainsRegex("all_reduce failed on rank 0 of 2 in all_reduce "
+                          "#[0-9]+ of \\[\\[1000\\]\\] float32"),
+            HasSubstr("rank 1 is dead: signal 9 (Killed)")));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, ARankThatIgnoresSigtermIsGoneWithinTheGrace) {
+  TestProcess process(Ranks(2, "stubborn"));
+  ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
+  const SteadyTime start = SteadyNow();
+  EXPECT_EQ(process.Wait(), 3);
+  EXPECT_LT(ElapsedSince(start),
+            kGrace + absl::Seconds(5));  // a loaded machine
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+// Rank 0 notices, and ends first.
+TEST(LauncherTest, BlamesARankThatFailedByItselfAndNotTheOneThatNoticed) {
+  std::vector<std::string> argv = Ranks(2, "own_error");
+  argv.push_back("--linger=20s");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(
+          ContainsRegex(
+              "\\[launcher\\] rank 1 \\(process [0-9]+\\) is the cause: rank 0 "
+              "\\(process [0-9]+\\) ended with exit code 1 because rank 1 "
+              "failed first, in reading step 5's data; ending the other "
+              "ranks; the last lines of rank 1 on stderr:"),
+          HasSubstr("[launcher]   reading step 5's data failed on rank 1 of "
+                    "2: the disk is on fire"),
+          Not(HasSubstr("[launcher]   all_reduce failed on rank 0"))));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, AStoppedRankIsBlamedAndHoldsNobodyUp) {
+  std::vector<std::string> argv = Ranks(2, "stop");
+  argv.push_back("--collective_timeout=2s");
+  TestProcess process(argv);
+  ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
+  const SteadyTime start = SteadyNow();
+  EXPECT_EQ(process.Wait(), 1);
+  // The timeout, a second for the ranks to tell what they were doing, and a
+  // loaded machine; not the time in which a heart that beats would be heard,
+  // nor that after which SIGKILL follows a SIGTERM that nobody sees.
+  EXPECT_LT(ElapsedSince(start), absl::Seconds(6));
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(
+          ContainsRegex(
+              "\\[launcher\\] rank 1 \\(process [0-9]+\\) is the cause: rank 0 "
+              "\\(process [0-9]+\\) ended with exit code 1 because rank 1 is "
+              "stopped by a signal \\(SIGSTOP\\); "),
+          HasSubstr("[launcher]   rank 1 says goodbye"),
+          Not(HasSubstr("has not started any collective"))));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+class SignalTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(SignalTest, IsForwardedAndLeavesNothingRunning) {
+  TestProcess process(Ranks(2, "forever"));
+  ASSERT_TRUE(process.AwaitOutput("pid ", 2)) << process.Stderr();
+  process.Signal(GetParam());
+  EXPECT_EQ(process.Wait(), 128 + GetParam());
+  EXPECT_THAT(process.Stderr(), HasSubstr("ending the ranks"));
+  EXPECT_THAT(PidsIn(process.Stdout()), SizeIs(2));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SignalTest,
+                         ::testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+TEST(LauncherTest, NoRankOutlivesALauncherThatIsKilled) {
+  TestProcess process(Ranks(2, "forever"));
+  ASSERT_TRUE(process.AwaitOutput("pid ", 2)) << process.Stderr();
+  process.Signal(SIGKILL);
+  EXPECT_EQ(process.Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, SplitsTheOutputByRank) {
+  const std::string log_dir = TemporaryPath("logs");
+  std::vector<std::string> argv = Ranks(2, "exit");
+  argv.push_back("--log_dir=" + log_dir);
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 3);
+  EXPECT_THAT(process.Stdout(), AllOf(HasSubstr("rank 0 of 2: sum 3\n"),
+                                      Not(HasSubstr("rank 1 of 2"))));
+  EXPECT_THAT(process.Stderr(), HasSubstr(log_dir + "/rank_1.log"));
+  EXPECT_THAT(ReadFile(log_dir + "/rank_0.log"),
+              HasSubstr("rank 0 of 2: sum 3\n"));
+  EXPECT_THAT(ReadFile(log_dir + "/rank_1.log"),
+              AllOf(HasSubstr("rank 1 of 2: sum 3\n"),
+                    HasSubstr("rank 1 says goodbye\n")));
+}
+
+TEST(LauncherTest, RefusesALogFolderThatCannotBe) {
+  std::vector<std::string> argv = Ranks(2, "all_reduce");
+  argv.push_back("--log_dir=/dev/null/logs");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.Stderr(),
+              HasSubstr("cannot create log_dir '/dev/null/logs'"));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,391 @@
+#include "parallel/launch/rank_env.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "parallel/launch/network.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+
+std::optional<std::string> LookUpProcess(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+bool IsSet(const EnvLookup& lookup, const std::string& name) {
+  return lookup(name).has_value();
+}
+
+// The variables of one launcher, to read and to name in messages.
+struct Names {
+  const char *launcher, *rank, *world_size, *local_rank, *local_world_size;
+};
+
+constexpr Names kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE"};
+constexpr Names kOpenMpi = {
+    "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+
+absl::Status Refuse(absl::string_view message) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank environment: ", message));
+}
+
+constexpr int kMaxRanks = 1 << 20;
+
+// Fills in `target` from `name`, which stands in the messages next to `beside`.
+absl::Status ReadInt(const EnvLookup& lookup, const std::string& name,
+                     absl::string_view beside, int min, int max, int* target) {
+  const std::optional<std::string> text = lookup(name);
+  if (!text.has_value()) {
+    return Refuse(absl::StrCat(name, " is not set, but ", beside,
+                               " is; set both or neither"));
+  }
+  if (!absl::SimpleAtoi(*text, target)) {
+    return Refuse(absl::StrCat(name, "='", *text, "' is not a number"));
+  }
+  if (*target < min || *target > max) {
+    return Refuse(absl::StrCat(name, "=", *target, " is not between ", min,
+                               " and ", max));
+  }
+  return absl::OkStatus();
+}
+
+// LOCAL_RANK and LOCAL_WORLD_SIZE when neither is set: known only if all ranks
+// run on this machine.
+absl::Status AssumeLocal(const EnvLookup& lookup, const Names& names,
+                         RankEnv* env) {
+  const std::string master = lookup("MASTER_ADDR").value_or("");
+  if (env->world_size > 1 && !IsLoopbackAddress(master)) {
+    return Refuse(absl::StrCat(
+        names.local_rank, " and ", names.local_world_size,
+        " are not set, and with ", names.world_size, "=", env->world_size,
+        " and MASTER_ADDR='", master,
+        "' the ranks may be on several machines; set both, as torchrun does"));
+  }
+  env->local_rank = env->rank;
+  env->local_world_size = env->world_size;
+  return absl::OkStatus();
+}
+
+absl::Status ReadPlace(const EnvLookup& lookup, const Names& names,
+                       RankEnv* env) {
+  env->launcher = names.launcher;
+  RETURN_IF_ERROR(ReadInt(lookup, names.world_size, names.rank, 1, kMaxRanks,
+                          &env->world_size));
+  RETURN_IF_ERROR(
+      ReadInt(lookup, names.rank, names.world_size, 0, kMaxRanks, &env->rank));
+  if (!IsSet(lookup, names.local_rank) &&
+      !IsSet(lookup, names.local_world_size)) {
+    return AssumeLocal(lookup, names, env);
+  }
+  RETURN_IF_ERROR(ReadInt(lookup, names.local_world_size, names.local_rank, 1,
+                          kMaxRanks, &env->local_world_size));
+  return ReadInt(lookup, names.local_rank, names.local_world_size, 0, kMaxRanks,
+                 &env->local_rank);
+}
+
+absl::Status CheckPlace(const Names& names, const RankEnv& env) {
+  if (env.rank >= env.world_size) {
+    return Refuse(absl::StrCat(names.rank, "=", env.rank, " must be less than ",
+                               names.world_size, "=", env.world_size,
+                               "; ranks count from 0"));
+  }
+  if (env.local_world_size > env.world_size) {
+    return Refuse(absl::StrCat(names.local_world_size, "=",
+                               env.local_world_size, " exceeds ",
+                               names.world_size, "=", env.world_size));
+  }
+  if (env.local_rank >= env.local_world_size) {
+    return Refuse(absl::StrCat(names.local_rank, "=", env.local_rank,
+                               " must be less than ", names.local_world_size,
+                               "=", env.local_world_size));
+  }
+  if (env.local_rank > env.rank) {
+    return Refuse(absl::StrCat(names.local_rank, "=", env.local_rank,
+                               " exceeds ", names.rank, "=", env.rank,
+                               "; one of them is wrong"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPort(const EnvLookup& lookup, int* port) {
+  const std::string text = *lookup("MASTER_PORT");
+  if (!absl::SimpleAtoi(text, port)) {
+    return Refuse(absl::StrCat("MASTER_PORT='", text, "' is not a number"));
+  }
+  if (*port < 1 || *port > 65535) {
+    return Refuse(absl::StrCat("MASTER_PORT=", text,
+                               " is not a port between 1 and 65535"));
+  }
+  return absl::OkStatus();
+}
+
+// A port that all ranks of a job derive alike, in the unprivileged range below
+// Linux's ephemeral ports. FNV-1a spreads neighbouring job ids.
+int PortOfJob(absl::string_view job_id) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : job_id) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  }
+  return 12000 + static_cast<int>(hash % 20000);
+}
+
+// Where the store is, when the launcher left it open.
+struct MasterGuess {
+  std::string address;  // empty: unknown
+  std::string job_id;   // empty: unknown
+};
+
+// MASTER_ADDR and MASTER_PORT, completed by `guess`.
+absl::Status ReadMaster(const EnvLookup& lookup, const MasterGuess& guess,
+                        const RankEnvOptions& options, RankEnv* env) {
+  env->master_addr = lookup("MASTER_ADDR").value_or(guess.address);
+  if (IsSet(lookup, "MASTER_PORT")) {
+    RETURN_IF_ERROR(ReadPort(lookup, &env->master_port));
+  } else if (!guess.job_id.empty()) {
+    env->master_port = PortOfJob(guess.job_id);
+  }
+  if (env->world_size == 1 && env->launcher != "nproc" &&
+      (env->master_addr.empty() || env->master_port == 0)) {
+    env->master_addr.clear();  // alone: a free port of the loopback interface
+    env->master_port = 0;
+    return absl::OkStatus();
+  }
+  if (!options.master_required) return absl::OkStatus();
+  const char* missing = env->master_addr.empty() ? "MASTER_ADDR"
+                        : env->master_port == 0  ? "MASTER_PORT"
+                                                 : nullptr;
+  if (missing == nullptr) return absl::OkStatus();
+  return Refuse(absl::StrCat(
+      missing, " is not set, so rank ", env->rank, " of ", env->world_size,
+      " (started by ", env->launcher,
+      ") cannot find rank 0; set it to rank 0's ",
+      env->master_addr.empty() ? "host name or address" : "free port",
+      " on every rank",
+      env->launcher == "mpirun"
+          ? ", e.g. mpirun -x MASTER_ADDR=host -x MASTER_PORT=29500"
+          : ""));
+}
+
+absl::Status ReadTorchrun(const EnvLookup& lookup,
+                          const RankEnvOptions& options, RankEnv* env) {
+  RETURN_IF_ERROR(ReadPlace(lookup, kTorchrun, env));
+  RETURN_IF_ERROR(CheckPlace(kTorchrun, *env));
+  if (IsSet(lookup, "RANKWISE_LAUNCHER")) env->launcher = "nproc";
+  const std::string agent = lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("");
+  env->store_is_external = agent == "True" || agent == "true" || agent == "1";
+  const std::string restarts =
+      lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  if (!absl::SimpleAtoi(restarts, &env->restart_count)) {
+    return Refuse(absl::StrCat("TORCHELASTIC_RESTART_COUNT='", restarts,
+                               "' is not a number"));
+  }
+  return ReadMaster(lookup, {}, options, env);
+}
+
+absl::Status ReadOpenMpi(const EnvLookup& lookup, const RankEnvOptions& options,
+                         RankEnv* env) {
+  RETURN_IF_ERROR(ReadPlace(lookup, kOpenMpi, env));
+  RETURN_IF_ERROR(CheckPlace(kOpenMpi, *env));
+  MasterGuess guess;
+  if (env->local_world_size == env->world_size) guess.address = kLoopback;
+  guess.job_id = lookup("OMPI_MCA_ess_base_jobid").value_or("");
+  return ReadMaster(lookup, guess, options, env);
+}
+
+// Slurm's variables, and the compressed lists inside them.
+
+// True when this process is one of several tasks of a job step. A batch script
+// has SLURM_PROCID=0 although it is no rank; it lacks SLURM_STEP_NUM_TASKS.
+bool IsSlurmRank(const EnvLookup& lookup) {
+  if (!lookup("SLURM_PROCID").has_value()) return false;
+  int tasks = 0;
+  const std::optional<std::string> step = lookup("SLURM_STEP_NUM_TASKS");
+  // One task is how `srun --pty bash` and salloc's interactive step look.
+  if (step.has_value()) return !absl::SimpleAtoi(*step, &tasks) || tasks > 1;
+  if (*lookup("SLURM_PROCID") != "0") return true;
+  return lookup("MASTER_ADDR").has_value() &&
+         lookup("SLURM_NTASKS").has_value();
+}
+
+// The variable that holds the step's number of tasks.
+const char* SlurmWorldSizeName(const EnvLookup& lookup) {
+  return lookup("SLURM_STEP_NUM_TASKS").has_value() ? "SLURM_STEP_NUM_TASKS"
+                                                    : "SLURM_NTASKS";
+}
+
+// Entry `index` of "4(x2),3" = 4, 4, 3; nothing if malformed or too short.
+std::optional<int> EntryOfCountList(absl::string_view list, int index) {
+  for (absl::string_view part : absl::StrSplit(list, ',')) {
+    int repeat = 1;
+    const std::pair<absl::string_view, absl::string_view> halves =
+        absl::StrSplit(part, absl::MaxSplits("(x", 1));
+    if (halves.first != part) {
+      absl::string_view times = halves.second;
+      if (!absl::ConsumeSuffix(&times, ")") ||
+          !absl::SimpleAtoi(times, &repeat)) {
+        return std::nullopt;
+      }
+    }
+    int count = 0;
+    if (!absl::SimpleAtoi(halves.first, &count)) return std::nullopt;
+    if (index < repeat) return count;
+    index -= repeat;
+  }
+  return std::nullopt;
+}
+
+// Tasks of the step on this node: from SLURM_STEP_TASKS_PER_NODE or
+// SLURM_TASKS_PER_NODE at SLURM_NODEID, else SLURM_NTASKS_PER_NODE, else
+// `world_size` on a single node.
+absl::StatusOr<int> SlurmLocalWorldSize(const EnvLookup& lookup,
+                                        int world_size) {
+  int node = 0;
+  if (!absl::SimpleAtoi(lookup("SLURM_NODEID").value_or("0"), &node)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank environment: SLURM_NODEID='",
+                     *lookup("SLURM_NODEID"), "' is not a number"));
+  }
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+                           "SLURM_NTASKS_PER_NODE"}) {
+    const std::optional<std::string> list = lookup(name);
+    if (!list.has_value()) continue;
+    const bool same_on_all = absl::string_view(name) == "SLURM_NTASKS_PER_NODE";
+    const std::optional<int> count =
+        EntryOfCountList(*list, same_on_all ? 0 : node);
+    if (count.has_value()) return *count;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank environment: ", name, "='", *list,
+                     "' does not say how many tasks node ", node, " runs"));
+  }
+  if (lookup("SLURM_NNODES").value_or("1") == "1") return world_size;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rank environment: SLURM_NNODES=", *lookup("SLURM_NNODES"),
+      ", but neither SLURM_STEP_TASKS_PER_NODE nor SLURM_NTASKS_PER_NODE is "
+      "set, so the number of local ranks is unknown; use srun "
+      "--ntasks-per-node=N"));
+}
+
+// "gpu[07-09,12],login1" -> "gpu07"; "a-[1-2]-ib" -> "a-1-ib".
+std::string FirstOfNodeList(absl::string_view list) {
+  std::string host;
+  for (size_t i = 0; i < list.size() && list[i] != ','; ++i) {
+    if (list[i] != '[') {
+      host += list[i];
+      continue;
+    }
+    const size_t close = list.find(']', i);
+    if (close == absl::string_view::npos) return "";
+    const absl::string_view ranges = list.substr(i + 1, close - i - 1);
+    absl::StrAppend(&host, ranges.substr(0, ranges.find_first_of(",-")));
+    i = close;
+  }
+  return host;
+}
+
+// The host of rank 0 under the default (block) distribution: the first of the
+// step's, or else the job's, node list. Empty when there is none.
+std::string SlurmFirstHost(const EnvLookup& lookup) {
+  for (const char* name :
+       {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
+    const std::optional<std::string> list = lookup(name);
+    if (list.has_value()) return FirstOfNodeList(*list);
+  }
+  return "";
+}
+
+// "<job>.<step>", empty when unknown.
+std::string SlurmStepId(const EnvLookup& lookup) {
+  const std::optional<std::string> job = lookup("SLURM_JOB_ID");
+  if (!job.has_value()) return "";
+  return absl::StrCat(*job, ".", lookup("SLURM_STEP_ID").value_or("0"));
+}
+
+absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
+                       RankEnv* env) {
+  env->launcher = "srun";
+  const Names names = {"srun", "SLURM_PROCID", SlurmWorldSizeName(lookup),
+                       "SLURM_LOCALID", "the tasks per node"};
+  RETURN_IF_ERROR(ReadInt(lookup, names.world_size, names.rank, 1, kMaxRanks,
+                          &env->world_size));
+  RETURN_IF_ERROR(
+      ReadInt(lookup, names.rank, names.world_size, 0, kMaxRanks, &env->rank));
+  RETURN_IF_ERROR(ReadInt(lookup, names.local_rank, names.rank, 0, kMaxRanks,
+                          &env->local_rank));
+  ASSIGN_OR_RETURN(env->local_world_size,
+                   SlurmLocalWorldSize(lookup, env->world_size));
+  RETURN_IF_ERROR(CheckPlace(names, *env));
+  MasterGuess guess;
+  guess.address = env->local_world_size == env->world_size
+                      ? kLoopback
+                      : SlurmFirstHost(lookup);
+  guess.job_id = SlurmStepId(lookup);
+  return ReadMaster(lookup, guess, options, env);
+}
+
+// A variable that only a rank has, of torchrun's.
+std::optional<std::string> TorchrunTrace(const EnvLookup& lookup) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    if (IsSet(lookup, name)) return name;
+  }
+  return std::nullopt;
+}
+
+bool IsOpenMpi(const EnvLookup& lookup) {
+  return IsSet(lookup, "OMPI_COMM_WORLD_RANK") ||
+         IsSet(lookup, "OMPI_COMM_WORLD_SIZE");
+}
+
+}  // namespace
+
+absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
+                                    const RankEnvOptions& options) {
+  RankEnv env;
+  env.network_interface = lookup("GLOO_SOCKET_IFNAME").value_or("");
+  env.visible_gpus = lookup("CUDA_VISIBLE_DEVICES").value_or("");
+  const std::optional<std::string> trace = TorchrunTrace(lookup);
+  absl::Status status;
+  if (IsSet(lookup, "RANK") || IsSet(lookup, "WORLD_SIZE")) {
+    status = ReadTorchrun(lookup, options, &env);
+  } else if (IsOpenMpi(lookup)) {
+    status = ReadOpenMpi(lookup, options, &env);
+  } else if (IsSlurmRank(lookup)) {
+    status = ReadSlurm(lookup, options, &env);
+  } else if (trace.has_value()) {
+    status = Refuse(absl::StrCat(*trace, "=", *lookup(*trace),
+                                 " is set, but RANK and WORLD_SIZE are not; "
+                                 "set them too, or unset ",
+                                 *trace));
+  }
+  if (!status.ok()) return status;
+  return env;
+}
+
+absl::StatusOr<RankEnv> ReadRankEnv(const RankEnvOptions& options) {
+  return ReadRankEnv(LookUpProcess, options);
+}
+
+bool InsideLauncher(const EnvLookup& lookup) {
+  return TorchrunTrace(lookup).has_value() || IsOpenMpi(lookup) ||
+         IsSlurmRank(lookup);
+}
+
+bool InsideLauncher() { return InsideLauncher(LookUpProcess); }
+
+}  // namespace rankwise

@@ -1,0 +1,77 @@
+// Who am I? Reads a rank's place in the job from the variables that torchrun,
+// this package's launcher (--nproc), OpenMPI's mpirun or Slurm's srun set.
+//
+// This is the one library of rankwise that reads the environment.
+#ifndef RANKWISE_PARALLEL_LAUNCH_RANK_ENV_H_
+#define RANKWISE_PARALLEL_LAUNCH_RANK_ENV_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace rankwise {
+
+struct RankEnv {
+  int rank = 0;        // 0 <= rank < world_size
+  int world_size = 1;  // processes in the job
+  int local_rank = 0;  // 0 <= local_rank < local_world_size; picks the GPU
+  int local_world_size = 1;  // processes of the job on this machine
+  // Where the store listens. Empty and 0 when the process is alone: then a free
+  // port of the loopback interface is chosen.
+  std::string master_addr;
+  int master_port = 0;
+  // The launcher hosts the store (TORCHELASTIC_USE_AGENT_STORE): rank 0
+  // connects to it like every other rank instead of listening itself.
+  bool store_is_external = false;
+  // How often an elastic launcher has restarted the job; keeps the keys of
+  // two attempts apart in a store that outlives both.
+  int restart_count = 0;
+  // Network interface that Gloo binds to (GLOO_SOCKET_IFNAME); empty: chosen.
+  std::string network_interface;
+  // CUDA_VISIBLE_DEVICES; empty: not set, all GPUs are visible.
+  std::string visible_gpus;
+  // "nproc", "torchrun", "mpirun" or "srun"; empty for a process started alone.
+  std::string launcher;
+};
+
+struct RankEnvOptions {
+  // False when the ranks meet through a file and need no MASTER_ADDR.
+  bool master_required = true;
+};
+
+// The value of an environment variable, or nothing when it is unset.
+using EnvLookup =
+    std::function<std::optional<std::string>(const std::string& name)>;
+
+// Reads the process's own environment, respectively `lookup`'s. Looked for in
+// this order, since outer launchers' variables are often inherited:
+//  1. RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+//     (torchrun, --nproc). LOCAL_* may be absent when the world has one rank or
+//     MASTER_ADDR is the loopback interface, i.e. all ranks are local.
+//  2. OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE} (mpirun).
+//  3. SLURM_{PROCID,STEP_NUM_TASKS or NTASKS,LOCALID,...} of a job step (srun).
+//     The shell of salloc, and a batch script outside srun, carry SLURM_*
+//     variables too (the latter even SLURM_PROCID=0) but are no rank. A rank
+//     is a task of a step of two or more (SLURM_STEP_NUM_TASKS); without that
+//     variable, one with SLURM_PROCID > 0, or SLURM_NTASKS and MASTER_ADDR.
+//  4. Otherwise: a single process.
+// mpirun and srun give no MASTER_ADDR. On one machine the loopback interface is
+// taken, under srun on several the first host of the step's node list; the port
+// is derived from the job's id. MASTER_ADDR and MASTER_PORT override both.
+//
+// InvalidArgument names a missing, malformed or contradictory variable and its
+// value.
+absl::StatusOr<RankEnv> ReadRankEnv(const RankEnvOptions& options = {});
+absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
+                                    const RankEnvOptions& options = {});
+
+// True when a launcher started this process, even one whose variables
+// ReadRankEnv refuses; --nproc is then ignored.
+bool InsideLauncher();
+bool InsideLauncher(const EnvLookup& lookup);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_LAUNCH_RANK_ENV_H_

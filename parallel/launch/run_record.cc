@@ -1,0 +1,61 @@
+#include "parallel/launch/run_record.h"
+
+#include <ATen/ops/tensor.h>
+#include <torch/version.h>
+
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "parallel/device/device_facts.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+absl::StatusOr<std::string> AgreeOnRunId(Communicator* comm) {
+  std::string id = NewRunId(absl::Now());
+  if (comm == nullptr) return id;
+  at::Tensor bytes =
+      at::tensor(std::vector<int64_t>(id.begin(), id.end()), at::kLong)
+          .to(comm->device());
+  RETURN_IF_ERROR(comm->Broadcast(bytes, /*root=*/0));
+  bytes = bytes.cpu();
+  const int64_t* codes = bytes.data_ptr<int64_t>();
+  return std::string(codes, codes + bytes.numel());
+}
+
+VersionInfo Versions() {
+  VersionInfo versions;
+  versions.torch = TORCH_VERSION;
+  versions.compiler = CompilerVersion();
+  const BuildFacts build = ThisBuild();
+  versions.cuda = build.cuda;
+  versions.nccl = build.nccl;
+  return versions;
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
+  RunRecord run;
+  ASSIGN_OR_RETURN(run.run_id, AgreeOnRunId(rank.comm));
+  run.binary = rank.binary;
+  const BuildStamp build = ThisBuildStamp();
+  run.source_hash = build.source_hash;
+  run.git_commit = build.git_commit;
+  run.git_state = build.git_state;
+  run.flags = rank.flags;
+  SetConfigHashes(&run);
+  run.rank = rank.env.rank;
+  run.world_size = rank.env.world_size;
+  if (rank.comm != nullptr) run.backend = std::string(rank.comm->backend());
+  run.host = CollectHostInfo();
+  for (const c10::Device& device : rank.devices)
+    run.devices.push_back(device.str());
+  run.threads_per_rank = rank.threads;
+  run.versions = Versions();
+  return run;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,470 @@
+#include "parallel/pipeline/engine/executor.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "ATen/ops/zeros.h"
+#include "c10/core/StreamGuard.h"
+#include "c10/util/Exception.h"
+#include "parallel/comm/group.h"
+#include "parallel/pipeline/engine/stage_runner.h"
+#include "parallel/pipeline/engine/stage_streams.h"
+#include "parallel/pipeline/engine/transport.h"
+#include "parallel/pipeline/schedule/builders.h"
+#include "parallel/pipeline/schedule/issue_order.h"
+#include "parallel/pipeline/simulation/trace.h"
+#include "parallel/trace/ranges.h"
+
+namespace rankwise {
+namespace {
+
+bool CompletesGradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kWeightGrad;
+}
+
+// The stages of this process: what its runs use, step after step.
+struct Stages {
+  // `devices`: by stage.
+  Stages(const std::vector<Stage*>& stages, std::vector<c10::Device> devices,
+         ExecutorConfig executor_config);
+
+  // That `schedule` is one for these stages on `num_ranks` ranks.
+  void CheckFits(const Schedule& schedule, int num_ranks) const;
+
+  const ExecutorConfig config;
+  StageStreams streams;
+  // By stage, null where another process runs it.
+  std::vector<std::unique_ptr<StageRunner>> runners;
+};
+
+Stages::Stages(const std::vector<Stage*>& stages,
+               std::vector<c10::Device> devices, ExecutorConfig executor_config)
+    : config(std::move(executor_config)), streams(stages, std::move(devices)) {
+  TORCH_CHECK(!stages.empty(), "a pipeline without stages");
+  TORCH_CHECK(stages.size() == config.rank_of_stage.size(), stages.size(),
+              " stages, but ranks for ", config.rank_of_stage.size());
+  for (Stage* stage : stages) {
+    const bool is_last = runners.size() + 1 == stages.size();
+    runners.push_back(stage == nullptr ? nullptr
+                                       : std::make_unique<StageRunner>(
+                                             stage, is_last, config.recompute));
+  }
+}
+
+void Stages::CheckFits(const Schedule& schedule, int num_ranks) const {
+  TORCH_CHECK(schedule.num_ranks() == num_ranks, "schedule ", schedule.name,
+              " is for ", schedule.num_ranks(), " ranks; the pipeline has ",
+              num_ranks);
+  TORCH_CHECK(static_cast<size_t>(schedule.num_stages()) == runners.size(),
+              "schedule ", schedule.name, " is for ", schedule.num_stages(),
+              " stages; the model was cut into ", runners.size());
+  for (int stage = 0; stage < schedule.num_stages(); ++stage) {
+    TORCH_CHECK(schedule.rank_of_stage[stage] == config.rank_of_stage[stage],
+                "schedule ", schedule.name, " runs stage ", stage, " on rank ",
+                schedule.rank_of_stage[stage], "; the model was cut so that ",
+                "rank ", config.rank_of_stage[stage], " holds it");
+  }
+}
+
+// One rank's part of one step: performs the actions of its list. Receives are
+// posted at their place in the list and waited for by the action that needs
+// them. Sends are not waited for: their buffers are freed once something that
+// was received shows that they have arrived, and the last ones at the end of
+// the step. On an accelerator the host only issues: actions go to their stages'
+// streams, and what one stage makes and another one needs is ordered there.
+// Used once, by one thread, between Begin and End of the streams.
+class RankRun {
+ public:
+  struct Options {
+    bool evaluate = false;  // F computes without gradients, no shares are kept
+    // No more sends in flight than this: the oldest one is waited for. 0: no
+    // limit. Only for schedules that do not deadlock when sends block.
+    size_t max_sends = 0;
+  };
+
+  // Of the transport's rank. The step starts now. All of these outlive the run.
+  RankRun(const Schedule& schedule, Stages& stages, Transport& transport,
+          WireBuffers& buffers, const Options& options);
+
+  bool done() const { return next_ == actions_.size(); }
+  // Issues the next action.
+  void Next();
+  // After the last action: waits for the sends that nobody has waited for.
+  void Finish();
+
+  // After Finish. The loss is left to the caller.
+  ExecutorStep TakeStep();
+
+  // After Finish: the sum of the last stage's shares of the loss, in order of
+  // micro-batch; 0 on other ranks.
+  at::Tensor SumOfShares() const;
+
+ private:
+  struct InFlight {
+    P2POp op;
+    at::Tensor value;   // of a receive: what the stage will compute with
+    size_t action = 0;  // its position in the list
+  };
+  struct Made {
+    at::Tensor tensor;
+    std::optional<DeviceEvent> ready;  // null on a CPU
+  };
+
+  void Communicate(size_t position);
+  InFlight MakeOp(size_t position);
+  void Compute(size_t position);
+  void Count(const Action& action);
+  at::Tensor Take(size_t value, int stage);
+  void Wait(InFlight in_flight);
+  void FinishSend(size_t value);
+
+  const Schedule& schedule_;
+  const std::vector<Action>& actions_;
+  const Values values_;
+  const SendReleases releases_;
+  Stages& stages_;
+  Transport& transport_;
+  WireBuffers& buffers_;
+  const c10::Device device_;
+  const Options options_;
+
+  size_t next_ = 0;
+  ExecutorStep step_;
+  std::vector<at::Tensor> shares_;  // by micro-batch; empty on other ranks
+  // By value: made here and not yet used or sent; and on the way.
+  std::unordered_map<size_t, Made> made_;
+  std::unordered_map<size_t, InFlight> receives_, sends_;
+  std::deque<size_t> send_order_;       // with max_sends only
+  std::vector<int> missing_gradients_;  // B and W to come, by stage
+  int activations_ = 0;
+};
+
+RankRun::RankRun(const Schedule& schedule, Stages& stages, Transport& transport,
+                 WireBuffers& buffers, const Options& options)
+    : schedule_(schedule),
+      actions_(schedule.actions[transport.rank()]),
+      values_(schedule),
+      releases_(FindSendReleases(schedule, transport.rank())),
+      stages_(stages),
+      transport_(transport),
+      buffers_(buffers),
+      device_(transport.device()),
+      options_(options),
+      missing_gradients_(schedule.num_stages()) {
+  transport.TakeWaits();  // those between two steps belong to neither
+  for (const Action& action : actions_) {
+    if (CompletesGradients(action.kind)) ++missing_gradients_[action.stage];
+    step_.spans.push_back({action});
+  }
+  if (!options_.evaluate && schedule.rank_of_stage.back() == transport.rank())
+    shares_.resize(schedule.num_micro_batches);
+  step_.events.emplace(DeviceEvent(device_));
+  step_.events->spans.resize(actions_.size());
+}
+
+void RankRun::Next() {
+  if (IsCompute(actions_[next_].kind)) {
+    Compute(next_++);
+    return;
+  }
+  Communicate(next_++);
+  while (send_order_.size() > options_.max_sends) {
+    FinishSend(send_order_.front());
+    send_order_.pop_front();
+  }
+}
+
+void RankRun::Finish() {
+  while (!sends_.empty()) FinishSend(sends_.begin()->first);
+}
+
+ExecutorStep RankRun::TakeStep() {
+  step_.waits = transport_.TakeWaits();
+  step_.events->end.emplace(device_);
+  return std::move(step_);
+}
+
+at::Tensor RankRun::SumOfShares() const {
+  at::Tensor sum = at::zeros({}, at::TensorOptions(at::kFloat).device(device_));
+  for (const at::Tensor& share : shares_) sum += share.to(at::kFloat);
+  return sum;
+}
+
+void RankRun::Communicate(size_t position) {
+  const Action& action = actions_[position];
+  const bool is_send = IsSend(action.kind);
+  const size_t value = values_.CarriedBy(action);
+  // A send follows what made the value; a receive follows nothing.
+  const c10::MultiStreamGuard stream(is_send
+                                         ? stages_.streams.Of(action.stage)
+                                         : stages_.streams.Arrivals(device_));
+  step_.events->spans[position].first.emplace(device_);
+  auto& table = is_send ? sends_ : receives_;
+  InFlight& in_flight = table.emplace(value, MakeOp(position)).first->second;
+  (is_send ? step_.sent_bytes : step_.received_bytes) +=
+      static_cast<int64_t>(in_flight.op.tensor.nbytes());
+  if (is_send && options_.max_sends > 0) send_order_.push_back(value);
+  transport_.Start(in_flight.op);
+}
+
+RankRun::InFlight RankRun::MakeOp(size_t position) {
+  const Action& action = actions_[position];
+  const size_t value = values_.CarriedBy(action);
+  InFlight in_flight;
+  in_flight.action = position;
+  P2POp& op = in_flight.op;
+  op.is_send = IsSend(action.kind);
+  op.tag = static_cast<int>(value);
+  op.peer = schedule_.rank_of_stage[op.is_send ? values_.UserOf(value)
+                                               : values_.MakerOf(value)];
+  if (op.is_send) {
+    op.tensor = ToWire(Take(value, action.stage));
+  } else {
+    const Stage& stage = stages_.runners[action.stage]->stage();
+    const bool forward = action.kind == ActionKind::kRecvForward;
+    in_flight.value = buffers_.Take(
+        WireShape(forward ? stage.InputShape(action.micro_batch)
+                          : stage.OutputShape(action.micro_batch)),
+        forward ? stage.InputType() : stage.OutputType());
+    op.tensor = in_flight.value;
+  }
+  if (stages_.config.skip_communication && !options_.evaluate)
+    op.tensor = at::zeros({1}, op.tensor.options());
+  return in_flight;
+}
+
+void RankRun::Compute(size_t position) {
+  const Action& action = actions_[position];
+  StageRunner& runner = *stages_.runners[action.stage];
+  const c10::MultiStreamGuard stream(stages_.streams.Of(action.stage));
+  const size_t needed = values_.NeededBy(action);
+  at::Tensor input;
+  if (needed != Values::kNone) input = Take(needed, action.stage);
+  auto& [start, end] = step_.events->spans[position];
+  start.emplace(device_);
+  ScopedRange range;
+  if (RangesOn()) range = ScopedRange(TraceName(action));
+  const at::Tensor result =
+      options_.evaluate
+          ? runner.Evaluate(action.micro_batch, input)
+          : runner.Perform(action.kind, action.micro_batch, input);
+  range.Close();
+  const size_t made = values_.MadeBy(action);
+  if (made != Values::kNone) made_[made].tensor = result;
+  end.emplace(device_);
+  if (made != Values::kNone && !device_.is_cpu())
+    made_[made].ready.emplace(device_);
+  if (!shares_.empty() && action.kind == ActionKind::kForward &&
+      action.stage + 1 == schedule_.num_stages())
+    shares_[action.micro_batch] = result;
+  Count(action);
+}
+
+void RankRun::Count(const Action& action) {
+  if (action.kind == ActionKind::kForward) ++activations_;
+  step_.peak_activations = std::max(step_.peak_activations, activations_);
+  if (!CompletesGradients(action.kind)) return;
+  --activations_;
+  const auto& on_gradients_ready = stages_.config.on_gradients_ready;
+  if (--missing_gradients_[action.stage] == 0 && on_gradients_ready)
+    on_gradients_ready(action.stage);
+}
+
+// What was made here, or what arrives, for its only user: `stage`, whose stream
+// is current.
+at::Tensor RankRun::Take(size_t value, int stage) {
+  auto made = made_.extract(value);
+  if (!made.empty()) {
+    const at::Tensor& tensor = made.mapped().tensor;
+    if (made.mapped().ready.has_value()) {
+      made.mapped().ready->Block(stages_.streams.HomeOf(stage));
+      RecordUse(tensor, stages_.streams.HomeOf(stage));
+    }
+    return FromWire(ToWire(tensor));
+  }
+  auto received = receives_.extract(value);
+  TORCH_CHECK(!received.empty(), "schedule ", schedule_.name, ": ",
+              ToString(values_.ReceiveOf(value)),
+              " is needed before it is posted; schedules must come from "
+              "AddCommunication");
+  const at::Tensor tensor = FromWire(received.mapped().value);
+  Wait(std::move(received.mapped()));
+  RecordUse(tensor, stages_.streams.HomeOf(stage));
+  const auto arrived = releases_.find(value);
+  if (arrived != releases_.end()) {
+    for (size_t sent : arrived->second) FinishSend(sent);
+  }
+  return tensor;
+}
+
+void RankRun::Wait(InFlight in_flight) {
+  transport_.Wait(in_flight.op);
+  step_.events->spans[in_flight.action].second.emplace(device_);
+}
+
+void RankRun::FinishSend(size_t value) {
+  auto sent = sends_.extract(value);
+  if (sent.empty()) return;
+  // The stage that made it may write to its memory again after this.
+  const c10::MultiStreamGuard stream(
+      stages_.streams.Of(values_.MakerOf(value)));
+  Wait(std::move(sent.mapped()));
+}
+
+}  // namespace
+
+struct PipelineExecutor::Parts {
+  Parts(const Group& pipeline, const std::vector<Stage*>& held,
+        ExecutorConfig config)
+      : stages(held, std::vector<c10::Device>(held.size(), config.device),
+               config),
+        transport(pipeline, config.device),
+        buffers(config.device, config.skip_communication) {}
+
+  RankRun RunRank(const Schedule& schedule, const RankRun::Options& options);
+  void ShareLoss(at::Tensor& loss, int rank_of_loss);
+
+  Stages stages;
+  GroupTransport transport;
+  WireBuffers buffers;
+};
+
+RankRun PipelineExecutor::Parts::RunRank(const Schedule& schedule,
+                                         const RankRun::Options& options) {
+  transport.Connect(schedule);
+  RankRun run(schedule, stages, transport, buffers, options);
+  stages.streams.Begin();
+  while (!run.done()) run.Next();
+  run.Finish();
+  stages.streams.End();
+  return run;
+}
+
+// Gives all ranks the loss of the last stage's.
+void PipelineExecutor::Parts::ShareLoss(at::Tensor& loss, int rank_of_loss) {
+  constexpr int kTag = 0;  // nothing else is in flight
+  std::vector<P2POp> ops;
+  if (transport.rank() != rank_of_loss) {
+    ops.push_back({false, rank_of_loss, kTag, loss});
+  } else {
+    for (int peer = 0; peer < transport.num_ranks(); ++peer) {
+      if (peer != rank_of_loss) ops.push_back({true, peer, kTag, loss});
+    }
+  }
+  for (P2POp& op : ops) transport.Start(op);
+  for (P2POp& op : ops) transport.Wait(op);
+}
+
+PipelineExecutor::PipelineExecutor(const Group& pipeline,
+                                   std::vector<Stage*> stages,
+                                   ExecutorConfig config)
+    : parts_(std::make_unique<Parts>(pipeline, stages, std::move(config))) {
+  const std::vector<int>& ranks = parts_->stages.config.rank_of_stage;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const bool is_ours = ranks[stage] == pipeline.place();
+    TORCH_CHECK(is_ours == (stages[stage] != nullptr), "stage ", stage,
+                " runs on rank ", ranks[stage], "; rank ", pipeline.place(),
+                is_ours ? " does not hold it" : " holds it");
+  }
+}
+
+PipelineExecutor::~PipelineExecutor() = default;
+
+ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
+  parts_->stages.CheckFits(schedule, parts_->transport.num_ranks());
+  RankRun run = parts_->RunRank(schedule, {});
+  at::Tensor loss = run.SumOfShares();
+  parts_->ShareLoss(loss, schedule.rank_of_stage.back());
+  ExecutorStep step = run.TakeStep();
+  step.loss = loss;
+  return step;
+}
+
+void PipelineExecutor::RunForward(int micro_batches) {
+  const Schedule schedule =
+      MakeForwardSchedule(parts_->stages.config.rank_of_stage,
+                          parts_->transport.num_ranks(), micro_batches);
+  // Enough for every stage of this rank to be ahead of its reader.
+  const size_t stages_here = schedule.StagesOf(parts_->transport.rank()).size();
+  parts_->RunRank(schedule,
+                  {.evaluate = true, .max_sends = 2 * stages_here + 2});
+}
+
+struct LocalExecutor::Parts {
+  Parts(const std::vector<Stage*>& held, const LocalExecutorConfig& config);
+
+  int num_ranks() const { return static_cast<int>(buffers.size()); }
+  std::vector<std::unique_ptr<RankRun>> RunRanks(
+      const Schedule& schedule, const RankRun::Options& options);
+
+  Stages stages;
+  LocalTransports transports;
+  std::vector<WireBuffers> buffers;  // by rank
+};
+
+LocalExecutor::Parts::Parts(const std::vector<Stage*>& held,
+                            const LocalExecutorConfig& config)
+    : stages(held,
+             [&] {
+               std::vector<c10::Device> devices;
+               for (int rank : config.rank_of_stage)
+                 devices.push_back(config.devices[static_cast<size_t>(rank)]);
+               return devices;
+             }(),
+             {.rank_of_stage = config.rank_of_stage,
+              .recompute = config.recompute,
+              .skip_communication = config.skip_communication}),
+      transports(config.devices, stages.streams) {
+  for (const c10::Device& device : config.devices)
+    buffers.emplace_back(device, config.skip_communication);
+}
+
+std::vector<std::unique_ptr<RankRun>> LocalExecutor::Parts::RunRanks(
+    const Schedule& schedule, const RankRun::Options& options) {
+  std::vector<std::unique_ptr<RankRun>> runs;
+  for (int rank = 0; rank < num_ranks(); ++rank) {
+    runs.push_back(
+        std::make_unique<RankRun>(schedule, stages, transports.Of(rank),
+                                  buffers[static_cast<size_t>(rank)], options));
+  }
+  stages.streams.Begin();
+  for (int rank : IssueOrder(schedule)) runs[static_cast<size_t>(rank)]->Next();
+  for (const auto& run : runs) {
+    TORCH_CHECK(run->done(), "schedule ", schedule.name,
+                " cannot run: its ranks wait for each other in a cycle");
+    run->Finish();
+  }
+  stages.streams.End();
+  return runs;
+}
+
+LocalExecutor::LocalExecutor(std::vector<Stage*> stages,
+                             LocalExecutorConfig config)
+    : parts_(std::make_unique<Parts>(stages, config)) {}
+
+LocalExecutor::~LocalExecutor() = default;
+
+std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
+  parts_->stages.CheckFits(schedule, parts_->num_ranks());
+  const auto runs = parts_->RunRanks(schedule, {});
+  const at::Tensor loss =
+      runs[static_cast<size_t>(schedule.rank_of_stage.back())]->SumOfShares();
+  std::vector<ExecutorStep> steps;
+  for (const auto& run : runs) {
+    steps.push_back(run->TakeStep());
+    steps.back().loss = loss;
+  }
+  return steps;
+}
+
+void LocalExecutor::RunForward(int micro_batches) {
+  parts_->RunRanks(MakeForwardSchedule(parts_->stages.config.rank_of_stage,
+                                       parts_->num_ranks(), micro_batches),
+                   {.evaluate = true});
+}
+
+}  // namespace rankwise

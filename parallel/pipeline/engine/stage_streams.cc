@@ -1,0 +1,118 @@
+#include "parallel/pipeline/engine/stage_streams.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "c10/core/CachingDeviceAllocator.h"
+#include "c10/core/impl/VirtualGuardImpl.h"
+#include "parallel/device/device_event.h"
+
+namespace rankwise {
+namespace {
+
+bool ShareParameters(const Stage& a, const Stage& b) {
+  const std::vector<at::Tensor> of_b = b.Parameters();
+  for (const at::Tensor& mine : a.Parameters()) {
+    for (const at::Tensor& theirs : of_b) {
+      if (mine.is_same(theirs)) return true;
+    }
+  }
+  return false;
+}
+
+// Per stage the first one that it shares parameters with, over others or
+// directly; itself where there is none.
+std::vector<size_t> FirstRelatives(const std::vector<Stage*>& stages) {
+  std::vector<size_t> first(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i) {
+    first[i] = i;
+    for (size_t j = 0; j < i; ++j) {
+      if (stages[i] == nullptr || stages[j] == nullptr ||
+          !ShareParameters(*stages[i], *stages[j]))
+        continue;
+      const size_t old = first[i];
+      for (size_t k = 0; k <= i; ++k) {
+        if (first[k] == old) first[k] = first[j];
+      }
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+c10::Stream CurrentStream(c10::Device device) {
+  if (device.is_cpu()) return c10::Stream(c10::Stream::DEFAULT, device);
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+c10::Stream NewStream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type())
+      .getStreamFromGlobalPool(device);
+}
+
+void RecordUse(const at::Tensor& tensor, const c10::Stream& stream) {
+  if (!tensor.defined() || tensor.device().is_cpu()) return;
+  c10::getDeviceAllocator(tensor.device().type())
+      ->recordStream(tensor.storage().data_ptr(), stream);
+}
+
+StageStreams::StageStreams(const std::vector<Stage*>& stages,
+                           std::vector<c10::Device> devices)
+    : devices_(std::move(devices)), of_stage_(stages.size()) {
+  const std::vector<size_t> relatives = FirstRelatives(stages);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const c10::Device device = devices_[i];
+    if (stages[i] == nullptr || device.is_cpu()) continue;
+    if (std::find(used_.begin(), used_.end(), device) == used_.end()) {
+      used_.push_back(device);
+      arrivals_.push_back({Add(device)});
+    }
+    // Relatives have the same streams, one on each device of any of them.
+    std::vector<c10::Stream>& streams = of_stage_[relatives[i]];
+    const bool is_new = std::none_of(
+        streams.begin(), streams.end(),
+        [&](const c10::Stream& stream) { return stream.device() == device; });
+    if (is_new) streams.push_back(Add(device));
+  }
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] != nullptr) of_stage_[i] = of_stage_[relatives[i]];
+  }
+}
+
+c10::Stream StageStreams::HomeOf(size_t stage) const {
+  for (const c10::Stream& stream : of_stage_[stage]) {
+    if (stream.device() == devices_[stage]) return stream;
+  }
+  return c10::Stream(c10::Stream::DEFAULT, devices_[stage]);  // a CPU
+}
+
+const std::vector<c10::Stream>& StageStreams::Arrivals(
+    c10::Device device) const {
+  static const auto* const kNone = new std::vector<c10::Stream>;
+  const auto found = std::find(used_.begin(), used_.end(), device);
+  return found == used_.end()
+             ? *kNone
+             : arrivals_[static_cast<size_t>(found - used_.begin())];
+}
+
+c10::Stream StageStreams::Add(c10::Device device) {
+  all_.push_back(NewStream(device));
+  return all_.back();
+}
+
+void StageStreams::Begin() const {
+  for (const c10::Device& device : used_) {
+    const DeviceEvent given(device);
+    for (const c10::Stream& stream : all_) given.Block(stream);
+  }
+}
+
+void StageStreams::End() const {
+  for (const c10::Stream& stream : all_) {
+    const DeviceEvent done(stream);
+    for (const c10::Device& device : used_) done.Block(CurrentStream(device));
+  }
+}
+
+}  // namespace rankwise

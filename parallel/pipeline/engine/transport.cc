@@ -1,0 +1,221 @@
+#include "parallel/pipeline/engine/transport.h"
+
+#include <cstring>
+
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/arange.h"
+#include "ATen/ops/empty.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/zeros.h"
+#include "ATen/ops/zeros_like.h"
+#include "c10/core/MemoryFormat.h"
+#include "c10/core/StreamGuard.h"
+#include "c10/util/Exception.h"
+#include "c10/util/accumulate.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+// Not all the same, which normalisation would turn into zeros, and none so
+// small that computing with it is slow.
+at::Tensor SmallNumbers(const std::vector<int64_t>& shape,
+                        const at::TensorOptions& options) {
+  constexpr double kLargest = 1e-3;
+  return at::arange(c10::multiply_integers(shape), options.dtype(at::kFloat))
+      .sin_()
+      .mul_(kLargest)
+      .view(shape)
+      .to(options);
+}
+
+}  // namespace
+
+at::Tensor ToWire(const at::Tensor& tensor) {
+  const at::Tensor plain = tensor.detach();
+  if (plain.dim() != 4) return plain.contiguous();
+  return plain.contiguous(at::MemoryFormat::ChannelsLast).permute({0, 2, 3, 1});
+}
+
+at::Tensor FromWire(const at::Tensor& wire) {
+  return wire.dim() == 4 ? wire.permute({0, 3, 1, 2}) : wire;
+}
+
+std::vector<int64_t> WireShape(std::vector<int64_t> shape) {
+  if (shape.size() != 4) return shape;
+  return {shape[0], shape[2], shape[3], shape[1]};
+}
+
+at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape,
+                             at::ScalarType type) {
+  const auto options = at::TensorOptions(type).device(device_);
+  if (!device_.is_cpu() && !filled_) return at::empty(wire_shape, options);
+  for (const at::Tensor& buffer : buffers_) {
+    // One reference is the pool's: to the tensor, and the tensor's to the
+    // bytes. Views and saved tensors add to one or the other.
+    const bool is_free =
+        buffer.use_count() == 1 && buffer.storage().use_count() == 1;
+    if (is_free && buffer.scalar_type() == type && buffer.sizes() == wire_shape)
+      return buffer;
+  }
+  buffers_.push_back(filled_ ? SmallNumbers(wire_shape, options)
+                             : at::empty(wire_shape, options));
+  return buffers_.back();
+}
+
+void Transport::Wait(P2POp& op) {
+  DeviceEvent start(device_);
+  Complete(op);
+  waits_.push_back({static_cast<int64_t>(op.tensor.nbytes()),
+                    PendingDuration(std::move(start), DeviceEvent(device_))});
+}
+
+GroupTransport::GroupTransport(const Group& pipeline, c10::Device device)
+    : Transport(pipeline.place(), device), group_(pipeline) {
+  TORCH_CHECK(group_.process_group() != nullptr || num_ranks() == 1,
+              "a pipeline of ", num_ranks(), " ranks needs a process group");
+}
+
+void GroupTransport::Start(P2POp& op) {
+  std::vector<at::Tensor> tensors = {op.tensor};
+  const auto& group = group_.process_group();
+  op.work = op.is_send ? group->send(tensors, op.peer, op.tag)
+                       : group->recv(tensors, op.peer, op.tag);
+}
+
+void GroupTransport::Complete(P2POp& op) {
+  op.work->wait();
+  op.work.reset();
+}
+
+at::Tensor GroupTransport::Exchange(int peer, const at::Tensor& mine, int tag) {
+  P2POp send{true, peer, tag, mine};
+  P2POp receive{false, peer, tag, at::empty_like(mine)};
+  // NCCL runs the two in the order of issue, which must be opposite on the two
+  // sides: the lower rank sends first.
+  P2POp* order[] = {&send, &receive};
+  if (peer < rank()) std::swap(order[0], order[1]);
+  for (P2POp* op : order) Start(*op);
+  for (P2POp* op : order) Wait(*op);
+  return receive.tensor;
+}
+
+std::vector<std::vector<double>> GroupTransport::Gather(
+    const std::vector<double>& values) {
+  const auto size = static_cast<int64_t>(values.size());
+  at::Tensor mine = at::empty({size}, at::kDouble);
+  std::memcpy(mine.data_ptr(), values.data(), values.size() * sizeof(double));
+  mine = mine.to(device());
+  std::vector<std::vector<double>> gathered(num_ranks(), values);
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (peer == rank()) continue;
+    const at::Tensor theirs = Exchange(peer, mine).cpu();
+    const double* const data = theirs.const_data_ptr<double>();
+    gathered[peer].assign(data, data + size);
+    connected_.insert(peer);
+  }
+  return gathered;
+}
+
+void GroupTransport::Connect(const Schedule& schedule) {
+  if (device().is_cpu()) return;
+  std::set<int> peers;
+  for (size_t stage = 0; stage + 1 < schedule.rank_of_stage.size(); ++stage) {
+    const int from = schedule.rank_of_stage[stage];
+    const int to = schedule.rank_of_stage[stage + 1];
+    if (from == to) continue;
+    if (from == rank()) peers.insert(to);
+    if (to == rank()) peers.insert(from);
+  }
+  // Ascending on every rank: of the pairs that have not met, the first in
+  // lexicographic order always can.
+  for (int peer : peers) {
+    if (!connected_.insert(peer).second) continue;
+    Exchange(peer,
+             at::zeros({1}, at::TensorOptions(at::kFloat).device(device())));
+  }
+}
+
+class LocalTransports::OfRank : public Transport {
+ public:
+  OfRank(LocalTransports& all, int rank, c10::Device device)
+      : Transport(rank, device), all_(all) {}
+
+  void Start(P2POp& op) override {
+    const Address address = AddressOf(op);
+    Copy& copy = all_.copies_[address];
+    at::Tensor& mine = op.is_send ? copy.from : copy.to;
+    TORCH_CHECK(!mine.defined(), "rank ", rank(), " started the message ",
+                op.tag, " twice");
+    mine = op.tensor;
+    if (op.is_send) copy.sent.emplace(device());
+    if (copy.from.defined() && copy.to.defined()) all_.Run(address, copy);
+  }
+
+ private:
+  void Complete(P2POp& op) override {
+    const auto found = all_.copies_.find(AddressOf(op));
+    TORCH_CHECK(
+        found != all_.copies_.end() && found->second.arrived.has_value(),
+        "rank ", rank(), " waits for the message ", op.tag, " with rank ",
+        op.peer,
+        ", which that rank has not started; one thread cannot wait for "
+        "itself");
+    found->second.arrived->Block(CurrentStream(device()));
+    if (++found->second.waits == 2) all_.copies_.erase(found);
+  }
+
+  Address AddressOf(const P2POp& op) const {
+    return op.is_send ? Address(rank(), op.peer, op.tag)
+                      : Address(op.peer, rank(), op.tag);
+  }
+
+  LocalTransports& all_;
+};
+
+LocalTransports::LocalTransports(std::vector<c10::Device> devices,
+                                 StageStreams& streams)
+    : streams_(streams) {
+  for (const c10::Device& device : devices) {
+    const int rank = static_cast<int>(transports_.size());
+    transports_.push_back(std::make_unique<OfRank>(*this, rank, device));
+    departures_.emplace_back();
+    if (!device.is_cpu()) departures_.back().push_back(streams_.Add(device));
+  }
+}
+
+LocalTransports::~LocalTransports() = default;
+
+Transport& LocalTransports::Of(int rank) {
+  return *transports_[static_cast<size_t>(rank)];
+}
+
+void LocalTransports::Run(const Address& address, Copy& copy) {
+  const auto [from, to, tag] = address;
+  const c10::Device source = Of(from).device();
+  const c10::Device target = Of(to).device();
+  // ATen copies on the current stream of the source's device, and orders that
+  // with the current stream of the target's on both ends
+  // (aten/src/ATen/native/cuda/Copy.cu). On one device one stream does both.
+  std::vector<c10::Stream> streams = streams_.Arrivals(target);
+  if (source != target) {
+    const auto& departure = departures_[static_cast<size_t>(from)];
+    streams.insert(streams.end(), departure.begin(), departure.end());
+  }
+  if (!streams.empty()) copy.sent->Block(streams.back());
+  const c10::MultiStreamGuard guard(streams);
+  copy.to.copy_(copy.from, /*non_blocking=*/true);
+  if (streams.size() > 1) DeviceEvent(streams.back()).Block(streams.front());
+  copy.arrived.emplace(target);
+}
+
+void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
+                         const at::Tensor& weight) {
+  at::NoGradGuard no_grad;
+  at::Tensor& gradient = weight.mutable_grad();
+  if (!gradient.defined()) gradient = at::zeros_like(weight);
+  GroupTransport transport(pipeline, weight.device());
+  gradient.add_(transport.Exchange(peer, gradient.contiguous(), tag));
+}
+
+}  // namespace rankwise

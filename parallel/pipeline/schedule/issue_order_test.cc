@@ -1,0 +1,125 @@
+#include "parallel/pipeline/schedule/issue_order.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/pipeline/schedule/builders.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/simulation/simulate.h"
+
+namespace rankwise {
+namespace {
+
+// Performs `schedule` in the order, and fails where an action needs what has
+// not been sent.
+void ExpectRuns(const Schedule& schedule) {
+  SCOPED_TRACE(schedule.name);
+  const Values values(schedule);
+  std::vector<bool> there(values.count(), false);
+  std::vector<size_t> done(schedule.actions.size(), 0);
+  for (int rank : IssueOrder(schedule)) {
+    const Action& action = schedule.actions[rank].at(done[rank]++);
+    const size_t needed = values.NeededBy(action);
+    if (needed != Values::kNone) {
+      EXPECT_TRUE(there[needed]) << ToString(action);
+    }
+    if (IsSend(action.kind)) there[values.CarriedBy(action)] = true;
+    const size_t made = values.MadeBy(action);
+    if (made == Values::kNone) continue;
+    if (schedule.rank_of_stage[values.UserOf(made)] == rank) there[made] = true;
+  }
+  for (size_t rank = 0; rank < done.size(); ++rank)
+    EXPECT_EQ(done[rank], schedule.actions[rank].size()) << "rank " << rank;
+}
+
+TEST(IssueOrderTest, NothingIsIssuedBeforeWhatItNeeds) {
+  for (const std::string& name : ScheduleNames()) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int m : {1, 2, 7}) {
+        ExpectRuns(*AddCommunication(
+            *MakeSchedule(name, {.num_ranks = ranks, .num_micro_batches = m})));
+      }
+    }
+  }
+  ExpectRuns(MakeForwardSchedule({0, 1, 2, 2, 1, 0}, 3, 5));
+  // Here a rank computes twice before it sends.
+  ExpectRuns(MakeForwardSchedule({0, 1, 0, 1}, 2, 5));
+}
+
+// Rank 0 could issue all its forwards before rank 1's first.
+TEST(IssueOrderTest, RanksTakeTurnsAsTheyWouldStart) {
+  const Schedule schedule = *AddCommunication(
+      *MakeSchedule("gpipe", {.num_ranks = 2, .num_micro_batches = 3}));
+  std::string order;
+  std::vector<size_t> done(2, 0);
+  for (int rank : IssueOrder(schedule)) {
+    const Action& action = schedule.actions[rank][done[rank]++];
+    if (IsCompute(action.kind)) order += ToString(action) + " ";
+  }
+  EXPECT_EQ(order, "0F0 0F1 1F0 0F2 1F1 1F2 1B0 0B0 1B1 0B1 1B2 0B2 ");
+}
+
+TEST(IssueOrderTest, ACircleEndsTheOrderEarly) {
+  Schedule schedule;
+  schedule.num_micro_batches = 1;
+  schedule.rank_of_stage = {0, 1};
+  schedule.actions = {
+      {{0, 0, ActionKind::kBackward}, {0, 0, ActionKind::kForward}},
+      {{1, 0, ActionKind::kForward}, {1, 0, ActionKind::kBackward}}};
+  EXPECT_TRUE(IssueOrder(schedule).empty());
+}
+
+using testing::ElementsAre;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+constexpr auto kF = ActionKind::kForward;
+constexpr auto kB = ActionKind::kBackward;
+constexpr auto kSendF = ActionKind::kSendForward;
+constexpr auto kRecvF = ActionKind::kRecvForward;
+constexpr auto kSendB = ActionKind::kSendBackward;
+constexpr auto kRecvB = ActionKind::kRecvBackward;
+
+// 1F1B of two ranks and two micro-batches.
+Schedule TwoRanks() {
+  Schedule schedule;
+  schedule.num_micro_batches = 2;
+  schedule.rank_of_stage = {0, 1};
+  schedule.actions = {{{0, 0, kF},
+                       {0, 0, kSendF},
+                       {0, 1, kF},
+                       {0, 1, kSendF},
+                       {0, 0, kRecvB},
+                       {0, 0, kB},
+                       {0, 1, kRecvB},
+                       {0, 1, kB}},
+                      {{1, 0, kRecvF},
+                       {1, 1, kRecvF},
+                       {1, 0, kF},
+                       {1, 0, kB},
+                       {1, 0, kSendB},
+                       {1, 1, kF},
+                       {1, 1, kB},
+                       {1, 1, kSendB}}};
+  return schedule;
+}
+
+TEST(SendReleaseTest, AGradientVouchesForTheOutputsUsedBeforeIt) {
+  const Schedule schedule = TwoRanks();
+  const Values values(schedule);
+  EXPECT_THAT(FindSendReleases(schedule, 0),
+              UnorderedElementsAre(
+                  Pair(values.CarriedBy({1, 0, kSendB}),
+                       ElementsAre(values.CarriedBy({0, 0, kSendF}))),
+                  Pair(values.CarriedBy({1, 1, kSendB}),
+                       ElementsAre(values.CarriedBy({0, 1, kSendF})))));
+}
+
+TEST(SendReleaseTest, NothingComesAfterTheUseOfTheLastGradients) {
+  EXPECT_TRUE(FindSendReleases(TwoRanks(), 1).empty());
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,38 @@
+// Timelines as files for Perfetto (ui.perfetto.dev) and chrome://tracing.
+#ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_
+#define RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "parallel/pipeline/simulation/timeline.h"
+#include "parallel/trace/chrome_trace.h"
+
+namespace rankwise {
+
+struct NamedTimeline {
+  std::string name;  // "simulated", "predicted"
+  const Timeline* timeline = nullptr;
+};
+
+// "F3 (stage 1)", as bars and ranges call an action.
+std::string TraceName(const Action& action);
+
+// Computation as a bar of `lane`.
+TraceSpan ToTraceSpan(const Span& span, const std::string& lane);
+
+// One process per timeline: a rank has one row for its computation and, for
+// communication, as many as overlap. Times are `shift_seconds` later.
+TraceProcess ToTraceProcess(const NamedTimeline& timeline, int number,
+                            double shift_seconds);
+
+// Replaces `path` by a file of Chrome's trace event format, with one process
+// per timeline. All start at time 0, so that they can be compared. The error
+// names the file.
+absl::Status WriteTrace(const std::string& path,
+                        absl::Span<const NamedTimeline> timelines);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_

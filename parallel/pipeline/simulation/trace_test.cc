@@ -1,0 +1,118 @@
+#include "parallel/pipeline/simulation/trace.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "parallel/pipeline/schedule/actions.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+using Json = nlohmann::json;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Json Events(const std::vector<NamedTimeline>& timelines) {
+  const std::string path = testing::TempDir() + "trace.json";
+  EXPECT_TRUE(WriteTrace(path, timelines).ok());
+  return Json::parse(ReadFile(path))["traceEvents"];
+}
+
+// The events of a phase: "X" spans, "M" names.
+std::vector<Json> OfPhase(const Json& events, const std::string& phase) {
+  std::vector<Json> found;
+  for (const Json& event : events) {
+    if (event["ph"] == phase) found.push_back(event);
+  }
+  return found;
+}
+
+Span SpanOf(int stage, int micro_batch, ActionKind kind, double start,
+            double end) {
+  return {{stage, micro_batch, kind}, start, end};
+}
+
+TEST(WriteTraceTest, ASpanIsACompleteEventInMicroseconds) {
+  const Timeline timeline{{{SpanOf(1, 3, ActionKind::kForward, 100, 100.5),
+                            SpanOf(1, 3, ActionKind::kWeightGrad, 101, 103)}}};
+  const std::vector<Json> spans =
+      OfPhase(Events({{"measured", &timeline}}), "X");
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[0]["name"], "F3 (stage 1)");
+  EXPECT_EQ(spans[0]["cat"], "forward");
+  EXPECT_EQ(spans[0]["ts"], 0);
+  EXPECT_EQ(spans[0]["dur"], 500'000);
+  EXPECT_EQ(spans[0]["args"], Json({{"stage", 1}, {"micro_batch", 3}}));
+  EXPECT_EQ(spans[1]["name"], "W3 (stage 1)");
+  EXPECT_EQ(spans[1]["ts"], 1'000'000);
+  EXPECT_EQ(spans[1]["tid"], spans[0]["tid"]);
+  EXPECT_NE(spans[1]["cname"], spans[0]["cname"]);
+}
+
+TEST(WriteTraceTest, ProcessesAndRowsAreNamed) {
+  const Timeline simulated{{{SpanOf(0, 0, ActionKind::kForward, 0, 1)},
+                            {SpanOf(1, 0, ActionKind::kForward, 1, 2)}}};
+  const Timeline measured{{{SpanOf(0, 0, ActionKind::kForward, 50, 51)}}};
+  const Json events =
+      Events({{"simulated", &simulated}, {"measured", &measured}});
+  std::set<std::pair<int, std::string>> names;
+  for (const Json& event : OfPhase(events, "M")) {
+    if (event["args"].contains("name"))
+      names.emplace(event["pid"].get<int>(),
+                    event["args"]["name"].get<std::string>());
+  }
+  using Name = std::pair<int, std::string>;
+  EXPECT_THAT(names,
+              UnorderedElementsAre(Name{0, "simulated"}, Name{0, "rank 0"},
+                                   Name{0, "rank 1"}, Name{1, "measured"},
+                                   Name{1, "rank 0"}));
+  // Both start at 0.
+  EXPECT_EQ(OfPhase(events, "X")[2]["pid"], 1);
+  EXPECT_EQ(OfPhase(events, "X")[2]["ts"], 0);
+}
+
+TEST(WriteTraceTest, CommunicationHasRowsOfItsOwnAndNoneOverlaps) {
+  const Timeline timeline{{{
+      SpanOf(0, 0, ActionKind::kRecvForward, 0, 4),
+      SpanOf(0, 1, ActionKind::kRecvForward, 0, 5),
+      SpanOf(0, 0, ActionKind::kForward, 0, 10),
+      SpanOf(0, 0, ActionKind::kSendForward, 4, 6),
+  }}};
+  std::vector<int> rows;
+  for (const Json& span : OfPhase(Events({{"measured", &timeline}}), "X")) {
+    rows.push_back(span["tid"]);
+  }
+  // In order of start, the longest first.
+  EXPECT_THAT(rows, ElementsAre(0, 1, 2, 2));
+}
+
+TEST(WriteTraceTest, AnEmptyTimelineIsAnEmptyTrace) {
+  const Timeline timeline;
+  EXPECT_TRUE(OfPhase(Events({{"simulated", &timeline}}), "X").empty());
+}
+
+TEST(WriteTraceTest, TheErrorNamesTheFile) {
+  EXPECT_THAT(WriteTrace("/nowhere/trace.json", {}).message(),
+              AllOf(HasSubstr("writing /nowhere/trace.json"),
+                    HasSubstr("its folder must exist")));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,41 @@
+// The command line as usualy program of this repository reads it: flags, paths
+// as users type them, pieces of their input in messages, and exit codes.
+#ifndef RANKWISE_RECORDS_COMMAND_LINE_H_
+#define RANKWISE_RECORDS_COMMAND_LINE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace rankwise {
+
+// Exit codes.
+inline constexpr int kFailed = 1;    // what was asked for could not be done
+inline constexpr int kBadUsage = 2;  // wrong flags or arguments
+
+// kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.
+int ExitCode(const absl::Status& status);
+
+// absl::ParseCommandLine, but for the exit codes with which it ends the
+// process: kBadUsage where a flag is wrong (Abseil: 1), 0 after --help (1). The
+// paths of --flagfile=FILE are UserPaths; a later flag wins over an earlier
+// one.
+std::vector<char*> ParseFlags(int argc, char** argv);
+
+// `path` from the folder in which the command was typed: `bazel run` starts
+// binaries in their runfiles and names that folder in BUILD_WORKING_DIRECTORY.
+// Without it, from the current folder. Absolute, without "." and "..", and
+// "folder/" as "folder". "" stays "": no path was given. For binaries;
+// libraries read no environment.
+std::string UserPath(const std::string& path);
+
+// In double quotes: the first 40 bytes, with "..." where there are more, and
+// escapes for those that are not printable ASCII, so that no file can write
+// control sequences to a terminal: "0F0\x1b[2J".
+std::string Quoted(absl::string_view text);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_RECORDS_COMMAND_LINE_H_

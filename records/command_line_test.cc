@@ -1,0 +1,108 @@
+#include "records/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/usage.h"
+
+ABSL_FLAG(int, size, 3, "a number");
+ABSL_FLAG(bool, fast, false, "a switch");
+
+namespace rankwise {
+namespace {
+
+std::vector<char*> Parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "program");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  static std::vector<std::string> kept;
+  std::vector<char*> rest =
+      ParseFlags(static_cast<int>(argv.size()), argv.data());
+  kept.assign(rest.begin(), rest.end());
+  for (size_t i = 0; i < rest.size(); ++i) rest[i] = kept[i].data();
+  return rest;
+}
+
+TEST(ParseFlagsTest, ParsesAndLeavesWhatIsNoFlag) {
+  const std::vector<char*> rest = Parse({"--size=7", "file", "--fast"});
+  EXPECT_EQ(absl::GetFlag(FLAGS_size), 7);
+  EXPECT_TRUE(absl::GetFlag(FLAGS_fast));
+  ASSERT_EQ(rest.size(), 2u);
+  EXPECT_STREQ(rest[1], "file");
+}
+
+TEST(ParseFlagsDeathTest, EveryWrongFlagIsExitCode2) {
+  const std::string file = testing::TempDir() + "/flags";
+  std::ofstream(file) << "--sise=1\n";
+  for (const auto& [argument, complaint] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"--sise=3", "Unknown command line flag 'sise'"},
+           {"--size=x", "Illegal value 'x' specified for flag 'size'"},
+           {"--size", "Missing the value for the flag 'size'"},
+           {"--fast=maybe", "Illegal value 'maybe'"},
+           {"--flagfile=" + file, "Unknown command line flag 'sise'"},
+           {"--flagfile=/none", "Can't open flagfile"},
+           {"--fromenv=size", "FLAGS_size not found in environment"}}) {
+    EXPECT_EXIT(Parse({argument}), testing::ExitedWithCode(kBadUsage),
+                complaint);
+  }
+}
+
+TEST(ParseFlagsDeathTest, HelpIsNoFailure) {
+  EXPECT_EXIT(Parse({"--help"}), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Parse({"--version"}), testing::ExitedWithCode(0), "");
+}
+
+TEST(ParseFlagsDeathTest, WhatEndsLaterKeepsItsExitCode) {
+  EXPECT_EXIT(
+      {
+        Parse({"--size=1"});
+        std::exit(1);
+      },
+      testing::ExitedWithCode(1), "");
+}
+
+TEST(ExitCode, IsThatOfBadUsageForInvalidArgument) {
+  EXPECT_EQ(ExitCode(absl::InvalidArgumentError("a flag")), kBadUsage);
+  EXPECT_EQ(ExitCode(absl::FailedPreconditionError("a run")), kFailed);
+}
+
+class UserPathTest : public testing::Test {
+ protected:
+  ~UserPathTest() override { unsetenv("BUILD_WORKING_DIRECTORY"); }
+};
+
+TEST_F(UserPathTest, IsFromWhereTheCommandWasTyped) {
+  setenv("BUILD_WORKING_DIRECTORY", "/home/user", 1);
+  EXPECT_EQ(UserPath("a/../b.jsonl"), "/home/user/b.jsonl");
+  EXPECT_EQ(UserPath("../b"), "/home/b");
+  EXPECT_EQ(UserPath("/tmp/b"), "/tmp/b");
+  EXPECT_EQ(UserPath("folder/"), "/home/user/folder");
+  EXPECT_EQ(UserPath(""), "");
+}
+
+TEST_F(UserPathTest, WithoutBazelIsFromTheCurrentFolder) {
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  EXPECT_EQ(UserPath("b"), (std::filesystem::current_path() / "b").string());
+  EXPECT_EQ(UserPath(""), "");
+}
+
+TEST(Quoted, IsShortAndPrintable) {
+  EXPECT_EQ(Quoted(""), "\"\"");
+  EXPECT_EQ(Quoted("0X1"), "\"0X1\"");
+  EXPECT_EQ(Quoted("a\x1b[2J\r\xff"), "\"a\\x1b[2J\\r\\xff\"");
+  EXPECT_EQ(Quoted(absl::string_view("\0", 1)), "\"\\x00\"");
+  EXPECT_EQ(Quoted(std::string(40, 'a')), "\"" + std::string(40, 'a') + "\"");
+  EXPECT_EQ(Quoted(std::string(1 << 20, 'a')),
+            "\"" + std::string(40, 'a') + "...\"");
+}
+
+}  // namespace
+
+}  // namespace rankwise

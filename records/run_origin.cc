@@ -1,0 +1,147 @@
+#include "records/run_origin.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+
+namespace rankwise {
+namespace {
+
+int64_t UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// Only the first processor's entry: the file has one per core.
+std::string FirstCpuinfoEntry() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string entry, line;
+  while (std::getline(file, line) && !line.empty()) {
+    absl::StrAppend(&entry, line, "\n");
+  }
+  return entry;
+}
+
+constexpr absl::string_view kFollowing[] = {
+    "accumulate",
+    "batch_size",
+    "checkpoint_dir",
+    "checkpoint_every",
+    "csv",
+    "devices",
+    "dp",
+    "file_store",
+    "keep_checkpoints",
+    "launch",
+    "log_dir",
+    "log_every",
+    "microbatches",
+    "nproc",
+    "oversubscribe",
+    "peak_tflops",
+    "pp",
+    "progress",
+    "record",
+    "resume",
+    "split",
+    "trace",
+    "trace_ops",
+    "trace_steps",
+    "traffic_steps",
+};
+
+}  // namespace
+
+std::string CpuModel(absl::string_view cpuinfo) {
+  for (absl::string_view line : absl::StrSplit(cpuinfo, '\n')) {
+    const size_t colon = line.find(':');
+    if (colon == absl::string_view::npos) continue;
+    if (absl::StripAsciiWhitespace(line.substr(0, colon)) != "model name") {
+      continue;
+    }
+    return std::string(absl::StripAsciiWhitespace(line.substr(colon + 1)));
+  }
+  return "";
+}
+
+HostInfo CollectHostInfo() {
+  HostInfo host;
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) == 0) host.hostname = name;
+  host.cpu_model = CpuModel(FirstCpuinfoEntry());
+  host.cores = UsableCores();
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  if (pages > 0) host.memory_bytes = pages * sysconf(_SC_PAGESIZE);
+  return host;
+}
+
+std::string CompilerVersion() {
+#if defined(__clang__)
+  return absl::StrCat("clang++ ", __clang_major__, ".", __clang_minor__, ".",
+                      __clang_patchlevel__);
+#else
+  return absl::StrCat("g++ ", __GNUC__, ".", __GNUC_MINOR__, ".",
+                      __GNUC_PATCHLEVEL__);
+#endif
+}
+
+// Of the generated file of :stamp_this_build, where that is linked.
+extern const char kStampedSourceHash[] __attribute__((weak));
+extern const char kStampedGitCommit[] __attribute__((weak));
+extern const char kStampedGitState[] __attribute__((weak));
+
+BuildStamp ThisBuildStamp() {
+  BuildStamp stamp;
+  if (kStampedSourceHash == nullptr) return stamp;
+  stamp.source_hash = kStampedSourceHash;
+  stamp.git_commit = kStampedGitCommit;
+  if (*kStampedGitState != '\0') stamp.git_state = kStampedGitState;
+  return stamp;
+}
+
+std::string NewRunId(absl::Time now) {
+  std::random_device random;
+  return absl::StrCat(
+      absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()), "-",
+      absl::StrFormat("%08x", random()));
+}
+
+bool FollowsWorldSizeOrOutput(absl::string_view flag) {
+  return std::find(std::begin(kFollowing), std::end(kFollowing), flag) !=
+         std::end(kFollowing);
+}
+
+std::string HashFlags(const std::map<std::string, std::string>& flags) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](const std::string& text, char end) {
+    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+    hash = (hash ^ static_cast<unsigned char>(end)) * 0x100000001b3;
+  };
+  for (const auto& [name, value] : flags) {
+    add(name, '=');
+    add(value, '\n');
+  }
+  return absl::StrFormat("%016x", hash);
+}
+
+void SetConfigHashes(RunRecord* run) {
+  run->config_hash = HashFlags(run->flags);
+  std::map<std::string, std::string> rest = run->flags;
+  std::erase_if(
+      rest, [](const auto& f) { return FollowsWorldSizeOrOutput(f.first); });
+  run->scaling_hash = HashFlags(rest);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,284 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "samplers/datasets/dataset.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status Failed(const char* what, const std::string& path) {
+  const int error = errno;
+  const std::string message =
+      absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error));
+  return error == ENOENT ? absl::NotFoundError(message)
+                         : absl::UnavailableError(message);
+}
+
+// A whole file, memory-mapped read-only; unmapped when destroyed. Bytes past
+// the end of a file that another process cuts short must not be read: the
+// kernel answers with SIGBUS.
+class MappedFile {
+ public:
+  // NotFound when there is no such file; otherwise the operating system's
+  // reason, with the path.
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(
+      const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Failed("open", path);
+    auto file = Map(fd, path);
+    close(fd);  // the mapping stays
+    return file;
+  }
+
+  MappedFile(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+  }
+
+  absl::Span<const uint8_t> bytes() const { return {data_, size_}; }
+
+ private:
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> Map(
+      int fd, const std::string& path) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) return Failed("inspect", path);
+    if (!S_ISREG(info.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot read ", path, ": it is not a regular file"));
+    }
+    const auto size = static_cast<size_t>(info.st_size);
+    if (size == 0) return std::make_shared<const MappedFile>(nullptr, 0);
+    void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) return Failed("map", path);
+    return std::make_shared<const MappedFile>(static_cast<uint8_t*>(data),
+                                              size);
+  }
+
+  const uint8_t* const data_;  // null when the file is empty
+  const size_t size_;
+};
+
+using SharedFile = std::shared_ptr<const MappedFile>;
+
+constexpr int64_t kPixelBytes = 3 * 32 * 32;
+constexpr int64_t kRecordBytes = 1 + kPixelBytes;
+constexpr int64_t kRecordsPerFile = 10000;
+constexpr int64_t kFileBytes = kRecordsPerFile * kRecordBytes;
+constexpr int64_t kNumClasses = 10;
+
+constexpr char kReleaseFolder[] = "cifar-10-batches-bin";
+constexpr char kHowToGet[] =
+    "download the binary version of CIFAR-10, "
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, and unpack it "
+    "with tar -xzf";
+
+std::vector<std::string> FileNames(Split split) {
+  if (split == Split::kTest) return {"test_batch.bin"};
+  return {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+          "data_batch_4.bin", "data_batch_5.bin"};
+}
+
+// The folder that holds the files: `dir`, or the one the archive makes in it.
+absl::StatusOr<std::string> FindFolder(const std::string& dir, Split split) {
+  if (dir.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cifar10 needs the folder of its files: ", kHowToGet,
+        ", then name the resulting folder ", kReleaseFolder, " by --data_dir"));
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(dir, error)) {
+    return absl::NotFoundError(absl::StrCat(
+        "cifar10: ",
+        std::filesystem::exists(dir, error)
+            ? absl::StrCat(dir, " is not a folder")
+            : absl::StrCat("there is no folder ", dir),
+        "; ", kHowToGet, " so that ", dir,
+        " holds data_batch_1.bin .. data_batch_5.bin and test_batch.bin, or "
+        "the folder ",
+        kReleaseFolder, " with them"));
+  }
+  const std::string first = FileNames(split).front();
+  const std::string inner = absl::StrCat(dir, "/", kReleaseFolder);
+  const bool is_inner = !std::filesystem::exists(dir + "/" + first, error) &&
+                        std::filesystem::is_directory(inner, error);
+  return is_inner ? inner : dir;
+}
+
+absl::Status MissingFile(const std::string& path, Split split) {
+  return absl::NotFoundError(absl::StrCat(
+      "cifar10: there is no file ", path, "; the ", SplitName(split),
+      " split needs ", absl::StrJoin(FileNames(split), ", "),
+      " there: ", kHowToGet));
+}
+
+absl::Status CheckSize(const std::string& path, int64_t bytes) {
+  if (bytes == kFileBytes) return absl::OkStatus();
+  const std::string expected =
+      absl::StrCat("; a file of the binary release has ", kFileBytes,
+                   " bytes (", kRecordsPerFile, " records of ", kRecordBytes,
+                   "): ", kHowToGet, " again");
+  if (bytes > kFileBytes) {
+    return absl::DataLossError(
+        absl::StrCat("cifar10: ", path, " has ", bytes,
+                     " bytes, with something foreign from byte offset ",
+                     kFileBytes, " on", expected));
+  }
+  return absl::DataLossError(absl::StrCat(
+      "cifar10: ", path, " has ", bytes, " bytes: it ends at byte offset ",
+      bytes, ", in record ", bytes / kRecordBytes, expected));
+}
+
+// Appends the labels of a file of the right size to `labels`.
+absl::Status ReadLabels(const std::string& path,
+                        absl::Span<const uint8_t> bytes,
+                        std::vector<uint8_t>& labels) {
+  for (int64_t record = 0; record < kRecordsPerFile; ++record) {
+    const int64_t offset = record * kRecordBytes;
+    const uint8_t label = bytes[offset];
+    if (label >= kNumClasses) {
+      return absl::DataLossError(absl::StrCat(
+          "cifar10: ", path, " has the label ", label, " at byte offset ",
+          offset, " (record ", record,
+          "), but labels are 0 .. 9: the file is not CIFAR-10's binary "
+          "version, or is damaged; ",
+          kHowToGet, " again"));
+    }
+    labels.push_back(label);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SharedFile> OpenFile(const std::string& path, Split split,
+                                    std::vector<uint8_t>& labels) {
+  absl::StatusOr<SharedFile> file = MappedFile::Open(path);
+  if (absl::IsNotFound(file.status())) return MissingFile(path, split);
+  if (!file.ok()) return file;
+  RETURN_IF_ERROR(CheckSize(path, (*file)->bytes().size()));
+  RETURN_IF_ERROR(ReadLabels(path, (*file)->bytes(), labels));
+  return file;
+}
+
+// The one file of a folder.
+absl::StatusOr<std::string> OnlyFileIn(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> files;
+  for (std::filesystem::directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (!absl::StartsWith(name, ".") && entry->is_regular_file(ignored))
+      files.push_back(entry->path().string());
+  }
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("text: cannot list the folder ",
+                                               folder, ": ", error.message()));
+  }
+  if (files.size() == 1) return files.front();
+  return absl::InvalidArgumentError(
+      absl::StrCat("text: the folder ", folder, " holds ", files.size(),
+                   " files; name the one to read by --data_dir"));
+}
+
+absl::StatusOr<std::string> FindFile(const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        "text needs a file: name it, or a folder with it alone, by --data_dir");
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return OnlyFileIn(path);
+  return path;
+}
+
+absl::Status TooShort(const std::string& path, int64_t file_bytes, Split split,
+                      int64_t split_bytes, int64_t sequence_length) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "text: ", path, " has ", file_bytes, " bytes, ", split_bytes,
+      " of them for the ", SplitName(split), " split, but a window has ",
+      sequence_length + 1, " (", sequence_length,
+      " tokens and the one after the last); take a longer file or a smaller "
+      "--sequence_length"));
+}
+
+}  // namespace
+
+DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size) {
+  const int64_t available =
+      kRecordsPerFile * static_cast<int64_t>(FileNames(split).size());
+  if (size < 0 || size > available) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cifar10: ", size, " examples of the ", SplitName(split),
+                     " split are asked for; it has ", available));
+  }
+  ASSIGN_OR_RETURN(std::string folder, FindFolder(dir, split));
+  std::vector<SharedFile> files;
+  std::vector<uint8_t> labels;
+  labels.reserve(available);
+  for (const std::string& name : FileNames(split)) {
+    ASSIGN_OR_RETURN(SharedFile file,
+                     OpenFile(absl::StrCat(folder, "/", name), split, labels));
+    files.push_back(std::move(file));
+  }
+  labels.resize(size);
+  return std::make_unique<WrittenDataset<uint8_t, int64_t>>(
+      DatasetFacts{.name = "cifar10",
+                   .size = size,
+                   .example_shape = {3, 32, 32},
+                   .num_classes = kNumClasses},
+      [files, labels](int64_t index, uint8_t* pixels, int64_t* label) {
+        const uint8_t* record = files[index / kRecordsPerFile]->bytes().data() +
+                                index % kRecordsPerFile * kRecordBytes;
+        *label = labels[index];
+        std::memcpy(pixels, record + 1, kPixelBytes);
+      });
+}
+
+DatasetOr OpenText(const std::string& path, Split split, int64_t size,
+                   int64_t sequence_length) {
+  if (size < 0 || sequence_length < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("text: the ", SplitName(split), " split is to have ", size,
+                     " examples of ", sequence_length,
+                     " tokens; it must be 0 or more of 1 or more"));
+  }
+  ASSIGN_OR_RETURN(const std::string found, FindFile(path));
+  ASSIGN_OR_RETURN(SharedFile file, MappedFile::Open(found));
+  const int64_t bytes = static_cast<int64_t>(file->bytes().size());
+  const int64_t test_bytes = bytes / 10;
+  const bool train = split == Split::kTrain;
+  const int64_t first_byte = train ? 0 : bytes - test_bytes;
+  const int64_t split_bytes = train ? bytes - test_bytes : test_bytes;
+  const int64_t windows = split_bytes / (sequence_length + 1);
+  if (windows == 0)
+    return TooShort(found, bytes, split, split_bytes, sequence_length);
+  return std::make_unique<WrittenDataset<int64_t, int64_t>>(
+      DatasetFacts{.name = "text",
+                   .size = std::min(size, windows),
+                   .example_shape = {sequence_length},
+                   .target_shape = {sequence_length},
+                   .num_classes = 256},
+      [file, first_byte, sequence_length](int64_t index, int64_t* tokens,
+                                          int64_t* next_tokens) {
+        const uint8_t* window =
+            file->bytes().data() + first_byte + index * (sequence_length + 1);
+        std::copy_n(window, sequence_length, tokens);
+        std::copy_n(window + 1, sequence_length, next_tokens);
+      });
+}
+
+}  // namespace rankwise

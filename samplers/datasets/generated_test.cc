@@ -1,0 +1,301 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linalg_lstsq.h>
+#include <ATen/ops/linalg_solve.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "samplers/datasets/dataset.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+
+std::vector<int64_t> Range(int64_t size) {
+  std::vector<int64_t> indices(size);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return indices;
+}
+
+Batch WholeImages(uint64_t seed, Split split, int64_t size) {
+  return (*OpenSynthetic(seed, split, size))->Gather(Range(size));
+}
+
+TEST(SyntheticTest, HasTheShapesOfCifar10) {
+  auto dataset = OpenSynthetic(0, Split::kTrain, 50000);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 50000);
+  EXPECT_EQ((*dataset)->num_classes(), 10);
+  const Batch batch = (*dataset)->Gather({49999, 3});
+  EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({2, 3, 32, 32}));
+  EXPECT_EQ(batch.data.scalar_type(), at::kByte);
+  EXPECT_EQ(batch.target.sizes(), at::IntArrayRef({2}));
+  EXPECT_EQ(batch.target.scalar_type(), at::kLong);
+}
+
+TEST(SyntheticTest, AnExampleDependsOnSeedSplitAndIndexOnly) {
+  const Batch all = WholeImages(3, Split::kTrain, 20);
+  auto larger = *OpenSynthetic(3, Split::kTrain, 1000);
+  const Batch some = larger->Gather({7, 2, 7});
+  EXPECT_TRUE(some.data[0].equal(all.data[7]));
+  EXPECT_TRUE(some.data[1].equal(all.data[2]));
+  EXPECT_TRUE(some.data[2].equal(all.data[7]));
+  EXPECT_TRUE(some.target[1].equal(all.target[2]));
+  EXPECT_FALSE(all.data.equal(WholeImages(4, Split::kTrain, 20).data));
+  EXPECT_FALSE(all.data.equal(WholeImages(3, Split::kTest, 20).data));
+}
+
+TEST(SyntheticTest, IsTheSameOnEveryMachine) {
+  const Batch batch = WholeImages(0, Split::kTrain, 100);
+  const uint8_t* pixels = batch.data.const_data_ptr<uint8_t>();
+  uint64_t digest = 0xcbf29ce484222325u;  // 64-bit FNV-1a
+  for (int64_t i = 0; i < batch.data.numel(); ++i) {
+    digest = (digest ^ pixels[i]) * 0x100000001b3u;
+  }
+  EXPECT_EQ(digest, 0xefb350f6baf7aeb6u);
+}
+
+TEST(SyntheticTest, ClassesAreBalancedAndSpread) {
+  const Batch batch = WholeImages(0, Split::kTrain, 5000);
+  std::vector<int> counts(10), even(10);
+  const int64_t* labels = batch.target.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < 5000; ++i) {
+    ++counts.at(labels[i]);
+    if (i % 2 == 0) ++even.at(labels[i]);
+  }
+  EXPECT_THAT(counts, Each(Ge(400)));
+  // A rank that takes every second example sees all classes.
+  EXPECT_THAT(even, Each(Ge(190)));
+}
+
+// Classifies by the nearest of the classes' mean images.
+double NearestMeanAccuracy(const Batch& train, const Batch& test) {
+  const int64_t pixels = 3 * 32 * 32;
+  std::vector<double> means(10 * pixels), counts(10);
+  for (int64_t i = 0; i < train.data.size(0); ++i) {
+    const int64_t label = train.target.const_data_ptr<int64_t>()[i];
+    const uint8_t* image = train.data.const_data_ptr<uint8_t>() + i * pixels;
+    for (int64_t p = 0; p < pixels; ++p) means[label * pixels + p] += image[p];
+    ++counts[label];
+  }
+  for (size_t i = 0; i < means.size(); ++i) means[i] /= counts[i / pixels];
+  int64_t correct = 0;
+  for (int64_t i = 0; i < test.data.size(0); ++i) {
+    const uint8_t* image = test.data.const_data_ptr<uint8_t>() + i * pixels;
+    double nearest = 1e300;
+    int64_t found = -1;
+    for (int64_t label = 0; label < 10; ++label) {
+      double distance = 0;
+      for (int64_t p = 0; p < pixels; ++p) {
+        const double d = means[label * pixels + p] - image[p];
+        distance += d * d;
+      }
+      if (distance < nearest) nearest = distance, found = label;
+    }
+    if (found == test.target.const_data_ptr<int64_t>()[i]) ++correct;
+  }
+  return static_cast<double>(correct) / test.data.size(0);
+}
+
+TEST(SyntheticTest, CanBeLearnedButNotPerfectly) {
+  const double accuracy = NearestMeanAccuracy(
+      WholeImages(0, Split::kTrain, 2000), WholeImages(0, Split::kTest, 500));
+  EXPECT_GT(accuracy, 0.5);
+  EXPECT_LT(accuracy, 0.9);
+}
+
+TEST(SyntheticTest, MayBeEmpty) {
+  EXPECT_EQ(WholeImages(0, Split::kTest, 0).data.size(0), 0);
+}
+
+TEST(SyntheticTest, RefusesANegativeSize) {
+  EXPECT_THAT(
+      std::string(OpenSynthetic(0, Split::kTest, -3).status().message()),
+      HasSubstr("synthetic: the test split is to have -3 examples"));
+}
+
+TEST(SyntheticTest, ThrowsBeyondTheEnd) {
+  auto dataset = *OpenSynthetic(0, Split::kTest, 4);
+  EXPECT_THROW(dataset->Gather({4}), c10::Error);
+  EXPECT_THROW(dataset->Gather({-1}), c10::Error);
+}
+
+Batch WholeLinear(uint64_t seed, Split split, int64_t size) {
+  std::vector<int64_t> indices(size);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return (*OpenLinearRegression(seed, split, size))->Gather(indices);
+}
+
+// The features with a column of ones, for the bias.
+at::Tensor WithOnes(const at::Tensor& features) {
+  return at::cat({features, at::ones({features.size(0), 1})}, 1);
+}
+
+TEST(LinearRegressionTest, HasTenFeaturesAndOneTarget) {
+  auto dataset = OpenLinearRegression(0, Split::kTrain, 20);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->num_classes(), 0);
+  const Batch batch = (*dataset)->Gather({19, 0, 19});
+  EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({3, 10}));
+  EXPECT_EQ(batch.target.sizes(), at::IntArrayRef({3, 1}));
+  EXPECT_EQ(batch.data.scalar_type(), at::kFloat);
+  EXPECT_TRUE(batch.data[0].equal(batch.data[2]));
+  EXPECT_FALSE(batch.data[0].equal(batch.data[1]));
+}
+
+TEST(LinearRegressionTest, TheTrainSplitPredictsTheTestSplit) {
+  const Batch train = WholeLinear(1, Split::kTrain, 2000);
+  const Batch test = WholeLinear(1, Split::kTest, 1000);
+  EXPECT_FALSE(train.data[0].equal(test.data[0]));
+  const at::Tensor weight =
+      std::get<0>(at::linalg_lstsq(WithOnes(train.data), train.target));
+  const double error = WithOnes(test.data)
+                           .matmul(weight)
+                           .sub(test.target)
+                           .square()
+                           .mean()
+                           .item<double>();
+  EXPECT_NEAR(error, 0.01, 0.003);  // the noise, and nothing else
+}
+
+TEST(LinearRegressionTest, IsDeterministic) {
+  EXPECT_TRUE(WholeLinear(5, Split::kTrain, 30)
+                  .target.equal(WholeLinear(5, Split::kTrain, 30).target));
+  EXPECT_FALSE(WholeLinear(5, Split::kTrain, 30)
+                   .target.equal(WholeLinear(6, Split::kTrain, 30).target));
+}
+
+TEST(LinearRegressionTest, RefusesANegativeSize) {
+  EXPECT_THAT(
+      std::string(
+          OpenLinearRegression(0, Split::kTrain, -1).status().message()),
+      HasSubstr("linear: the train split is to have -1 examples"));
+}
+
+TEST(LinearRegressionTest, ThrowsBeyondTheEnd) {
+  EXPECT_THROW((*OpenLinearRegression(0, Split::kTrain, 4))->Gather({4}),
+               c10::Error);
+}
+
+Batch WholeRegression(uint64_t seed, Split split, int64_t size) {
+  std::vector<int64_t> indices(size);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return (*OpenRegression(seed, split, size))->Gather(indices);
+}
+
+TEST(RegressionTest, HasAsManyTargetsAsFeatures) {
+  auto dataset = OpenRegression(0, Split::kTrain, 20);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->num_classes(), 0);
+  const Batch batch = (*dataset)->Gather({19, 0, 19});
+  EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({3, 1024}));
+  EXPECT_EQ(batch.target.sizes(), at::IntArrayRef({3, 1024}));
+  EXPECT_EQ(batch.target.scalar_type(), at::kFloat);
+  EXPECT_TRUE(batch.data[0].equal(batch.data[2]));
+  EXPECT_TRUE(batch.target[0].equal(batch.target[2]));
+  EXPECT_FALSE(batch.data[0].equal(batch.data[1]));
+}
+
+TEST(RegressionTest, TheTrainSplitPredictsTheTestSplit) {
+  const Batch train = WholeRegression(1, Split::kTrain, 3 * 1024);
+  const Batch test = WholeRegression(1, Split::kTest, 100);
+  EXPECT_FALSE(train.data[0].equal(test.data[0]));
+  const at::Tensor transposed = train.data.t();
+  const at::Tensor weight = at::linalg_solve(transposed.matmul(train.data),
+                                             transposed.matmul(train.target));
+  const double error =
+      test.data.matmul(weight).sub(test.target).square().mean().item<double>();
+  // Least squares of n examples and d features adds the part d / (n - d) to the
+  // noise's 0.0052.
+  EXPECT_NEAR(error, 0.0052 * 1.5, 0.002);
+  EXPECT_NEAR(test.target.square().mean().item<double>(), 0.67, 0.1);
+}
+
+TEST(RegressionTest, IsAFunctionOfSeedSplitAndIndex) {
+  const Batch first = WholeRegression(5, Split::kTrain, 3);
+  const Batch longer = WholeRegression(5, Split::kTrain, 30);
+  EXPECT_TRUE(first.target.equal(longer.target.slice(0, 0, 3)));
+  EXPECT_FALSE(first.target.equal(WholeRegression(6, Split::kTrain, 3).target));
+}
+
+TEST(RegressionTest, RefusesANegativeSize) {
+  EXPECT_THAT(
+      std::string(OpenRegression(0, Split::kTest, -1).status().message()),
+      HasSubstr("regression: the test split is to have -1 examples"));
+}
+
+TEST(RegressionTest, ThrowsBeyondTheEnd) {
+  EXPECT_THROW((*OpenRegression(0, Split::kTrain, 4))->Gather({4}), c10::Error);
+}
+
+Batch WholeTokens(uint64_t seed, Split split, int64_t size, int64_t length) {
+  std::vector<int64_t> indices(size);
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  return (*OpenTokens(seed, split, size, length))->Gather(indices);
+}
+
+// [256, 256]: how often the column's token follows the row's.
+at::Tensor CountPairs(const Batch& batch) {
+  return at::bincount((batch.data * 256 + batch.target).flatten(), {},
+                      256 * 256)
+      .view({256, 256});
+}
+
+TEST(TokensTest, TheTargetIsTheNextToken) {
+  auto dataset = OpenTokens(0, Split::kTrain, 20, 48);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->num_classes(), 256);
+  EXPECT_THAT((*dataset)->example_shape(), ElementsAre(48));
+  const Batch batch = (*dataset)->Gather({19, 0, 19});
+  EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({3, 48}));
+  EXPECT_EQ(batch.data.scalar_type(), at::kLong);
+  EXPECT_TRUE(batch.data.slice(1, 1, 48).equal(batch.target.slice(1, 0, 47)));
+  EXPECT_TRUE(batch.data[0].equal(batch.data[2]));
+  EXPECT_FALSE(batch.data[0].equal(batch.data[1]));
+}
+
+TEST(TokensTest, TheTrainSplitPredictsTheTestSplit) {
+  const at::Tensor train = CountPairs(WholeTokens(1, Split::kTrain, 4000, 128));
+  const Batch test = WholeTokens(1, Split::kTest, 500, 128);
+  EXPECT_NEAR(train.sum().item<double>(), 4000 * 128, 0.5);
+  // The bigram model with one count of everything added.
+  const at::Tensor smoothed = train.to(at::kDouble) + 1.0;
+  const at::Tensor log = (smoothed / smoothed.sum(1, /*keepdim=*/true)).log();
+  const double loss = -(log * CountPairs(test)).sum().item<double>() /
+                      static_cast<double>(test.data.numel());
+  EXPECT_NEAR(loss, 1.64, 0.08);
+}
+
+TEST(TokensTest, IsAFunctionOfSeedSplitAndIndex) {
+  const Batch first = WholeTokens(5, Split::kTrain, 3, 16);
+  const Batch longer = WholeTokens(5, Split::kTrain, 9, 20);
+  EXPECT_TRUE(first.data.equal(longer.data.slice(0, 0, 3).slice(1, 0, 16)));
+  EXPECT_FALSE(first.data.equal(WholeTokens(6, Split::kTrain, 3, 16).data));
+  EXPECT_FALSE(first.data.equal(WholeTokens(5, Split::kTest, 3, 16).data));
+}
+
+TEST(TokensTest, RefusesImpossibleSizes) {
+  EXPECT_THAT(
+      std::string(OpenTokens(0, Split::kTest, -1, 8).status().message()),
+      HasSubstr("tokens: the test split is to have -1 examples"));
+  EXPECT_THAT(std::string(OpenTokens(0, Split::kTest, 1, 0).status().message()),
+              HasSubstr("sequences are to have 0 tokens"));
+}
+
+TEST(TokensTest, ThrowsBeyondTheEnd) {
+  EXPECT_THROW((*OpenTokens(0, Split::kTrain, 4, 8))->Gather({4}), c10::Error);
+}
+
+}  // namespace
+}  // namespace rankwise

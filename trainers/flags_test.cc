@@ -1,0 +1,49 @@
+#include "trainers/flags.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/launch/comm_flags.h"
+#include "records/run_origin.h"
+#include "trainers/ddp_flags.h"
+#include "trainers/pipeline_flags.h"
+
+namespace rankwise {
+namespace {
+
+class FlagsTest : public ::testing::Test {
+ protected:
+  FlagsTest() {
+    // Links the flags of every trainer.
+    EXPECT_TRUE(CheckDdpFlags().ok());
+    EXPECT_TRUE(CheckPipelineFlags().ok());
+  }
+};
+
+// Readers of records know the flags by name.
+TEST_F(FlagsTest, WhatFlagsCountForIsWhatReadersOfRecordsTakeThemFor) {
+  const auto flags = FlagsOf("trainers/");
+  ASSERT_EQ(flags.count("nproc") + flags.count("lr") + flags.count("split"), 3);
+  for (const auto& [name, value] : flags) {
+    const FlagEffect effect = EffectOf(name);
+    EXPECT_EQ(FollowsWorldSizeOrOutput(name),
+              effect != FlagEffect::kLosses && effect != FlagEffect::kSpeed)
+        << "--" << name;
+  }
+}
+
+TEST_F(FlagsTest, ResumedRunsRepeatWhatChangesTheLosses) {
+  const auto config = TrainConfigFromFlags();
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto& losses = config->flags.losses;
+  EXPECT_EQ(losses.at("lr"), "0.001");  // simple_cnn's own
+  EXPECT_EQ(losses.at("optimizer"), "adam");
+  EXPECT_EQ(losses.count("batch_size"), 1);
+  EXPECT_EQ(losses.count("comm_hook"), 1);
+  EXPECT_EQ(losses.count("bucket_cap_mb"), 0);
+  EXPECT_EQ(losses.count("nproc"), 0);
+  EXPECT_EQ(config->flags.scaling.count("bucket_cap_mb"), 1);
+  EXPECT_EQ(config->flags.scaling.count("batch_size"), 0);
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,92 @@
+#include "trainers/loop/evaluate.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "parallel/comm/communicator.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+// Positions in the tensor of sums. A prediction is an example's class, or each
+// of its tokens.
+enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
+
+}  // namespace
+
+EvaluationMode::EvaluationMode(Model& model)
+    : model_(model),
+      was_training_(model.is_training()),
+      recorded_gradients_(at::GradMode::is_enabled()) {
+  model_.eval();
+  at::GradMode::set_enabled(false);
+}
+
+EvaluationMode::~EvaluationMode() {
+  at::GradMode::set_enabled(recorded_gradients_);
+  model_.train(was_training_);
+}
+
+EvaluationSums::EvaluationSums(LossKind kind, torch::Device device)
+    : kind_(kind),
+      start_(std::chrono::steady_clock::now()),
+      sums_(at::zeros({kSums}, at::TensorOptions(device).dtype(at::kDouble))) {}
+
+void EvaluationSums::Add(const torch::Tensor& output,
+                         const torch::Tensor& target) {
+  const torch::Tensor in_fp32 = output.to(at::kFloat);
+  const bool classes = kind_ == LossKind::kCrossEntropy;
+  const int64_t predictions = classes ? target.numel() : target.size(0);
+  sums_[kLoss] += Loss(kind_, in_fp32, target) * predictions;
+  if (classes) sums_[kCorrect] += in_fp32.argmax(/*dim=*/-1).eq(target).sum();
+  sums_[kPredictions] += predictions;
+  sums_[kExamples] += target.size(0);
+}
+
+absl::StatusOr<EvalRecord> EvaluationSums::Finish(const TrainingData& data,
+                                                  const Worker& worker,
+                                                  int64_t epoch) {
+  if (worker.comm != nullptr) {
+    RETURN_IF_ERROR(worker.comm->AllReduce(sums_));
+  }
+  const torch::Tensor sums = sums_.cpu();
+  const double* values = sums.data_ptr<double>();
+  const int64_t examples = static_cast<int64_t>(values[kExamples]);
+  if (examples != data.test->size()) {
+    return absl::InternalError(
+        absl::StrCat("evaluation saw ", examples, " examples of a test set of ",
+                     data.test->size(), "; the result would be wrong"));
+  }
+  EvalRecord record;
+  record.rank = worker.env.rank;
+  record.epoch = epoch;
+  record.correct = static_cast<int64_t>(values[kCorrect]);
+  record.total = static_cast<int64_t>(values[kPredictions]);
+  record.mean_loss = values[kLoss] / values[kPredictions];
+  record.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
+          .count();
+  return record;
+}
+
+absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
+                                    TrainingData& data, const Worker& worker,
+                                    int64_t epoch) {
+  EvaluationMode evaluation_mode(objective.model());
+  EvaluationSums sums(objective.kind(), worker.device);
+  data.test_loader->StartEpoch(0);
+  while (true) {
+    absl::StatusOr<std::optional<Batch>> batch = data.test_loader->Next();
+    if (!batch.ok()) return batch.status();
+    if (!batch->has_value()) break;
+    sums.Add(objective.Output((*batch)->data), (*batch)->target);
+  }
+  return sums.Finish(data, worker, epoch);
+}
+
+}  // namespace rankwise

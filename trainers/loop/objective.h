@@ -1,0 +1,85 @@
+// What training minimises: a model's loss on a batch, in the precision that
+// the flags name.
+#ifndef RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
+#define RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
+
+#include <ATen/autocast_mode.h>
+#include <torch/types.h>
+
+#include <memory>
+
+#include "absl/types/span.h"
+#include "samplers/datasets/dataset.h"
+#include "trainers/loop/config.h"
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// Not nestable. Weights are cast once per scope.
+class AutocastScope {
+ public:
+  // Does nothing under kFp32.
+  AutocastScope(Precision precision, at::DeviceType device)
+      : enabled_(precision != Precision::kFp32), device_(device) {
+    if (!enabled_) return;
+    at::autocast::set_autocast_enabled(device_, true);
+    at::autocast::set_autocast_dtype(
+        device_, precision == Precision::kBf16 ? at::kBFloat16 : at::kHalf);
+    at::autocast::increment_nesting();
+  }
+  ~AutocastScope() {
+    if (!enabled_) return;
+    at::autocast::decrement_nesting();
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(device_, false);
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  const bool enabled_;
+  const at::DeviceType device_;
+};
+
+class Objective {
+ public:
+  Objective(std::shared_ptr<Model> model, LossKind kind, Precision precision,
+            torch::Device device)
+      : model_(std::move(model)),
+        kind_(kind),
+        precision_(precision),
+        device_(device) {}
+
+  // The model's output for `data` [B, example_shape...].
+  torch::Tensor Output(const torch::Tensor& data) const;
+
+  // Scalar, mean over the batch.
+  torch::Tensor Loss(const Batch& batch) const;
+
+  // `micro_batch`'s part of the mean loss over all of `micro_batches`, so that
+  // gradients accumulated over them equal those of one large batch, also when
+  // the last one is smaller.
+  torch::Tensor LossShare(const Batch& micro_batch,
+                          absl::Span<const Batch> micro_batches) const;
+
+  LossKind kind() const { return kind_; }
+  Model& model() const { return *model_; }
+
+ private:
+  std::shared_ptr<Model> model_;
+  LossKind kind_;
+  Precision precision_;
+  torch::Device device_;
+};
+
+// `loss`, the mean over `micro_batch`, weighted as its part of the mean over
+// all of `micro_batches`.
+torch::Tensor ShareOfMean(const torch::Tensor& loss, const Batch& micro_batch,
+                          absl::Span<const Batch> micro_batches);
+
+// Examples in all of `batches`.
+int64_t CountExamples(absl::Span<const Batch> batches);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_

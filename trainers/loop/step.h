@@ -1,0 +1,84 @@
+// One step of training, as a run asks for it and a trainer does it, and what a
+// step that fails tells the user.
+#ifndef RANKWISE_TRAINERS_LOOP_STEP_H_
+#define RANKWISE_TRAINERS_LOOP_STEP_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "parallel/device/device_event.h"
+#include "parallel/trace/chrome_trace.h"
+#include "records/record.h"
+#include "samplers/datasets/dataset.h"
+#include "samplers/datasets/split_mix.h"
+#include "trainers/loop/worker.h"
+#include "trainers/observe/step_clock.h"
+
+namespace rankwise {
+
+struct StepInput {
+  int64_t step;  // from 1
+  absl::Span<const Batch>
+      micro_batches;  // on the worker's device; one without accumulation
+  // One per micro-batch, for Model::set_dropout_seed.
+  absl::Span<const uint64_t> dropout_seeds;
+  double learning_rate;
+  StepClock& clock;  // in Phase::kDataWait; the step moves it on
+  bool traced;       // wants StepOutcome::trace
+  // Traced, or its communication is recorded: the host must see all of it.
+  bool watched;
+};
+
+struct StepOutcome {
+  torch::Tensor loss;  // scalar, detached, mean over this rank's examples
+  PendingDuration exposed_comm_seconds = {};
+  double wait_seconds = 0;  // of a pipeline: blocked for messages
+  // What a pipeline's executor timed within Phase::kSchedule.
+  double forward_seconds = 0, backward_seconds = 0;
+  // Of a traced step: bars within the phases, and what a pipeline's schedule
+  // should have looked like (in the first rank's steady clock).
+  std::vector<TraceSpan> trace = {};
+  std::optional<TraceProcess> predicted_trace = {};
+  // What only the device can tell: called once it is past the step, before the
+  // record is written. May be null.
+  std::function<void(StepRecord&)> complete = {};
+};
+
+// One optimizer step: forward, backward, update. May throw; the run reports it.
+using StepFunction =
+    std::function<absl::StatusOr<StepOutcome>(const StepInput&)>;
+
+// A seed that depends on nothing but where the micro-batch stands, so that
+// every schedule, and a run that resumes, draws the same masks.
+constexpr uint64_t DropoutSeed(uint64_t run_seed, int64_t step, int dp_rank,
+                               int64_t micro_batch) {
+  uint64_t hash = MixIn(0, run_seed);
+  hash = MixIn(hash, static_cast<uint64_t>(step));
+  hash = MixIn(hash, static_cast<uint64_t>(dp_rank));
+  return MixIn(hash, static_cast<uint64_t>(micro_batch));
+}
+
+// ResourceExhausted with what was asked for and the flags that make it smaller,
+// if memory ran out; otherwise, with several ranks,
+// Communicator::ExplainFailure's answer; otherwise the exception's first line.
+absl::Status ExplainTrainingFailure(absl::string_view attempted,
+                                    const std::exception& error,
+                                    const Worker& worker);
+
+// The same for what a loader reports: ResourceExhausted if memory ran out, else
+// `status` as it is.
+absl::Status ExplainLoadingFailure(const absl::Status& status,
+                                   const Worker& worker);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_STEP_H_

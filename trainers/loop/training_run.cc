@@ -1,0 +1,473 @@
+#include "trainers/loop/training_run.h"
+
+#include <ATen/Context.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/launch/run_record.h"
+#include "parallel/trace/ranges.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/loop/evaluate.h"
+#include "trainers/loop/optimizer.h"
+#include "trainers/loop/step.h"
+#include "trainers/observe/memory.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kSmallBatchForBatchNorm = 8;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What an example of `model` is: tokens where each has a prediction of its own,
+// an image where it has channels, height and width.
+ExampleUnit UnitOf(const ModelSpec& model) {
+  const std::vector<int64_t>& output = model.layers.back().output_shape;
+  if (model.num_classes > 0 && output.size() == 2)
+    return {"sequence", output[0]};
+  return {model.example_shape.size() == 3 ? "image" : "", 0};
+}
+
+absl::StatusOr<RunRecord> DescribeThisRun(const TrainConfig& config,
+                                          const Worker& worker,
+                                          const ModelSpec& spec) {
+  RunningRank rank;
+  rank.binary = worker.trainer;
+  rank.flags = config.flags.all;
+  rank.env = worker.env;
+  rank.devices = worker.devices;
+  if (rank.devices.empty()) rank.devices = {worker.device};
+  rank.threads = worker.threads;
+  rank.comm = worker.comm;
+  ASSIGN_OR_RETURN(RunRecord record, DescribeRun(rank));
+  record.scaling_hash = HashFlags(config.flags.scaling);
+  record.forward_flops_per_example = spec.flops();
+  const ExampleUnit unit = UnitOf(spec);
+  record.example = unit.example;
+  record.tokens_per_example = unit.tokens_per_example;
+  return record;
+}
+
+// ", gloo" for a worker with a process group, else "".
+std::string DescribeBackend(const Worker& worker) {
+  if (worker.comm == nullptr) return "";
+  return absl::StrCat(", ", std::string(worker.comm->backend()));
+}
+
+std::string DescribePrecision(const TrainConfig& config) {
+  return absl::StrCat(PrecisionName(config.precision),
+                      config.tf32 ? " with TF32" : "");
+}
+
+}  // namespace
+
+absl::Status TrainingRun::Guarded(const std::string& attempted,
+                                  const std::function<absl::Status()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return ExplainTrainingFailure(attempted, error, worker_);
+  }
+}
+
+TrainingRun::TrainingRun(const TrainConfig& config, const Worker& worker,
+                         ModelSpec spec)
+    : config_(config),
+      worker_(worker),
+      spec_(std::move(spec)),
+      traffic_(
+          worker.comm, config.output.traffic_steps,
+          config.output.trace.file.empty() ? 0 : config.output.trace.steps) {}
+
+void TrainingRun::BuildModel(const ModelPlacement& placement) {
+  at::manual_seed(config_.seed);
+  model_ = placement.layers.empty()
+               ? std::make_shared<Model>(spec_)
+               : std::make_shared<Model>(spec_, placement.layers);
+  ToChannelsLast(*model_);
+  if (placement.devices.empty()) model_->to(worker_.device);
+  for (size_t layer = 0; layer < placement.devices.size(); ++layer) {
+    auto module = model_->named_children().find(spec_.layers[layer].name);
+    if (module != nullptr) (*module)->to(placement.devices[layer]);
+  }
+  objective_ = std::make_unique<Objective>(model_, spec_.loss,
+                                           config_.precision, worker_.device);
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
+    const TrainConfig& config, const Worker& worker,
+    const ModelPlacement& placement) {
+  ASSIGN_OR_RETURN(ModelSpec spec, MakeModelSpec(config.model));
+  auto run =
+      std::unique_ptr<TrainingRun>(new TrainingRun(config, worker, spec));
+  RETURN_IF_ERROR(run->Guarded("building the model", [&]() -> absl::Status {
+    run->BuildModel(placement);
+    ASSIGN_OR_RETURN(run->data_, OpenTrainingData(config, spec, worker,
+                                                  placement.reads_data));
+    return run->Plan();
+  }));
+  return run;
+}
+
+absl::Status TrainingRun::Start(const NamedTensors& owned) {
+  return Guarded("starting the run", [&]() -> absl::Status {
+    RETURN_IF_ERROR(MakeOptimizerOver(owned));
+    RETURN_IF_ERROR(RestoreIfAsked());
+    return OpenOutputs();
+  });
+}
+
+absl::Status TrainingRun::MakeOptimizerOver(const NamedTensors& owned) {
+  ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
+  if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Plan() {
+  if (__builtin_mul_overflow(config_.data.batch_size * config_.accumulate,
+                             worker_.dp_size(), &global_batch_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_size=", config_.data.batch_size, ": with ", config_.accumulate,
+        " micro-batches a step and ", worker_.dp_size(),
+        " data-parallel ranks a step has more than ",
+        std::numeric_limits<int64_t>::max(), " examples"));
+  }
+  steps_per_epoch_ =
+      CeilDiv(data_.train_loader->batches_per_epoch(), config_.accumulate);
+  total_steps_ = steps_per_epoch_ * config_.epochs;
+  if (config_.max_steps > 0)
+    total_steps_ = std::min(total_steps_, config_.max_steps);
+  learning_rate_.peak = config_.optimizer.learning_rate;
+  learning_rate_.warmup_steps = config_.optimizer.warmup_steps;
+  learning_rate_.total_steps = total_steps_;
+  ParseDecay(config_.optimizer.lr_schedule, &learning_rate_.decay);
+
+  console_.emplace(ConsoleConfig{.first_rank = worker_.is_first(),
+                                 .bar = config_.output.show_progress,
+                                 .rank = worker_.env.rank,
+                                 .world_size = worker_.env.world_size,
+                                 .replicas = worker_.dp_size(),
+                                 .epochs = config_.epochs,
+                                 .steps_per_epoch = steps_per_epoch_,
+                                 .total_steps = total_steps_,
+                                 .log_every = config_.output.log_every,
+                                 .unit = UnitOf(spec_),
+                                 .training_flops_per_example = TrainingFlops(),
+                                 .peak_tflops = config_.output.peak_tflops});
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::RestoreIfAsked() {
+  if (config_.checkpoint.dir.empty()) return absl::OkStatus();
+  checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_);
+  RETURN_IF_ERROR(checkpoints_->MakeFolder());
+  if (!config_.checkpoint.resume) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<Progress> found, checkpoints_->Resume());
+  if (!found.has_value()) {
+    console_->Say(absl::StrCat("--resume: no checkpoint in ",
+                               config_.checkpoint.dir,
+                               "; starting from the first step"));
+    return absl::OkStatus();
+  }
+  progress_ = *found;
+  console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
+                             progress_.epoch, ", batch ", progress_.position,
+                             ")"));
+  if (done()) {
+    console_->Say(absl::StrCat(
+        "--resume: nothing is left to do: the run ends after step ",
+        total_steps_, " (--epochs=", config_.epochs,
+        config_.max_steps > 0
+            ? absl::StrCat(", --max_steps=", config_.max_steps)
+            : "",
+        "); to train on, give more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::OpenOutputs() {
+  RETURN_IF_ERROR(
+      StepTrace::Check(config_.output.trace, total_steps_ - progress_.step));
+  ASSIGN_OR_RETURN(RunRecord record, DescribeThisRun(config_, worker_, spec_));
+  if (!config_.output.record_file.empty()) {
+    ASSIGN_OR_RETURN(writer_, RecordWriter::Open(config_.output.record_file));
+    RETURN_IF_ERROR(writer_->Write(record));
+  }
+  log_.emplace(worker_.device, writer_.get());
+  log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
+  return absl::OkStatus();
+}
+
+void TrainingRun::Announce() {
+  if (config_.skip_communication) {
+    console_->Say(
+        "warning: --skip_communication: ranks exchange nothing; losses are not "
+        "those of training, and nothing is evaluated");
+  }
+  console_->SayRank(absl::StrCat(worker_.device.str(), ", ", worker_.threads,
+                                 worker_.threads == 1 ? " thread" : " threads",
+                                 DescribeBackend(worker_)));
+  console_->Say(absl::StrFormat(
+      "%s: %s (%d parameters, %.4g forward FLOPs per example) on %s, %d "
+      "training examples; batch %d per rank "
+      "and micro-batch, %d global; "
+      "%s, learning rate %g, %s, seed %d; %d steps",
+      worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
+      data_.train->name(), data_.train->size(), config_.data.batch_size,
+      global_batch_, config_.optimizer.name, config_.optimizer.learning_rate,
+      DescribePrecision(config_), config_.seed, total_steps_));
+  if (config_.data.batch_size < kSmallBatchForBatchNorm &&
+      HasBatchNorm(*model_)) {
+    console_->Say(absl::StrCat(
+        "warning: --batch_size=", config_.data.batch_size,
+        " with batch norm: statistics over fewer than ",
+        kSmallBatchForBatchNorm, " examples are noise; use a larger batch"));
+  }
+}
+
+absl::Status TrainingRun::Write(const Record& record) {
+  return writer_ == nullptr ? absl::OkStatus() : writer_->Write(record);
+}
+
+absl::Status TrainingRun::Train(const StepFunction& step) {
+  RETURN_IF_ERROR(TrainEpochs(step));
+  return Finish();
+}
+
+absl::Status TrainingRun::TrainEpochs(const StepFunction& step,
+                                      const EvaluateFunction& evaluate) {
+  Announce();
+  if (!config_.output.trace.file.empty()) {
+    RETURN_IF_ERROR(Guarded("comparing the ranks' clocks", [&] {
+      trace_ = std::make_unique<StepTrace>(config_.output.trace, worker_);
+      return absl::OkStatus();
+    }));
+  }
+  while (!done() && progress_.epoch <= config_.epochs) {
+    absl::Status status = TrainEpoch(step);
+    // What was measured stays, whatever happened.
+    absl::Status flushed =
+        Guarded("reading the last losses", [&] { return log_->Flush(); });
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(flushed);
+    RETURN_IF_ERROR(Guarded(absl::StrCat("the end of epoch ", progress_.epoch),
+                            [&] { return FinishEpoch(evaluate); }));
+  }
+  console_->RunDone();
+  if (trace_ == nullptr || trace_->written()) return absl::OkStatus();
+  return Guarded("writing the trace", [&] { return WriteTrace(); });
+}
+
+absl::Status TrainingRun::WriteTrace() {
+  ASSIGN_OR_RETURN(std::string told, trace_->Write());
+  console_->Say(told);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Finish() {
+  RETURN_IF_ERROR(Guarded("the end of the run", [&]() -> absl::Status {
+    if (writer_ == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(writer_->Write(Record(MeasurePeakMemory(worker_))));
+    return writer_->Close();
+  }));
+  return trace_ == nullptr ? absl::OkStatus() : CheckTraceFile();
+}
+
+// Whoever asked for a trace must learn from the exit code that there is none.
+absl::Status TrainingRun::CheckTraceFile() const {
+  if (trace_->file_status().ok()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the training is complete, but there is no trace: ",
+                   trace_->file_status().message()));
+}
+
+absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
+  RETURN_IF_ERROR(
+      data_.train_loader->Resume({progress_.epoch, progress_.position}));
+  const auto start = std::chrono::steady_clock::now();
+  const double seconds_before = progress_.epoch_seconds;
+  StepClock clock(worker_.device);
+  while (!done()) {
+    ScopedRange range;
+    if (RangesOn())
+      range = ScopedRange(absl::StrCat("step ", progress_.step + 1));
+    clock.Begin(Phase::kDataWait);
+    ASSIGN_OR_RETURN(std::vector<Batch> micro_batches, NextMicroBatches());
+    if (micro_batches.empty()) break;
+    RETURN_IF_ERROR(TrainStep(step, micro_batches, clock));
+    if (trace_ != nullptr && trace_->complete() && !trace_->written()) {
+      RETURN_IF_ERROR(
+          Guarded("writing the trace", [&] { return WriteTrace(); }));
+    }
+    progress_.epoch_seconds =
+        seconds_before +
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
+    RETURN_IF_ERROR(AfterStep(CeilDiv(progress_.position, config_.accumulate),
+                              CountExamples(micro_batches)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Batch>> TrainingRun::NextMicroBatches() {
+  std::vector<Batch> batches;
+  while (static_cast<int64_t>(batches.size()) < config_.accumulate) {
+    absl::StatusOr<std::optional<Batch>> batch = data_.train_loader->Next();
+    if (!batch.ok()) return ExplainLoadingFailure(batch.status(), worker_);
+    if (!batch->has_value()) break;
+    batches.push_back(std::move(**batch));
+  }
+  return batches;
+}
+
+absl::Status TrainingRun::TrainStep(const StepFunction& step,
+                                    absl::Span<const Batch> micro_batches,
+                                    StepClock& clock) {
+  const int64_t number = progress_.step + 1;
+  std::vector<uint64_t> seeds;
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    seeds.push_back(DropoutSeed(config_.seed, number, worker_.dp_rank(),
+                                static_cast<int64_t>(i)));
+  }
+  return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
+    const bool recorded = traffic_.Begin();
+    const bool traced = trace_ != nullptr && trace_->Begin();
+    ASSIGN_OR_RETURN(
+        StepOutcome outcome,
+        step({number, micro_batches, seeds, learning_rate_.At(number), clock,
+              traced, traced || recorded}));
+    StepRecord record;
+    record.rank = worker_.env.rank;
+    record.step = number;
+    record.epoch = progress_.epoch;
+    // Within the step, so that it ends after all that it communicated.
+    if (traced || recorded) clock.Begin(Phase::kBetween);
+    StepCommunication seen = traffic_.End(record, clock.start());
+    clock.Begin(Phase::kEnd);
+    progress_.step = number;
+    progress_.position += static_cast<int64_t>(micro_batches.size());
+    record.forward_seconds = outcome.forward_seconds;
+    record.backward_seconds = outcome.backward_seconds;
+    record.examples = CountExamples(micro_batches);
+    if (seen.record.has_value())
+      seen.record->exposed_comm_seconds = outcome.wait_seconds;
+    if (trace_ != nullptr)
+      trace_->End(number, clock, seen.events, std::move(outcome.trace),
+                  std::move(outcome.predicted_trace));
+    StepClock finished = std::exchange(clock, StepClock(worker_.device));
+    return log_->Add(
+        {record, outcome.loss, std::move(finished), std::move(seen.record),
+         std::move(outcome.exposed_comm_seconds), std::move(outcome.complete)});
+  });
+}
+
+absl::Status TrainingRun::AfterStep(int64_t step_in_epoch, int64_t examples) {
+  console_->StepDone(progress_.step, step_in_epoch, progress_.epoch, examples);
+  if (console_->ShowsLoss(step_in_epoch) || done()) {
+    RETURN_IF_ERROR(Guarded("reading the loss", [&] { return log_->Flush(); }));
+    console_->Loss(step_in_epoch, progress_.epoch, log_->last_loss());
+    TellSkippedSteps();
+  }
+  if (log_->first_non_finite_step() > 0 &&
+      !std::exchange(warned_non_finite_, true)) {
+    console_->SayRank(absl::StrCat(
+        "warning: the loss of step ", log_->first_non_finite_step(),
+        " is not a finite number; try a smaller --lr or --clip_grad_norm=1"));
+  }
+  const int64_t every = config_.checkpoint.every_steps;
+  if (every > 0 && progress_.step % every == 0 && !done()) {
+    return Guarded("saving a checkpoint", [&] { return SaveCheckpoint(); });
+  }
+  return absl::OkStatus();
+}
+
+// At log lines, where the host waits for the device anyway.
+void TrainingRun::TellSkippedSteps() {
+  const GradScaler* scaler = optimizer_->grad_scaler();
+  if (scaler == nullptr || !worker_.is_first()) return;
+  const int64_t skipped = scaler->skipped_steps();
+  if (skipped == std::exchange(told_skipped_, skipped)) return;
+  console_->Say(absl::StrFormat(
+      "fp16: %d steps skipped so far, as their gradients overflowed; the loss "
+      "is now scaled by %g",
+      skipped, scaler->scale()));
+}
+
+// Backward costs two forwards: one for the gradients of what goes in, one for
+// those of the weights.
+double TrainingRun::TrainingFlops() const {
+  const size_t parts =
+      std::max<size_t>(worker_.devices.size(), 1) * worker_.state_parts();
+  return 3 * spec_.flops() / static_cast<double>(parts);
+}
+
+absl::Status TrainingRun::EvaluateEpoch(const EvaluateFunction& evaluate) {
+  const std::string attempted =
+      absl::StrCat("the evaluation after epoch ", progress_.epoch);
+  std::optional<EvalRecord> result;
+  RETURN_IF_ERROR(Guarded(attempted, [&]() -> absl::Status {
+    absl::StatusOr<EvalRecord> evaluated =
+        evaluate != nullptr
+            ? evaluate(data_, progress_.epoch)
+            : Evaluate(*objective_, data_, worker_, progress_.epoch);
+    if (evaluated.ok()) {
+      result = *evaluated;
+      return absl::OkStatus();
+    }
+    const absl::Status told =
+        ExplainLoadingFailure(evaluated.status(), worker_);
+    return absl::Status(told.code(),
+                        absl::StrCat(attempted, " failed: ", told.message()));
+  }));
+  console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
+  return writer_ != nullptr && worker_.is_first()
+             ? writer_->Write(Record(*result))
+             : absl::OkStatus();
+}
+
+absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
+  const EpochSums sums = log_->epoch_sums();
+  EpochRecord epoch;
+  epoch.rank = worker_.env.rank;
+  epoch.epoch = progress_.epoch;
+  epoch.examples = sums.examples;
+  epoch.mean_loss =
+      sums.loss / static_cast<double>(std::max<int64_t>(sums.examples, 1));
+  epoch.seconds = progress_.epoch_seconds;
+  console_->EpochDone(epoch);
+  if (writer_ != nullptr) {
+    RETURN_IF_ERROR(writer_->Write(Record(epoch)));
+  }
+  if (config_.evaluate) {
+    RETURN_IF_ERROR(EvaluateEpoch(evaluate));
+  }
+  if (progress_.position >= data_.train_loader->batches_per_epoch()) {
+    progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};
+    log_->epoch_sums() = EpochSums();
+  }
+  RETURN_IF_ERROR(SaveCheckpoint());
+  return checkpoints_.has_value() ? checkpoints_->Export() : absl::OkStatus();
+}
+
+absl::Status TrainingRun::SaveCheckpoint() {
+  if (!checkpoints_.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(log_->Flush());
+  progress_.epoch_loss = log_->epoch_sums().loss;
+  progress_.epoch_examples = log_->epoch_sums().examples;
+  ASSIGN_OR_RETURN(std::optional<CheckpointRecord> saved,
+                   checkpoints_->Save(progress_));
+  return saved.has_value() ? Write(*saved) : absl::OkStatus();
+}
+
+}  // namespace rankwise

@@ -1,0 +1,140 @@
+// What every trainer shares: the model, its data and optimizer, and around each
+// step the epochs, records, progress, evaluation and checkpoints. The step, and
+// what makes the model parallel, are the trainer's.
+#ifndef RANKWISE_TRAINERS_LOOP_TRAINING_RUN_H_
+#define RANKWISE_TRAINERS_LOOP_TRAINING_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "records/record.h"
+#include "records/record_writer.h"
+#include "samplers/datasets/dataset.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/objective.h"
+#include "trainers/loop/optimizer.h"
+#include "trainers/loop/resume.h"
+#include "trainers/loop/step.h"
+#include "trainers/loop/training_data.h"
+#include "trainers/loop/worker.h"
+#include "trainers/models/model.h"
+#include "trainers/observe/console.h"
+#include "trainers/observe/step_clock.h"
+#include "trainers/observe/step_log.h"
+#include "trainers/observe/step_trace.h"
+
+namespace rankwise {
+
+// The part of the model that this rank holds; by default all of it.
+struct ModelPlacement {
+  std::vector<LayerRange> layers;      // empty: all
+  std::vector<torch::Device> devices;  // one per layer; empty: the worker's
+  // Has the model's first or last layer. Others count examples, but need not
+  // see them.
+  bool reads_data = true;
+};
+
+// Evaluates the model on the whole test set, all ranks together.
+using EvaluateFunction =
+    std::function<absl::StatusOr<EvalRecord>(TrainingData&, int64_t epoch)>;
+
+// A run is made in this order: Create builds the model and opens the data; the
+// trainer parallelizes the model (wraps it, replaces layers, makes stages);
+// Start makes the optimizer and restores; TrainEpochs and Finish, or Train,
+// which is both. Not thread-safe. With several ranks every method is
+// collective.
+class TrainingRun {
+ public:
+  // Builds the model from the seed and opens the data. `config` and `worker`
+  // must outlive the run.
+  static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(
+      const TrainConfig& config, const Worker& worker,
+      const ModelPlacement& placement = {});
+
+  // Makes the optimizer over `owned`, the parameters that this rank updates,
+  // restores the newest checkpoint if the configuration asks for it, and opens
+  // --record. A run that is refused up to here leaves no record.
+  absl::Status Start(const NamedTensors& owned);
+
+  Model& model() { return *model_; }
+  const TrainingData& data() const { return data_; }
+  Optimizer& optimizer() { return *optimizer_; }  // from Start on
+  const Objective& objective() const { return *objective_; }
+
+  // Trains to the end of the configuration. An exception of `step` comes back
+  // as a Status that says at which step, and with several ranks which
+  // collective failed and which rank is missing. `evaluate`: instead of a
+  // forward of the whole model on every rank; may be null.
+  absl::Status TrainEpochs(const StepFunction& step,
+                           const EvaluateFunction& evaluate = nullptr);
+  // Afterwards: writes what is left and closes the records.
+  absl::Status Finish();
+  absl::Status Train(const StepFunction& step);
+
+  // Runs `body`, and turns an exception of its into a Status that says what was
+  // `attempted`.
+  absl::Status Guarded(const std::string& attempted,
+                       const std::function<absl::Status()>& body);
+
+  // A line of the whole run, and one that every rank prints.
+  void Say(const std::string& line) { console_->Say(line); }
+  void SayRank(const std::string& line) { console_->SayRank(line); }
+  // Appends to --record, if there is one. From Start on.
+  absl::Status Write(const Record& record);
+
+ private:
+  TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
+  void BuildModel(const ModelPlacement& placement);
+  absl::Status Plan();
+  absl::Status MakeOptimizerOver(const NamedTensors& owned);
+  absl::Status RestoreIfAsked();
+  absl::Status OpenOutputs();
+  void Announce();
+
+  absl::Status TrainEpoch(const StepFunction& step);
+  absl::StatusOr<std::vector<Batch>> NextMicroBatches();
+  absl::Status TrainStep(const StepFunction& step,
+                         absl::Span<const Batch> micro_batches,
+                         StepClock& clock);
+  absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
+  void TellSkippedSteps();
+  double TrainingFlops()
+      const;  // of one example, on one of this rank's devices
+  absl::Status WriteTrace();
+  absl::Status CheckTraceFile() const;
+  absl::Status FinishEpoch(const EvaluateFunction& evaluate);
+  absl::Status EvaluateEpoch(const EvaluateFunction& evaluate);
+  absl::Status SaveCheckpoint();
+  bool done() const { return progress_.step >= total_steps_; }
+
+  const TrainConfig& config_;
+  const Worker& worker_;
+  const ModelSpec spec_;
+  std::shared_ptr<Model> model_;
+  std::unique_ptr<Objective> objective_;
+  std::unique_ptr<Optimizer> optimizer_;
+  TrainingData data_;
+  int64_t global_batch_ = 0;  // examples per step, of all ranks
+  int64_t steps_per_epoch_ = 0;
+  int64_t total_steps_ = 0;
+  LearningRate learning_rate_;
+  std::unique_ptr<RecordWriter> writer_;       // null without --record
+  std::optional<RunCheckpoints> checkpoints_;  // none without a folder
+  std::optional<Console> console_;
+  std::optional<StepLog> log_;
+  StepTraffic traffic_;
+  std::unique_ptr<StepTrace> trace_;  // null without --trace
+  Progress progress_;
+  bool warned_non_finite_ = false;
+  int64_t told_skipped_ = 0;  // steps that fp16's overflows cost
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_TRAINING_RUN_H_

@@ -1,0 +1,65 @@
+// One rank as the training code sees it.
+#ifndef RANKWISE_TRAINERS_LOOP_WORKER_H_
+#define RANKWISE_TRAINERS_LOOP_WORKER_H_
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "parallel/comm/mesh.h"
+#include "parallel/launch/rank_env.h"
+
+namespace rankwise {
+
+class Communicator;
+
+// The mesh of every trainer: the axes pp, dp, cp, tp in this order, so that tp,
+// which communicates most, changes fastest and stays within a node. Those that
+// `axes` leaves out have one rank. InvalidArgument, with the flags as typed,
+// where the product of the sizes is not `world_size`.
+absl::StatusOr<MeshLayout> LayOutRanks(const std::vector<MeshAxis>& axes,
+                                       int world_size);
+
+struct Worker {
+  std::string trainer;  // the binary: "single", "ddp"
+  RankEnv env;
+  c10::Device device = c10::kCPU;  // of the batches and sums
+  // Of the model's parts, where one process uses several; else empty.
+  std::vector<c10::Device> devices = {};
+  int threads = 1;               // intra-op threads
+  Communicator* comm = nullptr;  // null without peers
+  // Where each rank of the job is; by default there is one.
+  MeshLayout layout = *LayOutRanks({}, 1);
+  // The same with this rank's groups; null without a communicator.
+  std::shared_ptr<const DeviceMesh> mesh = nullptr;
+
+  bool is_first() const { return env.rank == 0; }
+
+  int size(absl::string_view axis) const { return layout.size(axis); }
+  int coordinate(absl::string_view axis) const {
+    return layout.coordinate(axis, env.rank);
+  }
+  // The ranks along `axis` through this one, in order of coordinate.
+  std::vector<int> Line(absl::string_view axis) const {
+    return layout.Line(axis, env.rank);
+  }
+
+  // Which share of the data this rank reads: one of dp_size().
+  int dp_size() const { return size("dp"); }
+  int dp_rank() const { return coordinate("dp"); }
+
+  // Which part of the model's state this rank owns: one of state_parts(), which
+  // the ranks of one copy of the model hold between them.
+  int state_parts() const { return size("pp") * size("tp"); }
+  int state_part() const {
+    return coordinate("pp") * size("tp") + coordinate("tp");
+  }
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_WORKER_H_

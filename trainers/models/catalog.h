@@ -1,0 +1,62 @@
+// The models' descriptions, which MakeModelSpec chooses from by name.
+#ifndef RANKWISE_TRAINERS_MODELS_CATALOG_H_
+#define RANKWISE_TRAINERS_MODELS_CATALOG_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// One linear layer, 10 -> 1: the smallest model that takes a DDP step. Input
+// [B, 10]; output [B, 1].
+ModelSpec LinearSpec();
+
+// The small convolutional network for 32x32 colour images: two convolutions,
+// two fully connected layers, 2.1 M parameters. Input [B, 3, 32, 32]; output
+// logits [B, 10]. With `batch_norm`, "simple_cnn_bn", there is a BatchNorm2d
+// between each convolution and its ReLU.
+ModelSpec SimpleCnnSpec(bool batch_norm);
+
+// A fully connected network for images. Input [B, 3, 32, 32], flattened; output
+// logits [B, 10]. --depth hidden layers (default 2) of --width features
+// (default 512) with ReLU: fc1 .. fcN, then the output's.
+absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config);
+
+// The two-layer network that model parallelism is taught with: fc1 (1024 to
+// 2048), relu, fc2 (2048 to 1024). Input and output [B, 1024].
+ModelSpec MpMlpSpec();
+
+// GPT-2 (Radford 2019): a decoder-only transformer that predicts the next
+// token. Input tokens int64 [B, T]; output logits [B, T, vocabulary]. Sizes,
+// with their parameters: nano (0.8 M; the default), micro (3.3 M), mini (10.8
+// M), small (25.6 M), gpt2 (124 M, as published). All but gpt2 have a
+// vocabulary of 256, bytes. T is --sequence_length, and the position
+// embedding's length.
+//
+// Layers: embedding, block0 ..., norm, head. With a tied head the head is the
+// token embedding (Press and Wolf 2017). Initial weights as GPT-2's: N(0,
+// 0.02^2), those that write to the residual stream divided by sqrt(2 depth).
+absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config);
+
+// The vision transformer (Dosovitskiy 2020) for 32x32 colour images, in patches
+// of 4x4. Input [B, 3, 32, 32]; output logits [B, 10]. Sizes: nano (4 blocks of
+// 128 features; the default), micro (6 of 192), and of DeiT (Touvron 2021) tiny
+// (12 of 192), small (12 of 384) and base (12 of 768).
+//
+// Layers: embedding (patches, class token, positions), block0 ..., norm (of the
+// class token alone), head. Initial weights N(0, 0.02^2); the class token 0.
+absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config);
+
+// InvalidArgument that names the flag unless 0 (the default) or in 1 .. most.
+absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most);
+
+// The largest --depth, --width and --sequence_length.
+inline constexpr int64_t kMostBlocks = 10'000;
+inline constexpr int64_t kMostFeatures = 1 << 20;
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_MODELS_CATALOG_H_

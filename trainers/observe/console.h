@@ -1,0 +1,81 @@
+// What a person sees of a run while it runs.
+#ifndef RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
+#define RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "records/example_unit.h"
+#include "records/record.h"
+
+namespace rankwise {
+
+struct ConsoleConfig {
+  bool first_rank = true;  // prints the lines of the whole run
+  bool bar = true;         // a progress bar where stdout is a terminal
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  int64_t replicas = 1;  // of the model, each with its own examples
+  int64_t epochs = 1;
+  int64_t steps_per_epoch = 1;
+  int64_t total_steps = 1;  // of the whole run
+  int64_t log_every = 100;  // steps between two lines
+  ExampleUnit unit;         // of the rates
+  // Of the part of the model that one device holds: forward and backward.
+  double training_flops_per_example = 0;
+  double peak_tflops = 0;  // of one device; 0: no MFU is told
+};
+
+// Not thread-safe.
+class Console {
+ public:
+  explicit Console(const ConsoleConfig& config);
+
+  // A line of the whole run (rank 0 only).
+  void Say(const std::string& line);
+  // A line that every rank prints, with its rank in front.
+  void SayRank(const std::string& line);
+
+  // True if the step is one whose line shows the loss.
+  bool ShowsLoss(int64_t step_in_epoch) const;
+  // After every step: redraws the bar. `examples`: this rank's in this step.
+  void StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
+                int64_t examples);
+  // At a step that ShowsLoss.
+  void Loss(int64_t step_in_epoch, int64_t epoch, double loss);
+
+  // With the MFU (model FLOPs utilisation; Chowdhery et al. 2022, "PaLM",
+  // appendix B): of the peak, what the model needs for this rank's examples in
+  // that time; what is computed beyond that does not count.
+  void EpochDone(const EpochRecord& record);
+  // After the last epoch: the MFU over all that were told of.
+  void RunDone();
+  void Evaluated(const EvalRecord& record, bool classification);
+
+ private:
+  std::string Rate() const;  // "1520 images/s  ETA 0:25"
+  double Mfu(int64_t examples, double seconds) const;
+  void DrawBar(int64_t step_in_epoch, int64_t epoch);
+  void ClearBar();
+
+  const ConsoleConfig config_;
+  const bool bar_;
+  std::chrono::steady_clock::time_point
+      start_;  // of the first step after the first, which also warms up
+  std::chrono::steady_clock::time_point last_draw_;
+  int64_t first_step_ = 0;
+  int64_t step_ = 0;
+  int64_t examples_ = 0;        // this rank's since start_
+  int64_t epoch_examples_ = 0;  // this rank's in whole epochs
+  double epoch_seconds_ = 0;    // of those
+  double last_loss_ = 0;
+  bool bar_drawn_ = false;
+};
+
+// Seconds since this process was started, as the kernel knows it (to 10 ms).
+double SecondsSinceProcessStart();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_

@@ -1,0 +1,125 @@
+#include "trainers/observe/console.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+ConsoleConfig Config(int64_t rank) {
+  ConsoleConfig config;
+  config.first_rank = rank == 0;
+  config.rank = rank;
+  config.world_size = 2;
+  config.epochs = 3;
+  config.steps_per_epoch = 250;
+  config.total_steps = 750;
+  config.log_every = 100;
+  return config;
+}
+
+TEST(ConsoleTest, RankZeroSpeaksForTheRunAndEveryRankForItself) {
+  testing::internal::CaptureStdout();
+  Console first(Config(0));
+  Console second(Config(1));
+  first.Say("the run");
+  second.Say("not this");
+  second.SayRank("cpu");
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(text, "the run\nrank 1 of 2: cpu\n");
+}
+
+TEST(ConsoleTest, ShowsTheLossEveryHundredStepsAndAtTheEpochsEnd) {
+  const Console console(Config(0));
+  EXPECT_FALSE(console.ShowsLoss(1));
+  EXPECT_TRUE(console.ShowsLoss(100));
+  EXPECT_TRUE(console.ShowsLoss(200));
+  EXPECT_TRUE(console.ShowsLoss(250));
+}
+
+TEST(ConsoleTest, PlainLinesWithoutATerminal) {
+  testing::internal::CaptureStdout();
+  Console console(Config(0));
+  for (int64_t step = 1; step <= 100; ++step)
+    console.StepDone(step, step, 1, 32);
+  console.Loss(100, 1, 1.25);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("first step done after "));
+  EXPECT_THAT(text, HasSubstr("epoch 1/3  step 100/250  loss 1.2500  "));
+  EXPECT_THAT(text, HasSubstr(" examples/s  ETA "));
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+}
+
+TEST(ConsoleTest, ARateCountsTokensOrImages) {
+  for (const auto& [unit, rate] :
+       std::vector<std::pair<ExampleUnit, std::string>>{
+           {{"sequence", 3}, "at 1500 tokens/s, "},
+           {{"image", 0}, "at 500 images/s, "},
+           {{"", 0}, "at 500 examples/s, "}}) {
+    ConsoleConfig config = Config(0);
+    config.peak_tflops = 6;
+    config.unit = unit;
+    testing::internal::CaptureStdout();
+    Console console(config);
+    console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
+    console.RunDone();
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr(rate));
+  }
+}
+
+TEST(ConsoleTest, EpochAndEvaluationLines) {
+  testing::internal::CaptureStdout();
+  Console console(Config(1));
+  console.EpochDone({.rank = 1,
+                     .epoch = 2,
+                     .mean_loss = 0.5,
+                     .examples = 1000,
+                     .seconds = 2});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "rank 1 of 2: epoch 2 mean training loss 0.5000 over 1000 "
+            "examples, 2.0 s\n");
+  testing::internal::CaptureStdout();
+  Console first(Config(0));
+  first.Evaluated({.epoch = 2, .mean_loss = 0.25, .correct = 90, .total = 120},
+                  /*classification=*/true);
+  first.Evaluated({.epoch = 2, .mean_loss = 0.25, .total = 120},
+                  /*classification=*/false);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "epoch 2 test loss 0.2500, accuracy 75.00 % (90 of 120)\nepoch 2 "
+            "test loss 0.2500 over 120 examples\n");
+}
+
+// 1000 examples in 2 s, 3e9 FLOPs each, are 1.5 TFLOP/s of 6.
+TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
+  ConsoleConfig config = Config(0);
+  config.training_flops_per_example = 3e9;
+  config.peak_tflops = 6;
+  testing::internal::CaptureStdout();
+  Console console(config);
+  console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
+  console.EpochDone({.epoch = 2, .examples = 1000, .seconds = 1});
+  console.RunDone();
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("2.0 s, MFU 25.00 %\n"));
+  EXPECT_THAT(text, HasSubstr("1.0 s, MFU 50.00 %\n"));
+  EXPECT_THAT(text, HasSubstr("\nMFU 33.33 %: 3e+09 training FLOPs per example "
+                              "(3 x forward) at 667 examples/s, against "
+                              "--peak_tflops=6\n"));
+  testing::internal::CaptureStdout();
+  Console(Config(0)).RunDone();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(ConsoleTest, TheProcessWasStartedAMomentAgo) {
+  EXPECT_GE(SecondsSinceProcessStart(), 0.0);
+  EXPECT_LT(SecondsSinceProcessStart(), 3600.0);
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,259 @@
+#include "trainers/observe/step_trace.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "ATen/ops/tensor.h"
+#include "absl/strings/str_cat.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/control.h"
+#include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/comm/diagnosis/traffic.h"
+#include "parallel/device/device_event.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+RecordedTransfer ToTransfer(const CommEvent& event,
+                            std::chrono::steady_clock::time_point start) {
+  const int64_t start_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                               start.time_since_epoch())
+                               .count();
+  const auto seconds = [start_ns](int64_t ns) {
+    return ns == 0 ? std::numeric_limits<double>::quiet_NaN()
+                   : static_cast<double>(ns - start_ns) * 1e-9;
+  };
+  RecordedTransfer transfer;
+  transfer.op = event.op;
+  transfer.bytes = event.bytes;
+  transfer.count = event.count;
+  transfer.dtype = event.dtype;
+  transfer.peer = event.peer;
+  transfer.ranks.assign(event.ranks.begin(), event.ranks.end());
+  transfer.start_seconds = seconds(event.start_ns);
+  transfer.end_seconds = seconds(event.end_ns);
+  transfer.wait_start_seconds = seconds(event.wait_start_ns);
+  return transfer;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
+}
+
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// An end may be noted when the step is over already: it is drawn within.
+TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds,
+                      bool of_device) {
+  TraceSpan span;
+  span.lane = kCommunicationLane;
+  span.name = event.op;
+  span.category = "communication";
+  span.start_seconds = static_cast<double>(event.start_ns) * 1e-9;
+  span.end_seconds = std::max(
+      span.start_seconds,
+      std::min(static_cast<double>(event.end_ns) * 1e-9, step_end_seconds));
+  span.nests = false;
+  span.args = {{"bytes", event.bytes}};
+  if (!event.dtype.empty()) span.args["dtype"] = event.dtype;
+  if (event.peer >= 0) span.args["peer"] = event.peer;
+  if (!event.ranks.empty()) span.args["ranks"] = event.ranks;
+  if (of_device) span.args["start"] = "launched by the host";
+  if (event.end_ns == 0) span.args["end"] = "not seen by the host";
+  return span;
+}
+
+// The earliest start on any rank.
+absl::StatusOr<double> FirstStart(const std::vector<TraceSpan>& spans,
+                                  const Worker& worker) {
+  double first = std::numeric_limits<double>::max();
+  for (const TraceSpan& span : spans)
+    first = std::min(first, span.start_seconds);
+  if (worker.comm == nullptr) return first;
+  at::Tensor all = at::tensor({first}, at::kDouble).to(worker.device);
+  RETURN_IF_ERROR(worker.comm->AllReduce(all, ReduceOp::kMin));
+  return all.item<double>();
+}
+
+}  // namespace
+
+bool StepTraffic::Begin() {
+  ++seen_;
+  const int64_t number = seen_ - kWarmUpSteps;
+  watching_ =
+      comm_ != nullptr && number > 0 && number <= std::max(recorded_, traced_);
+  if (watching_) comm_->StartTraffic();
+  return watching_;
+}
+
+StepCommunication StepTraffic::End(
+    const StepRecord& step, std::chrono::steady_clock::time_point start) {
+  StepCommunication seen;
+  if (!std::exchange(watching_, false)) return seen;
+  seen.events = comm_->TakeTraffic();
+  if (seen_ - kWarmUpSteps > recorded_) return seen;
+  TrafficRecord& record = seen.record.emplace();
+  record.rank = step.rank;
+  record.step = step.step;
+  for (const CommEvent& event : seen.events) {
+    record.events.push_back(ToTransfer(event, start));
+  }
+  return seen;
+}
+
+absl::Status StepTrace::Check(const TraceConfig& config, int64_t steps) {
+  if (config.file.empty() || steps > StepTraffic::kWarmUpSteps)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--trace=", config.file, ": begins with the third step, and the run has ",
+      steps, "; give more --max_steps or --train_size"));
+}
+
+StepTrace::StepTrace(const TraceConfig& config, const Worker& worker)
+    : config_(config),
+      worker_(worker),
+      clock_(worker.comm),
+      last_(StepTraffic::kWarmUpSteps + config.steps),
+      wants_operators_(config.operators) {}
+
+bool StepTrace::Follows(int64_t seen) const {
+  return seen > StepTraffic::kWarmUpSteps && seen <= last_;
+}
+
+bool StepTrace::Begin() {
+  const bool follows = Follows(++seen_);
+  if (follows && wants_operators_ && !operators_.has_value()) StartOperators();
+  return follows;
+}
+
+void StepTrace::End(int64_t step, const StepClock& clock,
+                    absl::Span<const CommEvent> communication,
+                    std::vector<TraceSpan> own,
+                    std::optional<TraceProcess> predicted) {
+  const bool follows = Follows(seen_);
+  if (!worker_.device.is_cpu() && (follows || Follows(seen_ + 1))) {
+    SynchronizeDevice(worker_.device);
+  }
+  if (!follows) return;
+  if (first_step_ == 0) first_step_ = step;
+  last_step_ = step;
+  windows_.push_back(
+      {std::chrono::duration<double>(clock.start().time_since_epoch()).count(),
+       Now()});
+  AddPhases(step, clock);
+  const double end_seconds = clock.Phases().back().end_seconds;
+  for (const CommEvent& event : communication)
+    spans_.push_back(ToTraceSpan(event, end_seconds, !worker_.device.is_cpu()));
+  for (TraceSpan& span : own) spans_.push_back(std::move(span));
+  if (predicted.has_value()) predicted_ = std::move(predicted);
+  if (seen_ == last_) StopOperators();
+}
+
+void StepTrace::AddPhases(int64_t step, const StepClock& clock) {
+  const std::vector<PhaseSpan> phases = clock.Phases();
+  TraceSpan whole;
+  whole.lane = kComputeLane;
+  whole.name = absl::StrCat("step ", step);
+  whole.category = "step";
+  whole.start_seconds = phases.front().start_seconds;
+  whole.end_seconds = phases.back().end_seconds;
+  whole.args = {{"step", step}};
+  spans_.push_back(whole);
+  for (const PhaseSpan& phase : phases) {
+    const char* const name = PhaseName(phase.phase);
+    if (name == nullptr) continue;
+    TraceSpan span;
+    span.lane = phase.phase == Phase::kDataWait ? kDataLane : kComputeLane;
+    span.name = name;
+    span.category = "phase";
+    span.start_seconds = phase.start_seconds;
+    span.end_seconds = phase.end_seconds;
+    spans_.push_back(span);
+  }
+}
+
+void StepTrace::StartOperators() {
+  try {
+    operators_.emplace().Start(!worker_.device.is_cpu());
+  } catch (const std::exception& error) {
+    GiveUpOperators(error);
+  }
+}
+
+// Between two of the steps others than theirs may have run: an evaluation's.
+void StepTrace::StopOperators() {
+  if (!operators_.has_value()) return;
+  try {
+    for (TraceSpan& span : operators_->Stop()) {
+      if (Followed(span)) spans_.push_back(std::move(span));
+    }
+    operators_.reset();
+  } catch (const std::exception& error) {
+    GiveUpOperators(error);
+  }
+}
+
+bool StepTrace::Followed(const TraceSpan& span) const {
+  return std::any_of(windows_.begin(), windows_.end(),
+                     [&span](const Window& window) {
+                       return span.start_seconds >= window.start_seconds &&
+                              span.start_seconds < window.end_seconds;
+                     });
+}
+
+void StepTrace::GiveUpOperators(const std::exception& error) {
+  operators_.reset();
+  wants_operators_ = false;
+  std::fprintf(stderr, "warning: rank %d: --trace_ops: %s; goes on without\n",
+               worker_.env.rank, PlainMessage(error).c_str());
+}
+
+TraceProcess StepTrace::TakeProcess() {
+  TraceProcess process;
+  process.number = worker_.env.rank;
+  process.name = absl::StrCat("rank ", worker_.env.rank, " · ", HostName());
+  process.lanes = {kComputeLane, kCommunicationLane, kDataLane};
+  process.args = {{"clock_error_us", clock_.error_seconds() * 1e6}};
+  process.spans = std::exchange(spans_, {});
+  for (TraceSpan& span : process.spans) {
+    span.start_seconds = clock_.RootTime(span.start_seconds);
+    span.end_seconds = clock_.RootTime(span.end_seconds);
+  }
+  return process;
+}
+
+absl::StatusOr<std::string> StepTrace::Write() {
+  written_ = true;
+  StopOperators();  // where the run ended before the last step
+  const TraceProcess mine = TakeProcess();
+  ASSIGN_OR_RETURN(double origin, FirstStart(mine.spans, worker_));
+  std::vector<std::string> texts =
+      GatherText(worker_.comm, RenderProcess(mine, origin));
+  if (predicted_.has_value()) {
+    predicted_->number = worker_.env.world_size;
+    texts.push_back(RenderProcess(*predicted_, origin));
+  }
+  if (worker_.is_first()) {
+    file_status_ = WriteTraceFile(config_.file, texts);
+    if (!file_status_.ok()) {
+      return absl::StrCat("warning: no trace: ", file_status_.message(),
+                          "; the training goes on");
+    }
+  }
+  return absl::StrCat("trace of steps ", first_step_, " to ", last_step_,
+                      ", for ui.perfetto.dev: ", config_.file);
+}
+
+}  // namespace rankwise

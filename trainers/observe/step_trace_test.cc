@@ -1,0 +1,58 @@
+#include "trainers/observe/step_trace.h"
+
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/launch/rank_env.h"
+
+namespace rankwise {
+namespace {
+
+std::unique_ptr<Communicator> Pretended() {
+  RankEnv env;
+  env.world_size = 2;
+  CommConfig config;
+  config.backend = "fake";
+  return Communicator::Create(env, config).value();
+}
+
+TEST(StepTrafficTest, RecordsTheStepsAfterTheWarmUp) {
+  const auto comm = Pretended();
+  StepTraffic traffic(comm.get(), /*recorded=*/2, /*traced=*/3);
+  at::Tensor tensor = at::ones({5});
+  for (int64_t number = 1; number <= 6; ++number) {
+    const auto start = std::chrono::steady_clock::now();
+    StepRecord step;
+    step.rank = 1;
+    step.step = number + 10;  // resumed
+    traffic.Begin();
+    ASSERT_TRUE(comm->AllReduce(tensor).ok());
+    const StepCommunication seen = traffic.End(step, start);
+    EXPECT_EQ(seen.events.size(), number >= 3 && number <= 5 ? 1u : 0u);
+    const std::optional<TrafficRecord>& record = seen.record;
+    ASSERT_EQ(record.has_value(), number == 3 || number == 4) << number;
+    if (!record.has_value()) continue;
+    EXPECT_EQ(record->rank, 1);
+    EXPECT_EQ(record->step, number + 10);
+    ASSERT_EQ(record->events.size(), 1u);
+    EXPECT_EQ(record->events[0].op, "all_reduce");
+    EXPECT_EQ(record->events[0].bytes, 20);
+    EXPECT_GE(record->events[0].start_seconds, 0);
+  }
+}
+
+TEST(StepTrafficTest, NeedsNoCommunicator) {
+  StepTraffic traffic(/*comm=*/nullptr, /*recorded=*/0, /*traced=*/2);
+  for (int i = 0; i < 4; ++i) {
+    traffic.Begin();
+    const StepCommunication seen = traffic.End({}, {});
+    EXPECT_TRUE(seen.events.empty());
+    EXPECT_FALSE(seen.record.has_value());
+  }
+}
+
+}  // namespace
+}  // namespace rankwise

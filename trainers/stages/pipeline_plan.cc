@@ -1,0 +1,277 @@
+#include "trainers/stages/pipeline_plan.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/device/device_facts.h"
+#include "parallel/pipeline/schedule/partition.h"
+#include "parallel/pipeline/simulation/simulate.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/loop/objective.h"
+#include "trainers/loop/training_data.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status Missing(absl::string_view name) {
+  const int found = VisibleGpus();
+  const std::string there =
+      found == 0 ? WhyNoGpu()
+                 : absl::StrCat("cuda:0 to cuda:", found - 1, " are");
+  return absl::InvalidArgumentError(absl::StrCat(
+      std::string(name), " is not there: ", found,
+      found == 1 ? " GPU" : " GPUs", " can be used here (", there, ")"));
+}
+
+absl::StatusOr<c10::Device> ParseDevice(absl::string_view name) {
+  if (name == "cpu") return c10::Device(c10::kCPU);
+  const size_t colon = name.find(':');
+  int index = -1;
+  if (name.substr(0, colon) != "cuda" || colon == absl::string_view::npos ||
+      !absl::SimpleAtoi(name.substr(colon + 1), &index) || index < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", std::string(name), "\" is not a device; write cpu or cuda:N"));
+  }
+  if (index >= VisibleGpus()) return Missing(name);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+std::vector<LayerRange> ToRanges(const Cuts& cuts, size_t num_layers) {
+  std::vector<LayerRange> ranges;
+  size_t begin = 0;
+  for (size_t cut : cuts) {
+    ranges.push_back({begin, cut});
+    begin = cut;
+  }
+  ranges.push_back({begin, num_layers});
+  return ranges;
+}
+
+absl::Status AboutSplit(const std::string& split, const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("--split=", split, ": ", std::string(status.message())));
+}
+
+double Cost(const LayerSpec& layer, const std::string& split) {
+  if (split == "parameters") return static_cast<double>(layer.parameters);
+  return split == "flops" ? layer.flops : 1;
+}
+
+absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
+    const TrainConfig& config, const ModelSpec& spec, torch::Device device) {
+  constexpr int kRepetitions = 5;
+  Worker alone;
+  alone.device = device;
+  absl::StatusOr<TrainingData> data = OpenTrainingData(config, spec, alone);
+  if (!data.ok()) return data.status();
+  data->train_loader->StartEpoch(1);
+  ASSIGN_OR_RETURN(std::optional<Batch> batch, data->train_loader->Next());
+  at::manual_seed(config.seed);
+  Model model(spec);
+  ToChannelsLast(model);
+  model.to(device);
+  AutocastScope autocast(config.precision, device.type());
+  return ProfileLayers(model, batch->data, kRepetitions);
+}
+
+// The first rank's `seconds`, one per layer; from other ranks they are not
+// read.
+absl::StatusOr<std::vector<double>> TellAll(std::vector<double> seconds,
+                                            const Worker& worker) {
+  at::Tensor shared = at::tensor(seconds, at::kDouble).to(worker.device);
+  if (worker.comm != nullptr) {
+    RETURN_IF_ERROR(worker.comm->Broadcast(shared, /*root=*/0));
+  }
+  shared = shared.cpu();
+  const double* first = shared.data_ptr<double>();
+  return std::vector<double>(first, first + seconds.size());
+}
+
+}  // namespace
+
+std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
+                                   int world_size) {
+  const int ranks = config.ranks > 0
+                        ? config.ranks
+                        : std::max(1, world_size / config.replicas);
+  return {{"pp", ranks}, {"dp", config.replicas}};
+}
+
+absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
+    absl::string_view text) {
+  std::vector<c10::Device> devices;
+  for (absl::string_view name : absl::StrSplit(text, ',')) {
+    absl::StatusOr<c10::Device> device = ParseDevice(name);
+    if (!device.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--devices=", std::string(text), ": ",
+                       std::string(device.status().message())));
+    }
+    devices.push_back(*device);
+  }
+  return devices;
+}
+
+absl::StatusOr<std::vector<LayerRange>> SplitByFacts(const ModelSpec& model,
+                                                     const std::string& split,
+                                                     int num_stages) {
+  const size_t stages = static_cast<size_t>(num_stages);
+  absl::StatusOr<Cuts> cuts;
+  if (split == "layers" || split == "parameters" || split == "flops") {
+    std::vector<double> costs;
+    for (const LayerSpec& layer : model.layers)
+      costs.push_back(Cost(layer, split));
+    cuts = BalanceLayers(costs, stages);
+  } else if (!split.empty() &&
+             absl::ascii_isalpha(static_cast<unsigned char>(split[0]))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--split=", split,
+        ": must be layers, parameters, flops, time, or cuts such as 2,5"));
+  } else {
+    cuts = ParseCuts(split, model.layers.size(), stages);
+  }
+  if (!cuts.ok()) return AboutSplit(split, cuts.status());
+  return ToRanges(*cuts, model.layers.size());
+}
+
+absl::StatusOr<std::vector<LayerRange>> SplitByCosts(
+    absl::Span<const double> layer_costs, int num_stages) {
+  absl::StatusOr<Cuts> cuts =
+      BalanceLayers(layer_costs, static_cast<size_t>(num_stages));
+  if (!cuts.ok()) return AboutSplit("time", cuts.status());
+  return ToRanges(*cuts, layer_costs.size());
+}
+
+PipelinePlan::PipelinePlan(const Worker& worker, const PipelineConfig& config,
+                           ModelSpec model)
+    : worker_(worker), config_(config), model_(std::move(model)) {
+  for (int rank = 0; rank < num_ranks(); ++rank) {
+    if (in_one_process() || rank == worker.coordinate("pp"))
+      ranks_here_.push_back(rank);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
+    const TrainConfig& config, const Worker& worker,
+    const PipelineConfig& pipeline) {
+  ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(config.model));
+  auto plan = std::unique_ptr<PipelinePlan>(
+      new PipelinePlan(worker, pipeline, std::move(model)));
+  ASSIGN_OR_RETURN(
+      const Schedule* schedule,
+      plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
+  plan->rank_of_stage_ = schedule->rank_of_stage;
+  RETURN_IF_ERROR(plan->Cut(config, schedule->num_stages()));
+  return plan;
+}
+
+absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
+  if (config_.split != "time") {
+    ASSIGN_OR_RETURN(stages_, SplitByFacts(model_, config_.split, num_stages));
+    return absl::OkStatus();
+  }
+  std::vector<double> seconds(model_.layers.size());
+  if (worker_.is_first()) {
+    ASSIGN_OR_RETURN(profile_, ProfileModel(config, model_, worker_.device));
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      seconds[i] = profile_[i].forward_seconds + profile_[i].backward_seconds;
+    }
+  }
+  ASSIGN_OR_RETURN(std::vector<double> costs, TellAll(seconds, worker_));
+  ASSIGN_OR_RETURN(stages_, SplitByCosts(costs, num_stages));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Schedule*> PipelinePlan::ScheduleFor(
+    size_t micro_batches) {
+  const auto found = schedules_.find(micro_batches);
+  if (found != schedules_.end()) return &found->second;
+  // A file's schedule is of a full step; others are made for fewer, too.
+  const bool from_file = !IsScheduleName(config_.schedule);
+  const size_t made_for =
+      from_file ? static_cast<size_t>(config_.micro_batches) : micro_batches;
+  ASSIGN_OR_RETURN(
+      Schedule computation,
+      OpenSchedule(config_.schedule,
+                   {.num_ranks = num_ranks(),
+                    .num_micro_batches = static_cast<int>(made_for),
+                    .chunks = config_.chunks}));
+  if (made_for != micro_batches) {
+    computation =
+        FirstMicroBatches(computation, static_cast<int>(micro_batches));
+  }
+  ASSIGN_OR_RETURN(Schedule complete, AddCommunication(computation));
+  return &schedules_.emplace(micro_batches, std::move(complete)).first->second;
+}
+
+int PipelinePlan::num_ranks() const {
+  return in_one_process() ? static_cast<int>(worker_.devices.size())
+                          : worker_.size("pp");
+}
+
+bool PipelinePlan::IsHere(int stage) const {
+  const int rank = rank_of_stage_[static_cast<size_t>(stage)];
+  return std::count(ranks_here_.begin(), ranks_here_.end(), rank) > 0;
+}
+
+torch::Device PipelinePlan::DeviceOf(int rank) const {
+  return in_one_process() ? worker_.devices[static_cast<size_t>(rank)]
+                          : worker_.device;
+}
+
+int PipelinePlan::RankOf(size_t layer) const {
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    if (stages_[stage].contains(layer)) return rank_of_stage_[stage];
+  }
+  return -1;
+}
+
+ModelPlacement PipelinePlan::Placement() const {
+  ModelPlacement placement;
+  placement.reads_data =
+      IsHere(0) || IsHere(static_cast<int>(stages_.size()) - 1);
+  for (size_t stage = 0; stage < stages_.size() && !in_one_process(); ++stage) {
+    if (IsHere(static_cast<int>(stage)))
+      placement.layers.push_back(stages_[stage]);
+  }
+  for (size_t layer = 0; layer < model_.layers.size() && in_one_process();
+       ++layer) {
+    placement.devices.push_back(DeviceOf(RankOf(layer)));
+  }
+  return placement;
+}
+
+std::string PipelinePlan::DescribeDevices() const {
+  std::vector<std::string> names;
+  for (const torch::Device& device : worker_.devices)
+    names.push_back(device.str());
+  const std::set<std::string> different(names.begin(), names.end());
+  std::string text =
+      absl::StrCat("one process runs the ", names.size(),
+                   names.size() == 1 ? " rank" : " ranks",
+                   " of the pipeline, on ", absl::StrJoin(names, ", "));
+  if (different.count("cpu") > 0) {
+    absl::StrAppend(&text,
+                    "; slots on the cpu share its cores and run in turn, so "
+                    "that their bubbles are not those of several machines");
+  } else if (different.size() < names.size()) {
+    absl::StrAppend(&text, "; ranks on one device share it");
+  }
+  return text;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,117 @@
+// How a model is cut into stages: which layers, on which ranks and devices, in
+// which order of work.
+#ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_PLAN_H_
+#define RANKWISE_TRAINERS_STAGES_PIPELINE_PLAN_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "parallel/comm/mesh.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/training_run.h"
+#include "trainers/loop/worker.h"
+#include "trainers/models/model.h"
+#include "trainers/models/profile.h"
+
+namespace rankwise {
+
+struct PipelineConfig {
+  // A name of ScheduleNames(), or the absolute path of a CSV file.
+  std::string schedule = "1f1b";
+  int ranks = 0;              // p, of one pipeline; 0: all ranks / replicas
+  int replicas = 1;           // of the pipeline
+  int64_t micro_batches = 8;  // m, per optimizer step and replica
+  int chunks = 0;             // v, stages per rank; 0: the schedule's own
+  // Where to cut: layers, parameters, flops or time (equal shares of each), or
+  // the first layer of every stage but the first ("2,5").
+  std::string split = "flops";
+  bool recompute = false;  // keep stage inputs only, run forwards again
+};
+
+// Of a job of `world_size` ranks: pp and dp.
+std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
+                                   int world_size);
+
+// "cuda:0,cuda:1", or "cpu,cpu", where each cpu is a slot; they may repeat.
+// InvalidArgument that names --devices for a device that this machine does not
+// have, with how many there are, and for a word that is none.
+absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
+    absl::string_view text);
+
+// `split` as in PipelineConfig, but for "time". InvalidArgument that names
+// --split for more stages than layers, a cut outside the model, or a word that
+// is none of these.
+absl::StatusOr<std::vector<LayerRange>> SplitByFacts(const ModelSpec& model,
+                                                     const std::string& split,
+                                                     int num_stages);
+
+// So that the costliest stage costs least.
+absl::StatusOr<std::vector<LayerRange>> SplitByCosts(
+    absl::Span<const double> layer_costs, int num_stages);
+
+// The same on every rank but for the profile and what is said to be here. A
+// rank is a process, or, where worker.devices names some, all ranks of one
+// pipeline are in this process, each on its device.
+class PipelinePlan {
+ public:
+  // InvalidArgument where ranks, stages, layers and schedule do not fit.
+  // `worker` must outlive the plan. Under --split=time the first rank builds
+  // the whole model, runs its first micro-batch through it a few times, and
+  // tells the other ranks what each layer took; collective then.
+  static absl::StatusOr<std::unique_ptr<PipelinePlan>> Create(
+      const TrainConfig& config, const Worker& worker,
+      const PipelineConfig& pipeline);
+
+  // The schedule of a step of that many micro-batches, with communication;
+  // fewer than PipelineConfig says at an epoch's end. It stays where it is.
+  absl::StatusOr<const Schedule*> ScheduleFor(size_t micro_batches);
+
+  const PipelineConfig& config() const { return config_; }
+  const ModelSpec& model() const { return model_; }
+  const std::vector<LayerRange>& stages() const { return stages_; }
+  const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
+  // By layer; empty if none was made here.
+  const std::vector<LayerProfile>& profile() const { return profile_; }
+
+  bool in_one_process() const { return !worker_.devices.empty(); }
+  // Of the pipeline: all of its ranks, and those that this process runs.
+  int num_ranks() const;
+  const std::vector<int>& ranks_here() const { return ranks_here_; }
+  bool IsHere(int stage) const;
+  // Of one of ranks_here.
+  torch::Device DeviceOf(int rank) const;
+  // The rank that computes `layer`.
+  int RankOf(size_t layer) const;
+
+  // What this process holds of the model.
+  ModelPlacement Placement() const;
+  // Of a pipeline in one process: a line that says where its ranks are.
+  std::string DescribeDevices() const;
+
+ private:
+  PipelinePlan(const Worker& worker, const PipelineConfig& config,
+               ModelSpec model);
+  absl::Status Cut(const TrainConfig& config, int num_stages);
+
+  const Worker& worker_;
+  const PipelineConfig config_;
+  const ModelSpec model_;
+  std::vector<int> ranks_here_;
+  std::vector<LayerRange> stages_;
+  std::vector<LayerProfile> profile_;
+  std::vector<int> rank_of_stage_;
+  std::map<size_t, Schedule> schedules_;  // by micro-batches
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_STAGES_PIPELINE_PLAN_H_

@@ -1,0 +1,227 @@
+#include "trainers/stages/pipeline_stages.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/ddp/model_state.h"
+#include "parallel/pipeline/engine/measure_link.h"
+#include "parallel/pipeline/engine/transport.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+// Tags of messages beside the executor's.
+constexpr int kFirstTieTag = 1 << 30;
+
+std::vector<torch::Tensor> Without(std::vector<torch::Tensor> tensors,
+                                   const std::vector<torch::Tensor>& others) {
+  const auto is_other = [&](const torch::Tensor& tensor) {
+    return std::any_of(others.begin(), others.end(),
+                       [&](auto& other) { return other.is_same(tensor); });
+  };
+  tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_other),
+                tensors.end());
+  return tensors;
+}
+
+}  // namespace
+
+PipelineStages::PipelineStages(const TrainConfig& config, const Worker& worker,
+                               const PipelinePlan& plan, Model& model,
+                               const Dataset& data)
+    : config_(config), worker_(worker), plan_(plan), model_(model) {
+  FindOutputTypes(data);
+  for (size_t stage = 0; stage < plan_.stages().size(); ++stage) {
+    output_bytes_.push_back(static_cast<double>(
+        OutputBytes(plan_.model(), plan_.stages()[stage],
+                    config_.data.batch_size, output_types_[stage])));
+    stages_.push_back(plan_.IsHere(static_cast<int>(stage))
+                          ? std::make_unique<ModelStage>(model_, plan_.model(),
+                                                         ConfigOf(stage))
+                          : nullptr);
+  }
+  const auto largest = static_cast<int64_t>(
+      *std::max_element(output_bytes_.begin(), output_bytes_.end()));
+  if (plan_.in_one_process()) {
+    ConnectDevices(largest);
+  } else {
+    FindSharedWeights();
+    ConnectProcesses(largest);
+  }
+}
+
+ModelStageConfig PipelineStages::ConfigOf(size_t stage) const {
+  return {.layers = plan_.stages()[stage],
+          .device = plan_.DeviceOf(plan_.rank_of_stage()[stage]),
+          .precision = config_.precision,
+          .input_type = stage == 0 ? torch::kFloat : output_types_[stage - 1],
+          .output_type = output_types_[stage]};
+}
+
+// Which types the layers hand on under autocast shows when they run: each stage
+// in turn tries it on one example, and its rank tells the others.
+void PipelineStages::FindOutputTypes(const Dataset& data) {
+  const size_t num_stages = plan_.stages().size();
+  output_types_.assign(num_stages, torch::kFloat);
+  if (config_.precision == Precision::kFp32) return;
+  for (size_t stage = 0; stage + 1 < num_stages; ++stage) {
+    at::Tensor type = at::zeros({}, at::kLong);
+    if (plan_.IsHere(static_cast<int>(stage))) {
+      const ModelStageConfig config = ConfigOf(stage);
+      type.fill_(static_cast<int64_t>(
+          TryForward(model_, config, ExampleInput(plan_.model(), config, data))
+              .scalar_type()));
+    }
+    if (worker_.size("pp") > 1) {
+      std::vector<at::Tensor> shared = {type.to(worker_.device)};
+      c10d::BroadcastOptions options;
+      options.rootRank = plan_.rank_of_stage()[stage];
+      worker_.mesh->group("pp")
+          .process_group()
+          ->broadcast(shared, options)
+          ->wait();
+      type = shared[0];
+    }
+    output_types_[stage] = static_cast<at::ScalarType>(type.item<int64_t>());
+  }
+}
+
+void PipelineStages::FindSharedWeights() {
+  const auto parameters = model_.named_parameters();
+  const std::vector<TiedWeight>& ties = plan_.model().ties;
+  const int here = worker_.coordinate("pp");
+  for (size_t i = 0; i < ties.size(); ++i) {
+    const TiedWeight& tie = ties[i];
+    const int owner = plan_.RankOf(tie.owner), user = plan_.RankOf(tie.user);
+    if (here != owner && here != user) continue;
+    if (owner == user) {
+      shared_here_.push_back(parameters[tie.name]);
+      continue;
+    }
+    const int peer = here == owner ? user : owner;
+    shared_with_peers_.push_back(
+        {parameters[here == owner ? tie.name : tie.copy_name], peer,
+         kFirstTieTag + static_cast<int>(i)});
+  }
+  own_parameters_.resize(stages_.size());
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    if (stages_[stage] != nullptr) {
+      own_parameters_[stage] =
+          Without(stages_[stage]->Parameters(), shared_here_);
+    }
+  }
+}
+
+std::vector<Stage*> PipelineStages::Pointers() const {
+  std::vector<Stage*> stages;
+  for (const auto& stage : stages_) stages.push_back(stage.get());
+  return stages;
+}
+
+void PipelineStages::ConnectDevices(int64_t largest_bytes) {
+  LocalExecutorConfig config;
+  config.devices = worker_.devices;
+  config.rank_of_stage = plan_.rank_of_stage();
+  config.recompute = plan_.config().recompute;
+  config.skip_communication = config_.skip_communication;
+  local_executor_ =
+      std::make_unique<LocalExecutor>(Pointers(), std::move(config));
+  link_ = MeasureCopies(worker_.devices, largest_bytes);
+}
+
+void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
+  replica_gradients_ = std::make_unique<AllReduceSync>(
+      worker_.mesh->group("dp"), config_.skip_communication);
+  ExecutorConfig config;
+  config.device = worker_.device;
+  config.rank_of_stage = plan_.rank_of_stage();
+  config.recompute = plan_.config().recompute;
+  config.skip_communication = config_.skip_communication;
+  config.on_gradients_ready = [this](int stage) {
+    replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
+  };
+  const Group& pipeline = worker_.mesh->group("pp");
+  executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(),
+                                                 std::move(config));
+  link_ = MeasureLink(pipeline, worker_.device, largest_bytes);
+}
+
+void PipelineStages::ShareNorm(Optimizer& optimizer) {
+  if (worker_.size("pp") == 1 || config_.skip_communication) return;
+  std::vector<std::string> copies;
+  for (const TiedWeight& copy : model_.copies())
+    copies.push_back(copy.copy_name);
+  optimizer.ShareNorm(
+      [this](torch::Tensor& squared_norm) {
+        std::vector<torch::Tensor> sum = {squared_norm.to(worker_.device)};
+        worker_.mesh->group("pp").process_group()->allreduce(sum)->wait();
+        squared_norm.copy_(sum[0]);
+      },
+      copies);
+}
+
+void PipelineStages::Begin(absl::Span<const Batch> micro_batches,
+                           const std::vector<uint64_t>& dropout_seeds,
+                           const ModelStage::Finish& finish) {
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->Begin(micro_batches, dropout_seeds, finish);
+  }
+}
+
+std::vector<ExecutorStep> PipelineStages::Run(const Schedule& schedule) {
+  if (local_executor_ != nullptr) return local_executor_->Run(schedule);
+  std::vector<ExecutorStep> steps;
+  steps.push_back(executor_->Run(schedule));
+  return steps;
+}
+
+void PipelineStages::RunForward(int micro_batches) {
+  if (local_executor_ != nullptr) {
+    local_executor_->RunForward(micro_batches);
+  } else {
+    executor_->RunForward(micro_batches);
+  }
+}
+
+PendingDuration PipelineStages::BroadcastBuffers() {
+  if (local_executor_ != nullptr || config_.skip_communication) return 0;
+  return BroadcastFromFirst(model_.buffers(), worker_.mesh->group("dp"));
+}
+
+PendingDuration PipelineStages::ExchangeGradients() {
+  if (local_executor_ != nullptr) return 0;
+  replica_gradients_->Start(shared_here_);
+  PendingDuration exposed = replica_gradients_->Finish();
+  exposed += AddUpTiedGradients();
+  return exposed;
+}
+
+// Both ranks of a tied weight end with the gradient of all its uses.
+PendingDuration PipelineStages::AddUpTiedGradients() {
+  if (config_.skip_communication || shared_with_peers_.empty()) return 0;
+  DeviceEvent start(worker_.device);
+  for (SharedWeight& shared : shared_with_peers_) {
+    AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
+                        shared.weight);
+  }
+  return PendingDuration(std::move(start), DeviceEvent(worker_.device));
+}
+
+int64_t PipelineStages::BytesOf(const Action& send) const {
+  const ModelStage& stage = *stages_[static_cast<size_t>(send.stage)];
+  const bool forward = send.kind == ActionKind::kSendForward;
+  const auto type = forward ? stage.OutputType() : stage.InputType();
+  const auto bytes = static_cast<int64_t>(c10::elementSize(type));
+  if (config_.skip_communication) return bytes;  // of one number
+  return bytes *
+         c10::multiply_integers(forward ? stage.OutputShape(send.micro_batch)
+                                        : stage.InputShape(send.micro_batch));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,106 @@
+// This process's stages of a model, and what connects them to the others: the
+// parallel half of a pipeline's step.
+#ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_STAGES_H_
+#define RANKWISE_TRAINERS_STAGES_PIPELINE_STAGES_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "parallel/ddp/gradient_sync.h"
+#include "parallel/device/device_event.h"
+#include "parallel/pipeline/engine/executor.h"
+#include "parallel/pipeline/engine/executor_step.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/simulation/simulate.h"
+#include "samplers/datasets/dataset.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/optimizer.h"
+#include "trainers/loop/worker.h"
+#include "trainers/models/model.h"
+#include "trainers/stages/model_stage.h"
+#include "trainers/stages/pipeline_plan.h"
+
+namespace rankwise {
+
+// Not thread-safe. Every method is collective over all ranks of the job, and
+// throws what a failed message throws.
+class PipelineStages {
+ public:
+  // Makes stages of `model`, which keeps the layers of plan.Placement(). Under
+  // autocast one example of `data` tells which types the stages hand on. The
+  // arguments must outlive this.
+  PipelineStages(const TrainConfig& config, const Worker& worker,
+                 const PipelinePlan& plan, Model& model, const Dataset& data);
+
+  // By stage, of the whole model: what it hands on.
+  const std::vector<torch::ScalarType>& output_types() const {
+    return output_types_;
+  }
+  const std::vector<double>& output_bytes() const { return output_bytes_; }
+  // What a message between neighbouring ranks costs, measured here.
+  const LinkCosts& link() const { return link_; }
+
+  // Clipping sees the norm of the whole model from now on.
+  void ShareNorm(Optimizer& optimizer);
+
+  // Before a step or an evaluation: its micro-batches, which outlive it, the
+  // seed of each one's dropout masks, and what the last stage makes of the
+  // model's output.
+  void Begin(absl::Span<const Batch> micro_batches,
+             const std::vector<uint64_t>& dropout_seeds,
+             const ModelStage::Finish& finish);
+  // Forward and backward of the step; by rank here.
+  std::vector<ExecutorStep> Run(const Schedule& schedule);
+  // Forward only, without gradients.
+  void RunForward(int micro_batches);
+
+  // Replica 0's buffers go to all replicas. How long that took.
+  PendingDuration BroadcastBuffers();
+  // After Run: averages gradients over the replicas, and adds up those of
+  // weights that two stages share. How long the update had to wait for it.
+  PendingDuration ExchangeGradients();
+
+  // What `send`, an action of the last step, carried.
+  int64_t BytesOf(const Action& send) const;
+
+ private:
+  ModelStageConfig ConfigOf(size_t stage) const;
+  void FindOutputTypes(const Dataset& data);
+  void FindSharedWeights();
+  std::vector<Stage*> Pointers() const;
+  void ConnectProcesses(int64_t largest_bytes);
+  void ConnectDevices(int64_t largest_bytes);
+  PendingDuration AddUpTiedGradients();
+
+  const TrainConfig& config_;
+  const Worker& worker_;
+  const PipelinePlan& plan_;
+  Model& model_;
+  std::vector<torch::ScalarType> output_types_;
+  std::vector<double> output_bytes_;
+  LinkCosts link_;
+  std::vector<std::unique_ptr<ModelStage>> stages_;  // null: another rank's
+  // Weights that a stage shares with another one: of this rank, whose gradient
+  // is complete after both, or of a peer, who holds the other copy.
+  struct SharedWeight {
+    torch::Tensor weight;
+    int peer;  // rank of the pipeline
+    int tag;
+  };
+  std::vector<torch::Tensor> shared_here_;
+  std::vector<SharedWeight> shared_with_peers_;
+  // By stage: without those shared here.
+  std::vector<std::vector<torch::Tensor>> own_parameters_;
+  std::unique_ptr<GradientSync> replica_gradients_;  // with a process per rank
+  std::unique_ptr<PipelineExecutor> executor_;       // with a process per rank
+  std::unique_ptr<LocalExecutor> local_executor_;    // in one process
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_STAGES_PIPELINE_STAGES_H_
