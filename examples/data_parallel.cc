@@ -45,7 +45,9 @@ absl::Status Train() {
       loss.backward();
       ddp->AfterBackward();  // rankwise
       sgd.step();
-      sgd.zero_grad(/*set_to_none=*/false);
+      // Not sgd.zero_grad(): gradients are views of the buckets that are sent.
+      for (torch::Tensor& parameter : model.parameters())
+        parameter.mutable_grad().zero_();
       if (env.rank == 0 && step % 50 == 49)
         std::printf("step %d, loss %.4f\n", step + 1, loss.item<double>());
     }
@@ -56,9 +58,11 @@ absl::Status Train() {
 }
 
 int main(int argc, char** argv) {
+  rankwise::LaunchConfig launch;  // rankwise
+  launch.nproc = 2;               // rankwise
   if (!rankwise::InsideLauncher())
-    return rankwise::LaunchRanks({.nproc = 2}, argc, argv);  // rankwise
-  rankwise::PrepareRankProcess();                            // rankwise
+    return rankwise::LaunchRanks(launch, argc, argv);  // rankwise
+  rankwise::PrepareRankProcess();                      // rankwise
   const absl::Status status = Train();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

@@ -48,8 +48,10 @@ absl::Status Train() {
 }
 
 int main(int argc, char** argv) {
+  rankwise::LaunchConfig launch;
+  launch.nproc = 2;
   if (!rankwise::InsideLauncher())
-    return rankwise::LaunchRanks({.nproc = 2}, argc, argv);
+    return rankwise::LaunchRanks(launch, argc, argv);
   rankwise::PrepareRankProcess();
   const absl::Status status = Train();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
