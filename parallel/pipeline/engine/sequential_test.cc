@@ -59,15 +59,18 @@ std::vector<double> ReferenceLosses() {
 class SequentialPipelineTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SequentialPipelineTest, LosesAsOneProcessDoes) {
-  // Layers are drawn from the process's one generator.
-  std::vector<torch::nn::Sequential> layers = {MakeLayers(), MakeLayers()};
+  // Ranks are threads here, and the process has one generator: all layers are
+  // drawn before they start.
+  const std::vector<torch::nn::Sequential> layers = {MakeLayers(),
+                                                     MakeLayers()};
+  const std::vector<double> expected_losses = ReferenceLosses();
   OnRanks(2, [&](const Group& group, int rank) {
     auto pipeline = SequentialPipeline::Create(
         layers[static_cast<size_t>(rank)], Inputs().chunk(kMicroBatches)[0],
         group, {.schedule = GetParam(), .micro_batches = kMicroBatches});
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     torch::optim::SGD sgd((*pipeline)->parameters(), /*lr=*/0.5);
-    for (const double expected : ReferenceLosses()) {
+    for (const double expected : expected_losses) {
       const at::Tensor loss = (*pipeline)->Step(Inputs(), Targets(), Loss);
       EXPECT_EQ(loss.item<float>(), static_cast<float>(expected));
       sgd.step();
