@@ -1,4 +1,4 @@
-// The command line as usualy program of this repository reads it: flags, paths
+// The command line as every program of this repository reads it: flags, paths
 // as users type them, pieces of their input in messages, and exit codes.
 #ifndef RANKWISE_RECORDS_COMMAND_LINE_H_
 #define RANKWISE_RECORDS_COMMAND_LINE_H_

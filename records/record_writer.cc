@@ -65,10 +65,6 @@ absl::Status RecordWriter::Write(const Record& record) {
   return Flush();
 }
 
-absl::Status RecordWriter::Write(const StepRecord& step) {
-  return Write(absl::MakeConstSpan(&step, 1));
-}
-
 absl::Status RecordWriter::Write(absl::Span<const StepRecord> steps) {
   if (steps.empty()) return absl::OkStatus();
   for (const StepRecord& step : steps) {
