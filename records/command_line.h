@@ -12,7 +12,7 @@
 namespace rankwise {
 
 // Exit codes.
-inline constexpr int kFailed = 1;    // what was asked for could not be done
+inline constexpr int kFailed = 1;    // what was requested could not be done
 inline constexpr int kBadUsage = 2;  // wrong flags or arguments
 
 // kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.

@@ -7,11 +7,11 @@
 #ifndef RANKWISE_RECORDS_RECORD_FIELDS_H_
 #define RANKWISE_RECORDS_RECORD_FIELDS_H_
 
-#include <algorithm>
 #include <iterator>
 #include <type_traits>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -61,17 +61,17 @@ void CheckCollective(Fields& fields, const R& record) {
                "\"trips\" should be above 0");
   fields.Check(record.start_seconds.size() == record.seconds.size(),
                "\"seconds\" and \"start_seconds\" differ in length");
-  fields.Check(record.ranks.empty() ||
-                   std::find(record.ranks.begin(), record.ranks.end(),
-                             record.rank) != record.ranks.end(),
-               "\"rank\" is none of \"ranks\"");
+  fields.Check(
+      record.ranks.empty() || absl::c_linear_search(record.ranks, record.rank),
+      "\"rank\" is none of \"ranks\"");
   fields.Check(
       record.group_size == 0 || record.ranks.empty() ||
           record.group_size == static_cast<int64_t>(record.ranks.size()),
       "\"group_size\" is not the number of \"ranks\"");
-  fields.Check(std::all_of(record.late.begin(), record.late.end(),
-                           [iterations](int64_t i) { return i < iterations; }),
-               "\"late\" names an iteration that \"seconds\" does not have");
+  fields.Check(
+      absl::c_all_of(record.late,
+                     [iterations](int64_t i) { return i < iterations; }),
+      "\"late\" names an iteration that \"seconds\" does not have");
 }
 
 template <typename Fields, typename R>

@@ -6,8 +6,6 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
-#include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>

@@ -3,8 +3,6 @@
 #include <cerrno>
 #include <fstream>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
