@@ -238,7 +238,7 @@ std::string PipelineTable(absl::Span<const Cell> cells) {
   return absl::StrCat(
       "Pipelines: how long ranks compute nothing, of the slowest rank's time "
       "in the schedule (wall bubble), and between their first and last action "
-      "(span bubble); beside each what simulating the schedule predicts.\n\n",
+      "(span bubble); next to each what simulating the schedule predicts.\n\n",
       times.ToString(),
       "\nTheir ranks: of each one's own time in the schedule. Transfers are "
       "per step and boundary between stages, peak activations of one stage and "

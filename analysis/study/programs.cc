@@ -165,7 +165,7 @@ absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir) {
   }
   return absl::NotFoundError(absl::StrCat(
       "comm_bench, which measures communication, is neither in ", dir.string(),
-      " nor beside it: build //comm_bench, or go without by "
+      " nor next to it: build //comm_bench, or go without by "
       "--comm_bench=false"));
 }
 
