@@ -8,7 +8,6 @@
 #include <deque>
 #include <filesystem>
 #include <iostream>
-#include <string>
 
 #include "absl/flags/parse.h"
 #include "absl/strings/escaping.h"
@@ -16,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 namespace rankwise {
@@ -24,11 +22,6 @@ namespace {
 
 bool parsing = false;
 bool asked_for_help = false;
-
-bool AsksForHelp(absl::string_view argument) {
-  return absl::StartsWith(argument, "--help") ||
-         absl::StartsWith(argument, "-help");
-}
 
 // The paths of `--flagfile=a,b` from where the command was typed.
 std::string WithUserPaths(absl::string_view flagfiles) {
@@ -91,7 +84,8 @@ std::vector<char*> ParseFlags(int argc, char** argv) {
   static_cast<void>(registered);
   asked_for_help = false;
   for (int i = 1; i < argc && absl::string_view(argv[i]) != "--"; ++i) {
-    asked_for_help |= AsksForHelp(argv[i]);
+    asked_for_help |= absl::StartsWith(argv[i], "--help") ||
+                      absl::StartsWith(argv[i], "-help");
   }
   std::vector<char*> arguments = ResolveFlagfiles(argc, argv);
   parsing = true;

@@ -1,4 +1,4 @@
-// The command line as usualy program of this repository reads it: flags, paths
+// The command line as every program of this repository reads it: flags, paths
 // as users type them, pieces of their input in messages, and exit codes.
 #ifndef RANKWISE_RECORDS_COMMAND_LINE_H_
 #define RANKWISE_RECORDS_COMMAND_LINE_H_
@@ -12,7 +12,7 @@
 namespace rankwise {
 
 // Exit codes.
-inline constexpr int kFailed = 1;    // what was asked for could not be done
+inline constexpr int kFailed = 1;    // what was requested could not be done
 inline constexpr int kBadUsage = 2;  // wrong flags or arguments
 
 // kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.

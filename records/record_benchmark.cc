@@ -69,12 +69,5 @@ void ParseStep(benchmark::State& state) {
 }
 BENCHMARK(ParseStep);
 
-// In another layout than the writer's.
-void ParseStepWithASpace(benchmark::State& state) {
-  const std::string line = "{ " + ToJsonLine(ExampleStep()).substr(1);
-  for (auto _ : state) benchmark::DoNotOptimize(ParseRecord(line).ok());
-}
-BENCHMARK(ParseStepWithASpace);
-
 }  // namespace
 }  // namespace rankwise

@@ -1,15 +1,17 @@
 // The fields of every record, listed once, in the order they are written:
-// docs/records.md as code. `fields` is a FieldWriter (record_json.cc) and
-// `record` const, or a FieldReader and `record` mutable; both have the methods
-// used here. A field that a minor version added to a kind follows `if
+// docs/records.md as code. `fields` is a FieldWriter and `record` const, or a
+// FieldReader and `record` mutable (record_json.cc); both have the methods used
+// here. A field that a minor version added to a kind follows `if
 // (fields.Has(name))`, which is false where an older file leaves it out: then
 // it keeps its default.
 #ifndef RANKWISE_RECORDS_RECORD_FIELDS_H_
 #define RANKWISE_RECORDS_RECORD_FIELDS_H_
 
-#include <algorithm>
+#include <iterator>
 #include <type_traits>
+#include <variant>
 
+#include "absl/algorithm/container.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -59,17 +61,17 @@ void CheckCollective(Fields& fields, const R& record) {
                "\"trips\" should be above 0");
   fields.Check(record.start_seconds.size() == record.seconds.size(),
                "\"seconds\" and \"start_seconds\" differ in length");
-  fields.Check(record.ranks.empty() ||
-                   std::find(record.ranks.begin(), record.ranks.end(),
-                             record.rank) != record.ranks.end(),
-               "\"rank\" is none of \"ranks\"");
+  fields.Check(
+      record.ranks.empty() || absl::c_linear_search(record.ranks, record.rank),
+      "\"rank\" is none of \"ranks\"");
   fields.Check(
       record.group_size == 0 || record.ranks.empty() ||
           record.group_size == static_cast<int64_t>(record.ranks.size()),
       "\"group_size\" is not the number of \"ranks\"");
-  fields.Check(std::all_of(record.late.begin(), record.late.end(),
-                           [iterations](int64_t i) { return i < iterations; }),
-               "\"late\" names an iteration that \"seconds\" does not have");
+  fields.Check(
+      absl::c_all_of(record.late,
+                     [iterations](int64_t i) { return i < iterations; }),
+      "\"late\" names an iteration that \"seconds\" does not have");
 }
 
 template <typename Fields, typename R>
@@ -267,44 +269,20 @@ void ListFields(Fields& fields, R& record) {
   }
 }
 
-// The `kind` that each record is written as, and the minor version of schema 1
-// that added it.
+// What a kind of record is written as, and the minor version of schema 1 that
+// added it.
 struct RecordKind {
   const char* name;
   int since_minor;
 };
 
-template <typename T>
-inline constexpr RecordKind kKindOf = {};
-template <>
-inline constexpr RecordKind kKindOf<RunRecord> = {"run", 0};
-template <>
-inline constexpr RecordKind kKindOf<StepRecord> = {"step", 0};
-template <>
-inline constexpr RecordKind kKindOf<EpochRecord> = {"epoch", 0};
-template <>
-inline constexpr RecordKind kKindOf<EvalRecord> = {"eval", 0};
-template <>
-inline constexpr RecordKind kKindOf<CheckpointRecord> = {"checkpoint", 0};
-template <>
-inline constexpr RecordKind kKindOf<ScheduleRecord> = {"schedule", 1};
-template <>
-inline constexpr RecordKind kKindOf<CollectiveRecord> = {"collective", 2};
-template <>
-inline constexpr RecordKind kKindOf<OverlapRecord> = {"overlap", 2};
-template <>
-inline constexpr RecordKind kKindOf<TrafficRecord> = {"traffic", 2};
-template <>
-inline constexpr RecordKind kKindOf<EnvironmentRecord> = {"environment", 2};
-template <>
-inline constexpr RecordKind kKindOf<MemoryRecord> = {"memory", 3};
-template <>
-inline constexpr RecordKind kKindOf<TimelineRecord> = {"timeline", 3};
-
-template <typename T>
-constexpr RecordKind KindOf(const T&) {
-  return kKindOf<T>;
-}
+// In the order of Record's alternatives.
+inline constexpr RecordKind kRecordKinds[] = {
+    {"run", 0},        {"step", 0},        {"epoch", 0},      {"eval", 0},
+    {"checkpoint", 0}, {"schedule", 1},    {"collective", 2}, {"overlap", 2},
+    {"traffic", 2},    {"environment", 2}, {"memory", 3},     {"timeline", 3},
+};
+static_assert(std::size(kRecordKinds) == std::variant_size_v<Record>);
 
 }  // namespace rankwise
 

@@ -6,47 +6,33 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
-#include <string>
-#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
 #include "records/command_line.h"
-#include "records/field_reader.h"
-#include "records/json_text.h"
 #include "records/record_fields.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
-template <typename T>
-void AppendNumber(T value, std::string* out) {
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), value);
-  out->append(digits, end.ptr - digits);
-}
+using ::nlohmann::json;
 
-// A negative, infinite or NaN duration is a clock's mistake.
-double Duration(double value) {
-  return std::isfinite(value) && value > 0 ? value : 0.0;
-}
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLargest = std::numeric_limits<double>::max();
 
-template <typename T>
-void AppendList(const std::vector<T>& values, std::string* out) {
-  out->push_back('[');
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0) out->push_back(',');
-    AppendNumber(values[i], out);
-  }
-  out->push_back(']');
-}
-
-// Writes the fields of a record as JSON text, through ListFields.
-// Appends to `*out`, which must outlive it and end in '{' or a field.
+// Writes the fields of a record as JSON text, through ListFields. Appends to
+// `*out`, which must outlive it and end in '{' or a field. Faster than by way
+// of a json value: trainers write between steps.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string* out) : out_(out) {}
@@ -55,186 +41,359 @@ class FieldWriter {
   void Version(const char* name, const std::string& value) {
     Text(name, value);
   }
-  // Bytes that are not UTF-8 become U+FFFD: paths and host names may hold any.
-  void Text(const char* name, const std::string& value);
+  void Text(const char* name, const std::string& value) {
+    Name(name);
+    AppendText(value);
+  }
   void TextMap(const char* name,
-               const std::map<std::string, std::string>& values);
-  void TextList(const char* name, const std::vector<std::string>& values);
-  void Flag(const char* name, bool value);
+               const std::map<std::string, std::string>& values) {
+    Name(name);
+    out_->push_back('{');
+    for (const auto& [key, value] : values) {
+      if (out_->back() != '{') out_->push_back(',');
+      AppendText(key);
+      out_->push_back(':');
+      AppendText(value);
+    }
+    out_->push_back('}');
+  }
+  void TextList(const char* name, const std::vector<std::string>& values) {
+    List(name, values, [this](const std::string& text) { AppendText(text); });
+  }
+  void Flag(const char* name, bool value) {
+    Name(name);
+    out_->append(value ? "true" : "false");
+  }
   void Choice(const char* name, const std::string& value,
               std::initializer_list<absl::string_view>) {
     Text(name, value);
   }
-  void Count(const char* name, int64_t value, int64_t minimum = 0);
-  void CountList(const char* name, const std::vector<int64_t>& values);
+  void Count(const char* name, int64_t value, int64_t /*minimum*/ = 0) {
+    Name(name);
+    AppendNumber(value);
+  }
+  void CountList(const char* name, const std::vector<int64_t>& values) {
+    List(name, values, [this](int64_t count) { AppendNumber(count); });
+  }
   // Shortest digits that read back bit-equal; "NaN" and so on as strings.
-  void Number(const char* name, double value);
-  // A negative, infinite or NaN duration is a clock's mistake: written as 0.
-  void Seconds(const char* name, double value);
-  void SecondsList(const char* name, const std::vector<double>& values);
+  void Number(const char* name, double value) {
+    Name(name);
+    if (value == 0 && std::signbit(value)) {
+      out_->append("-0.0");  // "-0" would read back as the integer 0
+    } else if (std::isfinite(value)) {
+      AppendNumber(value);
+    } else if (std::isnan(value)) {
+      out_->append("\"NaN\"");
+    } else {
+      out_->append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    }
+  }
+  void Seconds(const char* name, double value) {
+    Number(name, Duration(value));
+  }
+  void SecondsList(const char* name, const std::vector<double>& values) {
+    List(name, values, [this](double value) { AppendNumber(Duration(value)); });
+  }
   // Below 0 or above `maximum` by rounding: written as that bound. Infinite:
   // written as NaN, which means "not known".
-  void Estimate(const char* name, double value,
-                double maximum = std::numeric_limits<double>::max());
+  void Estimate(const char* name, double value, double maximum = kLargest) {
+    Number(name,
+           std::isfinite(value) ? std::clamp(value, 0.0, maximum) : kUnknown);
+  }
   template <typename T>
   void Object(const char* name, const T& value) {
     Name(name);
-    Braced(value);
+    AppendObject(value);
   }
   template <typename T>
   void Objects(const char* name, const std::vector<T>& values) {
-    Name(name);
-    out_->push_back('[');
-    for (const T& value : values) {
-      if (&value != &values.front()) out_->push_back(',');
-      Braced(value);
-    }
-    out_->push_back(']');
+    List(name, values, [this](const T& value) { AppendObject(value); });
   }
   void Below(const char*, int64_t, const char*, int64_t) {}
   void Check(bool, absl::string_view) {}
 
  private:
-  void Name(const char* name);
+  // A negative, infinite or NaN duration is a clock's mistake: written as 0.
+  static double Duration(double value) {
+    return std::isfinite(value) && value > 0 ? value : 0.0;
+  }
+
+  void Name(const char* name) {
+    if (out_->back() != '{') out_->push_back(',');
+    absl::StrAppend(out_, "\"", name, "\":");
+  }
+  template <typename T, typename Append>
+  void List(const char* name, const std::vector<T>& values,
+            const Append& append) {
+    Name(name);
+    out_->push_back('[');
+    for (const T& value : values) {
+      if (out_->back() != '[') out_->push_back(',');
+      append(value);
+    }
+    out_->push_back(']');
+  }
+  // Bytes that are not UTF-8 become U+FFFD: paths and host names may hold any.
+  void AppendText(const std::string& text) {
+    out_->append(
+        json(text).dump(-1, ' ', false, json::error_handler_t::replace));
+  }
   template <typename T>
-  void Braced(const T& value) {
+  void AppendNumber(T value) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof(digits), value);
+    out_->append(digits, end.ptr - digits);
+  }
+  template <typename T>
+  void AppendObject(const T& value) {
     out_->push_back('{');
     FieldWriter inner(out_);
     ListFields(inner, value);
     out_->push_back('}');
   }
 
-  std::string* out_;
+  std::string* const out_;
 };
 
-void FieldWriter::Name(const char* name) {
-  if (out_->back() != '{') out_->push_back(',');
-  out_->push_back('"');
-  out_->append(name).append("\":");
-}
-
-void FieldWriter::Text(const char* name, const std::string& value) {
-  Name(name);
-  AppendJsonString(value, out_);
-}
-
-void FieldWriter::TextMap(const char* name,
-                          const std::map<std::string, std::string>& values) {
-  Name(name);
-  out_->push_back('{');
-  for (const auto& [key, value] : values) {
-    if (out_->back() != '{') out_->push_back(',');
-    AppendJsonString(key, out_);
-    out_->push_back(':');
-    AppendJsonString(value, out_);
+absl::Status CheckVersion(const std::string& version) {
+  const std::vector<std::string> parts = absl::StrSplit(version, '.');
+  int major = 0, minor = 0;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &major) ||
+      !absl::SimpleAtoi(parts[1], &minor) || major < 0 || minor < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schema_version should be \"major.minor\", not \"", version, "\""));
   }
-  out_->push_back('}');
+  if (major == kSchemaMajor) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the records are of schema version ", version,
+                   ", and this reader reads ", kSchemaMajor, ".x: use ",
+                   major > kSchemaMajor ? "a newer rankwise"
+                                        : "the rankwise that wrote them"));
 }
 
-void FieldWriter::TextList(const char* name,
-                           const std::vector<std::string>& values) {
-  Name(name);
-  out_->push_back('[');
-  for (const std::string& value : values) {
-    if (&value != &values.front()) out_->push_back(',');
-    AppendJsonString(value, out_);
+bool IsDeeperThan(int levels, const json& value) {
+  if (!value.is_structured()) return false;
+  return levels == 0 || absl::c_any_of(value, [levels](const json& inner) {
+           return IsDeeperThan(levels - 1, inner);
+         });
+}
+
+// A value as a message shows it: in printable ASCII, and not too long.
+std::string Shown(const json& value) {
+  constexpr size_t kLongest = 60;  // bytes
+  constexpr int kDeepest = 20;     // dump() calls itself for every level
+  if (IsDeeperThan(kDeepest, value)) return "what is nested deeply";
+  const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
+  if (text.size() <= kLongest) return text;
+  return absl::StrCat(text.substr(0, kLongest - 3), "...");
+}
+
+bool IsText(const json& value, absl::string_view text) {
+  return value.is_string() && value.get_ref<const std::string&>() == text;
+}
+
+bool TakeText(const json& value, std::string& out) {
+  if (!value.is_string()) return false;
+  out = value.get_ref<const std::string&>();
+  return true;
+}
+
+bool TakeCount(const json& value, int64_t& out, int64_t minimum = 0) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() && value.get<uint64_t>() > kMost)) {
+    return false;
   }
-  out_->push_back(']');
+  out = value.get<int64_t>();
+  return out >= minimum;
 }
 
-void FieldWriter::Flag(const char* name, bool value) {
-  Name(name);
-  out_->append(value ? "true" : "false");
+bool TakeSeconds(const json& value, double& out) {
+  if (!value.is_number()) return false;
+  out = value.get<double>();
+  return out >= 0;
 }
 
-void FieldWriter::Count(const char* name, int64_t value, int64_t) {
-  Name(name);
-  AppendNumber(value, out_);
-}
+// Reads the fields of a record from a JSON object, through ListFields. The
+// first field that is missing, of the wrong type or out of range sets status();
+// later calls then do nothing. Fields that ListFields does not name are
+// skipped.
+class FieldReader {
+ public:
+  // `where`: how messages call the object, "traffic.events[1]". `object` must
+  // outlive it.
+  FieldReader(const json& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
 
-void FieldWriter::CountList(const char* name,
-                            const std::vector<int64_t>& values) {
-  Name(name);
-  AppendList(values, out_);
-}
+  const absl::Status& status() const { return status_; }
 
-void FieldWriter::Number(const char* name, double value) {
-  Name(name);
-  if (value == 0 && std::signbit(value)) {
-    out_->append("-0.0");  // "-0" would read back as the integer 0
-  } else if (std::isfinite(value)) {
-    AppendNumber(value, out_);
-  } else if (std::isnan(value)) {
-    out_->append("\"NaN\"");
-  } else {
-    out_->append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+  bool Has(const char* name) const { return object_.contains(name); }
+  // Also refuses another major version (FailedPrecondition).
+  void Version(const char* name, std::string& out) {
+    Text(name, out);
+    if (status_.ok()) status_ = CheckVersion(out);
   }
-}
+  void Text(const char* name, std::string& out) {
+    const json* value = Find(name);
+    if (value == nullptr || TakeText(*value, out)) return;
+    Expect(name, "a string", *value);
+  }
+  void TextMap(const char* name, std::map<std::string, std::string>& out) {
+    const json* map = Find(name);
+    if (map == nullptr) return;
+    if (!map->is_object()) return Expect(name, "an object", *map);
+    for (const auto& [key, value] : map->items()) {
+      if (TakeText(value, out[key])) continue;
+      return Expect(absl::StrCat(name, ".", key), "a string", value);
+    }
+  }
+  void TextList(const char* name, std::vector<std::string>& out) {
+    List(name, "a list of strings", out, TakeText);
+  }
+  void Flag(const char* name, bool& out) {
+    const json* value = Find(name);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) return Expect(name, "true or false", *value);
+    out = value->get<bool>();
+  }
+  void Choice(const char* name, std::string& out,
+              std::initializer_list<absl::string_view> choices) {
+    const json* value = Find(name);
+    if (value == nullptr) return;
+    if (TakeText(*value, out) && absl::c_linear_search(choices, out)) return;
+    Expect(name, absl::StrCat("one of ", absl::StrJoin(choices, ", ")), *value);
+  }
+  void Count(const char* name, int64_t& out, int64_t minimum = 0) {
+    const json* value = Find(name);
+    if (value == nullptr || TakeCount(*value, out, minimum)) return;
+    Expect(name, absl::StrCat("an integer of at least ", minimum), *value);
+  }
+  void CountList(const char* name, std::vector<int64_t>& out) {
+    List(name, "a list of integers of at least 0", out,
+         [](const json& value, int64_t& count) {
+           return TakeCount(value, count);
+         });
+  }
+  void Number(const char* name, double& out) {
+    const json* value = Find(name);
+    if (value == nullptr) return;
+    if (value->is_number()) {
+      out = value->get<double>();
+    } else if (IsText(*value, "NaN")) {
+      out = kUnknown;
+    } else if (IsText(*value, "Infinity")) {
+      out = kInfinity;
+    } else if (IsText(*value, "-Infinity")) {
+      out = -kInfinity;
+    } else {
+      Expect(name, "a number, \"NaN\", \"Infinity\" or \"-Infinity\"", *value);
+    }
+  }
+  void Seconds(const char* name, double& out) {
+    const json* value = Find(name);
+    if (value == nullptr || TakeSeconds(*value, out)) return;
+    Expect(name, "a number of seconds, 0 or more", *value);
+  }
+  void SecondsList(const char* name, std::vector<double>& out) {
+    List(name, "a list of numbers of seconds, 0 or more", out, TakeSeconds);
+  }
+  // A number from 0 to `maximum`, or "NaN": not known.
+  void Estimate(const char* name, double& out, double maximum = kLargest) {
+    const json* value = Find(name);
+    if (value == nullptr) return;
+    if (IsText(*value, "NaN")) {
+      out = kUnknown;
+    } else if (!TakeSeconds(*value, out) || out > maximum) {
+      Expect(name,
+             maximum < kLargest
+                 ? absl::StrCat("a number from 0 to ", maximum, ", or \"NaN\"")
+                 : "a number of 0 or more, or \"NaN\"",
+             *value);
+    }
+  }
+  template <typename T>
+  void Object(const char* name, T& out) {
+    const json* value = Find(name);
+    if (value == nullptr) return;
+    if (!value->is_object()) return Expect(name, "an object", *value);
+    Read(*value, absl::StrCat(where_, ".", name), out);
+  }
+  template <typename T>
+  void Objects(const char* name, std::vector<T>& out) {
+    List(name, "a list of objects", out, [&](const json& value, T& object) {
+      if (!value.is_object()) return false;
+      Read(value, absl::StrCat(where_, ".", name, "[", out.size() - 1, "]"),
+           object);
+      return true;
+    });
+  }
+  // Fails unless low < high.
+  void Below(const char* low_name, int64_t low, const char* high_name,
+             int64_t high) {
+    if (low < high) return;
+    Check(false, absl::StrCat(low_name, " ", low, " is not below ", high_name,
+                              " ", high));
+  }
+  // Fails with `message` unless `ok`.
+  void Check(bool ok, absl::string_view message) {
+    if (ok) return;
+    status_.Update(absl::InvalidArgumentError(
+        absl::StrCat("in the ", where_, " record: ", message)));
+  }
 
-void FieldWriter::Seconds(const char* name, double value) {
-  Number(name, Duration(value));
-}
+ private:
+  // The field's value; null, after a failure, where there is none.
+  const json* Find(const char* name) {
+    if (!status_.ok()) return nullptr;
+    const auto field = object_.find(name);
+    if (field != object_.end()) return &*field;
+    Check(false, absl::StrCat("the field \"", name, "\" is missing"));
+    return nullptr;
+  }
+  // `take` says whether an element is as expected.
+  template <typename T, typename Take>
+  void List(const char* name, absl::string_view expected, std::vector<T>& out,
+            const Take& take) {
+    const json* list = Find(name);
+    if (list == nullptr) return;
+    const auto take_one = [&](const json& value) {
+      return take(value, out.emplace_back());
+    };
+    if (list->is_array() && absl::c_all_of(*list, take_one)) return;
+    Expect(name, expected, *list);
+  }
+  template <typename T>
+  void Read(const json& object, std::string where, T& out) {
+    FieldReader inner(object, std::move(where));
+    ListFields(inner, out);
+    status_.Update(inner.status());
+  }
+  void Expect(absl::string_view name, absl::string_view expected,
+              const json& found) {
+    Check(false, absl::StrCat("\"", name, "\" should be ", expected, ", not ",
+                              Shown(found)));
+  }
 
-void FieldWriter::SecondsList(const char* name,
-                              const std::vector<double>& values) {
-  Name(name);
-  std::vector<double> durations(values.size());
-  std::transform(values.begin(), values.end(), durations.begin(), Duration);
-  AppendList(durations, out_);
-}
-
-void FieldWriter::Estimate(const char* name, double value, double maximum) {
-  Number(name, std::isfinite(value) ? std::clamp(value, 0.0, maximum)
-                                    : std::numeric_limits<double>::quiet_NaN());
-}
-
-template <typename T>
-void Append(const T& record, std::string* out) {
-  out->append("{\"kind\":\"").append(KindOf(record).name).push_back('"');
-  FieldWriter fields(out);
-  ListFields(fields, record);
-  out->push_back('}');
-}
+  const json& object_;
+  const std::string where_;
+  absl::Status status_;
+};
 
 // As the first kind of record, from the `index`th on, that is called `kind`.
-template <size_t index>
-absl::StatusOr<Record> ReadKind(absl::string_view kind, FieldReader& fields) {
+template <size_t index = 0>
+absl::StatusOr<Record> ReadKind(const std::string& kind, const json& object) {
   if constexpr (index == std::variant_size_v<Record>) {
     return absl::NotFoundError(
         absl::StrCat("the record kind ", Quoted(kind), " is not known"));
   } else {
-    using T = std::variant_alternative_t<index, Record>;
-    if (kind != kKindOf<T>.name) return ReadKind<index + 1>(kind, fields);
-    T record;
-    fields.SetName(std::string(kind));
+    if (kind != kRecordKinds[index].name) {
+      return ReadKind<index + 1>(kind, object);
+    }
+    std::variant_alternative_t<index, Record> record;
+    FieldReader fields(object, kind);
     ListFields(fields, record);
     RETURN_IF_ERROR(fields.status());
     return record;
-  }
-}
-
-absl::StatusOr<Record> ReadFields(FieldReader& fields) {
-  std::string kind;
-  fields.Text("kind", kind);
-  if (fields.status().ok()) return ReadKind<0>(kind, fields);
-  return absl::InvalidArgumentError(
-      "the record has no \"kind\" that is a string");
-}
-
-// Of a JSON value that begins with `c`.
-const char* TypeName(char c) {
-  switch (c) {
-    case '[':
-      return "array";
-    case '"':
-      return "string";
-    case 't':
-    case 'f':
-      return "boolean";
-    case 'n':
-      return "null";
-    default:
-      return "number";
   }
 }
 
@@ -247,22 +406,28 @@ std::string ToJsonLine(const Record& record) {
 }
 
 void AppendJsonLine(const Record& record, std::string* out) {
-  std::visit([out](const auto& r) { Append(r, out); }, record);
-}
-
-void AppendJsonLine(const StepRecord& step, std::string* out) {
-  Append(step, out);
+  absl::StrAppend(out, "{\"kind\":\"", kRecordKinds[record.index()].name, "\"");
+  FieldWriter fields(out);
+  std::visit([&fields](const auto& r) { ListFields(fields, r); }, record);
+  out->push_back('}');
 }
 
 absl::StatusOr<Record> ParseRecord(absl::string_view line) {
-  FieldReader fields(line);
-  absl::StatusOr<Record> record = ReadFields(fields);
-  if (record.ok() && fields.SawAll()) return record;
-  if (!IsJson(line)) return absl::InvalidArgumentError("this is not JSON");
-  const char first = absl::StripLeadingAsciiWhitespace(line)[0];
-  if (first == '{') return record;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a record is a JSON object, and this is of type ", TypeName(first)));
+  const json object = json::parse(line.begin(), line.end(), nullptr,
+                                  /*allow_exceptions=*/false);
+  if (object.is_discarded()) {
+    return absl::InvalidArgumentError("this is not JSON");
+  }
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a record is a JSON object, and this is of type ", object.type_name()));
+  }
+  const auto kind = object.find("kind");
+  if (kind == object.end() || !kind->is_string()) {
+    return absl::InvalidArgumentError(
+        "the record has no \"kind\" that is a string");
+  }
+  return ReadKind(kind->get_ref<const std::string&>(), object);
 }
 
 }  // namespace rankwise

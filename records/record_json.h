@@ -18,7 +18,6 @@ std::string ToJsonLine(const Record& record);
 
 // Appends the same text to `*out`: no allocation once `*out` has its capacity.
 void AppendJsonLine(const Record& record, std::string* out);
-void AppendJsonLine(const StepRecord& step, std::string* out);
 
 // Reads one line. Fields that it does not know are skipped. Errors:
 //   InvalidArgument     not JSON, no object, no kind, or a field that is

@@ -1,8 +1,8 @@
 #include "records/record_reader.h"
 
 #include <cerrno>
+#include <fstream>
 #include <map>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "records/record_fields.h"
 #include "records/record_json.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -31,6 +32,7 @@ class LineVisitor {
       : options_(options), visit_(visit) {}
 
   absl::Status Line(absl::string_view line, bool has_newline, int64_t number) {
+    if (has_newline) absl::ConsumeSuffix(&line, "\r");
     if (line.empty()) return absl::OkStatus();
     if (!has_newline || line.back() != '}') {
       summary_.torn_lines.push_back(number);
@@ -76,8 +78,7 @@ class LineVisitor {
       return absl::InvalidArgumentError(absl::StrCat(
           "a record of rank ", rank, ", which has no run record above it"));
     }
-    const RecordKind kind =
-        std::visit([](const auto& r) { return KindOf(r); }, record);
+    const RecordKind& kind = kRecordKinds[record.index()];
     if (kind.since_minor <= minor->second) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "a record of kind ", kind.name, ", which schema version ", kSchemaMajor,
@@ -92,70 +93,34 @@ class LineVisitor {
   bool newer_minor_version_ = false;
 };
 
+absl::Status CannotRead(const std::string& path) {
+  return absl::ErrnoToStatus(errno,
+                             absl::StrCat("reading records from ", path));
+}
+
 }  // namespace
-
-LineReader::LineReader(const std::string& path, size_t block_bytes)
-    : path_(path),
-      block_bytes_(block_bytes),
-      file_(std::fopen(path.c_str(), "rb"), &std::fclose) {
-  if (file_ == nullptr) Fail();
-}
-
-void LineReader::Fail() {
-  status_ =
-      absl::ErrnoToStatus(errno, absl::StrCat("reading records from ", path_));
-}
-
-bool LineReader::Next() {
-  size_t searched = at_;
-  size_t newline = std::string::npos;
-  while ((newline = buffer_.find('\n', searched)) == std::string::npos) {
-    searched = buffer_.size() - at_;  // Fill moves what is left to the front
-    if (!Fill()) break;
-  }
-  if (!status_.ok() || at_ == buffer_.size()) return false;
-  has_newline_ = newline != std::string::npos;
-  const size_t end = has_newline_ ? newline : buffer_.size();
-  line_ = absl::string_view(buffer_).substr(at_, end - at_);
-  if (has_newline_) absl::ConsumeSuffix(&line_, "\r");
-  at_ = has_newline_ ? end + 1 : end;
-  ++number_;
-  return true;
-}
-
-bool LineReader::Fill() {
-  buffer_.erase(0, at_);
-  at_ = 0;
-  if (!status_.ok()) return false;
-  const size_t kept = buffer_.size();
-  buffer_.resize(kept + block_bytes_);
-  const size_t n = std::fread(&buffer_[kept], 1, block_bytes_, file_.get());
-  buffer_.resize(kept + n);
-  if (std::ferror(file_.get())) Fail();
-  return n > 0 && status_.ok();
-}
 
 absl::StatusOr<ReadSummary> VisitRecords(
     const std::string& path, const ReadOptions& options,
     const std::function<absl::Status(const Record&)>& visit) {
-  LineReader lines(path);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CannotRead(path);
   LineVisitor visitor(options, visit);
-  while (lines.Next()) {
-    const absl::Status taken =
-        visitor.Line(lines.line(), lines.has_newline(), lines.number());
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    const absl::Status taken = visitor.Line(line, !file.eof(), number);
     if (!taken.ok()) {
-      return absl::Status(taken.code(), absl::StrCat(path, ":", lines.number(),
-                                                     ": ", taken.message()));
+      return absl::Status(
+          taken.code(), absl::StrCat(path, ":", number, ": ", taken.message()));
     }
   }
-  RETURN_IF_ERROR(lines.status());
+  if (file.bad()) return CannotRead(path);
   if (visitor.summary().records > 0) return visitor.summary();
   const size_t torn = visitor.summary().torn_lines.size();
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": holds no record",
-      torn > 0 ? absl::StrCat(", only ", torn,
-                              torn == 1 ? " torn line" : " torn lines")
-               : "",
+      torn > 0 ? absl::StrCat(", only ", Counted(torn, "torn line")) : "",
       "; is it a file written by --record?"));
 }
 

@@ -1,11 +1,12 @@
 #include "records/record_writer.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,16 +21,12 @@ constexpr size_t kInitialBufferBytes = 4096;
 
 // True where the file holds something that does not end in a newline.
 bool EndsInTornLine(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  char last = '\n';
-  if (info.st_size > 0 && ::pread(fd, &last, 1, info.st_size - 1) != 1) {
-    last = '\n';
-  }
-  ::close(fd);
-  return last != '\n';
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const int last = file.get();
+  return file.good() && last != '\n';
 }
 
 }  // namespace
@@ -63,10 +60,6 @@ absl::Status RecordWriter::Write(const Record& record) {
   AppendJsonLine(record, &buffer_);
   buffer_.push_back('\n');
   return Flush();
-}
-
-absl::Status RecordWriter::Write(const StepRecord& step) {
-  return Write(absl::MakeConstSpan(&step, 1));
 }
 
 absl::Status RecordWriter::Write(absl::Span<const StepRecord> steps) {

@@ -36,7 +36,6 @@ class RecordWriter {
   ~RecordWriter();  // closes, ignoring errors
 
   absl::Status Write(const Record& record);
-  absl::Status Write(const StepRecord& step);
   // All of them by one write(2): the cheapest way to hand over the steps since
   // the last log step.
   absl::Status Write(absl::Span<const StepRecord> steps);

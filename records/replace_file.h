@@ -11,7 +11,7 @@
 
 namespace rankwise {
 
-// What `write` writes becomes the content of `path`: written beside it and
+// What `write` writes becomes the content of `path`: written next to it and
 // renamed, so that a reader never sees a part. Of a symbolic link, the file it
 // leads to is replaced. Refuses what exists and is no regular file. The error
 // names the file and the reason; what was there before is then untouched.

@@ -3,12 +3,11 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <random>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,33 +33,33 @@ std::string FirstCpuinfoEntry() {
   return entry;
 }
 
-constexpr absl::string_view kFollowing[] = {
-    "accumulate",
-    "batch_size",
-    "checkpoint_dir",
-    "checkpoint_every",
-    "csv",
-    "devices",
-    "dp",
-    "file_store",
-    "keep_checkpoints",
-    "launch",
-    "log_dir",
-    "log_every",
-    "microbatches",
-    "nproc",
-    "oversubscribe",
-    "peak_tflops",
-    "pp",
-    "progress",
-    "record",
-    "resume",
-    "split",
-    "trace",
-    "trace_ops",
-    "trace_steps",
-    "traffic_steps",
-};
+// What follows the world size, and what only says what is written where, or
+// what it is compared with.
+constexpr absl::string_view kFollowing[] = {"accumulate",
+                                            "batch_size",
+                                            "devices",
+                                            "dp",
+                                            "microbatches",
+                                            "nproc",
+                                            "pp",
+                                            "split",
+                                            "checkpoint_dir",
+                                            "checkpoint_every",
+                                            "csv",
+                                            "file_store",
+                                            "keep_checkpoints",
+                                            "launch",
+                                            "log_dir",
+                                            "log_every",
+                                            "oversubscribe",
+                                            "peak_tflops",
+                                            "progress",
+                                            "record",
+                                            "resume",
+                                            "trace",
+                                            "trace_ops",
+                                            "trace_steps",
+                                            "traffic_steps"};
 
 }  // namespace
 
@@ -119,8 +118,7 @@ std::string NewRunId(absl::Time now) {
 }
 
 bool FollowsWorldSizeOrOutput(absl::string_view flag) {
-  return std::find(std::begin(kFollowing), std::end(kFollowing), flag) !=
-         std::end(kFollowing);
+  return absl::c_linear_search(kFollowing, flag);
 }
 
 std::string HashFlags(const std::map<std::string, std::string>& flags) {

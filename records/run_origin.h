@@ -41,14 +41,11 @@ BuildStamp ThisBuildStamp();
 // of randomness. One process chooses it; the other ranks must be given it.
 std::string NewRunId(absl::Time now);
 
-// True for the flags that may differ between two world sizes of one study:
-// nproc, pp, dp, devices, split, batch_size, microbatches, accumulate; and for
-// those that only say what is written where, or what it is compared with:
-// record, csv, trace, trace_ops, trace_steps, traffic_steps, log_dir,
-// log_every, progress, checkpoint_dir, checkpoint_every, keep_checkpoints,
-// launch, resume, file_store, oversubscribe, peak_tflops. Whether the batches
-// fit (equal per rank, or equal in total) is for analysis to judge from the
-// examples of the steps.
+// True for the flags that may differ between two world sizes of one study, such
+// as nproc and batch_size, and for those that only say what is written where,
+// or what it is compared with, such as record and peak_tflops. Whether the
+// batches fit (equal per rank, or equal in total) is for analysis to judge from
+// the examples of the steps.
 bool FollowsWorldSizeOrOutput(absl::string_view flag);
 
 // 16 hexadecimal digits of 64-bit FNV-1a over "name=value\n" in name order.

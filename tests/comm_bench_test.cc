@@ -16,7 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/report/report_data.h"
+#include "analysis/report/report.h"
 #include "analysis/runs/run_trace.h"
 #include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"

@@ -1,5 +1,5 @@
-// Everything that a study's runs say, in figures and in words, before it is
-// drawn or printed: answer_text and report/ render it.
+// Everything that a study's runs say, in figures and in words. AnswerText
+// prints it, report/ draws it.
 #ifndef RANKWISE_ANALYSIS_ANSWER_ANSWER_H_
 #define RANKWISE_ANALYSIS_ANSWER_ANSWER_H_
 
@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "analysis/compare/record_set.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/ledger/straggler.h"
 #include "analysis/ledger/waterfall.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/runs/cell.h"
+#include "analysis/runs/pipeline_use.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/scaling/efficiency.h"
 #include "analysis/scaling/scaling_law.h"
@@ -24,9 +26,7 @@ namespace rankwise {
 struct AnswerConfig {
   ThroughputConfig throughput;
   BootstrapConfig bootstrap;  // of the laws of scaling
-  bool force = false;  // compare what would be refused, with a warning mark
-  // More threads than cores were asked for.
-  bool allow_oversubscribed = false;
+  ComparisonConfig comparison;
 };
 
 // A cell under one way of scaling, or as a base case.
@@ -101,6 +101,51 @@ struct Answer {
 // Depends on the runs alone: records read back from disk give the same answer.
 std::unique_ptr<Answer> Analyze(std::vector<RunTrace> runs,
                                 const AnswerConfig& config);
+
+// The steps of Analyze:
+
+// One row per cell and way of scaling, base cases first. A cell that fits
+// several ways of scaling is compared by the one whose base has the larger
+// batch: a base of a smaller one was run to explain a loss, not to hide it.
+// Ablations, and bases that nothing is compared with, have no row.
+std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
+                                    const AnswerConfig& config);
+
+// The rows that have an efficiency, by trainer and way of scaling, each with
+// its base and the laws that fit. `rows` outlive the result.
+std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
+                                           const AnswerConfig& config);
+
+// Of the series' rows above the base's world size, in their order; none but
+// under strong scaling, for which the metric is meant. `rows` have bases.
+std::vector<SerialFraction> SerialFractionsOf(const ScalingSeries& series);
+
+// "rises from 3.1 % on 2 ranks to 8.0 % on 8: ...": the smallest world size
+// against the largest, where their intervals lie apart. "" for one world size,
+// and without intervals.
+std::string SerialTrend(absl::Span<const SerialFraction> fractions);
+
+// From the figures of `answer`; a question that the runs do not answer has no
+// finding.
+std::vector<Finding> FindingsOf(const Answer& answer);
+
+// "ddp on 2 ranks, strong scaling", for sentences and headings.
+std::string WaterfallName(const Waterfall& waterfall);
+
+// The answer as text for a terminal.
+
+// Over the repetitions.
+double MedianOf(const Cell& cell, double PipelineUse::*metric);
+double MedianOf(const Cell& cell, double Throughput::*metric);
+
+// What was compared with what, the table of scaling, that of the pipelines
+// (PipelineTable), the ledgers, the findings and the notes.
+std::string AnswerText(const Answer& answer);
+
+// Two tables, in each one row per cell with schedule records, medians over its
+// repetitions, under headings and above an empty line. "" where no cell has
+// any. Ablations have no row.
+std::string PipelineTable(absl::Span<const Cell> cells);
 
 }  // namespace rankwise
 

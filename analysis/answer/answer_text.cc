@@ -1,31 +1,22 @@
-#include "analysis/answer/answer_text.h"
-
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
-#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "analysis/runs/cell.h"
-#include "analysis/runs/pipeline_use.h"
+#include "analysis/answer/answer.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
 
 // More ranks than this are shown by their least and most idle one.
 constexpr size_t kMostRanksShown = 4;
-
-double MedianOf(const Cell& cell, double PipelineUse::*metric) {
-  std::vector<double> values;
-  for (const PipelineUse& use : cell.pipelines) values.push_back(use.*metric);
-  return Median(values);
-}
 
 // "48.1 52.0", in order of the pipeline's ranks, replica after replica.
 std::string ByRank(const Cell& cell, double PipelineRankUse::*metric,
@@ -39,8 +30,7 @@ std::string ByRank(const Cell& cell, double PipelineRankUse::*metric,
     medians.push_back(Median(values));
   }
   if (medians.size() > kMostRanksShown) {
-    const auto [least, most] =
-        std::minmax_element(medians.begin(), medians.end());
+    const auto [least, most] = absl::c_minmax_element(medians);
     return absl::StrCat(absl::StrFormat(format, *least), " to ",
                         absl::StrFormat(format, *most));
   }
@@ -90,10 +80,6 @@ std::vector<std::string> RanksOf(const Cell& cell) {
                           MedianOf(cell, &PipelineUse::boundary_bytes) / 1e3)};
 }
 
-double MedianOf(const Cell& cell, double Throughput::*metric) {
-  return Median(cell.Values(metric));
-}
-
 std::string PercentInterval(const Interval& interval) {
   if (std::isnan(interval.low)) return "-";
   return absl::StrFormat("[%.1f, %.1f]", 100 * interval.low,
@@ -135,11 +121,10 @@ std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
 
 std::string BaseLine(const Cell& base) {
   return absl::StrFormat(
-      "Base case: %s, %d thread%s per rank, batch %s. Runs have %d steps after "
+      "Base case: %s, %s per rank, batch %s. Runs have %d steps after "
       "warm-up; rates are geometric means over runs, shares medians.\n",
-      base.Name(), base.run.threads_per_rank,
-      base.run.threads_per_rank == 1 ? "" : "s", BatchText(base.rank_batch),
-      base.repetitions[0].steps);
+      base.Name(), Counted(base.run.threads_per_rank, "thread"),
+      BatchText(base.rank_batch), base.repetitions[0].steps);
 }
 
 // What the column of MFU is a share of; "" where no cell has one.
@@ -181,13 +166,12 @@ std::string CapturedLine(const Answer& answer) {
   std::vector<std::string> names;
   for (const CellLedger& entry : answer.ledgers) {
     if (!entry.ledger.IsCaptured() || entry.cell->IsAblation()) continue;
-    names.push_back(absl::StrCat(entry.cell->Name(), ", batch ",
-                                 BatchText(entry.cell->rank_batch)));
+    names.push_back(CellLabel(*entry.cell));
   }
   if (names.empty()) return "";
   return absl::StrCat(
       "Captured steps: compute holds forward, backward, communication and "
-      "update, which one graph launch does not tell apart (",
+      "update, which one graph launch does not separate (",
       absl::StrJoin(names, "; "), ").\n");
 }
 
@@ -225,6 +209,16 @@ std::string FindingsText(const Answer& answer) {
 
 }  // namespace
 
+double MedianOf(const Cell& cell, double PipelineUse::*metric) {
+  std::vector<double> values;
+  for (const PipelineUse& use : cell.pipelines) values.push_back(use.*metric);
+  return Median(values);
+}
+
+double MedianOf(const Cell& cell, double Throughput::*metric) {
+  return Median(cell.Values(metric));
+}
+
 std::string PipelineTable(absl::Span<const Cell> cells) {
   TextTable times(
       {"pipeline", "ranks", "micro-batches", "wall bubble", "predicted",
@@ -244,7 +238,7 @@ std::string PipelineTable(absl::Span<const Cell> cells) {
   return absl::StrCat(
       "Pipelines: how long ranks compute nothing, of the slowest rank's time "
       "in the schedule (wall bubble), and between their first and last action "
-      "(span bubble); beside each what simulating the schedule predicts.\n\n",
+      "(span bubble); next to each what simulating the schedule predicts.\n\n",
       times.ToString(),
       "\nTheir ranks: of each one's own time in the schedule. Transfers are "
       "per step and boundary between stages, peak activations of one stage and "

@@ -1,5 +1,3 @@
-#include "analysis/answer/answer_text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/answer/answer.h"
 #include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {
@@ -197,7 +196,7 @@ TEST(AnswerText, OversubscribedRowsAreMarkedWhereTheyWereAskedFor) {
   const std::string refused = TextOf(runs);  // 9 ranks, 8 cores
   EXPECT_THAT(refused, HasSubstr("No efficiency: "));
   AnswerConfig config;
-  config.allow_oversubscribed = true;
+  config.comparison.allow_oversubscribed = true;
   const std::string text = TextOf(runs, config);
   EXPECT_THAT(text, HasSubstr("\nddp*     weak         9"));
   EXPECT_THAT(text, HasSubstr("* more threads than cores"));
@@ -211,7 +210,7 @@ TEST(AnswerText, ForcedComparisonsCarryAMark) {
   }
   EXPECT_THAT(TextOf(runs), HasSubstr("No efficiency: "));
   AnswerConfig config;
-  config.force = true;
+  config.comparison.force = true;
   const std::string text = TextOf(runs, config);
   EXPECT_THAT(text, HasSubstr("\nddp!     strong       4"));
   EXPECT_THAT(text, HasSubstr("! Forced: "));
@@ -219,7 +218,7 @@ TEST(AnswerText, ForcedComparisonsCarryAMark) {
 
 TEST(AnswerText, AForcedFigureOfOneRepetitionHasNoInterval) {
   AnswerConfig config;
-  config.force = true;
+  config.comparison.force = true;
   const std::string text = TextOf(
       {MakeRun({.binary = "single"}), MakeRun({.world_size = 2})}, config);
   EXPECT_THAT(text, HasSubstr("100.0 % efficiency (forced)."));
@@ -238,7 +237,7 @@ TEST(AnswerText, CapturedStepsAreSaidToHideCommunication) {
   EXPECT_THAT(text,
               HasSubstr("Captured steps: compute holds forward, backward, "
                         "communication and update, which one graph "
-                        "launch does not tell apart (single on 1 rank, "
+                        "launch does not separate (single on 1 rank, "
                         "batch 64; "));
   EXPECT_THAT(text, HasSubstr("not separated from communication within "
                               "captured steps, as ddp on 2 ranks, batch 32, "

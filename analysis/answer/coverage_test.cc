@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "analysis/answer/answer.h"
-#include "analysis/answer/answer_text.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/trace_for_test.h"
 #include "records/record_writer.h"

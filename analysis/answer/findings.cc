@@ -1,15 +1,15 @@
-#include "analysis/answer/findings.h"
-
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/answer/answer.h"
 #include "analysis/text/text_table.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
@@ -54,16 +54,9 @@ std::string HeldEqual(const Cell& cell, Scaling scaling) {
                          cell.peak_bytes * 1e-6);
 }
 
-std::string Capitalised(std::string text) {
-  text[0] =
-      static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
-}
-
-std::string ScalingTitle(Scaling scaling) {
-  return scaling == Scaling::kFixedMemory
-             ? "Fixed memory"
-             : Capitalised(absl::StrCat(ScalingName(scaling), " scaling"));
+absl::string_view ScalingTitle(Scaling scaling) {
+  if (scaling == Scaling::kFixedMemory) return "Fixed memory";
+  return scaling == Scaling::kStrong ? "Strong scaling" : "Weak scaling";
 }
 
 std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
@@ -110,10 +103,9 @@ std::string Listed(const std::vector<std::string>& items) {
 
 std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   std::vector<Loss> losses = waterfall.losses;
-  std::stable_sort(losses.begin(), losses.end(),
-                   [](const Loss& a, const Loss& b) {
-                     return a.efficiency_points > b.efficiency_points;
-                   });
+  absl::c_stable_sort(losses, [](const Loss& a, const Loss& b) {
+    return a.efficiency_points > b.efficiency_points;
+  });
   return losses;
 }
 
@@ -168,19 +160,18 @@ std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
 
 // Of the straggler that costs the largest share of its cell's step.
 std::string StragglerSentence(const Answer& answer) {
-  const auto worst =
-      std::max_element(answer.stragglers.begin(), answer.stragglers.end(),
-                       [](const CellStraggler& a, const CellStraggler& b) {
-                         return a.straggler.share < b.straggler.share;
-                       });
+  const auto worst = absl::c_max_element(
+      answer.stragglers, [](const CellStraggler& a, const CellStraggler& b) {
+        return a.straggler.share < b.straggler.share;
+      });
   if (worst == answer.stragglers.end()) return "";
   const Straggler& straggler = worst->straggler;
   return absl::StrFormat(
-      "Rank %d of %s, batch %s, is slower than the others by %s a step (95 %% "
+      "Rank %d of %s, is slower than the others by %s a step (95 %% "
       "interval [%.3g, %.3g]), %s of it.",
-      straggler.rank, worst->cell->Name(), BatchText(worst->cell->rank_batch),
-      Milliseconds(straggler.seconds), 1e3 * straggler.interval.low,
-      1e3 * straggler.interval.high, PercentText(straggler.share));
+      straggler.rank, CellLabel(*worst->cell), Milliseconds(straggler.seconds),
+      1e3 * straggler.interval.low, 1e3 * straggler.interval.high,
+      PercentText(straggler.share));
 }
 
 Finding WhatCostsMost(const Answer& answer) {
@@ -202,9 +193,8 @@ Finding WhatToChange(const Answer& answer) {
     if (losses.empty() || losses[0].efficiency_points < kWorthSaying) continue;
     const std::string sentence = absl::StrCat(
         "Against ", LossName(losses[0].cause), ": ", Remedy(losses[0].cause));
-    if (std::count(sentences.begin(), sentences.end(), sentence) == 0) {
-      sentences.push_back(sentence);
-    }
+    if (absl::c_linear_search(sentences, sentence)) continue;
+    sentences.push_back(sentence);
   }
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
@@ -241,20 +231,17 @@ Finding WhatComesNext(const Answer& answer) {
                        " per rank, ddp would train ", Listed(speeds),
                        "; of a step, ", Listed(waits),
                        " would be communication that computing does not hide.",
-                       extrapolated ? " No run measured communication among so "
-                                      "many ranks: it is extrapolated."
+                       extrapolated ? " No run measured communication among "
+                                      "that many ranks: it is extrapolated."
                                     : "")};
 }
 
 std::string ResidualSentence(const Answer& answer) {
-  const CellLedger* worst = nullptr;
-  for (const CellLedger& ledger : answer.ledgers) {
-    if (worst == nullptr || ledger.ledger.median_residual_share >
-                                worst->ledger.median_residual_share) {
-      worst = &ledger;
-    }
-  }
-  if (worst == nullptr) return "";
+  const auto worst = absl::c_max_element(
+      answer.ledgers, [](const CellLedger& a, const CellLedger& b) {
+        return a.ledger.median_residual_share < b.ledger.median_residual_share;
+      });
+  if (worst == answer.ledgers.end()) return "";
   return absl::StrCat("The ledger's parts explain all but ",
                       PercentText(worst->ledger.median_residual_share),
                       " of the step at worst (", worst->cell->Name(),
@@ -268,9 +255,7 @@ std::string LessOrMore(double saved_seconds) {
 }
 
 std::string AblationSentence(const Ablation& ablation) {
-  const Cell& cell = *ablation.cell;
-  const std::string name =
-      absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
+  const std::string name = CellLabel(*ablation.cell);
   if (ablation.saved_seconds <= 0) {
     return absl::StrCat("Without communication, ", name, ", takes ",
                         LessOrMore(ablation.saved_seconds),
@@ -280,7 +265,7 @@ std::string AblationSentence(const Ablation& ablation) {
   if (ablation.captured) {
     return absl::StrFormat(
         "Without communication, %s, takes %s a step. Its steps are captured "
-        "graphs, of which the ledger tells nothing apart: this is all that is "
+        "graphs, whose parts the ledger cannot separate: this is all that is "
         "known of what communication costs there.",
         name, LessOrMore(ablation.saved_seconds));
   }
@@ -310,13 +295,11 @@ std::string ScoreSentence(const Score& score) {
   const std::string known =
       score.fitted_up_to == 1
           ? "1 rank, with communication as measured between 2 and computing "
-            "beside another rank as measured without communication"
-          : absl::StrCat("up to ", score.fitted_up_to, " ranks");
+            "next to another rank as measured without communication"
+          : absl::StrCat("up to ", Counted(score.fitted_up_to, "rank"));
   return absl::StrFormat(
-      "Predicted from %s, the steps of %d larger %s were off by %s at the "
-      "median%s.",
-      known, score.points.size(),
-      score.points.size() == 1 ? "configuration" : "configurations",
+      "Predicted from %s, the steps of %s were off by %s at the median%s.",
+      known, Counted(score.points.size(), "larger configuration"),
       PercentText(score.median_absolute_error), CoverageText(score));
 }
 

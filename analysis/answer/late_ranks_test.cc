@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/answer/answer.h"
-#include "analysis/answer/answer_text.h"
 #include "analysis/runs/made_study_for_test.h"
 #include "analysis/runs/run_trace.h"
 

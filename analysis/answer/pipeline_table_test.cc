@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/answer/answer_text.h"
+#include "analysis/answer/answer.h"
 #include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {

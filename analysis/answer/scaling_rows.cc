@@ -1,14 +1,13 @@
-#include "analysis/answer/scaling_rows.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/answer/answer.h"
 #include "analysis/text/text_table.h"
 
 namespace rankwise {
@@ -25,7 +24,7 @@ struct Candidate {
 
 std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
                                const AnswerConfig& config) {
-  const ComparisonConfig comparison = ComparisonOf(config);
+  const ComparisonConfig& comparison = config.comparison;
   std::vector<Candidate> candidates;
   absl::Status refusal;
   for (Scaling scaling : kScalings) {
@@ -58,11 +57,11 @@ std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
   return rows;
 }
 
-int Order(const ScalingRow& row) {
-  const std::vector<std::string> order = {"base", "both", "strong", "weak",
+// Its place in the table.
+size_t Order(const ScalingRow& row) {
+  constexpr absl::string_view kOrder[] = {"base", "both", "strong", "weak",
                                           "fixed_memory"};
-  return static_cast<int>(std::find(order.begin(), order.end(), row.scaling) -
-                          order.begin());
+  return absl::c_find(kOrder, row.scaling) - std::begin(kOrder);
 }
 
 bool IsUnder(const ScalingRow& row, Scaling scaling) {
@@ -147,11 +146,6 @@ std::string SerialTrend(absl::Span<const SerialFraction> fractions) {
                       "stays serial would have it");
 }
 
-ComparisonConfig ComparisonOf(const AnswerConfig& config) {
-  return {.allow_oversubscribed = config.allow_oversubscribed,
-          .force = config.force};
-}
-
 std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
                                     const AnswerConfig& config) {
   std::vector<ScalingRow> rows;
@@ -164,16 +158,12 @@ std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
   std::set<const Cell*> used;
   for (const ScalingRow& row : rows) used.insert(row.base);
   const bool compares = used.size() > 1 || used.count(nullptr) == 0;
-  rows.erase(std::remove_if(rows.begin(), rows.end(),
-                            [&](const ScalingRow& row) {
-                              return compares && row.scaling == "base" &&
-                                     used.count(row.cell) == 0;
-                            }),
-             rows.end());
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const ScalingRow& a, const ScalingRow& b) {
-                     return Order(a) < Order(b);
-                   });
+  std::erase_if(rows, [&](const ScalingRow& row) {
+    return compares && row.scaling == "base" && used.count(row.cell) == 0;
+  });
+  absl::c_stable_sort(rows, [](const ScalingRow& a, const ScalingRow& b) {
+    return Order(a) < Order(b);
+  });
   return rows;
 }
 
@@ -194,10 +184,9 @@ std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
   }
   std::vector<ScalingSeries> result;
   for (auto& [key, one] : series) {
-    std::stable_sort(one.rows.begin(), one.rows.end(),
-                     [](const ScalingRow* a, const ScalingRow* b) {
-                       return a->cell->run.world_size < b->cell->run.world_size;
-                     });
+    absl::c_stable_sort(one.rows, [](const ScalingRow* a, const ScalingRow* b) {
+      return a->cell->run.world_size < b->cell->run.world_size;
+    });
     FitLaws(one, config.bootstrap);
     one.serial_fractions = SerialFractionsOf(one);
     one.serial_trend = SerialTrend(one.serial_fractions);

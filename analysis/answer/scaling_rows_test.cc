@@ -1,10 +1,10 @@
-#include "analysis/answer/scaling_rows.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
+
+#include "analysis/answer/answer.h"
 
 namespace rankwise {
 namespace {

@@ -58,9 +58,6 @@ constexpr char kUsage[] =
 struct Options {
   RecordSetConfig records;
   ChangeConfig change;
-  std::string csv;  // "" for none
-  bool require_all = false;
-  bool force = false;
 };
 
 absl::StatusOr<CallUnit> ParseCallUnit(const std::string& text) {
@@ -84,9 +81,7 @@ absl::StatusOr<Options> OptionsFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat(
         "--alpha=", change.alpha, ": expected a number from 1e-6 to 1"));
   }
-  const auto metrics = ParseMetrics(absl::GetFlag(FLAGS_metrics));
-  if (!metrics.ok()) return metrics.status();
-  change.metrics = *metrics;
+  ASSIGN_OR_RETURN(change.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
   const std::vector<std::string> ignored =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
   change.ignored_flags.insert(ignored.begin(), ignored.end());
@@ -97,9 +92,6 @@ absl::StatusOr<Options> OptionsFromFlags() {
     return absl::InvalidArgumentError(
         "--warmup_steps: expected a number from 0");
   }
-  options.csv = UserPath(absl::GetFlag(FLAGS_csv));
-  options.require_all = absl::GetFlag(FLAGS_require_all);
-  options.force = absl::GetFlag(FLAGS_force);
   return options;
 }
 
@@ -117,28 +109,29 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
                              const Options& options) {
   ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, options.records));
   ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, options.records));
-  if (!options.force) {
-    absl::Status known = CheckCode(a);
-    known.Update(CheckCode(b));
-    if (!known.ok()) return known;
+  if (!absl::GetFlag(FLAGS_force)) {
+    RETURN_IF_ERROR(CheckCode(a));
+    RETURN_IF_ERROR(CheckCode(b));
   }
-  const auto comparison = CompareRecordSets(a, b, options.change);
-  if (!comparison.ok()) return comparison.status();
-  std::fputs(ComparisonText(a, b, *comparison, options.change).c_str(), stdout);
-  if (!options.csv.empty()) {
-    RETURN_IF_ERROR(ReplaceFile(options.csv, ComparisonCsv(*comparison)));
+  ASSIGN_OR_RETURN(const Comparison comparison,
+                   CompareRecordSets(a, b, options.change));
+  std::fputs(ComparisonText(a, b, comparison, options.change).c_str(), stdout);
+  const std::string csv = UserPath(absl::GetFlag(FLAGS_csv));
+  if (!csv.empty()) {
+    RETURN_IF_ERROR(ReplaceFile(csv, ComparisonCsv(comparison)));
   }
-  const bool missing = options.require_all && !comparison->IsComplete();
-  if (missing) std::fputs(MissingText(*comparison).c_str(), stdout);
-  return !comparison->HasRegression() && !missing;
+  const bool missing =
+      absl::GetFlag(FLAGS_require_all) && !comparison.IsComplete();
+  if (missing) std::fputs(MissingText(comparison).c_str(), stdout);
+  return !comparison.HasRegression() && !missing;
 }
 
 // The exit code.
 int Run(const std::string& path_a, const std::string& path_b) {
-  const auto options = OptionsFromFlags();
-  if (!options.ok()) return Complain("compare", options.status(), kBadUsage);
-  const absl::Status two = CheckTwo(path_a, path_b);
-  if (!two.ok()) return Complain("compare", two, kBadUsage);
+  const absl::StatusOr<Options> options = OptionsFromFlags();
+  absl::Status usage = options.status();
+  usage.Update(CheckTwo(path_a, path_b));
+  if (!usage.ok()) return Complain("compare", usage, kBadUsage);
   const absl::StatusOr<bool> passed = Compare(path_a, path_b, *options);
   if (!passed.ok()) return Complain("compare", passed.status(), kFailed);
   return *passed ? 0 : 1;

@@ -1,6 +1,5 @@
 #include "analysis/compare/comparison.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <iterator>
@@ -8,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -20,9 +20,8 @@ namespace rankwise {
 namespace {
 
 const Metric* FindMetric(absl::string_view name) {
-  const Metric* found = std::find_if(
-      std::begin(kMetrics), std::end(kMetrics),
-      [name](const Metric& metric) { return metric.name == name; });
+  const Metric* found = absl::c_find_if(
+      kMetrics, [name](const Metric& metric) { return metric.name == name; });
   return found == std::end(kMetrics) ? nullptr : found;
 }
 
@@ -93,11 +92,12 @@ std::string Remark(const Configuration& a, const Configuration& b) {
   return absl::StrJoin(remarks, ", ");
 }
 
+// Which configurations of two sets belong together, by their places.
 class Pairer {
  public:
   Pairer(absl::Span<const Configuration> a, absl::Span<const Configuration> b,
          const std::set<std::string>& ignored)
-      : a_(a), b_(b), ignored_(ignored), partner_(a.size(), kNone) {}
+      : a_(a), b_(b), ignored_(ignored) {}
 
   Pairing Pair() {
     for (const bool same_cpus : {true, false}) {
@@ -106,12 +106,13 @@ class Pairer {
     }
     Pairing result;
     for (size_t i = 0; i < a_.size(); ++i) {
-      if (partner_[i] == kNone) {
+      const auto partner = partner_.find(i);
+      if (partner == partner_.end()) {
         result.only_a.push_back(&a_[i]);
-      } else {
-        const Configuration& b = b_[partner_[i]];
-        result.pairs.push_back({&a_[i], &b, Remark(a_[i], b)});
+        continue;
       }
+      const Configuration& b = b_[partner->second];
+      result.pairs.push_back({&a_[i], &b, Remark(a_[i], b)});
     }
     for (size_t j = 0; j < b_.size(); ++j) {
       if (taken_.count(j) == 0) result.only_b.push_back(&b_[j]);
@@ -120,8 +121,6 @@ class Pairer {
   }
 
  private:
-  static constexpr size_t kNone = -1;
-
   bool Fit(size_t i, size_t j, bool same_cpus, Missing missing) const {
     if (a_[i].identity != b_[j].identity) return false;
     if (same_cpus && a_[i].cpus != b_[j].cpus) return false;
@@ -132,27 +131,26 @@ class Pairer {
 
   // Pairs those of what is left that fit nothing else of what is left.
   void PairWhere(bool same_cpus, Missing missing) {
-    std::vector<std::vector<size_t>> fits(a_.size());
-    std::map<size_t, int> fitted;
+    std::map<size_t, std::vector<size_t>> fits_a, fits_b;
     for (size_t i = 0; i < a_.size(); ++i) {
-      if (partner_[i] != kNone) continue;
       for (size_t j = 0; j < b_.size(); ++j) {
-        if (taken_.count(j) > 0 || !Fit(i, j, same_cpus, missing)) continue;
-        fits[i].push_back(j);
-        ++fitted[j];
+        if (partner_.count(i) > 0 || taken_.count(j) > 0) continue;
+        if (!Fit(i, j, same_cpus, missing)) continue;
+        fits_a[i].push_back(j);
+        fits_b[j].push_back(i);
       }
     }
-    for (size_t i = 0; i < a_.size(); ++i) {
-      if (fits[i].size() != 1 || fitted[fits[i][0]] != 1) continue;
-      partner_[i] = fits[i][0];
-      taken_.insert(fits[i][0]);
+    for (const auto& [i, fits] : fits_a) {
+      if (fits.size() != 1 || fits_b[fits[0]].size() != 1) continue;
+      partner_[i] = fits[0];
+      taken_.insert(fits[0]);
     }
   }
 
   const absl::Span<const Configuration> a_, b_;
   const std::set<std::string>& ignored_;
-  std::vector<size_t> partner_;  // of each of a_
-  std::set<size_t> taken_;       // of b_
+  std::map<size_t, size_t> partner_;  // of a_ in b_
+  std::set<size_t> taken_;            // of b_
 };
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -176,8 +174,7 @@ Verdict Judge(const Change& change, double step_seconds,
 }
 
 bool AllPositive(const MetricSample& sample) {
-  return std::all_of(sample.values.begin(), sample.values.end(),
-                     [](double x) { return x > 0; });
+  return absl::c_all_of(sample.values, [](double x) { return x > 0; });
 }
 
 // Without its corrected p and its verdict.
@@ -214,12 +211,6 @@ const MetricSample* Find(const Configuration& configuration,
   return nullptr;
 }
 
-bool IsPolled(const ChangeConfig& config, absl::string_view metric) {
-  return config.metrics.empty() ||
-         std::find(config.metrics.begin(), config.metrics.end(), metric) !=
-             config.metrics.end();
-}
-
 // A change, and what its verdict needs besides.
 struct Measured {
   Change change;
@@ -233,8 +224,9 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
   for (const Metric& metric : kMetrics) {
     const MetricSample* a = Find(*pair.a, metric.name);
     const MetricSample* b = Find(*pair.b, metric.name);
-    if (a == nullptr || b == nullptr || !IsPolled(config, metric.name))
-      continue;
+    const bool wanted = config.metrics.empty() ||
+                        absl::c_linear_search(config.metrics, metric.name);
+    if (a == nullptr || b == nullptr || !wanted) continue;
     if (Mean(a->values) == 0 && Mean(b->values) == 0) continue;
     changes.push_back({Measure(pair, *a, *b), a->step_seconds});
   }
@@ -348,15 +340,14 @@ std::string NearestMiss(absl::Span<const Configuration> a,
 }
 
 bool Comparison::HasRegression() const {
-  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+  return absl::c_any_of(changes, [](const Change& change) {
     return change.verdict == Verdict::kWorse;
   });
 }
 
 bool Comparison::IsComplete() const {
-  return lost.empty() &&
-         std::none_of(changes.begin(), changes.end(), [](const Change& c) {
-           return c.verdict == Verdict::kTooFew;
+  return lost.empty() && absl::c_none_of(changes, [](const Change& change) {
+           return change.verdict == Verdict::kTooFew;
          });
 }
 

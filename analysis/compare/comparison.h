@@ -116,7 +116,7 @@ struct Comparison {
   std::vector<std::string> lost;     // names of what only A has
 
   bool HasRegression() const;
-  // B has usualy configuration of A, with enough repetitions to be judged.
+  // B has every configuration of A, with enough repetitions to be judged.
   bool IsComplete() const;
 };
 

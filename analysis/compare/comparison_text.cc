@@ -1,20 +1,21 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "analysis/compare/comparison.h"
 #include "analysis/text/text_table.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
 
 std::string SideText(const char* name, const RecordSet& set) {
-  std::string text = absl::StrCat(name, ": ", set.path, ", ", set.runs,
-                                  set.runs == 1 ? " run" : " runs");
+  std::string text =
+      absl::StrCat(name, ": ", set.path, ", ", Counted(set.runs, "run"));
   for (const std::string& by : set.made_by) absl::StrAppend(&text, "; ", by);
   return text + "\n";
 }
@@ -58,50 +59,43 @@ std::vector<std::string> RowOf(const Change& change) {
           PText(change.corrected_p)};
 }
 
-std::vector<const Change*> With(const Comparison& comparison, Verdict verdict) {
-  std::vector<const Change*> found;
-  for (const Change& change : comparison.changes) {
-    if (change.verdict == verdict) found.push_back(&change);
-  }
-  return found;
-}
-
-bool Uses(const Comparison& comparison, const std::string& unit) {
-  return std::any_of(
-      comparison.changes.begin(), comparison.changes.end(),
-      [&unit](const Change& change) { return change.unit == unit; });
+size_t CountOf(const Comparison& comparison, Verdict verdict) {
+  return absl::c_count_if(comparison.changes, [verdict](const Change& change) {
+    return change.verdict == verdict;
+  });
 }
 
 // What counts as a repetition.
 std::string UnitNotes(const Comparison& comparison) {
+  constexpr std::pair<absl::string_view, absl::string_view> kNotes[] = {
+      {"run", "Repetitions of trainers are runs, never steps.\n"},
+      {"launch",
+       "Repetitions of collectives are launches, each by the median of its "
+       "iterations.\n"},
+      {"iteration",
+       "Repetitions of collectives are iterations, which depend on each other "
+       "within a launch: their intervals and p are too small.\n"}};
   std::string notes;
-  if (Uses(comparison, "run")) {
-    notes += "Repetitions of trainers are runs, never steps.\n";
-  }
-  if (Uses(comparison, "launch")) {
-    notes +=
-        "Repetitions of collectives are launches, each by the median of its "
-        "iterations.\n";
-  }
-  if (Uses(comparison, "iteration")) {
-    notes +=
-        "Repetitions of collectives are iterations, which depend on each other "
-        "within a launch: their intervals and p are too small.\n";
+  for (const auto& [unit, note] : kNotes) {
+    const bool used = absl::c_any_of(
+        comparison.changes,
+        [&unit = unit](const Change& change) { return change.unit == unit; });
+    if (used) absl::StrAppend(&notes, note);
   }
   return notes;
 }
 
 // What the column p is.
 std::string CorrectionNote(const Comparison& comparison) {
-  const auto tests = std::count_if(
-      comparison.changes.begin(), comparison.changes.end(),
+  const auto tests = absl::c_count_if(
+      comparison.changes,
       [](const Change& change) { return !std::isnan(change.p_value); });
   if (tests < 2) return "";
   return absl::StrCat("p is corrected for ", tests, " figures (Holm 1979).\n");
 }
 
 std::string FewNote(const Comparison& comparison) {
-  const size_t few = With(comparison, Verdict::kTooFew).size();
+  const size_t few = CountOf(comparison, Verdict::kTooFew);
   if (few == 0) return "";
   return absl::StrFormat(
       "%d of %d figures have too few repetitions to be judged: that needs 2 on "
@@ -110,7 +104,7 @@ std::string FewNote(const Comparison& comparison) {
 }
 
 std::string UnclearNote(const Comparison& comparison, double threshold) {
-  const size_t unclear = With(comparison, Verdict::kUnclear).size();
+  const size_t unclear = CountOf(comparison, Verdict::kUnclear);
   if (unclear == 0) return "";
   return absl::StrFormat(
       "%d of %d figures changed by more than %g %%, which may be chance: more "
@@ -119,26 +113,21 @@ std::string UnclearNote(const Comparison& comparison, double threshold) {
 }
 
 std::string ResultLine(const Comparison& comparison, double threshold) {
-  const std::vector<const Change*> worse = With(comparison, Verdict::kWorse);
   const std::string by = absl::StrFormat("%g %%", 100 * threshold);
-  if (!worse.empty()) {
-    std::vector<std::string> names;
-    for (const Change* change : worse) {
-      names.push_back(absl::StrCat(change->name, ", ", change->metric->name,
-                                   " (", RatioText(*change), ")"));
-    }
-    return absl::StrCat("Worse by more than ", by, ": ",
-                        absl::StrJoin(names, "; "), ".\n");
+  std::vector<std::string> worse;
+  for (const Change& change : comparison.changes) {
+    if (change.verdict != Verdict::kWorse) continue;
+    worse.push_back(absl::StrCat(change.name, ", ", change.metric->name, " (",
+                                 RatioText(change), ")"));
   }
-  if (With(comparison, Verdict::kTooFew).size() == comparison.changes.size()) {
+  if (!worse.empty()) {
+    return absl::StrCat("Worse by more than ", by, ": ",
+                        absl::StrJoin(worse, "; "), ".\n");
+  }
+  if (CountOf(comparison, Verdict::kTooFew) == comparison.changes.size()) {
     return "Nothing could be judged.\n";
   }
   return absl::StrCat("Nothing is known to be worse by more than ", by, ".\n");
-}
-
-std::string Quoted(const std::string& field) {
-  if (field.find_first_of(",\"\n") == std::string::npos) return field;
-  return absl::StrCat("\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
 }
 
 std::string Number(double value) {
@@ -153,7 +142,7 @@ std::string MissingText(const Comparison& comparison) {
     missing.push_back(
         absl::StrCat("B lacks ", absl::StrJoin(comparison.lost, "; ")));
   }
-  const size_t few = With(comparison, Verdict::kTooFew).size();
+  const size_t few = CountOf(comparison, Verdict::kTooFew);
   if (few > 0) {
     missing.push_back(absl::StrCat(few, " of ", comparison.changes.size(),
                                    " figures have too few repetitions"));
@@ -195,11 +184,10 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
   for (const std::string& remark : comparison.remarks) {
     absl::StrAppend(&text, "Note: ", remark, ".\n");
   }
-  for (const std::string& reason : a.left_out) {
-    absl::StrAppend(&text, "Left out of A: ", reason, ".\n");
-  }
-  for (const std::string& reason : b.left_out) {
-    absl::StrAppend(&text, "Left out of B: ", reason, ".\n");
+  for (const auto& [side, set] : {std::pair("A", &a), std::pair("B", &b)}) {
+    for (const std::string& reason : set->left_out) {
+      absl::StrAppend(&text, "Left out of ", side, ": ", reason, ".\n");
+    }
   }
   return absl::StrCat(text, ResultLine(comparison, config.threshold));
 }
@@ -209,7 +197,7 @@ std::string ComparisonCsv(const Comparison& comparison) {
       "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,ratio,"
       "ratio_low,ratio_high,p,corrected_p\n";
   for (const Change& c : comparison.changes) {
-    const std::vector<std::string> fields = {Quoted(c.name),
+    const std::vector<std::string> fields = {CsvField(c.name),
                                              std::string(c.metric->name),
                                              VerdictName(c),
                                              c.unit,

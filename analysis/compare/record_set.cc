@@ -1,21 +1,18 @@
 #include "analysis/compare/record_set.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
-#include "absl/status/status.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/runs/cell.h"
 #include "analysis/runs/collective_rows.h"
 #include "analysis/stats/statistics.h"
 #include "records/run_origin.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -75,9 +72,8 @@ std::vector<MetricSample> SamplesOf(const Cell& cell,
 Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
                               const ThroughputConfig& config) {
   Configuration result;
-  result.name =
-      absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch),
-                   cell.IsAblation() ? ", without communication" : "");
+  result.name = absl::StrCat(
+      CellLabel(cell), cell.IsAblation() ? ", without communication" : "");
   result.unit = "run";
   result.identity = {
       {"trainer", cell.Trainer()},
@@ -118,8 +114,7 @@ using Identity = std::map<std::string, std::string>;
 // collective record; the others choose rows, or say how long to measure them.
 Identity CallFlags(const RunRecord& run) {
   const std::set<std::string> kept = {"arrival_us", "check_collectives",
-                                      "direct_all_reduce_bytes", "traffic",
-                                      "traffic_skew"};
+                                      "traffic", "traffic_skew"};
   Identity flags;
   for (const auto& [name, value] : run.flags) {
     const bool pretends =
@@ -132,28 +127,31 @@ Identity CallFlags(const RunRecord& run) {
 Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
   const CollectiveRecord& row = *of_ranks.ranks[0];
   const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
-  return {{"collective", row.collective},
-          {"layer", row.layer},
-          {"bytes", absl::StrCat(row.bytes)},
-          {"elements", absl::StrCat(row.count)},
-          {"dtype", row.dtype},
-          {"operation", row.op},
-          {"ranks", absl::StrCat(GroupSize(row, run.world_size))},
-          {"world size", absl::StrCat(run.world_size)},
-          {"group", absl::StrJoin(row.ranks, ",")},
-          {"root", absl::StrCat(row.root)},
-          {"in place", row.in_place ? "yes" : "no"},
-          {"in flight", absl::StrCat(row.in_flight)},
-          {"cache", row.cache},
-          {"sync", row.sync},
-          {"trips", absl::StrCat(row.trips)},
-          {"timing", row.timing},
-          {"graph", row.graph ? "yes" : "no"},
-          {"registered", row.registered ? "yes" : "no"},
-          {"algorithm", chosen.algorithm},
-          {"protocol", chosen.protocol},
-          {"backend", run.backend},
-          {"device", DeviceKind(run)}};
+  Identity identity = {{"collective", row.collective},
+                       {"layer", row.layer},
+                       {"bytes", absl::StrCat(row.bytes)},
+                       {"elements", absl::StrCat(row.count)},
+                       {"dtype", row.dtype},
+                       {"operation", row.op},
+                       {"ranks", absl::StrCat(GroupSize(row, run.world_size))},
+                       {"world size", absl::StrCat(run.world_size)},
+                       {"group", absl::StrJoin(row.ranks, ",")},
+                       {"root", absl::StrCat(row.root)},
+                       {"in place", row.in_place ? "yes" : "no"},
+                       {"in flight", absl::StrCat(row.in_flight)},
+                       {"cache", row.cache},
+                       {"sync", row.sync},
+                       {"trips", absl::StrCat(row.trips)},
+                       {"timing", row.timing},
+                       {"graph", row.graph ? "yes" : "no"},
+                       {"registered", row.registered ? "yes" : "no"},
+                       {"algorithm", chosen.algorithm},
+                       {"protocol", chosen.protocol},
+                       {"backend", run.backend},
+                       {"device", DeviceKind(run)}};
+  // The same call, measured once more by the same launch.
+  if (of_ranks.turn > 0) identity["turn"] = absl::StrCat(of_ranks.turn + 1);
+  return identity;
 }
 
 std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
@@ -164,11 +162,10 @@ std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
     if (!part.empty()) absl::StrAppend(&name, " ", part);
   }
   const int64_t group_size = GroupSize(row, run.world_size);
-  absl::StrAppend(&name, " on ", group_size);
-  if (group_size != run.world_size) {
-    absl::StrAppend(&name, " of ", run.world_size);
-  }
-  absl::StrAppend(&name, run.world_size == 1 ? " rank" : " ranks");
+  absl::StrAppend(
+      &name, " on ",
+      group_size != run.world_size ? absl::StrCat(group_size, " of ") : "",
+      Counted(run.world_size, "rank"));
   if (!row.ranks.empty()) {
     absl::StrAppend(&name, " {", absl::StrJoin(row.ranks, ","), "}");
   }
@@ -199,8 +196,13 @@ void AddLaunch(const std::vector<double>& seconds, CallUnit unit,
   }
 }
 
-// Identity, flags, turn, kinds of CPU.
-using Key = std::tuple<Identity, Identity, int, std::string>;
+void AddOnce(std::string text, std::vector<std::string>& texts) {
+  if (absl::c_linear_search(texts, text)) return;
+  texts.push_back(std::move(text));
+}
+
+// Identity, flags, kinds of CPU.
+using Key = std::tuple<Identity, Identity, std::string>;
 using Configurations = std::map<Key, Configuration>;
 
 // Adds a launch's row; else why it is left out.
@@ -211,25 +213,15 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   if (!why.empty()) return why;
   const std::vector<double> seconds = SlowestSeconds(row);
   if (seconds.empty()) return "no iteration counts";
-  const Identity identity = IdentityOf(run, row);
-  const Identity flags = CallFlags(run);
-  Configuration& configuration =
-      configurations[{identity, flags, row.turn, CpuModels(launch)}];
+  const Key key = {IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
+  Configuration& configuration = configurations[key];
   configuration.name = NameOf(run, row);
   if (std::isnan(configuration.bus_factor)) {
     configuration.bus_factor = row.ranks[0]->bus_factor;
   }
-  configuration.identity = identity;
-  if (row.turn > 0) {
-    configuration.identity["turn"] = absl::StrCat(row.turn + 1);
-  }
-  configuration.flags = flags;
-  configuration.cpus = CpuModels(launch);
-  std::vector<std::string>& versions = configuration.code_versions;
-  const std::string version = CodeVersion(run);
-  if (std::find(versions.begin(), versions.end(), version) == versions.end()) {
-    versions.push_back(version);
-  }
+  std::tie(configuration.identity, configuration.flags, configuration.cpus) =
+      key;
+  AddOnce(CodeVersion(run), configuration.code_versions);
   AddLaunch(seconds, unit, configuration);
   return "";
 }
@@ -249,6 +241,10 @@ void SeparateByCpu(std::vector<Configuration>& configurations) {
 }
 
 }  // namespace
+
+std::string CellLabel(const Cell& cell) {
+  return absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
+}
 
 std::vector<Configuration> TrainerConfigurations(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config,
@@ -277,15 +273,14 @@ std::vector<Configuration> CallConfigurations(
   for (auto& [key, configuration] : configurations) {
     result.push_back(std::move(configuration));
   }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Configuration& a, const Configuration& b) {
-                     const auto size = [](const Configuration& c) {
-                       return std::stoll(c.identity.at("bytes"));
-                     };
-                     const auto& left = a.identity.at("collective");
-                     const auto& right = b.identity.at("collective");
-                     return left != right ? left < right : size(a) < size(b);
-                   });
+  const auto order = [](const Configuration& c) {
+    return std::pair(c.identity.at("collective"),
+                     std::stoll(c.identity.at("bytes")));
+  };
+  absl::c_stable_sort(result,
+                      [&](const Configuration& a, const Configuration& b) {
+                        return order(a) < order(b);
+                      });
   return result;
 }
 
@@ -304,11 +299,7 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
   for (const RunTrace& run : runs) {
     if (run.ranks.empty()) continue;
     set.run_ids.insert(run.ranks[0].run.run_id);
-    const std::string by = MadeBy(run.ranks[0].run);
-    if (std::find(set.made_by.begin(), set.made_by.end(), by) ==
-        set.made_by.end()) {
-      set.made_by.push_back(by);
-    }
+    AddOnce(MadeBy(run.ranks[0].run), set.made_by);
   }
   return set;
 }

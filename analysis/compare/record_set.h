@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
 
@@ -43,6 +44,9 @@ struct Configuration {
   // Of a row of comm_bench: CollectiveRecord::bus_factor.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
 };
+
+// "ddp on 2 ranks, batch 32".
+std::string CellLabel(const Cell& cell);
 
 // One per cell; a repetition is a run. Runs of comm_bench are passed over,
 // those that cannot be measured are appended to `left_out` with the reason.

@@ -1,13 +1,12 @@
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/report/report_data.h"
-#include "analysis/runs/cell.h"
+#include "analysis/report/report.h"
 #include "analysis/runs/pipeline_use.h"
 #include "analysis/runs/throughput.h"
 #include "records/record.h"
@@ -18,14 +17,8 @@ namespace {
 
 using ::nlohmann::json;
 
-double MedianOf(const std::vector<PipelineUse>& uses,
-                double PipelineUse::*metric) {
-  std::vector<double> values;
-  for (const PipelineUse& use : uses) values.push_back(use.*metric);
-  return Median(values);
-}
-
-json PipelineData(const std::vector<PipelineUse>& uses) {
+json PipelineData(const Cell& cell) {
+  const std::vector<PipelineUse>& uses = cell.pipelines;
   if (uses.empty()) return nullptr;
   std::vector<double> errors;
   for (const PipelineUse& use : uses) errors.push_back(use.PredictionError());
@@ -34,14 +27,14 @@ json PipelineData(const std::vector<PipelineUse>& uses) {
       {"stages", first.stages},
       {"replicas", first.replicas},
       {"micro_batches", first.micro_batches},
-      {"wall_bubble", MedianOf(uses, &PipelineUse::wall_bubble)},
-      {"span_bubble", MedianOf(uses, &PipelineUse::span_bubble)},
-      {"seconds", MedianOf(uses, &PipelineUse::schedule_seconds)},
+      {"wall_bubble", MedianOf(cell, &PipelineUse::wall_bubble)},
+      {"span_bubble", MedianOf(cell, &PipelineUse::span_bubble)},
+      {"seconds", MedianOf(cell, &PipelineUse::schedule_seconds)},
       {"predicted_wall_bubble",
-       MedianOf(uses, &PipelineUse::predicted_wall_bubble)},
+       MedianOf(cell, &PipelineUse::predicted_wall_bubble)},
       {"predicted_span_bubble",
-       MedianOf(uses, &PipelineUse::predicted_span_bubble)},
-      {"predicted_seconds", MedianOf(uses, &PipelineUse::predicted_seconds)},
+       MedianOf(cell, &PipelineUse::predicted_span_bubble)},
+      {"predicted_seconds", MedianOf(cell, &PipelineUse::predicted_seconds)},
       {"error", Median(errors)},
   };
 }
@@ -59,10 +52,6 @@ std::vector<std::string> Marks(const Cell& cell) {
   return marks;
 }
 
-std::string Label(const Cell& cell) {
-  return absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
-}
-
 // True where cells may be distinguished by that flag: not by where a run's
 // files lie.
 bool Distinguishes(const std::string& flag) {
@@ -77,26 +66,22 @@ std::string FlagText(const std::string& name, const std::string& value) {
 // The flags in which cells of the same label differ, with the cell's values; ""
 // where `cell` has its label for itself, or none differs.
 std::string Distinction(absl::Span<const Cell> cells, const Cell& cell) {
-  const std::string label = Label(cell);
+  const std::string label = CellLabel(cell);
   std::string text;
   for (const auto& [name, value] : cell.run.flags) {
     if (!Distinguishes(name)) continue;
-    const bool differs =
-        std::any_of(cells.begin(), cells.end(),
-                    [&, &name = name, &value = value](const Cell& other) {
-                      const auto flag = other.run.flags.find(name);
-                      return flag != other.run.flags.end() &&
-                             flag->second != value && Label(other) == label;
-                    });
+    const bool differs = absl::c_any_of(
+        cells, [&, &name = name, &value = value](const Cell& other) {
+          const auto flag = other.run.flags.find(name);
+          return flag != other.run.flags.end() && flag->second != value &&
+                 CellLabel(other) == label;
+        });
     if (differs) text += FlagText(name, value);
   }
   return text;
 }
 
 json CellData(const Cell& cell, const RateColumn& rate) {
-  const auto median = [&cell](double Throughput::*metric) {
-    return Median(cell.Values(metric));
-  };
   return {
       {"name", cell.Name()},
       {"trainer", cell.Trainer()},
@@ -106,14 +91,14 @@ json CellData(const Cell& cell, const RateColumn& rate) {
       {"runs", cell.repetitions.size()},
       {"examples_per_second", cell.ExamplesPerSecond()},
       {"rate", rate.Of(cell, cell.ExamplesPerSecond())},
-      {"step_seconds", median(&Throughput::step_seconds)},
-      {"exposed_comm_share", median(&Throughput::exposed_comm_share)},
-      {"data_wait_share", median(&Throughput::data_wait_share)},
+      {"step_seconds", MedianOf(cell, &Throughput::step_seconds)},
+      {"exposed_comm_share", MedianOf(cell, &Throughput::exposed_comm_share)},
+      {"data_wait_share", MedianOf(cell, &Throughput::data_wait_share)},
       {"peak_bytes", cell.peak_bytes},       // 0: not known
       {"mfu", ModelFlopsUtilization(cell)},  // NaN, null in JSON: not known
       {"peak_tflops", cell.peak_tflops},     // 0: not known
       {"marks", Marks(cell)},
-      {"pipeline", PipelineData(cell.pipelines)},
+      {"pipeline", PipelineData(cell)},
   };
 }
 
@@ -121,11 +106,10 @@ std::map<std::string, std::string> SharedFlags(absl::Span<const Cell> cells) {
   if (cells.empty()) return {};
   std::map<std::string, std::string> shared = cells.front().run.flags;
   for (const Cell& cell : cells) {
-    for (auto flag = shared.begin(); flag != shared.end();) {
-      const auto other = cell.run.flags.find(flag->first);
-      const bool same = other != cell.run.flags.end() && *other == *flag;
-      flag = same ? std::next(flag) : shared.erase(flag);
-    }
+    std::erase_if(shared, [&cell](const auto& flag) {
+      const auto other = cell.run.flags.find(flag.first);
+      return other == cell.run.flags.end() || *other != flag;
+    });
   }
   return shared;
 }
@@ -140,10 +124,8 @@ json IntervalData(const Interval& interval) {
 }
 
 json CellIndex(absl::Span<const Cell> cells, const Cell* cell) {
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (&cells[i] == cell) return i;
-  }
-  return nullptr;
+  const bool is_among = cell >= cells.begin() && cell < cells.end();
+  return is_among ? json(cell - cells.begin()) : json(nullptr);
 }
 
 json CellsData(absl::Span<const Cell> cells) {
@@ -151,7 +133,7 @@ json CellsData(absl::Span<const Cell> cells) {
   const RateColumn rate(cells);
   for (const Cell& cell : cells) {
     data.push_back(CellData(cell, rate));
-    data.back()["label"] = Label(cell) + Distinction(cells, cell);
+    data.back()["label"] = CellLabel(cell) + Distinction(cells, cell);
   }
   return data;
 }

@@ -9,14 +9,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
-#include "analysis/report/page_files.h"
-#include "analysis/report/report_data.h"
-#include "nlohmann/json.hpp"
 #include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
+
+// The files of page/, as the build puts them into the binary.
+extern const char kPageHtml[];    // with {{title}}, {{css}}, {{data}}, ...
+extern const char kPageCss[];     // goes to {{css}}
+extern const char kPageErrors[];  // to {{errors}}: runs before all else
+extern const char kPageJs[];      // to {{js}}: every other script
+
 namespace {
 
 // The text of a script that can stand inside a page.

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "analysis/answer/answer.h"
 #include "nlohmann/json.hpp"
 
@@ -33,6 +34,32 @@ std::string ScriptSafeJson(const nlohmann::json& data);
 // `plotly` is the text of plotly.min.js and must not hold "</script".
 std::string ReportPage(absl::string_view title, const nlohmann::json& data,
                        absl::string_view plotly);
+
+// Everything that the page draws, as one JSON object. Places, names and units
+// are the page's own: page/*.js reads it, nothing else should. Seconds, bytes
+// and shares of 1, as in the answer. Long loss curves are thinned to every k-th
+// step, laws are drawn to twice the largest size. Numbers that are not finite
+// become null when written.
+nlohmann::json ReportData(const Answer& answer);
+
+// [low, high]; null where an end is unknown.
+nlohmann::json IntervalData(const Interval& interval);
+
+// A cell's place among `cells`, which the others refer to it by; null for null
+// and for one that is not among them.
+nlohmann::json CellIndex(absl::Span<const Cell> cells, const Cell* cell);
+
+// Names, sizes, figures over the repetitions, what to beware of, and the use of
+// its pipelines, if any.
+nlohmann::json CellsData(absl::Span<const Cell> cells);
+
+// Machines, versions, commits, and the flags that all cells share.
+nlohmann::json OriginData(absl::Span<const Cell> cells);
+
+// The benchmark's rows: {"name", what it is by name, "seconds": the median over
+// its launches, "launches", "bus_factor": null where the records do not say
+// so}.
+nlohmann::json CallsData(absl::Span<const Configuration> calls);
 
 }  // namespace rankwise
 

@@ -1,20 +1,173 @@
-#include "analysis/report/report_data.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "analysis/runs/cell.h"
-#include "analysis/stats/statistics.h"
+#include "analysis/report/report.h"
 #include "records/record.h"
 
 namespace rankwise {
 namespace {
 
 using ::nlohmann::json;
+
+// A list of what `data_of` says of every member of `list`.
+template <typename List, typename DataOf>
+json DataOfEach(const List& list, const DataOf& data_of) {
+  json data = json::array();
+  for (const auto& one : list) data.push_back(data_of(one));
+  return data;
+}
+template <typename List, typename DataOf>
+json DataOfEach(const Answer& answer, const List& list, const DataOf& data_of) {
+  return DataOfEach(list,
+                    [&](const auto& one) { return data_of(answer, one); });
+}
+
+constexpr int kCurvePoints = 40;
+constexpr double kDrawnBeyond = 2;  // times the largest measured size
+
+json EfficiencyData(const ScalingRow& row) {
+  if (!row.efficiency.ok()) return nullptr;
+  const Efficiency& efficiency = *row.efficiency;
+  return {
+      {"speedup", efficiency.speedup},
+      {"speedup_interval", IntervalData(efficiency.speedup_interval)},
+      {"efficiency", efficiency.efficiency},
+      {"efficiency_interval", IntervalData(efficiency.efficiency_interval)},
+      {"warning", efficiency.warning},
+  };
+}
+
+json RowData(const Answer& answer, const ScalingRow& row) {
+  return {
+      {"cell", CellIndex(answer.cells, row.cell)},
+      {"base", CellIndex(answer.cells, row.base)},
+      {"scaling", row.scaling},
+      {"efficiency", EfficiencyData(row)},
+      {"refusal", std::string(row.efficiency.status().message())},
+  };
+}
+
+// `base_ranks`: a law counts ranks in units of these.
+json LawData(const FittedLaw& law, double base_ranks, double max_ranks) {
+  const auto parameter_data = [](const LawParameter& parameter) {
+    return json{{"name", parameter.name},
+                {"value", parameter.value},
+                {"interval", IntervalData(parameter.interval)}};
+  };
+  json ranks = json::array(), speedups = json::array();
+  const double furthest = kDrawnBeyond * max_ranks / base_ranks;
+  for (int i = 0; i <= kCurvePoints; ++i) {
+    const double n = std::pow(furthest, static_cast<double>(i) / kCurvePoints);
+    ranks.push_back(n * base_ranks);
+    speedups.push_back(law.Speedup(n));
+  }
+  return {
+      {"name", ScalingLawName(law.law)},
+      {"parameters", DataOfEach(law.parameters, parameter_data)},
+      {"error", law.median_relative_error},
+      {"best_ranks", law.best_ranks * base_ranks},
+      {"ranks", ranks},
+      {"speedups", speedups},
+  };
+}
+
+// Of the rows with a base: that base's ranks; 1 without any.
+double BaseRanks(const ScalingSeries& series) {
+  for (const ScalingRow* row : series.rows) {
+    if (row->base != nullptr) {
+      return static_cast<double>(row->base->run.world_size);
+    }
+  }
+  return 1;
+}
+
+json SerialFractionData(const SerialFraction& fraction) {
+  return {{"ranks", fraction.world_size},
+          {"value", fraction.value},
+          {"interval", IntervalData(fraction.interval)}};
+}
+
+json SeriesData(const Answer& answer, const ScalingSeries& series) {
+  const double base_ranks = BaseRanks(series);
+  double max_ranks = 1;
+  for (const ScalingRow* row : series.rows) {
+    max_ranks =
+        std::max(max_ranks, static_cast<double>(row->cell->run.world_size));
+  }
+  const auto point_data = [&answer](const ScalingRow* row) {
+    return json{{"cell", CellIndex(answer.cells, row->cell)},
+                {"efficiency", EfficiencyData(*row)},
+                {"is_base", row->base == nullptr}};
+  };
+  const auto law_data = [=](const FittedLaw& law) {
+    return LawData(law, base_ranks, max_ranks);
+  };
+  return {{"trainer", series.trainer},
+          {"scaling", std::string(ScalingName(series.scaling))},
+          {"base_ranks", base_ranks},
+          {"points", DataOfEach(series.rows, point_data)},
+          {"laws", DataOfEach(series.laws, law_data)},
+          {"serial_fractions",
+           DataOfEach(series.serial_fractions, SerialFractionData)},
+          {"serial_trend", series.serial_trend},
+          {"no_law", series.no_law}};
+}
+
+json PartsData(const LedgerParts& parts) {
+  return {{"compute", parts.compute_seconds},
+          {"exposed_comm", parts.exposed_comm_seconds},
+          {"bubble", parts.bubble_seconds},
+          {"data_wait", parts.data_wait_seconds},
+          {"residual", parts.residual_seconds}};
+}
+
+json RankLedgerData(const RankLedger& rank) {
+  return {{"rank", rank.rank},
+          {"stage", rank.stage},  // -1: the rank is one place
+          {"parts", PartsData(rank.parts)}};
+}
+
+json LedgerData(const Answer& answer, const CellLedger& of_cell) {
+  return {{"cell", CellIndex(answer.cells, of_cell.cell)},
+          {"critical", PartsData(of_cell.ledger.critical)},
+          {"ranks", DataOfEach(of_cell.ledger.ranks, RankLedgerData)},
+          {"imbalance_seconds", of_cell.ledger.imbalance_seconds},
+          {"noise_seconds", of_cell.ledger.noise_seconds},
+          {"residual_share", of_cell.ledger.median_residual_share},
+          {"captured_seconds", of_cell.ledger.captured_seconds},
+          {"separates_bubble", of_cell.ledger.separates_bubble}};
+}
+
+json LossData(const Loss& loss) {
+  return {{"cause", LossName(loss.cause)},
+          {"remedy", Remedy(loss.cause)},
+          {"seconds", loss.seconds},
+          {"points", loss.efficiency_points}};
+}
+
+json WaterfallData(const Answer& answer, const Waterfall& waterfall) {
+  return {{"cell", CellIndex(answer.cells, waterfall.cell)},
+          {"base", CellIndex(answer.cells, waterfall.base)},
+          {"scaling", std::string(ScalingName(waterfall.scaling))},
+          {"ideal_seconds", waterfall.ideal_seconds},
+          {"measured_seconds", waterfall.measured_seconds},
+          {"losses", DataOfEach(waterfall.losses, LossData)},
+          {"merged", waterfall.merged}};
+}
+
+json AblationData(const Answer& answer, const Ablation& ablation) {
+  return {{"cell", CellIndex(answer.cells, ablation.cell)},
+          {"without", CellIndex(answer.cells, ablation.without)},
+          {"saved_seconds", ablation.saved_seconds},
+          {"exposed_seconds", ablation.exposed_seconds},
+          {"bubble_seconds", ablation.bubble_seconds},
+          {"slowed_seconds", ablation.slowed_seconds},
+          {"captured", ablation.captured},
+          {"disagreement", ablation.disagreement},
+          {"exposed_disagreement", ablation.exposed_disagreement}};
+}
 
 json CurveData(const CostCurve& curve) {
   json points = json::array();
@@ -87,17 +240,14 @@ json TimelineData(const std::vector<TimelineRecord>& timelines) {
   return data;
 }
 
-json TimelinesData(const Answer& answer) {
-  return DataOfEach(answer.timelines, [&](const TimelinePicture& picture) {
-    return json{
-        {"cell", CellIndex(answer.cells, picture.cell)},
-        {"step", picture.measured.empty() ? 0 : picture.measured[0].step},
-        {"measured", TimelineData(picture.measured)},
-        {"simulated", TimelineData(picture.simulated)}};
-  });
+json PictureData(const Answer& answer, const TimelinePicture& picture) {
+  return {{"cell", CellIndex(answer.cells, picture.cell)},
+          {"step", picture.measured.empty() ? 0 : picture.measured[0].step},
+          {"measured", TimelineData(picture.measured)},
+          {"simulated", TimelineData(picture.simulated)}};
 }
 
-json LossData(const LossCurve& curve) {
+json LossCurveData(const LossCurve& curve) {
   const size_t count = curve.steps.size();
   const size_t stride = (count + kMaxLossPoints - 1) / kMaxLossPoints;
   json steps = json::array(), losses = json::array();
@@ -112,66 +262,52 @@ json LossData(const LossCurve& curve) {
           {"losses", losses}};
 }
 
+json NetworkData(const NetworkModel& network) {
+  json curves = json::array();
+  for (const CollectiveCosts& costs : network.collectives) {
+    for (const CostCurve& curve : costs.curves) {
+      curves.push_back(CurveData(curve));
+    }
+  }
+  return {
+      {"name", network.name}, {"backend", network.backend}, {"curves", curves}};
+}
+
+json CallData(const Configuration& call) {
+  const std::vector<double>& seconds = call.samples[0].values;
+  json data(call.identity);
+  data["name"] = call.name;
+  // As numbers, unlike the rest of the identity.
+  for (const char* name : {"bytes", "ranks"}) {
+    data[name] = std::stoll(call.identity.at(name));
+  }
+  data["seconds"] = Median(seconds);
+  data["launches"] = seconds.size();
+  data["bus_factor"] = call.bus_factor;
+  return data;
+}
+
+json ScoredData(const Answer& answer, const ScoredPrediction& point) {
+  return {{"prediction", PredictionData(point.prediction)},
+          {"cell", CellIndex(answer.cells, point.cell)},
+          {"measured_seconds", point.measured_seconds},
+          {"error", point.error},
+          {"covered", Known(point.covered, CountsForCoverage(point))}};
+}
+
+json ScoreData(const Answer& answer, const Score& score) {
+  return {{"points", DataOfEach(answer, score.points, ScoredData)},
+          {"fitted_up_to", score.fitted_up_to},
+          {"median_absolute_error", score.median_absolute_error},
+          {"coverage", Known(score.coverage, !std::isnan(score.coverage))},
+          {"median_relative_width", score.median_relative_width},
+          {"left_out", score.left_out}};
+}
+
 }  // namespace
 
-json NetworksData(absl::Span<const NetworkModel> networks) {
-  json data = json::array();
-  for (const NetworkModel& network : networks) {
-    json curves = json::array();
-    for (const CollectiveCosts& costs : network.collectives) {
-      for (const CostCurve& curve : costs.curves) {
-        curves.push_back(CurveData(curve));
-      }
-    }
-    data.push_back({{"name", network.name},
-                    {"backend", network.backend},
-                    {"curves", curves}});
-  }
-  return data;
-}
-
 json CallsData(absl::Span<const Configuration> calls) {
-  json data = json::array();
-  for (const Configuration& call : calls) {
-    json one(call.identity);
-    const std::vector<double>& seconds = call.samples[0].values;
-    int64_t bytes = 0, ranks = 0;
-    if (!absl::SimpleAtoi(call.identity.at("bytes"), &bytes) ||
-        !absl::SimpleAtoi(call.identity.at("ranks"), &ranks)) {
-      continue;
-    }
-    one["name"] = call.name;
-    one["bytes"] = bytes;
-    one["ranks"] = ranks;
-    one["seconds"] = Median(seconds);
-    one["launches"] = seconds.size();
-    one["bus_factor"] = call.bus_factor;
-    data.push_back(std::move(one));
-  }
-  return data;
-}
-
-json PredictionsData(const Answer& answer) {
-  return DataOfEach(answer.predictions, PredictionData);
-}
-
-json ScoresData(const Answer& answer) {
-  const auto point_data = [&answer](const ScoredPrediction& point) {
-    return json{{"prediction", PredictionData(point.prediction)},
-                {"cell", CellIndex(answer.cells, point.cell)},
-                {"measured_seconds", point.measured_seconds},
-                {"error", point.error},
-                {"covered", Known(point.covered, CountsForCoverage(point))}};
-  };
-  return DataOfEach(answer.scores, [&](const Score& score) {
-    return json{
-        {"points", DataOfEach(score.points, point_data)},
-        {"fitted_up_to", score.fitted_up_to},
-        {"median_absolute_error", score.median_absolute_error},
-        {"coverage", Known(score.coverage, !std::isnan(score.coverage))},
-        {"median_relative_width", score.median_relative_width},
-        {"left_out", score.left_out}};
-  });
+  return DataOfEach(calls, CallData);
 }
 
 json ReportData(const Answer& answer) {
@@ -180,17 +316,17 @@ json ReportData(const Answer& answer) {
           {"cells", CellsData(answer.cells)},
           {"rate_unit", RateColumn(answer.cells).name()},
           {"origin", OriginData(answer.cells)},
-          {"rows", RowsData(answer)},
-          {"series", SeriesData(answer)},
-          {"ledgers", LedgersData(answer)},
-          {"waterfalls", WaterfallsData(answer)},
-          {"ablations", AblationsData(answer)},
-          {"networks", NetworksData(answer.networks)},
+          {"rows", DataOfEach(answer, answer.rows, RowData)},
+          {"series", DataOfEach(answer, answer.series, SeriesData)},
+          {"ledgers", DataOfEach(answer, answer.ledgers, LedgerData)},
+          {"waterfalls", DataOfEach(answer, answer.waterfalls, WaterfallData)},
+          {"ablations", DataOfEach(answer, answer.ablations, AblationData)},
+          {"networks", DataOfEach(answer.networks, NetworkData)},
           {"calls", CallsData(answer.calls)},
-          {"timelines", TimelinesData(answer)},
-          {"scores", ScoresData(answer)},
-          {"predictions", PredictionsData(answer)},
-          {"losses", DataOfEach(answer.losses, LossData)}};
+          {"timelines", DataOfEach(answer, answer.timelines, PictureData)},
+          {"scores", DataOfEach(answer, answer.scores, ScoreData)},
+          {"predictions", DataOfEach(answer.predictions, PredictionData)},
+          {"losses", DataOfEach(answer.losses, LossCurveData)}};
 }
 
 }  // namespace rankwise

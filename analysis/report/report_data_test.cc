@@ -1,5 +1,3 @@
-#include "analysis/report/report_data.h"
-
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "analysis/answer/answer.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/report/answer_for_test.h"
+#include "analysis/report/report.h"
 #include "analysis/runs/cell.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -97,8 +96,9 @@ TEST(ReportDataTest, AnEmptyAnswerHasEmptyParts) {
 }
 
 TEST(NetworksDataTest, HoldsEveryCurveWithItsLine) {
-  const nlohmann::json network =
-      NetworksData({MakeNetwork("gloo on box", "gloo")})[0];
+  Answer answer;
+  answer.networks = {MakeNetwork("gloo on box", "gloo")};
+  const nlohmann::json network = ReportData(answer)["networks"][0];
   EXPECT_EQ(network["name"], "gloo on box");
   ASSERT_EQ(network["curves"].size(), 9);
   const nlohmann::json& curve = network["curves"][1];
@@ -251,7 +251,7 @@ using ::nlohmann::json;
 
 TEST(RowsDataTest, ARefusedRowSaysWhy) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json rows = RowsData(*answer);
+  const json rows = ReportData(*answer)["rows"];
   ASSERT_EQ(rows.size(), answer->rows.size());
   EXPECT_EQ(rows.back()["refusal"], "the batch per rank differs: 64 and 32");
   EXPECT_TRUE(rows.back()["efficiency"].is_null());
@@ -263,7 +263,7 @@ TEST(RowsDataTest, ARefusedRowSaysWhy) {
 TEST(RowsDataTest, FiguresAreThoseOfTheAnswer) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   answer->rows[1].efficiency->warning = "forced";
-  const json row = RowsData(*answer)[1];
+  const json row = ReportData(*answer)["rows"][1];
   const Efficiency& efficiency = *answer->rows[1].efficiency;
   EXPECT_EQ(row["efficiency"]["speedup"], efficiency.speedup);
   EXPECT_EQ(row["efficiency"]["efficiency_interval"],
@@ -274,7 +274,7 @@ TEST(RowsDataTest, FiguresAreThoseOfTheAnswer) {
 
 TEST(SeriesDataTest, LawsAreDrawnToTwiceTheLargestSize) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json series = SeriesData(*answer);
+  const json series = ReportData(*answer)["series"];
   const json& law = series[3]["laws"][0];
   EXPECT_EQ(law["name"], ScalingLawName(ScalingLaw::kGustafson));
   EXPECT_EQ(law["ranks"].front(), 1);
@@ -289,7 +289,7 @@ TEST(SeriesDataTest, ALawCountsInUnitsOfItsBase) {
   for (ScalingRow& row : answer->rows) {
     if (row.base != nullptr) row.base = &base;
   }
-  const json series = SeriesData(*answer)[3];
+  const json series = ReportData(*answer)["series"][3];
   EXPECT_EQ(series["base_ranks"], 2);
   const json& law = series["laws"][0];
   EXPECT_DOUBLE_EQ(law["ranks"].back(), 16);
@@ -299,7 +299,7 @@ TEST(SeriesDataTest, ALawCountsInUnitsOfItsBase) {
 
 TEST(LedgersDataTest, PartsAddUpToTheStep) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json ledger = LedgersData(*answer)[2];
+  const json ledger = ReportData(*answer)["ledgers"][2];
   double sum = 0;
   for (const json& part : ledger["critical"]) sum += part.get<double>();
   EXPECT_DOUBLE_EQ(sum, answer->ledgers[2].ledger.critical.Total());
@@ -308,14 +308,14 @@ TEST(LedgersDataTest, PartsAddUpToTheStep) {
 
 TEST(WaterfallsDataTest, CausesHaveNamesAndRemedies) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json loss = WaterfallsData(*answer)[0]["losses"][0];
+  const json loss = ReportData(*answer)["waterfalls"][0]["losses"][0];
   EXPECT_EQ(loss["cause"], LossName(LossCause::kSmallerBatch));
   EXPECT_EQ(loss["remedy"], Remedy(LossCause::kSmallerBatch));
 }
 
 TEST(AblationsDataTest, NamesBothCells) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json ablation = AblationsData(*answer)[0];
+  const json ablation = ReportData(*answer)["ablations"][0];
   EXPECT_EQ(ablation["cell"], 3);
   EXPECT_EQ(ablation["without"], 1);
   EXPECT_DOUBLE_EQ(ablation["disagreement"], -0.042);

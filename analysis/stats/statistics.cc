@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numeric>
+
+#include "absl/algorithm/container.h"
 
 namespace rankwise {
 namespace {
@@ -84,19 +85,15 @@ double Quantile(absl::Span<const double> sample, double q) {
   assert(q >= 0 && q <= 1);
   std::vector<double> sorted(sample.begin(), sample.end());
   const auto is_nan = [](double x) { return std::isnan(x); };
-  if (sorted.empty() || std::any_of(sorted.begin(), sorted.end(), is_nan)) {
-    return kUnknown;
-  }
-  std::sort(sorted.begin(), sorted.end());
+  if (sorted.empty() || absl::c_any_of(sorted, is_nan)) return kUnknown;
+  absl::c_sort(sorted);
   return SortedQuantile(sorted, q);
 }
 
 double Median(absl::Span<const double> sample) { return Quantile(sample, 0.5); }
 
 double Mean(absl::Span<const double> sample) {
-  double sum = 0;
-  for (double x : sample) sum += x;
-  return sum / static_cast<double>(sample.size());
+  return absl::c_accumulate(sample, 0.0) / static_cast<double>(sample.size());
 }
 
 double GeometricMean(absl::Span<const double> sample) {
@@ -118,7 +115,7 @@ Interval MedianInterval(absl::Span<const double> sample) {
   if (sample.empty()) return {kUnknown, kUnknown};
   constexpr double kHalfWidth = 1.959964 / 2;
   std::vector<double> sorted(sample.begin(), sample.end());
-  std::sort(sorted.begin(), sorted.end());
+  absl::c_sort(sorted);
   const double count = static_cast<double>(sorted.size());
   const double below = count / 2 - kHalfWidth * std::sqrt(count);
   const auto first = static_cast<size_t>(std::max(0.0, std::floor(below)));
@@ -173,10 +170,10 @@ Ratio RatioOf(absl::Span<const double> numerator,
 std::vector<double> HolmCorrected(absl::Span<const double> p_values) {
   std::vector<double> corrected(p_values.begin(), p_values.end());
   std::vector<size_t> order(p_values.size());
-  std::iota(order.begin(), order.end(), 0);
+  absl::c_iota(order, 0);
   std::erase_if(order, [&](size_t i) { return std::isnan(p_values[i]); });
-  std::sort(order.begin(), order.end(),
-            [&](size_t i, size_t j) { return p_values[i] < p_values[j]; });
+  absl::c_sort(order,
+               [&](size_t i, size_t j) { return p_values[i] < p_values[j]; });
   double largest = 0;
   for (size_t done = 0; done < order.size(); ++done) {
     const double left = static_cast<double>(order.size() - done);

@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
-#include <map>
 #include <ostream>
 #include <set>
-#include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
-#include "analysis/study/study_config.h"
 #include "analysis/study/study_folder.h"
-#include "analysis/study/study_run.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -25,95 +24,84 @@ namespace {
 // One extrapolation goes no further: lines from small batches are coarse.
 constexpr int64_t kLargestLeap = 16;
 
-class Search {
- public:
-  explicit Search(const MemorySearchConfig& config) : config_(config) {}
-
-  void Add(const MemoryProbe& probe) {
-    probes_.insert(
-        std::upper_bound(probes_.begin(), probes_.end(), probe,
-                         [](const MemoryProbe& a, const MemoryProbe& b) {
-                           return a.batch < b.batch;
-                         }),
-        probe);
-  }
-
-  // The largest batch that fitted; expects that the smallest did.
-  const MemoryProbe& Best() const {
-    const MemoryProbe* best = &probes_.front();
-    for (const MemoryProbe& probe : probes_) {
-      if (Fits(probe)) best = &probe;
-    }
-    return *best;
-  }
-
-  // The batch to probe next; that of Best() where there is nothing to gain.
-  int64_t Next() const {
-    const int64_t best = Best().batch;
-    int64_t below = config_.largest_batch + config_.multiple;
-    for (const MemoryProbe& probe : probes_) {
-      if (!Fits(probe)) below = std::min(below, probe.batch);
-    }
-    const int64_t next = RoundDown(
-        std::min(Allowed(), static_cast<double>(best * kLargestLeap)));
-    if (next <= best * (1 + config_.tolerance)) return best;
-    return std::max(best, std::min(next, below - config_.multiple));
-  }
-
-  std::vector<MemoryProbe> Take() { return std::move(probes_); }
-
- private:
-  bool Fits(const MemoryProbe& probe) const {
-    return probe.peak_bytes <= config_.limit_bytes;
-  }
-  int64_t RoundDown(double batch) const {
-    const double capped =
-        std::min(batch, static_cast<double>(config_.largest_batch));
-    return static_cast<int64_t>(capped) / config_.multiple * config_.multiple;
-  }
-
-  // By the line through Best() and the probe above it, or below it where there
-  // is none above.
-  double Allowed() const {
-    size_t best = 0;
-    while (probes_[best].batch != Best().batch) ++best;
-    const size_t other = best + 1 < probes_.size() ? best + 1 : best - 1;
-    const MemoryProbe& low = probes_[std::min(best, other)];
-    const MemoryProbe& high = probes_[std::max(best, other)];
-    const double slope = static_cast<double>(high.peak_bytes - low.peak_bytes) /
-                         static_cast<double>(high.batch - low.batch);
-    if (slope <= 0) return std::numeric_limits<double>::infinity();
-    return low.batch +
-           static_cast<double>(config_.limit_bytes - low.peak_bytes) / slope;
-  }
-
-  const MemorySearchConfig& config_;
-  std::vector<MemoryProbe> probes_;  // by batch
-};
-
-// By the bytes per example between the outermost probes; never less than half.
-int64_t SmallerBatch(const MemorySearchConfig& config, const MemoryFit& fit) {
-  const MemoryProbe& low = fit.probes.front();
-  const MemoryProbe& high = fit.probes.back();
-  const double slope = static_cast<double>(high.peak_bytes - low.peak_bytes) /
-                       static_cast<double>(high.batch - low.batch);
-  const double over = static_cast<double>(fit.peak_bytes - config.limit_bytes);
-  const double least = static_cast<double>(fit.batch) / 2;
-  const double next =
-      slope > 0 ? std::max(least, static_cast<double>(fit.batch) - over / slope)
-                : least;
-  const int64_t rounded =
-      static_cast<int64_t>(next) / config.multiple * config.multiple;
-  return std::clamp(rounded, config.multiple, fit.batch - config.multiple);
-}
-
 // The optimizer's first step has made its state. The search takes such short
 // runs; host memory grows on for a while, so that its result is confirmed.
 constexpr int64_t kProbeSteps = kMinMeasuredSteps + 1;
 
-// A run that dies where smaller batches lived is taken to have wanted so many
+// A run that dies where smaller batches lived is taken to have wanted this many
 // times the limit.
 constexpr int64_t kTooLarge = 2;
+
+using Probe = MemoryProbes::const_iterator;
+
+// Bytes per example between two probes.
+double Slope(Probe low, Probe high) {
+  return static_cast<double>(high->second - low->second) /
+         static_cast<double>(high->first - low->first);
+}
+
+int64_t RoundedDown(const MemorySearchConfig& config, double batch) {
+  return static_cast<int64_t>(batch) / config.multiple * config.multiple;
+}
+
+// The largest batch that fitted; expects that the smallest did.
+Probe Best(const MemorySearchConfig& config, const MemoryProbes& probes) {
+  Probe best = probes.begin();
+  for (Probe probe = best; probe != probes.end(); ++probe) {
+    if (probe->second <= config.limit_bytes) best = probe;
+  }
+  return best;
+}
+
+// What memory allows, by the line through the best probe and the one above it,
+// or below it where there is none above.
+double AllowedBatch(const MemorySearchConfig& config,
+                    const MemoryProbes& probes) {
+  const Probe best = Best(config, probes), above = std::next(best);
+  const Probe low = above == probes.end() ? std::prev(best) : best;
+  const double slope = Slope(low, std::next(low));
+  if (slope <= 0) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(low->first) +
+         static_cast<double>(config.limit_bytes - low->second) / slope;
+}
+
+// The batch to probe next; the best one where there is nothing to gain.
+int64_t NextBatch(const MemorySearchConfig& config,
+                  const MemoryProbes& probes) {
+  const int64_t best = Best(config, probes)->first;
+  const Probe failed = absl::c_find_if(probes, [&config](const auto& probe) {
+    return probe.second > config.limit_bytes;
+  });
+  const int64_t most = std::min(best * kLargestLeap, config.largest_batch);
+  const int64_t next = RoundedDown(
+      config,
+      std::min(AllowedBatch(config, probes), static_cast<double>(most)));
+  if (static_cast<double>(next) <=
+      static_cast<double>(best) * (1 + config.tolerance)) {
+    return best;
+  }
+  if (failed == probes.end()) return next;
+  return std::max(best, std::min(next, failed->first - config.multiple));
+}
+
+// By the bytes per example between the outermost probes; never less than half.
+int64_t SmallerBatch(const MemorySearchConfig& config, const MemoryFit& fit) {
+  const double slope = Slope(fit.probes.begin(), std::prev(fit.probes.end()));
+  const double over = static_cast<double>(fit.peak_bytes - config.limit_bytes);
+  const double batch = static_cast<double>(fit.batch);
+  const double next =
+      slope > 0 ? std::max(batch / 2, batch - over / slope) : batch / 2;
+  return std::clamp(RoundedDown(config, next), config.multiple,
+                    fit.batch - config.multiple);
+}
+
+// `during`: "with its smallest batch", ...
+absl::Status NothingFits(const MemorySearchConfig& config, int64_t peak,
+                         absl::string_view during, int64_t batch) {
+  return absl::OutOfRangeError(
+      absl::StrCat("needs ", MemoryText(peak), " ", during, ", ", batch,
+                   ", and the limit is ", MemoryText(config.limit_bytes)));
+}
 
 StudyConfig ShortRuns(StudyConfig config) {
   config.max_steps = kProbeSteps;
@@ -123,27 +111,26 @@ StudyConfig ShortRuns(StudyConfig config) {
   return config;
 }
 
-// Of one cell, with runs as `config` says.
+// Of one cell, with runs as `config` says, whose records go to `dir`.
 class Prober {
  public:
-  Prober(StudyConfig config, const StudyRunnerConfig& runner, std::string dir,
+  Prober(StudyConfig config, StudyRunnerConfig runner, const std::string& dir,
          std::ostream& progress)
       : config_(std::move(config)),
-        runner_(runner),
-        dir_(std::move(dir)),
-        progress_(progress) {}
-
-  absl::Status Prepare() {
-    return PrepareStudyFolder(dir_, FolderUse::kResume);
+        runner_(std::move(runner)),
+        progress_(progress) {
+    runner_.output_dir = dir;
   }
 
+  // The peak memory of `run`, which is made unless it has been already.
   absl::StatusOr<int64_t> Probe(const PlannedRun& run) {
     config_.largest_global_batch = run.GlobalBatch();
     if (WasTooLarge(run)) return kTooLarge * config_.memory_limit_bytes;
-    absl::StatusOr<RunTrace> trace = FindFinishedRun(config_, run, dir_);
+    RETURN_IF_ERROR(PrepareStudyFolder(runner_.output_dir, FolderUse::kResume));
+    absl::StatusOr<RunTrace> trace =
+        FindFinishedRun(config_, run, runner_.output_dir);
     if (!trace.ok()) {
-      RunOutcome outcome =
-          MakeRun(config_, run, runner_.trainer_dir, runner_.run_timeout, dir_);
+      RunOutcome outcome = MakeRun(config_, run, runner_);
       interrupted_by_ = outcome.interrupted_by;
       trace = std::move(outcome.trace);
     }
@@ -155,14 +142,12 @@ class Prober {
       return absl::Status(
           trace.status().code(),
           absl::StrCat("probe of ", run.Name(), ": ", trace.status().message(),
-                       "; its output is in ", PathsOfRun(dir_, run).log));
+                       "; its output is in ", LogOf(run)));
     }
-    smallest_that_ran_ = std::min(smallest_that_ran_, run.batch_size);
-    const absl::StatusOr<int64_t> peak = PeakMemory(*trace);
-    if (peak.ok()) {
-      progress_ << "Probe: " << run.Name() << ", " << config_.max_steps
-                << " steps: " << MemoryText(*peak) << std::endl;
-    }
+    KnowRuns(run.batch_size);
+    ASSIGN_OR_RETURN(const int64_t peak, PeakMemory(*trace));
+    progress_ << "Probe: " << run.Name() << ", " << config_.max_steps
+              << " steps: " << MemoryText(peak) << std::endl;
     return peak;
   }
 
@@ -173,9 +158,13 @@ class Prober {
   int interrupted_by() const { return interrupted_by_; }
 
  private:
-  // What says so in later sessions: the search then goes the same way.
+  std::string LogOf(const PlannedRun& run) const {
+    return PathsOfRun(runner_.output_dir, run).log;
+  }
+
+  // The file that says so in later sessions: the search then goes the same way.
   std::string Mark(const PlannedRun& run) const {
-    return absl::StrCat(dir_, "/", run.FileStem(), ".too_large");
+    return absl::StrCat(runner_.output_dir, "/", run.FileStem(), ".too_large");
   }
 
   bool WasTooLarge(const PlannedRun& run) const {
@@ -185,51 +174,41 @@ class Prober {
 
   int64_t NoteTooLarge(const PlannedRun& run, const absl::Status& status) {
     progress_ << "Probe: " << run.Name() << ": " << status.message()
-              << ", which counts as too large; its output is in "
-              << PathsOfRun(dir_, run).log << std::endl;
+              << ", which counts as too large; its output is in " << LogOf(run)
+              << std::endl;
     std::ofstream(Mark(run)) << status.message() << "\n";
     return kTooLarge * config_.memory_limit_bytes;
   }
 
   StudyConfig config_;
-  const StudyRunnerConfig& runner_;
-  const std::string dir_;
+  StudyRunnerConfig runner_;
   std::ostream& progress_;
   int64_t smallest_that_ran_ = std::numeric_limits<int64_t>::max();
   int interrupted_by_ = 0;
 };
 
-struct CellSearch {
-  absl::StatusOr<MemoryFit> fit = absl::UnknownError("not searched");
-  int interrupted_by = 0;
-};
-
-CellSearch SearchCell(const StudyConfig& config,
-                      const StudyRunnerConfig& runner, PlannedRun run,
-                      std::ostream& progress) {
+// The largest batch of one cell; *interrupted_by: as in FixedMemoryResult.
+absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config,
+                                     const StudyRunnerConfig& runner,
+                                     PlannedRun run, std::ostream& progress,
+                                     int* interrupted_by) {
   const std::string dir = runner.output_dir + "/probes";
   Prober brief(ShortRuns(config), runner, dir, progress);
   Prober whole(config, runner, dir + "/whole", progress);
-  absl::Status prepared = brief.Prepare();
-  prepared.Update(whole.Prepare());
-  if (!prepared.ok()) return {prepared};
-  MemorySearchConfig search;
-  search.limit_bytes = config.memory_limit_bytes;
+  const MemorySearchConfig search{.limit_bytes = config.memory_limit_bytes};
   const auto probe_with = [&run](Prober& prober) {
     return [&](int64_t batch) {
       run.batch_size = batch;
       return prober.Probe(run);
     };
   };
-  CellSearch found;
-  found.fit = LargestBatch(search, probe_with(brief));
-  if (found.fit.ok()) {
-    whole.KnowRuns(found.fit->probes.front().batch);
-    found.fit = ConfirmBatch(search, *std::move(found.fit), probe_with(whole));
+  absl::StatusOr<MemoryFit> fit = LargestBatch(search, probe_with(brief));
+  if (fit.ok()) {
+    whole.KnowRuns(fit->probes.begin()->first);
+    fit = ConfirmBatch(search, *std::move(fit), probe_with(whole));
   }
-  found.interrupted_by =
-      std::max(brief.interrupted_by(), whole.interrupted_by());
-  return found;
+  *interrupted_by = std::max(brief.interrupted_by(), whole.interrupted_by());
+  return fit;
 }
 
 }  // namespace
@@ -237,38 +216,33 @@ CellSearch SearchCell(const StudyConfig& config,
 absl::StatusOr<MemoryFit> LargestBatch(
     const MemorySearchConfig& config,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe) {
-  Search search(config);
+  MemoryProbes probes;
   int64_t batch = config.multiple;
-  for (int i = 0; i < config.max_probes; ++i) {
+  while (probes.count(batch) == 0 &&
+         static_cast<int>(probes.size()) < config.max_probes) {
     ASSIGN_OR_RETURN(const int64_t peak, probe(batch));
-    if (i == 0 && peak > config.limit_bytes) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "needs ", MemoryText(peak), " with its smallest batch, ", batch,
-          ", and the limit is ", MemoryText(config.limit_bytes)));
+    if (probes.empty() && peak > config.limit_bytes) {
+      return NothingFits(config, peak, "with its smallest batch", batch);
     }
-    search.Add({batch, peak});
-    batch = i == 0
+    probes[batch] = peak;
+    batch = probes.size() == 1
                 ? std::max(config.second_batch / config.multiple, int64_t{2}) *
                       config.multiple
-                : search.Next();
-    if (batch == search.Best().batch) break;
+                : NextBatch(config, probes);
   }
-  const MemoryProbe best = search.Best();
-  return MemoryFit{best.batch, best.peak_bytes, search.Take()};
+  const auto [best, peak] = *Best(config, probes);
+  return MemoryFit{best, peak, std::move(probes)};
 }
 
 absl::StatusOr<MemoryFit> ConfirmBatch(
     const MemorySearchConfig& config, MemoryFit fit,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run) {
   while (true) {
-    ASSIGN_OR_RETURN(const int64_t peak, whole_run(fit.batch));
-    fit.peak_bytes = peak;
-    if (peak <= config.limit_bytes) return fit;
+    ASSIGN_OR_RETURN(fit.peak_bytes, whole_run(fit.batch));
+    if (fit.peak_bytes <= config.limit_bytes) return fit;
     if (fit.batch <= config.multiple) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "needs ", MemoryText(peak), " over a whole run with its smallest ",
-          "batch, ", fit.batch, ", and the limit is ",
-          MemoryText(config.limit_bytes)));
+      return NothingFits(config, fit.peak_bytes,
+                         "over a whole run with its smallest batch", fit.batch);
     }
     fit.batch = SmallerBatch(config, fit);
   }
@@ -291,18 +265,17 @@ absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(
     const StudyConfig& config, const StudyRunnerConfig& runner,
     std::ostream& progress) {
   FixedMemoryResult result;
-  for (PlannedRun run : FixedMemoryRuns(config)) {
-    const CellSearch found = SearchCell(config, runner, run, progress);
-    result.interrupted_by = found.interrupted_by;
+  for (PlannedRun run : PlanStudy(config).searched) {
+    const absl::StatusOr<MemoryFit> fit =
+        SearchCell(config, runner, run, progress, &result.interrupted_by);
     if (result.interrupted_by != 0) return result;
-    const absl::Status& status = found.fit.status();
-    if (absl::IsOutOfRange(status)) {
+    if (absl::IsOutOfRange(fit.status())) {
       run.batch_size = MemorySearchConfig().multiple;  // the smallest
-      return absl::OutOfRangeError(
-          absl::StrCat("--memory_limit: ", run.Name(), ": ", status.message()));
+      return absl::OutOfRangeError(absl::StrCat("--memory_limit: ", run.Name(),
+                                                ": ", fit.status().message()));
     }
-    if (!status.ok()) return status;
-    run.batch_size = found.fit->batch;
+    RETURN_IF_ERROR(fit.status());
+    run.batch_size = fit->batch;
     progress << "Under " << MemoryText(config.memory_limit_bytes) << ": "
              << run.Name() << std::endl;
     result.runs.push_back(run);

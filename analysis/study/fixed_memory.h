@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
-#include "analysis/study/study_config.h"
 #include "analysis/study/study_plan.h"
 #include "analysis/study/study_run.h"
 
@@ -21,22 +21,19 @@ namespace rankwise {
 struct MemorySearchConfig {
   int64_t limit_bytes = 0;
   int64_t multiple = 8;       // of which the batch is one
-  int64_t second_batch = 64;  // probed beside the smallest
+  int64_t second_batch = 64;  // probed after the smallest
   int64_t largest_batch = 1 << 20;
   int max_probes = 8;
   // A batch that is this close to what memory allows is large enough.
   double tolerance = 0.05;
 };
 
-struct MemoryProbe {
-  int64_t batch = 0;
-  int64_t peak_bytes = 0;
-};
+using MemoryProbes = std::map<int64_t, int64_t>;  // batch -> peak bytes
 
 struct MemoryFit {
   int64_t batch = 0;
-  int64_t peak_bytes = 0;           // as probed with that batch
-  std::vector<MemoryProbe> probes;  // by batch
+  int64_t peak_bytes = 0;  // as probed with that batch
+  MemoryProbes probes;
 };
 
 // Memory is taken to grow linearly with the batch: two probes give the line,
@@ -49,8 +46,8 @@ absl::StatusOr<MemoryFit> LargestBatch(
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe);
 
 // The batch of `fit`, or, where a whole run with it needs more than the limit,
-// one so much smaller as the probes say that this costs, until `whole_run` says
-// a peak under the limit; peak_bytes is then that peak. OutOfRange where none
+// one smaller by what the probes say that this costs, until `whole_run` says a
+// peak under the limit; peak_bytes is then that peak. OutOfRange where none
 // is left; fails where `whole_run` does.
 absl::StatusOr<MemoryFit> ConfirmBatch(
     const MemorySearchConfig& config, MemoryFit fit,
@@ -61,18 +58,17 @@ absl::StatusOr<MemoryFit> ConfirmBatch(
 absl::StatusOr<int64_t> PeakMemory(const RunTrace& run);
 
 struct FixedMemoryResult {
-  std::vector<PlannedRun> runs;  // FixedMemoryRuns with their batches
+  std::vector<PlannedRun> runs;  // StudyPlan::searched with their batches
   int interrupted_by = 0;        // the signal that ended the search, or 0
 };
 
 // Short runs, whose records go to the folder probes/ of the study's, find each
-// cell's batch, and one of all config.max_steps, in probes/whole/, confirms it
-// ; those that are there already are not run again. A run that
-// dies where a smaller batch ran counts as one of too large a batch, for ever
-// by its file STEM.too_large; one that takes too long ends the search.
-// OutOfRange, naming the cell and what it needs, where not even its smallest
-// batch fits.
-// Needs a HeldSignals that lives (programs.h).
+// cell's batch, and one of all config.max_steps, in probes/whole/, confirms it;
+// those that are there already are not run again. A run that dies where a
+// smaller batch ran counts as one of too large a batch, for ever by its file
+// STEM.too_large; one that takes too long ends the search. OutOfRange, naming
+// the cell and what it needs, where not even its smallest batch fits. Needs a
+// HeldSignals that lives (programs.h).
 absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(
     const StudyConfig& config, const StudyRunnerConfig& runner,
     std::ostream& progress);

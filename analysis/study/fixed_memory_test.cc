@@ -25,7 +25,7 @@ MemorySearchConfig Under(int64_t megabytes) {
 
 std::vector<int64_t> Batches(const MemoryFit& fit) {
   std::vector<int64_t> batches;
-  for (const MemoryProbe& probe : fit.probes) batches.push_back(probe.batch);
+  for (const auto& [batch, peak_bytes] : fit.probes) batches.push_back(batch);
   return batches;
 }
 

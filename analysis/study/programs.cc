@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "third_party/absl/status_macros.h"
@@ -46,11 +46,6 @@ sigset_t SetOfHeldSignals() {
   sigaddset(&set, SIGCHLD);
   for (int signal : kInterrupts) sigaddset(&set, signal);
   return set;
-}
-
-bool IsInterrupt(int signal) {
-  return std::find(std::begin(kInterrupts), std::end(kInterrupts), signal) !=
-         std::end(kInterrupts);
 }
 
 // In the child, between fork and exec: only async-signal-safe calls.
@@ -126,7 +121,7 @@ bool WaitFor(pid_t child, absl::Duration patience, int* status,
   while (waitpid(child, status, WNOHANG) != child) {
     const int signal = NextSignal(start, patience);
     if (signal == 0) return false;
-    if (!IsInterrupt(signal)) continue;
+    if (!absl::c_linear_search(kInterrupts, signal)) continue;
     if (interrupted_by != nullptr) {
       *interrupted_by = signal;
       return false;
@@ -170,7 +165,7 @@ absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir) {
   }
   return absl::NotFoundError(absl::StrCat(
       "comm_bench, which measures communication, is neither in ", dir.string(),
-      " nor beside it: build //comm_bench, or go without by "
+      " nor next to it: build //comm_bench, or go without by "
       "--comm_bench=false"));
 }
 

@@ -52,14 +52,14 @@ absl::StatusOr<CommandEnd> RunCommand(const Command& command);
 
 // The folder with the trainers' binaries, found from the path of the
 // study's own binary: in its runfiles (`bazel run`, or started by hand from
-// bazel-bin), else beside it in the tree of build outputs. Absolute.
+// bazel-bin), else next to it in the tree of build outputs. Absolute.
 absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
 
 // dir/trainer; fails unless it is an executable file.
 absl::StatusOr<std::string> TrainerPath(const std::string& dir,
                                         const std::string& trainer);
 
-// The communication benchmark beside the trainers: in their folder, or in the
+// The communication benchmark near the trainers: in their folder, or in the
 // folder comm_bench next to theirs. The error says how to go without.
 absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir);
 

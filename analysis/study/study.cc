@@ -1,26 +1,31 @@
 // The scaling study: trains at several world sizes, and says how well that
 // scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "analysis/answer/answer.h"
-#include "analysis/answer/answer_text.h"
 #include "analysis/report/report.h"
 #include "analysis/study/fixed_memory.h"
 #include "analysis/study/programs.h"
-#include "analysis/study/study_config.h"
-#include "analysis/study/study_description.h"
 #include "analysis/study/study_flags.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_output.h"
@@ -31,6 +36,26 @@
 #include "records/replace_file.h"
 #include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
+
+ABSL_FLAG(std::string, output_dir, "",
+          "folder for the records; empty: results/TIME");
+ABSL_FLAG(bool, resume, false,
+          "go on with the study in --output_dir: only runs that are missing");
+ABSL_FLAG(std::string, from, "",
+          "run nothing: read the records in this folder once more");
+ABSL_FLAG(bool, report, true, "write report.html into the folder");
+ABSL_FLAG(std::string, plotly_js, "",
+          "plotly.min.js, which the report holds; empty: this build's");
+ABSL_FLAG(bool, force, false,
+          "compare what would be refused, with a mark; under --resume, go on "
+          "with another version of the code or on another machine");
+ABSL_FLAG(absl::Duration, run_timeout, absl::Minutes(10),
+          "end a run that takes longer");
+ABSL_FLAG(bool, dry_run, false,
+          "run nothing: list what would run, and about how long");
+ABSL_FLAG(bool, verbose, false, "with --dry_run: the commands too");
+ABSL_FLAG(std::string, trainer_dir, "",
+          "folder of the trainers' binaries; empty: this build's");
 
 namespace rankwise {
 namespace {
@@ -52,6 +77,103 @@ struct Study {
   StudyRunnerConfig runner;
   StudyDescription description;
 };
+
+struct CommandLine {
+  std::vector<char*> positional;  // the binary's name first
+  // study.flags of --output_dir under --resume, and of --from where it has one.
+  std::optional<StudyDescription> folder;
+};
+
+absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
+  const std::string from = absl::GetFlag(FLAGS_from);
+  const bool resume = absl::GetFlag(FLAGS_resume);
+  std::string dir = resume ? absl::GetFlag(FLAGS_output_dir) : from;
+  if (resume && !from.empty()) {
+    return absl::InvalidArgumentError(
+        "--from runs nothing, and --resume does: pass one of the two");
+  }
+  if (resume && dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--resume: pass --output_dir too, the folder of the study to go on "
+        "with");
+  }
+  if (dir.empty()) return std::nullopt;
+  dir = UserPath(dir);
+  std::error_code error;
+  if (std::filesystem::exists(StudyFilePath(dir), error)) {
+    return ReadFlagfile(StudyFilePath(dir));
+  }
+  if (!resume) return std::nullopt;  // of a version that wrote none
+  return absl::NotFoundError(absl::StrCat(
+      "--resume: ", dir,
+      " holds no study.flags: no study was begun there, or an earlier version "
+      "did; choose another folder, or read it by --from"));
+}
+
+// Sets all flags: those given in argv, else what the folder's study.flags says,
+// else their defaults. Exits as ParseFlags does where argv is wrong; fails
+// where the file is.
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, char** argv) {
+  CommandLine line;
+  line.positional = ParseFlags(argc, argv);
+  ASSIGN_OR_RETURN(line.folder, ReadFolder());
+  if (!line.folder.has_value()) return line;
+  for (const auto& [name, value] : line.folder->flags) {
+    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    std::string error = "there is no such flag";
+    if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("study.flags: --", name, "=", value, ": ", error));
+  }
+  ParseFlags(argc, argv);  // once more: it wins
+  return line;
+}
+
+std::string OwnPath() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+absl::Status FindBinaries(const StudyConfig& study,
+                          const std::string& trainer_dir) {
+  for (const std::string& trainer : study.trainers) {
+    RETURN_IF_ERROR(TrainerPath(trainer_dir, trainer).status());
+  }
+  const bool only_single = study.trainers == std::vector<std::string>{"single"};
+  if (!study.comm_bench || only_single || LargestWorldSize(study) == 1) {
+    return absl::OkStatus();
+  }
+  return CommBenchPath(trainer_dir).status();
+}
+
+absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
+  StudyRunnerConfig runner;
+  runner.run_timeout = absl::GetFlag(FLAGS_run_timeout);
+  if (runner.run_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "--run_timeout: expected a time above 0, such as 10m");
+  }
+  runner.on_terminal = isatty(STDOUT_FILENO) == 1;
+  const std::string trainer_dir = absl::GetFlag(FLAGS_trainer_dir);
+  if (!trainer_dir.empty()) {
+    runner.trainer_dir = UserPath(trainer_dir);
+  } else {
+    ASSIGN_OR_RETURN(runner.trainer_dir, FindTrainerDir(OwnPath()));
+  }
+  RETURN_IF_ERROR(FindBinaries(study, runner.trainer_dir));
+  std::string output_dir = absl::GetFlag(FLAGS_output_dir);
+  if (output_dir.empty()) {
+    output_dir = absl::FormatTime("results/%Y%m%d-%H%M%S", absl::Now(),
+                                  absl::LocalTimeZone());
+  }
+  runner.output_dir = UserPath(output_dir);
+  return runner;
+}
+
+// The plotly.min.js of the report.
+absl::StatusOr<std::string> PlotlyFromFlags() {
+  const std::string plotly = absl::GetFlag(FLAGS_plotly_js);
+  return plotly.empty() ? FindPlotly(OwnPath()) : UserPath(plotly);
+}
 
 // "Scaling study, 2026-01-31": run ids begin with the day.
 std::string Title(const std::vector<RunTrace>& runs) {
@@ -88,8 +210,8 @@ absl::Status Report(const Answer& answer, const std::string& title,
 bool GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   AnswerConfig config;
   config.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  config.force = absl::GetFlag(FLAGS_force);
-  config.allow_oversubscribed = absl::GetFlag(FLAGS_oversubscribe);
+  config.comparison.force = absl::GetFlag(FLAGS_force);
+  config.comparison.allow_oversubscribed = absl::GetFlag(FLAGS_oversubscribe);
   const std::string title = Title(runs);
   const auto answer = Analyze(std::move(runs), config);
   std::cout << AnswerText(*answer) << std::flush;
@@ -116,25 +238,17 @@ absl::StatusOr<Study> DescribedStudy() {
   return study;
 }
 
-absl::Status CheckResumed(const Study& study, const CommandLine& line) {
-  if (!absl::GetFlag(FLAGS_resume)) return absl::OkStatus();
-  return CheckSameStudy(*line.folder, study.description,
-                        absl::GetFlag(FLAGS_force));
-}
-
 int64_t CountRecorded(const StudyPlan& plan, const std::string& dir) {
-  return std::count_if(
-      plan.runs.begin(), plan.runs.end(), [&dir](const PlannedRun& run) {
-        std::error_code error;
-        return std::filesystem::exists(PathsOfRun(dir, run).record, error);
-      });
+  return absl::c_count_if(plan.runs, [&dir](const PlannedRun& run) {
+    std::error_code error;
+    return std::filesystem::exists(PathsOfRun(dir, run).record, error);
+  });
 }
 
 int DryRun(const Study& study, const StudyPlan& plan) {
   const RunTimes times = RunTimes::Load(
       UserPath("results"), study.runner.output_dir, study.description);
-  std::cout << DryRunText(study.config, plan, FixedMemoryRuns(study.config),
-                          times);
+  std::cout << DryRunText(study.config, plan, times);
   if (absl::GetFlag(FLAGS_resume)) {
     std::cout << CountRecorded(plan, study.runner.output_dir) << " of "
               << plan.runs.size() << " runs are complete already.\n";
@@ -147,12 +261,12 @@ int DryRun(const Study& study, const StudyPlan& plan) {
 
 // The folder with study.flags in it, which is this process's while the result
 // lives.
-absl::StatusOr<FolderLock> PrepareFolder(const Study& study) {
+absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const Study& study) {
   const std::string& dir = study.runner.output_dir;
   const bool resume = absl::GetFlag(FLAGS_resume);
   RETURN_IF_ERROR(
       PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew));
-  ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(dir));
+  ASSIGN_OR_RETURN(std::shared_ptr<void> lock, LockFolder(dir));
   if (resume) return lock;
   ASSIGN_OR_RETURN(const std::string text, FlagfileText(study.description));
   RETURN_IF_ERROR(ReplaceFile(StudyFilePath(dir), text));
@@ -189,7 +303,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
 // Fails before it has run anything; a failed run is an exit code.
 absl::StatusOr<int> RunAll(Study study) {
   const std::string& dir = study.runner.output_dir;
-  ASSIGN_OR_RETURN(const FolderLock lock, PrepareFolder(study));
+  ASSIGN_OR_RETURN(const auto lock, PrepareFolder(study));
   const HeldSignals held;
   const auto found = FindFixedMemoryRuns(study.config, study.runner, std::cout);
   if (!found.ok() && !absl::IsOutOfRange(found.status())) {
@@ -215,27 +329,25 @@ absl::StatusOr<int> RunAll(Study study) {
   return Conclude(std::move(result), plan, warnings, dir);
 }
 
-absl::StatusOr<int> Main(const CommandLine& line) {
+absl::StatusOr<int> Main(int argc, char** argv) {
+  ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(argc, argv));
+  RETURN_IF_ERROR(RefuseArguments(line.positional, "--world_sizes=1,2"));
   const std::string from = absl::GetFlag(FLAGS_from);
   if (!from.empty()) return ReadAgain(UserPath(from));
   ASSIGN_OR_RETURN(Study study, DescribedStudy());
   const StudyPlan plan = PlanStudy(study.config);
-  const bool trains =
-      std::any_of(plan.runs.begin(), plan.runs.end(),
-                  [](const PlannedRun& run) { return run.IsTraining(); });
-  if (!trains && FixedMemoryRuns(study.config).empty()) {
+  const bool trains = absl::c_any_of(
+      plan.runs, [](const PlannedRun& run) { return run.IsTraining(); });
+  if (!trains && plan.searched.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
-  RETURN_IF_ERROR(CheckResumed(study, line));
+  if (absl::GetFlag(FLAGS_resume)) {
+    RETURN_IF_ERROR(CheckSameStudy(*line.folder, study.description,
+                                   absl::GetFlag(FLAGS_force)));
+  }
   if (absl::GetFlag(FLAGS_dry_run)) return DryRun(study, plan);
   return RunAll(std::move(study));
-}
-
-absl::StatusOr<int> ParseAndRun(int argc, char** argv) {
-  ASSIGN_OR_RETURN(const CommandLine line, ParseStudyCommandLine(argc, argv));
-  RETURN_IF_ERROR(RefuseArguments(line.positional, "--world_sizes=1,2"));
-  return Main(line);
 }
 
 }  // namespace
@@ -243,7 +355,7 @@ absl::StatusOr<int> ParseAndRun(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/study/");
-  const absl::StatusOr<int> exit_code = rankwise::ParseAndRun(argc, argv);
+  const absl::StatusOr<int> exit_code = rankwise::Main(argc, argv);
   if (exit_code.ok()) return *exit_code;
   return rankwise::Complain(rankwise::kProgram, exit_code.status(),
                             rankwise::kBadUsage);

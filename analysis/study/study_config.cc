@@ -1,15 +1,16 @@
-#include "analysis/study/study_config.h"
-
 #include <algorithm>
 #include <set>
-#include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "analysis/runs/throughput.h"
+#include "analysis/study/study_plan.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -22,44 +23,23 @@ absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// Splits at commas and hands every item to `add`; refuses an empty list and an
-// item that occurs twice.
-template <typename Add>
-absl::Status ForEachItem(absl::string_view flag, absl::string_view text,
-                         Add add) {
-  std::set<std::string> seen;
-  for (absl::string_view item : absl::StrSplit(text, ',')) {
-    if (!seen.insert(std::string(item)).second) {
-      return Bad("--", flag, "=", text, ": ", item, " occurs twice");
-    }
-    RETURN_IF_ERROR(add(item));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckCores(const StudyConfig& config) {
   if (config.oversubscribe) return absl::OkStatus();
   const int64_t threads = ThreadsPerRank(config);
   for (int64_t world_size : config.world_sizes) {
     if (world_size * threads <= config.cores) continue;
-    return Bad("--world_sizes: ", world_size, " ranks of ", threads,
-               threads == 1 ? " thread" : " threads", " need ",
-               world_size * threads, " cores, and this machine has ",
-               config.cores,
+    return Bad("--world_sizes: ", Counted(world_size, "rank"), " of ",
+               Counted(threads, "thread"), " need ", world_size * threads,
+               " cores, and this machine has ", config.cores,
                ": leave that size out, or pass --oversubscribe to run it all "
                "the same, marked in the table");
   }
   return absl::OkStatus();
 }
 
-template <typename T, typename U>
-bool Contains(const std::vector<T>& items, const U& item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
-
 absl::Status CheckDivision(const StudyConfig& config) {
-  const bool strong = Contains(config.trainers, "ddp") &&
-                      Contains(config.scalings, Scaling::kStrong);
+  const bool strong = absl::c_linear_search(config.trainers, "ddp") &&
+                      absl::c_linear_search(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
     if (!strong || config.batch_size % world_size == 0) continue;
     return Bad("--batch_size=", config.batch_size,
@@ -71,7 +51,8 @@ absl::Status CheckDivision(const StudyConfig& config) {
 }
 
 absl::Status CheckMicroBatches(const StudyConfig& config) {
-  if (!Contains(config.trainers, "pipeline")) return absl::OkStatus();
+  if (!absl::c_linear_search(config.trainers, "pipeline"))
+    return absl::OkStatus();
   if (config.micro_batches < 1) {
     return Bad("--microbatches=", config.micro_batches, ": expected 1 or more");
   }
@@ -84,8 +65,7 @@ absl::Status CheckMicroBatches(const StudyConfig& config) {
 
 // model_parallel and pipeline alone need something to do.
 absl::Status CheckAnyRun(const StudyConfig& config) {
-  const bool all_cut =
-      std::all_of(config.trainers.begin(), config.trainers.end(), CutsTheModel);
+  const bool all_cut = absl::c_all_of(config.trainers, CutsTheModel);
   if (!all_cut || LargestWorldSize(config) > 1) return absl::OkStatus();
   return Bad(
       "--world_sizes=1: model_parallel and pipeline cut the model over "
@@ -106,26 +86,64 @@ absl::Status CheckMemoryLimit(const StudyConfig& config) {
       "it out, or ask for that");
 }
 
-absl::Status CheckNotNegative(absl::string_view flag, int64_t value,
-                              absl::string_view what_0_means) {
-  if (value >= 0) return absl::OkStatus();
-  return Bad("--", flag, "=", value, ": expected 1 or more, or 0 ",
-             what_0_means);
+absl::Status CheckNumbers(const StudyConfig& config) {
+  struct Bound {
+    absl::string_view flag;
+    int64_t value, least;
+    absl::string_view expected;
+  };
+  for (const Bound& bound : {
+           Bound{"repetitions", config.repetitions, 1,
+                 "1 or more, and 2 or more for an interval"},
+           Bound{"batch_size", config.batch_size, 1, "1 or more"},
+           Bound{"warmup_steps", config.warmup_steps, 0, "0 or more"},
+           Bound{"train_size", config.train_size, 0,
+                 "1 or more, or 0 to choose it"},
+           Bound{"threads", config.threads, 0, "1 or more, or 0 to choose it"},
+           Bound{"ablations", config.ablations, 0, "1 or more, or 0 for none"},
+           Bound{"traffic_steps", config.traffic_steps, 0,
+                 "1 or more, or 0 for none"},
+       }) {
+    if (bound.value >= bound.least) continue;
+    return Bad("--", bound.flag, "=", bound.value, ": expected ",
+               bound.expected);
+  }
+  const int64_t least = config.warmup_steps + kMinMeasuredSteps;
+  if (config.max_steps >= least) return absl::OkStatus();
+  return Bad("--max_steps=", config.max_steps, ": expected ", least,
+             " or more, ", kMinMeasuredSteps,
+             " to measure after --warmup_steps=", config.warmup_steps);
+}
+
+absl::Status CheckTrainerFlags(const StudyConfig& config) {
+  for (const std::string& flag : config.trainer_flags) {
+    if (flag.size() > 2 && absl::StartsWith(flag, "--")) continue;
+    return Bad("--trainer_flags: \"", flag,
+               "\" is no flag; expected --name=value, with spaces between");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDistinct(absl::string_view flag, absl::string_view text) {
+  std::set<absl::string_view> seen;
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    if (seen.insert(item).second) continue;
+    return Bad("--", flag, "=", text, ": ", item, " occurs twice");
+  }
+  return absl::OkStatus();
 }
 
 // The items of `text`, each of which must be one of `known`.
 absl::StatusOr<std::vector<std::string>> ParseNames(
     absl::string_view flag, absl::string_view text,
-    const std::vector<std::string>& known) {
-  std::vector<std::string> names;
-  RETURN_IF_ERROR(ForEachItem(flag, text, [&](absl::string_view item) {
-    if (!Contains(known, item)) {
-      return Bad("--", flag, "=", text, ": \"", item,
-                 "\" is unknown; expected some of ", absl::StrJoin(known, ","));
-    }
-    names.push_back(std::string(item));
-    return absl::OkStatus();
-  }));
+    const std::vector<absl::string_view>& known) {
+  const std::vector<std::string> names = absl::StrSplit(text, ',');
+  for (const std::string& name : names) {
+    if (absl::c_linear_search(known, name)) continue;
+    return Bad("--", flag, "=", text, ": \"", name,
+               "\" is unknown; expected some of ", absl::StrJoin(known, ","));
+  }
+  RETURN_IF_ERROR(CheckDistinct(flag, text));
   return names;
 }
 
@@ -139,33 +157,30 @@ std::string MemoryText(int64_t bytes) {
 
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
   std::vector<int64_t> sizes;
-  RETURN_IF_ERROR(ForEachItem("world_sizes", text, [&](absl::string_view item) {
-    int64_t size = 0;
-    if (!absl::SimpleAtoi(item, &size) || size < 1 || size > kMaxWorldSize) {
-      return Bad("--world_sizes=", text, ": \"", item,
-                 "\" is not a world size; expected whole numbers from 1 to ",
-                 kMaxWorldSize, " with commas between, as in 1,2,4");
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    int64_t& size = sizes.emplace_back();
+    if (absl::SimpleAtoi(item, &size) && size >= 1 && size <= kMaxWorldSize) {
+      continue;
     }
-    sizes.push_back(size);
-    return absl::OkStatus();
-  }));
-  std::sort(sizes.begin(), sizes.end());
+    return Bad("--world_sizes=", text, ": \"", item,
+               "\" is not a world size; expected whole numbers from 1 to ",
+               kMaxWorldSize, " with commas between, as in 1,2,4");
+  }
+  RETURN_IF_ERROR(CheckDistinct("world_sizes", text));
+  absl::c_sort(sizes);
   return sizes;
 }
 
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   ParseNames(flag, text, {"strong", "weak", "fixed_memory"}));
   std::vector<Scaling> scalings;
-  RETURN_IF_ERROR(ForEachItem(flag, text, [&](absl::string_view item) {
-    for (Scaling scaling :
-         {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
-      if (item != ScalingName(scaling)) continue;
-      scalings.push_back(scaling);
-      return absl::OkStatus();
-    }
-    return Bad("--", flag, "=", text, ": \"", item,
-               "\" is unknown; expected some of strong,weak,fixed_memory");
-  }));
+  for (const std::string& name : names) {
+    scalings.push_back(name == "strong" ? Scaling::kStrong
+                       : name == "weak" ? Scaling::kWeak
+                                        : Scaling::kFixedMemory);
+  }
   return scalings;
 }
 
@@ -198,8 +213,7 @@ int64_t LayersOfModel(absl::string_view model) {
 }
 
 int64_t LargestWorldSize(const StudyConfig& config) {
-  return *std::max_element(config.world_sizes.begin(),
-                           config.world_sizes.end());
+  return *absl::c_max_element(config.world_sizes);
 }
 
 int64_t ThreadsPerRank(const StudyConfig& config) {
@@ -208,40 +222,14 @@ int64_t ThreadsPerRank(const StudyConfig& config) {
 }
 
 bool SearchesMemory(const StudyConfig& config) {
-  return Contains(config.scalings, Scaling::kFixedMemory) ||
-         Contains(config.pipeline_scalings, Scaling::kFixedMemory);
+  return absl::c_linear_search(config.scalings, Scaling::kFixedMemory) ||
+         absl::c_linear_search(config.pipeline_scalings, Scaling::kFixedMemory);
 }
 
 absl::Status CheckStudyConfig(const StudyConfig& config) {
-  if (config.repetitions < 1) {
-    return Bad("--repetitions=", config.repetitions,
-               ": expected 1 or more, and 2 or more for an interval");
-  }
-  if (config.batch_size < 1) {
-    return Bad("--batch_size=", config.batch_size, ": expected 1 or more");
-  }
-  if (config.warmup_steps < 0) {
-    return Bad("--warmup_steps=", config.warmup_steps, ": expected 0 or more");
-  }
-  if (config.max_steps < config.warmup_steps + kMinMeasuredSteps) {
-    return Bad("--max_steps=", config.max_steps, ": expected ",
-               config.warmup_steps + kMinMeasuredSteps, " or more, ",
-               kMinMeasuredSteps,
-               " to measure after --warmup_steps=", config.warmup_steps);
-  }
-  RETURN_IF_ERROR(
-      CheckNotNegative("train_size", config.train_size, "to choose it"));
-  RETURN_IF_ERROR(CheckNotNegative("threads", config.threads, "to choose it"));
-  RETURN_IF_ERROR(CheckNotNegative("ablations", config.ablations, "for none"));
-  RETURN_IF_ERROR(
-      CheckNotNegative("traffic_steps", config.traffic_steps, "for none"));
-  for (const std::string& flag : config.trainer_flags) {
-    if (flag.size() > 2 && flag.substr(0, 2) == "--") continue;
-    return Bad("--trainer_flags: \"", flag,
-               "\" is no flag; expected --name=value, with spaces between");
-  }
-  for (const auto& check : {CheckDivision, CheckMicroBatches, CheckAnyRun,
-                            CheckMemoryLimit, CheckCores}) {
+  for (const auto& check :
+       {CheckNumbers, CheckTrainerFlags, CheckDivision, CheckMicroBatches,
+        CheckAnyRun, CheckMemoryLimit, CheckCores}) {
     RETURN_IF_ERROR(check(config));
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-#include "analysis/study/study_config.h"
+#include "analysis/study/study_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

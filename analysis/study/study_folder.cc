@@ -10,11 +10,14 @@
 #include <fstream>
 #include <utility>
 
-#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace rankwise {
 namespace {
@@ -23,7 +26,118 @@ namespace fs = std::filesystem;
 
 constexpr char kDurations[] = "durations.csv";
 
+// The keys of StudyDescription::origin that --resume compares, with their
+// names in messages.
+constexpr std::pair<const char*, const char*> kCompared[] = {
+    {"source_hash", "the source's hash"},
+    {"schema_version", "the records' version"},
+    {"cpu_model", "the CPU"},
+    {"cores", "the number of cores"}};
+
+// What may change under --force. Where the source is unknown, the runs'
+// records decide.
+std::vector<std::string> OriginDifferences(const StudyDescription& before,
+                                           const StudyDescription& now) {
+  std::vector<std::string> differences;
+  for (const auto& [key, name] : kCompared) {
+    const auto was = before.origin.find(key), is = now.origin.find(key);
+    if (was == before.origin.end() || was->second.empty() ||
+        is == now.origin.end() || is->second.empty() || *was == *is) {
+      continue;
+    }
+    differences.push_back(
+        absl::StrCat(name, " is ", is->second, ", and was ", was->second));
+  }
+  return differences;
+}
+
+// Adds what a line says; false: it is no line of a flagfile.
+bool AddLine(absl::string_view line, StudyDescription* description) {
+  line = absl::StripLeadingAsciiWhitespace(line);
+  if (absl::ConsumePrefix(&line, "#")) {
+    const std::pair<absl::string_view, absl::string_view> entry =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    description->origin[std::string(absl::StripAsciiWhitespace(entry.first))] =
+        std::string(absl::StripAsciiWhitespace(entry.second));
+    return true;
+  }
+  if (line.empty()) return true;
+  if (!absl::ConsumePrefix(&line, "--") || !absl::StrContains(line, '=')) {
+    return false;
+  }
+  const std::pair<std::string, std::string> flag =
+      absl::StrSplit(line, absl::MaxSplits('=', 1));
+  description->flags[flag.first] = flag.second;
+  return true;
+}
+
 }  // namespace
+
+std::string StudyFilePath(const std::string& dir) {
+  return absl::StrCat(dir, "/study.flags");
+}
+
+absl::StatusOr<std::string> FlagfileText(const StudyDescription& description) {
+  std::string text;
+  for (const auto& [key, value] : description.origin) {
+    absl::StrAppend(&text, "# ", key, ": ", value, "\n");
+  }
+  for (const auto& [name, value] : description.flags) {
+    if (absl::StrContains(value, '\n')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name,
+                       ": its value holds a line break, and study.flags could "
+                       "not hold it: use another name"));
+    }
+    absl::StrAppend(&text, "--", name, "=", value, "\n");
+  }
+  return text;
+}
+
+absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file || std::filesystem::is_directory(path)) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  }
+  StudyDescription description;
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (AddLine(line, &description)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":", number, ": expected --flag=value"));
+  }
+  return description;
+}
+
+std::vector<std::string> Differences(
+    const std::map<std::string, std::string>& before,
+    const std::map<std::string, std::string>& now) {
+  std::vector<std::string> differences;
+  for (const auto& [name, value] : now) {
+    const auto was = before.find(name);
+    if (was == before.end() || was->second == value) continue;
+    differences.push_back(absl::StrCat(
+        "--", name, " is ", value.empty() ? "empty" : value, ", and was ",
+        was->second.empty() ? "empty" : was->second));
+  }
+  return differences;
+}
+
+absl::Status CheckSameStudy(const StudyDescription& folder,
+                            const StudyDescription& now, bool force) {
+  const std::vector<std::string> flags = Differences(folder.flags, now.flags);
+  if (!flags.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--resume: this is another study than the one in the folder: ",
+        absl::StrJoin(flags, "; "),
+        ": leave these flags out, or choose another --output_dir"));
+  }
+  const std::vector<std::string> origin = OriginDifferences(folder, now);
+  if (force || origin.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--resume: the study was begun otherwise: ", absl::StrJoin(origin, "; "),
+      ": start another study, or pass --force to mix the two"));
+}
 
 absl::Status PrepareStudyFolder(const std::string& dir, FolderUse use) {
   std::error_code error;
@@ -84,23 +198,17 @@ std::string LastLines(const std::string& path, int count) {
   return absl::StrJoin(lines, "\n");
 }
 
-absl::StatusOr<FolderLock> FolderLock::Take(const std::string& dir) {
-  FolderLock lock(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (lock.folder_ < 0) return absl::ErrnoToStatus(errno, dir);
-  if (flock(lock.folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+absl::StatusOr<std::shared_ptr<void>> LockFolder(const std::string& dir) {
+  const int folder = open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return absl::ErrnoToStatus(errno, dir);
+  std::shared_ptr<void> lock(nullptr, [folder](void*) { close(folder); });
+  if (flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--output_dir=", dir,
         ": another study is running in this folder; wait until it has ended, "
         "or choose another folder"));
   }
   return lock;
-}
-
-FolderLock::FolderLock(FolderLock&& other)
-    : folder_(std::exchange(other.folder_, -1)) {}
-
-FolderLock::~FolderLock() {
-  if (folder_ >= 0) close(folder_);
 }
 
 }  // namespace rankwise

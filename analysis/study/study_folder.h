@@ -1,18 +1,57 @@
-// The folder of one study: records of its runs, and their logs.
+// The folder of one study: what the study was begun with, the records of its
+// runs, and their logs. study.flags, a flagfile, describes the study:
+//
+//   # schema_version: 1.5
+//   # cores: 2
+//   ...
+//   --trainers=single,ddp
+//   --world_sizes=1,2
+//   ...
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_FOLDER_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_FOLDER_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "analysis/runs/run_trace.h"
 
 namespace rankwise {
+
+struct StudyDescription {
+  // Flag -> its value.
+  std::map<std::string, std::string> flags;
+  // Which code planned the study, and for which machine: schema_version,
+  // source_hash, cpu_model, cores, threads_per_rank. Comments of the file.
+  std::map<std::string, std::string> origin;
+};
+
+// `dir`/study.flags.
+std::string StudyFilePath(const std::string& dir);
+
+// As the text of a flagfile. Fails, naming the flag, where a value holds a line
+// break, which a flagfile cannot hold.
+absl::StatusOr<std::string> FlagfileText(const StudyDescription& description);
+
+// Fails, naming file and line, where a line is neither a comment nor a flag
+// with its value.
+absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path);
+
+// What `now` has otherwise than `before`, "--repetitions is 3, and was 5", in
+// the order of the flags' names.
+std::vector<std::string> Differences(
+    const std::map<std::string, std::string>& before,
+    const std::map<std::string, std::string>& now);
+
+// Fails, naming every difference, where the study that `folder` describes is
+// not the one that `now` does: its runs would not be repetitions of these.
+// `force` lets another version of the code or another machine pass.
+absl::Status CheckSameStudy(const StudyDescription& folder,
+                            const StudyDescription& now, bool force);
 
 enum class FolderUse {
   kNew,     // for a study that begins
@@ -39,21 +78,11 @@ std::map<std::string, double> ReadDurations(const std::string& dir);
 // The last `count` lines of a text file; "" where it cannot be read.
 std::string LastLines(const std::string& path, int count);
 
-// Held until it is destroyed or the process ends, however it ends.
-class FolderLock {
- public:
-  // FailedPrecondition where a living process holds it; NotFound without the
-  // folder. Where the file system knows no locks, nobody is kept out.
-  static absl::StatusOr<FolderLock> Take(const std::string& dir);
-
-  FolderLock(FolderLock&& other);
-  FolderLock& operator=(FolderLock&&) = delete;
-  ~FolderLock();
-
- private:
-  explicit FolderLock(int folder) : folder_(folder) {}
-  int folder_;
-};
+// Makes the folder this process's own until the result is destroyed or the
+// process ends, however it ends. FailedPrecondition where a living process
+// holds it; NotFound without the folder. Where the file system knows no locks,
+// nobody is kept out.
+absl::StatusOr<std::shared_ptr<void>> LockFolder(const std::string& dir);
 
 }  // namespace rankwise
 

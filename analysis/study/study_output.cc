@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <map>
-#include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -23,17 +21,15 @@
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/study/programs.h"
-#include "analysis/study/study_folder.h"
-#include "analysis/study/study_plan.h"
-#include "analysis/study/study_run.h"
 #include "analysis/text/text_table.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What the time of a run depends on, beside what its name says.
+// What the time of a run depends on, in addition to what its name says.
 constexpr const char* kDecisiveFlags[] = {
     "model",   "dataset",   "data_dir",     "device",
     "backend", "precision", "trainer_flags"};
@@ -52,18 +48,17 @@ constexpr double kEfficiency = 0.6;
 constexpr double kCommBenchSeconds = 15;
 
 bool HasItsOwnSize(const StudyConfig& config) {
-  for (const std::string& flag : config.trainer_flags) {
-    for (absl::string_view size : kSizes) {
-      if (absl::StartsWith(flag, size)) return true;
-    }
-  }
-  return false;
+  return absl::c_any_of(config.trainer_flags, [](absl::string_view flag) {
+    return absl::c_any_of(kSizes, [flag](absl::string_view size) {
+      return absl::StartsWith(flag, size);
+    });
+  });
 }
 
 bool IsAlike(const StudyDescription& a, const StudyDescription& b) {
   const auto same = [](const auto& of_a, const auto& of_b,
                        absl::Span<const char* const> names) {
-    return std::all_of(names.begin(), names.end(), [&](const char* name) {
+    return absl::c_all_of(names, [&](const char* name) {
       const auto in_a = of_a.find(name), in_b = of_b.find(name);
       return in_a != of_a.end() && in_b != of_b.end() &&
              in_a->second == in_b->second;
@@ -80,8 +75,8 @@ double StartUpSeconds(const PlannedRun& run) {
 std::optional<RunTime> RoughTime(const StudyConfig& config,
                                  const PlannedRun& run) {
   if (!run.IsTraining()) return RunTime{kCommBenchSeconds, "rough"};
-  const auto known = std::find_if(
-      std::begin(kSecondsPerExample), std::end(kSecondsPerExample),
+  const auto known = absl::c_find_if(
+      kSecondsPerExample,
       [&config](const auto& model) { return model.first == config.model; });
   if (known == std::end(kSecondsPerExample) || HasItsOwnSize(config)) {
     return std::nullopt;
@@ -108,61 +103,53 @@ std::string BatchColumn(const PlannedRun& run) {
   return absl::StrCat(run.micro_batches, " x ", run.batch_size);
 }
 
-std::string CellColumn(const PlannedRun& run) {
-  return absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ",
-                      run.schedule,
-                      run.skip_communication ? " without communication" : "");
-}
-
-std::string Rounded(double seconds) {
-  return absl::FormatDuration(
-      absl::Ceil(absl::Seconds(seconds), absl::Seconds(1)));
-}
-
 // The cells' rows and what they add up to.
-struct Listing {
-  TextTable table =
+class Listing {
+ public:
+  void Add(const PlannedRun& run, const std::string& batch, int64_t repetitions,
+           const std::optional<RunTime>& time) {
+    std::string a_run = "?", in_all = "?";
+    if (time.has_value()) {
+      const double seconds = time->seconds * static_cast<double>(repetitions);
+      a_run = absl::StrFormat("%.1f", time->seconds);
+      in_all = absl::StrFormat("%.0f", seconds);
+      seconds_ += seconds;
+      sources_.insert(time->source == "rough"
+                          ? "a rough guess for an idle EPYC core"
+                          : "the runs in " + time->source);
+    } else {
+      ++unknown_;
+    }
+    table_.AddRow(
+        {absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ",
+                      run.schedule,
+                      run.skip_communication ? " without communication" : ""),
+         absl::StrCat(run.world_size), batch, absl::StrCat(repetitions), a_run,
+         in_all});
+  }
+
+  std::string ToString() const {
+    std::string text =
+        absl::StrCat(table_.ToString(), "\nIn all about ",
+                     absl::FormatDuration(absl::Ceil(absl::Seconds(seconds_),
+                                                     absl::Seconds(1))));
+    if (unknown_ > 0) {
+      absl::StrAppend(&text, " without the ", Counted(unknown_, "cell"),
+                      " marked ?, whose time is not known yet");
+    }
+    if (!sources_.empty()) {
+      absl::StrAppend(&text, ", by ", absl::StrJoin(sources_, " and "));
+    }
+    return text + ".\n";
+  }
+
+ private:
+  TextTable table_ =
       TextTable({"cell", "ranks", "batch", "runs", "s a run", "s in all"}, 1);
-  double seconds = 0;
-  size_t unknown = 0;             // cells without a time
-  std::set<std::string> sources;  // of the others
+  double seconds_ = 0;
+  int64_t unknown_ = 0;            // cells without a time
+  std::set<std::string> sources_;  // of the others
 };
-
-void AddCell(const StudyConfig& config, const PlannedCell& cell,
-             const RunTimes& times, Listing* listing) {
-  const std::optional<RunTime> time = times.Of(config, cell.run);
-  std::string a_run = "?", in_all = "?";
-  if (time.has_value()) {
-    const double seconds =
-        time->seconds * static_cast<double>(cell.repetitions);
-    a_run = absl::StrFormat("%.1f", time->seconds);
-    in_all = absl::StrFormat("%.0f", seconds);
-    listing->seconds += seconds;
-    listing->sources.insert(time->source);
-  } else {
-    ++listing->unknown;
-  }
-  listing->table.AddRow(
-      {CellColumn(cell.run), absl::StrCat(cell.run.world_size),
-       BatchColumn(cell.run), absl::StrCat(cell.repetitions), a_run, in_all});
-}
-
-std::string TotalLine(const Listing& listing) {
-  std::string line = absl::StrCat("In all about ", Rounded(listing.seconds));
-  if (listing.unknown > 0) {
-    absl::StrAppend(&line, " without the ", listing.unknown,
-                    " cells marked ?, whose time is not known yet");
-  }
-  std::vector<std::string> from;
-  for (const std::string& source : listing.sources) {
-    from.push_back(source == "rough" ? "a rough guess for an idle EPYC core"
-                                     : "the runs in " + source);
-  }
-  if (!from.empty()) {
-    absl::StrAppend(&line, ", by ", absl::StrJoin(from, " and "));
-  }
-  return line + ".\n";
-}
 
 }  // namespace
 
@@ -215,37 +202,31 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
                          const HostInfo& host, const std::string& output_dir) {
   const int64_t threads = ThreadsPerRank(config);
-  const int64_t benchmarks =
-      std::count_if(plan.runs.begin(), plan.runs.end(),
-                    [](const PlannedRun& run) { return !run.IsTraining(); });
+  const int64_t benchmarks = absl::c_count_if(
+      plan.runs, [](const PlannedRun& run) { return !run.IsTraining(); });
   const auto runs = static_cast<int64_t>(plan.runs.size()) - benchmarks;
   return absl::StrCat(
       "Study of ", absl::StrJoin(config.trainers, ", "), " at world sizes ",
       absl::StrJoin(config.world_sizes, ", "), ": ", runs, " runs of ",
       config.max_steps, " steps",
       benchmarks > 0 ? absl::StrCat(" and ", benchmarks, " of comm_bench") : "",
-      ", ", threads, threads == 1 ? " thread" : " threads",
-      " per rank at every size, on ", host.cores, " cores of ",
+      ", ", Counted(threads, "thread"), " per rank at every size, on ",
+      host.cores, " cores of ",
       host.cpu_model.empty() ? "a CPU" : host.cpu_model, ".\nRecords go to ",
       output_dir, ".\n");
 }
 
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
-                       absl::Span<const PlannedRun> searched,
                        const RunTimes& times) {
   Listing listing;
-  for (const PlannedCell& cell : plan.cells) {
-    AddCell(config, cell, times, &listing);
+  for (const auto& [run, repetitions] : plan.cells) {
+    listing.Add(run, BatchColumn(run), repetitions, times.Of(config, run));
   }
-  for (const PlannedRun& run : searched) {
-    ++listing.unknown;
-    listing.table.AddRow({CellColumn(run), absl::StrCat(run.world_size),
-                          "largest", absl::StrCat(config.repetitions), "?",
-                          "?"});
+  for (const PlannedRun& run : plan.searched) {
+    listing.Add(run, "largest", config.repetitions, std::nullopt);
   }
-  std::string text = absl::StrCat(listing.table.ToString(), "\n",
-                                  TotalLine(listing), NotRunText(plan));
-  if (!searched.empty()) {
+  std::string text = listing.ToString() + NotRunText(plan);
+  if (!plan.searched.empty()) {
     absl::StrAppend(
         &text, "largest: the batch whose peak memory stays under ",
         MemoryText(config.memory_limit_bytes),
@@ -259,19 +240,14 @@ std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
                          const StudyRunnerConfig& runner) {
   std::string text;
   for (const PlannedRun& run : plan.runs) {
-    const std::string binary =
-        run.IsTraining()
-            ? absl::StrCat(runner.trainer_dir, "/", run.trainer)
-            : CommBenchPath(runner.trainer_dir).value_or(run.trainer);
-    absl::StrAppend(
-        &text, ShellWord(binary), " ",
-        absl::StrJoin(RunArguments(config, run,
-                                   PathsOfRun(runner.output_dir, run).record),
-                      " ",
-                      [](std::string* out, const std::string& argument) {
-                        out->append(ShellWord(argument));
-                      }),
-        "\n");
+    std::vector<std::string> words =
+        RunArguments(config, run, PathsOfRun(runner.output_dir, run).record);
+    words.insert(words.begin(),
+                 run.IsTraining()
+                     ? absl::StrCat(runner.trainer_dir, "/", run.trainer)
+                     : CommBenchPath(runner.trainer_dir).value_or(run.trainer));
+    for (std::string& word : words) word = ShellWord(word);
+    absl::StrAppend(&text, absl::StrJoin(words, " "), "\n");
   }
   return text;
 }
@@ -292,17 +268,16 @@ std::string DifferentCodeText(absl::Span<const RunTrace> runs) {
       "Different code: runs are of ",
       absl::StrJoin(versions, ", ",
                     [](std::string* out, const auto& entry) {
-                      absl::StrAppend(out, entry.first, " (", entry.second,
-                                      entry.second == 1 ? " run)" : " runs)");
+                      absl::StrAppend(out, entry.first, " (",
+                                      Counted(entry.second, "run"), ")");
                     }),
       "; runs of different code are compared by --force only.\n");
 }
 
 std::string ShellWord(const std::string& text) {
-  const bool plain =
-      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-        return absl::ascii_isalnum(c) || absl::StrContains("_-./=:,+@%", c);
-      });
+  const bool plain = !text.empty() && absl::c_all_of(text, [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("_-./=:,+@%", c);
+  });
   if (plain) return text;
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }

@@ -5,12 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
-#include "analysis/study/study_config.h"
-#include "analysis/study/study_description.h"
+#include "analysis/study/study_folder.h"
 #include "analysis/study/study_plan.h"
 #include "analysis/study/study_run.h"
 #include "records/run_origin.h"
@@ -56,9 +54,8 @@ std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
                          const HostInfo& host, const std::string& output_dir);
 
 // The cells with their repetitions and times, the sum, and where the times come
-// from. `searched`: cells whose batch only short runs can tell.
+// from.
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
-                       absl::Span<const PlannedRun> searched,
                        const RunTimes& times);
 
 // The commands of all runs, one a line.

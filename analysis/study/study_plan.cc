@@ -1,41 +1,30 @@
 #include "analysis/study/study_plan.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <random>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
 
-template <typename T, typename U>
-bool Contains(const std::vector<T>& items, const U& item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
-
-// The base case first, what is no training last.
-int Place(const std::string& trainer) {
-  if (trainer == "single") return 0;
-  return trainer == "comm_bench" ? 2 : 1;
-}
-
-// Repetitions are equal.
+// Repetitions are equal. The base case comes first, what is no training last.
 struct ByConfiguration {
   bool operator()(const PlannedRun& a, const PlannedRun& b) const {
     const auto key = [](const PlannedRun& run) {
-      return std::tuple(Place(run.trainer), run.trainer, run.schedule,
-                        run.world_size, run.batch_size, run.micro_batches,
-                        run.skip_communication);
+      return std::tuple(!run.IsTraining(), run.trainer != "single", run.trainer,
+                        run.schedule, run.world_size, run.batch_size,
+                        run.micro_batches, run.skip_communication);
     };
     return key(a) < key(b);
   }
 };
-using Repetitions = std::map<PlannedRun, int64_t, ByConfiguration>;
 
 // One run of every configuration; equal ones once.
 class Cells {
@@ -66,24 +55,29 @@ class Cells {
     }
   }
 
-  const Repetitions& cells() const { return cells_; }
-  const std::vector<PlannedRun>& searched() const { return searched_; }
-  const std::vector<std::string>& not_run() const { return not_run_; }
+  // Without its runs.
+  StudyPlan Plan() && {
+    for (const auto& [run, repetitions] : cells_) {
+      plan_.cells.push_back({run, repetitions});
+    }
+    return std::move(plan_);
+  }
 
  private:
+  using Repetitions = std::map<PlannedRun, int64_t, ByConfiguration>;
+
   void AddOnce(const PlannedRun& run, int64_t repetitions) {
     cells_.insert({run, repetitions});
   }
 
   void AddBase() {
     const PlannedRun base = {"single", 1, config_.batch_size};
-    if (SearchesMemory(config_)) searched_.push_back(base);
-    for (const auto* scalings :
-         {&config_.scalings, &config_.pipeline_scalings}) {
-      if (Contains(*scalings, Scaling::kStrong) ||
-          Contains(*scalings, Scaling::kWeak)) {
-        AddOnce(base, config_.repetitions);
-      }
+    if (SearchesMemory(config_)) plan_.searched.push_back(base);
+    for (const auto& scalings : {config_.scalings, config_.pipeline_scalings}) {
+      const bool others = absl::c_any_of(scalings, [](Scaling scaling) {
+        return scaling != Scaling::kFixedMemory;
+      });
+      if (others) AddOnce(base, config_.repetitions);
     }
   }
 
@@ -105,15 +99,15 @@ class Cells {
 
   void AddIfItFits(const PlannedRun& run) {
     const int64_t stages = run.world_size * ChunksPerRank(run.schedule);
-    if (config_.model_layers == 0 || stages <= config_.model_layers) {
+    const int64_t layers = LayersOfModel(config_.model);
+    if (layers == 0 || stages <= layers) {
       AddScaled(run, config_.pipeline_scalings);
       return;
     }
-    not_run_.push_back(absl::StrCat(
+    plan_.not_run.push_back(absl::StrCat(
         run.trainer, run.schedule.empty() ? "" : " ", run.schedule, " x",
         run.world_size, ": the model would be cut into ", stages,
-        " stages, and ", config_.model, " has ", config_.model_layers,
-        config_.model_layers == 1 ? " layer" : " layers"));
+        " stages, and ", config_.model, " has ", Counted(layers, "layer")));
   }
 
   // `run` has config_.batch_size examples in all, but of ddp on every rank.
@@ -121,7 +115,7 @@ class Cells {
     for (Scaling scaling : scalings) {
       PlannedRun scaled = run;
       if (scaling == Scaling::kFixedMemory) {
-        searched_.push_back(run);
+        plan_.searched.push_back(run);
         continue;
       }
       const bool strong = scaling == Scaling::kStrong;
@@ -139,12 +133,13 @@ class Cells {
   void AddAblations(PlannedRun run) {
     if (config_.ablations == 0) return;
     if (run.trainer == "pipeline" &&
-        !Contains(config_.ablation_schedules, run.schedule)) {
+        !absl::c_linear_search(config_.ablation_schedules, run.schedule)) {
       return;
     }
-    if (Contains(config_.trainers, "single")) {
+    if (absl::c_linear_search(config_.trainers, "single")) {
       AddOnce({"single", 1, run.batch_size}, config_.ablations);
-    } else if (run.trainer == "ddp" && Contains(config_.world_sizes, 1)) {
+    } else if (run.trainer == "ddp" &&
+               absl::c_linear_search(config_.world_sizes, 1)) {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
     run.skip_communication = true;
@@ -153,8 +148,7 @@ class Cells {
 
   const StudyConfig& config_;
   Repetitions cells_;
-  std::vector<PlannedRun> searched_;
-  std::vector<std::string> not_run_;
+  StudyPlan plan_;
 };
 
 // Fisher and Yates, so that the order does not depend on the library.
@@ -254,11 +248,7 @@ StudyPlan PlanStudy(const StudyConfig& config,
   Cells cells(config);
   cells.AddFixedMemory(fixed_memory);
   cells.AddAuxiliary();
-  StudyPlan plan;
-  plan.not_run = cells.not_run();
-  for (const auto& [run, repetitions] : cells.cells()) {
-    plan.cells.push_back({run, repetitions});
-  }
+  StudyPlan plan = std::move(cells).Plan();
   // By repetition first, so that more repetitions of some cells do not change
   // which seed gives which order of the others.
   const int64_t most = std::max(config.repetitions, config.ablations);
@@ -271,10 +261,6 @@ StudyPlan PlanStudy(const StudyConfig& config,
   }
   Shuffle(config.seed, &plan.runs);
   return plan;
-}
-
-std::vector<PlannedRun> FixedMemoryRuns(const StudyConfig& config) {
-  return Cells(config).searched();
 }
 
 std::vector<std::string> RunArguments(const StudyConfig& config,

@@ -76,19 +76,18 @@ TEST(PlanStudy, MoreStagesThanLayersAreNotRun) {
   config.pipeline_scalings = {Scaling::kStrong, Scaling::kWeak};
   config.world_sizes = {4};
   config.model = "simple_cnn";
-  config.model_layers = 4;
   const StudyPlan plan = PlanStudy(config);
   EXPECT_EQ(plan.runs.size(), 8u);
   EXPECT_THAT(
       plan.not_run,
       ElementsAre("pipeline interleaved_1f1b x4: the model would be cut into 8 "
                   "stages, and simple_cnn has 4 layers"));
-  config.model_layers = 3;
+  config.model = "mp_mlp";
   EXPECT_THAT(PlanStudy(config).runs, IsEmpty());
   EXPECT_THAT(PlanStudy(config).not_run,
               Contains("model_parallel x4: the model would be cut into 4 "
-                       "stages, and simple_cnn has 3 layers"));
-  config.model_layers = 0;  // the trainers will say
+                       "stages, and mp_mlp has 3 layers"));
+  config.model = "gpt";  // the trainers will say
   EXPECT_THAT(PlanStudy(config).not_run, IsEmpty());
 }
 
@@ -215,7 +214,7 @@ TEST(PlanStudy, CellsWhoseBatchFollowsFromTheMemory) {
   config.trainers = {"single", "ddp", "pipeline"};
   config.schedules = {"1f1b"};
   config.scalings = config.pipeline_scalings = {Scaling::kFixedMemory};
-  std::vector<PlannedRun> searched = FixedMemoryRuns(config);
+  std::vector<PlannedRun> searched = PlanStudy(config).searched;
   std::vector<std::string> names;
   for (PlannedRun& run : searched) {
     names.push_back(run.trainer + " x" + std::to_string(run.world_size));

@@ -1,24 +1,20 @@
 #include "analysis/study/study_run.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <ostream>
 #include <utility>
-#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/study/programs.h"
 #include "analysis/study/study_folder.h"
-#include "analysis/study/study_plan.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -77,20 +73,19 @@ absl::StatusOr<RunTrace> LoadChecked(const StudyConfig& config,
 
 absl::StatusOr<CommandEnd> StartAndWait(const StudyConfig& config,
                                         const PlannedRun& planned,
-                                        const std::string& trainer_dir,
-                                        absl::Duration timeout,
+                                        const StudyRunnerConfig& runner,
                                         const RunPaths& paths) {
   ASSIGN_OR_RETURN(const std::string binary,
                    planned.IsTraining()
-                       ? TrainerPath(trainer_dir, planned.trainer)
-                       : CommBenchPath(trainer_dir));
+                       ? TrainerPath(runner.trainer_dir, planned.trainer)
+                       : CommBenchPath(runner.trainer_dir));
   std::error_code ignored;
   fs::remove(paths.incomplete, ignored);  // runs append to what is there
   Command command;
   command.arguments = RunArguments(config, planned, paths.incomplete);
   command.arguments.insert(command.arguments.begin(), binary);
   command.output_path = paths.log;
-  command.timeout = timeout;
+  command.timeout = runner.run_timeout;
   return RunCommand(command);
 }
 
@@ -169,19 +164,18 @@ class StudyRunner {
       progress_.End("skipped, as this configuration has only failed so far");
       return true;
     }
-    RunOutcome outcome = MakeRun(config_, run, runner_.trainer_dir,
-                                 runner_.run_timeout, runner_.output_dir);
+    RunOutcome outcome = MakeRun(config_, run, runner_);
     if (outcome.interrupted_by != 0) {
       result_.interrupted_by = outcome.interrupted_by;
       progress_.End("interrupted", /*goes_on=*/false);
       return false;
     }
-    ++(outcome.trace.ok() ? tally.done : tally.failed);
     if (outcome.trace.ok()) {
       progress_.End(Achieved(*outcome.trace, config_, outcome.elapsed));
       AddDuration(runner_.output_dir, run.FileStem(), outcome.elapsed);
-      result_.runs.push_back(*std::move(outcome.trace));
+      Keep(*std::move(outcome.trace), run);
     } else {
+      ++tally.failed;
       progress_.End("failed");
       Report(run, outcome.trace.status());
     }
@@ -190,10 +184,9 @@ class StudyRunner {
 
   // The order in which the folder is read: the same runs, the same answer.
   StudyResult Take() {
-    std::sort(result_.runs.begin(), result_.runs.end(),
-              [](const RunTrace& a, const RunTrace& b) {
-                return a.source < b.source;
-              });
+    absl::c_sort(result_.runs, [](const RunTrace& a, const RunTrace& b) {
+      return a.source < b.source;
+    });
     return std::move(result_);
   }
 
@@ -231,12 +224,11 @@ RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run) {
 }
 
 RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
-                   const std::string& trainer_dir, absl::Duration timeout,
-                   const std::string& dir) {
-  const RunPaths paths = PathsOfRun(dir, planned);
+                   const StudyRunnerConfig& runner) {
+  const RunPaths paths = PathsOfRun(runner.output_dir, planned);
   RunOutcome outcome;
   const absl::StatusOr<CommandEnd> end =
-      StartAndWait(config, planned, trainer_dir, timeout, paths);
+      StartAndWait(config, planned, runner, paths);
   if (!end.ok()) {
     outcome.trace = end.status();
     return outcome;

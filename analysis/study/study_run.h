@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "analysis/runs/run_trace.h"
-#include "analysis/study/study_config.h"
 #include "analysis/study/study_plan.h"
 
 namespace rankwise {
@@ -23,27 +22,6 @@ struct RunPaths {
 
 RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run);
 
-struct RunOutcome {
-  // DeadlineExceeded: it took longer than the timeout; Unknown: it ended badly.
-  absl::StatusOr<RunTrace> trace = absl::UnknownError("not run");
-  absl::Duration elapsed;
-  int interrupted_by = 0;  // the signal that ended it and the study, or 0
-};
-
-// Runs `planned` to its end and checks that it recorded what it should. Needs
-// a HeldSignals that lives (programs.h), and a `dir` made by
-// PrepareStudyFolder.
-RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
-                   const std::string& trainer_dir, absl::Duration timeout,
-                   const std::string& dir);
-
-// The records of `planned` where `dir` has them whole. NotFound without them;
-// records of something else, or that were cut short, are renamed to
-// RunPaths::incomplete, and are NotFound too.
-absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
-                                         const PlannedRun& planned,
-                                         const std::string& dir);
-
 struct StudyRunnerConfig {
   std::string trainer_dir;
   // Takes STEM.jsonl of every run that ended well, logs/STEM.log of every run,
@@ -53,6 +31,25 @@ struct StudyRunnerConfig {
   absl::Duration run_timeout = absl::Minutes(10);
   bool on_terminal = false;  // also show the run that is going on
 };
+
+struct RunOutcome {
+  // DeadlineExceeded: it took longer than the timeout; Unknown: it ended badly.
+  absl::StatusOr<RunTrace> trace = absl::UnknownError("not run");
+  absl::Duration elapsed;
+  int interrupted_by = 0;  // the signal that ended it and the study, or 0
+};
+
+// Runs `planned` to its end and checks that it recorded what it should. Needs
+// a HeldSignals that lives (programs.h).
+RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
+                   const StudyRunnerConfig& runner);
+
+// The records of `planned` where `dir` has them whole. NotFound without them;
+// records of something else, or that were cut short, are renamed to
+// RunPaths::incomplete, and are NotFound too.
+absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
+                                         const PlannedRun& planned,
+                                         const std::string& dir);
 
 struct StudyResult {
   // By file name, those among them that were found finished.

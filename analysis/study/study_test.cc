@@ -209,7 +209,7 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--trainer_flags=fast", "\"fast\" is no flag"},
       {"--from=nowhere", "nowhere: no such file or folder"},
       {"--comm_bench --trainer_dir=bare",
-       "bare nor beside it: build //comm_bench, or go without by "
+       "bare nor next to it: build //comm_bench, or go without by "
        "--comm_bench=false"},
       {"--ablations=-1", "--ablations=-1: expected 1 or more, or 0 for none"},
       {"--ablation_schedules=2f2b", "--ablation_schedules=2f2b: \"2f2b\" is"},

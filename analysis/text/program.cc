@@ -65,13 +65,9 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
 }
 
 int Complain(absl::string_view program, const absl::Status& status,
-             int exit_code) {
+             std::optional<int> exit_code) {
   std::cerr << program << ": " << status.message() << std::endl;
-  return exit_code;
-}
-
-int Complain(absl::string_view program, const absl::Status& status) {
-  return Complain(program, status, ExitCode(status));
+  return exit_code.value_or(ExitCode(status));
 }
 
 }  // namespace rankwise

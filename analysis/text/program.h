@@ -3,6 +3,7 @@
 #define RANKWISE_ANALYSIS_TEXT_PROGRAM_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,12 +30,10 @@ absl::Status RefuseArguments(absl::Span<char* const> positional,
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text);
 
-// Writes "PROGRAM: MESSAGE" to the standard error; gives `exit_code` back.
+// Writes "PROGRAM: MESSAGE" to the standard error; gives `exit_code` back,
+// where there is none the status's ExitCode.
 int Complain(absl::string_view program, const absl::Status& status,
-             int exit_code);
-
-// The same with the status's ExitCode.
-int Complain(absl::string_view program, const absl::Status& status);
+             std::optional<int> exit_code = std::nullopt);
 
 }  // namespace rankwise
 

@@ -87,14 +87,3 @@ def cc_binary(deps = [], copts = [], **kwargs):
 
 def cc_test(deps = [], copts = [], **kwargs):
     _with_precompiled(native.cc_test, deps, copts, kwargs)
-
-def unit_tests(srcs, deps, **kwargs):
-    """A small cc_test of its own for each file of `srcs`, named after it: a/b_test.cc is the target a:b_test."""
-    for src in srcs:
-        cc_test(
-            name = src[:-len(".cc")],
-            size = "small",
-            srcs = [src],
-            deps = deps + ["@gtest//:gtest_main"],
-            **kwargs
-        )
