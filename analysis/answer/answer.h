@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "analysis/compare/record_set.h"
 #include "analysis/cost_model/network_model.h"
-#include "analysis/ledger/straggler.h"
 #include "analysis/ledger/waterfall.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/runs/cell.h"

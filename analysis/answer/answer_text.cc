@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "analysis/runs/cell.h"
-#include "analysis/runs/pipeline_use.h"
+#include "analysis/runs/throughput.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
 

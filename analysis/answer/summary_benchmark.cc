@@ -33,9 +33,8 @@ void SummariseStudy(benchmark::State& state) {
   if (!WriteMadeStudy(dir, {.records = state.range(0)}).ok()) {
     state.SkipWithError("cannot write the records");
   }
-  const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(dir);
   for (auto _ : state) {
-    absl::StatusOr<std::vector<RunTrace>> runs = LoadRunsFrom(*files);
+    absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(dir);
     if (!runs.ok() || Analyze(*std::move(runs), {})->cells.size() != 4) {
       state.SkipWithError("the study was not summarised");
       break;

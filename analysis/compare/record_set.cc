@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/runs/cell.h"
-#include "analysis/runs/collective_rows.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/stats/statistics.h"
 #include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
@@ -326,8 +326,7 @@ absl::Status CheckCode(const RecordSet& set) {
 
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
                                         const RecordSetConfig& config) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordFilesIn(path));
-  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRunsFrom(files));
+  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRuns(path));
   RecordSet set = MeasureRecordSet(runs, config);
   set.path = path;
   if (!set.configurations.empty()) return set;

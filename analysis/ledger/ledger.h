@@ -1,15 +1,19 @@
-// Where a run's step time went, so that the parts add up to the step.
-// docs/metrics.md has the formulas.
+// Where a run's step time went, so that the parts add up to the step, and the
+// rank that is slower than the others all the time. docs/metrics.md has the
+// formulas.
 #ifndef RANKWISE_ANALYSIS_LEDGER_LEDGER_H_
 #define RANKWISE_ANALYSIS_LEDGER_LEDGER_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
+#include "analysis/stats/statistics.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -81,11 +85,6 @@ struct Ledger {
 absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config);
 
-// `schedule` is null outside pipelines. What a step of a pipeline spends in its
-// schedule neither computing nor waiting is the handing over of messages to the
-// transport: the executor does nothing else.
-LedgerParts PartsOfStep(const StepRecord& step, const ScheduleRecord* schedule);
-
 // A rank, or a stage of a process that runs several.
 struct LedgerPlace {
   int64_t rank = 0;
@@ -109,6 +108,30 @@ absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
 // (David and Nagaraja, Order Statistics, 2003, section 2.1). `samples` holds
 // one sample at least, and none is empty.
 double ExpectedMaximum(const std::vector<std::vector<double>>& samples);
+
+struct Straggler {
+  int64_t rank = 0;
+  // What a typical step of this rank takes of its own time, compute and data
+  // wait, beyond the median of the ranks it is compared with: all others, or
+  // in a pipeline those of the same stage in other replicas.
+  double seconds = 0;
+  Interval interval;  // 95 %, of `seconds`
+  double share = 0;   // `seconds` of the median step
+};
+
+// The slowest rank over all `runs`, which are repetitions of one cell. None
+// where that may be chance (its interval, widened for having picked one of
+// several ranks, holds 0), where some repetition does not show it, where it
+// costs less than 1 % of the step, and where the runs are too short to tell.
+//
+// The interval is by batch means (Law and Kelton, Simulation Modeling and
+// Analysis, 1991, section 9.5.3) with Student's t: steps that follow each other
+// may be correlated, batches of them hardly are. Within a batch a rank's time
+// is its median, so that single slow steps of any rank count for nothing.
+//
+// Fails where MeasureLedger does, and where the runs differ in their ranks.
+absl::StatusOr<std::optional<Straggler>> FindStraggler(
+    absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
 
 }  // namespace rankwise
 

@@ -57,9 +57,9 @@ std::string LossName(LossCause cause);
 // One sentence about what to change against it.
 std::string Remedy(LossCause cause);
 
-// `cells` may hold, beside `cell` and `base`, the two that tell causes apart: a
-// cell of the base's trainer and world size whose passes hold as many examples
-// as `cell`'s (--batch_size), and one that differs from `cell` in
+// In addition to `cell` and `base`, `cells` may hold the two that separate
+// causes: a cell of the base's trainer and world size whose passes hold as many
+// examples as `cell`'s (--batch_size), and one that differs from `cell` in
 // skip_communication only. Fails where CheckEfficiency does, and where `cell`
 // or `base` has no ledger.
 absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
@@ -80,7 +80,7 @@ struct Ablation {
   double bubble_seconds = 0;   // likewise; 0 outside pipelines
   double slowed_seconds = 0;   // compute with - compute without
   // The steps were captured: slowed_seconds is all that communication costs,
-  // the ledger tells nothing of it apart, and the two below are NaN.
+  // the ledger does not separate it, and the two below are NaN.
   bool captured = false;
   // (exposed + bubble + slowed) / saved - 1; NaN where nothing was saved.
   double disagreement = 0;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
@@ -46,7 +47,7 @@ class StageReader {
 
   // Every stage has a forward and a backward.
   bool complete() const {
-    return std::all_of(kinds_.begin(), kinds_.end(), [](const Kinds& kinds) {
+    return absl::c_all_of(kinds_, [](const Kinds& kinds) {
       return kinds[kForward].count > 0 &&
              kinds[kBackward].count + kinds[kWeightGrad].count > 0;
     });
@@ -85,44 +86,37 @@ StageCosts Scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-// The schedule records of a step, of the ranks of one replica by their place;
-// empty unless all are there and had all their micro-batches.
+using Steps = std::map<int64_t, SchedulesOfStep>;
+
+// The schedule records of the ranks of one replica by their place; empty unless
+// all are there and had all their micro-batches.
 std::vector<const ScheduleRecord*> SchedulesOf(
-    const RunTrace& run, int64_t replica, int64_t step,
+    const SchedulesOfStep& step, int64_t replica,
     const RecordedPipeline& pipeline) {
-  std::vector<const ScheduleRecord*> schedules(pipeline.pp, nullptr);
-  int64_t found = 0;
-  for (const RankTrace& rank : run.ranks) {
-    if (rank.schedules[0].replica != replica) continue;
-    // Steps are in order and, but for warm-ups, without gaps.
-    const int64_t place = step - rank.schedules[0].step;
-    if (place < 0 || place >= static_cast<int64_t>(rank.schedules.size()))
-      continue;
-    const ScheduleRecord& schedule = rank.schedules[place];
-    if (schedule.step != step ||
-        schedule.micro_batches != pipeline.micro_batches)
-      continue;
-    schedules[schedule.pipeline_rank] = &schedule;
-    ++found;
+  std::vector<const ScheduleRecord*> schedules;
+  for (int64_t place = 0; place < pipeline.pp; ++place) {
+    const auto found = step.find({replica, place});
+    if (found == step.end() ||
+        found->second->micro_batches != pipeline.micro_batches) {
+      return {};
+    }
+    schedules.push_back(found->second);
   }
-  if (found != pipeline.pp) schedules.clear();
   return schedules;
 }
 
 // Timelines are of few steps: they say how a rank's computing divides over its
 // actions, and the schedule records of every step how much of it there was.
-std::vector<RecordedStages> StepsFrom(const RunTrace& run,
+std::vector<RecordedStages> StepsFrom(const Steps& steps,
                                       const StageReader& reader,
-                                      const RecordedPipeline& pipeline,
-                                      int64_t first_step) {
-  std::vector<RecordedStages> steps;
+                                      const RecordedPipeline& pipeline) {
+  std::vector<RecordedStages> result;
   for (int64_t replica = 0; replica < pipeline.dp; ++replica) {
-    for (const StepRecord& step : run.ranks[0].steps) {
-      if (step.step < first_step) continue;
+    for (const auto& [number, step] : steps) {
       const std::vector<const ScheduleRecord*> schedules =
-          SchedulesOf(run, replica, step.step, pipeline);
+          SchedulesOf(step, replica, pipeline);
       if (schedules.empty()) continue;
-      RecordedStages recorded;
+      RecordedStages& recorded = result.emplace_back();
       for (int64_t stage = 0; stage < pipeline.stages; ++stage) {
         const int64_t place = reader.place_of()[stage];
         const double usual = reader.busy_seconds(place);
@@ -134,10 +128,9 @@ std::vector<RecordedStages> StepsFrom(const RunTrace& run,
         recorded.span_seconds =
             std::max(recorded.span_seconds, schedule->span_seconds);
       }
-      steps.push_back(std::move(recorded));
     }
   }
-  return steps;
+  return result;
 }
 
 // The ranks of all replicas at one place of the pipeline.
@@ -149,21 +142,22 @@ std::vector<const RankTrace*> RanksAt(const RunTrace& run, int64_t place) {
   return ranks;
 }
 
-void ReadPlace(const std::vector<const RankTrace*>& ranks,
+void ReadPlace(const std::vector<const RankTrace*>& ranks, const Steps& steps,
                const ThroughputConfig& config, RecordedPipeline* pipeline) {
   std::vector<double> outside, optimizer;
   double peak = 0;
   int64_t activations = 0;
   for (const RankTrace* rank : ranks) {
-    std::map<int64_t, const ScheduleRecord*> schedules;
+    const ScheduleRecord& first = rank->schedules[0];
     for (const ScheduleRecord& schedule : rank->schedules) {
-      schedules[schedule.step] = &schedule;
       activations = std::max(activations, schedule.peak_activations);
     }
     for (size_t i = config.warmup_steps; i < rank->steps.size(); ++i) {
       const StepRecord& step = rank->steps[i];
       optimizer.push_back(step.optimizer_seconds);
-      const auto schedule = schedules.find(step.step);
+      const SchedulesOfStep& schedules = steps.at(step.step);
+      const auto schedule =
+          schedules.find({first.replica, first.pipeline_rank});
       if (schedule == schedules.end()) continue;
       outside.push_back(std::max(0.0, step.step_seconds -
                                           schedule->second->schedule_seconds -
@@ -188,7 +182,7 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   };
   for (const RecordedTransfer& event : rank.traffic.back().events) {
     if (event.op == "all_reduce" && event.ranks.size() > 1 &&
-        std::all_of(event.ranks.begin(), event.ranks.end(), is_here)) {
+        absl::c_all_of(event.ranks, is_here)) {
       bytes.push_back(static_cast<double>(event.bytes));
     }
   }
@@ -205,8 +199,8 @@ int64_t Crossings(const std::vector<int64_t>& place_of) {
 }
 
 // What stages hand on, and how long that takes. A boundary carries as much one
-// way as the other. With one stage per rank the ranks' bytes tell the
-// boundaries apart, else all are taken to be alike.
+// way as the other. With one stage per rank the ranks' bytes separate the
+// boundaries, else all are taken to be alike.
 void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
                  RecordedPipeline* pipeline) {
   std::vector<double> sent;
@@ -235,18 +229,17 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
   }
 }
 
-// Every record of the rank tells of the same place in a pipeline of this shape.
+// All of the rank's records are of one place in a pipeline of this shape.
 bool HasOnePlace(const RankTrace& rank, const RecordedPipeline& pipeline) {
-  return !rank.schedules.empty() &&
-         std::all_of(rank.schedules.begin(), rank.schedules.end(),
-                     [&](const ScheduleRecord& schedule) {
-                       const ScheduleRecord& first = rank.schedules[0];
-                       return schedule.pipeline_size == pipeline.pp &&
-                              schedule.replicas == pipeline.dp &&
-                              schedule.stages == pipeline.stages &&
-                              schedule.pipeline_rank == first.pipeline_rank &&
-                              schedule.replica == first.replica;
-                     });
+  if (rank.schedules.empty()) return false;
+  const ScheduleRecord& first = rank.schedules[0];
+  return absl::c_all_of(rank.schedules, [&](const ScheduleRecord& schedule) {
+    return schedule.pipeline_size == pipeline.pp &&
+           schedule.replicas == pipeline.dp &&
+           schedule.stages == pipeline.stages &&
+           schedule.pipeline_rank == first.pipeline_rank &&
+           schedule.replica == first.replica;
+  });
 }
 
 // Each place of each replica is one rank's. Several stages in one process are
@@ -304,12 +297,13 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   }
   if (!reader.complete()) return std::nullopt;
   pipeline.cuts_backward = reader.cuts_backward();
-  pipeline.steps = StepsFrom(run, reader, pipeline,
-                             run.ranks[0].steps[0].step + config.warmup_steps);
+  const absl::StatusOr<Steps> steps = SchedulesByStep(run, config);
+  if (!steps.ok()) return std::nullopt;
+  pipeline.steps = StepsFrom(*steps, reader, pipeline);
   if (pipeline.steps.empty()) return std::nullopt;
   for (int64_t place = 0; place < pipeline.pp; ++place) {
     const std::vector<const RankTrace*> ranks = RanksAt(run, place);
-    ReadPlace(ranks, config, &pipeline);
+    ReadPlace(ranks, *steps, config, &pipeline);
     if (pipeline.dp > 1 && !ranks[0]->traffic.empty()) {
       pipeline.gradient_bytes.push_back(GradientBytes(run, *ranks[0]));
     }

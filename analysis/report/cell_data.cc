@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/report/report_data.h"
 #include "analysis/runs/cell.h"
-#include "analysis/runs/pipeline_use.h"
 #include "analysis/runs/throughput.h"
 #include "records/record.h"
 #include "records/run_origin.h"

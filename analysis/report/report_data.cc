@@ -16,7 +16,7 @@ namespace {
 
 using ::nlohmann::json;
 
-json CurveData(const CostCurve& curve) {
+json CurveData(const std::string& collective, const CostCurve& curve) {
   json points = json::array();
   for (const CostPoint& point : curve.points) {
     points.push_back({{"bytes", point.bytes},
@@ -24,7 +24,7 @@ json CurveData(const CostCurve& curve) {
                       {"interval", IntervalData(point.interval)}});
   }
   const CostLine& line = curve.line;
-  return {{"collective", curve.collective},
+  return {{"collective", collective},
           {"ranks", curve.world_size},
           {"bus_factor", curve.bus_factor},  // not known: null
           {"points", points},
@@ -120,7 +120,7 @@ json NetworksData(absl::Span<const NetworkModel> networks) {
     json curves = json::array();
     for (const CollectiveCosts& costs : network.collectives) {
       for (const CostCurve& curve : costs.curves) {
-        curves.push_back(CurveData(curve));
+        curves.push_back(CurveData(costs.collective, curve));
       }
     }
     data.push_back({{"name", network.name},

@@ -8,7 +8,6 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "analysis/runs/pipeline_use.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
 #include "records/example_unit.h"

@@ -1,4 +1,4 @@
-#include "analysis/runs/collective_rows.h"
+#include "analysis/runs/run_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "analysis/runs/pipeline_use.h"
+#include "analysis/runs/throughput.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
