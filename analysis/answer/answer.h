@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "analysis/compare/record_set.h"
 #include "analysis/cost_model/network_model.h"
-#include "analysis/ledger/waterfall.h"
+#include "analysis/ledger/ledger.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"

@@ -218,8 +218,7 @@ double SlowestByChance(const std::vector<std::vector<double>>& compute) {
       samples[rank].push_back(compute[rank][i]);
       sum += compute[rank][i];
     }
-    slowest =
-        std::max(slowest, sum / static_cast<double>(samples[rank].size()));
+    slowest = std::max(slowest, sum / samples[rank].size());
   }
   return ExpectedMaximum(samples) - slowest;
 }
@@ -232,7 +231,7 @@ void MeasureImbalance(const std::vector<std::vector<double>>& compute,
     sum += rank.parts.compute_seconds;
     slowest = std::max(slowest, rank.parts.compute_seconds);
   }
-  const double mean = sum / static_cast<double>(ledger->ranks.size());
+  const double mean = sum / ledger->ranks.size();
   ledger->imbalance_seconds = ledger->critical.compute_seconds - mean;
   if (compute.size() < 2) return;
   const double beyond_means = ledger->imbalance_seconds - (slowest - mean);
@@ -299,7 +298,7 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config) {
   RETURN_IF_ERROR(CheckMeasurable(run, config));
   ASSIGN_OR_RETURN(std::vector<LedgerPlace> places,
-                   ReadPlaces(run, static_cast<size_t>(config.warmup_steps)));
+                   ReadPlaces(run, config.warmup_steps));
 
   std::vector<std::vector<double>> compute;
   for (const LedgerPlace& place : places)

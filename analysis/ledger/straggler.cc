@@ -90,9 +90,8 @@ absl::StatusOr<Batches> ReadBatches(absl::Span<const RunTrace* const> runs,
   const size_t length =
       std::max(kShortestBatch, all.step_seconds.size() / kBatches);
   for (const RunTrace* run : runs) {
-    ASSIGN_OR_RETURN(
-        const std::vector<LedgerPlace> places,
-        ReadPlaces(*run, static_cast<size_t>(config.warmup_steps)));
+    ASSIGN_OR_RETURN(const std::vector<LedgerPlace> places,
+                     ReadPlaces(*run, config.warmup_steps));
     const size_t batches = std::max<size_t>(1, places[0].steps.size() / length);
     RETURN_IF_ERROR(AddRun(*run, places, batches, all));
   }

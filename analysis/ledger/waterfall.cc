@@ -1,5 +1,3 @@
-#include "analysis/ledger/waterfall.h"
-
 #include <cmath>
 #include <cstddef>
 #include <iterator>
@@ -10,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/ledger/ledger.h"
 #include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
 
@@ -43,13 +42,12 @@ bool SameTrainer(const Cell& a, const Cell& b) {
 // Seconds that the examples of one step take at the cell's throughput: its
 // global batch over the geometric mean of its repetitions' examples/s.
 double StepSeconds(const Cell& cell) {
-  return static_cast<double>(cell.global_batch) / cell.ExamplesPerSecond();
+  return cell.global_batch / cell.ExamplesPerSecond();
 }
 
 // Examples of a step per rank.
 double WorkPerRank(const Cell& cell) {
-  return static_cast<double>(cell.global_batch) /
-         static_cast<double>(cell.run.world_size);
+  return static_cast<double>(cell.global_batch) / cell.run.world_size;
 }
 
 // Examples of one forward and backward pass, --batch_size; the batch per rank
@@ -61,8 +59,7 @@ double ExamplesPerPass(const Cell& cell) {
 
 // Over how many ranks one copy of the model is cut.
 double RanksPerModel(const Cell& cell) {
-  if (cell.pipelines.empty()) return 1;
-  return static_cast<double>(cell.pipelines[0].pipeline_size);
+  return cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;
 }
 
 // Of `base`'s trainer, world size and flags, with passes of as many examples as
@@ -110,7 +107,7 @@ constexpr double kNothing = 1e-12;
 struct ComputeLoss {
   double smaller_batch = 0;
   double shared_machine = 0;
-  double communication = 0;  // beside computing, or within captured steps
+  double communication = 0;  // during computing, or within captured steps
 };
 
 class Explainer {

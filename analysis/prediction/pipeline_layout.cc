@@ -63,10 +63,10 @@ absl::StatusOr<Recordings> FindStages(
     absl::Span<const RecordedPipeline> recordings, const Layout& layout,
     const Schedule& schedule) {
   const auto unlikeness = [&](const RecordedPipeline& recorded) {
-    const double m = static_cast<double>(recorded.micro_batches);
+    const double micro_batches = recorded.micro_batches;
     return std::make_tuple(
         recorded.schedule != layout.schedule, std::abs(recorded.dp - layout.dp),
-        std::abs(std::log(m / static_cast<double>(layout.micro_batches))),
+        std::abs(std::log(micro_batches / layout.micro_batches)),
         recorded.schedule);
   };
   const bool cuts = CutsBackward(schedule);
@@ -74,9 +74,9 @@ absl::StatusOr<Recordings> FindStages(
   Recordings best;
   for (const RecordedPipeline& recorded : recordings) {
     if (recorded.pp != layout.pp || recorded.stages != schedule.num_stages() ||
-        recorded.micro_batch_examples !=
-            static_cast<double>(layout.batch_per_rank))
+        recorded.micro_batch_examples != layout.batch_per_rank) {
       continue;
+    }
     other_stages = false;
     if (cuts && !recorded.cuts_backward) continue;
     if (!best.empty()) {
@@ -203,10 +203,8 @@ absl::StatusOr<StageGradients> GradientsOf(
   const int64_t chunks = recorded.stages / recorded.pp;
   StageGradients gradients;
   for (double seconds : recorded.optimizer_seconds) {
-    const double share =
-        total > 0 ? seconds / total : 1.0 / static_cast<double>(recorded.pp);
-    gradients.emplace_back(
-        chunks, gradient_bytes * share / static_cast<double>(chunks));
+    const double share = total > 0 ? seconds / total : 1.0 / recorded.pp;
+    gradients.emplace_back(chunks, gradient_bytes * share / chunks);
   }
   return gradients;
 }
@@ -220,20 +218,19 @@ double PeakBytesOf(absl::Span<const RecordedPipeline> all,
   double largest = 0;
   for (size_t place = 0; place < recorded.peak_bytes.size(); ++place) {
     const double base = recorded.peak_bytes[place];
-    const double more = static_cast<double>(facts.peak_activations[place]) -
-                        static_cast<double>(recorded.peak_activations[place]);
+    const int64_t kept = recorded.peak_activations[place];
+    const double more = facts.peak_activations[place] - kept;
     if (base == 0) return 0;
     double slope = -1;
     for (const RecordedPipeline& other : all) {
       if (other.pp != recorded.pp || other.stages != recorded.stages ||
           other.micro_batch_examples != recorded.micro_batch_examples ||
-          other.peak_activations[place] == recorded.peak_activations[place] ||
-          other.peak_bytes[place] == 0)
+          other.peak_activations[place] == kept ||
+          other.peak_bytes[place] == 0) {
         continue;
-      slope = std::max(
-          slope, (other.peak_bytes[place] - base) /
-                     static_cast<double>(other.peak_activations[place] -
-                                         recorded.peak_activations[place]));
+      }
+      slope = std::max(slope, (other.peak_bytes[place] - base) /
+                                  (other.peak_activations[place] - kept));
     }
     if (more > 0 && slope < 0) return 0;
     largest = std::max(largest, base + std::max(0.0, more) * slope);

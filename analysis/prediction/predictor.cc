@@ -127,8 +127,8 @@ std::vector<double> OtherBuckets(const DdpRecordings& ddp,
                                  const Layout& layout) {
   std::vector<double> limits;
   if (layout.dp == 1) return limits;
-  const BucketPlan& plan = NearestPlan(
-      ddp.plans, static_cast<double>(layout.batch_per_rank), layout.dp);
+  const BucketPlan& plan =
+      NearestPlan(ddp.plans, layout.batch_per_rank, layout.dp);
   std::set<std::vector<double>> seen = {SizesOf(plan.buckets)};
   for (double bytes : kBucketBytes) {
     if (seen.insert(SizesOf(Rebucket(plan.buckets, bytes))).second) {
@@ -219,8 +219,8 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   prediction.step_seconds = step.seconds;
   prediction.step_interval = step.interval;
   prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
-  const double examples = static_cast<double>(
-      layout.dp * layout.batch_per_rank * layout.micro_batches);
+  const double examples =
+      layout.dp * layout.batch_per_rank * layout.micro_batches;
   prediction.examples_per_second = examples / step.seconds;
   prediction.examples_interval = {
       examples / step.interval.high,

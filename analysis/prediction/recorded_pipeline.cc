@@ -2,7 +2,6 @@
 #include <array>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -183,7 +182,7 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   for (const RecordedTransfer& event : rank.traffic.back().events) {
     if (event.op == "all_reduce" && event.ranks.size() > 1 &&
         absl::c_all_of(event.ranks, is_here)) {
-      bytes.push_back(static_cast<double>(event.bytes));
+      bytes.push_back(event.bytes);
     }
   }
   return bytes;
@@ -207,12 +206,12 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
   double total = 0, seconds = 0;
   for (int64_t place = 0; place < pipeline->pp; ++place) {
     const ScheduleRecord& schedule = RanksAt(run, place)[0]->schedules.back();
-    sent.push_back(static_cast<double>(schedule.sent_bytes));
+    sent.push_back(schedule.sent_bytes);
     total += sent.back();
     seconds += schedule.transfer_seconds;
   }
-  const double m = static_cast<double>(pipeline->micro_batches);
-  const double messages = 2 * m * static_cast<double>(Crossings(place_of));
+  const double m = pipeline->micro_batches;
+  const double messages = 2 * m * Crossings(place_of);
   if (messages == 0) return;
   pipeline->message_seconds = seconds / messages;
   std::vector<double> outputs(pipeline->stages, total / messages);
@@ -233,6 +232,10 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
 bool HasOnePlace(const RankTrace& rank, const RecordedPipeline& pipeline) {
   if (rank.schedules.empty()) return false;
   const ScheduleRecord& first = rank.schedules[0];
+  if (first.pipeline_rank < 0 || first.pipeline_rank >= pipeline.pp ||
+      first.replica < 0 || first.replica >= pipeline.dp) {
+    return false;
+  }
   return absl::c_all_of(rank.schedules, [&](const ScheduleRecord& schedule) {
     return schedule.pipeline_size == pipeline.pp &&
            schedule.replicas == pipeline.dp &&
@@ -242,23 +245,17 @@ bool HasOnePlace(const RankTrace& rank, const RecordedPipeline& pipeline) {
   });
 }
 
-// Each place of each replica is one rank's. Several stages in one process are
-// not what a rank of a pipeline does.
+// A process per place of each replica. Several stages in one process are not
+// what a rank of a pipeline does.
 bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
-  const int64_t ranks = static_cast<int64_t>(run.ranks.size());
+  const int64_t ranks = run.ranks.size();
   if (pipeline.pp < 2 || pipeline.pp > ranks || pipeline.dp < 1 ||
-      pipeline.dp > ranks || pipeline.pp * pipeline.dp != ranks)
+      pipeline.dp > ranks || pipeline.pp * pipeline.dp != ranks) {
     return false;
-  std::set<std::pair<int64_t, int64_t>> places;
-  for (const RankTrace& rank : run.ranks) {
-    if (!HasOnePlace(rank, pipeline)) return false;
-    const ScheduleRecord& schedule = rank.schedules[0];
-    if (schedule.pipeline_rank < 0 || schedule.pipeline_rank >= pipeline.pp ||
-        schedule.replica < 0 || schedule.replica >= pipeline.dp)
-      return false;
-    places.insert({schedule.replica, schedule.pipeline_rank});
   }
-  return static_cast<int64_t>(places.size()) == ranks;
+  return absl::c_all_of(run.ranks, [&](const RankTrace& rank) {
+    return HasOnePlace(rank, pipeline);
+  });
 }
 
 // Whole chunks of stages per rank, none of them without a span.
@@ -266,7 +263,7 @@ bool HasItsStages(const RunTrace& run, const RecordedPipeline& pipeline) {
   int64_t spans = 0;
   for (const RankTrace& rank : run.ranks) {
     for (const TimelineRecord& timeline : rank.timelines) {
-      spans += static_cast<int64_t>(timeline.spans.size());
+      spans += timeline.spans.size();
     }
   }
   return pipeline.stages >= pipeline.pp && pipeline.stages <= spans &&
@@ -278,7 +275,6 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   if (run.ranks[0].schedules.empty()) return std::nullopt;
   const ScheduleRecord& schedule = run.ranks[0].schedules.back();
   RecordedPipeline pipeline;
-  pipeline.source = run.source;
   pipeline.schedule = schedule.schedule;
   pipeline.pp = schedule.pipeline_size;
   pipeline.dp = schedule.replicas;
@@ -287,8 +283,8 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   if (pipeline.micro_batches < 1 || !FillsItsPlaces(run, pipeline) ||
       !HasItsStages(run, pipeline))
     return std::nullopt;
-  pipeline.micro_batch_examples = ExamplesPerStep(run, config) /
-                                  static_cast<double>(pipeline.micro_batches);
+  pipeline.micro_batch_examples =
+      ExamplesPerStep(run, config) / pipeline.micro_batches;
   StageReader reader(pipeline.stages, pipeline.pp);
   for (const RankTrace& rank : run.ranks) {
     for (const TimelineRecord& timeline : rank.timelines) {
@@ -298,7 +294,7 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   if (!reader.complete()) return std::nullopt;
   pipeline.cuts_backward = reader.cuts_backward();
   const absl::StatusOr<Steps> steps = SchedulesByStep(run, config);
-  if (!steps.ok()) return std::nullopt;
+  if (!steps.ok()) return std::nullopt;  // two ranks are at one place
   pipeline.steps = StepsFrom(*steps, reader, pipeline);
   if (pipeline.steps.empty()) return std::nullopt;
   for (int64_t place = 0; place < pipeline.pp; ++place) {

@@ -118,7 +118,6 @@ struct RecordedStages {
 };
 
 struct RecordedPipeline {
-  std::string source;
   std::string schedule;
   int64_t pp = 1;
   int64_t dp = 1;
@@ -141,7 +140,7 @@ struct RecordedPipeline {
 
 // Runs of `runs` (as PredictableRuns gives them) with one rank per process and
 // measured timelines of all stages, whose records agree on who sits where in
-// the pipeline; others are passed over. The timelines say
+// the pipeline; others are skipped. The timelines say
 // how a rank's computing divides over its actions, its schedule records how
 // much there was in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(

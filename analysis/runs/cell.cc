@@ -188,8 +188,7 @@ bool Cell::IsAblation() const { return SkipsCommunication(run); }
 double PeakBytes(const RankTrace& rank) {
   if (!rank.memory.has_value()) return 0;
   const int64_t on_device = rank.memory->peak_device_bytes;
-  return static_cast<double>(on_device > 0 ? on_device
-                                           : rank.memory->peak_host_bytes);
+  return on_device > 0 ? on_device : rank.memory->peak_host_bytes;
 }
 
 double PeakBytes(const RunTrace& run) {
@@ -312,9 +311,8 @@ double ModelFlopsUtilization(const Cell& cell) {
   }
   const std::set<std::string> of_rank(cell.run.devices.begin(),
                                       cell.run.devices.end());
-  const double devices =
-      static_cast<double>(cell.run.world_size) *
-      static_cast<double>(std::max<size_t>(1, of_rank.size()));
+  const double ranks = cell.run.world_size;
+  const double devices = ranks * std::max<size_t>(1, of_rank.size());
   return 3 * forward * cell.ExamplesPerSecond() /
          (devices * cell.peak_tflops * 1e12);
 }

@@ -39,9 +39,8 @@ Sums SumSteps(const RunTrace& run, size_t first) {
       sums.captured_seconds += step.captured_seconds;
     }
     // Every rank of a replica reported the replica's examples.
-    sums.examples.push_back(static_cast<double>(examples / sharing));
-    sums.rank_batch.push_back(static_cast<double>(fullest) /
-                              static_cast<double>(sharing));
+    sums.examples.push_back(examples / sharing);
+    sums.rank_batch.push_back(static_cast<double>(fullest) / sharing);
   }
   return sums;
 }
@@ -94,8 +93,8 @@ PipelineRankUse MeasurePlace(const Steps& steps, const Place& place) {
     const ScheduleRecord& record = *places.at(place);
     idle.push_back(1 - record.busy_seconds / record.schedule_seconds);
     wait.push_back(record.wait_seconds / record.schedule_seconds);
-    use.peak_activations = std::max(
-        use.peak_activations, static_cast<double>(record.peak_activations));
+    use.peak_activations =
+        std::max<double>(use.peak_activations, record.peak_activations);
   }
   use.idle_share = Median(idle);
   use.wait_share = Median(wait);

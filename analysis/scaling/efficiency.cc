@@ -296,8 +296,8 @@ absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
   Efficiency result;
   result.speedup = speedup.value;
   result.speedup_interval = speedup.interval;
-  const double ideal = static_cast<double>(cell.run.world_size) /
-                       static_cast<double>(base.run.world_size);
+  const double ranks = cell.run.world_size;
+  const double ideal = ranks / base.run.world_size;
   result.efficiency = result.speedup / ideal;
   result.efficiency_interval = {result.speedup_interval.low / ideal,
                                 result.speedup_interval.high / ideal};
