@@ -31,9 +31,7 @@ std::vector<RunTrace> MakeRuns(const LateStudyConfig& config) {
   std::filesystem::create_directory(dir);
   const absl::Status made = WriteLateStudy(dir, config);
   EXPECT_TRUE(made.ok()) << made;
-  const auto files = RecordFilesIn(dir);
-  if (!files.ok()) return {};
-  auto runs = LoadRunsFrom(*files);
+  auto runs = LoadRuns(dir);
   EXPECT_TRUE(runs.ok()) << runs.status();
   return runs.ok() ? *std::move(runs) : std::vector<RunTrace>();
 }

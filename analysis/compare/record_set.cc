@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "analysis/runs/collective_rows.h"
+#include "analysis/runs/run_trace.h"
 #include "analysis/stats/statistics.h"
 #include "records/run_origin.h"
 #include "records/text.h"
@@ -317,8 +317,7 @@ absl::Status CheckCode(const RecordSet& set) {
 
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
                                         const RecordSetConfig& config) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordFilesIn(path));
-  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRunsFrom(files));
+  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRuns(path));
   RecordSet set = MeasureRecordSet(runs, config);
   set.path = path;
   if (!set.configurations.empty()) return set;

@@ -1,5 +1,3 @@
-#include "analysis/cost_model/collective_samples.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/runs/run_trace.h"
 #include "records/record.h"
@@ -30,11 +29,10 @@ TEST(CollectSamples, TakesTheSlowestRankWithoutLateIterations) {
   EXPECT_EQ(all[0].collective, "all_reduce");
   EXPECT_EQ(all[0].backend, "gloo");
   EXPECT_EQ(all[0].world_size, 2);
-  ASSERT_EQ(all[0].sizes.size(), 3u);
-  EXPECT_EQ(all[0].sizes[1].bytes, 64);
-  EXPECT_THAT(all[0].sizes[1].seconds,
-              testing::Each(testing::DoubleNear(1e-4 + 64e-9, 1e-15)));
-  EXPECT_EQ(all[0].sizes[1].seconds.size(), 4u);
+  ASSERT_EQ(all[0].calls.size(), 3u);
+  const std::vector<double>& seconds = all[0].calls.at(64).at(0);
+  EXPECT_THAT(seconds, testing::Each(testing::DoubleNear(1e-4 + 64e-9, 1e-15)));
+  EXPECT_EQ(seconds.size(), 4u);
   EXPECT_THAT(left_out, IsEmpty());
 }
 
@@ -54,7 +52,7 @@ TEST(CollectSamples, DividesByTheTrips) {
   const auto all =
       CollectSamples({MakeBenchRun({.collectives = {"ping_pong"}})}, nullptr);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_NEAR(all[0].sizes[0].seconds[0], 1e-4 + 8e-9, 1e-15);
+  EXPECT_NEAR(all[0].calls.at(8).at(0)[0], 1e-4 + 8e-9, 1e-15);
 }
 
 TEST(CollectSamples, LaunchesOfARunHaveNumbers) {
@@ -64,10 +62,12 @@ TEST(CollectSamples, LaunchesOfARunHaveNumbers) {
   }
   const auto all = CollectSamples({SmallRun(), second}, nullptr);
   ASSERT_EQ(all.size(), 1u);
-  ASSERT_EQ(all[0].sizes.size(), 6u);
-  EXPECT_EQ(all[0].sizes[0].bytes, all[0].sizes[1].bytes);
-  EXPECT_NE(all[0].sizes[0].launch, all[0].sizes[1].launch);
-  EXPECT_EQ(all[0].sizes[0].launch, all[0].sizes[2].launch);
+  ASSERT_EQ(all[0].calls.size(), 3u);
+  for (const auto& [bytes, launches] : all[0].calls) {
+    ASSERT_EQ(launches.size(), 2u);
+    EXPECT_EQ(launches.begin()->first, 0);
+    EXPECT_EQ(launches.rbegin()->first, 1);
+  }
 }
 
 TEST(CollectSamples, CallsInFlightWithOthersAreNoCostOfOne) {
@@ -78,7 +78,7 @@ TEST(CollectSamples, CallsInFlightWithOthersAreNoCostOfOne) {
        MakeBenchRun({.collectives = {"send_recv"}})},
       &left_out);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].sizes.size(), 8u);
+  EXPECT_EQ(all[0].calls.size(), 8u);
   EXPECT_THAT(left_out, ElementsAre("send_recv of 64 bytes on 2 ranks: had 8 "
                                     "calls in flight"));
 }
@@ -90,8 +90,8 @@ std::vector<std::string> LeftOutAfter(const Change& change) {
   change(run);
   std::vector<std::string> left_out;
   const auto all = CollectSamples({run}, &left_out);
-  EXPECT_EQ(all[0].sizes.size(), 2u);
-  EXPECT_EQ(all[0].sizes[1].bytes, 512);
+  EXPECT_EQ(all[0].calls.size(), 2u);
+  EXPECT_EQ(all[0].calls.rbegin()->first, 512);
   return left_out;
 }
 
@@ -153,7 +153,7 @@ TEST(CollectSamples, OfSeveralWaysTakesTheOneWithTheMostSizes) {
   std::vector<std::string> left_out;
   const auto all = CollectSamples({run}, &left_out);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].sizes.size(), 3u);
+  EXPECT_EQ(all[0].calls.size(), 3u);
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("bfloat16")));
 }
 
@@ -171,7 +171,8 @@ TEST(CollectSamples, OfOneSizeAnotherAlgorithmIsPassedOver) {
   std::vector<std::string> left_out;
   const auto all = CollectSamples({ring, tree}, &left_out);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].sizes.size(), 5u);
+  EXPECT_EQ(all[0].calls.at(8).size(), 2u);
+  EXPECT_EQ(all[0].calls.at(64).size(), 1u);
   EXPECT_THAT(left_out, ElementsAre("all_reduce of 64 bytes on 2 ranks: ran "
                                     "\"TREE \", and another launch \"RING \""));
 }

@@ -1,5 +1,3 @@
-#include "analysis/cost_model/cost_curve.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/runs_for_test.h"
 
 namespace rankwise {
@@ -32,24 +31,22 @@ struct Truth {
   double SecondsFor(double bytes) const { return alpha + beta * bytes; }
 };
 
-std::vector<CostSamples> SamplesOf(const Truth& truth, uint64_t seed) {
+CallSeconds CallsOf(const Truth& truth, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
-  std::vector<CostSamples> samples;
+  CallSeconds calls;
   for (int launch = 0; launch < truth.launches; ++launch) {
     const double shift = std::exp(truth.launch_deviation * normal(random));
     for (double bytes = 8; bytes <= 1 << 26; bytes *= truth.factor) {
-      samples.push_back(
-          {bytes,
-           CallsForTest(shift * truth.SecondsFor(bytes), truth.noise, random),
-           launch});
+      calls[bytes][launch] =
+          CallsForTest(shift * truth.SecondsFor(bytes), truth.noise, random);
     }
   }
-  return samples;
+  return calls;
 }
 
-CostCurve Fit(const std::vector<CostSamples>& samples) {
-  const auto curve = FitCostCurve(samples);
+CostCurve Fit(const CallSeconds& calls) {
+  const auto curve = FitCostCurve(calls);
   EXPECT_TRUE(curve.ok()) << curve.status();
   return curve.value_or(CostCurve());
 }
@@ -70,7 +67,7 @@ void ExpectTruthIsFound(const Truth& truth, double most_bias) {
   double alpha = 0, beta = 0;
   ShareForTest alpha_held, beta_held;
   for (uint64_t seed = 0; seed < kTrials; ++seed) {
-    const CostLine line = Fit(SamplesOf(truth, seed)).line;
+    const CostLine line = Fit(CallsOf(truth, seed)).line;
     alpha += line.alpha_seconds / truth.alpha / kTrials;
     beta += line.beta_seconds_per_byte / truth.beta / kTrials;
     alpha_held.Add(Holds(line.alpha_interval, truth.alpha));
@@ -116,7 +113,7 @@ TEST(FitCostCurve, MediansAreCoveredWhereLaunchesDiffer) {
                          .launch_deviation = launches > 1 ? 0.1 : 0};
     ShareForTest held;
     for (uint64_t seed = 0; seed < kTrials; ++seed) {
-      for (const CostPoint& point : Fit(SamplesOf(truth, seed)).points) {
+      for (const CostPoint& point : Fit(CallsOf(truth, seed)).points) {
         held.Add(Holds(point.interval, truth.SecondsFor(point.bytes)));
       }
     }
@@ -125,8 +122,8 @@ TEST(FitCostCurve, MediansAreCoveredWhereLaunchesDiffer) {
 }
 
 TEST(FitCostCurve, ExactTimesGiveTheExactLine) {
-  const CostCurve curve = Fit(
-      SamplesOf({.noise = {.calls = 3, .spread = 0, .tail = 0}}, /*seed=*/0));
+  const CostCurve curve =
+      Fit(CallsOf({.noise = {.calls = 3, .spread = 0, .tail = 0}}, /*seed=*/0));
   EXPECT_NEAR(curve.line.alpha_seconds, 2e-4, 1e-12);
   EXPECT_NEAR(curve.line.beta_seconds_per_byte, 0.3e-9, 1e-17);
   EXPECT_NEAR(curve.line.alpha_interval.low, 2e-4, 1e-10);
@@ -139,14 +136,14 @@ TEST(FitCostCurve, ExactTimesGiveTheExactLine) {
 
 // An algorithm that changes at 30 KB: one line is far off, the medians are not.
 TEST(FitCostCurve, MediansFollowWhatOneLineDoesNot) {
-  std::vector<CostSamples> samples;
+  CallSeconds calls;
   const auto truth = [](double bytes) {
     return bytes < 3e4 ? 30e-6 + 1e-9 * bytes : 90e-6 + 0.25e-9 * bytes;
   };
   for (double bytes = 8; bytes <= 1 << 26; bytes *= 2) {
-    samples.push_back({bytes, {truth(bytes)}});
+    calls[bytes][0] = {truth(bytes)};
   }
-  const CostCurve curve = Fit(samples);
+  const CostCurve curve = Fit(calls);
   EXPECT_GT(curve.median_relative_error, 0.1);
   EXPECT_LT(curve.InterpolationError(), 0.01);
   EXPECT_NEAR(curve.SecondsFor(10000), truth(10000), 1e-10);
@@ -154,10 +151,10 @@ TEST(FitCostCurve, MediansFollowWhatOneLineDoesNot) {
 }
 
 TEST(FitCostCurve, NothingIsNegative) {
-  std::vector<CostSamples> falling, rising;
+  CallSeconds falling, rising;
   for (double bytes = 8; bytes < 1e6; bytes *= 4) {
-    falling.push_back({bytes, {1e-3 / bytes, 1.1e-3 / bytes}});
-    rising.push_back({bytes, {1e-9 * bytes * bytes}});
+    falling[bytes][0] = {1e-3 / bytes, 1.1e-3 / bytes};
+    rising[bytes][0] = {1e-9 * bytes * bytes};
   }
   const CostLine down = Fit(falling).line, up = Fit(rising).line;
   EXPECT_GT(down.alpha_seconds, 0);
@@ -169,28 +166,27 @@ TEST(FitCostCurve, NothingIsNegative) {
   EXPECT_TRUE(std::isfinite(up.beta_interval.high));
 }
 
-TEST(FitCostCurve, SamplesOfOneSizeAreTakenTogetherInAnyOrder) {
-  const CostCurve curve = Fit({{300, {3, 3}},
-                               {100, {1}},
-                               {200, {2}},
-                               {300, {9}},
-                               {400, {}},
-                               {500, {0, 0}}});
+TEST(FitCostCurve, CallsOfOneSizeAreTakenTogether) {
+  const CostCurve curve = Fit({{100, {{0, {1}}}},
+                               {200, {{0, {2}}}},
+                               {300, {{0, {3, 3}}, {1, {9}}}},
+                               {400, {{0, {}}}},
+                               {500, {{0, {0, 0}}}}});
   ASSERT_EQ(curve.points.size(), 3u);
   EXPECT_EQ(curve.points[2].bytes, 300);
   EXPECT_EQ(curve.points[2].median_seconds, 3);
-  EXPECT_EQ(curve.points[2].interval.high, 9);
+  EXPECT_GE(curve.points[2].interval.high, 9);
 }
 
 TEST(FitCostCurve, ACallWithoutDataHasOneCost) {
-  const CostCurve curve = Fit({{0, {1e-4, 3e-4, 2e-4}}});
+  const CostCurve curve = Fit({{0, {{0, {1e-4, 3e-4, 2e-4}}}}});
   EXPECT_EQ(curve.SecondsFor(0), 2e-4);
   EXPECT_EQ(curve.line.alpha_seconds, 2e-4);
   EXPECT_EQ(curve.line.beta_seconds_per_byte, 0);
 }
 
 TEST(FitCostCurve, TooFewSizesAreRefusedWithTheirNumber) {
-  const auto curve = FitCostCurve({{8, {1}}, {8, {2}}, {16, {3}}});
+  const auto curve = FitCostCurve({{8, {{0, {1, 2}}}}, {16, {{0, {3}}}}});
   EXPECT_EQ(curve.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(curve.status().message()),
               HasSubstr("2 sizes: measure at least 3"));

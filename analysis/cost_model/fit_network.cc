@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/cost_model/network_model.h"
-#include "analysis/cost_model/network_text.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/text/program.h"
 #include "records/command_line.h"
@@ -43,48 +42,46 @@ ABSL_FLAG(double, message_bytes, 1 << 20,
 namespace rankwise {
 namespace {
 
-struct Config {
-  std::string records, backend, json, astra_sim;
-  int64_t npus = 0;
-  double message_bytes = 0;
-};
-
-absl::StatusOr<Config> ConfigFromFlags() {
-  Config config;
-  config.records = UserPath(absl::GetFlag(FLAGS_records));
-  config.backend = absl::GetFlag(FLAGS_backend);
-  config.json = UserPath(absl::GetFlag(FLAGS_json));
-  config.astra_sim = UserPath(absl::GetFlag(FLAGS_astra_sim));
-  config.npus = absl::GetFlag(FLAGS_npus);
-  config.message_bytes = absl::GetFlag(FLAGS_message_bytes);
-  if (config.records.empty()) {
+absl::Status CheckFlags() {
+  const double message_bytes = absl::GetFlag(FLAGS_message_bytes);
+  const int64_t npus = absl::GetFlag(FLAGS_npus);
+  if (absl::GetFlag(FLAGS_records).empty()) {
     return absl::InvalidArgumentError(
         "--records: must name what comm_bench wrote with --record=FILE");
   }
-  if (!(config.message_bytes >= 0 && config.message_bytes <= 1e15)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--message_bytes=", config.message_bytes,
-                     ": must lie between 0 and 1e15"));
-  }
-  if (config.npus < 0 || config.npus > 1 << 30) {
+  if (!(message_bytes >= 0 && message_bytes <= 1e15)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--npus=", config.npus, ": must lie between 0 and ", 1 << 30));
+        "--message_bytes=", message_bytes, ": must lie between 0 and 1e15"));
   }
-  if (config.npus == 1) {
+  if (npus < 0 || npus > 1 << 30) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--npus=", npus, ": must lie between 0 and ", 1 << 30));
+  }
+  if (npus == 1) {
     return absl::InvalidArgumentError(
         "--npus=1: ASTRA-sim's networks have at least 2");
   }
-  return config;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<RunTrace>> LoadRecords(const Config& config) {
-  ASSIGN_OR_RETURN(const auto files, RecordFilesIn(config.records));
-  auto runs = LoadRunsFrom(files);
-  if (!runs.ok()) return runs;
-  for (const std::string& line : TornLines(*runs)) {
+// Says on the standard error what was left out.
+absl::StatusOr<NetworkModel> FitRecords(const std::string& records) {
+  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRuns(records));
+  for (const std::string& line : TornLines(runs)) {
     std::cerr << "Left out: " << line << ".\n";
   }
-  return runs;
+  std::vector<std::string> left_out;
+  absl::StatusOr<NetworkModel> network =
+      FitNetwork(runs, &left_out, {.backend = absl::GetFlag(FLAGS_backend)});
+  for (const std::string& what : left_out) {
+    std::cerr << "left out: " << what << "\n";
+  }
+  if (network.ok()) return network;
+  const bool several_backends = absl::IsInvalidArgument(network.status());
+  return absl::Status(
+      network.status().code(),
+      absl::StrCat("--records=", records, ": ", network.status().message(),
+                   several_backends ? ", by --backend=NAME" : ""));
 }
 
 int64_t LargestWorldSize(const NetworkModel& network) {
@@ -95,47 +92,39 @@ int64_t LargestWorldSize(const NetworkModel& network) {
   return largest;
 }
 
-absl::Status WriteAstraSim(const Config& config, const NetworkModel& network) {
-  ASSIGN_OR_RETURN(const auto line,
-                   LineOfMessages(network, config.message_bytes));
+absl::Status WriteAstraSim(const NetworkModel& network,
+                           const std::string& path) {
+  const int64_t npus = absl::GetFlag(FLAGS_npus);
+  ASSIGN_OR_RETURN(const MessageLine line,
+                   LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes)));
   ASSIGN_OR_RETURN(
-      const auto text,
-      AstraSimNetwork(
-          line, config.npus > 0 ? config.npus : LargestWorldSize(network)));
-  return ReplaceFile(config.astra_sim, text);
+      const std::string text,
+      AstraSimNetwork(line, npus > 0 ? npus : LargestWorldSize(network)));
+  return ReplaceFile(path, text);
 }
 
-void PrintShowFlags(const Config& config, const NetworkModel& network) {
-  const auto line = LineOfMessages(network, config.message_bytes);
+void PrintShowFlags(const NetworkModel& network) {
+  const double bytes = absl::GetFlag(FLAGS_message_bytes);
+  const auto line = LineOfMessages(network, bytes);
   if (!line.ok()) return;
   std::cout << "\nlink of //parallel/pipeline:show, from " << line->collective
-            << ":\n  " << ShowFlags(*line, config.message_bytes) << "\n";
+            << ":\n  " << ShowFlags(*line, bytes) << "\n";
 }
 
-absl::Status Run(const Config& config) {
-  ASSIGN_OR_RETURN(const auto runs, LoadRecords(config));
-  std::vector<std::string> left_out;
-  const auto network = FitNetwork(runs, &left_out, {.backend = config.backend});
-  for (const std::string& what : left_out) {
-    std::cerr << "left out: " << what << "\n";
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const NetworkModel network,
+                   FitRecords(UserPath(absl::GetFlag(FLAGS_records))));
+  std::cout << NetworkText(network);
+  PrintShowFlags(network);
+  if (const std::string json = UserPath(absl::GetFlag(FLAGS_json));
+      !json.empty()) {
+    RETURN_IF_ERROR(ReplaceFile(json, NetworkToJson(network)));
+    std::cout << "\nnetwork model: " << json << "\n";
   }
-  if (!network.ok()) {
-    return absl::Status(network.status().code(),
-                        absl::StrCat("--records=", config.records, ": ",
-                                     network.status().message(),
-                                     absl::IsInvalidArgument(network.status())
-                                         ? ", by --backend=NAME"
-                                         : ""));
-  }
-  std::cout << NetworkText(*network);
-  PrintShowFlags(config, *network);
-  if (!config.json.empty()) {
-    RETURN_IF_ERROR(ReplaceFile(config.json, NetworkToJson(*network)));
-    std::cout << "\nnetwork model: " << config.json << "\n";
-  }
-  if (!config.astra_sim.empty()) {
-    RETURN_IF_ERROR(WriteAstraSim(config, *network));
-    std::cout << "\nfor ASTRA-sim: " << config.astra_sim << "\n";
+  if (const std::string astra_sim = UserPath(absl::GetFlag(FLAGS_astra_sim));
+      !astra_sim.empty()) {
+    RETURN_IF_ERROR(WriteAstraSim(network, astra_sim));
+    std::cout << "\nfor ASTRA-sim: " << astra_sim << "\n";
   }
   std::cout.flush();
   return std::cout
@@ -154,12 +143,10 @@ constexpr char kUsage[] =
 int main(int argc, char** argv) {
   rankwise::DescribeProgram(rankwise::kUsage, "analysis/cost_model/");
   const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);
-  const absl::Status no_rest =
-      rankwise::RefuseArguments(rest, "--records=comm.jsonl");
-  if (!no_rest.ok()) return rankwise::Complain("fit_network", no_rest);
-  const absl::StatusOr<rankwise::Config> config = rankwise::ConfigFromFlags();
-  if (!config.ok()) return rankwise::Complain("fit_network", config.status());
-  const absl::Status status = rankwise::Run(*config);
+  absl::Status status = rankwise::RefuseArguments(rest, "--records=comm.jsonl");
+  if (status.ok()) status = rankwise::CheckFlags();
+  if (!status.ok()) return rankwise::Complain("fit_network", status);
+  status = rankwise::Run();
   return status.ok()
              ? 0
              : rankwise::Complain("fit_network", status, rankwise::kFailed);

@@ -3,17 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <map>
-#include <set>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
+
+CostPoint Between(const CostPoint& below, const CostPoint& above,
+                  double bytes) {
+  const double share = (bytes - below.bytes) / (above.bytes - below.bytes);
+  const auto mix = [share](double x, double y) { return x + share * (y - x); };
+  return {bytes,
+          mix(below.median_seconds, above.median_seconds),
+          {mix(below.interval.low, above.interval.low),
+           mix(below.interval.high, above.interval.high)}};
+}
 
 // From a median of absolute errors to 95 % of normal ones.
 constexpr double kErrorAt95 = 1.4826 * 1.959964;
@@ -131,73 +136,43 @@ CostEstimate EstimateFrom(const CollectiveCosts& costs, double bytes,
   return Mix(by(before), by(*after), share);
 }
 
-absl::StatusOr<CostCurve> CurveOf(const CollectiveSamples& samples) {
-  ASSIGN_OR_RETURN(CostCurve curve, FitCostCurve(samples.sizes));
-  curve.collective = samples.collective;
-  curve.backend = samples.backend;
-  curve.world_size = samples.world_size;
-  curve.bus_factor = samples.bus_factor;
-  return curve;
-}
-
-absl::Status CheckOneBackend(absl::Span<const CollectiveSamples> all) {
-  std::set<std::string> backends;
-  for (const CollectiveSamples& samples : all) backends.insert(samples.backend);
-  if (backends.size() <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the records are of several backends: ", absl::StrJoin(backends, ", "),
-      "; fit one at a time"));
-}
-
-std::string NameOf(absl::Span<const RunTrace> runs,
-                   const BenchmarkSelection& selection,
-                   const std::string& backend) {
-  for (const RunTrace& run : runs) {
-    if (!selection.Takes(run) || run.ranks[0].collectives.empty()) continue;
-    const std::string& host = run.ranks[0].run.host.hostname;
-    return host.empty() ? backend : absl::StrCat(backend, " on ", host);
-  }
-  return backend;
-}
-
-std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
-                                     std::vector<std::string>* left_out) {
-  std::map<std::string, CollectiveCosts> by_name;
-  for (const CollectiveSamples& samples : all) {
-    absl::StatusOr<CostCurve> curve = CurveOf(samples);
-    if (curve.ok()) {
-      by_name[samples.collective].curves.push_back(*std::move(curve));
-    } else if (left_out != nullptr) {
-      left_out->push_back(absl::StrCat(samples.collective, " on ",
-                                       samples.world_size,
-                                       " ranks: ", curve.status().message()));
-    }
-  }
-  std::vector<CollectiveCosts> collectives;
-  for (auto& [name, costs] : by_name) {
-    costs.collective = name;
-    costs.growth = AssumedGrowth(name, costs.curves[0].backend);
-    costs.growth_is_assumed = costs.curves.size() == 1;
-    if (!costs.growth_is_assumed) {
-      costs.growth = FitGrowth(costs.curves, costs.growth);
-    }
-    collectives.push_back(std::move(costs));
-  }
-  return collectives;
-}
-
 }  // namespace
 
-absl::string_view GrowthName(Growth growth) {
-  switch (growth) {
-    case Growth::kFlat:
-      return "flat";
-    case Growth::kTree:
-      return "tree";
-    case Growth::kRing:
-      return "ring";
+CostPoint CostCurve::PointAt(double bytes) const {
+  if (points.empty()) {
+    const double seconds = line.SecondsFor(bytes);
+    return {bytes, seconds, {seconds, seconds}};
   }
-  return "";
+  const auto above = std::lower_bound(
+      points.begin(), points.end(), bytes,
+      [](const CostPoint& point, double size) { return point.bytes < size; });
+  if (above == points.end()) return points.back();
+  if (above == points.begin() || above->bytes == bytes) return *above;
+  return Between(*std::prev(above), *above, bytes);
+}
+
+double CostCurve::SecondsFor(double bytes) const {
+  const CostPoint nearest = PointAt(bytes);
+  const double there = line.SecondsFor(nearest.bytes);
+  const double factor = there > 0 ? line.SecondsFor(bytes) / there : 1;
+  return nearest.median_seconds * factor;
+}
+
+double CostCurve::InterpolationError() const {
+  if (points.size() < 3) return median_relative_error;
+  std::vector<double> errors;
+  for (size_t i = 1; i + 1 < points.size(); ++i) {
+    const CostPoint guess =
+        Between(points[i - 1], points[i + 1], points[i].bytes);
+    errors.push_back(
+        std::abs(guess.median_seconds / points[i].median_seconds - 1));
+  }
+  return Median(errors);
+}
+
+absl::string_view GrowthName(Growth growth) {
+  constexpr absl::string_view kNames[] = {"flat", "tree", "ring"};
+  return kNames[static_cast<size_t>(growth)];
 }
 
 double AlphaGrowth(Growth growth, int64_t world_size) {
@@ -221,7 +196,7 @@ Growth AssumedGrowth(absl::string_view collective, absl::string_view backend) {
 Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed) {
   Growth best = assumed;
   double least = SumOfErrors(curves, assumed);
-  for (const Growth growth : {Growth::kFlat, Growth::kTree, Growth::kRing}) {
+  for (const Growth growth : kGrowths) {
     const double sum = SumOfErrors(curves, growth);
     if (sum >= least) continue;
     least = sum;
@@ -262,8 +237,6 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
 
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte) {
   CostCurve curve;
-  curve.collective = std::string(kAnyCollective);
-  curve.backend = "fake";
   curve.world_size = 2;
   curve.line = {alpha_seconds,
                 beta_seconds_per_byte,
@@ -271,28 +244,11 @@ NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte) {
                 {beta_seconds_per_byte, beta_seconds_per_byte}};
   NetworkModel network;
   network.name = "flat";
-  network.backend = curve.backend;
-  network.collectives = {
-      {curve.collective, Growth::kFlat, /*growth_is_assumed=*/true, {curve}}};
-  return network;
-}
-
-absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
-                                        std::vector<std::string>* left_out,
-                                        const BenchmarkSelection& selection) {
-  const std::vector<CollectiveSamples> samples =
-      CollectSamples(runs, left_out, selection);
-  RETURN_IF_ERROR(CheckOneBackend(samples));
-  NetworkModel network;
-  network.collectives = CostsOf(samples, left_out);
-  if (network.collectives.empty()) {
-    return absl::NotFoundError(
-        "the records hold no collective that two or more ranks measured at "
-        "three or more sizes, through c10d and by the host's clock: run "
-        "comm_bench with --nproc=2 --record=FILE");
-  }
-  network.backend = samples[0].backend;
-  network.name = NameOf(runs, selection, network.backend);
+  network.backend = "fake";
+  network.collectives = {{std::string(kAnyCollective),
+                          Growth::kFlat,
+                          /*growth_is_assumed=*/true,
+                          {curve}}};
   return network;
 }
 

@@ -1,21 +1,110 @@
 // What communication costs on one machine or cluster, at any size and world
-// size: the curves that were measured, and how they grow with the world.
+// size: the curves that were measured, each the median of every size and one
+// line through them, alpha + beta * bytes (Hockney 1994), and how they grow
+// with the world.
 #ifndef RANKWISE_ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
 #define RANKWISE_ANALYSIS_COST_MODEL_NETWORK_MODEL_H_
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "analysis/cost_model/collective_samples.h"
-#include "analysis/cost_model/cost_curve.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/stats/statistics.h"
 
 namespace rankwise {
+
+// The seconds of calls, each the slowest rank's, by bytes and by the number of
+// the launch or run.
+using CallSeconds = std::map<double, std::map<int64_t, std::vector<double>>>;
+
+struct CostPoint {
+  double bytes = 0;
+  double median_seconds = 0;
+  Interval interval;  // 95 %, of the median
+};
+
+struct CostLine {
+  double alpha_seconds = 0;
+  double beta_seconds_per_byte = 0;
+  Interval alpha_interval;  // 95 %
+  Interval beta_interval;
+
+  double SecondsFor(double bytes) const {
+    return alpha_seconds + beta_seconds_per_byte * bytes;
+  }
+};
+
+struct CostCurve {
+  int64_t world_size = 1;
+  // The measured sizes, ascending. None: a stated cost, the line alone.
+  std::vector<CostPoint> points;
+  CostLine line;
+  double median_relative_error = 0;  // of the line, at the points
+  // busbw = bytes / seconds * bus_factor; NaN: not known.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
+
+  // Between two measured sizes on the straight line through their medians,
+  // which is exact wherever alpha and beta are the same for both. Beyond the
+  // measured sizes the nearest point, whose `bytes` says so. Without points
+  // that of `line`.
+  CostPoint PointAt(double bytes) const;
+
+  // The median of PointAt, continued by the growth of `line` beyond the
+  // measured sizes.
+  double SecondsFor(double bytes) const;
+
+  // How far a measured size lies from the straight line through its two
+  // neighbours, as a share of its median; the median over the sizes. Below 3
+  // points median_relative_error.
+  double InterpolationError() const;
+};
+
+// The medians of all launches' calls, and the line by weighted least squares:
+// relative residuals, so that microseconds and seconds weigh alike, alpha and
+// beta not negative. Calls of several launches (--relaunch) widen the intervals
+// by how far launches lie apart at all sizes alike. A collective that moves no
+// data, such as a barrier, has one size, 0, and a beta of 0.
+// FailedPrecondition where fewer than 3 distinct sizes have samples.
+absl::StatusOr<CostCurve> FitCostCurve(const CallSeconds& calls);
+
+// One collective of one world size, as the records of comm_bench hold it.
+struct CollectiveSamples {
+  std::string collective;
+  std::string backend;
+  int64_t world_size = 1;
+  CallSeconds calls;
+  // CollectiveRecord::bus_factor; NaN: no record has it.
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Which of several runs count.
+struct BenchmarkSelection {
+  std::string backend = "";  // "": any
+  int64_t most_ranks = 0;    // 0: any number
+
+  bool Takes(const RunTrace& run) const;
+};
+
+// Of every iteration the slowest rank's time, divided by the record's trips;
+// iterations that some rank calls late are left out. Rows by all ranks of a run
+// of two or more count, through c10d, by the host's clock, with a warm cache,
+// one call at a time, and neither captured nor with registered buffers. Where a
+// collective was measured in several ways (dtype, op, root, in place, sync),
+// the one with the most sizes over all runs counts; where the library chose
+// another algorithm for the same size in another launch, the first counts. Each
+// launch of each run has a number of its own. What is left out is appended to
+// `left_out`, with the reason, unless that is null.
+//
+// In the order of collective and world size.
+std::vector<CollectiveSamples> CollectSamples(
+    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
+    const BenchmarkSelection& selection = {});
 
 // How alpha and beta of a collective grow with the number of ranks n: the
 // shapes of Thakur, Rabenseifner and Gropp 2005, sections 3 and 4.
@@ -24,6 +113,8 @@ enum class Growth {
   kTree,  // alpha as ceil(log2 n), beta not
   kRing,  // alpha as n - 1, beta as (n - 1) / n
 };
+inline constexpr Growth kGrowths[] = {Growth::kFlat, Growth::kTree,
+                                      Growth::kRing};
 
 absl::string_view GrowthName(Growth growth);  // "flat", "tree", "ring"
 
@@ -81,7 +172,7 @@ struct NetworkModel {
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);
 
 // From the collective records of the selected comm_bench runs, of one backend;
-// other records do not matter. Rows that CollectSamples passes over and
+// other records do not matter. Rows that CollectSamples leaves out and
 // collectives with too few sizes are appended to `left_out`, with the reason,
 // unless that is null. The growth is chosen by FitGrowth where two or more
 // world sizes were measured. NotFound, saying what to run, where nothing is
@@ -92,9 +183,40 @@ absl::StatusOr<NetworkModel> FitNetwork(
     const BenchmarkSelection& selection = {});
 
 // The documented form (docs/cost_model.md), and back, bit by bit. What is
-// broken is refused by the name of the field, as are other versions.
+// broken is refused by its JSON pointer, as are other versions.
 std::string NetworkToJson(const NetworkModel& network);
 absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text);
+
+// A table with a row per curve: the measured sizes, its line with 95 %
+// intervals, how far the sizes lie from the line and from what is interpolated
+// between their neighbours; and how each collective grows.
+std::string NetworkText(const NetworkModel& network);
+
+// One line, alpha + beta * bytes, of the messages between two ranks, which is
+// what a simulator takes.
+struct MessageLine {
+  double alpha_seconds = 0;
+  double beta_seconds_per_byte = 0;
+  std::string collective;  // what was measured: "ping_pong" or "send_recv"
+};
+
+// The curve's line between two ranks, scaled to what messages of `bytes` take:
+// of ping_pong, which times one message at a time as a pipeline's link is used,
+// or else of send_recv. NotFound, saying what to measure, where neither was.
+absl::StatusOr<MessageLine> LineOfMessages(const NetworkModel& network,
+                                           double bytes);
+
+// The flags by which //parallel/pipeline:show takes such a link:
+// "--link=8.2e-05,1.4e-10 --bytes=65536".
+std::string ShowFlags(const MessageLine& line, double bytes);
+
+// The network file of ASTRA-sim's analytical network (version 2.2.0): a ring of
+// `npus` that send with the line's latency and bandwidth. Its GB are 2^30 bytes
+// (common/NetworkFunction.cpp), so the figure is 7 % below that in 10^9 bytes.
+// FailedPrecondition where beta is 0, since it takes no infinite bandwidth;
+// InvalidArgument below 2 npus.
+absl::StatusOr<std::string> AstraSimNetwork(const MessageLine& line,
+                                            int64_t npus);
 
 }  // namespace rankwise
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "analysis/cost_model/cost_curve.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/runs/run_trace.h"
 
@@ -26,8 +25,6 @@ using ::testing::HasSubstr;
 // within 5 %.
 CostCurve CurveOf(int64_t world_size, double scale) {
   CostCurve curve;
-  curve.collective = "all_reduce";
-  curve.backend = "gloo";
   curve.world_size = world_size;
   curve.line = {scale * 100e-6,
                 scale * 1e-9,

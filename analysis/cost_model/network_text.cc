@@ -1,26 +1,167 @@
-#include "analysis/cost_model/network_text.h"
+// A network as people and other programs take it: JSON, a table, the flags of
+// one simulator and the file of another.
 
-#include <cstddef>
+// The JSON library's errors hold the JSON pointer of the broken value.
+#define JSON_DIAGNOSTICS 1
 
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "analysis/cost_model/network_model.h"
 #include "analysis/text/text_table.h"
+#include "nlohmann/json.hpp"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
+
+// The form of docs/cost_model.md. The JSON library finds these functions by
+// their names, and throws Json::exception for what a file should not hold.
+
+using Json = nlohmann::ordered_json;
+
+static void to_json(Json& json, const Interval& interval) {
+  json = Json::array({interval.low, interval.high});
+}
+
+static void to_json(Json& json, const CostPoint& point) {
+  json = {{"bytes", point.bytes},
+          {"median_seconds", point.median_seconds},
+          {"interval", point.interval}};
+}
+
+static void to_json(Json& json, const CostLine& line) {
+  json = {{"alpha_seconds", line.alpha_seconds},
+          {"alpha_interval", line.alpha_interval},
+          {"beta_seconds_per_byte", line.beta_seconds_per_byte},
+          {"beta_interval", line.beta_interval}};
+}
+
+static void to_json(Json& json, const CostCurve& curve) {
+  json = {{"world_size", curve.world_size},
+          {"bus_factor", curve.bus_factor},  // NaN becomes null
+          {"median_relative_error", curve.median_relative_error},
+          {"line", curve.line},
+          {"points", curve.points}};
+}
+
+static void to_json(Json& json, const CollectiveCosts& costs) {
+  json = {{"collective", costs.collective},
+          {"growth", std::string(GrowthName(costs.growth))},
+          {"growth_is_assumed", costs.growth_is_assumed},
+          {"curves", costs.curves}};
+}
+
+// Throws what `json` must be unless `ok`.
+static void Require(bool ok, const Json& json, const char* what) {
+  if (!ok) throw Json::other_error::create(599, what, &json);
+}
+
+static void ReadNumber(const Json& json, double& number) {
+  json.get_to(number);
+  Require(std::isfinite(number) && number >= 0, json,
+          "must be a number that is not negative");
+}
+
+static void from_json(const Json& json, Interval& interval) {
+  Require(json.is_array() && json.size() == 2, json,
+          "must be a list of two numbers");
+  ReadNumber(json[0], interval.low);
+  ReadNumber(json[1], interval.high);
+  Require(interval.low <= interval.high, json, "must not fall");
+}
+
+static void from_json(const Json& json, CostPoint& point) {
+  ReadNumber(json.at("bytes"), point.bytes);
+  ReadNumber(json.at("median_seconds"), point.median_seconds);
+  json.at("interval").get_to(point.interval);
+}
+
+static void from_json(const Json& json, CostLine& line) {
+  ReadNumber(json.at("alpha_seconds"), line.alpha_seconds);
+  json.at("alpha_interval").get_to(line.alpha_interval);
+  ReadNumber(json.at("beta_seconds_per_byte"), line.beta_seconds_per_byte);
+  json.at("beta_interval").get_to(line.beta_interval);
+}
+
+// Curves and points are looked up by their sizes.
+template <typename T, typename Size>
+static void ReadAscending(const Json& json, Size T::*size,
+                          std::vector<T>& list) {
+  json.get_to(list);
+  const auto falls = [size](const T& a, const T& b) {
+    return a.*size >= b.*size;
+  };
+  Require(std::adjacent_find(list.begin(), list.end(), falls) == list.end(),
+          json, "must be in the order of their sizes");
+}
+
+static void from_json(const Json& json, CostCurve& curve) {
+  const Json& world_size = json.at("world_size");
+  Require(world_size.is_number_integer() && world_size > 1, world_size,
+          "must be an integer above 1");
+  world_size.get_to(curve.world_size);
+  const auto bus_factor = json.find("bus_factor");
+  if (bus_factor != json.end() && !bus_factor->is_null()) {
+    ReadNumber(*bus_factor, curve.bus_factor);
+  }
+  ReadNumber(json.at("median_relative_error"), curve.median_relative_error);
+  json.at("line").get_to(curve.line);
+  ReadAscending(json.at("points"), &CostPoint::bytes, curve.points);
+}
+
+static void from_json(const Json& json, CollectiveCosts& costs) {
+  json.at("collective").get_to(costs.collective);
+  const Json& name = json.at("growth");
+  const auto* growth = absl::c_find_if(kGrowths, [&](Growth known) {
+    return name == std::string(GrowthName(known));
+  });
+  Require(growth != std::end(kGrowths), name, "must be flat, tree or ring");
+  costs.growth = *growth;
+  json.at("growth_is_assumed").get_to(costs.growth_is_assumed);
+  const Json& curves = json.at("curves");
+  ReadAscending(curves, &CostCurve::world_size, costs.curves);
+  Require(!costs.curves.empty(), curves, "must not be empty");
+}
+
+static void from_json(const Json& json, NetworkModel& network) {
+  json.at("name").get_to(network.name);
+  json.at("backend").get_to(network.backend);
+  const Json& collectives = json.at("collectives");
+  collectives.get_to(network.collectives);
+  std::set<std::string> names;
+  for (const CollectiveCosts& costs : network.collectives) {
+    Require(names.insert(costs.collective).second, collectives,
+            absl::StrCat(costs.collective, " is there a second time").c_str());
+  }
+}
+
 namespace {
 
+constexpr char kFormat[] = "rankwise network";
+constexpr int kVersion = 2;
 constexpr double kAstraSimGigabyte = 1 << 30;
 
-// "712 KiB"; sizes of messages are powers of 2.
-std::string SizeText(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
-  size_t unit = 0;
-  while (bytes >= 1024 && unit < 3) {
-    bytes /= 1024;
-    ++unit;
+absl::Status CheckHead(const Json& json) {
+  if (!json.is_object() || json.value("format", Json()) != kFormat) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "not a network file: expected a JSON object with \"format\": \"",
+        kFormat, "\", as //analysis/cost_model:fit_network --json writes"));
   }
-  return absl::StrFormat("%.3g %s", bytes, units[unit]);
+  const Json version = json.value("version", Json());
+  if (version == kVersion) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "version: is ", version.dump(), ", and this program reads version ",
+      kVersion,
+      ": fit the records again by //analysis/cost_model:fit_network --json"));
 }
 
 // The sizes that were measured.
@@ -29,7 +170,8 @@ std::string RangeText(const CostCurve& curve) {
   const double first = curve.points.front().bytes;
   const double last = curve.points.back().bytes;
   if (last == 0) return "-";
-  return absl::StrCat(SizeText(first), " to ", SizeText(last));
+  return absl::StrCat(FormatBytes(std::llround(first)), " to ",
+                      FormatBytes(std::llround(last)));
 }
 
 std::string Number(double value) { return absl::StrFormat("%.4g", value); }
@@ -58,6 +200,29 @@ std::string GrowthText(const CollectiveCosts& costs) {
 }
 
 }  // namespace
+
+std::string NetworkToJson(const NetworkModel& network) {
+  const Json json = {{"format", kFormat},
+                     {"version", kVersion},
+                     {"name", network.name},
+                     {"backend", network.backend},
+                     {"collectives", network.collectives}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr,
+                                /*allow_exceptions=*/false);
+  RETURN_IF_ERROR(CheckHead(json));
+  try {
+    return json.get<NetworkModel>();
+  } catch (const Json::exception& error) {
+    // Without the name of the exception in brackets.
+    const std::vector<std::string> parts =
+        absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
+    return absl::InvalidArgumentError(parts.back());
+  }
+}
 
 std::string NetworkText(const NetworkModel& network) {
   TextTable table(

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "analysis/ledger/ledger.h"
-#include "analysis/ledger/waterfall.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/trace_for_test.h"
@@ -29,7 +28,7 @@ RunTrace MakeRunOf(const RunForTest& config, const PartsForTest& parts);
 struct CellForTest {
   RunForTest run;
   PartsForTest parts;
-  std::map<std::string, std::string> flags = {};  // beside MakeRun's
+  std::map<std::string, std::string> flags = {};  // in addition to MakeRun's
   int repetitions = 2;
   bool captured = false;
 };

@@ -4,9 +4,11 @@
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -15,6 +17,33 @@
 
 namespace rankwise {
 namespace {
+
+// `schedule` is null outside pipelines. What a step of a pipeline spends in its
+// schedule neither computing nor waiting is the handing over of messages to the
+// transport: the executor does nothing else.
+LedgerParts PartsOfStep(const StepRecord& step,
+                        const ScheduleRecord* schedule) {
+  LedgerParts parts;
+  parts.data_wait_seconds = step.data_wait_seconds;
+  parts.exposed_comm_seconds = step.exposed_comm_seconds;
+  if (schedule == nullptr) {
+    // It lies within backward.
+    parts.compute_seconds = step.forward_seconds + step.backward_seconds +
+                            step.optimizer_seconds + step.captured_seconds -
+                            step.exposed_comm_seconds;
+  } else {
+    const double under_way = std::isnan(schedule->exposed_transfer_seconds)
+                                 ? 0
+                                 : schedule->exposed_transfer_seconds;
+    const double handing_over = schedule->schedule_seconds -
+                                schedule->busy_seconds - schedule->wait_seconds;
+    parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds;
+    parts.exposed_comm_seconds += under_way + handing_over;
+    parts.bubble_seconds = schedule->wait_seconds - under_way;
+  }
+  parts.residual_seconds = step.step_seconds - parts.Total();
+  return parts;
+}
 
 void Add(const StepRecord& step, const ScheduleRecord* schedule,
          LedgerPlace* place) {
@@ -26,8 +55,8 @@ void Add(const StepRecord& step, const ScheduleRecord* schedule,
   }
 }
 
-// The records of `step`, which are consecutive, from *next on; *next is left
-// behind them.
+// The records of `step`, which are consecutive, from *next on; *next becomes
+// the index after them.
 absl::Span<const ScheduleRecord> RecordsOfStep(
     const std::vector<ScheduleRecord>& records, int64_t step, size_t* next) {
   while (*next < records.size() && records[*next].step < step) ++*next;
@@ -58,9 +87,8 @@ bool AreOf(absl::Span<const ScheduleRecord> records,
   return true;
 }
 
-// Fails with what is wrong, without the file.
 absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
-    const RankTrace& trace, size_t first) {
+    const RunTrace& run, const RankTrace& trace, size_t first) {
   std::vector<LedgerPlace> places;
   size_t next = 0;
   for (size_t i = first; i < trace.steps.size(); ++i) {
@@ -68,10 +96,11 @@ absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
     const auto records = RecordsOfStep(trace.schedules, step.step, &next);
     if (i == first) places = PlacesOf(trace, records);
     if (!AreOf(records, places)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "step ", step.step, " of rank ", trace.run.rank, " has ",
-          records.size(), " schedule records, not one of each of its stages; ",
-          "did two runs write the file at once?"));
+      return RunError(
+          run, absl::StrCat("step ", step.step, " of rank ", trace.run.rank,
+                            " has ", records.size(),
+                            " schedule records, not one of each of its stages; "
+                            "did two runs write the file at once?"));
     }
     for (size_t p = 0; p < places.size(); ++p) {
       Add(step, &records[p], &places[p]);
@@ -147,8 +176,8 @@ const LedgerParts& CriticalOf(const std::vector<LedgerPlace>& places,
 // Ledger::critical, from `ranks`, which are the means of `places`.
 LedgerParts MeasureCritical(const std::vector<LedgerPlace>& places,
                             const std::vector<RankLedger>& ranks) {
-  const auto longest = std::max_element(
-      ranks.begin(), ranks.end(), [](const RankLedger& a, const RankLedger& b) {
+  const auto longest =
+      absl::c_max_element(ranks, [](const RankLedger& a, const RankLedger& b) {
         return a.parts.Total() < b.parts.Total();
       });
   const size_t steps = places[0].steps.size();
@@ -189,8 +218,7 @@ double SlowestByChance(const std::vector<std::vector<double>>& compute) {
       samples[rank].push_back(compute[rank][i]);
       sum += compute[rank][i];
     }
-    slowest =
-        std::max(slowest, sum / static_cast<double>(samples[rank].size()));
+    slowest = std::max(slowest, sum / samples[rank].size());
   }
   return ExpectedMaximum(samples) - slowest;
 }
@@ -203,7 +231,7 @@ void MeasureImbalance(const std::vector<std::vector<double>>& compute,
     sum += rank.parts.compute_seconds;
     slowest = std::max(slowest, rank.parts.compute_seconds);
   }
-  const double mean = sum / static_cast<double>(ledger->ranks.size());
+  const double mean = sum / ledger->ranks.size();
   ledger->imbalance_seconds = ledger->critical.compute_seconds - mean;
   if (compute.size() < 2) return;
   const double beyond_means = ledger->imbalance_seconds - (slowest - mean);
@@ -225,30 +253,6 @@ double MedianResidualShare(const std::vector<LedgerPlace>& places) {
 
 }  // namespace
 
-LedgerParts PartsOfStep(const StepRecord& step,
-                        const ScheduleRecord* schedule) {
-  LedgerParts parts;
-  parts.data_wait_seconds = step.data_wait_seconds;
-  parts.exposed_comm_seconds = step.exposed_comm_seconds;
-  if (schedule == nullptr) {
-    // It lies within backward.
-    parts.compute_seconds = step.forward_seconds + step.backward_seconds +
-                            step.optimizer_seconds + step.captured_seconds -
-                            step.exposed_comm_seconds;
-  } else {
-    const double under_way = std::isnan(schedule->exposed_transfer_seconds)
-                                 ? 0
-                                 : schedule->exposed_transfer_seconds;
-    const double handing_over = schedule->schedule_seconds -
-                                schedule->busy_seconds - schedule->wait_seconds;
-    parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds;
-    parts.exposed_comm_seconds += under_way + handing_over;
-    parts.bubble_seconds = schedule->wait_seconds - under_way;
-  }
-  parts.residual_seconds = step.step_seconds - parts.Total();
-  return parts;
-}
-
 absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
                                                     size_t first) {
   std::vector<LedgerPlace> places;
@@ -257,13 +261,9 @@ absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
       places.push_back(PlaceWithoutSchedule(trace, first));
       continue;
     }
-    absl::StatusOr<std::vector<LedgerPlace>> of_rank =
-        PlacesOfPipeline(trace, first);
-    if (!of_rank.ok()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(run.source, ": ", of_rank.status().message()));
-    }
-    for (LedgerPlace& place : *of_rank) places.push_back(std::move(place));
+    ASSIGN_OR_RETURN(std::vector<LedgerPlace> of_rank,
+                     PlacesOfPipeline(run, trace, first));
+    absl::c_move(of_rank, std::back_inserter(places));
   }
   return places;
 }
@@ -298,7 +298,7 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config) {
   RETURN_IF_ERROR(CheckMeasurable(run, config));
   ASSIGN_OR_RETURN(std::vector<LedgerPlace> places,
-                   ReadPlaces(run, static_cast<size_t>(config.warmup_steps)));
+                   ReadPlaces(run, config.warmup_steps));
 
   std::vector<std::vector<double>> compute;
   for (const LedgerPlace& place : places)

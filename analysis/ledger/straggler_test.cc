@@ -1,5 +1,3 @@
-#include "analysis/ledger/straggler.h"
-
 #include <cmath>
 #include <cstdint>
 #include <iostream>
@@ -11,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "analysis/ledger/cells_for_test.h"
+#include "analysis/ledger/ledger.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

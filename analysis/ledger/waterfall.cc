@@ -1,5 +1,3 @@
-#include "analysis/ledger/waterfall.h"
-
 #include <cmath>
 #include <cstddef>
 #include <iterator>
@@ -9,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/ledger/ledger.h"
 #include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
 
@@ -44,31 +42,24 @@ bool SameTrainer(const Cell& a, const Cell& b) {
 // Seconds that the examples of one step take at the cell's throughput: its
 // global batch over the geometric mean of its repetitions' examples/s.
 double StepSeconds(const Cell& cell) {
-  return static_cast<double>(cell.global_batch) / cell.ExamplesPerSecond();
+  return cell.global_batch / cell.ExamplesPerSecond();
 }
 
 // Examples of a step per rank.
 double WorkPerRank(const Cell& cell) {
-  return static_cast<double>(cell.global_batch) /
-         static_cast<double>(cell.run.world_size);
+  return static_cast<double>(cell.global_batch) / cell.run.world_size;
 }
 
 // Examples of one forward and backward pass, --batch_size; the batch per rank
 // where the run has no such flag.
 double ExamplesPerPass(const Cell& cell) {
-  const auto flag = cell.run.flags.find("batch_size");
-  double examples = 0;
-  if (flag != cell.run.flags.end() &&
-      absl::SimpleAtod(flag->second, &examples) && examples > 0) {
-    return examples;
-  }
-  return cell.rank_batch;
+  const double examples = NumberFlagOf(cell.run, "batch_size", 0);
+  return examples > 0 ? examples : cell.rank_batch;
 }
 
 // Over how many ranks one copy of the model is cut.
 double RanksPerModel(const Cell& cell) {
-  if (cell.pipelines.empty()) return 1;
-  return static_cast<double>(cell.pipelines[0].pipeline_size);
+  return cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;
 }
 
 // Of `base`'s trainer, world size and flags, with passes of as many examples as
@@ -116,7 +107,7 @@ constexpr double kNothing = 1e-12;
 struct ComputeLoss {
   double smaller_batch = 0;
   double shared_machine = 0;
-  double communication = 0;  // beside computing, or within captured steps
+  double communication = 0;  // during computing, or within captured steps
 };
 
 class Explainer {
@@ -131,16 +122,86 @@ class Explainer {
                            ? LossCause::kCommInGraph
                            : LossCause::kCommBesideCompute) {}
 
-  Waterfall Explain(Scaling scaling);
+  Waterfall Explain(Scaling scaling) {
+    const Ledger& base = base_.ledger;
+    const Ledger& cell = cell_.ledger;
+    result_.cell = cell_.cell;
+    result_.base = base_.cell;
+    result_.scaling = scaling;
+    result_.ideal_seconds = work_ * StepSeconds(*base_.cell);
+    result_.measured_seconds = StepSeconds(*cell_.cell);
+    const ComputeLoss compute = SplitCompute();
+    MergeCaptured();
+    Add(LossCause::kSmallerBatch, compute.smaller_batch);
+    Add(LossCause::kSharedMachine, compute.shared_machine);
+    Add(communication_, compute.communication);
+    Add(LossCause::kExposedComm,
+        cell.critical.exposed_comm_seconds -
+            work_ * base.critical.exposed_comm_seconds);
+    Add(LossCause::kBubble,
+        cell.critical.bubble_seconds - work_ * base.critical.bubble_seconds);
+    Add(LossCause::kImbalance,
+        cell.imbalance_seconds - cell.noise_seconds -
+            work_ * (base.imbalance_seconds - base.noise_seconds));
+    Add(LossCause::kNoise, cell.noise_seconds - work_ * base.noise_seconds);
+    Add(LossCause::kDataWait, cell.critical.data_wait_seconds -
+                                  work_ * base.critical.data_wait_seconds);
+    double rest = result_.measured_seconds - result_.ideal_seconds;
+    for (const Loss& loss : result_.losses) rest -= loss.seconds;
+    Add(LossCause::kRest, rest);
+    return std::move(result_);
+  }
 
  private:
   ComputeLoss SplitCompute();
-  double ComputeAlone(const CellLedger& alone) const;
-  double SlowedByCommunication(const CellLedger* without) const;
-  void AddBeyondBase(LossCause cause, double seconds, double base_seconds);
-  void Add(LossCause cause, double seconds);
-  void Merge(LossCause cause, LossCause other, const std::string& run);
-  void MergeCaptured();
+
+  // What a rank of `cell_` would compute if its passes were as fast as those of
+  // `alone`, whose passes hold as many examples. The optimizer's work follows
+  // the rank's share of the model, not its examples.
+  double ComputeAlone(const CellLedger& alone) const {
+    const double optimizer = alone.ledger.optimizer_seconds;
+    const double passes = alone.ledger.MeanComputeSeconds() - optimizer;
+    return passes * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell) +
+           optimizer * RanksPerModel(*alone.cell) / RanksPerModel(*cell_.cell);
+  }
+
+  // Communication cannot speed computing up: where the run without it computed
+  // longer, the machine was slower then, and nothing is known. 0 is that, too.
+  double SlowedByCommunication(const CellLedger* without) const {
+    if (without == nullptr) return 0;
+    const double slowed = cell_.ledger.MeanComputeSeconds() -
+                          without->ledger.MeanComputeSeconds();
+    return slowed > kNothing * StepSeconds(*cell_.cell) ? slowed : 0;
+  }
+
+  void Add(LossCause cause, double seconds) {
+    if (std::abs(seconds) <= kNothing * result_.measured_seconds) return;
+    result_.losses.push_back(
+        {cause, seconds, seconds / result_.measured_seconds});
+  }
+
+  void Merge(LossCause cause, LossCause other, const std::string& run) {
+    result_.merged.push_back(absl::StrCat(LossName(cause),
+                                          " not separated from ",
+                                          LossName(other), ", as ", run));
+  }
+
+  // What a captured step hides, whatever else was run.
+  void MergeCaptured() {
+    const bool captured = cell_.ledger.IsCaptured();
+    if (captured && cell_.cell->run.world_size > 1) {
+      Merge(
+          LossCause::kCommInGraph, LossCause::kImbalance,
+          absl::StrCat("a step of ", cell_.cell->Name(),
+                       " was one graph launch: --cuda_graph=false would tell"));
+    }
+    if (captured == base_.ledger.IsCaptured()) return;
+    const Cell& by_graph = captured ? *cell_.cell : *base_.cell;
+    const Cell& by_parts = captured ? *base_.cell : *cell_.cell;
+    result_.merged.push_back(absl::StrCat(
+        "what capturing a step saves is in the losses, as ", by_graph.Name(),
+        " was captured and ", by_parts.Name(), " was not"));
+  }
 
   const absl::Span<const CellLedger> cells_;
   const CellLedger& base_;
@@ -150,47 +211,6 @@ class Explainer {
   const LossCause communication_;
   Waterfall result_;
 };
-
-// What a rank of `cell_` would compute if its passes were as fast as those of
-// `alone`, whose passes hold as many examples. The optimizer's work follows the
-// rank's share of the model, not its examples.
-double Explainer::ComputeAlone(const CellLedger& alone) const {
-  const double optimizer = alone.ledger.optimizer_seconds;
-  const double passes = alone.ledger.MeanComputeSeconds() - optimizer;
-  return passes * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell) +
-         optimizer * RanksPerModel(*alone.cell) / RanksPerModel(*cell_.cell);
-}
-
-void Explainer::Merge(LossCause cause, LossCause other,
-                      const std::string& run) {
-  result_.merged.push_back(absl::StrCat(LossName(cause), " not separated from ",
-                                        LossName(other), ", as ", run));
-}
-
-// What a captured step hides, whatever else was run.
-void Explainer::MergeCaptured() {
-  const bool captured = cell_.ledger.IsCaptured();
-  if (captured && cell_.cell->run.world_size > 1) {
-    Merge(LossCause::kCommInGraph, LossCause::kImbalance,
-          absl::StrCat("a step of ", cell_.cell->Name(),
-                       " was one graph launch: --cuda_graph=false would tell"));
-  }
-  if (captured == base_.ledger.IsCaptured()) return;
-  const Cell& by_graph = captured ? *cell_.cell : *base_.cell;
-  const Cell& by_parts = captured ? *base_.cell : *cell_.cell;
-  result_.merged.push_back(absl::StrCat(
-      "what capturing a step saves is in the losses, as ", by_graph.Name(),
-      " was captured and ", by_parts.Name(), " was not"));
-}
-
-// Communication cannot speed computing up: where the run without it computed
-// longer, the machine was slower then, and nothing is known. 0 is that, too.
-double Explainer::SlowedByCommunication(const CellLedger* without) const {
-  if (without == nullptr) return 0;
-  const double slowed =
-      cell_.ledger.MeanComputeSeconds() - without->ledger.MeanComputeSeconds();
-  return slowed > kNothing * StepSeconds(*cell_.cell) ? slowed : 0;
-}
 
 ComputeLoss Explainer::SplitCompute() {
   const Cell& cell = *cell_.cell;
@@ -222,52 +242,12 @@ ComputeLoss Explainer::SplitCompute() {
                 ? absl::StrCat(", was not run with --skip_communication",
                                cell_.ledger.IsCaptured() ? " and captured" : "")
                 : std::string(", computed no faster with --skip_communication: "
-                              "a quieter "
-                              "machine or more --ablations would tell")));
+                              "a quieter machine or more --ablations would "
+                              "tell")));
   }
   if (alone == nullptr) return {with - ideal - slowed, 0, slowed};
   const double by_itself = ComputeAlone(*alone);
   return {by_itself - ideal, with - slowed - by_itself, slowed};
-}
-
-void Explainer::Add(LossCause cause, double seconds) {
-  if (std::abs(seconds) <= kNothing * result_.measured_seconds) return;
-  result_.losses.push_back(
-      {cause, seconds, seconds / result_.measured_seconds});
-}
-
-void Explainer::AddBeyondBase(LossCause cause, double seconds,
-                              double base_seconds) {
-  Add(cause, seconds - work_ * base_seconds);
-}
-
-Waterfall Explainer::Explain(Scaling scaling) {
-  const Ledger& base = base_.ledger;
-  const Ledger& cell = cell_.ledger;
-  result_.cell = cell_.cell;
-  result_.base = base_.cell;
-  result_.scaling = scaling;
-  result_.ideal_seconds = work_ * StepSeconds(*base_.cell);
-  result_.measured_seconds = StepSeconds(*cell_.cell);
-  const ComputeLoss compute = SplitCompute();
-  MergeCaptured();
-  Add(LossCause::kSmallerBatch, compute.smaller_batch);
-  Add(LossCause::kSharedMachine, compute.shared_machine);
-  Add(communication_, compute.communication);
-  AddBeyondBase(LossCause::kExposedComm, cell.critical.exposed_comm_seconds,
-                base.critical.exposed_comm_seconds);
-  AddBeyondBase(LossCause::kBubble, cell.critical.bubble_seconds,
-                base.critical.bubble_seconds);
-  AddBeyondBase(LossCause::kImbalance,
-                cell.imbalance_seconds - cell.noise_seconds,
-                base.imbalance_seconds - base.noise_seconds);
-  AddBeyondBase(LossCause::kNoise, cell.noise_seconds, base.noise_seconds);
-  AddBeyondBase(LossCause::kDataWait, cell.critical.data_wait_seconds,
-                base.critical.data_wait_seconds);
-  double rest = result_.measured_seconds - result_.ideal_seconds;
-  for (const Loss& loss : result_.losses) rest -= loss.seconds;
-  Add(LossCause::kRest, rest);
-  return std::move(result_);
 }
 
 absl::Status CheckLedger(const CellLedger& ledger) {

@@ -1,5 +1,3 @@
-#include "analysis/ledger/waterfall.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -11,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "analysis/ledger/cells_for_test.h"
+#include "analysis/ledger/ledger.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

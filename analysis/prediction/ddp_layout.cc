@@ -9,6 +9,7 @@
 #include "analysis/prediction/simulated_layout.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -119,9 +120,8 @@ absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
 }
 
 std::string WhereFrom(const RecordedDdp& run, int64_t world_size) {
-  const std::string measured =
-      absl::StrCat("computing as measured on ", run.world_size,
-                   run.world_size == 1 ? " rank" : " ranks");
+  const std::string measured = absl::StrCat("computing as measured on ",
+                                            Counted(run.world_size, "rank"));
   if (run.fake) {
     return "computing as measured in one process: the ranks of the backend "
            "fake are pretended, share no cores and are never late";
@@ -141,25 +141,11 @@ std::string WhereFrom(const RecordedDdp& run, int64_t world_size) {
                       "one, as many on each");
 }
 
-StepSample Simulate(const DdpStepTrace& trace, const CallCosts& costs) {
-  const auto times = [&](CostSide side) {
-    return SimulateDdpStep(
-        trace, [&](double bytes) { return costs.Seconds(bytes, side); });
-  };
-  const DdpStepTimes middle = times(CostSide::kMiddle);
-  StepSample sample;
-  sample.seconds = middle.step_seconds;
-  sample.exposed_comm_seconds = middle.exposed_comm_seconds;
-  sample.low_seconds = times(CostSide::kLow).step_seconds;
-  sample.high_seconds = times(CostSide::kHigh).step_seconds;
-  return sample;
-}
-
 std::vector<StepSample> SimulateRun(const RecordedDdp& run,
                                     const ComputeParts& factors,
                                     const BucketPlan& plan,
                                     const std::vector<ReadyBucket>& buckets,
-                                    const CallCosts& costs) {
+                                    const std::vector<CostEstimate>& costs) {
   std::vector<StepSample> samples;
   for (const ComputeParts& parts : run.steps) {
     DdpStepTrace trace;
@@ -176,7 +162,15 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
       trace.buckets.push_back(
           {bucket.bytes, bucket.ready_seconds * trace.backward_seconds});
     }
-    samples.push_back(Simulate(trace, costs));
+    const auto times = [&](CostSide side) {
+      std::vector<double> seconds;
+      for (const CostEstimate& cost : costs) {
+        seconds.push_back(SecondsAt(cost, side));
+      }
+      return SimulateDdpStep(trace, seconds);
+    };
+    samples.push_back(SampleOf(times(CostSide::kLow), times(CostSide::kMiddle),
+                               times(CostSide::kHigh)));
   }
   return samples;
 }
@@ -213,6 +207,21 @@ absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
   return source;
 }
 
+StepTimes SimulateDdpStep(const DdpStepTrace& trace,
+                          absl::Span<const double> all_reduce_seconds) {
+  double done = 0;
+  for (size_t i = 0; i < trace.buckets.size(); ++i) {
+    done =
+        std::max(done, trace.buckets[i].ready_seconds) + all_reduce_seconds[i];
+  }
+  StepTimes times;
+  times.exposed_comm_seconds = std::max(0.0, done - trace.backward_seconds);
+  times.step_seconds = trace.before_backward_seconds + trace.backward_seconds +
+                       times.exposed_comm_seconds +
+                       trace.after_backward_seconds;
+  return times;
+}
+
 absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
     const DdpRecordings& recordings, const Layout& layout,
     const NetworkModel& network) {
@@ -246,11 +255,12 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
         "where it was recorded",
         plan.broadcast_bytes * 1e-3));
   }
-  CallCosts costs(network, "all_reduce", layout.dp);
+  std::vector<CostEstimate> costs;
   for (const ReadyBucket& bucket : buckets) {
-    RETURN_IF_ERROR(costs.Prepare(bucket.bytes));
+    ASSIGN_OR_RETURN(costs.emplace_back(),
+                     network.Estimate("all_reduce", bucket.bytes, layout.dp));
+    result.extrapolated |= costs.back().extrapolated;
   }
-  result.extrapolated |= costs.extrapolated();
   for (const RecordedDdp* run : source.runs) {
     result.runs.push_back(
         SimulateRun(*run, source.factors, plan, buckets, costs));

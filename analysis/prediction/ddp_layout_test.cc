@@ -33,6 +33,47 @@ double Seconds(const DdpRecordings& recordings, const Layout& layout,
   return simulated->runs[0][0].seconds;
 }
 
+// 10 ms, then backward of 20 ms, then 4 ms.
+DdpStepTrace Step(std::vector<ReadyBucket> buckets) {
+  return {0.010, 0.020, 0.004, std::move(buckets)};
+}
+
+StepTimes Simulate(const DdpStepTrace& trace,
+                   const std::vector<double>& all_reduce_seconds) {
+  return SimulateDdpStep(trace, all_reduce_seconds);
+}
+
+TEST(SimulateDdpStep, FreeCommunicationLeavesComputing) {
+  const StepTimes times = Simulate(Step({{4e6, 0.020}}), {0});
+  EXPECT_DOUBLE_EQ(times.step_seconds, 0.034);
+  EXPECT_EQ(times.exposed_comm_seconds, 0);
+}
+
+TEST(SimulateDdpStep, LastBucketIsExposedWhole) {
+  const StepTimes times = Simulate(Step({{4e6, 0.020}}), {0.004});
+  EXPECT_DOUBLE_EQ(times.exposed_comm_seconds, 0.004);
+  EXPECT_DOUBLE_EQ(times.step_seconds, 0.038);
+}
+
+TEST(SimulateDdpStep, EarlyBucketsHideBehindBackward) {
+  // 5 to 15 ms, then 20 to 21.
+  const StepTimes times =
+      Simulate(Step({{10e6, 0.005}, {1e6, 0.020}}), {0.010, 0.001});
+  EXPECT_NEAR(times.exposed_comm_seconds, 0.001, 1e-12);
+}
+
+TEST(SimulateDdpStep, BucketsWaitForEachOther) {
+  // 5 to 30 ms; the second waits from 20 to 30, and ends at 31.
+  const StepTimes times =
+      Simulate(Step({{25e6, 0.005}, {1e6, 0.020}}), {0.025, 0.001});
+  EXPECT_NEAR(times.exposed_comm_seconds, 0.011, 1e-12);
+  EXPECT_NEAR(times.step_seconds, 0.045, 1e-12);
+}
+
+TEST(SimulateDdpStep, WithoutBucketsNothingIsExposed) {
+  EXPECT_DOUBLE_EQ(Simulate(Step({}), {}).step_seconds, 0.034);
+}
+
 TEST(CollectDdp, FindsBucketsAndComputing) {
   DdpRunForTest config = Ranks(2);
   config.beta_seconds_per_byte = 1e-9;

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <tuple>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +14,7 @@
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/schedule/validate.h"
 #include "parallel/pipeline/simulation/simulate.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -40,9 +43,9 @@ using Recordings = std::vector<const RecordedPipeline*>;
 using StageGradients = std::vector<std::vector<double>>;  // [pp][], bytes
 
 bool CutsBackward(const Schedule& schedule) {
-  return std::any_of(
-      schedule.actions[0].begin(), schedule.actions[0].end(),
-      [](const Action& a) { return a.kind == ActionKind::kWeightGrad; });
+  return absl::c_any_of(schedule.actions[0], [](const Action& action) {
+    return action.kind == ActionKind::kWeightGrad;
+  });
 }
 
 absl::Status NothingFits(const Layout& layout, const char* why) {
@@ -60,10 +63,10 @@ absl::StatusOr<Recordings> FindStages(
     absl::Span<const RecordedPipeline> recordings, const Layout& layout,
     const Schedule& schedule) {
   const auto unlikeness = [&](const RecordedPipeline& recorded) {
-    const double m = static_cast<double>(recorded.micro_batches);
+    const double micro_batches = recorded.micro_batches;
     return std::make_tuple(
         recorded.schedule != layout.schedule, std::abs(recorded.dp - layout.dp),
-        std::abs(std::log(m / static_cast<double>(layout.micro_batches))),
+        std::abs(std::log(micro_batches / layout.micro_batches)),
         recorded.schedule);
   };
   const bool cuts = CutsBackward(schedule);
@@ -71,9 +74,9 @@ absl::StatusOr<Recordings> FindStages(
   Recordings best;
   for (const RecordedPipeline& recorded : recordings) {
     if (recorded.pp != layout.pp || recorded.stages != schedule.num_stages() ||
-        recorded.micro_batch_examples !=
-            static_cast<double>(layout.batch_per_rank))
+        recorded.micro_batch_examples != layout.batch_per_rank) {
       continue;
+    }
     other_stages = false;
     if (cuts && !recorded.cuts_backward) continue;
     if (!best.empty()) {
@@ -94,57 +97,55 @@ absl::StatusOr<Recordings> FindStages(
           : "what the halves of its backward take was not recorded");
 }
 
-// Between two stages, by alpha and beta through the smallest and the largest
-// message. Without a cost of messages in the network, the trainer's own.
-class Messages {
- public:
-  Messages(const NetworkModel& network, const RecordedPipeline& recorded) {
-    double low = 0, high = 0;
-    for (const StageCosts& stage : recorded.steps[0].stages) {
-      if (stage.output_bytes == 0) continue;
-      low = low == 0 ? stage.output_bytes : std::min(low, stage.output_bytes);
-      high = std::max(high, stage.output_bytes);
-    }
-    for (const char* collective : {"ping_pong", "send_recv"}) {
-      CallCosts costs(network, collective, 2);
-      if (!costs.Prepare(low).ok() || !costs.Prepare(high).ok()) continue;
-      extrapolated_ = costs.extrapolated();
-      for (CostSide side :
-           {CostSide::kLow, CostSide::kMiddle, CostSide::kHigh}) {
-        links_.push_back(Through(low, costs.Seconds(low, side), high,
-                                 costs.Seconds(high, side)));
-      }
-      return;
-    }
-    own_ = true;
-    LinkCosts link;
-    link.alpha_seconds = recorded.message_seconds;
-    links_.assign(3, link);
-  }
+// What messages between two stages take.
+struct MessageLinks {
+  std::array<LinkCosts, 3> links;  // by CostSide
+  bool extrapolated = false;
+  bool own = false;  // as the trainer measured it
 
-  const LinkCosts& link(CostSide side) const {
-    return links_[static_cast<size_t>(side)];
+  const LinkCosts& at(CostSide side) const {
+    return links[static_cast<size_t>(side)];
   }
-  bool extrapolated() const { return extrapolated_; }
-  bool own() const { return own_; }  // the trainer's measurement was used
-
- private:
-  static LinkCosts Through(double low, double low_seconds, double high,
-                           double high_seconds) {
-    LinkCosts link;
-    if (high > low) {
-      link.beta_seconds_per_byte =
-          std::max(0.0, (high_seconds - low_seconds) / (high - low));
-    }
-    link.alpha_seconds =
-        std::max(0.0, high_seconds - link.beta_seconds_per_byte * high);
-    return link;
-  }
-
-  std::vector<LinkCosts> links_;  // by CostSide
-  bool extrapolated_ = false;
-  bool own_ = false;
 };
+
+LinkCosts LineThrough(double low, double low_seconds, double high,
+                      double high_seconds) {
+  LinkCosts link;
+  if (high > low) {
+    link.beta_seconds_per_byte =
+        std::max(0.0, (high_seconds - low_seconds) / (high - low));
+  }
+  link.alpha_seconds =
+      std::max(0.0, high_seconds - link.beta_seconds_per_byte * high);
+  return link;
+}
+
+// By alpha and beta through the smallest and the largest message. Without a
+// cost of messages in the network, the trainer's own measurement.
+MessageLinks LinksOf(const NetworkModel& network,
+                     const RecordedPipeline& recorded) {
+  double low = 0, high = 0;
+  for (const StageCosts& stage : recorded.steps[0].stages) {
+    if (stage.output_bytes == 0) continue;
+    low = low == 0 ? stage.output_bytes : std::min(low, stage.output_bytes);
+    high = std::max(high, stage.output_bytes);
+  }
+  MessageLinks result;
+  for (const char* collective : {"ping_pong", "send_recv"}) {
+    const auto at_low = network.Estimate(collective, low, 2);
+    const auto at_high = network.Estimate(collective, high, 2);
+    if (!at_low.ok() || !at_high.ok()) continue;
+    for (const CostSide side : kCostSides) {
+      result.links[static_cast<size_t>(side)] = LineThrough(
+          low, SecondsAt(*at_low, side), high, SecondsAt(*at_high, side));
+    }
+    result.extrapolated = at_low->extrapolated || at_high->extrapolated;
+    return result;
+  }
+  result.own = true;
+  result.links.fill({.alpha_seconds = recorded.message_seconds});
+  return result;
+}
 
 // The longest that a rank is between its first action's start and its last
 // one's end.
@@ -198,15 +199,12 @@ absl::StatusOr<StageGradients> GradientsOf(
       "the stages' shares of %.3g MB of gradients are taken to be those of "
       "their ranks in the optimizer's time",
       gradient_bytes * 1e-6));
-  double total = 0;
-  for (double seconds : recorded.optimizer_seconds) total += seconds;
+  const double total = absl::c_accumulate(recorded.optimizer_seconds, 0.0);
   const int64_t chunks = recorded.stages / recorded.pp;
   StageGradients gradients;
   for (double seconds : recorded.optimizer_seconds) {
-    const double share =
-        total > 0 ? seconds / total : 1.0 / static_cast<double>(recorded.pp);
-    gradients.emplace_back(
-        chunks, gradient_bytes * share / static_cast<double>(chunks));
+    const double share = total > 0 ? seconds / total : 1.0 / recorded.pp;
+    gradients.emplace_back(chunks, gradient_bytes * share / chunks);
   }
   return gradients;
 }
@@ -220,20 +218,19 @@ double PeakBytesOf(absl::Span<const RecordedPipeline> all,
   double largest = 0;
   for (size_t place = 0; place < recorded.peak_bytes.size(); ++place) {
     const double base = recorded.peak_bytes[place];
-    const double more = static_cast<double>(facts.peak_activations[place]) -
-                        static_cast<double>(recorded.peak_activations[place]);
+    const int64_t kept = recorded.peak_activations[place];
+    const double more = facts.peak_activations[place] - kept;
     if (base == 0) return 0;
     double slope = -1;
     for (const RecordedPipeline& other : all) {
       if (other.pp != recorded.pp || other.stages != recorded.stages ||
           other.micro_batch_examples != recorded.micro_batch_examples ||
-          other.peak_activations[place] == recorded.peak_activations[place] ||
-          other.peak_bytes[place] == 0)
+          other.peak_activations[place] == kept ||
+          other.peak_bytes[place] == 0) {
         continue;
-      slope = std::max(
-          slope, (other.peak_bytes[place] - base) /
-                     static_cast<double>(other.peak_activations[place] -
-                                         recorded.peak_activations[place]));
+      }
+      slope = std::max(slope, (other.peak_bytes[place] - base) /
+                                  (other.peak_activations[place] - kept));
     }
     if (more > 0 && slope < 0) return 0;
     largest = std::max(largest, base + std::max(0.0, more) * slope);
@@ -256,30 +253,33 @@ std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
   }
   if (recorded.dp != layout.dp) {
     lines.push_back(absl::StrCat(
-        "each of ", layout.dp, layout.dp == 1 ? " replica" : " replicas",
-        " computes as each of the ", recorded.dp,
-        " that ran: more of them have cores of their own"));
+        "each of ", Counted(layout.dp, "replica"), " computes as each of the ",
+        recorded.dp, " that ran: more of them have cores of their own"));
   }
   return lines;
 }
 
+// What the all-reduces of each rank's stages cost.
+using StageCalls = std::vector<std::vector<CostEstimate>>;  // [pp][]
+
 // The recorded steps in another schedule, with other costs of communication.
 struct StepSimulator {
   const Schedule& schedule;
-  const Messages& messages;
-  const StageGradients& gradients;
-  const CallCosts& costs;
+  const MessageLinks& messages;
+  const StageCalls& calls;
   const double scale;
 
-  absl::StatusOr<PipelineTimes> Step(const RecordedPipeline& run,
-                                     const RecordedStages& step,
-                                     CostSide side) const {
+  absl::StatusOr<StepTimes> Step(const RecordedPipeline& run,
+                                 const RecordedStages& step,
+                                 CostSide side) const {
     ASSIGN_OR_RETURN(const Timeline timeline,
-                     Simulate(schedule, {step.stages, messages.link(side)}));
+                     Simulate(schedule, {step.stages, messages.at(side)}));
     std::vector<std::vector<double>> all_reduce;
-    for (const std::vector<double>& rank : gradients) {
+    for (const std::vector<CostEstimate>& rank : calls) {
       std::vector<double>& seconds = all_reduce.emplace_back();
-      for (double bytes : rank) seconds.push_back(costs.Seconds(bytes, side));
+      for (const CostEstimate& call : rank) {
+        seconds.push_back(SecondsAt(call, side));
+      }
     }
     return PipelineStep(timeline, scale, all_reduce, run.outside_seconds);
   }
@@ -288,15 +288,11 @@ struct StepSimulator {
       const RecordedPipeline& run) const {
     std::vector<StepSample> samples;
     for (const RecordedStages& step : run.steps) {
-      const auto low = Step(run, step, CostSide::kLow);
-      const auto middle = Step(run, step, CostSide::kMiddle);
-      const auto high = Step(run, step, CostSide::kHigh);
-      for (const auto* times : {&low, &middle, &high}) {
-        if (!times->ok()) return times->status();
-      }
-      samples.push_back({middle->step_seconds, low->step_seconds,
-                         high->step_seconds, middle->exposed_comm_seconds,
-                         middle->bubble_seconds});
+      ASSIGN_OR_RETURN(const StepTimes low, Step(run, step, CostSide::kLow));
+      ASSIGN_OR_RETURN(const StepTimes middle,
+                       Step(run, step, CostSide::kMiddle));
+      ASSIGN_OR_RETURN(const StepTimes high, Step(run, step, CostSide::kHigh));
+      samples.push_back(SampleOf(low, middle, high));
     }
     return samples;
   }
@@ -304,10 +300,10 @@ struct StepSimulator {
 
 }  // namespace
 
-PipelineTimes PipelineStep(const Timeline& timeline, double scale,
-                           const std::vector<std::vector<double>>& all_reduce,
-                           absl::Span<const double> outside) {
-  PipelineTimes times;
+StepTimes PipelineStep(const Timeline& timeline, double scale,
+                       const std::vector<std::vector<double>>& all_reduce,
+                       absl::Span<const double> outside) {
+  StepTimes times;
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const Extent extent = ExtentOf(timeline.ranks[rank]);
     const std::vector<double> ready = GradientsDone(timeline.ranks[rank]);
@@ -340,29 +336,31 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
   ASSIGN_OR_RETURN(const double scale, Calibrate(found));
 
   const RecordedPipeline& recorded = *found.front();
-  const Messages messages(network, recorded);
+  const MessageLinks messages = LinksOf(network, recorded);
   SimulatedLayout result;
-  result.assumptions = Assumptions(recorded, layout, scale, messages.own());
+  result.assumptions = Assumptions(recorded, layout, scale, messages.own);
   StageGradients gradients(layout.pp);
   if (layout.dp > 1) {
     ASSIGN_OR_RETURN(gradients,
                      GradientsOf(recordings, recorded, layout, gradient_bytes,
                                  &result.assumptions));
   }
-  CallCosts costs(network, "all_reduce", layout.dp);
+  result.extrapolated = recorded.dp != layout.dp || messages.extrapolated;
+  StageCalls calls;
   for (const std::vector<double>& rank : gradients) {
-    for (double bytes : rank) {
-      RETURN_IF_ERROR(costs.Prepare(bytes));
+    std::vector<CostEstimate>& of_rank = calls.emplace_back();
+    for (const double bytes : rank) {
+      ASSIGN_OR_RETURN(of_rank.emplace_back(),
+                       network.Estimate("all_reduce", bytes, layout.dp));
+      result.extrapolated |= of_rank.back().extrapolated;
     }
   }
-  const StepSimulator simulator{schedule, messages, gradients, costs, scale};
+  const StepSimulator simulator{schedule, messages, calls, scale};
   for (const RecordedPipeline* run : found) {
     ASSIGN_OR_RETURN(std::vector<StepSample> samples, simulator.Samples(*run));
     result.runs.push_back(std::move(samples));
   }
   result.waiting = layout.dp;
-  result.extrapolated = recorded.dp != layout.dp || messages.extrapolated() ||
-                        costs.extrapolated();
   result.peak_bytes = PeakBytesOf(recordings, recorded, facts);
   return result;
 }

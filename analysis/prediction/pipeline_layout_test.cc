@@ -28,7 +28,7 @@ Timeline TwoRanks() {
 }
 
 TEST(PipelineStep, IsTheSpanOfTheLongestRankAndWhatItDoesOutside) {
-  const PipelineTimes times =
+  const StepTimes times =
       PipelineStep(TwoRanks(), 1, {{}, {}}, std::vector<double>{0.5, 0.5});
   EXPECT_DOUBLE_EQ(times.step_seconds, 6.5);
   EXPECT_DOUBLE_EQ(times.bubble_seconds, 3);
@@ -36,21 +36,21 @@ TEST(PipelineStep, IsTheSpanOfTheLongestRankAndWhatItDoesOutside) {
 }
 
 TEST(PipelineStep, ARankThatDoesMuchOutsideSetsThePace) {
-  const PipelineTimes times =
+  const StepTimes times =
       PipelineStep(TwoRanks(), 1, {{}, {}}, std::vector<double>{0.5, 7});
   EXPECT_DOUBLE_EQ(times.step_seconds, 10);  // 1 to 4, and 7
   EXPECT_DOUBLE_EQ(times.bubble_seconds, 0);
 }
 
 TEST(PipelineStep, WhatStretchingAddsIsBubble) {
-  const PipelineTimes times =
+  const StepTimes times =
       PipelineStep(TwoRanks(), 1.5, {{}, {}}, std::vector<double>{0.5, 0.5});
   EXPECT_DOUBLE_EQ(times.step_seconds, 9.5);
   EXPECT_DOUBLE_EQ(times.bubble_seconds, 6);  // 9 - 3
 }
 
 TEST(PipelineStep, AShortenedTimelineHasNoNegativeBubble) {
-  const PipelineTimes times =
+  const StepTimes times =
       PipelineStep(TwoRanks(), 0.25, {{}, {}}, std::vector<double>{0.5, 0.5});
   EXPECT_DOUBLE_EQ(times.step_seconds, 2);
   EXPECT_EQ(times.bubble_seconds, 0);
@@ -58,7 +58,7 @@ TEST(PipelineStep, AShortenedTimelineHasNoNegativeBubble) {
 
 TEST(PipelineStep, GradientsOfTheLastStageAreExposed) {
   // Both ranks wait 2 s for their stage's average; rank 0's counts.
-  const PipelineTimes times =
+  const StepTimes times =
       PipelineStep(TwoRanks(), 1, {{2}, {2}}, std::vector<double>{0.5, 0.5});
   EXPECT_DOUBLE_EQ(times.step_seconds, 8.5);
   EXPECT_DOUBLE_EQ(times.exposed_comm_seconds, 2);

@@ -8,7 +8,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "analysis/prediction/predict_command.h"
+#include "analysis/prediction/prediction.h"
 #include "analysis/text/program.h"
 #include "third_party/absl/status_macros.h"
 

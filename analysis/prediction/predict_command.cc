@@ -1,5 +1,3 @@
-#include "analysis/prediction/predict_command.h"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -20,6 +18,7 @@
 #include "analysis/runs/run_trace.h"
 #include "analysis/text/program.h"
 #include "records/command_line.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -53,14 +52,12 @@ absl::Status CheckFlags(const PredictFlags& flags) {
   if (flags.records.empty()) {
     return Bad("records", "", "a study's folder, or a file of records");
   }
-  if (flags.fit_up_to < 0) {
-    return Bad("fit_up_to", absl::StrCat(flags.fit_up_to), "0 or more");
-  }
-  if (flags.global_batch < 0) {
-    return Bad("global_batch", absl::StrCat(flags.global_batch), "0 or more");
-  }
-  if (flags.warmup_steps < 0) {
-    return Bad("warmup_steps", absl::StrCat(flags.warmup_steps), "0 or more");
+  const std::pair<const char*, int64_t> counts[] = {
+      {"fit_up_to", flags.fit_up_to},
+      {"global_batch", flags.global_batch},
+      {"warmup_steps", flags.warmup_steps}};
+  for (const auto& [flag, value] : counts) {
+    if (value < 0) return Bad(flag, absl::StrCat(value), "0 or more");
   }
   if (flags.fit_up_to > 0 && flags.recommend) {
     return absl::InvalidArgumentError(
@@ -72,17 +69,10 @@ absl::Status CheckFlags(const PredictFlags& flags) {
 
 // The runs of a file or folder, with the pretended ranks of the backend fake.
 absl::StatusOr<std::vector<RunTrace>> LoadRecords(const std::string& path) {
-  const auto broken = [](const absl::Status& status) {
+  auto runs = LoadRuns(path);
+  if (!runs.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--records: ", status.message()));
-  };
-  const auto files = RecordFilesIn(path);
-  if (!files.ok()) return broken(files.status());
-  auto runs = LoadRunsFrom(*files);
-  if (!runs.ok()) return broken(runs.status());
-  if (runs->empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--records: ", path, ": holds no runs"));
+        absl::StrCat("--records: ", runs.status().message()));
   }
   for (const std::string& line : TornLines(*runs)) {
     std::cerr << "Left out: " << line << ".\n";
@@ -196,8 +186,8 @@ absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
     config.global_batch =
         global_batch > 0 ? global_batch : size * std::llround(batch_per_rank);
     config.memory_limit_bytes = static_cast<double>(memory_limit);
-    absl::StrAppend(&text, "\n", size, size == 1 ? " rank" : " ranks",
-                    ", global batch ", config.global_batch, ": ");
+    absl::StrAppend(&text, "\n", Counted(size, "rank"), ", global batch ",
+                    config.global_batch, ": ");
     const auto recommendation = Recommend(predictor, config);
     absl::StrAppend(
         &text, recommendation.ok()

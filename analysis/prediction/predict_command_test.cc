@@ -1,9 +1,8 @@
-#include "analysis/prediction/predict_command.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/prediction/prediction.h"
 #include "analysis/prediction/runs_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

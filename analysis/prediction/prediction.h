@@ -48,7 +48,7 @@ struct Prediction {
   std::vector<std::string> assumptions;  // one line each
 };
 
-// A prediction beside the truth that it had not seen.
+// A prediction and the truth that it had not seen.
 struct ScoredPrediction {
   Prediction prediction;
   const Cell* cell = nullptr;   // the held-out one
@@ -57,8 +57,8 @@ struct ScoredPrediction {
   bool covered = false;         // measured lies in step_interval
 };
 
-// How far runs differ is not known from fewer: the interval of two holds
-// almost everything, and that of one leaves it out.
+// How far runs differ is not known from fewer: the interval of two runs holds
+// almost everything, and that of one leaves the difference out.
 constexpr int64_t kFewestRunsForCoverage = 3;
 
 bool CountsForCoverage(const ScoredPrediction& point);
@@ -106,14 +106,6 @@ class Predictor {
  private:
   explicit Predictor(const NetworkModel& network) : network_(network) {}
 
-  // How all-reduces of more ranks than were measured are costed, in words.
-  std::vector<std::string> NetworkLines(int64_t world_size) const;
-  std::vector<Layout> DdpCandidates(int64_t world_size, int64_t global_batch,
-                                    std::vector<std::string>* left_out) const;
-  std::vector<Layout> PipelineCandidates(
-      int64_t world_size, int64_t global_batch,
-      std::vector<std::string>* left_out) const;
-
   NetworkModel network_;
   DdpRecordings ddp_;
   std::vector<RecordedPipeline> pipelines_;
@@ -133,10 +125,6 @@ absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        int64_t fit_up_to,
                                        const NetworkModel& network,
                                        const ThroughputConfig& config);
-
-// The layout in which a cell ran.
-absl::StatusOr<Layout> LayoutOf(const Cell& cell,
-                                absl::Span<const RunTrace> runs);
 
 struct RecommendConfig {
   int64_t world_size = 1;
@@ -167,13 +155,30 @@ struct PredictedRow {
 // assumption once, with the layouts that it is made for.
 std::string PredictionTable(absl::Span<const PredictedRow> rows);
 
-// Every held-out point beside its prediction, the median error, the coverage
+// Every held-out point next to its prediction, the median error, the coverage
 // and the median width of the intervals.
 std::string ScoreTable(const Score& score);
 
 // The reason, the `most` fastest candidates, and what was left out.
 std::string RecommendationText(const Recommendation& recommendation,
                                size_t most = 10);
+
+// The flags of //analysis:predict, as typed.
+struct PredictFlags {
+  std::string records;
+  std::string world_sizes = "8,64,1024";
+  std::string link = "";
+  int64_t fit_up_to = 0;
+  std::string memory_limit = "";
+  int64_t global_batch = 0;
+  bool recommend = false;
+  int64_t warmup_steps = 10;
+};
+
+// InvalidArgument, naming the flag, for values that cannot be;
+// FailedPrecondition, with the command that would fix it, for records that are
+// not there, cannot be read or do not suffice.
+absl::StatusOr<std::string> RunPredict(const PredictFlags& flags);
 
 }  // namespace rankwise
 

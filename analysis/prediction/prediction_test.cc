@@ -82,9 +82,7 @@ TEST(Predictor, PredictsWhatIsMeasuredOfRanksThatAreLateInTurn) {
   std::filesystem::create_directory(dir);
   constexpr int64_t kRanks = 16;
   ASSERT_TRUE(WriteLateStudy(dir, {.ranks = kRanks, .lateness = 0.03}).ok());
-  const auto files = RecordFilesIn(dir);
-  ASSERT_TRUE(files.ok()) << files.status();
-  const auto runs = LoadRunsFrom(*files);
+  const auto runs = LoadRuns(dir);
   ASSERT_TRUE(runs.ok()) << runs.status();
   const double step_seconds = kMadeSingleStepSeconds / 0.8;
   const Predictor predictor =

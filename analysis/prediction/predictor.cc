@@ -1,13 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
-#include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,20 +20,96 @@
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
 #include "parallel/pipeline/schedule/schedule.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
-// Sizes of buckets to try, beside those recorded.
-constexpr double kBucketBytes[] = {1 << 20, 4 << 20, 25 << 20, 100 << 20};
+constexpr int kDraws = 400;
+constexpr uint64_t kSeed = 6;
+constexpr size_t kMostSamples = 500;  // of a run; more are thinned out
+constexpr double kNormal95 = 1.959964;
 
-double GradientBytes(const DdpRecordings& ddp) {
-  double bytes = 0;
-  if (ddp.plans.empty()) return bytes;
-  for (const ReadyBucket& bucket : ddp.plans[0].buckets) bytes += bucket.bytes;
-  return bytes;
+using Samples = std::vector<StepSample>;
+
+std::vector<Samples> Thinned(absl::Span<const Samples> runs) {
+  std::vector<Samples> thinned;
+  for (const Samples& run : runs) {
+    const size_t stride = (run.size() + kMostSamples - 1) / kMostSamples;
+    Samples& kept = thinned.emplace_back();
+    for (size_t i = 0; i < run.size(); i += stride) kept.push_back(run[i]);
+  }
+  return thinned;
 }
+
+// The sample with communication `z` standard deviations dearer.
+double At(const StepSample& sample, double z) {
+  const double side = z < 0 ? sample.seconds - sample.low_seconds
+                            : sample.high_seconds - sample.seconds;
+  return sample.seconds + z / kNormal95 * side;
+}
+
+std::vector<double> SecondsAt(const Samples& run, double z) {
+  std::vector<double> values;
+  values.reserve(run.size());
+  for (const StepSample& sample : run) values.push_back(At(sample, z));
+  return values;
+}
+
+struct Center {
+  double median = 0;  // over runs, of their medians
+  double noise = 0;   // what the slowest of the ranks adds to it
+};
+
+Center CenterOf(const std::vector<std::vector<double>>& runs, int64_t ranks) {
+  std::vector<double> medians, deviations;
+  for (const std::vector<double>& run : runs) {
+    medians.push_back(Median(run));
+    for (double value : run) deviations.push_back(value - medians.back());
+  }
+  Center center;
+  center.median = Median(medians);
+  if (ranks > 1) {
+    const double n = static_cast<double>(ranks);
+    const double slowest = Quantile(deviations, std::pow(0.5, 1 / n));
+    center.noise = std::max(0.0, slowest - Median(deviations));
+  }
+  return center;
+}
+
+Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
+                      double model_deviation) {
+  std::mt19937_64 random(kSeed);
+  std::normal_distribution<double> normal;
+  std::vector<double> medians;
+  for (const Samples& run : runs) medians.push_back(Median(SecondsAt(run, 0)));
+  const double count = static_cast<double>(runs.size());
+  const double spread =
+      runs.size() < 2 ? 0
+                      : StandardDeviation(medians) * std::sqrt(1 + 1 / count);
+  std::student_t_distribution<double> student(std::max(1.0, count - 1));
+  std::vector<double> draws;
+  for (int i = 0; i < kDraws; ++i) {
+    const double z = normal(random);
+    std::vector<std::vector<double>> resampled;
+    for (const Samples& run : runs) {
+      std::uniform_int_distribution<size_t> pick(0, run.size() - 1);
+      std::vector<double>& values = resampled.emplace_back();
+      for (size_t k = 0; k < run.size(); ++k) {
+        values.push_back(At(run[pick(random)], z));
+      }
+    }
+    const Center center = CenterOf(resampled, ranks);
+    double step = center.median + center.noise;
+    if (model_deviation > 0) step *= 1 + model_deviation * normal(random);
+    draws.push_back(step + spread * student(random));
+  }
+  return {std::max(0.0, Quantile(draws, 0.025)), Quantile(draws, 0.975)};
+}
+
+// Sizes of buckets to try in addition to those recorded.
+constexpr double kBucketBytes[] = {1 << 20, 4 << 20, 25 << 20, 100 << 20};
 
 std::vector<double> SizesOf(const std::vector<ReadyBucket>& buckets) {
   std::vector<double> sizes;
@@ -39,13 +117,18 @@ std::vector<double> SizesOf(const std::vector<ReadyBucket>& buckets) {
   return sizes;
 }
 
+double GradientBytes(const DdpRecordings& ddp) {
+  if (ddp.plans.empty()) return 0;
+  return absl::c_accumulate(SizesOf(ddp.plans[0].buckets), 0.0);
+}
+
 // Those limits of buckets that give others than were recorded, each set once.
 std::vector<double> OtherBuckets(const DdpRecordings& ddp,
                                  const Layout& layout) {
   std::vector<double> limits;
   if (layout.dp == 1) return limits;
-  const BucketPlan& plan = NearestPlan(
-      ddp.plans, static_cast<double>(layout.batch_per_rank), layout.dp);
+  const BucketPlan& plan =
+      NearestPlan(ddp.plans, layout.batch_per_rank, layout.dp);
   std::set<std::vector<double>> seen = {SizesOf(plan.buckets)};
   for (double bytes : kBucketBytes) {
     if (seen.insert(SizesOf(Rebucket(plan.buckets, bytes))).second) {
@@ -77,7 +160,7 @@ std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
       "recorded steps%s",
       simulated.waiting, seconds * 1e3, samples,
       static_cast<int64_t>(samples) < simulated.waiting
-          ? ", of which more are needed for so many"
+          ? ", fewer than the ranks, so at least that"
           : "");
 }
 
@@ -122,8 +205,7 @@ std::string ModelErrorLine(const ModelError& error) {
       "the interval holds what the model is off by where ddp was recorded on "
       "several ranks: ",
       PercentText(error.deviation), " (root mean square of ",
-      error.configurations,
-      error.configurations == 1 ? " configuration)" : " configurations)");
+      Counted(error.configurations, "configuration"), ")");
 }
 
 Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
@@ -137,8 +219,8 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   prediction.step_seconds = step.seconds;
   prediction.step_interval = step.interval;
   prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
-  const double examples = static_cast<double>(
-      layout.dp * layout.batch_per_rank * layout.micro_batches);
+  const double examples =
+      layout.dp * layout.batch_per_rank * layout.micro_batches;
   prediction.examples_per_second = examples / step.seconds;
   prediction.examples_interval = {
       examples / step.interval.high,
@@ -160,11 +242,11 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   return prediction;
 }
 
-}  // namespace
-
-std::vector<std::string> Predictor::NetworkLines(int64_t world_size) const {
+// How all-reduces of more ranks than were measured are costed, in words.
+std::vector<std::string> NetworkLines(const NetworkModel& network,
+                                      int64_t world_size) {
   std::vector<std::string> lines;
-  for (const CollectiveCosts& costs : network_.collectives) {
+  for (const CollectiveCosts& costs : network.collectives) {
     if (costs.collective != "all_reduce" || world_size == 1) continue;
     const int64_t largest = costs.curves.back().world_size;
     if (world_size <= largest) continue;
@@ -178,6 +260,105 @@ std::vector<std::string> Predictor::NetworkLines(int64_t world_size) const {
                                 : " (as between the measured world sizes)"));
   }
   return lines;
+}
+
+std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
+                                  int64_t global_batch,
+                                  std::vector<std::string>* left_out) {
+  std::vector<Layout> layouts;
+  if (ddp.plans.empty()) return layouts;
+  Layout layout;
+  layout.dp = world_size;
+  layout.batch_per_rank = global_batch / world_size;
+  if (global_batch % world_size != 0) {
+    left_out->push_back(DoesNotDivide(layout.Name(), global_batch, world_size));
+    return layouts;
+  }
+  layouts.push_back(layout);
+  for (double bytes : OtherBuckets(ddp, layout)) {
+    layout.bucket_bytes = bytes;
+    layouts.push_back(layout);
+  }
+  return layouts;
+}
+
+std::vector<Layout> PipelineCandidates(
+    absl::Span<const RecordedPipeline> pipelines, int64_t world_size,
+    int64_t global_batch, std::vector<std::string>* left_out) {
+  std::set<std::pair<int64_t, int64_t>> cuts;  // ranks, examples
+  for (const RecordedPipeline& pipeline : pipelines) {
+    cuts.insert(
+        {pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)});
+  }
+  std::vector<std::string> schedules = ScheduleNames();
+  // Last: it takes as long as 1f1b and keeps more activations.
+  std::stable_partition(schedules.begin(), schedules.end(),
+                        [](const std::string& s) { return s != "gpipe"; });
+  std::vector<Layout> layouts;
+  std::set<int64_t> refused;  // numbers of ranks
+  for (const auto& [pp, examples] : cuts) {
+    Layout layout;
+    layout.pp = pp;
+    layout.dp = world_size / pp;
+    layout.batch_per_rank = examples;
+    const int64_t part = layout.dp * examples;
+    if (world_size % pp != 0) {
+      if (!refused.insert(pp).second) continue;
+      left_out->push_back(absl::StrCat("pp ", pp, ": ", world_size,
+                                       " ranks do not divide by ", pp));
+      continue;
+    }
+    if (examples < 1 || global_batch % part != 0) {
+      left_out->push_back(
+          DoesNotDivide(absl::StrCat("pp ", pp, " x dp ", layout.dp,
+                                     ", micro-batches of ", examples),
+                        global_batch, part));
+      continue;
+    }
+    layout.micro_batches = global_batch / part;
+    for (const std::string& schedule : schedules) {
+      layout.schedule = schedule;
+      layouts.push_back(layout);
+    }
+  }
+  return layouts;
+}
+
+}  // namespace
+
+double SecondsAt(const CostEstimate& cost, CostSide side) {
+  if (side == CostSide::kLow) return cost.interval.low;
+  return side == CostSide::kHigh ? cost.interval.high : cost.seconds;
+}
+
+StepSample SampleOf(const StepTimes& low, const StepTimes& middle,
+                    const StepTimes& high) {
+  return {middle.step_seconds, low.step_seconds, high.step_seconds,
+          middle.exposed_comm_seconds, middle.bubble_seconds};
+}
+
+StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
+                          int64_t ranks, double model_deviation) {
+  const std::vector<Samples> thinned = Thinned(runs);
+  std::vector<std::vector<double>> values;
+  std::vector<double> exposed, bubbles;
+  for (const Samples& run : thinned) {
+    values.push_back(SecondsAt(run, 0));
+    for (const StepSample& sample : run) {
+      exposed.push_back(sample.exposed_comm_seconds);
+      bubbles.push_back(sample.bubble_seconds);
+    }
+  }
+  const Center center = CenterOf(values, ranks);
+  StepEstimate estimate;
+  estimate.seconds = center.median + center.noise;
+  estimate.noise_seconds = center.noise;
+  estimate.exposed_comm_seconds = Median(exposed);
+  estimate.bubble_seconds = Median(bubbles);
+  estimate.interval = DrawInterval(thinned, ranks, model_deviation);
+  estimate.interval.low = std::min(estimate.interval.low, estimate.seconds);
+  estimate.interval.high = std::max(estimate.interval.high, estimate.seconds);
+  return estimate;
 }
 
 absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
@@ -215,7 +396,7 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
                        ? SimulateDdpLayout(ddp_, layout, network_)
                        : SimulatePipelineLayout(pipelines_, layout,
                                                 GradientBytes(ddp_), network_));
-  for (std::string& line : NetworkLines(layout.dp)) {
+  for (std::string& line : NetworkLines(network_, layout.dp)) {
     simulated.assumptions.push_back(std::move(line));
   }
   Prediction prediction = Summarize(layout, std::move(simulated), error_);
@@ -227,73 +408,10 @@ std::vector<Layout> Predictor::Candidates(
     int64_t world_size, int64_t global_batch,
     std::vector<std::string>* left_out) const {
   std::vector<Layout> layouts =
-      DdpCandidates(world_size, global_batch, left_out);
-  for (Layout& layout :
-       PipelineCandidates(world_size, global_batch, left_out)) {
-    layouts.push_back(std::move(layout));
-  }
-  return layouts;
-}
-
-std::vector<Layout> Predictor::DdpCandidates(
-    int64_t world_size, int64_t global_batch,
-    std::vector<std::string>* left_out) const {
-  std::vector<Layout> layouts;
-  if (ddp_.plans.empty()) return layouts;
-  Layout layout;
-  layout.dp = world_size;
-  layout.batch_per_rank = global_batch / world_size;
-  if (global_batch % world_size != 0) {
-    left_out->push_back(DoesNotDivide(layout.Name(), global_batch, world_size));
-    return layouts;
-  }
-  layouts.push_back(layout);
-  for (double bytes : OtherBuckets(ddp_, layout)) {
-    layout.bucket_bytes = bytes;
-    layouts.push_back(layout);
-  }
-  return layouts;
-}
-
-std::vector<Layout> Predictor::PipelineCandidates(
-    int64_t world_size, int64_t global_batch,
-    std::vector<std::string>* left_out) const {
-  std::set<std::pair<int64_t, int64_t>> cuts;  // ranks, examples
-  for (const RecordedPipeline& pipeline : pipelines_) {
-    cuts.insert(
-        {pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)});
-  }
-  std::vector<std::string> schedules = ScheduleNames();
-  // Last: it takes as long as 1f1b and keeps more activations.
-  std::stable_partition(schedules.begin(), schedules.end(),
-                        [](const std::string& s) { return s != "gpipe"; });
-  std::vector<Layout> layouts;
-  std::set<int64_t> refused;  // numbers of ranks
-  for (const auto& [pp, examples] : cuts) {
-    Layout layout;
-    layout.pp = pp;
-    layout.dp = world_size / pp;
-    layout.batch_per_rank = examples;
-    const int64_t part = layout.dp * examples;
-    if (world_size % pp != 0) {
-      if (!refused.insert(pp).second) continue;
-      left_out->push_back(absl::StrCat("pp ", pp, ": ", world_size,
-                                       " ranks do not divide by ", pp));
-      continue;
-    }
-    if (examples < 1 || global_batch % part != 0) {
-      left_out->push_back(
-          DoesNotDivide(absl::StrCat("pp ", pp, " x dp ", layout.dp,
-                                     ", micro-batches of ", examples),
-                        global_batch, part));
-      continue;
-    }
-    layout.micro_batches = global_batch / part;
-    for (const std::string& schedule : schedules) {
-      layout.schedule = schedule;
-      layouts.push_back(layout);
-    }
-  }
+      DdpCandidates(ddp_, world_size, global_batch, left_out);
+  absl::c_move(
+      PipelineCandidates(pipelines_, world_size, global_batch, left_out),
+      std::back_inserter(layouts));
   return layouts;
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -80,6 +82,28 @@ std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
                          prediction.peak_bytes * 1e-9, limit_bytes * 1e-9);
 }
 
+// Each assumption once, in order of its first use.
+std::string Assumptions(absl::Span<const PredictedRow> rows) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;
+  for (const PredictedRow& row : rows) {
+    for (const std::string& line : row.prediction.assumptions) {
+      auto found =
+          absl::c_find_if(lines, [&](auto& l) { return l.first == line; });
+      if (found == lines.end()) found = lines.insert(lines.end(), {line, {}});
+      found->second.push_back(row.prediction.layout.Name());
+    }
+  }
+  std::string text = lines.empty() ? "" : "Assumed:\n";
+  for (const auto& [line, layouts] : lines) {
+    absl::StrAppend(&text, "  ",
+                    layouts.size() == rows.size() && rows.size() > 1
+                        ? "all"
+                        : absl::StrJoin(layouts, "; "),
+                    ": ", line, ".\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
@@ -114,6 +138,66 @@ absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
   SortByStep(&result.candidates);
   result.reason = Reason(result);
   return result;
+}
+
+std::string PredictionTable(absl::Span<const PredictedRow> rows) {
+  const bool with_efficiency =
+      absl::c_any_of(rows, [](const PredictedRow& row) {
+        return row.one_rank_examples_per_second > 0;
+      });
+  // All of one work.
+  const ExampleUnit unit =
+      rows.empty() ? ExampleUnit() : rows[0].prediction.unit;
+  std::vector<std::string> header = {
+      "layout",        "batch",        "step ms", "95 % interval",
+      unit.RateName(), "exposed comm", "bubble",  "memory MB"};
+  if (with_efficiency) header.push_back("efficiency");
+  TextTable table(std::move(header), /*left_columns=*/1);
+  bool extrapolated = false;
+  for (const PredictedRow& row : rows) {
+    const Prediction& prediction = row.prediction;
+    const double step = prediction.step_seconds;
+    const double ideal = row.one_rank_examples_per_second *
+                         static_cast<double>(prediction.layout.world_size());
+    extrapolated |= prediction.extrapolated;
+    std::vector<std::string> cells = {
+        absl::StrCat(prediction.layout.Name(),
+                     prediction.extrapolated ? " *" : ""),
+        absl::StrCat(prediction.layout.batch_per_rank),
+        MillisecondsText(step),
+        absl::StrFormat("[%s, %s]",
+                        MillisecondsText(prediction.step_interval.low),
+                        MillisecondsText(prediction.step_interval.high)),
+        absl::StrFormat("%.0f", unit.Rate(prediction.examples_per_second)),
+        PercentText(prediction.exposed_comm_seconds / step),
+        PercentText(prediction.bubble_seconds / step),
+        prediction.peak_bytes == 0
+            ? "-"
+            : absl::StrFormat("%.3g", prediction.peak_bytes * 1e-6)};
+    if (with_efficiency) {
+      cells.push_back(ideal > 0
+                          ? PercentText(prediction.examples_per_second / ideal)
+                          : "-");
+    }
+    table.AddRow(std::move(cells));
+  }
+  return absl::StrCat(table.ToString(),
+                      extrapolated ? "* beyond what was measured.\n" : "", "\n",
+                      Assumptions(rows));
+}
+
+std::string RecommendationText(const Recommendation& recommendation,
+                               size_t most) {
+  std::vector<PredictedRow> rows;
+  for (const Prediction& candidate : recommendation.candidates) {
+    if (rows.size() < most) rows.push_back({candidate});
+  }
+  std::string text =
+      absl::StrCat(recommendation.reason, "\n\n", PredictionTable(rows));
+  for (const std::string& reason : recommendation.left_out) {
+    absl::StrAppend(&text, "Left out: ", reason, ".\n");
+  }
+  return text;
 }
 
 }  // namespace rankwise

@@ -2,9 +2,9 @@
 #include <array>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
@@ -46,7 +46,7 @@ class StageReader {
 
   // Every stage has a forward and a backward.
   bool complete() const {
-    return std::all_of(kinds_.begin(), kinds_.end(), [](const Kinds& kinds) {
+    return absl::c_all_of(kinds_, [](const Kinds& kinds) {
       return kinds[kForward].count > 0 &&
              kinds[kBackward].count + kinds[kWeightGrad].count > 0;
     });
@@ -85,44 +85,37 @@ StageCosts Scaled(StageCosts costs, double factor) {
   return costs;
 }
 
-// The schedule records of a step, of the ranks of one replica by their place;
-// empty unless all are there and had all their micro-batches.
+using Steps = std::map<int64_t, SchedulesOfStep>;
+
+// The schedule records of the ranks of one replica by their place; empty unless
+// all are there and had all their micro-batches.
 std::vector<const ScheduleRecord*> SchedulesOf(
-    const RunTrace& run, int64_t replica, int64_t step,
+    const SchedulesOfStep& step, int64_t replica,
     const RecordedPipeline& pipeline) {
-  std::vector<const ScheduleRecord*> schedules(pipeline.pp, nullptr);
-  int64_t found = 0;
-  for (const RankTrace& rank : run.ranks) {
-    if (rank.schedules[0].replica != replica) continue;
-    // Steps are in order and, but for warm-ups, without gaps.
-    const int64_t place = step - rank.schedules[0].step;
-    if (place < 0 || place >= static_cast<int64_t>(rank.schedules.size()))
-      continue;
-    const ScheduleRecord& schedule = rank.schedules[place];
-    if (schedule.step != step ||
-        schedule.micro_batches != pipeline.micro_batches)
-      continue;
-    schedules[schedule.pipeline_rank] = &schedule;
-    ++found;
+  std::vector<const ScheduleRecord*> schedules;
+  for (int64_t place = 0; place < pipeline.pp; ++place) {
+    const auto found = step.find({replica, place});
+    if (found == step.end() ||
+        found->second->micro_batches != pipeline.micro_batches) {
+      return {};
+    }
+    schedules.push_back(found->second);
   }
-  if (found != pipeline.pp) schedules.clear();
   return schedules;
 }
 
 // Timelines are of few steps: they say how a rank's computing divides over its
 // actions, and the schedule records of every step how much of it there was.
-std::vector<RecordedStages> StepsFrom(const RunTrace& run,
+std::vector<RecordedStages> StepsFrom(const Steps& steps,
                                       const StageReader& reader,
-                                      const RecordedPipeline& pipeline,
-                                      int64_t first_step) {
-  std::vector<RecordedStages> steps;
+                                      const RecordedPipeline& pipeline) {
+  std::vector<RecordedStages> result;
   for (int64_t replica = 0; replica < pipeline.dp; ++replica) {
-    for (const StepRecord& step : run.ranks[0].steps) {
-      if (step.step < first_step) continue;
+    for (const auto& [number, step] : steps) {
       const std::vector<const ScheduleRecord*> schedules =
-          SchedulesOf(run, replica, step.step, pipeline);
+          SchedulesOf(step, replica, pipeline);
       if (schedules.empty()) continue;
-      RecordedStages recorded;
+      RecordedStages& recorded = result.emplace_back();
       for (int64_t stage = 0; stage < pipeline.stages; ++stage) {
         const int64_t place = reader.place_of()[stage];
         const double usual = reader.busy_seconds(place);
@@ -134,10 +127,9 @@ std::vector<RecordedStages> StepsFrom(const RunTrace& run,
         recorded.span_seconds =
             std::max(recorded.span_seconds, schedule->span_seconds);
       }
-      steps.push_back(std::move(recorded));
     }
   }
-  return steps;
+  return result;
 }
 
 // The ranks of all replicas at one place of the pipeline.
@@ -149,21 +141,22 @@ std::vector<const RankTrace*> RanksAt(const RunTrace& run, int64_t place) {
   return ranks;
 }
 
-void ReadPlace(const std::vector<const RankTrace*>& ranks,
+void ReadPlace(const std::vector<const RankTrace*>& ranks, const Steps& steps,
                const ThroughputConfig& config, RecordedPipeline* pipeline) {
   std::vector<double> outside, optimizer;
   double peak = 0;
   int64_t activations = 0;
   for (const RankTrace* rank : ranks) {
-    std::map<int64_t, const ScheduleRecord*> schedules;
+    const ScheduleRecord& first = rank->schedules[0];
     for (const ScheduleRecord& schedule : rank->schedules) {
-      schedules[schedule.step] = &schedule;
       activations = std::max(activations, schedule.peak_activations);
     }
     for (size_t i = config.warmup_steps; i < rank->steps.size(); ++i) {
       const StepRecord& step = rank->steps[i];
       optimizer.push_back(step.optimizer_seconds);
-      const auto schedule = schedules.find(step.step);
+      const SchedulesOfStep& schedules = steps.at(step.step);
+      const auto schedule =
+          schedules.find({first.replica, first.pipeline_rank});
       if (schedule == schedules.end()) continue;
       outside.push_back(std::max(0.0, step.step_seconds -
                                           schedule->second->schedule_seconds -
@@ -188,8 +181,8 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   };
   for (const RecordedTransfer& event : rank.traffic.back().events) {
     if (event.op == "all_reduce" && event.ranks.size() > 1 &&
-        std::all_of(event.ranks.begin(), event.ranks.end(), is_here)) {
-      bytes.push_back(static_cast<double>(event.bytes));
+        absl::c_all_of(event.ranks, is_here)) {
+      bytes.push_back(event.bytes);
     }
   }
   return bytes;
@@ -205,20 +198,20 @@ int64_t Crossings(const std::vector<int64_t>& place_of) {
 }
 
 // What stages hand on, and how long that takes. A boundary carries as much one
-// way as the other. With one stage per rank the ranks' bytes tell the
-// boundaries apart, else all are taken to be alike.
+// way as the other. With one stage per rank the ranks' bytes separate the
+// boundaries, else all are taken to be alike.
 void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
                  RecordedPipeline* pipeline) {
   std::vector<double> sent;
   double total = 0, seconds = 0;
   for (int64_t place = 0; place < pipeline->pp; ++place) {
     const ScheduleRecord& schedule = RanksAt(run, place)[0]->schedules.back();
-    sent.push_back(static_cast<double>(schedule.sent_bytes));
+    sent.push_back(schedule.sent_bytes);
     total += sent.back();
     seconds += schedule.transfer_seconds;
   }
-  const double m = static_cast<double>(pipeline->micro_batches);
-  const double messages = 2 * m * static_cast<double>(Crossings(place_of));
+  const double m = pipeline->micro_batches;
+  const double messages = 2 * m * Crossings(place_of);
   if (messages == 0) return;
   pipeline->message_seconds = seconds / messages;
   std::vector<double> outputs(pipeline->stages, total / messages);
@@ -235,37 +228,34 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
   }
 }
 
-// Every record of the rank tells of the same place in a pipeline of this shape.
+// All of the rank's records are of one place in a pipeline of this shape.
 bool HasOnePlace(const RankTrace& rank, const RecordedPipeline& pipeline) {
-  return !rank.schedules.empty() &&
-         std::all_of(rank.schedules.begin(), rank.schedules.end(),
-                     [&](const ScheduleRecord& schedule) {
-                       const ScheduleRecord& first = rank.schedules[0];
-                       return schedule.pipeline_size == pipeline.pp &&
-                              schedule.replicas == pipeline.dp &&
-                              schedule.stages == pipeline.stages &&
-                              schedule.pipeline_rank == first.pipeline_rank &&
-                              schedule.replica == first.replica;
-                     });
+  if (rank.schedules.empty()) return false;
+  const ScheduleRecord& first = rank.schedules[0];
+  if (first.pipeline_rank < 0 || first.pipeline_rank >= pipeline.pp ||
+      first.replica < 0 || first.replica >= pipeline.dp) {
+    return false;
+  }
+  return absl::c_all_of(rank.schedules, [&](const ScheduleRecord& schedule) {
+    return schedule.pipeline_size == pipeline.pp &&
+           schedule.replicas == pipeline.dp &&
+           schedule.stages == pipeline.stages &&
+           schedule.pipeline_rank == first.pipeline_rank &&
+           schedule.replica == first.replica;
+  });
 }
 
-// Each place of each replica is one rank's. Several stages in one process are
-// not what a rank of a pipeline does.
+// A process per place of each replica. Several stages in one process are not
+// what a rank of a pipeline does.
 bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
-  const int64_t ranks = static_cast<int64_t>(run.ranks.size());
+  const int64_t ranks = run.ranks.size();
   if (pipeline.pp < 2 || pipeline.pp > ranks || pipeline.dp < 1 ||
-      pipeline.dp > ranks || pipeline.pp * pipeline.dp != ranks)
+      pipeline.dp > ranks || pipeline.pp * pipeline.dp != ranks) {
     return false;
-  std::set<std::pair<int64_t, int64_t>> places;
-  for (const RankTrace& rank : run.ranks) {
-    if (!HasOnePlace(rank, pipeline)) return false;
-    const ScheduleRecord& schedule = rank.schedules[0];
-    if (schedule.pipeline_rank < 0 || schedule.pipeline_rank >= pipeline.pp ||
-        schedule.replica < 0 || schedule.replica >= pipeline.dp)
-      return false;
-    places.insert({schedule.replica, schedule.pipeline_rank});
   }
-  return static_cast<int64_t>(places.size()) == ranks;
+  return absl::c_all_of(run.ranks, [&](const RankTrace& rank) {
+    return HasOnePlace(rank, pipeline);
+  });
 }
 
 // Whole chunks of stages per rank, none of them without a span.
@@ -273,7 +263,7 @@ bool HasItsStages(const RunTrace& run, const RecordedPipeline& pipeline) {
   int64_t spans = 0;
   for (const RankTrace& rank : run.ranks) {
     for (const TimelineRecord& timeline : rank.timelines) {
-      spans += static_cast<int64_t>(timeline.spans.size());
+      spans += timeline.spans.size();
     }
   }
   return pipeline.stages >= pipeline.pp && pipeline.stages <= spans &&
@@ -285,7 +275,6 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   if (run.ranks[0].schedules.empty()) return std::nullopt;
   const ScheduleRecord& schedule = run.ranks[0].schedules.back();
   RecordedPipeline pipeline;
-  pipeline.source = run.source;
   pipeline.schedule = schedule.schedule;
   pipeline.pp = schedule.pipeline_size;
   pipeline.dp = schedule.replicas;
@@ -294,8 +283,8 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   if (pipeline.micro_batches < 1 || !FillsItsPlaces(run, pipeline) ||
       !HasItsStages(run, pipeline))
     return std::nullopt;
-  pipeline.micro_batch_examples = ExamplesPerStep(run, config) /
-                                  static_cast<double>(pipeline.micro_batches);
+  pipeline.micro_batch_examples =
+      ExamplesPerStep(run, config) / pipeline.micro_batches;
   StageReader reader(pipeline.stages, pipeline.pp);
   for (const RankTrace& rank : run.ranks) {
     for (const TimelineRecord& timeline : rank.timelines) {
@@ -304,12 +293,13 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   }
   if (!reader.complete()) return std::nullopt;
   pipeline.cuts_backward = reader.cuts_backward();
-  pipeline.steps = StepsFrom(run, reader, pipeline,
-                             run.ranks[0].steps[0].step + config.warmup_steps);
+  const absl::StatusOr<Steps> steps = SchedulesByStep(run, config);
+  if (!steps.ok()) return std::nullopt;  // two ranks are at one place
+  pipeline.steps = StepsFrom(*steps, reader, pipeline);
   if (pipeline.steps.empty()) return std::nullopt;
   for (int64_t place = 0; place < pipeline.pp; ++place) {
     const std::vector<const RankTrace*> ranks = RanksAt(run, place);
-    ReadPlace(ranks, config, &pipeline);
+    ReadPlace(ranks, *steps, config, &pipeline);
     if (pipeline.dp > 1 && !ranks[0]->traffic.empty()) {
       pipeline.gradient_bytes.push_back(GradientBytes(run, *ranks[0]));
     }

@@ -4,7 +4,6 @@
 #define RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,12 +14,6 @@
 #include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {
-
-// The value of one of the run's flags; "" without it.
-std::string FlagOf(const RunTrace& run, const std::string& name);
-
-// Ranks computed and exchanged nothing (--skip_communication).
-bool SkipsCommunication(const RunTrace& run);
 
 // The backend `fake` pretends its ranks: they are rank 0's mirror images, share
 // no cores, and are never late.
@@ -43,61 +36,42 @@ struct ReadyBucket {
   double bytes = 0;
   // Of computing since backward began, when the bucket was handed over.
   double ready_seconds = 0;
-  // A tensor in it is at least so large: what the bucket has beyond the limit
+  // The least size of its largest tensor: what the bucket has beyond the limit
   // at which the Reducer closes it.
   double tensor_bytes = 0;
 };
 
-// One rank's step without its communication.
-struct DdpStepTrace {
-  double before_backward_seconds = 0;  // data, forward
-  double backward_seconds = 0;         // computing only
-  double after_backward_seconds = 0;   // optimizer, and what is between steps
-  std::vector<ReadyBucket> buckets;    // in the order they are reduced
-};
-
-struct DdpStepTimes {
-  double step_seconds = 0;
-  double exposed_comm_seconds = 0;
-};
-
-// Buckets are reduced one after the other, each from when it is ready and the
-// one before is done, beside backward; the optimizer waits for all of them (Li
-// et al., "PyTorch Distributed", VLDB 2020, section 3.2). So do NCCL and the
-// fake backend. Gloo runs two calls at a time: as they share what one would
-// have alone, the last one ends at the same moment; only their latencies may
-// overlap, so many small buckets take at most as long as said here.
-DdpStepTimes SimulateDdpStep(
-    const DdpStepTrace& trace,
-    const std::function<double(double bytes)>& all_reduce_seconds);
-
-// Every recorded step's trace, of all ranks: those that have both a step and a
-// traffic record with an all-reduce in backward. A bucket is ready when its
-// all-reduce was started, less what all-reduces in backward's own thread
-// (--direct_all_reduce_bytes) took before. Steps of the warm-up count where no
-// other was recorded. FailedPrecondition, naming the file and the flag
-// --traffic_steps, where there are none.
-absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
-    const RunTrace& run, const ThroughputConfig& config);
-
-// The same gradients in buckets of `bucket_bytes` (above 0), as the Reducer
-// fills them: neighbours are joined until so many bytes are reached, which is
-// exact, and larger ones are cut into equal pieces, as if their gradients had
-// arrived evenly since the bucket before, but into none that is smaller than a
-// tensor that is known to be in it.
-std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
-                                  double bucket_bytes);
-
 // The computing of one rank's step.
 struct ComputeParts {
-  double before_backward_seconds = 0;
-  double backward_seconds = 0;  // until the last bucket is ready
-  double after_backward_seconds = 0;
+  double before_backward_seconds = 0;  // data, forward
+  double backward_seconds = 0;         // until the last bucket is ready
+  double after_backward_seconds = 0;   // optimizer, and what is between steps
 
   double Total() const {
     return before_backward_seconds + backward_seconds + after_backward_seconds;
   }
 };
+
+// One rank's step without its communication.
+struct DdpStepTrace : ComputeParts {
+  std::vector<ReadyBucket> buckets;  // in the order they are reduced
+};
+
+// Every recorded step's trace, of all ranks: those that have both a step and a
+// traffic record with an all-reduce in backward. A bucket is ready when its
+// all-reduce was started. Steps of the warm-up count where no other was
+// recorded. FailedPrecondition, naming the file and the flag --traffic_steps,
+// where there are none.
+absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
+    const RunTrace& run, const ThroughputConfig& config);
+
+// The same gradients in buckets of `bucket_bytes` (above 0), as the Reducer
+// fills them: neighbours are joined until they reach `bucket_bytes`, which is
+// exact, and larger ones are cut into equal pieces, as if their gradients had
+// arrived evenly since the bucket before, but into none that is smaller than a
+// tensor that is known to be in it.
+std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
+                                  double bucket_bytes);
 
 struct RecordedDdp {
   std::string source;
@@ -124,8 +98,8 @@ struct DdpRecordings {
   std::vector<BucketPlan> plans;
 };
 
-// `runs` as PredictableRuns gives them; those of other trainers are passed
-// over. FailedPrecondition where some ran ddp and none recorded its traffic.
+// `runs` as PredictableRuns gives them; those of other trainers are skipped.
+// FailedPrecondition where some ran ddp and none recorded its traffic.
 absl::StatusOr<DdpRecordings> CollectDdp(absl::Span<const RunTrace* const> runs,
                                          const ThroughputConfig& config);
 
@@ -144,7 +118,6 @@ struct RecordedStages {
 };
 
 struct RecordedPipeline {
-  std::string source;
   std::string schedule;
   int64_t pp = 1;
   int64_t dp = 1;
@@ -167,7 +140,7 @@ struct RecordedPipeline {
 
 // Runs of `runs` (as PredictableRuns gives them) with one rank per process and
 // measured timelines of all stages, whose records agree on who sits where in
-// the pipeline; others are passed over. The timelines say
+// the pipeline; others are skipped. The timelines say
 // how a rank's computing divides over its actions, its schedule records how
 // much there was in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(

@@ -101,48 +101,6 @@ TEST(ExamplesPerStep, LeavesTheWarmUpOut) {
   EXPECT_EQ(ExamplesPerStep(run, {.warmup_steps = 12}), 64);
 }
 
-double Free(double) { return 0; }
-
-// 10 ms, then backward of 20 ms, then 4 ms.
-DdpStepTrace Step(std::vector<ReadyBucket> buckets) {
-  return {0.010, 0.020, 0.004, std::move(buckets)};
-}
-
-TEST(SimulateDdpStep, FreeCommunicationLeavesComputing) {
-  const DdpStepTimes times = SimulateDdpStep(Step({{4e6, 0.020}}), Free);
-  EXPECT_DOUBLE_EQ(times.step_seconds, 0.034);
-  EXPECT_EQ(times.exposed_comm_seconds, 0);
-}
-
-TEST(SimulateDdpStep, LastBucketIsExposedWhole) {
-  const auto cost = [](double bytes) { return bytes * 1e-9; };  // 4 ms
-  const DdpStepTimes times = SimulateDdpStep(Step({{4e6, 0.020}}), cost);
-  EXPECT_DOUBLE_EQ(times.exposed_comm_seconds, 0.004);
-  EXPECT_DOUBLE_EQ(times.step_seconds, 0.038);
-}
-
-TEST(SimulateDdpStep, EarlyBucketsHideBehindBackward) {
-  // 5 to 15 ms, then 20 to 21.
-  const auto cost = [](double bytes) { return bytes * 1e-9; };
-  const DdpStepTimes times =
-      SimulateDdpStep(Step({{10e6, 0.005}, {1e6, 0.020}}), cost);
-  EXPECT_NEAR(times.exposed_comm_seconds, 0.001, 1e-12);
-}
-
-TEST(SimulateDdpStep, BucketsWaitForEachOther) {
-  // 5 to 30 ms; the second waits from 20 to 30, and ends at 31.
-  const auto cost = [](double bytes) { return bytes * 1e-9; };
-  const DdpStepTimes times =
-      SimulateDdpStep(Step({{25e6, 0.005}, {1e6, 0.020}}), cost);
-  EXPECT_NEAR(times.exposed_comm_seconds, 0.011, 1e-12);
-  EXPECT_NEAR(times.step_seconds, 0.045, 1e-12);
-}
-
-TEST(SimulateDdpStep, WithoutBucketsNothingIsExposed) {
-  const auto cost = [](double) { return 1.0; };
-  EXPECT_DOUBLE_EQ(SimulateDdpStep(Step({}), cost).step_seconds, 0.034);
-}
-
 TEST(DdpTraces, FindsWhatTheStepsWereMadeOf) {
   DdpRunForTest config{.world_size = 2};
   config.alpha_seconds = 0.001;
@@ -174,28 +132,6 @@ TEST(DdpTraces, WhatFollowsTheLastAllReduceIsNotCommunication) {
   ASSERT_TRUE(traces.ok());
   EXPECT_NEAR((*traces)[0].after_backward_seconds, 0.009, 1e-9);
   EXPECT_NEAR((*traces)[1].after_backward_seconds, 0.004, 1e-9);
-}
-
-TEST(DdpTraces, AllReducesInBackwardsOwnThreadDelayWhatFollows) {
-  DdpRunForTest config{.world_size = 2};
-  RunTrace run = MakeDdpRun(config);
-  for (RankTrace& rank : run.ranks) {
-    rank.run.flags["direct_all_reduce_bytes"] = "5000000";
-    for (TrafficRecord& traffic : rank.traffic) {
-      // The first call blocked backward for 3 ms.
-      traffic.events[0].end_seconds += 0.003;
-      traffic.events[1].start_seconds += 0.003;
-      traffic.events[1].end_seconds += 0.003;
-    }
-    for (StepRecord& step : rank.steps) {
-      step.backward_seconds += 0.003;
-      step.step_seconds += 0.003;
-    }
-  }
-  const auto traces = DdpTraces(run, {});
-  ASSERT_TRUE(traces.ok());
-  EXPECT_NEAR((*traces)[0].buckets[1].ready_seconds, 0.020, 1e-9);
-  EXPECT_NEAR((*traces)[0].backward_seconds, 0.020, 1e-9);
 }
 
 TEST(DdpTraces, AnUnobservedEndIsThatOfBackward) {

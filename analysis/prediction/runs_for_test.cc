@@ -66,11 +66,14 @@ RankTrace MakeDdpRank(const DdpRunForTest& config, int64_t rank) {
     const std::vector<double>& jitter = config.jitter_seconds;
     DdpStepTrace trace = config.trace;
     trace.before_backward_seconds += jitter[(i + 7 * rank) % jitter.size()];
-    const DdpStepTimes times = SimulateDdpStep(trace, [&](double bytes) {
-      return alone
-                 ? 0
-                 : config.alpha_seconds + bytes * config.beta_seconds_per_byte;
-    });
+    std::vector<double> seconds;
+    for (const ReadyBucket& bucket : trace.buckets) {
+      seconds.push_back(alone
+                            ? 0
+                            : config.alpha_seconds +
+                                  bucket.bytes * config.beta_seconds_per_byte);
+    }
+    const StepTimes times = SimulateDdpStep(trace, seconds);
     StepRecord step;
     step.rank = rank;
     step.step = i;
@@ -101,7 +104,7 @@ Timeline TimelineOf(const PipelineRunForTest& config) {
   return *Simulate(ScheduleOf(config), {{config.costs}, config.link});
 }
 
-PipelineTimes TimesOf(const PipelineRunForTest& config) {
+StepTimes TimesOf(const PipelineRunForTest& config) {
   const int64_t chunks = ScheduleOf(config).num_stages() / config.pp;
   const std::vector<double> of_rank(config.dp > 1 ? chunks : 0,
                                     config.all_reduce_seconds);
@@ -166,7 +169,7 @@ ScheduleRecord MakeScheduleRecord(const PipelineRunForTest& config,
 RankTrace MakePipelineRank(const PipelineRunForTest& config, int64_t rank) {
   const Schedule schedule = ScheduleOf(config);
   const Timeline timeline = TimelineOf(config);
-  const PipelineTimes times = TimesOf(config);
+  const StepTimes times = TimesOf(config);
   const int64_t place = rank % config.pp;
   RankTrace result{
       MakeRunRecord("pipeline", config.run_id, rank, config.pp * config.dp)};

@@ -1,30 +1,33 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/stats/statistics.h"
+#include "analysis/text/text_table.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
 
 bool CanBePredicted(const Cell& cell) {
-  if (cell.repetitions.front().captured) return false;
   const std::string& binary = cell.run.binary;
-  const auto skips = cell.run.flags.find("skip_communication");
   return (binary == "ddp" || binary == "pipeline" ||
           binary == "model_parallel") &&
-         (skips == cell.run.flags.end() || skips->second != "true");
+         !cell.repetitions.front().captured && !cell.IsAblation();
 }
 
 // A pipeline hands messages on even with --skip_communication, and its
 // timelines are those of the size that is to be predicted.
 bool ExchangesNothing(const RunTrace& run) {
-  return run.ranks[0].run.binary == "ddp" && SkipsCommunication(run);
+  const RunRecord& record = run.ranks[0].run;
+  return record.binary == "ddp" && SkipsCommunication(record);
 }
 
 std::vector<RunTrace> RunsToFit(absl::Span<const RunTrace> runs,
@@ -68,12 +71,7 @@ void Total(Score* score) {
       judged > 0 ? covered / judged : std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace
-
-bool CountsForCoverage(const ScoredPrediction& point) {
-  return point.prediction.fitted_runs >= kFewestRunsForCoverage;
-}
-
+// The layout in which a cell ran.
 absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                                 absl::Span<const RunTrace> runs) {
   Layout layout;
@@ -105,6 +103,34 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
     return layout;
   return absl::FailedPreconditionError(absl::StrCat(
       cell.Name(), ": several stages in one process are not predicted"));
+}
+
+std::string Covered(const ScoredPrediction& point) {
+  if (!CountsForCoverage(point)) return "-";
+  return point.covered ? "yes" : "no";
+}
+
+// How often intervals were right, and how much that says.
+std::string CoverageLine(const Score& score) {
+  const int64_t judged = std::count_if(score.points.begin(), score.points.end(),
+                                       CountsForCoverage);
+  std::string text =
+      std::isnan(score.coverage)
+          ? absl::StrCat(
+                "Coverage is not known: every point was fitted to "
+                "fewer than ",
+                kFewestRunsForCoverage, " runs")
+          : absl::StrFormat("%s of %d %s within their 95 %% interval",
+                            PercentText(score.coverage), judged,
+                            judged == 1 ? "point lies" : "points lie");
+  return absl::StrFormat("%s; intervals are %s of the step wide at the median.",
+                         text, PercentText(score.median_relative_width));
+}
+
+}  // namespace
+
+bool CountsForCoverage(const ScoredPrediction& point) {
+  return point.prediction.fitted_runs >= kFewestRunsForCoverage;
 }
 
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
@@ -144,6 +170,32 @@ absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                          " ranks to compare predictions with; record some, or "
                          "fit up to fewer")
           : absl::StrJoin(score.left_out, "; "));
+}
+
+std::string ScoreTable(const Score& score) {
+  TextTable table({"held out", "batch", "predicted ms", "95 % interval",
+                   "measured ms", "error", "covered"},
+                  /*left_columns=*/1);
+  for (const ScoredPrediction& point : score.points) {
+    table.AddRow(
+        {point.prediction.layout.Name(),
+         absl::StrCat(point.prediction.layout.batch_per_rank),
+         MillisecondsText(point.prediction.step_seconds),
+         absl::StrFormat("[%s, %s]",
+                         MillisecondsText(point.prediction.step_interval.low),
+                         MillisecondsText(point.prediction.step_interval.high)),
+         MillisecondsText(point.measured_seconds),
+         SignedPercentText(point.error), Covered(point)});
+  }
+  std::string text =
+      absl::StrFormat("%s\nFitted up to %s: median error %s of %d points. %s\n",
+                      table.ToString(), Counted(score.fitted_up_to, "rank"),
+                      PercentText(score.median_absolute_error),
+                      score.points.size(), CoverageLine(score));
+  for (const std::string& reason : score.left_out) {
+    absl::StrAppend(&text, "Not predicted: ", reason, ".\n");
+  }
+  return text;
 }
 
 }  // namespace rankwise

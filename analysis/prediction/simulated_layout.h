@@ -4,13 +4,10 @@
 #define RANKWISE_ANALYSIS_PREDICTION_SIMULATED_LAYOUT_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/prediction.h"
@@ -21,7 +18,7 @@
 namespace rankwise {
 
 // One recorded step of one rank, or of one replica of a pipeline, with the
-// communication of the layout that is asked for.
+// communication of the requested layout.
 struct StepSample {
   double seconds = 0;
   // With communication as cheap, and as dear, as its 95 % interval says.
@@ -63,32 +60,20 @@ struct SimulatedLayout {
 
 // Which end of a cost's 95 % interval.
 enum class CostSide { kLow, kMiddle, kHigh };
+inline constexpr CostSide kCostSides[] = {CostSide::kLow, CostSide::kMiddle,
+                                          CostSide::kHigh};
 
-// The cost of one collective among `world_size` ranks, asked for once per size.
-// Not thread-safe.
-class CallCosts {
- public:
-  // `network` outlives it.
-  CallCosts(const NetworkModel& network, absl::string_view collective,
-            int64_t world_size)
-      : network_(network), collective_(collective), world_size_(world_size) {}
+double SecondsAt(const CostEstimate& cost, CostSide side);
 
-  // Fails as NetworkModel::Estimate does.
-  absl::Status Prepare(double bytes);
-
-  // Of a size that was prepared; 0 for one rank.
-  double Seconds(double bytes, CostSide side) const;
-
-  // One of the sizes lies beyond what was measured.
-  bool extrapolated() const { return extrapolated_; }
-
- private:
-  const NetworkModel& network_;
-  const std::string collective_;
-  const int64_t world_size_;
-  std::map<double, CostEstimate> estimates_;  // by bytes
-  bool extrapolated_ = false;
+// Of one step, with communication at one side of its interval.
+struct StepTimes {
+  double step_seconds = 0;
+  double exposed_comm_seconds = 0;
+  double bubble_seconds = 0;
 };
+
+StepSample SampleOf(const StepTimes& low, const StepTimes& middle,
+                    const StepTimes& high);
 
 // Where a layout's computing comes from.
 struct ComputeSource {
@@ -107,29 +92,32 @@ struct ComputeSource {
 absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
                                           double batch, int64_t world_size);
 
+// Buckets are reduced one after the other, each from when it is ready and the
+// one before is done, during backward; the optimizer waits for all of them (Li
+// et al., "PyTorch Distributed", VLDB 2020, section 3.2). So do NCCL and the
+// fake backend. Gloo runs two calls at a time: as they share what one would
+// have alone, the last one ends at the same moment; only their latencies may
+// overlap, so many small buckets take at most as long as said here.
+// `all_reduce_seconds`: of each bucket.
+StepTimes SimulateDdpStep(const DdpStepTrace& trace,
+                          absl::Span<const double> all_reduce_seconds);
+
 // Fails as FindCompute and the network's Estimate do, and where no run of ddp
 // was recorded.
 absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
     const DdpRecordings& recordings, const Layout& layout,
     const NetworkModel& network);
 
-struct PipelineTimes {
-  double step_seconds = 0;
-  // Of the rank that the step waits for.
-  double exposed_comm_seconds = 0;
-  double bubble_seconds = 0;
-};
-
 // The step of a pipeline whose computation ran as `timeline` says. A rank that
 // has left its schedule waits for the averages of its stages' gradients over
 // the replicas, each started when the stage's last gradient was there and the
 // average before is done, and then does what is `outside` the schedule; then
 // its next step may begin, as long after that of the first rank as this one
-// did. The step is that of the rank that takes longest. `scale` stretches the
-// timeline, but not the computing in it: what it adds is bubble.
-PipelineTimes PipelineStep(const Timeline& timeline, double scale,
-                           const std::vector<std::vector<double>>& all_reduce,
-                           absl::Span<const double> outside);
+// did. The step and its parts are those of the rank that takes longest. `scale`
+// stretches the timeline, but not the computing in it: what it adds is bubble.
+StepTimes PipelineStep(const Timeline& timeline, double scale,
+                       const std::vector<std::vector<double>>& all_reduce,
+                       absl::Span<const double> outside);
 
 // FailedPrecondition, with the command that would record what is missing, where
 // no timeline fits: of as many stages on as many ranks, micro-batches as large,

@@ -7,7 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/report/report.h"
-#include "analysis/runs/pipeline_use.h"
 #include "analysis/runs/throughput.h"
 #include "records/record.h"
 #include "records/run_origin.h"

@@ -44,12 +44,9 @@ CostPoint MakePoint(double bytes, double seconds) {
   return {bytes, seconds, {0.93 * seconds, 1.1 * seconds}};
 }
 
-CostCurve MakeCurve(const std::string& collective, const std::string& backend,
-                    int64_t ranks) {
+CostCurve MakeCurve(const std::string& collective, int64_t ranks) {
   const double n = static_cast<double>(ranks);
   CostCurve curve;
-  curve.collective = collective;
-  curve.backend = backend;
   curve.world_size = ranks;
   if (collective == "all_reduce") curve.bus_factor = 2 * (n - 1) / n;
   // The algorithm changes at 64 KiB, which the line knows nothing of.
@@ -222,7 +219,7 @@ NetworkModel MakeNetwork(const std::string& name, const std::string& backend) {
     CollectiveCosts costs;
     costs.collective = collective;
     for (int64_t ranks : {2, 4, 8}) {
-      costs.curves.push_back(MakeCurve(collective, backend, ranks));
+      costs.curves.push_back(MakeCurve(collective, ranks));
     }
     network.collectives.push_back(costs);
   }

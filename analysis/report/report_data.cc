@@ -169,7 +169,7 @@ json AblationData(const Answer& answer, const Ablation& ablation) {
           {"exposed_disagreement", ablation.exposed_disagreement}};
 }
 
-json CurveData(const CostCurve& curve) {
+json CurveData(const std::string& collective, const CostCurve& curve) {
   json points = json::array();
   for (const CostPoint& point : curve.points) {
     points.push_back({{"bytes", point.bytes},
@@ -177,7 +177,7 @@ json CurveData(const CostCurve& curve) {
                       {"interval", IntervalData(point.interval)}});
   }
   const CostLine& line = curve.line;
-  return {{"collective", curve.collective},
+  return {{"collective", collective},
           {"ranks", curve.world_size},
           {"bus_factor", curve.bus_factor},  // not known: null
           {"points", points},
@@ -266,7 +266,7 @@ json NetworkData(const NetworkModel& network) {
   json curves = json::array();
   for (const CollectiveCosts& costs : network.collectives) {
     for (const CostCurve& curve : costs.curves) {
-      curves.push_back(CurveData(curve));
+      curves.push_back(CurveData(costs.collective, curve));
     }
   }
   return {

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "analysis/stats/statistics.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
@@ -26,11 +28,9 @@ using CellKey =
                std::string, std::string, std::string, std::string, std::string>;
 
 std::string TrainerOf(const RunRecord& run) {
-  const auto schedule = run.flags.find("schedule");
-  if (run.binary != "pipeline" || schedule == run.flags.end()) {
-    return run.binary;
-  }
-  return absl::StrCat(run.binary, " ", schedule->second);
+  const std::string schedule = FlagOf(run, "schedule");
+  if (run.binary != "pipeline" || schedule.empty()) return run.binary;
+  return absl::StrCat(run.binary, " ", schedule);
 }
 
 std::string Shape(const RunRecord& run) {
@@ -56,7 +56,7 @@ CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
           CpuModels(trace)};
 }
 
-// What tells it from the devices of other ranks of its host.
+// A name that no device of another rank of its host has.
 std::string PhysicalDevice(const RankTrace& trace, const std::string& device) {
   if (!trace.environment.has_value()) return device;
   const auto& variables = trace.environment->variables;
@@ -86,12 +86,6 @@ std::string SharedDevice(const RunTrace& run) {
     }
   }
   return "";
-}
-
-bool SeveralDevicesPerRank(const RunTrace& run) {
-  return std::any_of(
-      run.ranks.begin(), run.ranks.end(),
-      [](const RankTrace& trace) { return trace.run.devices.size() > 1; });
 }
 
 using Ranks = std::vector<const RankTrace*>;
@@ -131,32 +125,15 @@ bool Oversubscribed(const RunTrace& run) {
   for (const RankTrace& trace : run.ranks) {
     hosts[trace.run.host.hostname].push_back(&trace);
   }
-  return std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
+  return absl::c_any_of(hosts, [](const auto& host) {
     const Ranks& ranks = host.second;
-    const bool places_known =
-        std::all_of(ranks.begin(), ranks.end(), [](const RankTrace* trace) {
-          return trace->environment.has_value() &&
-                 !trace->environment->cpus.empty();
-        });
+    const bool places_known = absl::c_all_of(ranks, [](const RankTrace* trace) {
+      return trace->environment.has_value() &&
+             !trace->environment->cpus.empty();
+    });
     return places_known ? MoreThreadsThanCpus(ranks)
                         : MoreThreadsThanCores(ranks);
   });
-}
-
-void AddOnce(const std::string& text, std::vector<std::string>* seen) {
-  if (std::find(seen->begin(), seen->end(), text) == seen->end()) {
-    seen->push_back(text);
-  }
-}
-
-// What --peak_tflops states; 0: nothing.
-double StatedPeak(const RunRecord& run) {
-  const auto flag = run.flags.find("peak_tflops");
-  double peak = 0;
-  if (flag == run.flags.end() || !absl::SimpleAtod(flag->second, &peak)) {
-    return 0;
-  }
-  return std::max(0.0, peak);
 }
 
 // Fills what may differ between the repetitions of a cell.
@@ -168,12 +145,15 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
     const RunTrace& run = runs[index];
     if (cell.shared_device.empty()) cell.shared_device = SharedDevice(run);
     cell.oversubscribed |= Oversubscribed(run);
-    cell.several_devices_per_rank |= SeveralDevicesPerRank(run);
     for (const RankTrace& trace : run.ranks) {
-      AddOnce(CodeVersion(trace.run), &cell.code_versions);
+      const std::string code = CodeVersion(trace.run);
+      if (!absl::c_linear_search(cell.code_versions, code)) {
+        cell.code_versions.push_back(code);
+      }
       devices.insert(trace.run.devices.begin(), trace.run.devices.end());
+      cell.several_devices_per_rank |= trace.run.devices.size() > 1;
     }
-    const double peak_tflops = StatedPeak(run.ranks[0].run);
+    const double peak_tflops = NumberFlagOf(run.ranks[0].run, "peak_tflops", 0);
     if (peak_tflops > 0) stated.insert(peak_tflops);
     const double peak_bytes = PeakBytes(run);
     if (peak_bytes > 0) peaks.push_back(peak_bytes);
@@ -200,20 +180,15 @@ double Cell::ExamplesPerSecond() const {
 std::string Cell::Trainer() const { return TrainerOf(run); }
 
 std::string Cell::Name() const {
-  return absl::StrCat(Trainer(), " on ", run.world_size,
-                      run.world_size == 1 ? " rank" : " ranks");
+  return absl::StrCat(Trainer(), " on ", Counted(run.world_size, "rank"));
 }
 
-bool Cell::IsAblation() const {
-  const auto flag = run.flags.find("skip_communication");
-  return flag != run.flags.end() && flag->second == "true";
-}
+bool Cell::IsAblation() const { return SkipsCommunication(run); }
 
 double PeakBytes(const RankTrace& rank) {
   if (!rank.memory.has_value()) return 0;
   const int64_t on_device = rank.memory->peak_device_bytes;
-  return static_cast<double>(on_device > 0 ? on_device
-                                           : rank.memory->peak_host_bytes);
+  return on_device > 0 ? on_device : rank.memory->peak_host_bytes;
 }
 
 double PeakBytes(const RunTrace& run) {
@@ -264,8 +239,7 @@ std::string CommitText(const RunRecord& run) {
 bool IsShapeFlag(absl::string_view name) {
   constexpr absl::string_view kShape[] = {"accumulate",   "devices", "dp",
                                           "microbatches", "pp",      "split"};
-  return std::find(std::begin(kShape), std::end(kShape), name) !=
-         std::end(kShape);
+  return absl::c_linear_search(kShape, name);
 }
 
 std::string BatchText(double examples) {
@@ -337,9 +311,8 @@ double ModelFlopsUtilization(const Cell& cell) {
   }
   const std::set<std::string> of_rank(cell.run.devices.begin(),
                                       cell.run.devices.end());
-  const double devices =
-      static_cast<double>(cell.run.world_size) *
-      static_cast<double>(std::max<size_t>(1, of_rank.size()));
+  const double ranks = cell.run.world_size;
+  const double devices = ranks * std::max<size_t>(1, of_rank.size());
   return 3 * forward * cell.ExamplesPerSecond() /
          (devices * cell.peak_tflops * 1e12);
 }

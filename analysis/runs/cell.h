@@ -8,7 +8,6 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "analysis/runs/pipeline_use.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
 #include "records/example_unit.h"
@@ -91,7 +90,7 @@ std::string BatchText(double examples);
 // micro-batches, replicas and stages, threads, the kinds of CPU and of device,
 // the backend, and the flags that do not follow the world size. Order:
 // "single" first, then by trainer, world size and batch. Runs of comm_bench,
-// which have no steps, are passed over. Runs that cannot be measured are left
+// which have no steps, are skipped. Runs that cannot be measured are left
 // out, and why is appended to `left_out`; so is why a run that stays has no
 // PipelineUse in spite of schedule records.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,

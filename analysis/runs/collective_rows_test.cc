@@ -1,7 +1,7 @@
-#include "analysis/runs/collective_rows.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "analysis/runs/run_trace.h"
 
 namespace rankwise {
 namespace {

@@ -45,9 +45,7 @@ TEST(MadeStudy, IsSummarisedWithItsTruthInHalfAKilobyteARecord) {
   const absl::Status made = WriteMadeStudy(dir, {.records = kRecords});
   ASSERT_TRUE(made.ok()) << made;
   const int64_t before = PeakBytes();
-  const auto files = RecordFilesIn(dir);
-  ASSERT_TRUE(files.ok()) << files.status();
-  const auto runs = LoadRunsFrom(*files);
+  const auto runs = LoadRuns(dir);
   ASSERT_TRUE(runs.ok()) << runs.status();
   std::vector<std::string> left_out;
   const std::vector<Cell> cells = GroupIntoCells(*runs, {}, &left_out);

@@ -54,7 +54,7 @@ constexpr char kUsage[] =
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  rankwise::DescribeProgram(rankwise::kUsage, "analysis/make_study");
+  rankwise::DescribeProgram(rankwise::kUsage, "analysis/runs/");
   const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
   absl::Status status =
       rankwise::RefuseArguments(arguments, "--output_dir=/tmp/million");

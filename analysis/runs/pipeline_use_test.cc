@@ -1,11 +1,10 @@
-#include "analysis/runs/pipeline_use.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
+#include "analysis/runs/throughput.h"
 #include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {

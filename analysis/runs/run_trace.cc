@@ -5,10 +5,13 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "records/record_reader.h"
 #include "third_party/absl/status_macros.h"
@@ -125,9 +128,26 @@ std::string WrongReplicas(const RunTrace& run) {
                       " ranks");
 }
 
-}  // namespace
+// Equal for the records of one row.
+auto DescriptionOf(const CollectiveRecord& r) {
+  return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
+                  r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
+                  r.timing, r.graph, r.registered, r.launch);
+}
 
-absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
+// One of two texts is unknown, or they are equal.
+bool Agree(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
+}
+
+bool IsPairsPingPong(const CollectiveRow& row) {
+  const CollectiveRecord& first = *row.ranks[0];
+  return row.ranks.size() == 1 && first.collective == "ping_pong" &&
+         first.sync == "none" && first.ranks.size() == 2 &&
+         first.rank == std::min(first.ranks[0], first.ranks[1]);
+}
+
+absl::StatusOr<std::vector<RunTrace>> LoadFile(const std::string& path) {
   RunCollector collector(path);
   ASSIGN_OR_RETURN(const ReadSummary summary,
                    VisitRecords(path, {.tolerate_torn_lines = true},
@@ -138,6 +158,8 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
   runs[0].torn_lines = summary.torn_lines;
   return runs;
 }
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> RecordFilesIn(
     const std::string& path) {
@@ -167,13 +189,13 @@ absl::StatusOr<std::vector<std::string>> RecordFilesIn(
   return files;
 }
 
-absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
-    absl::Span<const std::string> files) {
+absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordFilesIn(path));
   std::vector<absl::StatusOr<std::vector<RunTrace>>> loaded(files.size());
   std::atomic<size_t> next = 0;
   const auto load = [&files, &loaded, &next] {
     for (size_t i = next++; i < files.size(); i = next++) {
-      loaded[i] = LoadRuns(files[i]);
+      loaded[i] = LoadFile(files[i]);
     }
   };
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -185,7 +207,7 @@ absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
   for (std::thread& helper : helpers) helper.join();
   std::vector<RunTrace> runs;
   for (absl::StatusOr<std::vector<RunTrace>>& of_file : loaded) {
-    if (!of_file.ok()) return of_file.status();
+    RETURN_IF_ERROR(of_file.status());
     std::move(of_file->begin(), of_file->end(), std::back_inserter(runs));
   }
   return runs;
@@ -203,40 +225,134 @@ std::vector<std::string> TornLines(absl::Span<const RunTrace> runs) {
   return lines;
 }
 
+absl::Status RunError(const RunTrace& run, absl::string_view reason) {
+  return absl::FailedPreconditionError(absl::StrCat(run.source, ": ", reason));
+}
+
 absl::Status CheckRun(const RunTrace& run) {
-  const auto fail = [&run](const std::string& reason) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(run.source, ": ", reason));
-  };
-  if (run.ranks.empty()) return fail("the run has no ranks");
+  if (run.ranks.empty()) return RunError(run, "the run has no ranks");
   const int64_t world_size = run.ranks[0].run.world_size;
   if (static_cast<int64_t>(run.ranks.size()) != world_size) {
-    return fail(absl::StrCat("the run has the records of ", run.ranks.size(),
-                             " of its ", world_size, " ranks"));
+    return RunError(
+        run, absl::StrCat("the run has the records of ", run.ranks.size(),
+                          " of its ", world_size, " ranks"));
   }
   const std::vector<int64_t> steps = StepNumbers(run.ranks[0]);
   for (size_t i = 1; i < steps.size(); ++i) {
     if (steps[i] != steps[i - 1] + 1) {
-      return fail(absl::StrCat("rank 0 recorded step ", steps[i],
-                               " after step ", steps[i - 1]));
+      return RunError(run, absl::StrCat("rank 0 recorded step ", steps[i],
+                                        " after step ", steps[i - 1]));
     }
   }
   for (const RankTrace& trace : run.ranks) {
     if (StepNumbers(trace) != steps) {
-      return fail(absl::StrCat("rank ", trace.run.rank, " recorded ",
-                               trace.steps.size(), " steps, and rank 0 ",
-                               steps.size(),
-                               " or others; did the run end early?"));
+      return RunError(run, absl::StrCat("rank ", trace.run.rank, " recorded ",
+                                        trace.steps.size(),
+                                        " steps, and rank 0 ", steps.size(),
+                                        " or others; did the run end early?"));
     }
   }
   const std::string wrong_replicas = WrongReplicas(run);
-  return wrong_replicas.empty() ? absl::OkStatus() : fail(wrong_replicas);
+  return wrong_replicas.empty() ? absl::OkStatus()
+                                : RunError(run, wrong_replicas);
 }
 
 int64_t RanksPerReplica(const RunTrace& run) {
   const RankTrace& first = run.ranks[0];
   if (first.schedules.empty()) return 1;
   return first.run.world_size / first.schedules[0].replicas;
+}
+
+std::string FlagOf(const RunRecord& run, const std::string& name) {
+  const auto flag = run.flags.find(name);
+  return flag == run.flags.end() ? "" : flag->second;
+}
+
+double NumberFlagOf(const RunRecord& run, const std::string& name,
+                    double otherwise) {
+  double value = 0;
+  return absl::SimpleAtod(FlagOf(run, name), &value) ? value : otherwise;
+}
+
+bool SkipsCommunication(const RunRecord& run) {
+  return FlagOf(run, "skip_communication") == "true";
+}
+
+std::vector<CollectiveRow> CollectiveRows(const RunTrace& run) {
+  using Description = decltype(DescriptionOf(CollectiveRecord()));
+  std::map<std::pair<Description, int>, size_t> places;
+  std::vector<CollectiveRow> rows;
+  for (const RankTrace& rank : run.ranks) {
+    std::map<Description, int> turns;
+    for (const CollectiveRecord& record : rank.collectives) {
+      const Description description = DescriptionOf(record);
+      const int turn = turns[description]++;
+      const auto [place, is_new] = places.try_emplace(
+          std::pair<Description, int>(description, turn), rows.size());
+      if (is_new) rows.push_back({{}, turn});
+      rows[place->second].ranks.push_back(&record);
+    }
+  }
+  return rows;
+}
+
+ChosenAlgorithm AlgorithmOf(const CollectiveRow& row) {
+  ChosenAlgorithm chosen;
+  for (const CollectiveRecord* record : row.ranks) {
+    if (chosen.algorithm.empty()) chosen.algorithm = record->algorithm;
+    if (chosen.protocol.empty()) chosen.protocol = record->protocol;
+  }
+  return chosen;
+}
+
+int64_t GroupSize(const CollectiveRecord& record, int64_t world_size) {
+  if (record.group_size > 0) return record.group_size;
+  return record.ranks.empty() ? world_size
+                              : static_cast<int64_t>(record.ranks.size());
+}
+
+std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
+  const CollectiveRecord& first = *row.ranks[0];
+  const auto ranks = static_cast<int64_t>(row.ranks.size());
+  const int64_t expected = GroupSize(first, world_size);
+  if (ranks != expected && !IsPairsPingPong(row)) {
+    return absl::StrCat("has the records of ", ranks, " of ", expected,
+                        " ranks");
+  }
+  const ChosenAlgorithm chosen = AlgorithmOf(row);
+  for (const CollectiveRecord* record : row.ranks) {
+    if (!Agree(record->algorithm, chosen.algorithm) ||
+        !Agree(record->protocol, chosen.protocol)) {
+      return absl::StrCat("rank ", record->rank, " ran ", record->algorithm,
+                          " ", record->protocol, ", and another ",
+                          chosen.algorithm, " ", chosen.protocol);
+    }
+    if (record->seconds.size() == first.seconds.size() &&
+        record->trips == first.trips) {
+      continue;
+    }
+    return absl::StrCat("ranks ", first.rank, " and ", record->rank,
+                        " disagree about its iterations");
+  }
+  return "";
+}
+
+std::vector<double> SlowestSeconds(const CollectiveRow& row) {
+  std::set<int64_t> late;
+  for (const CollectiveRecord* record : row.ranks) {
+    late.insert(record->late.begin(), record->late.end());
+  }
+  const CollectiveRecord& first = *row.ranks[0];
+  std::vector<double> calls;
+  for (size_t i = 0; i < first.seconds.size(); ++i) {
+    if (late.count(static_cast<int64_t>(i)) > 0) continue;
+    double slowest = 0;
+    for (const CollectiveRecord* record : row.ranks) {
+      slowest = std::max(slowest, record->seconds[i]);
+    }
+    calls.push_back(slowest / first.trips);
+  }
+  return calls;
 }
 
 }  // namespace rankwise

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "records/record.h"
 
@@ -30,14 +31,16 @@ struct RankTrace {
 struct RunTrace {
   std::string source;            // the file, for messages
   std::vector<RankTrace> ranks;  // by rank; complete only if CheckRun says so
-  // Lines of `source` that were passed over; of its first run, for all of it.
+  // Lines of `source` that were skipped; of its first run, for all of it.
   std::vector<int64_t> torn_lines = {};
 };
 
-// Reads every run of one record file. Records belong to the latest run record
+// Reads every run of a record file, or of a folder's *.jsonl in the order of
+// their names, several files at a time. Records belong to the latest run record
 // of their rank; run records with one run_id are one run. Torn lines are
-// passed over: TornLines names them. Fails as VisitRecords does, and where a
-// rank opens one run twice or the ranks of a run disagree about the world size.
+// skipped: TornLines names them. Fails as RecordFilesIn and VisitRecords do,
+// and where a rank opens one run twice or the ranks of a run disagree about the
+// world size; of several files that fail, with the first one's error.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
 // The record files that `path` names: itself where it is a file, and of a
@@ -45,22 +48,61 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 // `path`, or no such file in it.
 absl::StatusOr<std::vector<std::string>> RecordFilesIn(const std::string& path);
 
-// The runs of every file as LoadRuns reads it, in the order of `files`; reads
-// several at a time, a thread per core. Where files fail, the error is that of
-// the first of them in this order.
-absl::StatusOr<std::vector<RunTrace>> LoadRunsFrom(
-    absl::Span<const std::string> files);
-
-// "runs/a.jsonl:17: a torn line, ...", for every line that was passed over.
+// "runs/a.jsonl:17: a torn line, ...", for every line that was skipped.
 std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
 
-// Fails, saying why, unless the run has usualy rank, the ranks recorded the
-// same steps, and their schedule records, if any, agree on the replicas.
+// FailedPrecondition: the run's file, and what is wrong with it.
+absl::Status RunError(const RunTrace& run, absl::string_view reason);
+
+// Fails, saying why, unless the run has every rank, the ranks recorded the same
+// steps, and their schedule records, if any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
 
 // How many ranks take part in the same examples and report them all: those of
 // one pipeline; 1 without pipelines. Expects a run that CheckRun accepts.
 int64_t RanksPerReplica(const RunTrace& run);
+
+// The value of one of a run's flags; "" without it.
+std::string FlagOf(const RunRecord& run, const std::string& name);
+
+// The same as a number; `otherwise` where there is none.
+double NumberFlagOf(const RunRecord& run, const std::string& name,
+                    double otherwise);
+
+// Communication was left out (--skip_communication).
+bool SkipsCommunication(const RunRecord& run);
+
+// What one launch of the communication benchmark measured of one row, a record
+// of each rank.
+struct CollectiveRow {
+  std::vector<const CollectiveRecord*> ranks;  // into the run; never empty
+  int turn = 0;  // how many rows before it were measured alike
+};
+
+// The k-th record of a description of every rank is one row: collective, layer,
+// group, size, type, operation, root, in place, in flight, cache, sync, timing,
+// graph, registered and launch. In the order in which the first rank to have a
+// row has them.
+std::vector<CollectiveRow> CollectiveRows(const RunTrace& run);
+
+// What the library said it chose for a row. It may say so on one rank alone.
+struct ChosenAlgorithm {
+  std::string algorithm, protocol;  // "" unknown
+};
+ChosenAlgorithm AlgorithmOf(const CollectiveRow& row);
+
+// The ranks that make the call together; files of before 1.5 do not say so, and
+// it is counted.
+int64_t GroupSize(const CollectiveRecord& record, int64_t world_size);
+
+// Empty, or why the row is not one measurement, such as "has the records of 1
+// of 2 ranks": a rank is missing, or they disagree about their iterations or
+// what the library chose. A pair's ping-pong has its lower rank's record alone.
+std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size);
+
+// Of each iteration that no rank calls late the slowest rank's time, divided by
+// `trips`. Expects a row that WhyNotOneRow accepts.
+std::vector<double> SlowestSeconds(const CollectiveRow& row);
 
 }  // namespace rankwise
 

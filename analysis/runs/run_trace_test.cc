@@ -134,31 +134,33 @@ TEST(RecordFilesIn, SaysWhatIsMissing) {
               HasSubstr("/none: no such file or folder"));
 }
 
-TEST(LoadRunsFrom, KeepsTheOrderOfTheFiles) {
+TEST(LoadRuns, KeepsTheOrderOfAFoldersFiles) {
   const std::string dir = MakeFolder("many_runs");
-  std::vector<std::string> files, expected;
-  for (int i = 0; i < 40; ++i) {
+  std::vector<std::string> expected;
+  for (int i = 10; i < 50; ++i) {
     expected.push_back("run" + std::to_string(i));
-    files.push_back(dir + "/" + expected.back() + ".jsonl");
-    WriteRun(files.back(), expected.back());
+    WriteRun(dir + "/" + expected.back() + ".jsonl", expected.back());
   }
-  const auto runs = LoadRunsFrom(files);
+  const auto runs = LoadRuns(dir);
   ASSERT_TRUE(runs.ok()) << runs.status();
   std::vector<std::string> ids;
   for (const RunTrace& run : *runs) ids.push_back(run.ranks[0].run.run_id);
   EXPECT_EQ(ids, expected);
-  EXPECT_EQ((*runs)[39].source, files[39]);
+  EXPECT_EQ((*runs)[39].source, dir + "/run49.jsonl");
 }
 
-TEST(LoadRunsFrom, TheFirstFileThatFailsIsNamed) {
+TEST(LoadRuns, TheFirstFileThatFailsIsNamed) {
   const std::string dir = MakeFolder("broken_runs");
-  std::vector<std::string> files;
-  for (int i = 0; i < 20; ++i) {
-    files.push_back(dir + "/" + std::to_string(i) + ".jsonl");
-    if (i != 5 && i != 7) WriteRun(files.back(), "x");
+  for (int i = 10; i < 30; ++i) {
+    const std::string path = dir + "/" + std::to_string(i) + ".jsonl";
+    if (i == 15 || i == 17) {
+      std::ofstream(path) << "{}\n";
+    } else {
+      WriteRun(path, "x");
+    }
   }
-  EXPECT_THAT(std::string(LoadRunsFrom(files).status().message()),
-              HasSubstr("/5.jsonl"));
+  EXPECT_THAT(std::string(LoadRuns(dir).status().message()),
+              HasSubstr("/15.jsonl"));
 }
 
 std::string WhyNot(const RunTrace& run) {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "records/run_origin.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -19,6 +19,12 @@ using Reasons = std::vector<std::string>;
 struct Pair {
   const Cell& base;
   const Cell& cell;
+
+  // Each once: a cell may be its own base.
+  std::vector<const Cell*> Cells() const {
+    if (&base == &cell) return {&base};
+    return {&base, &cell};
+  }
 
   void Differ(absl::string_view what, absl::string_view base_value,
               absl::string_view value, absl::string_view fix,
@@ -51,20 +57,17 @@ void CheckMachine(const Pair& pair, Reasons& reasons) {
     const char* fix;
   };
   const bool communicate = !a.backend.empty() && !b.backend.empty();
-  for (const Property& property : std::vector<Property>{
-           {"threads per rank", absl::StrCat(a.threads_per_rank),
-            absl::StrCat(b.threads_per_rank),
-            "run both with the same --threads"},
-           {"the device", DeviceKind(a), DeviceKind(b),
-            "run both with the same --device"},
-           {"the CPU", a.host.cpu_model, b.host.cpu_model,
-            "run both on one kind of machine"},
-           {"the backend", communicate ? a.backend : "",
-            communicate ? b.backend : "",
-            "run both with the same --backend"}}) {
-    if (property.of_base == property.of_cell) continue;
-    pair.Differ(property.what, property.of_base, property.of_cell, property.fix,
-                reasons);
+  const Property properties[] = {
+      {"threads per rank", absl::StrCat(a.threads_per_rank),
+       absl::StrCat(b.threads_per_rank), "run both with the same --threads"},
+      {"the device", DeviceKind(a), DeviceKind(b),
+       "run both with the same --device"},
+      {"the CPU", a.host.cpu_model, b.host.cpu_model,
+       "run both on one kind of machine"},
+      {"the backend", communicate ? a.backend : "",
+       communicate ? b.backend : "", "run both with the same --backend"}};
+  for (const auto& [what, of_base, of_cell, fix] : properties) {
+    if (of_base != of_cell) pair.Differ(what, of_base, of_cell, fix, reasons);
   }
 }
 
@@ -116,10 +119,8 @@ void CheckCell(const Cell& cell, const ComparisonConfig& config,
 }
 
 Reasons FewRepetitions(const Pair& pair) {
-  std::vector<const Cell*> cells = {&pair.base};
-  if (&pair.cell != &pair.base) cells.push_back(&pair.cell);
   Reasons reasons;
-  for (const Cell* cell : cells) {
+  for (const Cell* cell : pair.Cells()) {
     if (cell->repetitions.size() >= 2) continue;
     reasons.push_back(absl::StrCat(
         cell->Name(), " has ", cell->repetitions.size(),
@@ -128,12 +129,8 @@ Reasons FewRepetitions(const Pair& pair) {
   return reasons;
 }
 
-std::string MegaBytes(double bytes) {
-  return absl::StrFormat("%.0f MB", bytes / 1e6);
-}
-
 void CheckMemory(const Pair& pair, absl::string_view fix, Reasons& reasons) {
-  for (const Cell* cell : {&pair.base, &pair.cell}) {
+  for (const Cell* cell : pair.Cells()) {
     if (cell->peak_bytes > 0) continue;
     reasons.push_back(absl::StrCat(
         "the peak memory of ", cell->Name(),
@@ -145,7 +142,8 @@ void CheckMemory(const Pair& pair, absl::string_view fix, Reasons& reasons) {
   if (std::abs(peak - base) <= kMemoryTolerance * base) return;
   pair.Differ(
       "the peak memory of a rank, which fixed-memory scaling holds equal",
-      MegaBytes(base), MegaBytes(peak), fix, reasons);
+      FormatBytes(std::llround(base)), FormatBytes(std::llround(peak)), fix,
+      reasons);
 }
 
 // What the way of scaling holds equal.
@@ -173,7 +171,7 @@ void CheckHeld(const Pair& pair, Scaling scaling, Reasons& reasons) {
 // Reasons that no force passes over: there is nothing to compare.
 Reasons FinalReasons(const Pair& pair, Scaling scaling) {
   Reasons reasons;
-  for (const Cell* cell : {&pair.base, &pair.cell}) {
+  for (const Cell* cell : pair.Cells()) {
     if (!cell->IsAblation()) continue;
     reasons.push_back(absl::StrCat(
         cell->Name(), " ran without communication (--skip_communication), ",
@@ -183,10 +181,9 @@ Reasons FinalReasons(const Pair& pair, Scaling scaling) {
   return reasons;
 }
 
-Reasons MendableReasons(const Pair& pair, const ComparisonConfig& config) {
+Reasons FixableReasons(const Pair& pair, const ComparisonConfig& config) {
   Reasons reasons;
-  CheckCell(pair.base, config, reasons);
-  if (&pair.base != &pair.cell) CheckCell(pair.cell, config, reasons);
+  for (const Cell* cell : pair.Cells()) CheckCell(*cell, config, reasons);
   CheckFlags(pair, reasons);
   CheckMachine(pair, reasons);
   CheckCode(pair, reasons);
@@ -243,22 +240,15 @@ std::vector<const Cell*> SmallestOfItsTrainer(absl::Span<const Cell> cells,
 }  // namespace
 
 absl::string_view ScalingName(Scaling scaling) {
-  switch (scaling) {
-    case Scaling::kStrong:
-      return "strong";
-    case Scaling::kWeak:
-      return "weak";
-    case Scaling::kFixedMemory:
-      break;
-  }
-  return "fixed_memory";
+  constexpr absl::string_view kNames[] = {"strong", "weak", "fixed_memory"};
+  return kNames[static_cast<size_t>(scaling)];
 }
 
 absl::Status CheckComparable(const Cell& base, const Cell& cell,
                              Scaling scaling, const ComparisonConfig& config) {
   const Pair pair{base, cell};
   if (!config.force) {
-    RETURN_IF_ERROR(FirstOf(MendableReasons(pair, config)));
+    RETURN_IF_ERROR(FirstOf(FixableReasons(pair, config)));
   }
   return FirstOf(FinalReasons(pair, scaling));
 }
@@ -306,13 +296,13 @@ absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
   Efficiency result;
   result.speedup = speedup.value;
   result.speedup_interval = speedup.interval;
-  const double ideal = static_cast<double>(cell.run.world_size) /
-                       static_cast<double>(base.run.world_size);
+  const double ranks = cell.run.world_size;
+  const double ideal = ranks / base.run.world_size;
   result.efficiency = result.speedup / ideal;
   result.efficiency_interval = {result.speedup_interval.low / ideal,
                                 result.speedup_interval.high / ideal};
   const Reasons few = FewRepetitions({base, cell});
-  Reasons forced = MendableReasons({base, cell}, config);
+  Reasons forced = FixableReasons({base, cell}, config);
   forced.insert(forced.end(), few.begin(), few.end());
   result.warning = absl::StrJoin(forced, "; ");
   return result;

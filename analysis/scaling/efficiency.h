@@ -28,7 +28,7 @@ inline constexpr double kMemoryTolerance = 0.1;
 
 struct ComparisonConfig {
   // Cells whose ranks had more threads than cores are compared too: whoever ran
-  // them asked for it.
+  // them requested it (--oversubscribe).
   bool allow_oversubscribed = false;
   // Gives the figure in spite of what is wrong with it, and says so. What the
   // way of scaling holds equal must be equal all the same.

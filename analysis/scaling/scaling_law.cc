@@ -8,8 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -57,9 +59,17 @@ std::vector<double> SolveOnEdge(const NormalEquations& s) {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<std::string> ParameterNames(ScalingLaw law) {
-  if (law == ScalingLaw::kUsl) return {"contention", "coherency"};
-  return {"serial fraction"};
+struct LawText {
+  const char* name;
+  std::vector<std::string> parameters;
+};
+
+const LawText& TextOf(ScalingLaw law) {
+  static const LawText* const kTexts =
+      new LawText[]{{"Amdahl", {"serial fraction"}},
+                    {"Gustafson", {"serial fraction"}},
+                    {"USL", {"contention", "coherency"}}};
+  return kTexts[static_cast<size_t>(law)];
 }
 
 // A world size above the base's and its speedup.
@@ -72,15 +82,10 @@ struct Observed {
 // inverse.
 LinearObservation LinearForm(ScalingLaw law, const Observed& point) {
   const double n = point.ranks;
-  switch (law) {
-    case ScalingLaw::kAmdahl:
-      return {1 / point.speedup, 1 / n, {1 - 1 / n}};
-    case ScalingLaw::kGustafson:
-      return {point.speedup, n, {1 - n}};
-    case ScalingLaw::kUsl:
-      break;
-  }
-  return {1 / point.speedup, 1 / n, {1 - 1 / n, n - 1}};
+  if (law == ScalingLaw::kGustafson) return {point.speedup, n, {1 - n}};
+  LinearObservation form = {1 / point.speedup, 1 / n, {1 - 1 / n}};
+  if (law == ScalingLaw::kUsl) form.factors.push_back(n - 1);
+  return form;
 }
 
 std::vector<LinearObservation> LinearForms(ScalingLaw law,
@@ -124,14 +129,13 @@ std::vector<double> Means(absl::Span<const LogPoint> points) {
 
 std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
                                absl::Span<const double> centres) {
-  double base = 0;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (points[i].ranks == 1) base = centres[i];
-  }
+  const auto base = absl::c_find_if(
+      points, [](const LogPoint& point) { return point.ranks == 1; });
+  const double of_base = centres[base - points.begin()];
   std::vector<Observed> result;
   for (size_t i = 0; i < points.size(); ++i) {
     if (points[i].ranks == 1) continue;
-    result.push_back({points[i].ranks, std::exp(centres[i] - base)});
+    result.push_back({points[i].ranks, std::exp(centres[i] - of_base)});
   }
   return result;
 }
@@ -150,12 +154,12 @@ std::vector<double> DegreesOfFreedom(ScalingLaw law,
   std::vector<double> sums(at.size(), 0), squares(at.size(), 0);
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += kStep;
-    const std::vector<double> beside = solve();
+    const std::vector<double> shifted = solve();
     centres[i] = points[i].mean;
     const double n = static_cast<double>(points[i].repetitions);
     for (size_t p = 0; p < at.size(); ++p) {
       const double effect =
-          (beside[p] - at[p]) / kStep * points[i].deviation / std::sqrt(n);
+          (shifted[p] - at[p]) / kStep * points[i].deviation / std::sqrt(n);
       sums[p] += effect * effect;
       squares[p] += std::pow(effect, 4) / (n - 1);
     }
@@ -166,7 +170,7 @@ std::vector<double> DegreesOfFreedom(ScalingLaw law,
   return sums;
 }
 
-// By how far the means of so many repetitions may be off, drawn once.
+// How far the means of the points' repetitions may be off, drawn once.
 std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
                                  std::mt19937_64* random) {
   std::normal_distribution<double> normal;
@@ -179,7 +183,7 @@ std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
 }
 
 // Normal shifts become Student's, as the deviations are themselves estimates.
-// Two repetitions can ask for more than any reason; a factor of e^50 says
+// Of two repetitions they may be beyond all bounds; a factor of e^50 says
 // "anything" as well.
 std::vector<double> Shifted(absl::Span<const LogPoint> points,
                             absl::Span<const double> shifts,
@@ -224,8 +228,7 @@ absl::Status CheckPoint(const ScalingPoint& point) {
         absl::StrCat("a point has ", point.ranks,
                      " ranks, and they are counted from the base's 1"));
   }
-  if (std::any_of(point.throughputs.begin(), point.throughputs.end(),
-                  is_wrong)) {
+  if (absl::c_any_of(point.throughputs, is_wrong)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a throughput on ", point.ranks,
                      " times the base's ranks is not a number above 0"));
@@ -253,11 +256,11 @@ absl::Status CheckPoints(ScalingLaw law,
     return absl::InvalidArgumentError(
         absl::StrCat("a fit needs the base case once, and there are ", bases));
   }
-  const size_t needed = ParameterNames(law).size();
+  const size_t needed = TextOf(law).parameters.size();
   if (sizes.size() >= needed) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(ScalingLawName(law), " has ", needed,
-                   needed == 1 ? " parameter" : " parameters",
+      absl::StrCat(ScalingLawName(law), " has ",
+                   Counted(static_cast<int64_t>(needed), "parameter"),
                    ", and there are ", sizes.size(),
                    " world sizes above the base's to fit: run more of them by "
                    "--world_sizes"));
@@ -291,9 +294,8 @@ std::vector<double> FitRelativeNotNegative(
   const NormalEquations equations = EquationsOf(points);
   const std::vector<double> free = Solve(equations);
   if (equations.one) return {std::max(0.0, free[0])};
-  const bool allowed = std::all_of(free.begin(), free.end(), [](double p) {
-    return std::isfinite(p) && p >= 0;
-  });
+  const bool allowed =
+      absl::c_all_of(free, [](double p) { return std::isfinite(p) && p >= 0; });
   return allowed ? free : SolveOnEdge(equations);
 }
 
@@ -306,17 +308,7 @@ double FittedLaw::Speedup(double ranks) const {
   return law == ScalingLaw::kGustafson ? value : 1 / value;
 }
 
-std::string ScalingLawName(ScalingLaw law) {
-  switch (law) {
-    case ScalingLaw::kAmdahl:
-      return "Amdahl";
-    case ScalingLaw::kGustafson:
-      return "Gustafson";
-    case ScalingLaw::kUsl:
-      break;
-  }
-  return "USL";
-}
+std::string ScalingLawName(ScalingLaw law) { return TextOf(law).name; }
 
 absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
                                         absl::Span<const ScalingPoint> points,
@@ -326,7 +318,7 @@ absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
   const std::vector<Observed> observed = Speedups(logs, Means(logs));
   const std::vector<double> values = Solve(law, observed);
   const std::vector<Interval> intervals = Intervals(law, logs, config);
-  const std::vector<std::string> names = ParameterNames(law);
+  const std::vector<std::string> names = TextOf(law).parameters;
   FittedLaw fitted;
   fitted.law = law;
   for (size_t i = 0; i < values.size(); ++i) {

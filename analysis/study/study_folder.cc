@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir) {
         "--from=", dir, ": is a file; expected the folder of a study"));
   }
   const absl::StatusOr<std::vector<std::string>> files = RecordFilesIn(dir);
-  if (files.ok()) return LoadRunsFrom(*files);
+  if (files.ok()) return LoadRuns(dir);
   return absl::NotFoundError(absl::StrCat("--from=", files.status().message()));
 }
 

@@ -1,13 +1,13 @@
+#include "analysis/prediction/recordings.h"
+
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <tuple>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/prediction/recordings.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "records/record.h"
@@ -16,25 +16,85 @@
 namespace rankwise {
 namespace {
 
-double FlagOr(const RunRecord& run, const char* name, double otherwise) {
-  const auto flag = run.flags.find(name);
-  double value = 0;
-  return flag != run.flags.end() && absl::SimpleAtod(flag->second, &value)
-             ? value
-             : otherwise;
+// What is trained, and with what: equal in all runs.
+constexpr const char* kWork[] = {
+    "model",     "model_size",      "depth",    "width",     "tied_head",
+    "dataset",   "sequence_length", "dropout",  "precision", "optimizer",
+    "recompute", "clip_grad_norm",  "momentum", "tf32",      "sync_batch_norm"};
+// How ddp communicates: equal in all of its runs.
+constexpr const char* kDdp[] = {"ddp", "bucket_cap_mb", "first_bucket_mb",
+                                "comm_hook", "find_unused_parameters"};
+
+bool IsDdp(const RunTrace& run) { return run.ranks[0].run.binary == "ddp"; }
+
+bool IsTrainer(const RunTrace& run) {
+  if (run.ranks.empty()) return false;
+  const std::string& binary = run.ranks[0].run.binary;
+  return binary == "ddp" || binary == "model_parallel" || binary == "pipeline";
 }
 
-// The Reducer closes a bucket as it reaches so many bytes.
+absl::Status Differ(const std::string& what, const RunTrace& a,
+                    const std::string& value_a, const RunTrace& b,
+                    const std::string& value_b) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the runs are not of one kind: ", what, " is \"", value_a, "\" in ",
+      a.source, " and \"", value_b, "\" in ", b.source,
+      "; predict from a folder in which only the world size, the batch and the "
+      "pipelines' shapes differ"));
+}
+
+// Of the runs that have the flag.
+template <typename Runs, typename Filter>
+absl::Status CheckFlag(const Runs& runs, const char* flag, Filter filter) {
+  const RunTrace* first = nullptr;
+  for (const RunTrace* run : runs) {
+    const RunRecord& record = run->ranks[0].run;
+    if (!filter(*run) || record.flags.count(flag) == 0) continue;
+    if (first == nullptr) first = run;
+    const std::string expected = FlagOf(first->ranks[0].run, flag);
+    if (FlagOf(record, flag) == expected) continue;
+    return Differ(absl::StrCat("--", flag), *first, expected, *run,
+                  FlagOf(record, flag));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAlike(const std::vector<const RunTrace*>& runs) {
+  const auto any = [](const RunTrace&) { return true; };
+  for (const char* flag : kWork) {
+    RETURN_IF_ERROR(CheckFlag(runs, flag, any));
+  }
+  for (const char* flag : kDdp) {
+    RETURN_IF_ERROR(CheckFlag(runs, flag, IsDdp));
+  }
+  for (const RunTrace* run : runs) {
+    const RunRecord& a = runs[0]->ranks[0].run;
+    const RunRecord& b = run->ranks[0].run;
+    const std::array<std::string, 3> properties[] = {
+        {"threads per rank", absl::StrCat(a.threads_per_rank),
+         absl::StrCat(b.threads_per_rank)},
+        {"the backend", a.backend, b.backend},
+        {"the device", DeviceKind(a), DeviceKind(b)},
+        {"the CPU", a.host.cpu_model, b.host.cpu_model}};
+    for (const auto& [what, of_first, of_run] : properties) {
+      if (of_first != of_run) {
+        return Differ(what, *runs[0], of_first, *run, of_run);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Records>
+void SetRank(Records& records, int64_t rank) {
+  for (auto& record : records) record.rank = rank;
+}
+
+// The bytes at which the Reducer closes a bucket.
 double LimitOfBucket(const RunRecord& run, size_t index) {
-  const double cap = FlagOr(run, "bucket_cap_mb", 25);
-  const double first = std::min(cap, FlagOr(run, "first_bucket_mb", 1));
+  const double cap = NumberFlagOf(run, "bucket_cap_mb", 25);
+  const double first = std::min(cap, NumberFlagOf(run, "first_bucket_mb", 1));
   return (index == 0 ? first : cap) * (1 << 20);
-}
-
-// All-reduces of up to so many bytes are done in the thread that starts them.
-double DirectBytes(const RunRecord& run) {
-  const bool direct = run.backend == "gloo" && run.world_size > 1;
-  return direct ? FlagOr(run, "direct_all_reduce_bytes", 0) : 0;
 }
 
 // The step's buckets, and what is left of its backward without them. Without
@@ -46,21 +106,18 @@ DdpStepTrace TraceOf(const RunRecord& run, const StepRecord& step,
   DdpStepTrace trace;
   trace.before_backward_seconds = begin;
   trace.after_backward_seconds = step.optimizer_seconds;
-  double blocked = 0;        // of backward so far, by calls in its own thread
   double all_ended = begin;  // when the last all-reduce was known to be over
   for (const RecordedTransfer& event : traffic.events) {
     const bool in_backward =
         event.start_seconds >= begin && event.start_seconds <= end;
     if (event.op != "all_reduce" || !in_backward) continue;
-    const double ready = event.start_seconds - begin - blocked;
+    const double ready = event.start_seconds - begin;
     const double bytes = static_cast<double>(event.bytes);
     const double limit = LimitOfBucket(run, trace.buckets.size());
     trace.buckets.push_back({bytes, ready, std::max(0.0, bytes - limit)});
     trace.backward_seconds = ready;
-    const double ended =
-        std::isnan(event.end_seconds) ? end : event.end_seconds;
-    all_ended = std::max(all_ended, ended);
-    if (bytes <= DirectBytes(run)) blocked += ended - event.start_seconds;
+    all_ended = std::max(
+        all_ended, std::isnan(event.end_seconds) ? end : event.end_seconds);
   }
   // Gradients go back from their buckets: not communication.
   if (!trace.buckets.empty()) {
@@ -98,7 +155,7 @@ RecordedDdp Collect(const RunTrace& run, const ThroughputConfig& config) {
   recorded.source = run.source;
   recorded.world_size = run.ranks[0].run.world_size;
   recorded.batch = ExamplesPerStep(run, config);
-  recorded.skips_communication = SkipsCommunication(run);
+  recorded.skips_communication = SkipsCommunication(run.ranks[0].run);
   recorded.fake = IsFake(run);
   const absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
   if (throughput.ok()) recorded.step_seconds = throughput->step_seconds;
@@ -160,20 +217,49 @@ double BroadcastBytes(const RankTrace& rank) {
 
 }  // namespace
 
-DdpStepTimes SimulateDdpStep(
-    const DdpStepTrace& trace,
-    const std::function<double(double bytes)>& all_reduce_seconds) {
-  double done = 0;
-  for (const ReadyBucket& bucket : trace.buckets) {
-    done =
-        std::max(done, bucket.ready_seconds) + all_reduce_seconds(bucket.bytes);
+bool IsFake(const RunTrace& run) { return run.ranks[0].run.backend == "fake"; }
+
+RunTrace MirrorFakeRanks(RunTrace run) {
+  if (run.ranks.size() != 1 || !IsFake(run)) return run;
+  const int64_t world_size = run.ranks[0].run.world_size;
+  for (int64_t rank = 1; rank < world_size; ++rank) {
+    RankTrace image;
+    image.run = run.ranks[0].run;
+    image.run.rank = rank;
+    image.steps = run.ranks[0].steps;
+    SetRank(image.steps, rank);
+    run.ranks.push_back(std::move(image));
   }
-  DdpStepTimes times;
-  times.exposed_comm_seconds = std::max(0.0, done - trace.backward_seconds);
-  times.step_seconds = trace.before_backward_seconds + trace.backward_seconds +
-                       times.exposed_comm_seconds +
-                       trace.after_backward_seconds;
-  return times;
+  return run;
+}
+
+double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {
+  std::vector<double> examples;
+  const std::vector<StepRecord>& steps = run.ranks[0].steps;
+  for (size_t i = config.warmup_steps; i < steps.size(); ++i) {
+    examples.push_back(static_cast<double>(steps[i].examples));
+  }
+  return Median(examples);
+}
+
+absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
+    absl::Span<const RunTrace> runs, const ThroughputConfig& config) {
+  std::vector<const RunTrace*> usable, captured;
+  for (const RunTrace& run : runs) {
+    if (!IsTrainer(run)) continue;
+    const absl::StatusOr<Throughput> throughput =
+        MeasureThroughput(run, config);
+    if (!throughput.ok()) continue;
+    (throughput->captured ? captured : usable).push_back(&run);
+  }
+  if (usable.empty() && !captured.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        captured[0]->source,
+        ": its steps were captured as graphs, which do not tell backward from "
+        "communication; record a run with --cuda_graph=false"));
+  }
+  RETURN_IF_ERROR(CheckAlike(usable));
+  return usable;
 }
 
 absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
@@ -224,7 +310,7 @@ absl::StatusOr<DdpRecordings> CollectDdp(absl::Span<const RunTrace* const> runs,
   for (const RunTrace* run : runs) {
     if (run->ranks[0].run.binary != "ddp") continue;
     recordings.runs.push_back(Collect(*run, config));
-    if (SkipsCommunication(*run)) continue;
+    if (recordings.runs.back().skips_communication) continue;
     const absl::StatusOr<std::vector<DdpStepTrace>> traces =
         DdpTraces(*run, config);
     if (!traces.ok()) {

@@ -1,0 +1,396 @@
+// From the records of comm_bench to curves, and from these to a network.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "analysis/cost_model/network_model.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+constexpr size_t kFewestSizes = 3;
+constexpr double kOutside = 0.05;  // of a 95 % interval
+
+std::vector<double> OfAllLaunches(
+    const std::map<int64_t, std::vector<double>>& launches) {
+  std::vector<double> all;
+  for (const auto& [launch, seconds] : launches) {
+    all.insert(all.end(), seconds.begin(), seconds.end());
+  }
+  return all;
+}
+
+// How far the next launches may lie from these at all sizes alike, as a share:
+// half a 95 % interval of the mean of the launches' deviations, each the median
+// over the sizes that it shares with others. 0 for one launch, of which it is
+// not known.
+double SpreadOfLaunches(const CallSeconds& calls) {
+  std::map<int64_t, std::vector<double>> deviations;
+  for (const auto& [bytes, launches] : calls) {
+    if (launches.size() < 2) continue;
+    const double median = Median(OfAllLaunches(launches));
+    for (const auto& [launch, seconds] : launches) {
+      const double deviation = std::log(Median(seconds) / median);
+      if (std::isfinite(deviation)) deviations[launch].push_back(deviation);
+    }
+  }
+  std::vector<double> shifts;
+  for (const auto& [launch, of_sizes] : deviations) {
+    shifts.push_back(Median(of_sizes));
+  }
+  if (shifts.size() < 2) return 0;
+  const double count = static_cast<double>(shifts.size());
+  return StudentTwoSidedQuantile(kOutside, count - 1) *
+         StandardDeviation(shifts) / std::sqrt(count);
+}
+
+// The interval of `value` with an independent error of `relative` of it.
+Interval Widened(const Interval& interval, double value, double relative) {
+  const double more = relative * value;
+  return {std::max(0.0, value - std::hypot(value - interval.low, more)),
+          value + std::hypot(interval.high - value, more)};
+}
+
+std::vector<CostPoint> PointsOf(const CallSeconds& calls, double spread) {
+  std::vector<CostPoint> points;
+  for (const auto& [bytes, launches] : calls) {
+    const std::vector<double> seconds = OfAllLaunches(launches);
+    const double median = Median(seconds);
+    if (!(median > 0)) continue;
+    points.push_back(
+        {bytes, median, Widened(MedianInterval(seconds), median, spread)});
+  }
+  return points;
+}
+
+// The sums of a weighted straight line; weights are 1 / expected^2.
+struct LineSums {
+  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
+
+  void Add(double x, double y, double expected) {
+    const double weight = 1 / (expected * expected);
+    w += weight;
+    wx += weight * x;
+    wxx += weight * x * x;
+    wy += weight * y;
+    wxy += weight * x * y;
+  }
+
+  double Determinant() const { return w * wxx - wx * wx; }
+
+  CostLine NonNegativeLine() const {
+    CostLine line;
+    line.beta_seconds_per_byte =
+        std::max(0.0, (w * wxy - wx * wy) / Determinant());
+    line.alpha_seconds = (wy - line.beta_seconds_per_byte * wx) / w;
+    if (line.alpha_seconds >= 0) return line;
+    line.alpha_seconds = 0;
+    line.beta_seconds_per_byte = wxy / wxx;
+    return line;
+  }
+};
+
+// Least squares with the usual intervals (Student's t, two parameters).
+CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
+  // What is weighted by a noisy time is fitted too low: the weights come from
+  // the measured times first, and then twice from the line itself.
+  CostLine line;
+  LineSums sums;
+  for (int pass = 0; pass < 3; ++pass) {
+    sums = LineSums();
+    for (const CostPoint& point : points) {
+      const double expected = line.SecondsFor(point.bytes);
+      sums.Add(point.bytes, point.median_seconds,
+               pass > 0 && expected > 0 ? expected : point.median_seconds);
+    }
+    line = sums.NonNegativeLine();
+  }
+  double squares = 0;
+  for (const CostPoint& point : points) {
+    const double expected = line.SecondsFor(point.bytes);
+    const double off = expected > 0 ? point.median_seconds / expected - 1 : 1;
+    squares += off * off;
+  }
+  const double degrees = static_cast<double>(points.size()) - 2;
+  const double half = StudentTwoSidedQuantile(kOutside, degrees) *
+                      std::sqrt(squares / degrees / sums.Determinant());
+  const auto interval = [spread](double value, double half_width) {
+    return Widened({value - half_width, value + half_width}, value, spread);
+  };
+  line.alpha_interval =
+      interval(line.alpha_seconds, half * std::sqrt(sums.wxx));
+  line.beta_interval =
+      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.w));
+  return line;
+}
+
+double MedianRelativeError(const CostCurve& curve) {
+  std::vector<double> errors;
+  for (const CostPoint& point : curve.points) {
+    errors.push_back(std::abs(
+        curve.line.SecondsFor(point.bytes) / point.median_seconds - 1));
+  }
+  return Median(errors);
+}
+
+// "float32 sum, in place, barrier": how a collective was measured.
+std::string WayOf(const CollectiveRecord& record) {
+  return absl::StrCat(
+      record.dtype, record.op.empty() ? "" : " ", record.op,
+      record.root < 0 ? "" : absl::StrCat(" root ", record.root),
+      record.in_place ? ", in place" : ", out of place", ", sync ",
+      record.sync);
+}
+
+std::string NameOf(const CollectiveRecord& record, int64_t world_size) {
+  return absl::StrCat(record.collective, " of ", record.bytes, " bytes on ",
+                      world_size, " ranks");
+}
+
+// Empty, or why the records are not the cost of a call by all ranks.
+std::string WhyNotCounted(const CollectiveRecord& record) {
+  if (record.layer != "c10d") {
+    return absl::StrCat("went through ", record.layer, ", not c10d");
+  }
+  if (record.timing != "host") {
+    return absl::StrCat("was timed by ", record.timing, ", not by the host");
+  }
+  if (record.graph) return "was captured as a graph";
+  if (record.registered) return "had registered buffers";
+  if (!record.ranks.empty()) return "was measured in groups of ranks";
+  if (record.cache != "hot") return "started with a cold cache";
+  if (record.in_flight != 1) {
+    return absl::StrCat("had ", record.in_flight, " calls in flight");
+  }
+  return "";
+}
+
+// One collective of one world size, measured in one way.
+struct Way {
+  CallSeconds calls;
+  std::map<int64_t, std::string> algorithms;  // by bytes: of the first launch
+};
+
+struct Measured {
+  std::map<std::string, Way> ways;
+  double bus_factor = std::numeric_limits<double>::quiet_NaN();
+};
+
+class Collector {
+ public:
+  explicit Collector(std::vector<std::string>* left_out)
+      : left_out_(left_out) {}
+
+  void Add(const RunTrace& run) {
+    if (run.ranks.empty() || run.ranks[0].run.world_size < 2) return;
+    for (const CollectiveRow& row : CollectiveRows(run)) {
+      const std::string why = WhyNotAdded(run, row);
+      if (why.empty()) continue;
+      LeaveOut(NameOf(*row.ranks[0], run.ranks[0].run.world_size), why);
+    }
+  }
+
+  std::vector<CollectiveSamples> Take() {
+    std::vector<CollectiveSamples> all;
+    for (auto& [key, measured] : measured_) {
+      const auto& [collective, backend, world_size] = key;
+      const std::string best = BestWay(collective, measured.ways);
+      for (const auto& [name, way] : measured.ways) {
+        if (name == best) continue;
+        LeaveOut(
+            absl::StrCat(collective, " on ", world_size, " ranks (", name, ")"),
+            absl::StrCat("(", best, ") has more sizes"));
+      }
+      all.push_back({collective, backend, world_size,
+                     std::move(measured.ways.at(best).calls),
+                     measured.bus_factor});
+    }
+    return all;
+  }
+
+ private:
+  // Adds the row; else why it does not count.
+  std::string WhyNotAdded(const RunTrace& run, const CollectiveRow& row) {
+    const CollectiveRecord& first = *row.ranks[0];
+    const RunRecord& where = run.ranks[0].run;
+    std::string why = WhyNotCounted(first);
+    if (why.empty()) why = WhyNotOneRow(row, where.world_size);
+    if (!why.empty()) return why;
+    const std::vector<double> seconds = SlowestSeconds(row);
+    if (seconds.empty()) return "has no iterations";
+    Measured& measured =
+        measured_[{first.collective, where.backend, where.world_size}];
+    const std::string name = WayOf(first);
+    Way& way = measured.ways[name];
+    const ChosenAlgorithm chosen = AlgorithmOf(row);
+    const std::string own =
+        absl::StrCat(chosen.algorithm, " ", chosen.protocol);
+    const std::string& before =
+        way.algorithms.try_emplace(first.bytes, own).first->second;
+    if (before != own) {
+      return absl::StrCat("ran \"", own, "\", and another launch \"", before,
+                          "\"");
+    }
+    if (std::isnan(measured.bus_factor)) {
+      measured.bus_factor = first.bus_factor;
+    }
+    std::vector<double>& all =
+        way.calls[static_cast<double>(first.bytes)][NumberOf(run, first)];
+    if (all.empty()) ++sizes_of_way_[{first.collective, name}];
+    all.insert(all.end(), seconds.begin(), seconds.end());
+    return "";
+  }
+
+  // Of the launch, over all runs.
+  int64_t NumberOf(const RunTrace& run, const CollectiveRecord& record) {
+    const auto next = static_cast<int64_t>(numbers_.size());
+    return numbers_
+        .try_emplace({run.source, run.ranks[0].run.run_id, record.launch}, next)
+        .first->second;
+  }
+
+  // The one of `ways` with the most sizes at all world sizes.
+  std::string BestWay(const std::string& collective,
+                      const std::map<std::string, Way>& ways) const {
+    const auto sizes = [&](const auto& way) {
+      return sizes_of_way_.at({collective, way.first});
+    };
+    return std::max_element(ways.begin(), ways.end(),
+                            [&](const auto& a, const auto& b) {
+                              return sizes(a) < sizes(b);
+                            })
+        ->first;
+  }
+
+  void LeaveOut(const std::string& what, const std::string& why) {
+    if (left_out_ == nullptr) return;
+    left_out_->push_back(absl::StrCat(what, ": ", why));
+  }
+
+  std::vector<std::string>* const left_out_;
+  // By collective, backend and world size.
+  std::map<std::tuple<std::string, std::string, int64_t>, Measured> measured_;
+  // By collective and way, over all world sizes.
+  std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
+  // By source, run and launch.
+  std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;
+};
+
+absl::Status CheckOneBackend(absl::Span<const CollectiveSamples> all) {
+  std::set<std::string> backends;
+  for (const CollectiveSamples& samples : all) backends.insert(samples.backend);
+  if (backends.size() <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the records are of several backends: ", absl::StrJoin(backends, ", "),
+      "; fit one at a time"));
+}
+
+// "gloo on HOST", of the first run with calls.
+std::string NetworkName(absl::Span<const RunTrace> runs,
+                        const BenchmarkSelection& selection,
+                        const std::string& backend) {
+  for (const RunTrace& run : runs) {
+    if (!selection.Takes(run) || run.ranks[0].collectives.empty()) continue;
+    const std::string& host = run.ranks[0].run.host.hostname;
+    return host.empty() ? backend : absl::StrCat(backend, " on ", host);
+  }
+  return backend;
+}
+
+std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
+                                     std::vector<std::string>* left_out) {
+  std::map<std::string, CollectiveCosts> by_name;
+  for (const CollectiveSamples& samples : all) {
+    absl::StatusOr<CostCurve> curve = FitCostCurve(samples.calls);
+    if (curve.ok()) {
+      curve->world_size = samples.world_size;
+      curve->bus_factor = samples.bus_factor;
+      by_name[samples.collective].curves.push_back(*std::move(curve));
+    } else if (left_out != nullptr) {
+      left_out->push_back(absl::StrCat(samples.collective, " on ",
+                                       samples.world_size,
+                                       " ranks: ", curve.status().message()));
+    }
+  }
+  std::vector<CollectiveCosts> collectives;
+  for (auto& [name, costs] : by_name) {
+    costs.collective = name;
+    costs.growth = AssumedGrowth(name, all[0].backend);
+    costs.growth_is_assumed = costs.curves.size() == 1;
+    if (!costs.growth_is_assumed) {
+      costs.growth = FitGrowth(costs.curves, costs.growth);
+    }
+    collectives.push_back(std::move(costs));
+  }
+  return collectives;
+}
+
+}  // namespace
+
+bool BenchmarkSelection::Takes(const RunTrace& run) const {
+  if (run.ranks.empty()) return false;
+  const RunRecord& record = run.ranks[0].run;
+  return (backend.empty() || record.backend == backend) &&
+         (most_ranks == 0 || record.world_size <= most_ranks);
+}
+
+absl::StatusOr<CostCurve> FitCostCurve(const CallSeconds& calls) {
+  const double spread = SpreadOfLaunches(calls);
+  CostCurve curve;
+  curve.points = PointsOf(calls, spread);
+  if (curve.points.size() == 1 && curve.points[0].bytes == 0) {
+    curve.line.alpha_seconds = curve.points[0].median_seconds;
+    curve.line.alpha_interval = curve.points[0].interval;
+    return curve;
+  }
+  if (curve.points.size() < kFewestSizes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("latency and bandwidth cannot be separated by ",
+                     Counted(static_cast<int64_t>(curve.points.size()), "size"),
+                     ": measure at least ", kFewestSizes));
+  }
+  curve.line = FitLine(curve.points, spread);
+  curve.median_relative_error = MedianRelativeError(curve);
+  return curve;
+}
+
+std::vector<CollectiveSamples> CollectSamples(
+    absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
+    const BenchmarkSelection& selection) {
+  Collector collector(left_out);
+  for (const RunTrace& run : runs) {
+    if (selection.Takes(run)) collector.Add(run);
+  }
+  return collector.Take();
+}
+
+absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
+                                        std::vector<std::string>* left_out,
+                                        const BenchmarkSelection& selection) {
+  const std::vector<CollectiveSamples> samples =
+      CollectSamples(runs, left_out, selection);
+  RETURN_IF_ERROR(CheckOneBackend(samples));
+  NetworkModel network;
+  network.collectives = CostsOf(samples, left_out);
+  if (network.collectives.empty()) {
+    return absl::NotFoundError(
+        "the records hold no collective that two or more ranks measured at "
+        "three or more sizes, through c10d and by the host's clock: run "
+        "comm_bench with --nproc=2 --record=FILE");
+  }
+  network.backend = samples[0].backend;
+  network.name = NetworkName(runs, selection, network.backend);
+  return network;
+}
+
+}  // namespace rankwise
