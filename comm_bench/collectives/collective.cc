@@ -27,7 +27,7 @@ std::string RanksReason(const Collective& collective, const Call& call) {
 }
 
 std::string OpReason(const Collective& collective, const Call& call) {
-  if (!collective.reduces || call.op != ReduceOp::kAverage ||
+  if (!collective.reduces || call.op != ReduceOp::AVG ||
       c10::isFloatingType(call.dtype)) {
     return "";
   }
@@ -42,9 +42,6 @@ std::string PlaceReason(const Collective& collective, const Call& call) {
   if (call.in_place && !collective.in_place) {
     return " cannot run in place: its output would overwrite what it has yet "
            "to send; run it out of place";
-  }
-  if (!call.in_place && !collective.out_of_place) {
-    return " cannot run out of place; run it in place";
   }
   return "";
 }

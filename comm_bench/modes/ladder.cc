@@ -84,7 +84,7 @@ class RawNcclRung : public Rung {
   void Fill() override { tensor_.fill_(rank_ + 1.0); }
   void Run() override {
     const absl::Status status =
-        nccl_->Run(calls_, tensor_, tensor_, ReduceOp::kSum);
+        nccl_->Run(calls_, tensor_, tensor_, ReduceOp::SUM);
     TORCH_CHECK(status.ok(), std::string(status.message()));
   }
   const at::Tensor& result() const override { return tensor_; }

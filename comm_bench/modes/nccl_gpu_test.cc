@@ -116,7 +116,7 @@ MeasureConfig Quick() {
 std::vector<Call> VariantsOf(const Collective& collective, GpuRank& rank,
                              const TrafficMatrix& traffic) {
   const auto ops =
-      collective.reduces ? AllOps() : std::vector<ReduceOp>{ReduceOp::kSum};
+      collective.reduces ? AllOps() : std::vector<ReduceOp>{ReduceOp::SUM};
   const auto dtypes = collective.has_elements
                           ? AllDtypes()
                           : std::vector<c10::ScalarType>{c10::kFloat};

@@ -62,7 +62,7 @@ class FakeNccl : public RawNccl {
   absl::Status Run(const NcclGroup& group, const at::Tensor&, const at::Tensor&,
                    ReduceOp op) override {
     groups_.push_back(group);
-    return op == ReduceOp::kMax ? absl::InternalError("ncclAllReduce: no")
+    return op == ReduceOp::MAX ? absl::InternalError("ncclAllReduce: no")
                                 : absl::OkStatus();
   }
   std::unique_ptr<RegisteredMemory> NewRegistered() override { return nullptr; }
@@ -98,7 +98,7 @@ TEST(NcclLayerTest, ErrorsNameTheCollective) {
   Works works;
   Call call;
   call.count = 4;
-  call.op = ReduceOp::kMax;
+  call.op = ReduceOp::MAX;
   const auto message = [&](const char* name) -> std::string {
     try {
       layer->Start(**FindCollective(name), call, buffers, works);

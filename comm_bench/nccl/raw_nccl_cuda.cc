@@ -59,15 +59,15 @@ absl::StatusOr<ncclDataType_t> TypeOf(c10::ScalarType dtype) {
 
 ncclRedOp_t OpOf(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum:
+    case ReduceOp::SUM:
       break;
-    case ReduceOp::kAverage:
+    case ReduceOp::AVG:
       return ncclAvg;
-    case ReduceOp::kMin:
+    case ReduceOp::MIN:
       return ncclMin;
-    case ReduceOp::kMax:
+    case ReduceOp::MAX:
       return ncclMax;
-    case ReduceOp::kProduct:
+    case ReduceOp::PRODUCT:
       return ncclProd;
   }
   return ncclSum;

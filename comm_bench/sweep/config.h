@@ -50,7 +50,7 @@ struct BenchConfig {
   // What is swept: the product of all lists.
   std::vector<const Collective*> collectives;
   std::vector<c10::ScalarType> dtypes = {c10::ScalarType::Float};
-  std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  std::vector<ReduceOp> ops = {ReduceOp::SUM};
   std::string place = "auto";  // auto (as c10d's call does it), in, out, both
   std::vector<int64_t> sizes;  // bytes
   // A list was given as "all": what a collective refuses is left out instead of

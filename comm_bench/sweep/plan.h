@@ -30,7 +30,7 @@ struct Job {
 struct SweepCase {
   const Collective* collective = nullptr;
   c10::ScalarType dtype = c10::ScalarType::Float;
-  ReduceOp op = ReduceOp::kSum;
+  ReduceOp op = ReduceOp::SUM;
   bool in_place = false;
 };
 
