@@ -68,9 +68,10 @@ Series TimeAllReduces(int world_size, const FakeBackendConfig& costs,
     const VirtualTime time;
     std::vector<at::Tensor> tensors{at::zeros({bytes / 4})};
     const int own = rank.control.rank();
-    Series result = TimeIterationsOnClock(
-        clocks.empty() ? HostClock() : clocks[own], rank.control,
-        [&](int64_t) { rank.group->allreduce(tensors)->wait(); }, config);
+    Series result = TimeIterations(
+        rank.control,
+        [&](int64_t) { rank.group->allreduce(tensors)->wait(); }, config,
+        /*stop=*/nullptr, clocks.empty() ? HostClock() : clocks[own]);
     if (own == 0) series = std::move(result);
   });
   return series;

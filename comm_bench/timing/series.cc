@@ -155,11 +155,11 @@ Summary Summarize(const Series& series, Across across) {
   summary.late = static_cast<int64_t>(series.late.size());
   if (sorted.empty()) return summary;
   summary.min = sorted.front();
-  summary.median = QuantileOfSorted(sorted, 0.5);
-  summary.p95 = QuantileOfSorted(sorted, 0.95);
-  summary.p99 = QuantileOfSorted(sorted, 0.99);
+  summary.median = Median(sorted);
+  summary.p95 = Quantile(sorted, 0.95);
+  summary.p99 = Quantile(sorted, 0.99);
   summary.max = sorted.back();
-  const MedianInterval interval = IntervalOfMedian(sorted);
+  const Interval interval = IntervalOfMedian(sorted);
   summary.median_low = interval.low;
   summary.median_high = interval.high;
   summary.skew = MedianSkew(series);

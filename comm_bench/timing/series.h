@@ -74,7 +74,7 @@ std::vector<int64_t> LeftBarrierLate(const Series& series);
 // One value per iteration that counts.
 std::vector<double> Combine(const Series& series, Across across);
 
-// Quantiles interpolate between order statistics (order_statistics.h). All are
+// Quantiles interpolate between order statistics (Quantile). All are
 // 0 where no iteration counts.
 struct Summary {
   int64_t samples = 0;
