@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/core/ScalarType.h"
+#include "c10/util/Exception.h"
 #include "comm_bench/collectives/element_types.h"
 #include "comm_bench/collectives/entries.h"
 #include "records/text.h"
@@ -98,13 +99,10 @@ absl::Status CheckCall(const Collective& collective, const Call& call) {
   return collective.refuse(call);
 }
 
-absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
-                                                   const Call& call) {
-  if (collective.nccl_calls == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(collective.name, " with --layer=nccl: nccl.h has no such ",
-                     "call; measure it with --layer=c10d"));
-  }
+std::vector<NcclGroup> NcclCallsOf(const Collective& collective,
+                                   const Call& call) {
+  TORCH_CHECK(collective.nccl_calls != nullptr, "nccl.h has no ",
+              collective.name);
   std::vector<NcclGroup> groups = collective.nccl_calls(call);
   std::erase_if(groups, [](const NcclGroup& group) { return group.empty(); });
   return groups;

@@ -43,7 +43,7 @@ struct Call {
   int64_t count = 0;
   c10::ScalarType dtype = c10::ScalarType::Float;
   ReduceOp op = ReduceOp::SUM;  // of collectives that reduce
-  int root = 0;                  // of collectives that have one
+  int root = 0;                 // of collectives that have one
   bool in_place = false;
   int rank = 0;  // in the group
   int world_size = 1;
@@ -165,10 +165,10 @@ absl::StatusOr<const Collective*> FindCollective(const std::string& name);
 // "all_reduce of int32 with op avg: the average of integers is no integer".
 absl::Status CheckCall(const Collective& collective, const Call& call);
 
-// The calls of nccl.h without empty groups. InvalidArgument, "barrier with
-// --layer=nccl: ...", where nccl.h has nothing for the collective.
-absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
-                                                   const Call& call);
+// The calls of nccl.h without empty groups. Requires that it has some for the
+// collective.
+std::vector<NcclGroup> NcclCallsOf(const Collective& collective,
+                                   const Call& call);
 
 // The count for a row of about `bytes`: rounded down to the granularity, at
 // least one granule. 0 for a collective without elements.

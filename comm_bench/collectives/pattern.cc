@@ -64,7 +64,7 @@ int64_t SmallestOrLargest(const Call& call, int64_t index) {
   for (int rank = 1; rank < call.world_size; ++rank) {
     const int64_t next = Data(rank, index);
     result = call.op == ReduceOp::MIN ? std::min(result, next)
-                                       : std::max(result, next);
+                                      : std::max(result, next);
   }
   return result;
 }

@@ -26,14 +26,14 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
 
 Calls::Calls(Layer& layer, const Collective& collective, const Call& call,
              int in_flight, RegisteredMemory* memory)
-    : layer_(layer), collective_(collective), call_(call) {
+    : collective_(collective),
+      call_(call),
+      start_(layer.Prepare(collective_, call_)) {
   Call making = call;
   making.memory = memory;
   for (int i = 0; i < in_flight; ++i)
     buffers_.push_back(collective.make(making));
 }
-
-Calls::~Calls() = default;
 
 void Calls::Fill() {
   for (Buffers& buffers : buffers_) collective_.fill(call_, buffers);
@@ -50,8 +50,7 @@ absl::Status Calls::Capture(const GraphMaker& make) {
 }
 
 void Calls::Launch() {
-  for (Buffers& buffers : buffers_)
-    layer_.Start(collective_, call_, buffers, works_);
+  for (Buffers& buffers : buffers_) start_(buffers, works_);
   for (const auto& work : works_) work->wait();
   works_.clear();
 }

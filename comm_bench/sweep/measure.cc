@@ -168,7 +168,7 @@ absl::Status Refused(const Collective& collective, const absl::Status& why) {
 // NCCL logs on the first rank of a group only.
 void NoteChoices(const std::string& log, Control& control,
                  CallDescription& call) {
-  const ChosenNames own = NamesOf(ParseNcclLog(log));
+  const NcclChoices own = ParseNcclLog(log);
   const size_t first = call.ranks.empty() ? 0 : call.ranks[0];
   call.algorithm = GatherTexts(control, own.algorithm)[first];
   call.protocol = GatherTexts(control, own.protocol)[first];
