@@ -1,5 +1,6 @@
-// What will be measured, and every reason why it cannot be: refusals that
-// depend on more than one flag are all here, and come before anything runs.
+// What will be measured, and every reason why it cannot be: all refusals of
+// what flags mean together, and of the files that they name, are here, and come
+// before anything runs.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
 #define RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "comm_bench/sweep/config.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 
 namespace rankwise::comm_bench {
 
@@ -20,7 +22,7 @@ struct Job {
   int world_size = 1;
   int ranks_of_host = 1;
   std::string backend = "gloo";
-  std::string launcher;  // "nproc": this program started the ranks
+  std::string launcher = "";  // "nproc": this program started the ranks
   std::optional<c10::Device> device =
       std::nullopt;          // of a rank; none: not known yet
   int64_t memory_bytes = 0;  // of the host; 0: not known
@@ -38,10 +40,12 @@ struct Plan {
   // Of a group; uniform unless all_to_all_v is measured.
   TrafficMatrix traffic;
   // Of sweep and overlap: all combinations that are asked for and can run.
-  std::vector<SweepCase> cases;
+  std::vector<SweepCase> cases = {};
   // Of those that cannot, why, a sentence each; only where
   // config.skip_unsupported.
-  std::vector<std::string> left_out;
+  std::vector<std::string> left_out = {};
+  // Of replay: what is repeated.
+  std::optional<RecordedTraffic> recorded = std::nullopt;
 };
 
 // InvalidArgument, by the flag's name and with what to do, for all that cannot

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "ATen/detail/CUDAHooksInterface.h"
+#include "absl/types/span.h"
+#include "analysis/stats/statistics.h"
 #include "parallel/clock/clock_sync.h"
 
 namespace rankwise::comm_bench {
@@ -37,7 +39,7 @@ double ArrivalOf(int rank, const std::vector<double>& arrival_seconds) {
 
 double MedianBefore(const std::vector<double>& values, size_t end) {
   const size_t begin = end < kWidth ? 0 : end - kWidth;
-  return Median({values.begin() + begin, values.begin() + end});
+  return Median(absl::MakeConstSpan(values).subspan(begin, end - begin));
 }
 
 // All times but durations are on rank 0's clock, since the runner's restart.

@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "comm_bench/modes/recorded_traffic.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 #include "comm_bench/timing/order_statistics.h"
 
 namespace rankwise::comm_bench {
