@@ -178,28 +178,28 @@ std::vector<double> ReadMicroseconds(const char* flag, const std::string& text,
   return numbers;
 }
 
-int64_t ReadSize(const char* flag, const std::string& text,
-                 FlagChecks& checks) {
-  const absl::StatusOr<int64_t> bytes = ParseBytes(text);
-  if (bytes.ok()) return *bytes;
+// What `read` makes of the flag's text; `otherwise` where it refuses it.
+template <typename T>
+T ReadText(const char* flag, const std::string& text,
+           const std::function<absl::StatusOr<T>(const std::string&)>& read,
+           T otherwise, FlagChecks& checks) {
+  absl::StatusOr<T> value = read(text);
+  if (value.ok()) return *std::move(value);
   checks.Complain(
-      absl::StrCat("--", flag, "=", text, ": ", bytes.status().message()));
-  return 1;
+      absl::StrCat("--", flag, "=", text, ": ", value.status().message()));
+  return otherwise;
 }
 
 std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
   const std::string list = absl::GetFlag(FLAGS_sizes);
   if (!list.empty()) {
-    const absl::StatusOr<std::vector<int64_t>> sizes = ParseByteList(list);
-    if (sizes.ok()) return *sizes;
-    checks.Complain(
-        absl::StrCat("--sizes=", list, ": ", sizes.status().message()));
-    return {};
+    return ReadText<std::vector<int64_t>>("sizes", list, ParseByteList, {},
+                                          checks);
   }
-  const int64_t min =
-      ReadSize("min_bytes", absl::GetFlag(FLAGS_min_bytes), checks);
-  const int64_t max =
-      ReadSize("max_bytes", absl::GetFlag(FLAGS_max_bytes), checks);
+  const int64_t min = ReadText<int64_t>(
+      "min_bytes", absl::GetFlag(FLAGS_min_bytes), ParseBytes, 1, checks);
+  const int64_t max = ReadText<int64_t>(
+      "max_bytes", absl::GetFlag(FLAGS_max_bytes), ParseBytes, 1, checks);
   const double factor = absl::GetFlag(FLAGS_factor);
   if (min > max) {
     checks.Complain(absl::StrCat("--min_bytes=", FormatBytes(min),
@@ -313,8 +313,9 @@ absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
   return config;
 }
 
-absl::Status AddFakeFlags(FakeBackendConfig& fake) {
+absl::Status AddFakeFlags(CommConfig& comm) {
   FlagChecks checks;
+  FakeBackendConfig& fake = comm.fake;
   fake.skew_us = ReadMicroseconds("fake_skew_us",
                                   absl::GetFlag(FLAGS_fake_skew_us), checks);
   fake.tail_every = absl::GetFlag(FLAGS_fake_tail_every);
@@ -323,14 +324,16 @@ absl::Status AddFakeFlags(FakeBackendConfig& fake) {
   checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
   if ((fake.tail_us > 0) != (fake.tail_every > 0))
     checks.Complain("--fake_tail_us, --fake_tail_every: need each other");
-  const bool is_fake = absl::GetFlag(FLAGS_backend) == "fake";
-  if (is_fake && absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
-    checks.Complain(
-        "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take no "
-        "time");
+  if (PretendsPeers(comm.backend)) {
+    if (absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
+      checks.Complain(
+          "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take "
+          "no time");
+    return checks.status();
+  }
   for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us",
                            "fake_virtual_time"}) {
-    if (IsSet(flag) && !is_fake)
+    if (IsSet(flag))
       checks.Complain(absl::StrCat("--", flag, ": only for --backend=fake"));
   }
   return checks.status();

@@ -93,7 +93,6 @@ struct BenchRank {
   Control* control = nullptr;
   Output* output = nullptr;
   c10::Device device = c10::kCPU;
-  std::string backend;  // "gloo"
   bool on_one_host = true;
   // Null: NCCL's log cannot be read here.
   NcclLogSwitch* nccl_log = nullptr;

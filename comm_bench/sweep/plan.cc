@@ -56,12 +56,6 @@ absl::Status CheckUses(const BenchConfig& config, const Job&) {
   return absl::OkStatus();
 }
 
-// Whether one process stands for all ranks.
-bool PretendsPeers(const Job& job) {
-  const BackendKind* const kind = FindBackend(job.backend);
-  return kind != nullptr && kind->pretends_peers;
-}
-
 absl::Status CheckModes(const BenchConfig& config, const Job& job) {
   const std::string& mode = config.mode;
   if (mode == "replay" && config.replay_file.empty()) {
@@ -69,7 +63,7 @@ absl::Status CheckModes(const BenchConfig& config, const Job& job) {
         "--mode=replay: needs --replay=FILE, records that a trainer wrote "
         "with --traffic_steps");
   }
-  if (PretendsPeers(job) &&
+  if (PretendsPeers(job.backend) &&
       (mode == "new_group" || mode == "ladder" || mode == "replay")) {
     return Refuse("--mode=", mode, ": not with --backend=", job.backend,
                   ", whose ranks are threads without a job");
@@ -194,7 +188,7 @@ absl::Status CheckGroups(const BenchConfig& config, const Job& job) {
     return Refuse("--group_size=", size, ": does not divide the ",
                   Counted(job.world_size, "rank"));
   }
-  if (size != job.world_size && PretendsPeers(job)) {
+  if (size != job.world_size && PretendsPeers(job.backend)) {
     return Refuse("--group_size=", size,
                   ": the ranks of --backend=", job.backend, " are one group");
   }
@@ -306,6 +300,11 @@ std::string RoundedNote(const BenchConfig& config, int64_t bytes,
 }
 
 }  // namespace
+
+bool PretendsPeers(const std::string& backend) {
+  const BackendKind* const kind = FindBackend(backend);
+  return kind != nullptr && kind->pretends_peers;
+}
 
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
   for (const auto check : {CheckUses, CheckModes, CheckRelaunch, CheckTraffic,

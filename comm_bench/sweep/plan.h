@@ -48,6 +48,10 @@ struct Plan {
   std::optional<RecordedTraffic> recorded = std::nullopt;
 };
 
+// Whether one process stands for all ranks of this backend (backends.h); false
+// for auto.
+bool PretendsPeers(const std::string& backend);
+
 // InvalidArgument, by the flag's name and with what to do, for all that cannot
 // be measured by these ranks as far as they are known.
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job);
