@@ -162,12 +162,6 @@ void AddLaunches(Registrar& registrar) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Measurement>> MakePeers(int from, int to,
-                                                       int64_t bytes) {
-  ASSIGN_OR_RETURN(auto copy, MakePeerCopy(from, to, bytes));
-  return copy;
-}
-
 void AddPeerCopies(Registrar& registrar) {
   const Limit limit{
       .what = "limit unknown: the links between GPUs do not tell theirs"};
@@ -177,7 +171,7 @@ void AddPeerCopies(Registrar& registrar) {
       for (const int64_t bytes : {16 * kMiB, 256 * kMiB}) {
         registrar.AddTransfer(
             absl::StrCat("PeerCopy/", from, "/", to), bytes,
-            [from, to, bytes] { return MakePeers(from, to, bytes); },
+            [from, to, bytes] { return MakePeerCopy(from, to, bytes); },
             {bytes, limit});
       }
     }

@@ -41,7 +41,7 @@ struct FreeGpuMemory {
 using GpuMemory = std::unique_ptr<uint8_t[], FreeGpuMemory>;
 
 // Of the current GPU; aligned to 256 bytes. `bytes` may be 0.
-// ResourceExhausted, with how much was asked for and is free, where it does not
+// ResourceExhausted, with how much was requested and is free, where it does not
 // fit.
 absl::StatusOr<GpuMemory> AllocateGpuMemory(int64_t bytes);
 

@@ -23,20 +23,17 @@ using Graph = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
 
 // `kernels` ticks, one after another.
 absl::StatusOr<Graph> Record(int kernels, int32_t* count, CudaStream stream) {
-  absl::Status status = CudaStatus(
+  RETURN_IF_ERROR(CudaStatus(
       cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-      "beginning a graph");
-  if (!status.ok()) return status;
+      "beginning a graph"));
   for (int i = 0; i < kernels; ++i) LaunchTick(count, stream);
   cudaGraph_t recorded = nullptr;
-  status =
-      CudaStatus(cudaStreamEndCapture(stream, &recorded), "ending a graph");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CudaStatus(cudaStreamEndCapture(stream, &recorded), "ending a graph"));
   cudaGraphExec_t graph = nullptr;
-  status = CudaStatus(cudaGraphInstantiate(&graph, recorded, 0),
-                      "instantiating a graph");
+  const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
   (void)cudaGraphDestroy(recorded);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(error, "instantiating a graph"));
   return Graph(graph);
 }
 
@@ -69,24 +66,23 @@ class LaunchMeasurement : public Measurement {
   }
 
   absl::StatusOr<double> Run() override {
-    const absl::StatusOr<double> seconds =
-        what_ == LaunchTime::kBetweenKernels
-            ? timer_.Time([this] { return Launch(idle_.get(), nullptr); })
-            : HostSeconds();
-    if (!seconds.ok()) return seconds;
-    return *seconds / shape_.kernels();
+    ASSIGN_OR_RETURN(const double seconds,
+                     what_ == LaunchTime::kBetweenKernels ? timer_.Time([this] {
+                       return Launch(idle_.get(), nullptr);
+                     })
+                                                          : HostSeconds());
+    return seconds / shape_.kernels();
   }
 
   absl::Status Check() override {
-    absl::Status status =
-        Launch(counting_.get(), reinterpret_cast<int32_t*>(count_.get()));
-    if (status.ok()) status = timer_.Finish();
+    RETURN_IF_ERROR(
+        Launch(counting_.get(), reinterpret_cast<int32_t*>(count_.get())));
+    RETURN_IF_ERROR(timer_.Finish());
     int32_t counted = 0;
-    if (status.ok())
-      status = Download(count_.get(),
-                        absl::MakeSpan(reinterpret_cast<uint8_t*>(&counted),
-                                       sizeof(counted)));
-    if (!status.ok() || counted == shape_.kernels()) return status;
+    RETURN_IF_ERROR(Download(
+        count_.get(),
+        absl::MakeSpan(reinterpret_cast<uint8_t*>(&counted), sizeof(counted))));
+    if (counted == shape_.kernels()) return absl::OkStatus();
     return absl::DataLossError(
         absl::StrCat(counted, " kernels ran and not ", shape_.kernels()));
   }
@@ -109,12 +105,12 @@ class LaunchMeasurement : public Measurement {
   absl::StatusOr<double> HostSeconds() {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
-    absl::Status status = Launch(idle_.get(), nullptr);
+    const absl::Status launched = Launch(idle_.get(), nullptr);
     Clock::time_point end = Clock::now();
     const absl::Status finished = timer_.Finish();
     if (what_ == LaunchTime::kToFinish) end = Clock::now();
-    if (status.ok()) status = finished;
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(launched);
+    RETURN_IF_ERROR(finished);
     return std::chrono::duration<double>(end - start).count();
   }
 
@@ -136,7 +132,7 @@ absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
   if (how == Launching::kGraph) {
     // Loads the kernel: a recording is no place for that.
     LaunchTick(nullptr, timer.stream());
-    if (absl::Status loaded = timer.Finish(); !loaded.ok()) return loaded;
+    RETURN_IF_ERROR(timer.Finish());
     auto* const counter = reinterpret_cast<int32_t*>(count.get());
     for (auto [graph, target] :
          {std::pair(&idle, static_cast<int32_t*>(nullptr)),

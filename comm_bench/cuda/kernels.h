@@ -40,8 +40,8 @@ void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
 // null. CUDA keeps an error for cudaGetLastError.
 void LaunchTick(int32_t* count, CudaStream stream);
 
-// One thread, which keeps the stream busy for so many cycles of the GPU's clock
-// (some 2 to a nanosecond), so that the host can give it work ahead.
+// One thread, which keeps the stream busy for `cycles` of the GPU's clock (some
+// 2 to a nanosecond), so that the host can give it work ahead.
 void LaunchHold(int64_t cycles, CudaStream stream);
 
 // "13.0.88".

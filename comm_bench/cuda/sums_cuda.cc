@@ -42,9 +42,8 @@ class SumMeasurement : public Measurement {
         blocks_(blocks) {}
 
   absl::Status Clear() override {
-    const absl::Status status =
-        UploadRepeated(PatternAs(what_), count_ * SizeOf(what_), values_.get());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(UploadRepeated(PatternAs(what_), count_ * SizeOf(what_),
+                                   values_.get()));
     // All bits set: not a number.
     return FillGpuMemory(0xff, (blocks_ + 1) * sizeof(float), results_.get());
   }

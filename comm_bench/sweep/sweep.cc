@@ -11,6 +11,7 @@
 #include "comm_bench/sweep/cost_fit.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
+#include "parallel/comm/communicator.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"

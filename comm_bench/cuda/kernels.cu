@@ -1,12 +1,65 @@
-// After M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and the
-// warp shuffles of the CUDA C++ Programming Guide.
 #include "comm_bench/cuda/kernels.h"
 #include "comm_bench/cuda/vector_split.h"
+
+#define RANKWISE_TEXT(number) #number
+#define RANKWISE_VERSION(major, minor, build) \
+  RANKWISE_TEXT(major) "." RANKWISE_TEXT(minor) "." RANKWISE_TEXT(build)
 
 namespace rankwise::micro {
 namespace {
 
 constexpr int kThreads = 256;
+
+constexpr int kWordsOfThread = 4;
+constexpr int64_t kWordsOfBlock = kThreads * kWordsOfThread;
+
+// The first block takes the ends, too: they are shorter than its threads are
+// many.
+__device__ void CopyEnds(const uint8_t* from, uint8_t* to, int64_t bytes,
+                         VectorSplit split) {
+  const int64_t thread = threadIdx.x;
+  if (thread < split.head) to[thread] = from[thread];
+  const int64_t last = bytes - split.tail + thread;
+  if (thread < split.tail) to[last] = from[last];
+}
+
+// Data that is read and written once need not push other data out of the cache:
+// __ldcs and __stcs say so.
+template <typename Word>
+__global__ void __launch_bounds__(kThreads)
+    Copy(const uint8_t* __restrict__ from, uint8_t* __restrict__ to,
+         int64_t bytes, VectorSplit split) {
+  if (blockIdx.x == 0) CopyEnds(from, to, bytes, split);
+  const auto* const source = reinterpret_cast<const Word*>(from + split.head);
+  auto* const target = reinterpret_cast<Word*>(to + split.head);
+  const int64_t first = blockIdx.x * kWordsOfBlock + threadIdx.x;
+  Word words[kWordsOfThread];
+#pragma unroll
+  for (int i = 0; i < kWordsOfThread; ++i) {
+    const int64_t index = first + i * kThreads;
+    if (index < split.words) words[i] = __ldcs(source + index);
+  }
+#pragma unroll
+  for (int i = 0; i < kWordsOfThread; ++i) {
+    const int64_t index = first + i * kThreads;
+    if (index < split.words) __stcs(target + index, words[i]);
+  }
+}
+
+template <typename Word>
+void StartCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
+               CudaStream stream) {
+  const VectorSplit split =
+      SplitIntoWords(reinterpret_cast<uintptr_t>(from), bytes, sizeof(Word));
+  // One block at least, for the ends.
+  const int64_t blocks = split.words / kWordsOfBlock + 1;
+  Copy<Word><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
+      from, to, bytes, split);
+}
+
+// Sums: after M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and
+// the warp shuffles of the CUDA C++ Programming Guide.
+
 constexpr int kWarp = 32;
 constexpr int kBlocksOfMultiprocessor = 4;
 constexpr int kWordsUnderWay = 4;
@@ -106,8 +159,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Value>
-void Launch(const Value* values, int64_t count, int blocks, float* scratch,
-            float* sum, CudaStream stream) {
+void StartSum(const Value* values, int64_t count, int blocks, float* scratch,
+              float* sum, CudaStream stream) {
   const VectorSplit split =
       SplitIntoWords(reinterpret_cast<uintptr_t>(values),
                      count * static_cast<int64_t>(sizeof(Value)), kWidestWord);
@@ -115,7 +168,36 @@ void Launch(const Value* values, int64_t count, int blocks, float* scratch,
   SumBlockSums<<<1, kThreads, 0, stream>>>(scratch, blocks, sum);
 }
 
+__global__ void Tick(int32_t* count) {
+  if (count != nullptr) ++*count;
+}
+
+__global__ void Hold(int64_t cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
+__global__ void Nothing() {}
+
 }  // namespace
+
+void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
+                CudaStream stream) {
+  switch (WidestCommonWord(reinterpret_cast<uintptr_t>(from),
+                           reinterpret_cast<uintptr_t>(to))) {
+    case 16:
+      return StartCopy<uint4>(from, to, bytes, stream);
+    case 8:
+      return StartCopy<uint2>(from, to, bytes, stream);
+    case 4:
+      return StartCopy<unsigned int>(from, to, bytes, stream);
+    case 2:
+      return StartCopy<unsigned short>(from, to, bytes, stream);
+    default:
+      return StartCopy<unsigned char>(from, to, bytes, stream);
+  }
+}
 
 int SumBlocks(int multiprocessors) {
   return multiprocessors * kBlocksOfMultiprocessor;
@@ -123,12 +205,34 @@ int SumBlocks(int multiprocessors) {
 
 void LaunchSum(const float* values, int64_t count, int blocks, float* scratch,
                float* sum, CudaStream stream) {
-  Launch(values, count, blocks, scratch, sum, stream);
+  StartSum(values, count, blocks, scratch, sum, stream);
 }
 
 void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
                          float* scratch, float* sum, CudaStream stream) {
-  Launch(values, count, blocks, scratch, sum, stream);
+  StartSum(values, count, blocks, scratch, sum, stream);
+}
+
+void LaunchTick(int32_t* count, CudaStream stream) {
+  Tick<<<1, 1, 0, stream>>>(count);
+}
+
+void LaunchHold(int64_t cycles, CudaStream stream) {
+  Hold<<<1, 1, 0, stream>>>(cycles);
+}
+
+const char* NvccVersion() {
+  return RANKWISE_VERSION(__CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__,
+                          __CUDACC_VER_BUILD__);
+}
+
+int KernelArchitecture() {
+  cudaFuncAttributes attributes = {};
+  if (cudaFuncGetAttributes(&attributes, Nothing) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  return attributes.binaryVersion;
 }
 
 }  // namespace rankwise::micro
