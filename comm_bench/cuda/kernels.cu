@@ -1,5 +1,4 @@
 #include "comm_bench/cuda/kernels.h"
-#include "comm_bench/cuda/vector_split.h"
 
 #define RANKWISE_TEXT(number) #number
 #define RANKWISE_VERSION(major, minor, build) \
@@ -9,52 +8,34 @@ namespace rankwise::micro {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int64_t kWordBytes = sizeof(uint4);  // the most that a thread loads
 
 constexpr int kWordsOfThread = 4;
 constexpr int64_t kWordsOfBlock = kThreads * kWordsOfThread;
 
-// The first block takes the ends, too: they are shorter than its threads are
-// many.
-__device__ void CopyEnds(const uint8_t* from, uint8_t* to, int64_t bytes,
-                         VectorSplit split) {
-  const int64_t thread = threadIdx.x;
-  if (thread < split.head) to[thread] = from[thread];
-  const int64_t last = bytes - split.tail + thread;
-  if (thread < split.tail) to[last] = from[last];
-}
-
 // Data that is read and written once need not push other data out of the cache:
 // __ldcs and __stcs say so.
-template <typename Word>
 __global__ void __launch_bounds__(kThreads)
     Copy(const uint8_t* __restrict__ from, uint8_t* __restrict__ to,
-         int64_t bytes, VectorSplit split) {
-  if (blockIdx.x == 0) CopyEnds(from, to, bytes, split);
-  const auto* const source = reinterpret_cast<const Word*>(from + split.head);
-  auto* const target = reinterpret_cast<Word*>(to + split.head);
+         int64_t bytes) {
+  const auto* const source = reinterpret_cast<const uint4*>(from);
+  auto* const target = reinterpret_cast<uint4*>(to);
+  const int64_t count = bytes / kWordBytes;
   const int64_t first = blockIdx.x * kWordsOfBlock + threadIdx.x;
-  Word words[kWordsOfThread];
+  uint4 words[kWordsOfThread];
 #pragma unroll
   for (int i = 0; i < kWordsOfThread; ++i) {
     const int64_t index = first + i * kThreads;
-    if (index < split.words) words[i] = __ldcs(source + index);
+    if (index < count) words[i] = __ldcs(source + index);
   }
 #pragma unroll
   for (int i = 0; i < kWordsOfThread; ++i) {
     const int64_t index = first + i * kThreads;
-    if (index < split.words) __stcs(target + index, words[i]);
+    if (index < count) __stcs(target + index, words[i]);
   }
-}
-
-template <typename Word>
-void StartCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
-               CudaStream stream) {
-  const VectorSplit split =
-      SplitIntoWords(reinterpret_cast<uintptr_t>(from), bytes, sizeof(Word));
-  // One block at least, for the ends.
-  const int64_t blocks = split.words / kWordsOfBlock + 1;
-  Copy<Word><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      from, to, bytes, split);
+  // What is left after the last whole word.
+  const int64_t last = count * kWordBytes + first;
+  if (blockIdx.x == 0 && last < bytes) to[last] = from[last];
 }
 
 // Sums: after M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and
@@ -101,15 +82,6 @@ __device__ float SumOfBlock(float value) {
   return SumOfWarp(threadIdx.x < kThreads / kWarp ? warps[threadIdx.x] : 0);
 }
 
-template <typename Value>
-__device__ float SumOfEnds(const Value* values, int64_t count, int64_t head,
-                           int64_t tail, int64_t thread) {
-  float sum = 0;
-  if (thread < head) sum += AsFloat(values[thread]);
-  if (thread < tail) sum += AsFloat(values[count - tail + thread]);
-  return sum;
-}
-
 // What this thread of the whole grid has to add up; several loads are under way
 // before the first is used.
 template <typename Value>
@@ -135,16 +107,18 @@ __device__ float SumOfWords(const uint4* words, int64_t count, int64_t thread,
 template <typename Value>
 __global__ void __launch_bounds__(kThreads, kBlocksOfMultiprocessor)
     SumToBlocks(const Value* __restrict__ values, int64_t count,
-                VectorSplit split, float* __restrict__ scratch) {
-  constexpr int64_t kBytes = sizeof(Value);
+                float* __restrict__ scratch) {
+  constexpr int64_t kValuesOfWord = kWordBytes / sizeof(Value);
   const int64_t thread =
       static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
-  const int64_t head = split.head / kBytes;
-  const auto* const words = reinterpret_cast<const uint4*>(values + head);
-  const float sum =
-      SumOfBlock(SumOfWords<Value>(words, split.words, thread, threads) +
-                 SumOfEnds(values, count, head, split.tail / kBytes, thread));
+  const int64_t words = count / kValuesOfWord;
+  float sum = SumOfWords<Value>(reinterpret_cast<const uint4*>(values), words,
+                                thread, threads);
+  // What is left after the last whole word.
+  const int64_t last = words * kValuesOfWord + thread;
+  if (last < count) sum += AsFloat(values[last]);
+  sum = SumOfBlock(sum);
   if (threadIdx.x == 0) scratch[blockIdx.x] = sum;
 }
 
@@ -161,10 +135,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Value>
 void StartSum(const Value* values, int64_t count, int blocks, float* scratch,
               float* sum, CudaStream stream) {
-  const VectorSplit split =
-      SplitIntoWords(reinterpret_cast<uintptr_t>(values),
-                     count * static_cast<int64_t>(sizeof(Value)), kWidestWord);
-  SumToBlocks<<<blocks, kThreads, 0, stream>>>(values, count, split, scratch);
+  SumToBlocks<<<blocks, kThreads, 0, stream>>>(values, count, scratch);
   SumBlockSums<<<1, kThreads, 0, stream>>>(scratch, blocks, sum);
 }
 
@@ -184,19 +155,9 @@ __global__ void Nothing() {}
 
 void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
                 CudaStream stream) {
-  switch (WidestCommonWord(reinterpret_cast<uintptr_t>(from),
-                           reinterpret_cast<uintptr_t>(to))) {
-    case 16:
-      return StartCopy<uint4>(from, to, bytes, stream);
-    case 8:
-      return StartCopy<uint2>(from, to, bytes, stream);
-    case 4:
-      return StartCopy<unsigned int>(from, to, bytes, stream);
-    case 2:
-      return StartCopy<unsigned short>(from, to, bytes, stream);
-    default:
-      return StartCopy<unsigned char>(from, to, bytes, stream);
-  }
+  // One block at least, for what is no whole word.
+  const int64_t blocks = bytes / kWordBytes / kWordsOfBlock + 1;
+  Copy<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(from, to, bytes);
 }
 
 int SumBlocks(int multiprocessors) {
