@@ -327,7 +327,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
 }
 
 std::string FormatOverlap(const OverlapResult& result) {
-  std::string text = Title(result.call) + " beside ";
+  std::string text = Title(result.call) + " next to ";
   if (result.gemms > 0) {
     absl::StrAppendFormat(&text, "%d products of %d x %d float32 matrices",
                           result.gemms, result.gemm_size, result.gemm_size);

@@ -55,32 +55,28 @@ void Calls::Launch() {
   works_.clear();
 }
 
-void Calls::Run() {
-  if (one_ != nullptr) {
-    one_->Replay();
+void Calls::Replay(DeviceGraph* graph) {
+  if (graph != nullptr) {
+    graph->Replay();
   } else {
     Launch();
   }
+}
+
+void Calls::Run() {
+  Replay(one_.get());
   // A wait for NCCL only orders streams.
   SynchronizeDevice(call_.device);
 }
 
-void Calls::LaunchRounds() {
-  if (many_ != nullptr) {
-    many_->Replay();
-  } else {
-    Launch();
-  }
-}
-
 void Calls::RunRounds() {
-  LaunchRounds();
+  Replay(many_.get());
   SynchronizeDevice(call_.device);
 }
 
 double Calls::TimeRounds() {
   const DeviceEvent before(call_.device);
-  LaunchRounds();
+  Replay(many_.get());
   const DeviceEvent after(call_.device);
   SynchronizeDevice(call_.device);
   return WaitForSecondsBetween(before, after);

@@ -55,7 +55,8 @@ class Calls {
 
  private:
   void Launch();
-  void LaunchRounds();
+  // Launch without a graph.
+  void Replay(DeviceGraph* graph);
 
   const Collective& collective_;
   const Call call_;

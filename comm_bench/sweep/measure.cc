@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> MemoryFor(
   return memory;
 }
 
-// Fills, and checks if it is asked for.
+// Fills, and checks where that is configured.
 void FirstRun(Calls& calls, Verification& verification,
               const MeasureConfig& config) {
   if (config.check) {

@@ -39,7 +39,7 @@ struct SweepCase {
 struct Plan {
   // Of a group; uniform unless all_to_all_v is measured.
   TrafficMatrix traffic;
-  // Of sweep and overlap: all combinations that are asked for and can run.
+  // Of sweep and overlap: all requested combinations that can run.
   std::vector<SweepCase> cases = {};
   // Of those that cannot, why, a sentence each; only where
   // config.skip_unsupported.
@@ -57,7 +57,7 @@ bool PretendsPeers(const std::string& backend);
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job);
 
 // config.measure, completed for a rank on `device`: whether events time it, and
-// whether NCCL is asked for its choices.
+// whether NCCL's choices are read.
 MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config);
 
 // min, min * factor, ... and max, which comes last even where no power of the
@@ -69,9 +69,9 @@ std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor);
 Call CallOf(const SweepCase& item, const BenchConfig& config, const Plan& plan,
             int64_t bytes);
 
-// A call of a block, and what the user learns where it is not of the size asked
-// for: a comment; "" where it is, or where one of a range of sizes is rounded
-// down, as the documentation says.
+// A call of a block, and what the user learns where it is not of the
+// requested size: a comment; "" where it is, or where one of a range of sizes
+// is rounded down, as the documentation says.
 struct SizedCall {
   Call call;
   std::string note;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
-#include <utility>
 
 namespace rankwise::comm_bench {
 namespace {
@@ -12,12 +12,18 @@ constexpr double kWindowTolerance = 50e-6;
 constexpr double kWindowShare = 0.1;
 constexpr double kBarrierFactor = 10;
 
-double MedianDuration(const Series& series) {
-  std::vector<double> slowest;
-  for (const Extent& extent : series.extents) {
-    slowest.push_back(extent.slowest_seconds);
+// A number of each extent: of a member, or by a function.
+template <typename Number>
+std::vector<double> Each(const std::vector<Extent>& extents, Number number) {
+  std::vector<double> numbers;
+  for (const Extent& extent : extents) {
+    numbers.push_back(std::invoke(number, extent));
   }
-  return Median(std::move(slowest));
+  return numbers;
+}
+
+double MedianDuration(const Series& series) {
+  return Median(Each(series.extents, &Extent::slowest_seconds));
 }
 
 std::vector<int64_t> Above(const std::vector<double>& values, double limit) {
@@ -53,14 +59,6 @@ std::vector<Extent> CountedExtents(const Series& series) {
     }
   }
   return counted;
-}
-
-double MedianSkew(const Series& series) {
-  std::vector<double> spreads;
-  for (const Extent& extent : CountedExtents(series)) {
-    spreads.push_back(extent.last_start - extent.first_start);
-  }
-  return Median(std::move(spreads));
 }
 
 Extent ExtentOfRanks(const std::vector<std::vector<double>>& seconds,
@@ -129,22 +127,19 @@ std::vector<int64_t> MissedWindows(const Series& series,
 
 std::vector<int64_t> LeftBarrierLate(const Series& series) {
   if (series.iterations() == 0) return {};
-  std::vector<double> spreads;
-  for (const Extent& extent : series.extents) {
-    spreads.push_back(extent.last_undelayed_start -
-                      extent.first_undelayed_start);
-  }
+  const std::vector<double> spreads =
+      Each(series.extents, [](const Extent& extent) {
+        return extent.last_undelayed_start - extent.first_undelayed_start;
+      });
   return Above(spreads, std::max({kBarrierFactor * Median(spreads),
                                   MedianDuration(series),
                                   2 * series.clock_error_seconds}));
 }
 
 std::vector<double> Combine(const Series& series, Across across) {
-  std::vector<double> combined;
-  for (const Extent& extent : CountedExtents(series)) {
-    combined.push_back(CombineOne(extent, across));
-  }
-  return combined;
+  return Each(CountedExtents(series), [across](const Extent& extent) {
+    return CombineOne(extent, across);
+  });
 }
 
 Summary Summarize(const Series& series, Across across) {
@@ -162,7 +157,9 @@ Summary Summarize(const Series& series, Across across) {
   const Interval interval = IntervalOfMedian(sorted);
   summary.median_low = interval.low;
   summary.median_high = interval.high;
-  summary.skew = MedianSkew(series);
+  summary.skew = Median(Each(CountedExtents(series), [](const Extent& extent) {
+    return extent.last_start - extent.first_start;
+  }));
   return summary;
 }
 
