@@ -100,15 +100,17 @@ class Registrar {
 
 void AddHostCopies(Registrar& registrar) {
   const Limit limit = HostLinkLimitOfGpu(0);
-  for (const auto& [name, way] :
-       {std::pair("HostToGpu/pinned", HostCopy::kToGpuPinned),
-        std::pair("HostToGpu/pageable", HostCopy::kToGpuPageable),
-        std::pair("GpuToHost/pinned", HostCopy::kToHostPinned),
-        std::pair("GpuToHost/pageable", HostCopy::kToHostPageable)}) {
+  for (const HostCopy copy : {HostCopy{.to_gpu = true, .pinned = true},
+                              HostCopy{.to_gpu = true, .pinned = false},
+                              HostCopy{.to_gpu = false, .pinned = true},
+                              HostCopy{.to_gpu = false, .pinned = false}}) {
+    const std::string name =
+        absl::StrCat(copy.to_gpu ? "HostToGpu/" : "GpuToHost/",
+                     copy.pinned ? "pinned" : "pageable");
     for (const int64_t bytes : {kMiB, 16 * kMiB, 256 * kMiB}) {
-      registrar.AddTransfer(
-          name, bytes, [way = way, bytes] { return MakeHostCopy(way, bytes); },
-          {bytes, limit});
+      registrar.AddTransfer(name, bytes,
+                            [copy, bytes] { return MakeHostCopy(copy, bytes); },
+                            {bytes, limit});
     }
   }
 }

@@ -12,28 +12,20 @@
 namespace rankwise::micro {
 namespace {
 
-bool IsToGpu(HostCopy way) {
-  return way == HostCopy::kToGpuPinned || way == HostCopy::kToGpuPageable;
-}
-
-bool IsPinned(HostCopy way) {
-  return way == HostCopy::kToGpuPinned || way == HostCopy::kToHostPinned;
-}
-
 class HostCopyMeasurement : public Measurement {
  public:
-  HostCopyMeasurement(HostCopy way, StreamTimer timer, GpuMemory gpu,
+  HostCopyMeasurement(HostCopy copy, StreamTimer timer, GpuMemory gpu,
                       PinnedMemory pinned, int64_t bytes)
-      : way_(way),
+      : copy_(copy),
         timer_(std::move(timer)),
         gpu_(std::move(gpu)),
         pinned_(std::move(pinned)),
-        pageable_(IsPinned(way) ? 0 : bytes),
-        host_(IsPinned(way) ? pinned_.get() : pageable_.data(), bytes) {}
+        pageable_(copy.pinned ? 0 : bytes),
+        host_(copy.pinned ? pinned_.get() : pageable_.data(), bytes) {}
 
   // The pattern where the copy comes from, zeros where it goes.
   absl::Status Clear() override {
-    if (IsToGpu(way_)) {
+    if (copy_.to_gpu) {
       FillPattern(0, host_);
       return FillGpuMemory(0, Bytes(), gpu_.get());
     }
@@ -43,19 +35,19 @@ class HostCopyMeasurement : public Measurement {
 
   absl::StatusOr<double> Run() override {
     const auto copy = [this] { return Start(); };
-    return IsPinned(way_) ? timer_.Time(copy) : timer_.TimeWithHost(copy);
+    return copy_.pinned ? timer_.Time(copy) : timer_.TimeWithHost(copy);
   }
 
   absl::Status Check() override {
-    return IsToGpu(way_) ? CheckPatternOnGpu(gpu_.get(), Bytes())
-                         : CheckPattern(0, host_);
+    return copy_.to_gpu ? CheckPatternOnGpu(gpu_.get(), Bytes())
+                        : CheckPattern(0, host_);
   }
 
  private:
   int64_t Bytes() const { return static_cast<int64_t>(host_.size()); }
 
   absl::Status Start() {
-    const bool to_gpu = IsToGpu(way_);
+    const bool to_gpu = copy_.to_gpu;
     return CudaStatus(
         cudaMemcpyAsync(
             to_gpu ? gpu_.get() : host_.data(),
@@ -65,7 +57,7 @@ class HostCopyMeasurement : public Measurement {
         "a copy between host and GPU");
   }
 
-  HostCopy way_;
+  HostCopy copy_;
   StreamTimer timer_;
   GpuMemory gpu_;
   PinnedMemory pinned_;
@@ -114,14 +106,14 @@ class GpuCopyMeasurement : public Measurement {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Measurement>> MakeHostCopy(HostCopy way,
+absl::StatusOr<std::unique_ptr<Measurement>> MakeHostCopy(HostCopy copy,
                                                           int64_t bytes) {
   ASSIGN_OR_RETURN(StreamTimer timer, StreamTimer::Make());
   ASSIGN_OR_RETURN(GpuMemory gpu, AllocateGpuMemory(bytes));
   ASSIGN_OR_RETURN(PinnedMemory pinned,
-                   AllocatePinnedMemory(IsPinned(way) ? bytes : 0));
+                   AllocatePinnedMemory(copy.pinned ? bytes : 0));
   return std::make_unique<HostCopyMeasurement>(
-      way, std::move(timer), std::move(gpu), std::move(pinned), bytes);
+      copy, std::move(timer), std::move(gpu), std::move(pinned), bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,

@@ -36,7 +36,7 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view doing) {
 }
 
 struct FreeGpuMemory {
-  void operator()(uint8_t* memory) const;
+  void operator()(uint8_t* memory) const { (void)cudaFree(memory); }
 };
 using GpuMemory = std::unique_ptr<uint8_t[], FreeGpuMemory>;
 
@@ -46,7 +46,7 @@ using GpuMemory = std::unique_ptr<uint8_t[], FreeGpuMemory>;
 absl::StatusOr<GpuMemory> AllocateGpuMemory(int64_t bytes);
 
 struct FreePinnedMemory {
-  void operator()(uint8_t* memory) const;
+  void operator()(uint8_t* memory) const { (void)cudaFreeHost(memory); }
 };
 using PinnedMemory = std::unique_ptr<uint8_t[], FreePinnedMemory>;
 
@@ -69,10 +69,12 @@ absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
 absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu);
 
 struct DestroyStream {
-  void operator()(CUstream_st* stream) const;
+  void operator()(CUstream_st* stream) const {
+    (void)cudaStreamDestroy(stream);
+  }
 };
 struct DestroyEvent {
-  void operator()(CUevent_st* event) const;
+  void operator()(CUevent_st* event) const { (void)cudaEventDestroy(event); }
 };
 
 // A stream of its own on the GPU that was current when it was made, which must

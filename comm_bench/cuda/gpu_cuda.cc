@@ -42,14 +42,6 @@ bool IsReached(CUevent_st* event) {
 
 }  // namespace
 
-void FreeGpuMemory::operator()(uint8_t* memory) const {
-  (void)cudaFree(memory);
-}
-
-void FreePinnedMemory::operator()(uint8_t* memory) const {
-  (void)cudaFreeHost(memory);
-}
-
 absl::StatusOr<GpuMemory> AllocateGpuMemory(int64_t bytes) {
   void* memory = nullptr;
   RETURN_IF_ERROR(CudaStatus(
@@ -114,14 +106,6 @@ absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
 
 absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu) {
   return Finish(cudaMemset(gpu, value, bytes), "filling memory of the GPU");
-}
-
-void DestroyStream::operator()(CUstream_st* stream) const {
-  (void)cudaStreamDestroy(stream);
-}
-
-void DestroyEvent::operator()(CUevent_st* event) const {
-  (void)cudaEventDestroy(event);
 }
 
 absl::StatusOr<StreamTimer> StreamTimer::Make() {

@@ -37,11 +37,9 @@ inline absl::Status WarmUpAndCheck(Measurement& measurement) {
 
 // Where a copy goes; pinned memory the GPU reads and writes by itself, pageable
 // memory goes through the driver's own pinned pieces.
-enum class HostCopy {
-  kToGpuPinned,
-  kToGpuPageable,
-  kToHostPinned,
-  kToHostPageable
+struct HostCopy {
+  bool to_gpu = false;
+  bool pinned = false;
 };
 
 // A copy of `bytes` by cudaMemcpyAsync between the host and the current GPU,

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "c10/cuda/CUDAGuard.h"
 #include "comm_bench/cuda/gpu.h"
 #include "comm_bench/cuda/measurements.h"
 #include "comm_bench/cuda/peer_copy.h"
@@ -16,21 +17,10 @@
 namespace rankwise::micro {
 namespace {
 
-// Makes a GPU the current one for a while. Of an index that is there, this
-// cannot fail in a way that the next call would not tell.
-class CurrentGpu {
- public:
-  explicit CurrentGpu(int index) {
-    (void)cudaGetDevice(&before_);
-    (void)cudaSetDevice(index);
-  }
-  ~CurrentGpu() { (void)cudaSetDevice(before_); }
-  CurrentGpu(const CurrentGpu&) = delete;
-  CurrentGpu& operator=(const CurrentGpu&) = delete;
-
- private:
-  int before_ = 0;
-};
+// Makes a GPU the current one while it lives.
+c10::cuda::CUDAGuard Current(int gpu) {
+  return c10::cuda::CUDAGuard(static_cast<c10::DeviceIndex>(gpu));
+}
 
 // Lets GPU `from` reach the memory of GPU `to`, where it can.
 class PeerAccess {
@@ -42,7 +32,7 @@ class PeerAccess {
         cudaDeviceCanAccessPeer(&can, from, to),
         absl::StrCat("asking whether GPU ", from, " reaches GPU ", to)));
     if (can == 0) return access;
-    const CurrentGpu current(from);
+    const c10::cuda::CUDAGuard current = Current(from);
     const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
     access.possible_ = true;
     access.enabled_here_ = error == cudaSuccess;
@@ -57,7 +47,7 @@ class PeerAccess {
 
   ~PeerAccess() {
     if (!enabled_here_) return;
-    const CurrentGpu current(from_);
+    const c10::cuda::CUDAGuard current = Current(from_);
     (void)cudaDeviceDisablePeerAccess(to_);
   }
   PeerAccess(PeerAccess&& other) noexcept
@@ -77,7 +67,7 @@ class PeerAccess {
 };
 
 absl::StatusOr<GpuMemory> AllocateOn(int gpu, int64_t bytes) {
-  const CurrentGpu current(gpu);
+  const c10::cuda::CUDAGuard current = Current(gpu);
   absl::StatusOr<GpuMemory> memory = AllocateGpuMemory(bytes);
   if (memory.ok()) return memory;
   return absl::Status(
@@ -103,22 +93,22 @@ class Peers : public Measurement {
 
   absl::Status Clear() override {
     {
-      const CurrentGpu current(from_);
+      const c10::cuda::CUDAGuard current = Current(from_);
       RETURN_IF_ERROR(UploadPattern(bytes_, source_.get()));
     }
-    const CurrentGpu current(to_);
+    const c10::cuda::CUDAGuard current = Current(to_);
     return FillGpuMemory(0, bytes_, target_.get());
   }
 
   absl::StatusOr<double> Run() override {
-    const CurrentGpu current(from_);
+    const c10::cuda::CUDAGuard current = Current(from_);
     // A copy through the host's memory needs the host.
     const auto copy = [this] { return Start(); };
     return direct() ? timer_.Time(copy) : timer_.TimeWithHost(copy);
   }
 
   absl::Status Check() override {
-    const CurrentGpu current(to_);
+    const c10::cuda::CUDAGuard current = Current(to_);
     return CheckPatternOnGpu(target_.get(), bytes_);
   }
 
@@ -140,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Peers>> MakePeers(int from, int to,
                                                  int64_t bytes) {
   ASSIGN_OR_RETURN(PeerAccess there, PeerAccess::Enable(from, to));
   ASSIGN_OR_RETURN(PeerAccess back, PeerAccess::Enable(to, from));
-  const CurrentGpu current(from);
+  const c10::cuda::CUDAGuard current = Current(from);
   ASSIGN_OR_RETURN(StreamTimer timer, StreamTimer::Make());
   ASSIGN_OR_RETURN(GpuMemory source, AllocateOn(from, bytes));
   ASSIGN_OR_RETURN(GpuMemory target, AllocateOn(to, bytes));
