@@ -5,7 +5,6 @@
 // docs/comm_bench.md describes the modes and what the columns mean.
 
 #include <cstdio>
-#include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"

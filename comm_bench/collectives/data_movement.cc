@@ -1,6 +1,5 @@
 // The collectives that move data between a root and all, or from all to all.
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/entries.h"

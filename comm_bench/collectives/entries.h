@@ -3,7 +3,6 @@
 #define RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "comm_bench/collectives/collective.h"

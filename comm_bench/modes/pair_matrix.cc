@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "comm_bench/timing/agreement.h"
+#include "comm_bench/timing/order_statistics.h"
 #include "comm_bench/timing/timing.h"
 #include "parallel/clock/rank_clock.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "c10/core/Device.h"
-#include "comm_bench/timing/order_statistics.h"
 #include "parallel/comm/control.h"
 #include "records/record.h"
 

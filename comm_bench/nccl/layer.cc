@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "comm_bench/timing/agreement.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "ATen/core/Tensor.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "comm_bench/collectives/collective.h"

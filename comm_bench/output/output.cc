@@ -1,7 +1,6 @@
 #include "comm_bench/output/output.h"
 
 #include <cstdio>
-#include <utility>
 
 #include "third_party/absl/status_macros.h"
 

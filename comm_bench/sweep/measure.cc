@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/element_types.h"

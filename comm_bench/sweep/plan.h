@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "comm_bench/sweep/config.h"

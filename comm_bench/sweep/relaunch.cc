@@ -80,19 +80,21 @@ absl::Status CheckRow(const Launches& launches) {
   return absl::OkStatus();
 }
 
-// The times of a call of each iteration's slowest rank.
+// The times of a call of each iteration's slowest rank, without late ones.
 std::vector<double> SamplesOf(const Records& ranks) {
-  std::vector<std::vector<double>> seconds, starts;
   std::set<int64_t> late;
   for (const CollectiveRecord* record : ranks) {
     late.insert(record->late.begin(), record->late.end());
-    seconds.push_back(record->seconds);
-    starts.push_back(record->start_seconds);
   }
-  Series series = SeriesOfRanks(seconds, starts);
-  series.late.assign(late.begin(), late.end());
-  std::vector<double> samples = Combine(series, Across::kSlowest);
-  for (double& sample : samples) sample /= ranks[0]->trips;
+  std::vector<double> samples;
+  for (size_t i = 0; i < ranks[0]->seconds.size(); ++i) {
+    if (late.contains(static_cast<int64_t>(i))) continue;
+    double slowest = 0;
+    for (const CollectiveRecord* record : ranks) {
+      slowest = std::max(slowest, record->seconds[i]);
+    }
+    samples.push_back(slowest / ranks[0]->trips);
+  }
   return samples;
 }
 
