@@ -12,117 +12,104 @@
 namespace rankwise::micro {
 namespace {
 
-class HostCopyMeasurement : public Measurement {
- public:
-  HostCopyMeasurement(HostCopy copy, StreamTimer timer, GpuMemory gpu,
-                      PinnedMemory pinned, int64_t bytes)
-      : copy_(copy),
-        timer_(std::move(timer)),
-        gpu_(std::move(gpu)),
-        pinned_(std::move(pinned)),
-        pageable_(copy.pinned ? 0 : bytes),
-        host_(copy.pinned ? pinned_.get() : pageable_.data(), bytes) {}
-
+struct HostCopyMeasurement : Measurement {
   // The pattern where the copy comes from, zeros where it goes.
   absl::Status Clear() override {
-    if (copy_.to_gpu) {
-      FillPattern(0, host_);
-      return FillGpuMemory(0, Bytes(), gpu_.get());
+    if (copy.to_gpu) {
+      FillPattern(0, host);
+      return FillGpuMemory(0, Bytes(), gpu.get());
     }
-    std::fill(host_.begin(), host_.end(), 0);
-    return UploadPattern(Bytes(), gpu_.get());
+    std::fill(host.begin(), host.end(), 0);
+    return UploadPattern(Bytes(), gpu.get());
   }
 
   absl::StatusOr<double> Run() override {
-    const auto copy = [this] { return Start(); };
-    return copy_.pinned ? timer_.Time(copy) : timer_.TimeWithHost(copy);
+    const auto start = [this] { return Start(); };
+    return copy.pinned ? timer.Time(start) : timer.TimeWithHost(start);
   }
 
   absl::Status Check() override {
-    return copy_.to_gpu ? CheckPatternOnGpu(gpu_.get(), Bytes())
-                        : CheckPattern(0, host_);
+    return copy.to_gpu ? CheckPatternOnGpu(gpu.get(), Bytes())
+                       : CheckPattern(0, host);
   }
 
- private:
-  int64_t Bytes() const { return static_cast<int64_t>(host_.size()); }
+  int64_t Bytes() const { return static_cast<int64_t>(host.size()); }
 
   absl::Status Start() {
-    const bool to_gpu = copy_.to_gpu;
+    const bool to_gpu = copy.to_gpu;
     return CudaStatus(
         cudaMemcpyAsync(
-            to_gpu ? gpu_.get() : host_.data(),
-            to_gpu ? host_.data() : gpu_.get(), host_.size(),
+            to_gpu ? gpu.get() : host.data(), to_gpu ? host.data() : gpu.get(),
+            host.size(),
             to_gpu ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
-            timer_.stream()),
+            timer.stream()),
         "a copy between host and GPU");
   }
 
-  HostCopy copy_;
-  StreamTimer timer_;
-  GpuMemory gpu_;
-  PinnedMemory pinned_;
-  std::vector<uint8_t> pageable_;
-  absl::Span<uint8_t> host_;
+  HostCopy copy;
+  StreamTimer timer;
+  GpuMemory gpu;
+  PinnedMemory pinned;
+  std::vector<uint8_t> pageable;
+  absl::Span<uint8_t> host;
 };
 
-class GpuCopyMeasurement : public Measurement {
- public:
-  GpuCopyMeasurement(GpuCopy by, StreamTimer timer, GpuMemory from,
-                     GpuMemory to, int64_t bytes)
-      : by_(by),
-        timer_(std::move(timer)),
-        from_(std::move(from)),
-        to_(std::move(to)),
-        bytes_(bytes) {}
-
+struct GpuCopyMeasurement : Measurement {
   absl::Status Clear() override {
-    RETURN_IF_ERROR(UploadPattern(bytes_, from_.get()));
-    return FillGpuMemory(0, bytes_, to_.get());
+    RETURN_IF_ERROR(UploadPattern(bytes, from.get()));
+    return FillGpuMemory(0, bytes, to.get());
   }
 
   absl::StatusOr<double> Run() override {
-    return timer_.Time([this] { return Start(); });
+    return timer.Time([this] { return Start(); });
   }
 
-  absl::Status Check() override { return CheckPatternOnGpu(to_.get(), bytes_); }
+  absl::Status Check() override { return CheckPatternOnGpu(to.get(), bytes); }
 
- private:
   absl::Status Start() {
-    if (by_ == GpuCopy::kMemcpy) {
+    if (by == GpuCopy::kMemcpy) {
       return CudaStatus(
-          cudaMemcpyAsync(to_.get(), from_.get(), bytes_,
-                          cudaMemcpyDeviceToDevice, timer_.stream()),
+          cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice,
+                          timer.stream()),
           "a copy within the GPU");
     }
-    LaunchCopy(from_.get(), to_.get(), bytes_, timer_.stream());
+    LaunchCopy(from.get(), to.get(), bytes, timer.stream());
     return CudaStatus(cudaGetLastError(), "starting the copy kernel");
   }
 
-  GpuCopy by_;
-  StreamTimer timer_;
-  GpuMemory from_, to_;
-  int64_t bytes_;
+  GpuCopy by = GpuCopy::kMemcpy;
+  StreamTimer timer;
+  GpuMemory from, to;
+  int64_t bytes = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Measurement>> MakeHostCopy(HostCopy copy,
                                                           int64_t bytes) {
-  ASSIGN_OR_RETURN(StreamTimer timer, StreamTimer::Make());
-  ASSIGN_OR_RETURN(GpuMemory gpu, AllocateGpuMemory(bytes));
-  ASSIGN_OR_RETURN(PinnedMemory pinned,
-                   AllocatePinnedMemory(copy.pinned ? bytes : 0));
-  return std::make_unique<HostCopyMeasurement>(
-      copy, std::move(timer), std::move(gpu), std::move(pinned), bytes);
+  auto made = std::make_unique<HostCopyMeasurement>();
+  made->copy = copy;
+  ASSIGN_OR_RETURN(made->timer, StreamTimer::Make());
+  ASSIGN_OR_RETURN(made->gpu, AllocateGpuMemory(bytes));
+  if (copy.pinned) {
+    ASSIGN_OR_RETURN(made->pinned, AllocatePinnedMemory(bytes));
+    made->host = {made->pinned.get(), static_cast<size_t>(bytes)};
+  } else {
+    made->pageable.resize(bytes);
+    made->host = absl::MakeSpan(made->pageable);
+  }
+  return made;
 }
 
 absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,
                                                          int64_t bytes) {
-  ASSIGN_OR_RETURN(StreamTimer timer, StreamTimer::Make());
-  ASSIGN_OR_RETURN(GpuMemory from, AllocateGpuMemory(bytes));
-  ASSIGN_OR_RETURN(GpuMemory to, AllocateGpuMemory(bytes));
-  return std::make_unique<GpuCopyMeasurement>(
-      by, std::move(timer), std::move(from), std::move(to), bytes);
+  auto made = std::make_unique<GpuCopyMeasurement>();
+  made->by = by;
+  made->bytes = bytes;
+  ASSIGN_OR_RETURN(made->timer, StreamTimer::Make());
+  ASSIGN_OR_RETURN(made->from, AllocateGpuMemory(bytes));
+  ASSIGN_OR_RETURN(made->to, AllocateGpuMemory(bytes));
+  return made;
 }
 
 }  // namespace rankwise::micro

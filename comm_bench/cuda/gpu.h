@@ -81,6 +81,8 @@ struct DestroyEvent {
 // be current in every call. Not thread-safe.
 class StreamTimer {
  public:
+  // Has no stream until a timer from Make is assigned to it.
+  StreamTimer() = default;
   static absl::StatusOr<StreamTimer> Make();
 
   CudaStream stream() const { return stream_.get(); }
@@ -99,8 +101,6 @@ class StreamTimer {
   absl::Status Finish();
 
  private:
-  StreamTimer() = default;
-
   // Of holding; grows when the host is found to need longer.
   int64_t cycles_ = 100'000;  // some 50 us
   std::unique_ptr<CUstream_st, DestroyStream> stream_;
