@@ -144,24 +144,21 @@ BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
 }
 
 // Runs of a collective and a computation on one rank.
-class Runs {
- public:
-  Runs(c10d::ProcessGroup& group, Control& control,
-       const Collective& collective, const Call& call)
-      : group_(group),
-        control_(control),
-        collective_(collective),
-        call_(call),
-        buffers_(collective.make(call)) {}
+struct Runs {
+  c10d::ProcessGroup& group;
+  Control& control;
+  const Collective& collective;
+  const Call& call;
+  Buffers buffers;
 
   BesideTimes Run(bool communicate, const std::function<void()>& compute) {
-    if (communicate && collective_.fill != nullptr) {
-      collective_.fill(call_, buffers_);
+    if (communicate && collective.fill != nullptr) {
+      collective.fill(call, buffers);
     }
-    SynchronizeDevice(call_.device);
-    control_.Barrier();
-    return RunBeside(group_, communicate ? &collective_ : nullptr, call_,
-                     buffers_, compute);
+    SynchronizeDevice(call.device);
+    control.Barrier();
+    return RunBeside(group, communicate ? &collective : nullptr, call, buffers,
+                     compute);
   }
 
   // The median of some runs of the slowest rank; the first warms up.
@@ -172,15 +169,8 @@ class Runs {
     for (int i = 0; i < kRuns; ++i) {
       seconds.push_back(Run(communicate, compute).end);
     }
-    return control_.Max({Median(seconds)})[0];
+    return control.Max({Median(seconds)})[0];
   }
-
- private:
-  c10d::ProcessGroup& group_;
-  Control& control_;
-  const Collective& collective_;
-  const Call& call_;
-  Buffers buffers_;
 };
 
 std::function<void()> Products(int64_t size, c10::Device device,
@@ -297,7 +287,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const Collective& collective, const Call& call,
                          const OverlapConfig& config,
                          const std::atomic<bool>* stop) {
-  Runs runs(group, control, collective, call);
+  Runs runs = {group, control, collective, call, collective.make(call)};
   OverlapResult result;
   result.call = DescribeCall(collective, call);
   std::function<void()> compute = config.compute;

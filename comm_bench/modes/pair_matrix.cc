@@ -32,57 +32,50 @@ struct Result {
   Estimate bandwidth_trip = latency_trip;
 };
 
-class PingPong {
- public:
-  PingPong(c10d::ProcessGroup& group, const PairConfig& config,
-           std::vector<PairMatrix::Samples>& samples)
-      : group_(group), config_(config), samples_(samples) {}
+using Tensors = std::vector<at::Tensor>;
+
+struct PingPong {
+  c10d::ProcessGroup& group;
+  const PairConfig& config;
+  std::vector<PairMatrix::Samples>& samples;
 
   Result Lead(int peer) {
-    return {LeadOne(peer, config_.latency_bytes),
-            LeadOne(peer, config_.bandwidth_bytes)};
+    return {LeadOne(peer, config.latency_bytes),
+            LeadOne(peer, config.bandwidth_bytes)};
   }
 
   void Follow(int peer) {
-    for (const int64_t bytes :
-         {config_.latency_bytes, config_.bandwidth_bytes}) {
+    for (const int64_t bytes : {config.latency_bytes, config.bandwidth_bytes}) {
       Tensors message = Message(bytes);
-      for (int64_t i = 0; i < config_.warmup + config_.iterations; ++i) {
-        Wait(group_.recv(message, peer, kTag));
-        Wait(group_.send(message, peer, kTag));
+      for (int64_t i = 0; i < config.warmup + config.iterations; ++i) {
+        Wait(group.recv(message, peer, kTag));
+        Wait(group.send(message, peer, kTag));
       }
     }
   }
-
- private:
-  using Tensors = std::vector<at::Tensor>;
 
   Estimate LeadOne(int peer, int64_t bytes) {
     Tensors message = Message(bytes);
     const RankClock clock = HostClock();
     std::vector<double> trips;
-    for (int64_t i = 0; i < config_.warmup + config_.iterations; ++i) {
+    for (int64_t i = 0; i < config.warmup + config.iterations; ++i) {
       const double start = clock.now();
-      Wait(group_.send(message, peer, kTag));
-      Wait(group_.recv(message, peer, kTag));
-      if (i >= config_.warmup) trips.push_back(clock.now() - start);
+      Wait(group.send(message, peer, kTag));
+      Wait(group.recv(message, peer, kTag));
+      if (i >= config.warmup) trips.push_back(clock.now() - start);
     }
-    samples_.push_back({peer, bytes, trips});
+    samples.push_back({peer, bytes, trips});
     return EstimateMedian(std::move(trips));
   }
 
   Tensors Message(int64_t bytes) const {
-    return {at::zeros({bytes}, at::device(config_.device).dtype(at::kByte))};
+    return {at::zeros({bytes}, at::device(config.device).dtype(at::kByte))};
   }
 
   void Wait(const c10::intrusive_ptr<c10d::Work>& work) const {
     work->wait();
-    SynchronizeDevice(config_.device);
+    SynchronizeDevice(config.device);
   }
-
-  c10d::ProcessGroup& group_;
-  const PairConfig& config_;
-  std::vector<PairMatrix::Samples>& samples_;
 };
 
 PairMatrix EmptyMatrix(int world_size) {
@@ -180,7 +173,7 @@ PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
                         const std::atomic<bool>* stop) {
   const int rank = control.rank();
   PairMatrix matrix = EmptyMatrix(control.world_size());
-  PingPong ping_pong(group, config, matrix.samples);
+  PingPong ping_pong = {group, config, matrix.samples};
   for (const std::vector<RankPair>& round :
        RoundsOfPairs(control.world_size())) {
     if (matrix.stopped) break;

@@ -129,7 +129,9 @@ std::string Recording() {
   const std::string path = testing::TempDir() + "/plan_test.jsonl";
   RunRecord run;
   run.run_id = "run";
+  run.binary = "ddp";
   run.backend = "gloo";
+  run.world_size = 1;
   TrafficRecord traffic;
   traffic.step = 3;
   const auto writer = RecordWriter::Open(path).value();
