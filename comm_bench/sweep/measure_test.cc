@@ -17,6 +17,7 @@
 #include "comm_bench/nccl/calls.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/nccl/nccl_log.h"
+#include "comm_bench/timing/series_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"

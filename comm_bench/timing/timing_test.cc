@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm_bench/timing/series_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/clock/rank_clock.h"
@@ -327,10 +328,10 @@ TEST(TimingTest, AnOverrunWindowMakesTheNextOnesLate) {
 TEST(TimingTest, WindowsThatAreAlwaysMissedDoNotGrowForever) {
   OnFakeRanks(1, {}, [](FakeRank& rank) {
     double now = 0;
-    const Series series = TimeIterations(
-        rank.control, [](int64_t) {},
-        {.warmup = 0, .iterations = 40, .sync = Sync::kWindow},
-        /*stop=*/nullptr, {[&now] { return now += 1; }});
+    const Series series =
+        TimeIterations(rank.control, [](int64_t) {},
+                       {.warmup = 0, .iterations = 40, .sync = Sync::kWindow},
+                       /*stop=*/nullptr, {[&now] { return now += 1; }});
     EXPECT_EQ(series.iterations(), 40);
   });
 }
