@@ -26,7 +26,7 @@ ABSL_FLAG(std::string, mode, "sweep",
           "sweep: collectives over sizes; pairs: latency and bandwidth between "
           "every two ranks; new_group: how long it takes to make a process "
           "group; ladder: what each layer of software adds to an all_reduce; "
-          "overlap: a collective beside a matrix product; replay: the "
+          "overlap: a collective next to matrix products; replay: the "
           "communication that a trainer recorded by --traffic_steps");
 ABSL_FLAG(std::string, collectives, "all_reduce",
           "names separated by commas, or all: all_reduce, all_gather, "
@@ -52,7 +52,7 @@ ABSL_FLAG(double, traffic_skew, 0,
           "of all_to_all_v without a file: 0 is even; above it, low ranks "
           "receive more");
 ABSL_FLAG(int, group_size, 0,
-          "ranks per group: groups of so many run at the same time; 0: one "
+          "ranks per group: groups of this size run at the same time; 0: one "
           "group of all ranks");
 ABSL_FLAG(int64_t, gemm_size, 512,
           "of overlap: rows and columns of the matrices that are multiplied");
@@ -68,11 +68,11 @@ ABSL_FLAG(bool, check, true,
           "check every element of the result before and after timing");
 ABSL_FLAG(int64_t, warmup, -1,
           "iterations that do not count; -1: until stable");
-ABSL_FLAG(int64_t, iterations, 0, "exactly so many; 0: until precise");
+ABSL_FLAG(int64_t, iterations, 0, "a fixed number of them; 0: until precise");
 ABSL_FLAG(double, precision, 0.05,
           "a size is done when the 95 % interval of its median lies within "
           "this share of it");
-ABSL_FLAG(double, max_seconds, 0.3, "a size is done after so long");
+ABSL_FLAG(double, max_seconds, 0.3, "a size is done after this time");
 ABSL_FLAG(std::string, sync, "barrier",
           "how ranks line up before each iteration: barrier, window (an agreed "
           "time of a common clock) or none");
@@ -109,7 +109,8 @@ ABSL_FLAG(std::string, csv, "", "file to append the table's rows to");
 // What --backend=fake pretends beyond latency, bandwidth and a straggler.
 ABSL_FLAG(std::string, fake_skew_us, "",
           "microseconds by which rank 0, 1, ... enter every call late");
-ABSL_FLAG(int, fake_tail_every, 0, "every so many calls one takes longer");
+ABSL_FLAG(int, fake_tail_every, 0,
+          "one call in this number takes longer; 0: none");
 ABSL_FLAG(double, fake_tail_us, 0, "by how many microseconds");
 ABSL_FLAG(bool, fake_virtual_time, false,
           "calls take exactly what they are said to cost, in a time of their "
@@ -178,28 +179,28 @@ std::vector<double> ReadMicroseconds(const char* flag, const std::string& text,
   return numbers;
 }
 
-int64_t ReadSize(const char* flag, const std::string& text,
-                 FlagChecks& checks) {
-  const absl::StatusOr<int64_t> bytes = ParseBytes(text);
-  if (bytes.ok()) return *bytes;
+// What `read` makes of the flag's text; `otherwise` where it refuses it.
+template <typename T>
+T ReadText(const char* flag, const std::string& text,
+           const std::function<absl::StatusOr<T>(const std::string&)>& read,
+           T otherwise, FlagChecks& checks) {
+  absl::StatusOr<T> value = read(text);
+  if (value.ok()) return *std::move(value);
   checks.Complain(
-      absl::StrCat("--", flag, "=", text, ": ", bytes.status().message()));
-  return 1;
+      absl::StrCat("--", flag, "=", text, ": ", value.status().message()));
+  return otherwise;
 }
 
 std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
   const std::string list = absl::GetFlag(FLAGS_sizes);
   if (!list.empty()) {
-    const absl::StatusOr<std::vector<int64_t>> sizes = ParseByteList(list);
-    if (sizes.ok()) return *sizes;
-    checks.Complain(
-        absl::StrCat("--sizes=", list, ": ", sizes.status().message()));
-    return {};
+    return ReadText<std::vector<int64_t>>("sizes", list, ParseByteList, {},
+                                          checks);
   }
-  const int64_t min =
-      ReadSize("min_bytes", absl::GetFlag(FLAGS_min_bytes), checks);
-  const int64_t max =
-      ReadSize("max_bytes", absl::GetFlag(FLAGS_max_bytes), checks);
+  const int64_t min = ReadText<int64_t>(
+      "min_bytes", absl::GetFlag(FLAGS_min_bytes), ParseBytes, 1, checks);
+  const int64_t max = ReadText<int64_t>(
+      "max_bytes", absl::GetFlag(FLAGS_max_bytes), ParseBytes, 1, checks);
   const double factor = absl::GetFlag(FLAGS_factor);
   if (min > max) {
     checks.Complain(absl::StrCat("--min_bytes=", FormatBytes(min),
@@ -313,8 +314,9 @@ absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
   return config;
 }
 
-absl::Status AddFakeFlags(FakeBackendConfig& fake) {
+absl::Status AddFakeFlags(CommConfig& comm) {
   FlagChecks checks;
+  FakeBackendConfig& fake = comm.fake;
   fake.skew_us = ReadMicroseconds("fake_skew_us",
                                   absl::GetFlag(FLAGS_fake_skew_us), checks);
   fake.tail_every = absl::GetFlag(FLAGS_fake_tail_every);
@@ -323,14 +325,16 @@ absl::Status AddFakeFlags(FakeBackendConfig& fake) {
   checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
   if ((fake.tail_us > 0) != (fake.tail_every > 0))
     checks.Complain("--fake_tail_us, --fake_tail_every: need each other");
-  const bool is_fake = absl::GetFlag(FLAGS_backend) == "fake";
-  if (is_fake && absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
-    checks.Complain(
-        "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take no "
-        "time");
+  if (PretendsPeers(comm.backend)) {
+    if (absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
+      checks.Complain(
+          "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take "
+          "no time");
+    return checks.status();
+  }
   for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us",
                            "fake_virtual_time"}) {
-    if (IsSet(flag) && !is_fake)
+    if (IsSet(flag))
       checks.Complain(absl::StrCat("--", flag, ": only for --backend=fake"));
   }
   return checks.status();

@@ -1,5 +1,5 @@
-// The benchmark's command line, beside parallel/comm/comm_flags. Part of the
-// binary: the libraries below see only the structs.
+// The benchmark's command line, in addition to parallel/launch/comm_flags. Part
+// of the binary: the libraries below see only the structs.
 #ifndef RANKWISE_COMM_BENCH_BENCH_FLAGS_H_
 #define RANKWISE_COMM_BENCH_BENCH_FLAGS_H_
 
@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm_bench/sweep/config.h"
-#include "parallel/comm/backends/fake_backend.h"
+#include "parallel/comm/communicator.h"
 
 namespace rankwise::comm_bench {
 
@@ -17,9 +17,9 @@ namespace rankwise::comm_bench {
 // mean together is checked by MakePlan (sweep/plan.h).
 absl::StatusOr<BenchConfig> BenchConfigFromFlags();
 
-// Adds what only the benchmark's ranks under --backend=fake can show: lateness
-// of each rank, and a tail.
-absl::Status AddFakeFlags(FakeBackendConfig& fake);
+// Adds to `comm.fake` what only the benchmark's ranks under --backend=fake can
+// show: lateness of each rank, and a tail.
+absl::Status AddFakeFlags(CommConfig& comm);
 
 // The flags that every rank must be given alike.
 std::map<std::string, std::string> SharedFlags();

@@ -2,9 +2,9 @@
 // machine's topology, the process's CPUs, and the environment variables that
 // the libraries underneath read for themselves.
 //
-// This is the one library that reads environment variables beside rank_env:
-// only to write them down, so that two runs that differ in them can be told
-// apart. Nothing is steered by what it finds.
+// The only library but rank_env that reads environment variables: to write them
+// down, so that two runs that differ in them can be distinguished. Nothing
+// depends on what it finds.
 #ifndef RANKWISE_COMM_BENCH_ENVIRONMENT_H_
 #define RANKWISE_COMM_BENCH_ENVIRONMENT_H_
 

@@ -1,5 +1,10 @@
 #include "comm_bench/run_rank.h"
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -13,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "comm_bench/bench_flags.h"
 #include "comm_bench/environment.h"
-#include "comm_bench/interrupt.h"
 #include "comm_bench/modes/modes.h"
 #include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/nccl/peer_ceiling.h"
@@ -25,7 +29,9 @@
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/launch/comm_flags.h"
+#include "parallel/launch/rank_env.h"
 #include "parallel/launch/run_record.h"
+#include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
@@ -33,6 +39,27 @@
 
 namespace rankwise::comm_bench {
 namespace {
+
+std::atomic<bool> interrupted{false};
+std::atomic<int> interrupt_signal{0};  // 0: none came
+static_assert(std::atomic<bool>::is_always_lock_free &&
+              std::atomic<int>::is_always_lock_free);
+
+void NoteInterrupt(int signal) {
+  constexpr unsigned kSecondsToEnd = 5;  // for ranks that are blocked
+  ::alarm(kSecondsToEnd);                // ends the process
+  interrupt_signal = signal;
+  interrupted = true;
+}
+
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = NoteInterrupt;
+  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM})
+    sigaction(signal, &action, nullptr);
+}
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -57,7 +84,7 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
   return facts;
 }
 
-// What tells this run's rows in a CSV file from another's.
+// What distinguishes this run's rows in a CSV file from another's.
 CsvContext ContextOf(const RunRecord& run, const BenchConfig& config) {
   CsvContext context = {{"run_id", run.run_id},
                         {"backend", run.backend},
@@ -103,7 +130,7 @@ absl::Status Measure(const BenchConfig& config, const Plan& plan,
     if (rank.device.is_cuda() && config.nccl_choices &&
         rank.nccl_log == nullptr) {
       facts.push_back({"NCCL's log",
-                       "not asked for algorithms: NCCL_DEBUG or "
+                       "not read for algorithms: NCCL_DEBUG or "
                        "its file are set, or none can be made"});
     }
   }
@@ -112,44 +139,69 @@ absl::Status Measure(const BenchConfig& config, const Plan& plan,
   return RunMode(config, plan, rank);
 }
 
-absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
-                          int threads, NcclLogSwitch* nccl_log,
-                          const std::atomic<bool>& stop) {
-  const std::unique_ptr<Control> control =
-      MakeGroupControl(comm.process_group());
-  RETURN_IF_ERROR(CheckSameFlags(*control, SharedFlags()));
+RunningRank Running(const RankEnv& env, c10::Device device) {
   RunningRank running;
   running.binary = "comm_bench";
   running.flags = FlagsOf("comm_bench/");
-  running.env = comm.env();
-  running.devices = {comm.device()};
-  running.threads = threads;
+  running.env = env;
+  running.devices = {device};
+  running.threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
+  return running;
+}
+
+Job JobOf(const RankEnv& env, const RunRecord& run, c10::Device device) {
+  return {.world_size = env.world_size,
+          .ranks_of_host = env.local_world_size,
+          .backend = run.backend,
+          .launcher = env.launcher,
+          .device = device,
+          .memory_bytes = run.host.memory_bytes};
+}
+
+absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
+                          NcclLogSwitch* nccl_log) {
+  const std::unique_ptr<Control> control =
+      MakeGroupControl(comm.process_group());
+  RETURN_IF_ERROR(CheckSameFlags(*control, SharedFlags()));
+  RunningRank running = Running(comm.env(), comm.device());
   running.comm = &comm;
   ASSIGN_OR_RETURN(const RunRecord run, DescribeRun(running));
-  ASSIGN_OR_RETURN(
-      const Plan plan,
-      MakePlan(config, {.world_size = comm.env().world_size,
-                        .ranks_of_host = comm.env().local_world_size,
-                        .backend = std::string(comm.backend()),
-                        .launcher = comm.env().launcher,
-                        .device = comm.device(),
-                        .memory_bytes = run.host.memory_bytes}));
+  ASSIGN_OR_RETURN(const Plan plan,
+                   MakePlan(config, JobOf(comm.env(), run, comm.device())));
   BenchRank rank;
   rank.comm = &comm;
   rank.group = comm.process_group();
   rank.control = control.get();
   rank.device = comm.device();
-  rank.backend = std::string(comm.backend());
   rank.on_one_host = comm.env().local_world_size == comm.env().world_size;
   rank.nccl_log = nccl_log;
-  rank.stop = &stop;
+  rank.stop = &interrupted;
   return Measure(config, plan, run, rank);
 }
 
-// One thread of RunFakeRanks. Ranks talk about their samples at no cost.
-absl::Status RunFakeRank(const BenchConfig& config, const Plan& plan,
-                         const FakeWorld& measured, const FakeWorld& free,
-                         const RunRecord& run, const std::atomic<bool>& stop) {
+absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
+                     const RankEnv& env) {
+  at::set_num_threads(ThreadsPerRank(absl::GetFlag(FLAGS_threads), env));
+  // Before any thread is started. Null: the log is the user's, or not needed.
+  std::unique_ptr<NcclLogSwitch> nccl_log;
+  if (config.mode == "sweep" && config.nccl_choices && VisibleGpus() > 0) {
+    auto taken = NcclLogSwitch::Take(RereadNcclVariables);
+    if (taken.ok()) nccl_log = *std::move(taken);
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
+                   Communicator::Create(env, comm_config));
+  CatchInterrupts();
+  try {
+    return RunConnected(config, *comm, nccl_log.get());
+  } catch (const std::exception& error) {
+    return comm->ExplainFailure(absl::StrCat("--mode=", config.mode), error);
+  }
+}
+
+// One thread of RunPretendedRanks. Ranks exchange their samples at no cost.
+absl::Status RunPretendedRank(const BenchConfig& config, const Plan& plan,
+                              const FakeWorld& measured, const FakeWorld& free,
+                              const RunRecord& run) {
   std::optional<VirtualTime> time;
   if (config.fake_virtual_time) time.emplace();
   const int place = static_cast<int>(run.rank);
@@ -158,8 +210,7 @@ absl::Status RunFakeRank(const BenchConfig& config, const Plan& plan,
   BenchRank rank;
   rank.group = MakeFakeProcessGroup(measured.backend(place));
   rank.control = control.get();
-  rank.backend = "fake";
-  rank.stop = &stop;
+  rank.stop = &interrupted;
   try {
     return Measure(config, plan, run, rank);
   } catch (const std::exception& error) {
@@ -167,63 +218,63 @@ absl::Status RunFakeRank(const BenchConfig& config, const Plan& plan,
   }
 }
 
-}  // namespace
-
-absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
-                     const RankEnv& env) {
-  const int threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
-  at::set_num_threads(threads);
-  // Before any thread is started. Null: the log is the user's, or of no use.
-  std::unique_ptr<NcclLogSwitch> nccl_log;
-  if (config.mode == "sweep" && config.nccl_choices && VisibleGpus() > 0) {
-    auto taken = NcclLogSwitch::Take(RereadNcclVariables);
-    if (taken.ok()) nccl_log = *std::move(taken);
-  }
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
-                   Communicator::Create(env, comm_config));
-  const std::atomic<bool>& stop = CatchInterrupts();
-  try {
-    return RunConnected(config, *comm, threads, nccl_log.get(), stop);
-  } catch (const std::exception& error) {
-    return comm->ExplainFailure("measuring", error);
-  }
-}
-
-absl::Status RunFakeRanks(const BenchConfig& config,
-                          const FakeBackendConfig& fake, int world_size) {
-  const std::atomic<bool>& stop = CatchInterrupts();
-  RunningRank running;
-  running.binary = "comm_bench";
-  running.flags = FlagsOf("comm_bench/");
-  running.env.world_size = world_size;
-  running.devices = {c10::Device(c10::kCPU)};
-  running.env.local_world_size = world_size;
-  running.threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), running.env);
+absl::Status RunPretendedRanks(const BenchConfig& config,
+                               const CommConfig& comm) {
+  CatchInterrupts();
+  RankEnv env = FakeRankEnvFromFlags();
+  env.local_world_size = env.world_size;
+  const RunningRank running = Running(env, c10::kCPU);
   ASSIGN_OR_RETURN(RunRecord run, DescribeRun(running));
-  run.backend = "fake";
+  run.backend = comm.backend;
   ASSIGN_OR_RETURN(const Plan plan,
-                   MakePlan(config, {.world_size = world_size,
-                                     .ranks_of_host = world_size,
-                                     .backend = "fake",
-                                     .launcher = "",
-                                     .device = c10::Device(c10::kCPU),
-                                     .memory_bytes = run.host.memory_bytes}));
-  const FakeWorld measured(world_size, fake);
-  const FakeWorld free(world_size, {});
-  std::vector<absl::Status> statuses(world_size);
+                   MakePlan(config, JobOf(env, run, c10::kCPU)));
+  const FakeWorld measured(env.world_size, comm.fake);
+  const FakeWorld free(env.world_size, {});
+  std::vector<absl::Status> statuses(env.world_size);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
+  for (int rank = 0; rank < env.world_size; ++rank) {
     threads.emplace_back([&, rank, own = run]() mutable {
       at::set_num_threads(running.threads);
       own.rank = rank;
-      statuses[rank] = RunFakeRank(config, plan, measured, free, own, stop);
+      statuses[rank] = RunPretendedRank(config, plan, measured, free, own);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) {
-    if (!status.ok()) return status;
-  }
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
   return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunRanks(const BenchConfig& config, const CommConfig& comm) {
+  PrepareRankProcess();
+  if (PretendsPeers(comm.backend))
+    return Report("comm_bench", RunPretendedRanks(config, comm));
+  const absl::StatusOr<RankEnv> env =
+      ReadRankEnv({.master_required = comm.file_store.empty()});
+  if (!env.ok()) return Report("comm_bench", env.status());
+  absl::Status status;
+  try {
+    status = RunRank(config, comm, *env);
+  } catch (const std::exception& error) {  // while connecting
+    status = absl::InternalError(PlainMessage(error));
+  }
+  return Report(env->world_size == 1
+                    ? "comm_bench"
+                    : absl::StrCat("comm_bench: rank ", env->rank),
+                status, env->rank);
+}
+
+int Report(const std::string& who, const absl::Status& status, int rank) {
+  if (status.ok()) return 0;
+  const bool cancelled = absl::IsCancelled(status);
+  // What all ranks have agreed on, rank 0 says for them.
+  if (rank == 0 || !(cancelled || absl::IsDataLoss(status)))
+    std::fprintf(stderr, "%s: %s%s\n", who.c_str(), cancelled ? "" : "error: ",
+                 std::string(status.message()).c_str());
+  if (!cancelled) return ExitCode(status);
+  // Another rank may have had the signal.
+  return 128 + (interrupt_signal == 0 ? SIGINT : interrupt_signal.load());
 }
 
 }  // namespace rankwise::comm_bench

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/core/ScalarType.h"
+#include "c10/util/Exception.h"
 #include "comm_bench/collectives/element_types.h"
 #include "comm_bench/collectives/entries.h"
 #include "records/text.h"
@@ -27,7 +28,7 @@ std::string RanksReason(const Collective& collective, const Call& call) {
 }
 
 std::string OpReason(const Collective& collective, const Call& call) {
-  if (!collective.reduces || call.op != ReduceOp::kAverage ||
+  if (!collective.reduces || call.op != ReduceOp::AVG ||
       c10::isFloatingType(call.dtype)) {
     return "";
   }
@@ -42,9 +43,6 @@ std::string PlaceReason(const Collective& collective, const Call& call) {
   if (call.in_place && !collective.in_place) {
     return " cannot run in place: its output would overwrite what it has yet "
            "to send; run it out of place";
-  }
-  if (!call.in_place && !collective.out_of_place) {
-    return " cannot run out of place; run it in place";
   }
   return "";
 }
@@ -101,13 +99,10 @@ absl::Status CheckCall(const Collective& collective, const Call& call) {
   return collective.refuse(call);
 }
 
-absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
-                                                   const Call& call) {
-  if (collective.nccl_calls == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(collective.name, " with --layer=nccl: nccl.h has no such ",
-                     "call; measure it with --layer=c10d"));
-  }
+std::vector<NcclGroup> NcclCallsOf(const Collective& collective,
+                                   const Call& call) {
+  TORCH_CHECK(collective.nccl_calls != nullptr, "nccl.h has no ",
+              collective.name);
   std::vector<NcclGroup> groups = collective.nccl_calls(call);
   std::erase_if(groups, [](const NcclGroup& group) { return group.empty(); });
   return groups;

@@ -1,5 +1,4 @@
-// What the benchmark knows of a collective: one table entry per file of this
-// folder.
+// What the benchmark knows of a collective: one table entry each.
 #ifndef RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_
 #define RANKWISE_COMM_BENCH_COLLECTIVES_COLLECTIVE_H_
 
@@ -14,7 +13,7 @@
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "comm_bench/collectives/traffic_matrix.h"
-#include "parallel/comm/communicator.h"
+#include "torch/csrc/distributed/c10d/Types.hpp"
 
 namespace c10d {
 class ProcessGroup;
@@ -22,6 +21,8 @@ class Work;
 }  // namespace c10d
 
 namespace rankwise::comm_bench {
+
+using ReduceOp = c10d::ReduceOp::RedOpType;  // SUM, AVG, MIN, MAX or PRODUCT
 
 // Memory that a communication library has registered, so that it can send from
 // it and receive into it without copies of its own. Outlives its tensors.
@@ -41,8 +42,8 @@ struct Call {
   // all for all_to_all, and the root's buffer for gather and scatter.
   int64_t count = 0;
   c10::ScalarType dtype = c10::ScalarType::Float;
-  ReduceOp op = ReduceOp::kSum;  // of collectives that reduce
-  int root = 0;                  // of collectives that have one
+  ReduceOp op = ReduceOp::SUM;  // of collectives that reduce
+  int root = 0;                 // of collectives that have one
   bool in_place = false;
   int rank = 0;  // in the group
   int world_size = 1;
@@ -59,12 +60,12 @@ struct Call {
 // when the call is in place. The parts are views, made once, for the functions
 // of c10d that take lists.
 struct Buffers {
-  at::Tensor input;
-  at::Tensor output;
-  std::vector<at::Tensor> input_parts;
-  std::vector<at::Tensor> output_parts;
-  std::vector<int64_t> input_splits;
-  std::vector<int64_t> output_splits;
+  at::Tensor input = {};
+  at::Tensor output = {};
+  std::vector<at::Tensor> input_parts = {};
+  std::vector<at::Tensor> output_parts = {};
+  std::vector<int64_t> input_splits = {};
+  std::vector<int64_t> output_splits = {};
 };
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
@@ -77,8 +78,8 @@ struct WrongElement {
   int64_t total = 1;  // wrong elements of this rank
 };
 
-// One call of nccl.h. Offsets are elements from the begin of the call's input
-// and output; those that the kind has no use for are 0.
+// One call of nccl.h. Offsets are elements from the start of the call's input
+// and output, 0 where the kind does not use them.
 struct NcclCall {
   enum class Kind {
     kAllReduce,
@@ -111,9 +112,9 @@ struct Collective {
   bool rooted = false;            // takes a root
   bool has_elements = true;       // false: barrier, one row without sizes
   bool in_place = true;           // can run in place
-  bool out_of_place = true;       // can run out of place
   bool prefers_in_place = false;  // what c10d's own call does
   bool replayable = false;        // --mode=replay repeats a trainer's
+  bool takes_traffic = false;     // --traffic and --traffic_skew apply to it
   int min_world_size = 1;
   // A call's time is divided by this: 2 for a round trip of which half is
   // reported.
@@ -164,10 +165,10 @@ absl::StatusOr<const Collective*> FindCollective(const std::string& name);
 // "all_reduce of int32 with op avg: the average of integers is no integer".
 absl::Status CheckCall(const Collective& collective, const Call& call);
 
-// The calls of nccl.h without empty groups. InvalidArgument, "barrier with
-// --layer=nccl: ...", where nccl.h has nothing for the collective.
-absl::StatusOr<std::vector<NcclGroup>> NcclCallsOf(const Collective& collective,
-                                                   const Call& call);
+// The calls of nccl.h without empty groups. Requires that it has some for the
+// collective.
+std::vector<NcclGroup> NcclCallsOf(const Collective& collective,
+                                   const Call& call);
 
 // The count for a row of about `bytes`: rounded down to the granularity, at
 // least one granule. 0 for a collective without elements.

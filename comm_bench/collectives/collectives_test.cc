@@ -55,7 +55,6 @@ Call CallOf(const Collective& collective, const GroupPtr& group,
   call.rank = group->getRank();
   call.world_size = group->getSize();
   call.count = granules * CountFor(collective, 0, call.dtype, call.world_size);
-  call.in_place = !collective.out_of_place;
   call.traffic = &Traffic(call.world_size);
   return call;
 }
@@ -92,7 +91,7 @@ std::vector<Call> Combinations(const Collective& collective,
         call.op = op;
         call.in_place = in_place;
         if (collective.rooted) call.root = granules % call.world_size;
-        if (!collective.reduces && op != ReduceOp::kSum) continue;
+        if (!collective.reduces && op != ReduceOp::SUM) continue;
         if (!collective.has_elements && dtype != at::kFloat) continue;
         calls.push_back(call);
       }

@@ -1,5 +1,7 @@
 #include "comm_bench/collectives/element_types.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -8,84 +10,72 @@
 namespace rankwise::comm_bench {
 namespace {
 
-struct Dtype {
-  c10::ScalarType type;
-  const char* alias;  // "" where there is none
+// With the second name that each has, "" where there is none.
+constexpr std::pair<c10::ScalarType, const char*> kDtypes[] = {
+    {at::kFloat, "fp32"},    {at::kDouble, "fp64"}, {at::kHalf, "fp16"},
+    {at::kBFloat16, "bf16"}, {at::kInt, ""},        {at::kLong, ""},
+    {at::kByte, ""},
 };
 
-constexpr Dtype kDtypes[] = {
-    {c10::ScalarType::Float, "fp32"}, {c10::ScalarType::Double, "fp64"},
-    {c10::ScalarType::Half, "fp16"},  {c10::ScalarType::BFloat16, "bf16"},
-    {c10::ScalarType::Int, ""},       {c10::ScalarType::Long, ""},
-    {c10::ScalarType::Byte, ""},
+constexpr std::pair<ReduceOp, const char*> kOps[] = {
+    {ReduceOp::SUM, "sum"}, {ReduceOp::AVG, "avg"},      {ReduceOp::MIN, "min"},
+    {ReduceOp::MAX, "max"}, {ReduceOp::PRODUCT, "prod"},
 };
 
-struct Op {
-  ReduceOp op;
-  const char* name;
-};
-
-constexpr Op kOps[] = {
-    {ReduceOp::kSum, "sum"},      {ReduceOp::kAverage, "avg"},
-    {ReduceOp::kMin, "min"},      {ReduceOp::kMax, "max"},
-    {ReduceOp::kProduct, "prod"},
-};
-
-void AppendDtype(std::string* out, const Dtype& dtype) {
-  absl::StrAppend(out, DtypeName(dtype.type));
-  if (*dtype.alias != '\0') absl::StrAppend(out, " (", dtype.alias, ")");
+template <typename Key, size_t size>
+std::vector<Key> KeysOf(const std::pair<Key, const char*> (&table)[size]) {
+  std::vector<Key> keys;
+  for (const auto& [key, name] : table) keys.push_back(key);
+  return keys;
 }
 
-void AppendOp(std::string* out, const Op& op) { out->append(op.name); }
+absl::Status Unknown(const char* what, const std::string& name,
+                     const std::string& known) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown ", what, " '", name, "'; there are ", known));
+}
 
 }  // namespace
 
 const std::vector<c10::ScalarType>& AllDtypes() {
-  static const auto* const all = [] {
-    auto* types = new std::vector<c10::ScalarType>;
-    for (const Dtype& dtype : kDtypes) types->push_back(dtype.type);
-    return types;
-  }();
-  return *all;
+  static const auto& all = *new std::vector<c10::ScalarType>(KeysOf(kDtypes));
+  return all;
 }
 
 const std::vector<ReduceOp>& AllOps() {
-  static const auto* const all = [] {
-    auto* ops = new std::vector<ReduceOp>;
-    for (const Op& op : kOps) ops->push_back(op.op);
-    return ops;
-  }();
-  return *all;
+  static const auto& all = *new std::vector<ReduceOp>(KeysOf(kOps));
+  return all;
 }
 
 std::string DtypeName(c10::ScalarType dtype) { return PythonDtypeName(dtype); }
 
 absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name) {
-  for (const Dtype& known : kDtypes) {
-    if (!name.empty() &&
-        (name == DtypeName(known.type) || name == known.alias)) {
-      return known.type;
+  for (const auto& [dtype, alias] : kDtypes) {
+    if (!name.empty() && (name == DtypeName(dtype) || name == alias)) {
+      return dtype;
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown dtype '", name, "'; there are ",
-                   absl::StrJoin(kDtypes, ", ", AppendDtype)));
+  const auto append = [](std::string* out, const auto& known) {
+    const auto& [dtype, alias] = known;
+    absl::StrAppend(out, DtypeName(dtype),
+                    *alias == '\0' ? "" : absl::StrCat(" (", alias, ")"));
+  };
+  return Unknown("dtype", name, absl::StrJoin(kDtypes, ", ", append));
 }
 
 std::string OpName(ReduceOp op) {
-  for (const Op& known : kOps) {
-    if (known.op == op) return known.name;
+  for (const auto& [known, name] : kOps) {
+    if (known == op) return name;
   }
   return "";
 }
 
 absl::StatusOr<ReduceOp> ParseOp(const std::string& name) {
-  for (const Op& known : kOps) {
-    if (name == known.name) return known.op;
+  for (const ReduceOp op : AllOps()) {
+    if (name == OpName(op)) return op;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown op '", name, "'; there are ",
-                   absl::StrJoin(kOps, ", ", AppendOp)));
+  const auto append = [](std::string* out, ReduceOp op) { *out += OpName(op); };
+  return Unknown("op", name, absl::StrJoin(AllOps(), ", ", append));
 }
 
 }  // namespace rankwise::comm_bench

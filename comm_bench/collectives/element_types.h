@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "c10/core/ScalarType.h"
-#include "parallel/comm/communicator.h"
+#include "comm_bench/collectives/collective.h"
 
 namespace rankwise::comm_bench {
 

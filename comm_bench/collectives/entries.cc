@@ -1,10 +1,6 @@
 #include "comm_bench/collectives/entries.h"
 
-#include <utility>
-
 #include "ATen/ops/empty.h"
-#include "torch/csrc/distributed/c10d/Backend.hpp"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 
@@ -28,20 +24,6 @@ Buffers WholeBuffers(const Call& call) {
   return buffers;
 }
 
-RootedBuffers MakeRootedBuffers(const Call& call) {
-  RootedBuffers buffers;
-  const bool root = call.rank == call.root;
-  if (root) {
-    buffers.whole = NewBuffer(call, call.count);
-    for (int i = 0; i < call.world_size; ++i) {
-      buffers.parts.push_back(PartOf(buffers.whole, i, call.world_size));
-    }
-  }
-  buffers.own = call.in_place && root ? buffers.parts[call.root]
-                                      : NewBuffer(call, PartOf(call));
-  return buffers;
-}
-
 void FillOwnData(const Call& call, Buffers& buffers) {
   if (buffers.output.defined()) FillUnwritten(buffers.output);
   Fill(buffers.input, {{buffers.input.numel(), 0, DataOf(call.rank)}});
@@ -58,48 +40,9 @@ void FillRootsData(const Call& call, Buffers& buffers) {
   Fill(buffers.input, {{call.count, 0, DataOf(call.root)}});
 }
 
-std::vector<PatternRun> PartsOfAllRanks(const Call& call) {
-  std::vector<PatternRun> parts;
-  for (int rank = 0; rank < call.world_size; ++rank) {
-    parts.push_back({PartOf(call), 0, DataOf(rank)});
-  }
-  return parts;
-}
-
 std::optional<WrongElement> CheckDataOf(const Call& call,
                                         const Buffers& buffers, int from) {
   return FindWrong(buffers.output, {{call.count, 0, DataOf(from)}});
-}
-
-c10d::ReduceOp::RedOpType C10dOp(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      break;
-    case ReduceOp::kAverage:
-      return c10d::ReduceOp::AVG;
-    case ReduceOp::kMin:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax:
-      return c10d::ReduceOp::MAX;
-    case ReduceOp::kProduct:
-      return c10d::ReduceOp::PRODUCT;
-  }
-  return c10d::ReduceOp::SUM;
-}
-
-void Exchange(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
-              int to, int from, Works& works) {
-  const c10::DeviceType device = call.device.type();
-  const bool grouped = group.getBackend(device)->supportsCoalescing();
-  if (grouped) group.startCoalescing(device);
-  auto received = group.recv(buffers.output_parts, from, kMessageTag);
-  auto sent = group.send(buffers.input_parts, to, kMessageTag);
-  if (grouped) {
-    works.push_back(group.endCoalescing(device));
-  } else {
-    works.push_back(std::move(received));
-    works.push_back(std::move(sent));
-  }
 }
 
 NcclCall NcclSend(int to, int64_t count, int64_t offset) {

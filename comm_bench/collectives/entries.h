@@ -1,14 +1,12 @@
-// The entries of the table, one per file, and what they share.
+// The entries of the table, and what they share.
 #ifndef RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 #define RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "comm_bench/collectives/collective.h"
 #include "comm_bench/collectives/pattern.h"
-#include "torch/csrc/distributed/c10d/Types.hpp"
 
 namespace rankwise::comm_bench {
 
@@ -46,17 +44,6 @@ at::Tensor PartOf(const at::Tensor& buffer, int index, int parts);
 // and one tensor in place. The parts are the whole tensors.
 Buffers WholeBuffers(const Call& call);
 
-// The two sides of a collective between a root and all: on the root, the row's
-// whole buffer with a view of each rank's part; on every rank its own part,
-// which in place is the root's view of it.
-struct RootedBuffers {
-  at::Tensor whole;  // not defined but on the root
-  std::vector<at::Tensor> parts;
-  at::Tensor own;
-};
-
-RootedBuffers MakeRootedBuffers(const Call& call);
-
 // What stands for unwritten goes into the output, where there is one; then into
 // the input: this rank's data, its contribution to a reduction, or, on the
 // root only, the root's data.
@@ -64,23 +51,9 @@ void FillOwnData(const Call& call, Buffers& buffers);
 void FillContribution(const Call& call, Buffers& buffers);
 void FillRootsData(const Call& call, Buffers& buffers);
 
-// Every rank's part, as each rank filled its own.
-std::vector<PatternRun> PartsOfAllRanks(const Call& call);
-
 // Whether the output holds the data of rank `from`.
 std::optional<WrongElement> CheckDataOf(const Call& call,
                                         const Buffers& buffers, int from);
-
-// How c10d names the operation.
-c10d::ReduceOp::RedOpType C10dOp(ReduceOp op);
-
-inline constexpr int kMessageTag = 0;
-
-// Starts sending the input to rank `to` and receiving the output from rank
-// `from`, neither waiting for the other. NCCL, which would run one after the
-// other, gets both as one group.
-void Exchange(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
-              int to, int from, Works& works);
 
 // Messages of nccl.h.
 NcclCall NcclSend(int to, int64_t count, int64_t offset = 0);

@@ -29,11 +29,6 @@ int64_t Data(int64_t rank, int64_t index) {
   return Scrambled((rank + 1) * kPatternPeriod + index, kLargest);
 }
 
-// What all ranks together make of an element.
-int64_t Total(int64_t index, int64_t largest) {
-  return Scrambled(index, largest);
-}
-
 // `rank`'s share of `total` at `index`; the shares of all ranks add up to it.
 int64_t ShareOf(int64_t total, int64_t rank, int64_t index,
                 int64_t world_size) {
@@ -68,8 +63,8 @@ int64_t SmallestOrLargest(const Call& call, int64_t index) {
   int64_t result = Data(0, index);
   for (int rank = 1; rank < call.world_size; ++rank) {
     const int64_t next = Data(rank, index);
-    result = call.op == ReduceOp::kMin ? std::min(result, next)
-                                       : std::max(result, next);
+    result = call.op == ReduceOp::MIN ? std::min(result, next)
+                                      : std::max(result, next);
   }
   return result;
 }
@@ -172,59 +167,47 @@ PatternValue ContributionOf(const Call& call) {
     return ShareOf(total, call.rank, index, call.world_size);
   };
   switch (call.op) {
-    case ReduceOp::kSum:
-      return [share](int64_t i) { return share(Total(i, kLargest), i); };
-    case ReduceOp::kAverage:
+    case ReduceOp::SUM:
+      return [share](int64_t i) { return share(Scrambled(i, kLargest), i); };
+    case ReduceOp::AVG:
       return [share, plan = PlanAverage(call)](int64_t i) {
-        return plan.unit * share(plan.odd * Total(i, plan.largest), i);
+        return plan.unit * share(plan.odd * Scrambled(i, plan.largest), i);
       };
-    case ReduceOp::kProduct:
+    case ReduceOp::PRODUCT:
       return [share](int64_t i) {
-        return int64_t{1} << share(Total(i, kLargestExponent), i);
+        return int64_t{1} << share(Scrambled(i, kLargestExponent), i);
       };
-    case ReduceOp::kMin:
-    case ReduceOp::kMax:
-      break;
+    default:  // MIN and MAX
+      return DataOf(call.rank);
   }
-  return DataOf(call.rank);
 }
 
 PatternValue ReductionOf(const Call& call) {
   switch (call.op) {
-    case ReduceOp::kSum:
-      return [](int64_t i) { return Total(i, kLargest); };
-    case ReduceOp::kAverage:
+    case ReduceOp::SUM:
+      return [](int64_t i) { return Scrambled(i, kLargest); };
+    case ReduceOp::AVG:
       return [largest = PlanAverage(call).largest](int64_t i) {
-        return Total(i, largest);
+        return Scrambled(i, largest);
       };
-    case ReduceOp::kProduct:
-      return [](int64_t i) { return int64_t{1} << Total(i, kLargestExponent); };
-    case ReduceOp::kMin:
-    case ReduceOp::kMax:
-      break;
+    case ReduceOp::PRODUCT:
+      return [](int64_t i) {
+        return int64_t{1} << Scrambled(i, kLargestExponent);
+      };
+    default:  // MIN and MAX
+      return [call](int64_t i) { return SmallestOrLargest(call, i); };
   }
-  return [call](int64_t i) { return SmallestOrLargest(call, i); };
 }
 
 double ToleranceOf(const Call& call) {
   const bool power_of_two = (call.world_size & (call.world_size - 1)) == 0;
-  if (call.op != ReduceOp::kAverage || !call.device.is_cuda() || power_of_two) {
+  if (call.op != ReduceOp::AVG || !call.device.is_cuda() || power_of_two) {
     return 0;
   }
-  double epsilon = 0;
-  switch (call.dtype) {
-    case c10::ScalarType::BFloat16:
-      epsilon = 0x1p-7;
-      break;
-    case c10::ScalarType::Half:
-      epsilon = 0x1p-10;
-      break;
-    case c10::ScalarType::Float:
-      epsilon = 0x1p-23;
-      break;
-    default:
-      epsilon = 0x1p-52;
-  }
+  const double epsilon = call.dtype == at::kBFloat16 ? 0x1p-7
+                         : call.dtype == at::kHalf   ? 0x1p-10
+                         : call.dtype == at::kFloat  ? 0x1p-23
+                                                     : 0x1p-52;
   // 1 / W and each product are rounded once, and so is every addition.
   return epsilon / 2 * (call.world_size + 1);
 }

@@ -36,15 +36,15 @@ at::Tensor Reduced(ReduceOp op, c10::ScalarType dtype, int world_size,
          {{count, 0, ContributionOf(CallOf(op, dtype, rank, world_size))}});
     if (!result.defined()) {
       result = next;
-    } else if (op == ReduceOp::kMin) {
+    } else if (op == ReduceOp::MIN) {
       result = result.minimum(next);
-    } else if (op == ReduceOp::kMax) {
+    } else if (op == ReduceOp::MAX) {
       result = result.maximum(next);
     } else {
-      result = op == ReduceOp::kProduct ? result * next : result + next;
+      result = op == ReduceOp::PRODUCT ? result * next : result + next;
     }
   }
-  return op == ReduceOp::kAverage ? result / world_size : result;
+  return op == ReduceOp::AVG ? result / world_size : result;
 }
 
 // Elements in which two ranks' values agree.
@@ -62,7 +62,7 @@ TEST(PatternTest, EveryReductionIsExactInEveryTypeAtEveryWorldSize) {
   for (const int world_size : kWorldSizes) {
     for (const c10::ScalarType dtype : AllDtypes()) {
       for (const ReduceOp op : AllOps()) {
-        const bool average = op == ReduceOp::kAverage;
+        const bool average = op == ReduceOp::AVG;
         if (average && !c10::isFloatingType(dtype)) continue;
         SCOPED_TRACE(absl::StrCat(OpName(op), " of ", DtypeName(dtype),
                                   " over ", world_size));
@@ -101,7 +101,7 @@ TEST(PatternTest, RanksAndShiftedDataDiffer) {
 
 TEST(PatternTest, LeavingOutOrDoublingARankIsSeen) {
   for (const int world_size : {2, 3, 4, 8}) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+    for (const ReduceOp op : {ReduceOp::SUM, ReduceOp::AVG}) {
       const auto zero =
           ContributionOf(CallOf(op, c10::ScalarType::Float, 0, world_size));
       const auto last = ContributionOf(
@@ -163,13 +163,13 @@ TEST(PatternTest, SmallDifferencesCountAndSoDoesNaN) {
 }
 
 TEST(PatternTest, OnlyAveragesThatNcclRoundsGetATolerance) {
-  Call call = CallOf(ReduceOp::kAverage, c10::ScalarType::BFloat16, 0, 3);
+  Call call = CallOf(ReduceOp::AVG, c10::ScalarType::BFloat16, 0, 3);
   EXPECT_EQ(ToleranceOf(call), 0);
   call.device = c10::Device(c10::kCUDA, 0);
   EXPECT_EQ(ToleranceOf(call), 4 * 0x1p-8);
-  call.op = ReduceOp::kSum;
+  call.op = ReduceOp::SUM;
   EXPECT_EQ(ToleranceOf(call), 0);
-  call.op = ReduceOp::kAverage;
+  call.op = ReduceOp::AVG;
   call.world_size = 4;
   EXPECT_EQ(ToleranceOf(call), 0);
 }

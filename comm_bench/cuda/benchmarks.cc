@@ -3,14 +3,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise::micro {
 namespace {
-
-bool Succeeded(benchmark::State& state, const absl::Status& status) {
-  if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
-  return status.ok();
-}
 
 void Report(benchmark::State& state, const Traffic& traffic, double seconds) {
   if (traffic.bytes == 0 || seconds <= 0) return;
@@ -26,24 +22,28 @@ void Report(benchmark::State& state, const Traffic& traffic, double seconds) {
       Counter(PercentOf(traffic.limit, rate), Counter::kDefaults);
 }
 
+absl::Status Run(benchmark::State& state, Measurement& measurement,
+                 const Traffic& traffic) {
+  RETURN_IF_ERROR(WarmUpAndCheck(measurement));
+  RETURN_IF_ERROR(measurement.Clear());
+  double total = 0;
+  for ([[maybe_unused]] auto iteration : state) {
+    ASSIGN_OR_RETURN(const double seconds, measurement.Run());
+    state.SetIterationTime(seconds);
+    total += seconds;
+  }
+  RETURN_IF_ERROR(measurement.Check());
+  Report(state, traffic, total);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool RunMeasurement(benchmark::State& state, Measurement& measurement,
                     const Traffic& traffic) {
-  absl::Status status = WarmUpAndCheck(measurement);
-  if (status.ok()) status = measurement.Clear();
-  if (!Succeeded(state, status)) return false;
-  double total = 0;
-  for ([[maybe_unused]] auto iteration : state) {
-    const absl::StatusOr<double> seconds = measurement.Run();
-    status = seconds.status();
-    if (!Succeeded(state, status)) break;
-    state.SetIterationTime(*seconds);
-    total += *seconds;
-  }
-  if (!status.ok() || !Succeeded(state, measurement.Check())) return false;
-  Report(state, traffic, total);
-  return true;
+  const absl::Status status = Run(state, measurement, traffic);
+  if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
+  return status.ok();
 }
 
 }  // namespace rankwise::micro

@@ -100,15 +100,17 @@ class Registrar {
 
 void AddHostCopies(Registrar& registrar) {
   const Limit limit = HostLinkLimitOfGpu(0);
-  for (const auto& [name, way] :
-       {std::pair("HostToGpu/pinned", HostCopy::kToGpuPinned),
-        std::pair("HostToGpu/pageable", HostCopy::kToGpuPageable),
-        std::pair("GpuToHost/pinned", HostCopy::kToHostPinned),
-        std::pair("GpuToHost/pageable", HostCopy::kToHostPageable)}) {
+  for (const HostCopy copy : {HostCopy{.to_gpu = true, .pinned = true},
+                              HostCopy{.to_gpu = true, .pinned = false},
+                              HostCopy{.to_gpu = false, .pinned = true},
+                              HostCopy{.to_gpu = false, .pinned = false}}) {
+    const std::string name =
+        absl::StrCat(copy.to_gpu ? "HostToGpu/" : "GpuToHost/",
+                     copy.pinned ? "pinned" : "pageable");
     for (const int64_t bytes : {kMiB, 16 * kMiB, 256 * kMiB}) {
-      registrar.AddTransfer(
-          name, bytes, [way = way, bytes] { return MakeHostCopy(way, bytes); },
-          {bytes, limit});
+      registrar.AddTransfer(name, bytes,
+                            [copy, bytes] { return MakeHostCopy(copy, bytes); },
+                            {bytes, limit});
     }
   }
 }
@@ -162,12 +164,6 @@ void AddLaunches(Registrar& registrar) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Measurement>> MakePeers(int from, int to,
-                                                       int64_t bytes) {
-  ASSIGN_OR_RETURN(auto copy, MakePeerCopy(from, to, bytes));
-  return copy;
-}
-
 void AddPeerCopies(Registrar& registrar) {
   const Limit limit{
       .what = "limit unknown: the links between GPUs do not tell theirs"};
@@ -177,7 +173,7 @@ void AddPeerCopies(Registrar& registrar) {
       for (const int64_t bytes : {16 * kMiB, 256 * kMiB}) {
         registrar.AddTransfer(
             absl::StrCat("PeerCopy/", from, "/", to), bytes,
-            [from, to, bytes] { return MakePeers(from, to, bytes); },
+            [from, to, bytes] { return MakePeerCopy(from, to, bytes); },
             {bytes, limit});
       }
     }

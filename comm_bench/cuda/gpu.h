@@ -36,17 +36,17 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view doing) {
 }
 
 struct FreeGpuMemory {
-  void operator()(uint8_t* memory) const;
+  void operator()(uint8_t* memory) const { (void)cudaFree(memory); }
 };
 using GpuMemory = std::unique_ptr<uint8_t[], FreeGpuMemory>;
 
 // Of the current GPU; aligned to 256 bytes. `bytes` may be 0.
-// ResourceExhausted, with how much was asked for and is free, where it does not
+// ResourceExhausted, with how much was requested and is free, where it does not
 // fit.
 absl::StatusOr<GpuMemory> AllocateGpuMemory(int64_t bytes);
 
 struct FreePinnedMemory {
-  void operator()(uint8_t* memory) const;
+  void operator()(uint8_t* memory) const { (void)cudaFreeHost(memory); }
 };
 using PinnedMemory = std::unique_ptr<uint8_t[], FreePinnedMemory>;
 
@@ -69,16 +69,20 @@ absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
 absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu);
 
 struct DestroyStream {
-  void operator()(CUstream_st* stream) const;
+  void operator()(CUstream_st* stream) const {
+    (void)cudaStreamDestroy(stream);
+  }
 };
 struct DestroyEvent {
-  void operator()(CUevent_st* event) const;
+  void operator()(CUevent_st* event) const { (void)cudaEventDestroy(event); }
 };
 
 // A stream of its own on the GPU that was current when it was made, which must
 // be current in every call. Not thread-safe.
 class StreamTimer {
  public:
+  // Has no stream until a timer from Make is assigned to it.
+  StreamTimer() = default;
   static absl::StatusOr<StreamTimer> Make();
 
   CudaStream stream() const { return stream_.get(); }
@@ -97,8 +101,6 @@ class StreamTimer {
   absl::Status Finish();
 
  private:
-  StreamTimer() = default;
-
   // Of holding; grows when the host is found to need longer.
   int64_t cycles_ = 100'000;  // some 50 us
   std::unique_ptr<CUstream_st, DestroyStream> stream_;

@@ -40,41 +40,21 @@ bool IsReached(CUevent_st* event) {
   return error == cudaSuccess;
 }
 
-absl::StatusOr<CUevent_st*> MakeEvent() {
-  cudaEvent_t event = nullptr;
-  const cudaError_t error = cudaEventCreate(&event);
-  if (error != cudaSuccess) return CudaStatus(error, "making an event");
-  return event;
-}
-
 }  // namespace
-
-void FreeGpuMemory::operator()(uint8_t* memory) const {
-  (void)cudaFree(memory);
-}
-
-void FreePinnedMemory::operator()(uint8_t* memory) const {
-  (void)cudaFreeHost(memory);
-}
 
 absl::StatusOr<GpuMemory> AllocateGpuMemory(int64_t bytes) {
   void* memory = nullptr;
-  const cudaError_t error = cudaMalloc(&memory, std::max<int64_t>(bytes, 1));
-  if (error != cudaSuccess) {
-    return CudaStatus(error, absl::StrCat("allocating ", bytes,
-                                          " bytes on the GPU", FreeText()));
-  }
+  RETURN_IF_ERROR(CudaStatus(
+      cudaMalloc(&memory, std::max<int64_t>(bytes, 1)),
+      absl::StrCat("allocating ", bytes, " bytes on the GPU", FreeText())));
   return GpuMemory(static_cast<uint8_t*>(memory));
 }
 
 absl::StatusOr<PinnedMemory> AllocatePinnedMemory(int64_t bytes) {
   void* memory = nullptr;
-  const cudaError_t error =
-      cudaHostAlloc(&memory, std::max<int64_t>(bytes, 1), cudaHostAllocDefault);
-  if (error != cudaSuccess) {
-    return CudaStatus(
-        error, absl::StrCat("allocating ", bytes, " bytes of pinned memory"));
-  }
+  RETURN_IF_ERROR(CudaStatus(
+      cudaHostAlloc(&memory, std::max<int64_t>(bytes, 1), cudaHostAllocDefault),
+      absl::StrCat("allocating ", bytes, " bytes of pinned memory")));
   return PinnedMemory(static_cast<uint8_t*>(memory));
 }
 
@@ -103,9 +83,8 @@ absl::Status CheckPatternOnGpu(const uint8_t* gpu, int64_t bytes) {
   for (int64_t first = 0; first < bytes; first += kPieceBytes) {
     const auto span =
         absl::MakeSpan(piece).first(std::min(kPieceBytes, bytes - first));
-    absl::Status status = Download(gpu + first, span);
-    if (status.ok()) status = CheckPattern(first, span);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Download(gpu + first, span));
+    RETURN_IF_ERROR(CheckPattern(first, span));
   }
   return absl::OkStatus();
 }
@@ -114,38 +93,31 @@ absl::Status UploadRepeated(absl::Span<const uint8_t> start, int64_t bytes,
                             uint8_t* gpu) {
   if (bytes == 0) return absl::OkStatus();
   int64_t filled = std::min<int64_t>(start.size(), bytes);
-  absl::Status status = Upload(start.first(filled), gpu);
-  while (status.ok() && filled < bytes) {
+  RETURN_IF_ERROR(Upload(start.first(filled), gpu));
+  while (filled < bytes) {
     const int64_t more = std::min(filled, bytes - filled);
-    status =
+    RETURN_IF_ERROR(
         Finish(cudaMemcpy(gpu + filled, gpu, more, cudaMemcpyDeviceToDevice),
-               "repeating a pattern on the GPU");
+               "repeating a pattern on the GPU"));
     filled += more;
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status FillGpuMemory(uint8_t value, int64_t bytes, uint8_t* gpu) {
   return Finish(cudaMemset(gpu, value, bytes), "filling memory of the GPU");
 }
 
-void DestroyStream::operator()(CUstream_st* stream) const {
-  (void)cudaStreamDestroy(stream);
-}
-
-void DestroyEvent::operator()(CUevent_st* event) const {
-  (void)cudaEventDestroy(event);
-}
-
 absl::StatusOr<StreamTimer> StreamTimer::Make() {
   StreamTimer timer;
   cudaStream_t stream = nullptr;
-  const cudaError_t error =
-      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-  if (error != cudaSuccess) return CudaStatus(error, "making a stream");
+  RETURN_IF_ERROR(
+      CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                 "making a stream"));
   timer.stream_.reset(stream);
   for (auto* event : {&timer.start_, &timer.end_}) {
-    ASSIGN_OR_RETURN(CUevent_st* const made, MakeEvent());
+    cudaEvent_t made = nullptr;
+    RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&made), "making an event"));
     event->reset(made);
   }
   return timer;
@@ -179,16 +151,15 @@ absl::StatusOr<double> StreamTimer::TimeWithHost(
   if (!status.ok()) return status;
   if (!finished.ok()) return finished;
   float milliseconds = 0;
-  const cudaError_t error =
-      cudaEventElapsedTime(&milliseconds, start_.get(), end_.get());
-  if (error != cudaSuccess)
-    return CudaStatus(error, "reading the time between two events");
+  RETURN_IF_ERROR(
+      CudaStatus(cudaEventElapsedTime(&milliseconds, start_.get(), end_.get()),
+                 "reading the time between two events"));
   return milliseconds * kMillisecond;
 }
 
 absl::Status StreamTimer::Finish() {
-  const cudaError_t error = cudaStreamSynchronize(stream());
-  if (error != cudaSuccess) return CudaStatus(error, "the GPU's work");
+  RETURN_IF_ERROR(
+      CudaStatus(cudaStreamSynchronize(stream()), "the GPU's work"));
   return CudaStatus(cudaGetLastError(), "starting work on the GPU");
 }
 

@@ -23,20 +23,17 @@ using Graph = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
 
 // `kernels` ticks, one after another.
 absl::StatusOr<Graph> Record(int kernels, int32_t* count, CudaStream stream) {
-  absl::Status status = CudaStatus(
+  RETURN_IF_ERROR(CudaStatus(
       cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-      "beginning a graph");
-  if (!status.ok()) return status;
+      "beginning a graph"));
   for (int i = 0; i < kernels; ++i) LaunchTick(count, stream);
   cudaGraph_t recorded = nullptr;
-  status =
-      CudaStatus(cudaStreamEndCapture(stream, &recorded), "ending a graph");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CudaStatus(cudaStreamEndCapture(stream, &recorded), "ending a graph"));
   cudaGraphExec_t graph = nullptr;
-  status = CudaStatus(cudaGraphInstantiate(&graph, recorded, 0),
-                      "instantiating a graph");
+  const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
   (void)cudaGraphDestroy(recorded);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(error, "instantiating a graph"));
   return Graph(graph);
 }
 
@@ -53,53 +50,41 @@ Shape ShapeOf(Launching how, LaunchTime what) {
   return {.launches = kManyKernels, .kernels_of_launch = 1};
 }
 
-class LaunchMeasurement : public Measurement {
- public:
-  LaunchMeasurement(LaunchTime what, Shape shape, StreamTimer timer,
-                    GpuMemory count, Graph idle, Graph counting)
-      : what_(what),
-        shape_(shape),
-        timer_(std::move(timer)),
-        count_(std::move(count)),
-        idle_(std::move(idle)),
-        counting_(std::move(counting)) {}
-
+struct LaunchMeasurement : Measurement {
   absl::Status Clear() override {
-    return FillGpuMemory(0, sizeof(int32_t), count_.get());
+    return FillGpuMemory(0, sizeof(int32_t), count.get());
   }
 
   absl::StatusOr<double> Run() override {
-    const absl::StatusOr<double> seconds =
-        what_ == LaunchTime::kBetweenKernels
-            ? timer_.Time([this] { return Launch(idle_.get(), nullptr); })
-            : HostSeconds();
-    if (!seconds.ok()) return seconds;
-    return *seconds / shape_.kernels();
+    ASSIGN_OR_RETURN(const double seconds,
+                     what == LaunchTime::kBetweenKernels ? timer.Time([this] {
+                       return Launch(idle.get(), nullptr);
+                     })
+                                                         : HostSeconds());
+    return seconds / shape.kernels();
   }
 
   absl::Status Check() override {
-    absl::Status status =
-        Launch(counting_.get(), reinterpret_cast<int32_t*>(count_.get()));
-    if (status.ok()) status = timer_.Finish();
+    RETURN_IF_ERROR(
+        Launch(counting.get(), reinterpret_cast<int32_t*>(count.get())));
+    RETURN_IF_ERROR(timer.Finish());
     int32_t counted = 0;
-    if (status.ok())
-      status = Download(count_.get(),
-                        absl::MakeSpan(reinterpret_cast<uint8_t*>(&counted),
-                                       sizeof(counted)));
-    if (!status.ok() || counted == shape_.kernels()) return status;
+    RETURN_IF_ERROR(Download(
+        count.get(),
+        absl::MakeSpan(reinterpret_cast<uint8_t*>(&counted), sizeof(counted))));
+    if (counted == shape.kernels()) return absl::OkStatus();
     return absl::DataLossError(
-        absl::StrCat(counted, " kernels ran and not ", shape_.kernels()));
+        absl::StrCat(counted, " kernels ran and not ", shape.kernels()));
   }
 
- private:
   // Kernels where there is no graph.
-  absl::Status Launch(CUgraphExec_st* graph, int32_t* count) {
+  absl::Status Launch(CUgraphExec_st* graph, int32_t* target) {
     cudaError_t error = cudaSuccess;
-    for (int i = 0; i < shape_.launches && error == cudaSuccess; ++i) {
+    for (int i = 0; i < shape.launches && error == cudaSuccess; ++i) {
       if (graph != nullptr) {
-        error = cudaGraphLaunch(graph, timer_.stream());
+        error = cudaGraphLaunch(graph, timer.stream());
       } else {
-        LaunchTick(count, timer_.stream());
+        LaunchTick(target, timer.stream());
         error = cudaGetLastError();
       }
     }
@@ -109,46 +94,42 @@ class LaunchMeasurement : public Measurement {
   absl::StatusOr<double> HostSeconds() {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
-    absl::Status status = Launch(idle_.get(), nullptr);
+    const absl::Status launched = Launch(idle.get(), nullptr);
     Clock::time_point end = Clock::now();
-    const absl::Status finished = timer_.Finish();
-    if (what_ == LaunchTime::kToFinish) end = Clock::now();
-    if (status.ok()) status = finished;
-    if (!status.ok()) return status;
+    const absl::Status finished = timer.Finish();
+    if (what == LaunchTime::kToFinish) end = Clock::now();
+    RETURN_IF_ERROR(launched);
+    RETURN_IF_ERROR(finished);
     return std::chrono::duration<double>(end - start).count();
   }
 
-  LaunchTime what_;
-  Shape shape_;
-  StreamTimer timer_;
-  GpuMemory count_;
-  Graph idle_, counting_;  // null: kernels
+  LaunchTime what = LaunchTime::kOfHost;
+  Shape shape;
+  StreamTimer timer;
+  GpuMemory count;
+  Graph idle, counting;  // null: kernels
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
                                                         LaunchTime what) {
-  const Shape shape = ShapeOf(how, what);
-  ASSIGN_OR_RETURN(StreamTimer timer, StreamTimer::Make());
-  ASSIGN_OR_RETURN(GpuMemory count, AllocateGpuMemory(sizeof(int32_t)));
-  Graph idle, counting;
-  if (how == Launching::kGraph) {
-    // Loads the kernel: a recording is no place for that.
-    LaunchTick(nullptr, timer.stream());
-    if (absl::Status loaded = timer.Finish(); !loaded.ok()) return loaded;
-    auto* const counter = reinterpret_cast<int32_t*>(count.get());
-    for (auto [graph, target] :
-         {std::pair(&idle, static_cast<int32_t*>(nullptr)),
-          std::pair(&counting, counter)}) {
-      ASSIGN_OR_RETURN(Graph recorded,
-                       Record(shape.kernels_of_launch, target, timer.stream()));
-      *graph = std::move(recorded);
-    }
-  }
-  return std::make_unique<LaunchMeasurement>(what, shape, std::move(timer),
-                                             std::move(count), std::move(idle),
-                                             std::move(counting));
+  auto made = std::make_unique<LaunchMeasurement>();
+  made->what = what;
+  made->shape = ShapeOf(how, what);
+  ASSIGN_OR_RETURN(made->timer, StreamTimer::Make());
+  ASSIGN_OR_RETURN(made->count, AllocateGpuMemory(sizeof(int32_t)));
+  if (how == Launching::kKernels) return made;
+  // Loads the kernel: a capture is no place for that.
+  LaunchTick(nullptr, made->timer.stream());
+  RETURN_IF_ERROR(made->timer.Finish());
+  ASSIGN_OR_RETURN(made->idle, Record(made->shape.kernels_of_launch, nullptr,
+                                      made->timer.stream()));
+  ASSIGN_OR_RETURN(made->counting,
+                   Record(made->shape.kernels_of_launch,
+                          reinterpret_cast<int32_t*>(made->count.get()),
+                          made->timer.stream()));
+  return made;
 }
 
 }  // namespace rankwise::micro

@@ -15,9 +15,8 @@ namespace rankwise::micro {
 using CudaStream = CUstream_st*;  // cudaStream_t
 
 // Starts copying `bytes` within the current GPU; the buffers must not overlap,
-// and may be aligned in any way. Each thread has four of the widest words that
-// both buffers allow under way at once. CUDA keeps an error for
-// cudaGetLastError.
+// and are aligned to 16 bytes. Each thread has four words of 16 bytes under way
+// at once.
 void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
                 CudaStream stream);
 
@@ -26,10 +25,9 @@ void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
 int SumBlocks(int multiprocessors);
 
 // Start adding up `count` values on the current GPU, in float, into `*sum`.
-// `values` must be aligned to its own type. Two passes, no atomic operations:
-// the same values, alignment and `blocks` (SumBlocks) give the same bits
-// always. `scratch`: `blocks` floats. All pointers are the GPU's. CUDA keeps an
-// error for cudaGetLastError.
+// `values` are aligned to 16 bytes. Two passes, no atomic operations: the same
+// values and `blocks` (SumBlocks) give the same bits always. `scratch`:
+// `blocks` floats. All pointers are the GPU's.
 void LaunchSum(const float* values, int64_t count, int blocks, float* scratch,
                float* sum, CudaStream stream);
 // Bits of bfloat16.
@@ -37,11 +35,11 @@ void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
                          float* scratch, float* sum, CudaStream stream);
 
 // One thread, which adds 1 to `*count`, on the GPU, or does nothing where it is
-// null. CUDA keeps an error for cudaGetLastError.
+// null.
 void LaunchTick(int32_t* count, CudaStream stream);
 
-// One thread, which keeps the stream busy for so many cycles of the GPU's clock
-// (some 2 to a nanosecond), so that the host can give it work ahead.
+// One thread, which keeps the stream busy for `cycles` of the GPU's clock (some
+// 2 to a nanosecond), so that the host can give it work ahead.
 void LaunchHold(int64_t cycles, CudaStream stream);
 
 // "13.0.88".

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise::micro {
 
@@ -29,18 +30,16 @@ class Measurement {
 // One Run that does not count (first use: code is loaded, clocks rise), checked
 // from a clear state.
 inline absl::Status WarmUpAndCheck(Measurement& measurement) {
-  absl::Status status = measurement.Clear();
-  if (status.ok()) status = measurement.Run().status();
-  return status.ok() ? measurement.Check() : status;
+  RETURN_IF_ERROR(measurement.Clear());
+  RETURN_IF_ERROR(measurement.Run().status());
+  return measurement.Check();
 }
 
 // Where a copy goes; pinned memory the GPU reads and writes by itself, pageable
 // memory goes through the driver's own pinned pieces.
-enum class HostCopy {
-  kToGpuPinned,
-  kToGpuPageable,
-  kToHostPinned,
-  kToHostPageable
+struct HostCopy {
+  bool to_gpu = false;
+  bool pinned = false;
 };
 
 // A copy of `bytes` by cudaMemcpyAsync between the host and the current GPU,
@@ -57,8 +56,8 @@ absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,
 
 enum class SumOf { kFloat, kBfloat16 };
 
-// Of as many whole numbers as are in `bytes`, on the current GPU, which has so
-// many multiprocessors; both passes, timed by events. The sum must be exact.
+// Of as many whole numbers as are in `bytes`, on the current GPU, which has
+// `multiprocessors`; both passes, timed by events. The sum must be exact.
 absl::StatusOr<std::unique_ptr<Measurement>> MakeSum(SumOf what, int64_t bytes,
                                                      int multiprocessors);
 
@@ -82,17 +81,11 @@ enum class LaunchTime {
 absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
                                                         LaunchTime what);
 
-class PeerCopyMeasurement : public Measurement {
- public:
-  // Whether the GPUs reach each other's memory.
-  virtual bool direct() const = 0;
-};
-
 // Of `bytes` by cudaMemcpyPeerAsync in a stream of GPU `from`, timed by events.
 // Peer access both ways is enabled where possible, for as long as the
 // measurement lives. Leaves the current GPU as it was.
-absl::StatusOr<std::unique_ptr<PeerCopyMeasurement>> MakePeerCopy(
-    int from, int to, int64_t bytes);
+absl::StatusOr<std::unique_ptr<Measurement>> MakePeerCopy(int from, int to,
+                                                          int64_t bytes);
 
 }  // namespace rankwise::micro
 

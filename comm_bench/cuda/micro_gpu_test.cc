@@ -61,43 +61,30 @@ class MicroGpuTest : public ::testing::Test {
 
 class CopyKernelGpuTest : public MicroGpuTest {
  protected:
-  // Between `kMargin` bytes that must stay as they are.
+  // Before `kMargin` bytes that must stay as they are.
   static constexpr int64_t kMargin = 64;
 
-  static void ExpectCopied(int64_t bytes, int from_offset, int to_offset) {
-    SCOPED_TRACE(
-        absl::StrCat(bytes, " bytes from ", from_offset, " to ", to_offset));
-    const int64_t room = bytes + 2 * kMargin;
+  static void ExpectCopied(int64_t bytes) {
+    SCOPED_TRACE(absl::StrCat(bytes, " bytes"));
+    const int64_t room = bytes + kMargin;
     const GpuMemory from = Allocate(room), to = Allocate(room);
     ASSERT_TRUE(from != nullptr && to != nullptr);
-    ASSERT_TRUE(
-        UploadPattern(room - from_offset, from.get() + from_offset).ok());
+    ASSERT_TRUE(UploadPattern(room, from.get()).ok());
     ASSERT_TRUE(FillGpuMemory(0, room, to.get()).ok());
-    LaunchCopy(from.get() + from_offset, to.get() + kMargin + to_offset, bytes,
-               nullptr);
+    LaunchCopy(from.get(), to.get(), bytes, nullptr);
     ExpectNoError();
     const std::vector<uint8_t> host = Downloaded(to.get(), room);
     const auto copy = absl::MakeConstSpan(host);
-    const absl::Status right =
-        CheckPattern(0, copy.subspan(kMargin + to_offset, bytes));
+    const absl::Status right = CheckPattern(0, copy.first(bytes));
     EXPECT_TRUE(right.ok()) << right;
-    EXPECT_THAT(copy.first(kMargin + to_offset), Each(0));
-    EXPECT_THAT(copy.subspan(kMargin + to_offset + bytes), Each(0));
+    EXPECT_THAT(copy.subspan(bytes), Each(0));
   }
 };
 
 TEST_F(CopyKernelGpuTest, CopiesAnySize) {
-  for (int64_t bytes : {0, 1, 15, 16, 17, 4095, 4096, 16383, 16384, 16385,
-                        3 * 16384 + 5, (1 << 20) + 3}) {
-    ExpectCopied(bytes, 0, 0);
-  }
-}
-
-TEST_F(CopyKernelGpuTest, CopiesBetweenAnyAlignments) {
-  for (int from : {0, 1, 2, 3, 4, 8, 12, 15}) {
-    for (int to : {0, 1, 2, 4, 5, 8, 15}) {
-      for (int64_t bytes : {0, 1, 7, 31, 70001}) ExpectCopied(bytes, from, to);
-    }
+  for (int64_t bytes : {0, 1, 7, 15, 16, 17, 31, 4095, 4096, 16383, 16384,
+                        16385, 3 * 16384 + 5, 70001, (1 << 20) + 3}) {
+    ExpectCopied(bytes);
   }
 }
 
@@ -153,23 +140,20 @@ class SumKernelGpuTest : public MicroGpuTest {
   void ExpectExact(const Sum& launch, int64_t size) const {
     for (int64_t count :
          {0, 1, 2, 3, 7, 8, 9, 31, 1000, 1023, 65537, 1000003, 3000001}) {
-      for (int64_t offset = 0; offset < 16 / size + 1; ++offset) {
-        SCOPED_TRACE(absl::StrCat(count, " values from ", offset));
-        const GpuMemory memory = Allocate((count + offset) * size);
-        ASSERT_TRUE(
-            Upload(PatternOf(count, size), memory.get() + offset * size).ok());
-        EXPECT_EQ(Run(launch, memory.get() + offset * size, count),
-                  static_cast<float>(PatternSum(count)));
-      }
+      SCOPED_TRACE(absl::StrCat(count, " values"));
+      const GpuMemory memory = Allocate(count * size);
+      ASSERT_TRUE(Upload(PatternOf(count, size), memory.get()).ok());
+      EXPECT_EQ(Run(launch, memory.get(), count),
+                static_cast<float>(PatternSum(count)));
     }
   }
 };
 
-TEST_F(SumKernelGpuTest, FloatsOfAnyCountAndAlignment) {
+TEST_F(SumKernelGpuTest, FloatsOfAnyCount) {
   ExpectExact(OfFloats(), sizeof(float));
 }
 
-TEST_F(SumKernelGpuTest, Bfloat16sOfAnyCountAndAlignment) {
+TEST_F(SumKernelGpuTest, Bfloat16sOfAnyCount) {
   ExpectExact(OfBfloat16s(), sizeof(uint16_t));
 }
 
@@ -225,10 +209,11 @@ class MeasurementGpuTest : public MicroGpuTest {
 };
 
 TEST_F(MeasurementGpuTest, CopiesBetweenHostAndGpu) {
-  for (HostCopy way : {HostCopy::kToGpuPinned, HostCopy::kToGpuPageable,
-                       HostCopy::kToHostPinned, HostCopy::kToHostPageable}) {
-    ExpectMeasures(MakeHostCopy(way, kBytes));
-    ExpectNoticesNothingDone(MakeHostCopy(way, kBytes));
+  for (const bool to_gpu : {true, false}) {
+    for (const bool pinned : {true, false}) {
+      ExpectMeasures(MakeHostCopy({to_gpu, pinned}, kBytes));
+      ExpectNoticesNothingDone(MakeHostCopy({to_gpu, pinned}, kBytes));
+    }
   }
 }
 

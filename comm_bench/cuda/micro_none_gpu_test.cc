@@ -1,12 +1,23 @@
+// In place of micro_gpu_test.cc, whose kernels a build without CUDA lacks.
 #include <gtest/gtest.h>
 
-#include "parallel/device/require_gpus.h"
+#include "absl/status/status.h"
+#include "comm_bench/cuda/benchmarks.h"
+#include "comm_bench/cuda/peer_copy.h"
+#include "parallel/device/device_facts.h"
 
 namespace rankwise::micro {
 namespace {
 
-// In place of micro_gpu_test.cc, whose kernels a build without CUDA lacks.
-TEST(MicroGpuTest, NeedsCuda) { GTEST_SKIP() << WhyNotOn(1); }
+TEST(MicroGpuTest, ABuildWithoutCudaSaysWhyItMeasuresNothing) {
+  bool failed = false;
+  for (const absl::Status& refused :
+       {RegisterMeasurements(&failed), MeasurePeerCopies(1).status()}) {
+    EXPECT_TRUE(absl::IsNotFound(refused)) << refused;
+    EXPECT_EQ(refused.message(), WhyNoGpu());
+  }
+  EXPECT_FALSE(failed);
+}
 
 }  // namespace
 }  // namespace rankwise::micro

@@ -30,27 +30,16 @@ std::vector<uint8_t> PatternAs(SumOf what) {
   return bytes;
 }
 
-class SumMeasurement : public Measurement {
- public:
-  SumMeasurement(SumOf what, StreamTimer timer, GpuMemory values,
-                 GpuMemory results, int64_t count, int blocks)
-      : what_(what),
-        timer_(std::move(timer)),
-        values_(std::move(values)),
-        results_(std::move(results)),
-        count_(count),
-        blocks_(blocks) {}
-
+struct SumMeasurement : Measurement {
   absl::Status Clear() override {
-    const absl::Status status =
-        UploadRepeated(PatternAs(what_), count_ * SizeOf(what_), values_.get());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        UploadRepeated(PatternAs(what), count * SizeOf(what), values.get()));
     // All bits set: not a number.
-    return FillGpuMemory(0xff, (blocks_ + 1) * sizeof(float), results_.get());
+    return FillGpuMemory(0xff, (blocks + 1) * sizeof(float), results.get());
   }
 
   absl::StatusOr<double> Run() override {
-    return timer_.Time([this] {
+    return timer.Time([this] {
       Start();
       return CudaStatus(cudaGetLastError(), "starting the sum");
     });
@@ -61,46 +50,45 @@ class SumMeasurement : public Measurement {
     RETURN_IF_ERROR(Download(
         reinterpret_cast<const uint8_t*>(Sum()),
         absl::MakeSpan(reinterpret_cast<uint8_t*>(&sum), sizeof(sum))));
-    const int64_t expected = PatternSum(count_);
+    const int64_t expected = PatternSum(count);
     if (sum == static_cast<float>(expected)) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        "the sum of ", count_, " values is ", sum, " and not ", expected));
+    return absl::DataLossError(absl::StrCat("the sum of ", count, " values is ",
+                                            sum, " and not ", expected));
   }
 
- private:
   // The sum, then the scratch.
-  float* Sum() { return reinterpret_cast<float*>(results_.get()); }
+  float* Sum() { return reinterpret_cast<float*>(results.get()); }
 
   void Start() {
-    if (what_ == SumOf::kFloat) {
-      LaunchSum(reinterpret_cast<const float*>(values_.get()), count_, blocks_,
-                Sum() + 1, Sum(), timer_.stream());
+    if (what == SumOf::kFloat) {
+      LaunchSum(reinterpret_cast<const float*>(values.get()), count, blocks,
+                Sum() + 1, Sum(), timer.stream());
     } else {
-      LaunchSumOfBfloat16(reinterpret_cast<const uint16_t*>(values_.get()),
-                          count_, blocks_, Sum() + 1, Sum(), timer_.stream());
+      LaunchSumOfBfloat16(reinterpret_cast<const uint16_t*>(values.get()),
+                          count, blocks, Sum() + 1, Sum(), timer.stream());
     }
   }
 
-  SumOf what_;
-  StreamTimer timer_;
-  GpuMemory values_, results_;
-  int64_t count_;
-  int blocks_;
+  SumOf what = SumOf::kFloat;
+  StreamTimer timer;
+  GpuMemory values, results;
+  int64_t count = 0;
+  int blocks = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Measurement>> MakeSum(SumOf what, int64_t bytes,
                                                      int multiprocessors) {
-  const int blocks = SumBlocks(multiprocessors);
-  ASSIGN_OR_RETURN(StreamTimer timer, StreamTimer::Make());
-  ASSIGN_OR_RETURN(GpuMemory values, AllocateGpuMemory(bytes));
-  ASSIGN_OR_RETURN(
-      GpuMemory results,
-      AllocateGpuMemory((blocks + 1) * static_cast<int64_t>(sizeof(float))));
-  return std::make_unique<SumMeasurement>(what, std::move(timer),
-                                          std::move(values), std::move(results),
-                                          bytes / SizeOf(what), blocks);
+  auto made = std::make_unique<SumMeasurement>();
+  made->what = what;
+  made->count = bytes / SizeOf(what);
+  made->blocks = SumBlocks(multiprocessors);
+  ASSIGN_OR_RETURN(made->timer, StreamTimer::Make());
+  ASSIGN_OR_RETURN(made->values, AllocateGpuMemory(bytes));
+  ASSIGN_OR_RETURN(made->results, AllocateGpuMemory((made->blocks + 1) *
+                                                    int64_t{sizeof(float)}));
+  return made;
 }
 
 }  // namespace rankwise::micro

@@ -5,20 +5,18 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
-#include "ATen/ops/empty.h"
-#include "ATen/ops/full.h"
+#include "ATen/ops/full_like.h"
 #include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "c10/util/Exception.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/comm/diagnosis/monitored_backend.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/device/device_event.h"
@@ -32,70 +30,57 @@
 namespace rankwise::comm_bench {
 namespace {
 
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 using Tensors = std::vector<at::Tensor>;
 
-// One way of reducing the payload, with the tensors that it works on.
-class Rung {
- public:
-  virtual ~Rung() = default;
-  virtual void Fill() = 0;  // so that Run's result can be told
-  virtual void Run() = 0;
-  virtual const at::Tensor& result() const = 0;
-  virtual double expected() const = 0;  // of each element
+// One way of reducing the payload.
+struct Rung {
+  std::string name;
+  std::function<void()> fill;  // so that a wrong result shows
+  std::function<void()> run;
+  std::function<at::Tensor()> result;
+  double expected = 0;  // of each of its elements
 };
 
-double SumOfRanks(int size) { return size * (size + 1) / 2.0; }
+double SumOfRanks(const Communicator& comm) {
+  return comm.world_size() * (comm.world_size() + 1) / 2.0;
+}
 
-// All-reduces `tensor` through whatever has such a function.
+at::Tensor NewPayload(const Communicator& comm, int64_t count) {
+  return at::zeros({count}, comm.device());
+}
+
+// `run` reduces `payload` in place.
+Rung InPlaceRung(std::string name, const Communicator& comm, at::Tensor payload,
+                 std::function<void()> run) {
+  return {std::move(name),
+          [payload, own = comm.rank() + 1.0] { payload.fill_(own); },
+          std::move(run), [payload] { return payload; }, SumOfRanks(comm)};
+}
+
+// All-reduces through a backend or a process group.
 template <typename Reducer>
-class AllReduceRung : public Rung {
- public:
-  AllReduceRung(c10::intrusive_ptr<Reducer> reducer, const Communicator& comm,
-                int64_t count)
-      : reducer_(std::move(reducer)),
-        rank_(comm.rank()),
-        size_(comm.world_size()),
-        tensors_{at::zeros({count}, comm.device())} {}
-
-  void Fill() override { tensors_[0].fill_(rank_ + 1.0); }
-  void Run() override { reducer_->allreduce(tensors_)->wait(); }
-  const at::Tensor& result() const override { return tensors_[0]; }
-  double expected() const override { return SumOfRanks(size_); }
-
- private:
-  const c10::intrusive_ptr<Reducer> reducer_;
-  const int rank_, size_;
-  Tensors tensors_;
-};
+Rung AllReduceRung(std::string name, const Communicator& comm, int64_t count,
+                   c10::intrusive_ptr<Reducer> reducer) {
+  Tensors payload = {NewPayload(comm, count)};
+  return InPlaceRung(
+      std::move(name), comm, payload[0],
+      [reducer, payload]() mutable { reducer->allreduce(payload)->wait(); });
+}
 
 // ncclAllReduce itself.
-class RawNcclRung : public Rung {
- public:
-  RawNcclRung(std::unique_ptr<RawNccl> nccl, const Communicator& comm,
-              int64_t count)
-      : nccl_(std::move(nccl)),
-        rank_(comm.rank()),
-        size_(comm.world_size()),
-        calls_{{.kind = NcclCall::Kind::kAllReduce, .count = count}},
-        tensor_(at::zeros({count}, comm.device())) {}
-
-  void Fill() override { tensor_.fill_(rank_ + 1.0); }
-  void Run() override {
-    const absl::Status status =
-        nccl_->Run(calls_, tensor_, tensor_, ReduceOp::kSum);
-    TORCH_CHECK(status.ok(), std::string(status.message()));
-  }
-  const at::Tensor& result() const override { return tensor_; }
-  double expected() const override { return SumOfRanks(size_); }
-
- private:
-  const std::unique_ptr<RawNccl> nccl_;
-  const int rank_, size_;
-  const NcclGroup calls_;
-  at::Tensor tensor_;
-};
+absl::StatusOr<Rung> RawNcclRung(const Communicator& comm, Control& control,
+                                 int64_t count) {
+  auto connected = ConnectRawNccl(control, {}, comm.device());
+  RETURN_IF_ERROR(AllOk(control, connected.status(), "connect through nccl.h"));
+  const std::shared_ptr<RawNccl> nccl = *std::move(connected);
+  const NcclGroup calls = {
+      {.kind = NcclCall::Kind::kAllReduce, .count = count}};
+  const at::Tensor payload = NewPayload(comm, count);
+  return InPlaceRung("nccl", comm, payload, [nccl, calls, payload] {
+    nccl->Run("all_reduce", calls, payload, payload, ReduceOp::SUM);
+  });
+}
 
 // What a rank does with one peer at one point of an all-reduce.
 struct ReduceStep {
@@ -130,49 +115,39 @@ std::vector<ReduceStep> ReduceSteps(int rank, int size) {
   return steps;
 }
 
+// Neither message waits for the other. NCCL, which would run one after the
+// other, gets both as one group.
+void Exchange(c10d::Backend& backend, const ReduceStep& step, Tensors& mine,
+              Tensors& theirs) {
+  const bool grouped = backend.supportsCoalescing();
+  if (grouped) backend.startCoalescing();
+  Works works;
+  if (step.receive != ReduceStep::Receive::kNothing) {
+    works.push_back(backend.recv(theirs, step.peer, /*tag=*/0));
+  }
+  if (step.send) works.push_back(backend.send(mine, step.peer, /*tag=*/0));
+  if (grouped) works = {backend.endCoalescing()};
+  for (const auto& work : works) work->wait();
+}
+
 // Recursive doubling from the backend's own messages.
-class MessagesRung : public Rung {
- public:
-  MessagesRung(BackendPtr backend, const Communicator& comm, int64_t count)
-      : backend_(std::move(backend)),
-        rank_(comm.rank()),
-        size_(comm.world_size()),
-        steps_(ReduceSteps(rank_, size_)),
-        mine_{at::zeros({count}, comm.device())},
-        theirs_{at::zeros({count}, comm.device())} {}
-
-  void Fill() override { mine_[0].fill_(rank_ + 1.0); }
-  void Run() override {
-    for (const ReduceStep& step : steps_) RunStep(step);
-  }
-  const at::Tensor& result() const override { return mine_[0]; }
-  double expected() const override { return SumOfRanks(size_); }
-
- private:
-  void RunStep(const ReduceStep& step) {
-    using Receive = ReduceStep::Receive;
-    Exchange(step.peer, step.receive != Receive::kNothing, step.send);
-    if (step.receive == Receive::kReduce) mine_[0].add_(theirs_[0]);
-    if (step.receive == Receive::kCopy) mine_[0].copy_(theirs_[0]);
-  }
-
-  // Neither message waits for the other. NCCL, which would run one after the
-  // other, gets both as one group.
-  void Exchange(int peer, bool receive, bool send) {
-    const bool grouped = backend_->supportsCoalescing();
-    if (grouped) backend_->startCoalescing();
-    std::vector<c10::intrusive_ptr<c10d::Work>> works;
-    if (receive) works.push_back(backend_->recv(theirs_, peer, /*tag=*/0));
-    if (send) works.push_back(backend_->send(mine_, peer, /*tag=*/0));
-    if (grouped) works = {backend_->endCoalescing()};
-    for (const auto& work : works) work->wait();
-  }
-
-  const BackendPtr backend_;
-  const int rank_, size_;
-  const std::vector<ReduceStep> steps_;
-  Tensors mine_, theirs_;
-};
+Rung MessagesRung(const Communicator& comm, int64_t count,
+                  const BackendPtr& backend) {
+  Tensors mine = {NewPayload(comm, count)};
+  Tensors theirs = {NewPayload(comm, count)};
+  const auto steps = ReduceSteps(comm.rank(), comm.world_size());
+  return InPlaceRung("messages", comm, mine[0],
+                     [backend, steps, mine, theirs]() mutable {
+                       using Receive = ReduceStep::Receive;
+                       for (const ReduceStep& step : steps) {
+                         Exchange(*backend, step, mine, theirs);
+                         if (step.receive == Receive::kReduce)
+                           mine[0].add_(theirs[0]);
+                         if (step.receive == Receive::kCopy)
+                           mine[0].copy_(theirs[0]);
+                       }
+                     });
+}
 
 struct OneParameter : torch::nn::Module {
   explicit OneParameter(at::Tensor values)
@@ -180,93 +155,64 @@ struct OneParameter : torch::nn::Module {
   at::Tensor values;
 };
 
-// A training step of one parameter whose gradient is given.
-class ReducerRung : public Rung {
- public:
-  ReducerRung(DistributedDataParallel& ddp, OneParameter& module, bool sync,
-              const Communicator& comm)
-      : ddp_(ddp),
-        module_(module),
-        sync_(sync),
-        rank_(comm.rank()),
-        size_(comm.world_size()),
-        gradient_(at::full_like(module.values.detach(), rank_ + 1.0)) {}
-
-  void Fill() override {}
-  void Run() override {
-    ddp_.SetSync(sync_);
-    if (module_.values.grad().defined()) module_.values.mutable_grad().zero_();
-    ddp_.BeforeForward();
-    const at::Tensor output = module_.values.view_as(module_.values);
-    ddp_.BeforeBackward({output});
-    torch::autograd::backward({output}, {gradient_});
-    ddp_.AfterBackward();
-  }
-  const at::Tensor& result() const override { return module_.values.grad(); }
-  double expected() const override {
-    return sync_ ? SumOfRanks(size_) / size_ : rank_ + 1.0;
-  }
-
- private:
-  DistributedDataParallel& ddp_;
-  OneParameter& module_;
-  const bool sync_;
-  const int rank_, size_;
-  const at::Tensor gradient_;
-};
-
 // The rungs, and what they stand on.
 struct Ladder {
   std::unique_ptr<OneParameter> module;
   std::unique_ptr<DistributedDataParallel> ddp;
-  std::vector<std::pair<std::string, std::unique_ptr<Rung>>> rungs;
+  std::vector<Rung> rungs;
 };
 
-absl::StatusOr<std::unique_ptr<Ladder>> Build(Communicator& comm,
-                                              Control& control, int64_t count) {
-  auto ladder = std::make_unique<Ladder>();
-  ladder->module =
-      std::make_unique<OneParameter>(at::zeros({count}, comm.device()));
-  DdpConfig ddp_config;
-  ddp_config.bucket_cap_bytes = ddp_config.first_bucket_bytes =
-      std::max<int64_t>(count * sizeof(float), 1);
-  auto ddp = DistributedDataParallel::Create(*ladder->module, comm.world(),
-                                             ddp_config);
-  if (!ddp.ok()) return ddp.status();
-  ladder->ddp = *std::move(ddp);
+// A training step of the ladder's one parameter, whose gradient is given.
+Rung ReducerRung(const Ladder& ladder, bool sync, const Communicator& comm) {
+  const at::Tensor values = ladder.module->values;
+  const at::Tensor gradient = at::full_like(values.detach(), comm.rank() + 1.0);
+  const auto run = [&ddp = *ladder.ddp, values, gradient, sync] {
+    ddp.SetSync(sync);
+    if (values.grad().defined()) values.mutable_grad().zero_();
+    ddp.BeforeForward();
+    const at::Tensor output = values.view_as(values);
+    ddp.BeforeBackward({output});
+    torch::autograd::backward({output}, {gradient});
+    ddp.AfterBackward();
+  };
+  return {sync ? "reducer" : "backward", [] {}, run,
+          [values] { return values.grad(); },
+          sync ? SumOfRanks(comm) / comm.world_size() : comm.rank() + 1.0};
+}
 
+// The process group without the monitor around its backend.
+GroupPtr Unmonitored(const Communicator& comm, const BackendPtr& bare) {
+  const auto type = FindBackend(comm.backend())->type;
+  auto group =
+      c10::make_intrusive<c10d::ProcessGroup>(comm.rank(), comm.world_size());
+  group->setBackend(comm.device().type(), type, bare);
+  group->setDefaultBackend(type);
+  return group;
+}
+
+absl::StatusOr<Ladder> Build(Communicator& comm, Control& control,
+                             int64_t count) {
+  Ladder ladder;
+  ladder.module = std::make_unique<OneParameter>(NewPayload(comm, count));
+  DdpConfig config;
+  config.bucket_cap_bytes = config.first_bucket_bytes =
+      std::max<int64_t>(count * sizeof(float), 1);
+  ASSIGN_OR_RETURN(ladder.ddp, DistributedDataParallel::Create(
+                                   *ladder.module, comm.world(), config));
   const GroupPtr& group = comm.process_group();
   const BackendPtr bare =
       WithoutMonitoring(group->getBackend(comm.device().type()));
-  const auto type = comm.backend() == "nccl"   ? c10d::ProcessGroup::NCCL
-                    : comm.backend() == "gloo" ? c10d::ProcessGroup::GLOO
-                                               : c10d::ProcessGroup::CUSTOM;
-  auto unmonitored =
-      c10::make_intrusive<c10d::ProcessGroup>(comm.rank(), comm.world_size());
-  unmonitored->setBackend(comm.device().type(), type, bare);
-  unmonitored->setDefaultBackend(type);
-
-  const auto add = [&](const char* name, std::unique_ptr<Rung> rung) {
-    ladder->rungs.emplace_back(name, std::move(rung));
-  };
-  if (comm.backend() == "nccl") {
-    auto nccl = ConnectRawNccl(control, {}, comm.device());
-    RETURN_IF_ERROR(AllOk(control, nccl.status(), "connect through nccl.h"));
-    add("nccl", std::make_unique<RawNcclRung>(*std::move(nccl), comm, count));
+  std::vector<Rung>& rungs = ladder.rungs;
+  if (comm.runs_on_device()) {
+    ASSIGN_OR_RETURN(Rung nccl, RawNcclRung(comm, control, count));
+    rungs.push_back(std::move(nccl));
   }
-  if (comm.backend() != "fake") {  // whose other ranks send nothing
-    add("messages", std::make_unique<MessagesRung>(bare, comm, count));
-  }
-  add("backend",
-      std::make_unique<AllReduceRung<c10d::Backend>>(bare, comm, count));
-  add("c10d", std::make_unique<AllReduceRung<c10d::ProcessGroup>>(unmonitored,
-                                                                  comm, count));
-  add("monitored",
-      std::make_unique<AllReduceRung<c10d::ProcessGroup>>(group, comm, count));
+  rungs.push_back(MessagesRung(comm, count, bare));
+  rungs.push_back(AllReduceRung("backend", comm, count, bare));
+  rungs.push_back(AllReduceRung("c10d", comm, count, Unmonitored(comm, bare)));
+  rungs.push_back(AllReduceRung("monitored", comm, count, group));
   for (const bool sync : {false, true}) {
-    add(sync ? "reducer" : "backward",
-        std::make_unique<ReducerRung>(*ladder->ddp, *ladder->module, sync,
-                                      comm));
+    rungs.push_back(ReducerRung(ladder, sync, comm));
   }
   return ladder;
 }
@@ -279,32 +225,35 @@ bool IsRight(const at::Tensor& result, double expected) {
 }
 
 // All ranks run all rungs before any rank gives up.
-absl::Status Check(Ladder& ladder, Control& control, c10::Device device) {
+absl::Status Check(const Ladder& ladder, Control& control, c10::Device device) {
   std::string wrong;
-  for (auto& [name, rung] : ladder.rungs) {
-    rung->Fill();
-    rung->Run();
+  for (const Rung& rung : ladder.rungs) {
+    rung.fill();
+    rung.run();
     SynchronizeDevice(device);
-    if (wrong.empty() && !IsRight(rung->result(), rung->expected())) {
-      wrong = name;
+    if (wrong.empty() && !IsRight(rung.result(), rung.expected)) {
+      wrong = rung.name;
     }
   }
-  std::vector<std::string> ranks;
-  const double bad = wrong.empty() ? 0 : 1;
-  const std::vector<std::vector<double>> all = control.Gather({&bad, 1});
+  const auto all = control.Gather({wrong.empty() ? 0.0 : 1.0});
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank][0] != 0) ranks.push_back(absl::StrCat(rank));
+    if (all[rank][0] == 0) continue;
+    return absl::InternalError(absl::StrCat(
+        "the ladder's sums are wrong on rank ", rank,
+        wrong.empty() ? "" : absl::StrCat(": first in rung ", wrong)));
   }
-  if (ranks.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(
-      "the ladder's sums are wrong on rank ", ranks[0],
-      wrong.empty() ? "" : absl::StrCat(": first in rung ", wrong)));
+  return absl::OkStatus();
 }
 
-// Blocks until the device is done.
-double TimeOnDevice(Rung& rung, c10::Device device) {
+// By events of the device, or 0 by the host. Blocks until the device is done.
+double Time(const Rung& rung, c10::Device device, bool events) {
+  if (!events) {
+    rung.run();
+    SynchronizeDevice(device);
+    return 0;
+  }
   const DeviceEvent before(device);
-  rung.Run();
+  rung.run();
   const DeviceEvent after(device);
   SynchronizeDevice(device);
   return WaitForSecondsBetween(before, after);
@@ -324,13 +273,6 @@ Series EveryNth(const Series& all, int64_t index, int64_t stride) {
     if (late % stride == index) series.late.push_back(late / stride);
   }
   return series;
-}
-
-double MeanOf(const Series& series) {
-  const std::vector<double> values = Combine(series, Across::kSlowest);
-  return values.empty() ? 0
-                        : std::accumulate(values.begin(), values.end(), 0.0) /
-                              static_cast<double>(values.size());
 }
 
 void FillInAdds(std::vector<LadderRung>& rungs) {
@@ -361,11 +303,10 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        bool events) {
   constexpr int64_t kElement = sizeof(float);
   const int64_t count = std::max<int64_t>((bytes + kElement - 1) / kElement, 1);
-  ASSIGN_OR_RETURN(auto built, Build(comm, control, count));
-  Ladder& ladder = *built;
+  ASSIGN_OR_RETURN(const Ladder ladder, Build(comm, control, count));
   const c10::Device device = comm.device();
   RETURN_IF_ERROR(Check(ladder, control, device));
-  for (auto& [name, rung] : ladder.rungs) rung->Fill();
+  for (const Rung& rung : ladder.rungs) rung.fill();
 
   const auto rungs = static_cast<int64_t>(ladder.rungs.size());
   TimingConfig interleaved = config;
@@ -377,13 +318,7 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   const Series all = TimeIterations(
       control,
       [&](int64_t index) {
-        Rung& rung = *ladder.rungs[index % rungs].second;
-        if (events) {
-          seconds = TimeOnDevice(rung, device);
-        } else {
-          rung.Run();
-          SynchronizeDevice(device);
-        }
+        seconds = Time(ladder.rungs[index % rungs], device, events);
       },
       interleaved, stop);
   RETURN_IF_ERROR(Check(ladder, control, device));
@@ -395,12 +330,12 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   result.events = events;
   result.stopped = all.end == Series::End::kInterrupted;
   for (int64_t i = 0; i < std::min(rungs, all.iterations()); ++i) {
-    LadderRung rung;
-    rung.name = ladder.rungs[i].first;
+    LadderRung& rung = result.rungs.emplace_back();
+    rung.name = ladder.rungs[i].name;
     rung.series = EveryNth(all, i, rungs);
     rung.time = Summarize(rung.series, Across::kSlowest);
-    rung.mean_seconds = MeanOf(rung.series);
-    result.rungs.push_back(std::move(rung));
+    const std::vector<double> counted = Combine(rung.series, Across::kSlowest);
+    rung.mean_seconds = counted.empty() ? 0 : Mean(counted);
   }
   FillInAdds(result.rungs);
   return result;
@@ -427,21 +362,18 @@ std::string FormatLadder(const LadderResult& result) {
       result.bytes, Counted(result.world_size, "rank"), result.backend,
       result.events ? ", by events" : "", " rung", "calls", "min", "median",
       "+-CI %", "p95", "max", "mean", "adds", "+-CI");
+  const auto microseconds = [](double seconds, const char* sign) {
+    if (std::isnan(seconds)) return std::string("-");
+    return absl::StrFormat("%s%.1f", seconds < 0 ? "" : sign, seconds * kMicro);
+  };
   for (const LadderRung& rung : result.rungs) {
-    const std::string adds =
-        std::isnan(rung.adds_seconds)
-            ? "-"
-            : absl::StrFormat("%+.1f", rung.adds_seconds * kMicro);
-    const std::string reach =
-        std::isnan(rung.adds_reach_seconds)
-            ? "-"
-            : absl::StrFormat("%.1f", rung.adds_reach_seconds * kMicro);
     absl::StrAppendFormat(
         &text, "  %-10s%9d%10.1f%10.1f%8s%10.1f%10.1f%10.1f%10s%8s\n",
         rung.name, rung.time.samples, rung.time.min * kMicro,
         rung.time.median * kMicro, ReachInPercent(MedianOf(rung.time)),
         rung.time.p95 * kMicro, rung.time.max * kMicro,
-        rung.mean_seconds * kMicro, adds, reach);
+        rung.mean_seconds * kMicro, microseconds(rung.adds_seconds, "+"),
+        microseconds(rung.adds_reach_seconds, ""));
   }
   return text;
 }

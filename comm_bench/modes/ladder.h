@@ -19,8 +19,7 @@ namespace rankwise::comm_bench {
 struct LadderRung {
   // From the bottom:
   // "nccl"       over NCCL: ncclAllReduce of nccl.h itself, by a communicator
-  // of
-  //              its own;
+  //              of its own;
   // "messages"   the backend's send and recv, log2(ranks) of each (recursive
   //              doubling), and the sums: what an all-reduce needs at least;
   // "backend"    the backend's all-reduce;
@@ -56,9 +55,10 @@ struct LadderResult {
 // config.iterations are those of each rung, 0: 200; config.warmup likewise, -1:
 // 20. Collective over all ranks of `comm`, which are those of `control`; all
 // return the same. `stop`, set on any rank, ends it early with what was
-// measured. `events`: seconds are those between two moments of the device's
+// measured. `events`: seconds are those between two events of the device's
 // stream around a rung's work; else the host's, until the device is done.
-// Internal if a rung's result is wrong; failed collectives throw.
+// Not over a backend that pretends its peers. Internal if a rung's result is
+// wrong; failed collectives throw.
 absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        int64_t bytes,
                                        const TimingConfig& config,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,12 @@ absl::Status RunNewGroup(const BenchConfig& config, const BenchRank& rank) {
   return absl::OkStatus();
 }
 
+// --iterations, or `usual` without it.
+int64_t Iterations(const BenchConfig& config, int64_t usual) {
+  const int64_t given = config.measure.timing.iterations;
+  return given > 0 ? given : usual;
+}
+
 PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
   PairConfig pairs;
   pairs.device = device;
@@ -76,35 +83,33 @@ PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
     pairs.latency_bytes = config.sizes.front();
     pairs.bandwidth_bytes = config.sizes.back();
   }
-  if (config.measure.timing.iterations > 0)
-    pairs.iterations = config.measure.timing.iterations;
+  pairs.iterations = Iterations(config, pairs.iterations);
   return pairs;
 }
 
 // Nothing below three ranks.
-absl::Status ShowStraggler(const PairMatrix& matrix, const BenchRank& rank) {
-  if (rank.world_size() < 3) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const auto straggler, FindStraggler(matrix));
+void PrintStraggler(const PairMatrix& matrix, const BenchRank& rank) {
+  if (rank.world_size() < 3) return;
+  const std::optional<Straggler> straggler = FindStraggler(matrix);
   rank.output->Print(straggler.has_value()
                          ? absl::StrCat("rank ", straggler->rank,
                                         " stands out: its messages take ",
                                         straggler->delay_seconds * 1e6,
                                         " us longer\n")
                          : "no rank stands out\n");
-  return absl::OkStatus();
 }
 
 absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
-  ASSIGN_OR_RETURN(const PairMatrix matrix,
-                   MeasurePairs(*rank.group, *rank.control,
-                                PairsOf(config, rank.device), rank.stop));
+  const PairMatrix matrix = MeasurePairs(
+      *rank.group, *rank.control, PairsOf(config, rank.device), rank.stop);
   for (const PairMatrix::Samples& samples : matrix.samples) {
     RETURN_IF_ERROR(rank.output->Write(
         RecordOf(samples, rank.rank(), config.measure.launch)));
   }
   rank.output->Print(FormatPairMatrix(matrix));
   if (matrix.stopped) return Interrupted(matrix.pairs, "pair");
-  return ShowStraggler(matrix, rank);
+  PrintStraggler(matrix, rank);
+  return absl::OkStatus();
 }
 
 // What has samples.
@@ -140,18 +145,13 @@ absl::Status RunLadders(const BenchConfig& config, const BenchRank& rank) {
   return absl::OkStatus();
 }
 
-OverlapConfig OverlapOf(const BenchConfig& config) {
-  OverlapConfig overlap;
-  overlap.gemm_size = config.gemm_size;
-  if (config.measure.timing.iterations > 0)
-    overlap.iterations = config.measure.timing.iterations;
-  return overlap;
-}
-
 // Each collective of the sweep at each size, in the group of all ranks.
 absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
                          const BenchRank& rank) {
   PrintLeftOut(plan, rank);
+  OverlapConfig overlap;
+  overlap.gemm_size = config.gemm_size;
+  overlap.iterations = Iterations(config, overlap.iterations);
   int64_t rows = 0;
   for (const SweepCase& item : plan.cases) {
     for (const SizedCall& next : CallsOf(item, config, plan)) {
@@ -162,7 +162,7 @@ absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
       call.device = rank.device;
       const OverlapResult result =
           RunOverlap(*rank.group, *rank.control, *item.collective, call,
-                     OverlapOf(config), rank.stop);
+                     overlap, rank.stop);
       if (!result.ranks.empty()) {
         RETURN_IF_ERROR(rank.output->Write(RecordOf(result, rank.rank())));
         rank.output->Print(FormatOverlap(result));
@@ -174,13 +174,11 @@ absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
   return absl::OkStatus();
 }
 
-absl::Status RunReplay(const BenchConfig& config, const BenchRank& rank) {
-  ReplayConfig replay;
-  replay.file = config.replay_file;
-  if (config.measure.timing.iterations > 0)
-    replay.iterations = config.measure.timing.iterations;
+absl::Status RunReplay(const BenchConfig& config, const Plan& plan,
+                       const BenchRank& rank) {
   ASSIGN_OR_RETURN(const ReplayResult result,
-                   Replay(*rank.comm, *rank.control, replay, rank.stop));
+                   Replay(*rank.comm, *rank.control, *plan.recorded,
+                          Iterations(config, 20), rank.stop));
   for (const auto& [layer, samples] :
        {std::pair("gaps", &result.own_gaps),
         std::pair("back_to_back", &result.own_back_to_back)}) {
@@ -200,7 +198,7 @@ absl::Status RunMode(const BenchConfig& config, const Plan& plan,
   if (config.mode == "new_group") return RunNewGroup(config, rank);
   if (config.mode == "ladder") return RunLadders(config, rank);
   if (config.mode == "overlap") return RunOverlaps(config, plan, rank);
-  if (config.mode == "replay") return RunReplay(config, rank);
+  if (config.mode == "replay") return RunReplay(config, plan, rank);
   if (config.mode == "pairs") return RunPairs(config, rank);
   return RunSweep(config, plan, rank);
 }

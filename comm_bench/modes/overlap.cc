@@ -1,8 +1,11 @@
 #include "comm_bench/modes/overlap.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <iterator>
+#include <exception>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "ATen/ops/empty_like.h"
@@ -10,35 +13,152 @@
 #include "ATen/ops/mm.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "comm_bench/modes/beside_compute.h"
+#include "c10/core/Event.h"
+#include "c10/core/impl/VirtualGuardImpl.h"
 #include "comm_bench/modes/overlap_definitions.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
 #include "comm_bench/timing/order_statistics.h"
 #include "comm_bench/timing/timing.h"
+#include "parallel/clock/rank_clock.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
 
-// Runs of a collective and a computation on one rank.
-class Runs {
+// Seconds since the run began, which is when the collective starts.
+struct BesideTimes {
+  double compute_begin = 0;  // once the collective's start has returned
+  double compute_end = 0;
+  // Of the collective by its futures, also while the rank still computes. Of
+  // those that have none (Gloo's messages): when the wait for them returned.
+  double comm_end = 0;
+  bool comm_end_seen = true;  // false: comm_end is when the wait returned
+  double end = 0;             // of both
+};
+
+// Seconds since it was made, on the host's clock.
+class Stopwatch {
  public:
-  Runs(c10d::ProcessGroup& group, Control& control,
-       const Collective& collective, const Call& call)
-      : group_(group),
-        control_(control),
-        collective_(collective),
-        call_(call),
-        buffers_(collective.make(call)) {}
+  double seconds() const { return clock_.now() - start_; }
+
+ private:
+  RankClock clock_ = HostClock();
+  double start_ = clock_.now();
+};
+
+// Notes when futures complete, on whatever thread they do.
+class Completions {
+ public:
+  explicit Completions(const Stopwatch& since) : state_(new State{since}) {}
+
+  // False where `work` cannot tell.
+  bool Watch(c10d::Work& work) {
+    try {
+      const auto future = work.getFuture();
+      if (future == nullptr) return false;
+      ++state_->pending;
+      future->addCallback(
+          [state = state_](c10::ivalue::Future&) {
+            const double now = state->since.seconds();
+            double last = state->last.load();
+            while (last < now &&
+                   !state->last.compare_exchange_weak(last, now)) {
+            }
+            --state->pending;
+          },
+          /*uses_future=*/false);
+      return true;
+    } catch (const std::exception&) {  // "getFuture not implemented"
+      return false;
+    }
+  }
+
+  // The last completion. Callbacks run just after waiting threads wake up.
+  double Last() const {
+    while (state_->pending.load() > 0) std::this_thread::yield();
+    return state_->last.load();
+  }
+
+ private:
+  struct State {
+    Stopwatch since;
+    std::atomic<int> pending{0};
+    std::atomic<double> last{0};
+  };
+  const std::shared_ptr<State> state_;
+};
+
+// The collective's end is that of a stream which waits for it and nothing else.
+void AwaitOnDevice(const Works& works, c10::Device device,
+                   const Stopwatch& since, BesideTimes& times) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Stream current = guard.getStream(device);
+  const c10::Stream side = guard.getStreamFromGlobalPool(device);
+  c10::Event computed(device.type()), communicated(device.type());
+  computed.record(current);
+  guard.exchangeStream(side);
+  for (const auto& work : works) work->wait();
+  communicated.record(side);
+  guard.exchangeStream(current);
+  for (const auto& work : works) work->wait();
+  times.compute_end = times.comm_end = 0;
+  while (times.compute_end == 0 || times.comm_end == 0) {
+    const double now = since.seconds();
+    if (times.compute_end == 0 && computed.query()) times.compute_end = now;
+    if (times.comm_end == 0 && communicated.query()) times.comm_end = now;
+  }
+  times.end = std::max(times.compute_end, times.comm_end);
+}
+
+// Starts the collective, if there is one, then computes, if there is anything
+// to compute, then waits. On CUDA both run on streams, and ends are those that
+// the host sees by polling. Throws what a failed call throws.
+BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
+                      const Call& call, Buffers& buffers,
+                      const std::function<void()>& compute) {
+  BesideTimes times;
+  Works works;
+  const Stopwatch since;
+  if (collective != nullptr) collective->start(group, call, buffers, works);
+  times.compute_begin = since.seconds();
+  Completions completions(since);
+  bool watched = !call.device.is_cuda();
+  for (size_t i = 0; i < works.size() && watched; ++i) {
+    watched = completions.Watch(*works[i]);
+  }
+  if (compute) compute();
+  times.compute_end = since.seconds();
+  if (call.device.is_cuda()) {
+    AwaitOnDevice(works, call.device, since, times);
+    return times;
+  }
+  for (const auto& work : works) work->wait();
+  times.end = since.seconds();
+  times.comm_end_seen = watched;
+  times.comm_end = works.empty() ? times.compute_begin
+                   : watched     ? completions.Last()
+                                 : times.end;
+  return times;
+}
+
+// Runs of a collective and a computation on one rank.
+struct Runs {
+  c10d::ProcessGroup& group;
+  Control& control;
+  const Collective& collective;
+  const Call& call;
+  Buffers buffers;
 
   BesideTimes Run(bool communicate, const std::function<void()>& compute) {
-    if (communicate && collective_.fill != nullptr) {
-      collective_.fill(call_, buffers_);
+    if (communicate && collective.fill != nullptr) {
+      collective.fill(call, buffers);
     }
-    SynchronizeDevice(call_.device);
-    control_.Barrier();
-    return RunBeside(group_, communicate ? &collective_ : nullptr, call_,
-                     buffers_, compute);
+    SynchronizeDevice(call.device);
+    control.Barrier();
+    return RunBeside(group, communicate ? &collective : nullptr, call, buffers,
+                     compute);
   }
 
   // The median of some runs of the slowest rank; the first warms up.
@@ -49,15 +169,8 @@ class Runs {
     for (int i = 0; i < kRuns; ++i) {
       seconds.push_back(Run(communicate, compute).end);
     }
-    return control_.Max({Median(seconds)})[0];
+    return control.Max({Median(seconds)})[0];
   }
-
- private:
-  c10d::ProcessGroup& group_;
-  Control& control_;
-  const Collective& collective_;
-  const Call& call_;
-  Buffers buffers_;
 };
 
 std::function<void()> Products(int64_t size, c10::Device device,
@@ -69,15 +182,14 @@ std::function<void()> Products(int64_t size, c10::Device device,
   };
 }
 
-// As many products as take as long as asked for; the same on every rank. Many
-// in a row are slower than one: the guess is corrected by what it took.
+// The number of products that take as long as the collective; the same on every
+// rank. Many in a row are slower than one: the guess is corrected by what it
+// took.
 int64_t CountProducts(Runs& runs, const Call& call,
                       const OverlapConfig& config) {
   constexpr double kMost = 1e6;
   constexpr int kGuesses = 3;
-  const double wanted = config.compute_seconds > 0
-                            ? config.compute_seconds
-                            : runs.Typical(true, nullptr);
+  const double wanted = runs.Typical(true, nullptr);
   double count = 1;
   for (int i = 0; i < kGuesses; ++i) {
     const auto products =
@@ -96,50 +208,31 @@ std::string Title(const CallDescription& call) {
                       call.in_place ? ", in place," : ", out of place,");
 }
 
-// What the computation took within both.
-std::vector<double> ComputeWithinBoth(const OverlapSamples& samples) {
-  std::vector<double> seconds;
-  for (size_t i = 0; i < samples.both.size(); ++i) {
-    seconds.push_back(samples.compute_end[i] - samples.compute_begin[i]);
-  }
-  return seconds;
-}
-
 using Figure = double OverlapFigures::*;
-using Figures = std::vector<std::pair<Figure, std::vector<double>>>;
+constexpr Figure kFigures[] = {
+    &OverlapFigures::compute_seconds,  &OverlapFigures::comm_seconds,
+    &OverlapFigures::both_seconds,     &OverlapFigures::osu,
+    &OverlapFigures::imb_nbc,          &OverlapFigures::hta,
+    &OverlapFigures::union_seconds,    &OverlapFigures::union_share,
+    &OverlapFigures::compute_slowdown, &OverlapFigures::comm_slowdown};
 
-// Every figure of every iteration.
-Figures FiguresByIteration(const OverlapSamples& samples) {
-  using F = OverlapFigures;
-  const std::vector<double> within = ComputeWithinBoth(samples);
-  Figures figures = {{&F::compute_seconds, samples.compute},
-                     {&F::comm_seconds, samples.comm},
-                     {&F::both_seconds, samples.both},
-                     {&F::osu, {}},
-                     {&F::imb_nbc, {}},
-                     {&F::hta, {}},
-                     {&F::union_seconds, {}},
-                     {&F::union_share, {}},
-                     {&F::compute_slowdown, {}},
-                     {&F::comm_slowdown, {}}};
-  for (size_t i = 0; i < samples.both.size(); ++i) {
-    const Intervals compute = {
-        {samples.compute_begin[i], samples.compute_end[i]}};
-    const Intervals comm = {{0, samples.comm_end[i]}};
-    const UnionOverlap overlap = IntervalUnionOverlap(compute, comm);
-    const double values[] = {
-        OsuOverlap(samples.both[i], samples.compute[i], samples.comm[i]),
-        ImbNbcOverlap(samples.both[i], samples.compute[i], samples.comm[i]),
-        HtaOverlap(compute, comm),
-        overlap.seconds,
-        overlap.share,
-        within[i] / samples.compute[i],
-        samples.comm_end[i] / samples.comm[i]};
-    for (size_t f = 0; f < std::size(values); ++f) {
-      figures[3 + f].second.push_back(values[f]);
-    }
-  }
-  return figures;
+// Of one iteration.
+OverlapFigures FiguresOf(const OverlapSamples& samples, size_t i) {
+  const double compute = samples.compute[i], comm = samples.comm[i];
+  const double both = samples.both[i];
+  const TimeSpan computing = {samples.compute_begin[i], samples.compute_end[i]};
+  const TimeSpan communicating = {0, samples.comm_end[i]};
+  const UnionOverlap overlap = IntervalUnionOverlap(computing, communicating);
+  return {.compute_seconds = compute,
+          .comm_seconds = comm,
+          .both_seconds = both,
+          .osu = OsuOverlap(both, compute, comm),
+          .imb_nbc = ImbNbcOverlap(both, compute, comm),
+          .hta = HtaOverlap(computing, communicating),
+          .union_seconds = overlap.seconds,
+          .union_share = overlap.share,
+          .compute_slowdown = computing.seconds() / compute,
+          .comm_slowdown = communicating.seconds() / comm};
 }
 
 void AppendLine(const std::string& title, const OverlapFigures& f,
@@ -154,30 +247,33 @@ void AppendLine(const std::string& title, const OverlapFigures& f,
       f.comm_slowdown);
 }
 
-// This rank's, and then every rank's.
 OverlapRank RankOf(const OverlapSamples& samples) {
   OverlapRank rank;
-  for (const auto& [figure, values] : FiguresByIteration(samples)) {
-    const Estimate estimate = EstimateMedian(values);
+  for (const Figure figure : kFigures) {
+    std::vector<double> values;
+    for (size_t i = 0; i < samples.both.size(); ++i) {
+      values.push_back(FiguresOf(samples, i).*figure);
+    }
+    const Estimate estimate = EstimateMedian(std::move(values));
     rank.figures.*figure = estimate.value;
     rank.reaches.*figure = estimate.reach();
   }
   return rank;
 }
 
+// Every rank's, from this rank's samples.
 std::vector<OverlapRank> Exchange(const OverlapSamples& own, Control& control) {
   if (own.both.empty()) return {};
   const OverlapRank mine = RankOf(own);
-  const Figures figures = FiguresByIteration(own);
-  std::vector<double> told;
-  for (const auto& [figure, values] : figures) {
-    told.insert(told.end(), {mine.figures.*figure, mine.reaches.*figure});
+  std::vector<double> numbers;
+  for (const Figure figure : kFigures) {
+    numbers.insert(numbers.end(), {mine.figures.*figure, mine.reaches.*figure});
   }
   std::vector<OverlapRank> ranks;
-  for (const std::vector<double>& all : control.Gather(told)) {
+  for (const std::vector<double>& all : control.Gather(numbers)) {
     auto next = all.begin();
     OverlapRank& rank = ranks.emplace_back();
-    for (const auto& [figure, values] : figures) {
+    for (const Figure figure : kFigures) {
       rank.figures.*figure = *next++;
       rank.reaches.*figure = *next++;
     }
@@ -191,7 +287,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const Collective& collective, const Call& call,
                          const OverlapConfig& config,
                          const std::atomic<bool>* stop) {
-  Runs runs(group, control, collective, call);
+  Runs runs = {group, control, collective, call, collective.make(call)};
   OverlapResult result;
   result.call = DescribeCall(collective, call);
   std::function<void()> compute = config.compute;
@@ -221,7 +317,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
 }
 
 std::string FormatOverlap(const OverlapResult& result) {
-  std::string text = Title(result.call) + " beside ";
+  std::string text = Title(result.call) + " next to ";
   if (result.gemms > 0) {
     absl::StrAppendFormat(&text, "%d products of %d x %d float32 matrices",
                           result.gemms, result.gemm_size, result.gemm_size);
@@ -267,7 +363,10 @@ OverlapRecord RecordOf(const OverlapResult& result, int rank) {
   record.compute_seconds = samples.compute;
   record.comm_seconds = samples.comm;
   record.both_seconds = samples.both;
-  record.both_compute_seconds = ComputeWithinBoth(samples);
+  for (size_t i = 0; i < samples.both.size(); ++i) {
+    record.both_compute_seconds.push_back(samples.compute_end[i] -
+                                          samples.compute_begin[i]);
+  }
   record.both_comm_seconds = samples.comm_end;
   return record;
 }

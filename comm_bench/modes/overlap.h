@@ -16,9 +16,9 @@
 namespace rankwise::comm_bench {
 
 struct OverlapConfig {
-  int64_t gemm_size = 512;  // rows and columns of the fp32 matrices multiplied
-  // How long the computation takes by itself; 0: as long as the collective.
-  double compute_seconds = 0;
+  // Rows and columns of the fp32 matrices that are multiplied, for as long as
+  // the collective takes.
+  int64_t gemm_size = 512;
   int64_t iterations = 20;  // of each of the three ways
   int64_t warmup = 3;
   // Instead of matrix products; null: these.

@@ -222,7 +222,7 @@ TEST(OverlapTest, RealRanksBesideMatrixProducts) {
     EXPECT_FALSE(result.stopped);
     EXPECT_THAT(FormatOverlap(result),
                 HasSubstr("all_reduce of 65536 bytes, float32, sum, in place, "
-                          "beside "));
+                          "next to "));
     EXPECT_THAT(FormatOverlap(result),
                 HasSubstr("products of 64 x 64 float32 matrices; medians of 3 "
                           "iterations\n"));

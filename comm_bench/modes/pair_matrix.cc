@@ -1,7 +1,6 @@
 #include "comm_bench/modes/pair_matrix.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -11,15 +10,13 @@
 
 #include "ATen/Functions.h"
 #include "ATen/core/Tensor.h"
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "comm_bench/timing/agreement.h"
+#include "comm_bench/timing/order_statistics.h"
 #include "comm_bench/timing/timing.h"
 #include "parallel/clock/rank_clock.h"
-#include "records/text.h"
-#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -28,82 +25,58 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr int kTag = 0;
 
-// What a pair's lower rank tells of it; the others tell NaN.
+// Seconds of a round trip, as a pair's lower rank measures them; the others
+// have NaN.
 struct Result {
-  Estimate latency_trip = {kNone, kNone, kNone};  // seconds of a round trip
+  Estimate latency_trip = {kNone, kNone, kNone};
   Estimate bandwidth_trip = latency_trip;
-
-  std::array<double, 6> numbers() const {
-    return {latency_trip.value,   latency_trip.low,   latency_trip.high,
-            bandwidth_trip.value, bandwidth_trip.low, bandwidth_trip.high};
-  }
 };
 
-class PingPong {
- public:
-  PingPong(c10d::ProcessGroup& group, const PairConfig& config,
-           std::vector<PairMatrix::Samples>& samples)
-      : group_(group), config_(config), samples_(samples) {}
+using Tensors = std::vector<at::Tensor>;
+
+struct PingPong {
+  c10d::ProcessGroup& group;
+  const PairConfig& config;
+  std::vector<PairMatrix::Samples>& samples;
 
   Result Lead(int peer) {
-    return {LeadOne(peer, config_.latency_bytes),
-            LeadOne(peer, config_.bandwidth_bytes)};
+    return {LeadOne(peer, config.latency_bytes),
+            LeadOne(peer, config.bandwidth_bytes)};
   }
 
   void Follow(int peer) {
-    for (const int64_t bytes :
-         {config_.latency_bytes, config_.bandwidth_bytes}) {
+    for (const int64_t bytes : {config.latency_bytes, config.bandwidth_bytes}) {
       Tensors message = Message(bytes);
-      for (int64_t i = 0; i < config_.warmup + config_.iterations; ++i) {
-        Wait(group_.recv(message, peer, kTag));
-        Wait(group_.send(message, peer, kTag));
+      for (int64_t i = 0; i < config.warmup + config.iterations; ++i) {
+        Wait(group.recv(message, peer, kTag));
+        Wait(group.send(message, peer, kTag));
       }
     }
   }
-
- private:
-  using Tensors = std::vector<at::Tensor>;
 
   Estimate LeadOne(int peer, int64_t bytes) {
     Tensors message = Message(bytes);
     const RankClock clock = HostClock();
     std::vector<double> trips;
-    for (int64_t i = 0; i < config_.warmup + config_.iterations; ++i) {
+    for (int64_t i = 0; i < config.warmup + config.iterations; ++i) {
       const double start = clock.now();
-      Wait(group_.send(message, peer, kTag));
-      Wait(group_.recv(message, peer, kTag));
-      if (i >= config_.warmup) trips.push_back(clock.now() - start);
+      Wait(group.send(message, peer, kTag));
+      Wait(group.recv(message, peer, kTag));
+      if (i >= config.warmup) trips.push_back(clock.now() - start);
     }
-    samples_.push_back({peer, bytes, trips});
+    samples.push_back({peer, bytes, trips});
     return EstimateMedian(std::move(trips));
   }
 
   Tensors Message(int64_t bytes) const {
-    return {at::zeros({bytes}, at::device(config_.device).dtype(at::kByte))};
+    return {at::zeros({bytes}, at::device(config.device).dtype(at::kByte))};
   }
 
   void Wait(const c10::intrusive_ptr<c10d::Work>& work) const {
     work->wait();
-    SynchronizeDevice(config_.device);
+    SynchronizeDevice(config.device);
   }
-
-  c10d::ProcessGroup& group_;
-  const PairConfig& config_;
-  std::vector<PairMatrix::Samples>& samples_;
 };
-
-absl::Status CheckConfig(const PairConfig& config) {
-  for (const auto& [name, value] : std::vector<std::pair<const char*, int64_t>>{
-           {"latency_bytes", config.latency_bytes},
-           {"bandwidth_bytes", config.bandwidth_bytes},
-           {"iterations", config.iterations}}) {
-    if (value < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "pair matrix: ", name, " is ", value, "; it must be at least 1"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 PairMatrix EmptyMatrix(int world_size) {
   const std::vector<std::vector<double>> empty(
@@ -114,18 +87,17 @@ PairMatrix EmptyMatrix(int world_size) {
   return matrix;
 }
 
-// What the pair's lower rank told.
-void Fill(PairMatrix& matrix, int low, int high, const Result& told,
+void Fill(PairMatrix& matrix, const RankPair& pair, const Result& result,
           int64_t bandwidth_bytes) {
-  const auto set = [low, high](std::vector<std::vector<double>>& values,
-                               double value) {
-    values[low][high] = values[high][low] = value;
+  const auto set = [&pair](std::vector<std::vector<double>>& values,
+                           double value) {
+    values[pair.low][pair.high] = values[pair.high][pair.low] = value;
   };
   const auto bandwidth = [bandwidth_bytes](double trip) {
     return bandwidth_bytes / (trip / 2) * 1e-9;
   };
-  const Estimate& latency = told.latency_trip;
-  const Estimate& trip = told.bandwidth_trip;
+  const Estimate& latency = result.latency_trip;
+  const Estimate& trip = result.bandwidth_trip;
   const Estimate rate = {bandwidth(trip.value), bandwidth(trip.high),
                          bandwidth(trip.low)};
   set(matrix.latency_seconds, latency.value / 2);
@@ -196,14 +168,12 @@ std::vector<std::vector<RankPair>> RoundsOfPairs(int world_size) {
   return rounds;
 }
 
-absl::StatusOr<PairMatrix> MeasurePairs(c10d::ProcessGroup& group,
-                                        Control& control,
-                                        const PairConfig& config,
-                                        const std::atomic<bool>* stop) {
-  RETURN_IF_ERROR(CheckConfig(config));
+PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
+                        const PairConfig& config,
+                        const std::atomic<bool>* stop) {
   const int rank = control.rank();
   PairMatrix matrix = EmptyMatrix(control.world_size());
-  PingPong ping_pong(group, config, matrix.samples);
+  PingPong ping_pong = {group, config, matrix.samples};
   for (const std::vector<RankPair>& round :
        RoundsOfPairs(control.world_size())) {
     if (matrix.stopped) break;
@@ -212,12 +182,14 @@ absl::StatusOr<PairMatrix> MeasurePairs(c10d::ProcessGroup& group,
       if (pair.low == rank) own = ping_pong.Lead(pair.high);
       if (pair.high == rank) ping_pong.Follow(pair.low);
     }
-    // Keeps the next round from starting before this one has ended, too.
-    const auto told = control.Gather(own.numbers());
+    // Also keeps the next round from starting before this one has ended.
+    const auto& [latency, trip] = own;
+    const auto all = control.Gather({latency.value, latency.low, latency.high,
+                                     trip.value, trip.low, trip.high});
     for (const RankPair& pair : round) {
-      const std::vector<double>& n = told[pair.low];
-      Fill(matrix, pair.low, pair.high,
-           {{n[0], n[1], n[2]}, {n[3], n[4], n[5]}}, config.bandwidth_bytes);
+      const std::vector<double>& n = all[pair.low];
+      Fill(matrix, pair, {{n[0], n[1], n[2]}, {n[3], n[4], n[5]}},
+           config.bandwidth_bytes);
       ++matrix.pairs;
     }
     matrix.stopped = AnyStopped(control, stop);
@@ -247,21 +219,15 @@ CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
   return record;
 }
 
-absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
-                                                       double factor) {
-  if (matrix.world_size() < 3) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a straggler among ", Counted(matrix.world_size(), "rank"),
-        " cannot be found: it takes three, so that there is a pair "
-        "without it"));
-  }
+std::optional<Straggler> FindStraggler(const PairMatrix& matrix) {
+  constexpr double kFactor = 1.5;
   std::optional<Straggler> found;
   for (int rank = 0; rank < matrix.world_size(); ++rank) {
     const std::vector<double> own = Latencies(matrix, rank, true);
     const std::vector<double> others = Latencies(matrix, rank, false);
     if (own.empty() || others.empty()) continue;
     const double usual = Median(others);
-    if (*std::min_element(own.begin(), own.end()) < factor * usual) continue;
+    if (*std::min_element(own.begin(), own.end()) < kFactor * usual) continue;
     const double delay = Median(own) - usual;
     if (!found || delay > found->delay_seconds) found = {rank, delay};
   }

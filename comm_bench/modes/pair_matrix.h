@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "c10/core/Device.h"
-#include "comm_bench/timing/order_statistics.h"
 #include "parallel/comm/control.h"
 #include "records/record.h"
 
@@ -61,14 +59,12 @@ std::vector<std::vector<RankPair>> RoundsOfPairs(int world_size);
 
 // Ping-pongs by send and recv over `group`, the pairs of a round at the same
 // time and one round after the other, timed on the lower rank: medians over
-// iterations. Collective over all ranks,
-// with the same configuration; the matrices, `pairs` and `stopped` are the same
-// on all. `stop`, set by any rank, ends it after the round under way.
-// InvalidArgument for sizes or iterations below 1; what send and recv throw
-// passes through.
-absl::StatusOr<PairMatrix> MeasurePairs(
-    c10d::ProcessGroup& group, Control& control, const PairConfig& config,
-    const std::atomic<bool>* stop = nullptr);
+// iterations. Collective over all ranks, with the same configuration; the
+// matrices, `pairs` and `stopped` are the same on all. `stop`, set by any rank,
+// ends it after the round under way. What send and recv throw passes through.
+PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
+                        const PairConfig& config,
+                        const std::atomic<bool>* stop = nullptr);
 
 // Round trips between rank `rank` and a higher one, timed by `rank`.
 CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
@@ -80,11 +76,10 @@ struct Straggler {
   double delay_seconds = 0;
 };
 
-// The rank all of whose pairs take at least `factor` times the median latency
-// of the pairs without it; none when nobody stands out so. InvalidArgument
-// below three ranks, as with two there is no pair to compare with.
-absl::StatusOr<std::optional<Straggler>> FindStraggler(const PairMatrix& matrix,
-                                                       double factor = 1.5);
+// The rank all of whose pairs take at least 1.5 times the median latency of the
+// pairs without it; none when nobody stands out so, or below three ranks, where
+// there is no pair to compare with.
+std::optional<Straggler> FindStraggler(const PairMatrix& matrix);
 
 // Two tables for the terminal, a row and a column per rank.
 std::string FormatPairMatrix(const PairMatrix& matrix);

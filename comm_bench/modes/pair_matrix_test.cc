@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "gmock/gmock.h"
+#include "comm_bench/timing/order_statistics.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"
@@ -17,8 +16,6 @@
 
 namespace rankwise::comm_bench {
 namespace {
-
-using testing::HasSubstr;
 
 const double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -56,23 +53,22 @@ TEST(PairMatrixTest, EveryRankGetsEveryPairOverGloo) {
     auto control = MakeGroupControl(communicator.process_group());
     const auto matrix = MeasurePairs(*communicator.process_group(), *control,
                                      {.warmup = 1, .iterations = 3});
-    ASSERT_TRUE(matrix.ok()) << matrix.status();
-    ASSERT_EQ(matrix->world_size(), 3);
+    ASSERT_EQ(matrix.world_size(), 3);
     double sum = 0;
     for (int i = 0; i < 3; ++i) {
-      EXPECT_TRUE(std::isnan(matrix->latency_seconds[i][i]));
+      EXPECT_TRUE(std::isnan(matrix.latency_seconds[i][i]));
       for (int j = 0; j < i; ++j) {
-        EXPECT_GT(matrix->latency_seconds[i][j], 0);
-        EXPECT_GT(matrix->bandwidth_gb_per_s[i][j], 0);
-        EXPECT_EQ(matrix->latency_seconds[i][j], matrix->latency_seconds[j][i]);
-        sum += matrix->latency_seconds[i][j];
+        EXPECT_GT(matrix.latency_seconds[i][j], 0);
+        EXPECT_GT(matrix.bandwidth_gb_per_s[i][j], 0);
+        EXPECT_EQ(matrix.latency_seconds[i][j], matrix.latency_seconds[j][i]);
+        sum += matrix.latency_seconds[i][j];
       }
     }
     for (const auto& other : control->Gather({sum})) {
       EXPECT_EQ(other[0], sum);
     }
-    EXPECT_EQ(matrix->pairs, 3);
-    EXPECT_FALSE(matrix->stopped);
+    EXPECT_EQ(matrix.pairs, 3);
+    EXPECT_FALSE(matrix.stopped);
   });
 }
 
@@ -81,15 +77,14 @@ TEST(PairMatrixTest, TheLowerRankKeepsTheRoundTrips) {
     const auto matrix = MeasurePairs(
         *rank.group, rank.control,
         {.latency_bytes = 4, .bandwidth_bytes = 64, .iterations = 1});
-    ASSERT_TRUE(matrix.ok()) << matrix.status();
     if (rank.control.rank() == 1) {
-      EXPECT_TRUE(matrix->samples.empty());
+      EXPECT_TRUE(matrix.samples.empty());
       return;
     }
-    ASSERT_EQ(matrix->samples.size(), 2u);
-    EXPECT_EQ(matrix->samples[0].bytes, 4);
-    EXPECT_EQ(matrix->samples[1].bytes, 64);
-    EXPECT_EQ(matrix->samples[0].seconds[0], 2 * matrix->latency_seconds[0][1]);
+    ASSERT_EQ(matrix.samples.size(), 2u);
+    EXPECT_EQ(matrix.samples[0].bytes, 4);
+    EXPECT_EQ(matrix.samples[1].bytes, 64);
+    EXPECT_EQ(matrix.samples[0].seconds[0], 2 * matrix.latency_seconds[0][1]);
   });
 }
 
@@ -98,21 +93,11 @@ TEST(PairMatrixTest, AStopLeavesTheRestOpen) {
     const std::atomic<bool> stop = rank.control.rank() == 2;
     const auto matrix = MeasurePairs(*rank.group, rank.control,
                                      {.warmup = 0, .iterations = 1}, &stop);
-    ASSERT_TRUE(matrix.ok()) << matrix.status();
-    EXPECT_TRUE(matrix->stopped);
-    EXPECT_EQ(matrix->pairs, 1);
-    EXPECT_GT(matrix->latency_seconds[0][1], 0);
-    EXPECT_TRUE(std::isnan(matrix->latency_seconds[0][2]));
-    EXPECT_TRUE(std::isnan(matrix->bandwidth_gb_per_s[1][2]));
-  });
-}
-
-TEST(PairMatrixTest, RefusesEmptyMessages) {
-  OnFakeRanks(2, {}, [](FakeRank& rank) {
-    const auto matrix =
-        MeasurePairs(*rank.group, rank.control, {.latency_bytes = 0});
-    EXPECT_EQ(matrix.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(matrix.status().message(), HasSubstr("latency_bytes is 0"));
+    EXPECT_TRUE(matrix.stopped);
+    EXPECT_EQ(matrix.pairs, 1);
+    EXPECT_GT(matrix.latency_seconds[0][1], 0);
+    EXPECT_TRUE(std::isnan(matrix.latency_seconds[0][2]));
+    EXPECT_TRUE(std::isnan(matrix.bandwidth_gb_per_s[1][2]));
   });
 }
 
@@ -121,10 +106,9 @@ TEST(PairMatrixTest, TheStragglerIsTheRankAllOfWhosePairsAreSlow) {
                                                       {5, kNone, 6, 5},
                                                       {1, 6, kNone, 2},
                                                       {1, 5, 2, kNone}}));
-  ASSERT_TRUE(straggler.ok()) << straggler.status();
-  ASSERT_TRUE(straggler->has_value());
-  EXPECT_EQ((*straggler)->rank, 1);
-  EXPECT_EQ((*straggler)->delay_seconds, 4);
+  ASSERT_TRUE(straggler.has_value());
+  EXPECT_EQ(straggler->rank, 1);
+  EXPECT_EQ(straggler->delay_seconds, 4);
 }
 
 TEST(PairMatrixTest, OneSlowPairIsNoStraggler) {
@@ -132,21 +116,18 @@ TEST(PairMatrixTest, OneSlowPairIsNoStraggler) {
                                                       {5, kNone, 1, 1},
                                                       {1, 1, kNone, 1},
                                                       {1, 1, 1, kNone}}));
-  ASSERT_TRUE(straggler.ok()) << straggler.status();
-  EXPECT_FALSE(straggler->has_value());
+  EXPECT_FALSE(straggler.has_value());
 }
 
 TEST(PairMatrixTest, PairsNotReachedSayNothing) {
   const auto straggler = FindStraggler(WithLatencies(
       {{kNone, 5, kNone}, {5, kNone, kNone}, {kNone, kNone, kNone}}));
-  ASSERT_TRUE(straggler.ok()) << straggler.status();
-  EXPECT_FALSE(straggler->has_value());
+  EXPECT_FALSE(straggler.has_value());
 }
 
 TEST(PairMatrixTest, TwoRanksHaveNoStraggler) {
-  const auto straggler = FindStraggler(WithLatencies({{kNone, 5}, {5, kNone}}));
-  EXPECT_EQ(straggler.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(straggler.status().message(), HasSubstr("it takes three"));
+  EXPECT_FALSE(
+      FindStraggler(WithLatencies({{kNone, 5}, {5, kNone}})).has_value());
 }
 
 TEST(PairMatrixTest, ReadsAsTables) {
@@ -170,19 +151,18 @@ TEST(PairMatrixTest, AMedianHasTheIntervalOfItsRoundTrips) {
     auto control = MakeGroupControl(communicator.process_group());
     const auto matrix = MeasurePairs(*communicator.process_group(), *control,
                                      {.iterations = 20});
-    ASSERT_TRUE(matrix.ok()) << matrix.status();
     std::vector<double> own(2, 0);
     if (control->rank() == 0) {
-      const Estimate latency = EstimateMedian(matrix->samples[0].seconds);
-      const Estimate trip = EstimateMedian(matrix->samples[1].seconds);
+      const Estimate latency = EstimateMedian(matrix.samples[0].seconds);
+      const Estimate trip = EstimateMedian(matrix.samples[1].seconds);
       own = {latency.reach() / latency.value,
              std::max(trip.value / trip.low - 1, 1 - trip.value / trip.high)};
     }
     const std::vector<double> expected = control->Gather(own)[0];
     EXPECT_GT(expected[0], 0);
-    EXPECT_NEAR(matrix->latency_reach[0][1], expected[0], 1e-9);
-    EXPECT_NEAR(matrix->latency_reach[1][0], expected[0], 1e-9);
-    EXPECT_NEAR(matrix->bandwidth_reach[0][1], expected[1], 1e-9);
+    EXPECT_NEAR(matrix.latency_reach[0][1], expected[0], 1e-9);
+    EXPECT_NEAR(matrix.latency_reach[1][0], expected[0], 1e-9);
+    EXPECT_NEAR(matrix.bandwidth_reach[0][1], expected[1], 1e-9);
   });
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <exception>
 #include <iterator>
 #include <map>
 #include <set>
@@ -17,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "comm_bench/collectives/element_types.h"
-#include "comm_bench/modes/recorded_traffic.h"
 #include "comm_bench/timing/agreement.h"
 #include "comm_bench/timing/timing.h"
 #include "third_party/absl/status_macros.h"
@@ -46,19 +44,6 @@ double Pass(double seconds) {
   while (SecondsSince(start) < seconds) std::this_thread::yield();
   return SecondsSince(start);
 }
-
-// One recorded event, ready to be started again and again: a collective of the
-// table, a message, or a mark.
-struct Event {
-  std::string op;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
-  const Collective* collective = nullptr;
-  Call call;
-  Buffers buffers;
-  int peer = -1;  // of a message, in the group
-  int tag = 0;    // the message's number on its way: unique within the step
-  Works works;    // empty before the start and after the end
-};
 
 // All groups of the recorded steps, in rounds of groups that have no rank in
 // common: as Communicator::NewGroup wants them made.
@@ -105,20 +90,6 @@ absl::StatusOr<ReplayGroups> MakeGroups(const RecordedTraffic& traffic,
     groups[mine] = made.process_group();
   }
   return groups;
-}
-
-// NCCL matches messages by their order, and blocks where two ranks both send
-// first and nothing launches the calls together.
-absl::Status CheckBackend(const RecordedTraffic& traffic,
-                          const Communicator& comm) {
-  if (comm.backend() != "nccl" || traffic.backend == "nccl") {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      traffic.file, ": recorded over ", traffic.backend,
-      ", whose order of messages may block NCCL; record it over nccl, or "
-      "replay it with --backend=",
-      traffic.backend));
 }
 
 // [rank][value]
@@ -225,20 +196,21 @@ void AppendTimes(const Estimate& step, const Estimate& exposed,
 
 }  // namespace
 
-struct StepReplay::Parts {
-  c10::Device device = c10::kCPU;
-  std::vector<ReplayAction> plan;
-  std::vector<Event> events;
+StepReplay::StepReplay(const TrafficRecord& record, double lead_in_seconds,
+                       const ReplayGroups& groups, c10::Device device)
+    : device_(device), plan_(PlanReplay(record, lead_in_seconds)) {
+  // Messages from one rank to another are received in the order in which they
+  // are sent.
+  std::map<std::tuple<c10d::ProcessGroup*, std::string, int>, int> next_tag;
+  for (const RecordedTransfer& recorded : record.events) {
+    Event& event = events_.emplace_back(Prepare(recorded, groups));
+    event.tag = next_tag[{event.group.get(), event.op, event.peer}]++;
+  }
+}
 
-  void Add(const RecordedTransfer& recorded, const ReplayGroups& groups);
-  void Number();
-  void Start(Event& event);
-  void AwaitEnd(Event& event);
-};
-
-void StepReplay::Parts::Add(const RecordedTransfer& recorded,
-                            const ReplayGroups& groups) {
-  Event& event = events.emplace_back();
+StepReplay::Event StepReplay::Prepare(const RecordedTransfer& recorded,
+                                      const ReplayGroups& groups) {
+  Event event;
   event.op = recorded.op;
   event.group = groups.at(recorded.ranks);
   event.collective = ReplayableCollective(recorded);
@@ -248,15 +220,14 @@ void StepReplay::Parts::Add(const RecordedTransfer& recorded,
                     : std::find(ranks.begin(), ranks.end(), recorded.peer) -
                           ranks.begin());
   Call& call = event.call;
-  call.device = device;
-  if (recorded.op == "barrier" || IsCoalescingMark(recorded)) return;
+  call.device = device_;
+  if (recorded.op == "barrier" || IsCoalescingMark(recorded)) return event;
   call.dtype = *ParseDtype(recorded.dtype);
   call.count = recorded.count;
-  const at::TensorOptions options =
-      at::TensorOptions(call.dtype).device(device);
   if (event.collective == nullptr) {
-    event.buffers.input_parts = {at::zeros({call.count}, options)};
-    return;
+    event.buffers.input_parts = {
+        at::zeros({call.count}, at::device(device_).dtype(call.dtype))};
+    return event;
   }
   call.rank = event.group->getRank();
   call.world_size = event.group->getSize();
@@ -267,17 +238,10 @@ void StepReplay::Parts::Add(const RecordedTransfer& recorded,
   event.buffers = event.collective->make(call);
   event.buffers.input.zero_();
   event.buffers.output.zero_();
+  return event;
 }
 
-// Messages of one way are received in the order in which they are sent.
-void StepReplay::Parts::Number() {
-  std::map<std::tuple<c10d::ProcessGroup*, std::string, int>, int> next;
-  for (Event& event : events) {
-    event.tag = next[{event.group.get(), event.op, event.peer}]++;
-  }
-}
-
-void StepReplay::Parts::Start(Event& event) {
+void StepReplay::Start(Event& event) {
   c10d::ProcessGroup& group = *event.group;
   Works& works = event.works;
   auto& message = event.buffers.input_parts;
@@ -287,81 +251,60 @@ void StepReplay::Parts::Start(Event& event) {
     works.push_back(group.send(message, event.peer, event.tag));
   } else if (event.op == "recv") {
     works.push_back(group.recv(message, event.peer, event.tag));
-  } else if (group.getBackend(device.type())->supportsCoalescing()) {
+  } else if (group.getBackend(device_.type())->supportsCoalescing()) {
     // Marks: a backend that cannot coalesce starts the calls one by one.
     if (event.op == "coalesced") {
-      works.push_back(group.endCoalescing(device.type()));
+      works.push_back(group.endCoalescing(device_.type()));
     } else {
-      group.startCoalescing(device.type());
+      group.startCoalescing(device_.type());
     }
   }
 }
 
-void StepReplay::Parts::AwaitEnd(Event& event) {
+void StepReplay::AwaitEnd(Event& event) {
   for (const auto& work : event.works) {
     if (work != nullptr) work->wait();
   }
   event.works.clear();
 }
 
-StepReplay::StepReplay(const TrafficRecord& record, double lead_in_seconds,
-                       const ReplayGroups& groups, c10::Device device)
-    : parts_(std::make_unique<Parts>()) {
-  parts_->device = device;
-  parts_->plan = PlanReplay(record, lead_in_seconds);
-  for (const RecordedTransfer& event : record.events) {
-    parts_->Add(event, groups);
-  }
-  parts_->Number();
-}
-
-StepReplay::~StepReplay() = default;
-StepReplay::StepReplay(StepReplay&&) noexcept = default;
-
 double StepReplay::Run(bool keep_gaps) {
-  Parts& parts = *parts_;
   const Clock::time_point start = Clock::now();
   double passed = 0;
-  for (const ReplayAction& action : parts.plan) {
+  for (const ReplayAction& action : plan_) {
     if (keep_gaps) passed += Pass(action.gap_seconds);
-    for (size_t other : action.after) parts.AwaitEnd(parts.events[other]);
-    Event& event = parts.events[action.event];
+    for (const size_t other : action.after) AwaitEnd(events_[other]);
+    Event& event = events_[action.event];
     if (action.kind == ReplayAction::Kind::kStart) {
-      parts.Start(event);
+      Start(event);
     } else {
-      parts.AwaitEnd(event);
+      AwaitEnd(event);
     }
   }
-  for (Event& event : parts.events) parts.AwaitEnd(event);
-  SynchronizeDevice(parts.device);
+  for (Event& event : events_) AwaitEnd(event);
+  SynchronizeDevice(device_);
   return SecondsSince(start) - passed;
 }
 
 absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
-                                    const ReplayConfig& config,
+                                    const RecordedTraffic& traffic,
+                                    int64_t iterations,
                                     const std::atomic<bool>* stop) {
-  ASSIGN_OR_RETURN(const RecordedTraffic traffic,
-                   ReadTraffic(config.file, comm.world_size()));
-  RETURN_IF_ERROR(CheckBackend(traffic, comm));
-  ASSIGN_OR_RETURN(ReplayGroups groups, MakeGroups(traffic, comm));
+  ASSIGN_OR_RETURN(const ReplayGroups groups, MakeGroups(traffic, comm));
   ReplayResult result = Describe(traffic);
-  try {
-    std::vector<StepReplay> steps;
-    for (const std::vector<TrafficRecord>& step : traffic.steps) {
-      const auto rank = static_cast<size_t>(comm.rank());
-      steps.emplace_back(step[rank], LeadInSeconds(step)[rank], groups,
-                         comm.device());
-    }
-    RunSteps(steps, config.iterations, control, stop, result);
-    if (result.iterations == 0) {
-      return absl::CancelledError("interrupted; no iteration was measured");
-    }
-    result.gaps = SummarizedByRank(control, result.own_gaps.seconds);
-    result.back_to_back =
-        SummarizedByRank(control, result.own_back_to_back.seconds);
-  } catch (const std::exception& error) {
-    return comm.ExplainFailure("replaying recorded communication", error);
+  std::vector<StepReplay> steps;
+  for (const std::vector<TrafficRecord>& step : traffic.steps) {
+    const auto rank = static_cast<size_t>(comm.rank());
+    steps.emplace_back(step[rank], LeadInSeconds(step)[rank], groups,
+                       comm.device());
   }
+  RunSteps(steps, iterations, control, stop, result);
+  if (result.iterations == 0) {
+    return absl::CancelledError("interrupted; no iteration was measured");
+  }
+  result.gaps = SummarizedByRank(control, result.own_gaps.seconds);
+  result.back_to_back =
+      SummarizedByRank(control, result.own_back_to_back.seconds);
   return result;
 }
 

@@ -6,21 +6,18 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
+#include "comm_bench/collectives/collective.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 #include "comm_bench/timing/order_statistics.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 #include "records/record.h"
-
-namespace c10d {
-class ProcessGroup;
-}  // namespace c10d
 
 namespace rankwise::comm_bench {
 
@@ -32,12 +29,9 @@ using ReplayGroups =
 // Not thread-safe. Buffers are made once, zero-filled.
 class StepReplay {
  public:
-  // `record` must outlive it and have passed CheckTraffic; `groups` has all of
-  // its groups.
+  // `record` has passed CheckTraffic; `groups` has all of its groups.
   StepReplay(const TrafficRecord& record, double lead_in_seconds,
              const ReplayGroups& groups, c10::Device device);
-  ~StepReplay();
-  StepReplay(StepReplay&&) noexcept;
 
   // Repeats the step; all ranks call it together. Returns the seconds that it
   // took without its gaps, which are slept through, or left out where
@@ -45,13 +39,26 @@ class StepReplay {
   double Run(bool keep_gaps);
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
-};
+  // One recorded event, ready to be started again and again: a collective of
+  // the table, a message, or a mark.
+  struct Event {
+    std::string op;
+    c10::intrusive_ptr<c10d::ProcessGroup> group;
+    const Collective* collective = nullptr;
+    Call call;
+    Buffers buffers;
+    int peer = -1;  // of a message, in the group
+    int tag = 0;    // the message's number from here to there in the step
+    Works works;    // empty before the start and after the end
+  };
 
-struct ReplayConfig {
-  std::string file;         // with traffic records of as many ranks
-  int64_t iterations = 20;  // each way; the recorded steps take turns
+  Event Prepare(const RecordedTransfer& recorded, const ReplayGroups& groups);
+  void Start(Event& event);
+  void AwaitEnd(Event& event);
+
+  const c10::Device device_;
+  std::vector<ReplayAction> plan_;
+  std::vector<Event> events_;
 };
 
 // Seconds per step of each rank, and of the slowest rank of each step.
@@ -77,7 +84,7 @@ struct ReplayResult {
   ReplayTimes exposed;         // the trainer's own exposed communication
   ReplayTimes gaps;            // see Replay
   ReplayTimes back_to_back;    // see Replay
-  ReplaySamples own_gaps;      // this rank's, behind gaps
+  ReplaySamples own_gaps;      // this rank's, of which gaps is made
   ReplaySamples own_back_to_back;
   bool stopped = false;  // by `stop`
 };
@@ -96,12 +103,14 @@ struct ReplayResult {
 // hidden until the step's end, or until a later event has to wait for it. Ranks
 // start as far apart as they did, as far as that is known (LeadInSeconds).
 //
-// Collective over all ranks of `comm`, which are those of `control`. Makes the
-// groups that the trainer used. `stop`, set on any rank, ends it early with
-// what was measured. Errors: of ReadTraffic; Cancelled before the first
-// iteration; what ExplainFailure says of a failed call.
+// Collective over all ranks of `comm`, which are those of `control` and of
+// `traffic`; `iterations` each way, in which the recorded steps take turns.
+// Makes the groups that the trainer used. `stop`, set on any rank, ends it
+// early with what was measured; Cancelled before the first iteration. Throws
+// what a failed call throws.
 absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
-                                    const ReplayConfig& config,
+                                    const RecordedTraffic& traffic,
+                                    int64_t iterations,
                                     const std::atomic<bool>* stop = nullptr);
 
 // A table in milliseconds: medians, and below them how far their 95 % intervals

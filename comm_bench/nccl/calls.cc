@@ -26,14 +26,14 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
 
 Calls::Calls(Layer& layer, const Collective& collective, const Call& call,
              int in_flight, RegisteredMemory* memory)
-    : layer_(layer), collective_(collective), call_(call) {
+    : collective_(collective),
+      call_(call),
+      start_(layer.Prepare(collective_, call_)) {
   Call making = call;
   making.memory = memory;
   for (int i = 0; i < in_flight; ++i)
     buffers_.push_back(collective.make(making));
 }
-
-Calls::~Calls() = default;
 
 void Calls::Fill() {
   for (Buffers& buffers : buffers_) collective_.fill(call_, buffers);
@@ -50,38 +50,33 @@ absl::Status Calls::Capture(const GraphMaker& make) {
 }
 
 void Calls::Launch() {
-  for (Buffers& buffers : buffers_)
-    layer_.Start(collective_, call_, buffers, works_);
+  for (Buffers& buffers : buffers_) start_(buffers, works_);
   for (const auto& work : works_) work->wait();
   works_.clear();
 }
 
-void Calls::Run() {
-  if (one_ != nullptr) {
-    one_->Replay();
+void Calls::Replay(DeviceGraph* graph) {
+  if (graph != nullptr) {
+    graph->Replay();
   } else {
     Launch();
   }
+}
+
+void Calls::Run() {
+  Replay(one_.get());
   // A wait for NCCL only orders streams.
   SynchronizeDevice(call_.device);
 }
 
-void Calls::LaunchRounds() {
-  if (many_ != nullptr) {
-    many_->Replay();
-  } else {
-    Launch();
-  }
-}
-
 void Calls::RunRounds() {
-  LaunchRounds();
+  Replay(many_.get());
   SynchronizeDevice(call_.device);
 }
 
 double Calls::TimeRounds() {
   const DeviceEvent before(call_.device);
-  LaunchRounds();
+  Replay(many_.get());
   const DeviceEvent after(call_.device);
   SynchronizeDevice(call_.device);
   return WaitForSecondsBetween(before, after);

@@ -20,17 +20,16 @@ namespace rankwise::comm_bench {
 using GraphMaker =
     std::function<absl::StatusOr<std::unique_ptr<DeviceGraph>>(c10::Device)>;
 
-// One rank's; one thread's. Throws what a failed call throws.
+// One rank's, used by one thread. Throws what a failed call throws.
 class Calls {
  public:
   // Rounds of calls that a timed graph holds.
   static constexpr int kGraphRounds = 20;
 
   // `in_flight` calls, each with buffers of its own: from `memory`, if it is
-  // not null. What is passed by reference outlives them.
+  // not null. What is passed by reference, but for `call`, outlives them.
   Calls(Layer& layer, const Collective& collective, const Call& call,
         int in_flight, RegisteredMemory* memory = nullptr);
-  ~Calls();
 
   void Fill();
 
@@ -46,7 +45,7 @@ class Calls {
   // All calls rounds() times. Blocks until the results are in place.
   void RunRounds();
   int rounds() const { return many_ == nullptr ? 1 : kGraphRounds; }
-  // RunRounds; returns the seconds between two moments of the device's current
+  // RunRounds; returns the seconds between two events in the device's current
   // stream, just before the calls and just after them.
   double TimeRounds();
 
@@ -56,11 +55,12 @@ class Calls {
 
  private:
   void Launch();
-  void LaunchRounds();
+  // Launch without a graph.
+  void Replay(DeviceGraph* graph);
 
-  Layer& layer_;
   const Collective& collective_;
   const Call call_;
+  const Layer::Start start_;
   std::vector<Buffers> buffers_;
   Works works_;
   std::unique_ptr<DeviceGraph> one_, many_;  // null: not captured

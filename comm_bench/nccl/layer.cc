@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "c10/util/Exception.h"
 #include "comm_bench/timing/agreement.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -23,9 +19,10 @@ class C10dLayer : public Layer {
   std::string name() const override { return "c10d"; }
   int rank() const override { return group_->getRank(); }
 
-  void Start(const Collective& collective, const Call& call, Buffers& buffers,
-             Works& works) override {
-    collective.start(*group_, call, buffers, works);
+  Start Prepare(const Collective& collective, const Call& call) override {
+    return [this, &collective, &call](Buffers& buffers, Works& works) {
+      collective.start(*group_, call, buffers, works);
+    };
   }
 
   absl::StatusOr<std::unique_ptr<RegisteredMemory>> NewRegistered(
@@ -53,15 +50,14 @@ class NcclLayer : public Layer {
   std::string name() const override { return "nccl"; }
   int rank() const override { return rank_; }
 
-  void Start(const Collective& collective, const Call& call, Buffers& buffers,
-             Works&) override {
-    Plan(collective, call);
-    for (const NcclGroup& group : groups_) {
-      const absl::Status status =
-          nccl_->Run(group, buffers.input, buffers.output, call.op);
-      TORCH_CHECK(status.ok(), collective.name, ": ",
-                  std::string(status.message()));
-    }
+  // Planned once: planning is not to be measured.
+  Start Prepare(const Collective& collective, const Call& call) override {
+    return [this, &collective, groups = NcclCallsOf(collective, call),
+            op = call.op](Buffers& buffers, Works&) {
+      for (const NcclGroup& group : groups) {
+        nccl_->Run(collective.name, group, buffers.input, buffers.output, op);
+      }
+    };
   }
 
   absl::StatusOr<std::unique_ptr<RegisteredMemory>> NewRegistered(
@@ -70,32 +66,8 @@ class NcclLayer : public Layer {
   }
 
  private:
-  // What the calls depend on.
-  struct Key {
-    const Collective* collective = nullptr;
-    const TrafficMatrix* traffic = nullptr;
-    int64_t count = 0;
-    int root = 0;
-    bool in_place = false;
-    friend bool operator==(const Key&, const Key&) = default;
-  };
-
-  // The same calls come again and again, and planning them is not to be
-  // measured.
-  void Plan(const Collective& collective, const Call& call) {
-    const Key key = {&collective, call.traffic, call.count, call.root,
-                     call.in_place};
-    if (planned_ == key) return;
-    auto groups = NcclCallsOf(collective, call);
-    TORCH_CHECK(groups.ok(), std::string(groups.status().message()));
-    groups_ = *std::move(groups);
-    planned_ = key;
-  }
-
   const std::unique_ptr<RawNccl> nccl_;
   const int rank_;
-  std::optional<Key> planned_;
-  std::vector<NcclGroup> groups_;
 };
 
 }  // namespace

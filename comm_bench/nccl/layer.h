@@ -22,10 +22,11 @@ class Layer {
   virtual ~Layer() = default;
   virtual std::string name() const = 0;  // "c10d", "nccl"
   virtual int rank() const = 0;          // in the group
-  // Starts the call after what the device's current stream has been given, and
-  // appends what must be waited for. Throws what a failed call throws.
-  virtual void Start(const Collective& collective, const Call& call,
-                     Buffers& buffers, Works& works) = 0;
+  // What starts the call after what the device's current stream has been given,
+  // and appends what must be waited for. Throws what a failed call throws. Used
+  // no longer than the layer, `collective` and `call`.
+  using Start = std::function<void(Buffers& buffers, Works& works)>;
+  virtual Start Prepare(const Collective& collective, const Call& call) = 0;
   // For buffers on `device`, on which a call has been made before. Says what is
   // missing where the layer has none.
   virtual absl::StatusOr<std::unique_ptr<RegisteredMemory>> NewRegistered(
@@ -42,8 +43,7 @@ std::unique_ptr<Layer> MakeC10dLayer(
 absl::StatusOr<std::unique_ptr<RawNccl>> ConnectRawNccl(
     Control& control, const std::vector<int>& ranks, c10::Device device);
 
-// Over such a communicator. What nccl.h has no calls for throws (see
-// NcclCallsOf).
+// Over such a communicator; for collectives that have calls of nccl.h.
 std::unique_ptr<Layer> MakeNcclLayer(std::unique_ptr<RawNccl> nccl, int rank);
 
 // The id of this rank's group, made by `make` on the group's first rank and

@@ -59,11 +59,9 @@ TEST(ShareNcclIdTest, WhatFailsOnOneRankFailsOnAll) {
 class FakeNccl : public RawNccl {
  public:
   explicit FakeNccl(std::vector<NcclGroup>& groups) : groups_(groups) {}
-  absl::Status Run(const NcclGroup& group, const at::Tensor&, const at::Tensor&,
-                   ReduceOp op) override {
+  void Run(const char*, const NcclGroup& group, const at::Tensor&,
+           const at::Tensor&, ReduceOp) override {
     groups_.push_back(group);
-    return op == ReduceOp::kMax ? absl::InternalError("ncclAllReduce: no")
-                                : absl::OkStatus();
   }
   std::unique_ptr<RegisteredMemory> NewRegistered() override { return nullptr; }
 
@@ -83,33 +81,12 @@ TEST(NcclLayerTest, RunsThePlanOfEachCall) {
   Works works;
   for (const int64_t count : {4, 4, 8}) {
     call.count = count;
-    layer->Start(**FindCollective("all_reduce"), call, buffers, works);
+    layer->Prepare(**FindCollective("all_reduce"), call)(buffers, works);
     EXPECT_EQ(groups.back().at(0).count, count);
   }
-  layer->Start(**FindCollective("ping_pong"), call, buffers, works);
+  layer->Prepare(**FindCollective("ping_pong"), call)(buffers, works);
   EXPECT_EQ(groups.size(), 5u);
   EXPECT_TRUE(works.empty());
-}
-
-TEST(NcclLayerTest, ErrorsNameTheCollective) {
-  std::vector<NcclGroup> groups;
-  const auto layer = MakeNcclLayer(std::make_unique<FakeNccl>(groups), 0);
-  Buffers buffers;
-  Works works;
-  Call call;
-  call.count = 4;
-  call.op = ReduceOp::kMax;
-  const auto message = [&](const char* name) -> std::string {
-    try {
-      layer->Start(**FindCollective(name), call, buffers, works);
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(message("all_reduce"),
-              HasSubstr("all_reduce: ncclAllReduce: no"));
-  EXPECT_THAT(message("barrier"), HasSubstr("nccl.h has no such call"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -20,7 +21,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::comm_bench {
@@ -37,27 +37,26 @@ std::string WordAfter(const Words& words, absl::string_view name) {
   return std::string(found[1]);
 }
 
-std::optional<NcclChoice> ParseLine(absl::string_view line) {
+// "AllReduce: 8" or "AllReduce [Symmetric]: 8", before " Bytes -> ".
+bool IsCall(absl::string_view text) {
+  const Words words = absl::StrSplit(text, ' ', absl::SkipEmpty());
+  int64_t bytes = 0;
+  return words.size() >= 2 && absl::SimpleAtoi(words.back(), &bytes);
+}
+
+std::optional<NcclChoices> ParseLine(absl::string_view line) {
   const size_t mark = line.find(kMark);
   if (mark == absl::string_view::npos) return std::nullopt;
   const absl::string_view message = line.substr(mark + kMark.size());
   const size_t arrow = message.find(" Bytes -> ");
-  if (arrow == absl::string_view::npos) return std::nullopt;
-  // "AllReduce: 8" or "AllReduce [Symmetric]: 8"
-  const Words what =
-      absl::StrSplit(message.substr(0, arrow), ' ', absl::SkipEmpty());
-  const Words how =
-      absl::StrSplit(message.substr(arrow), ' ', absl::SkipEmpty());
-  NcclChoice choice;
-  if (what.size() < 2 || !absl::SimpleAtoi(what.back(), &choice.bytes)) {
+  if (arrow == absl::string_view::npos || !IsCall(message.substr(0, arrow))) {
     return std::nullopt;
   }
-  choice.call = std::string(absl::StripSuffix(what[0], ":"));
-  choice.algorithm = WordAfter(how, "Algo");
-  choice.protocol = WordAfter(how, "proto");
+  const Words how =
+      absl::StrSplit(message.substr(arrow), ' ', absl::SkipEmpty());
+  NcclChoices choice = {WordAfter(how, "Algo"), WordAfter(how, "proto")};
   if (choice.algorithm.empty()) {
-    choice.algorithm = "SYMMETRIC";
-    choice.protocol = WordAfter(how, "Kernel");
+    choice = {"SYMMETRIC", WordAfter(how, "Kernel")};
   }
   if (choice.protocol.empty()) return std::nullopt;
   return choice;
@@ -106,19 +105,13 @@ void PassWarnings(const std::string& log) {
 
 }  // namespace
 
-std::vector<NcclChoice> ParseNcclLog(absl::string_view log) {
-  std::vector<NcclChoice> choices;
-  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
-    if (const auto choice = ParseLine(line)) choices.push_back(*choice);
-  }
-  return choices;
-}
-
-ChosenNames NamesOf(const std::vector<NcclChoice>& choices) {
+NcclChoices ParseNcclLog(absl::string_view log) {
   std::vector<std::string> algorithms, protocols;
-  for (const NcclChoice& choice : choices) {
-    AddOnce(choice.algorithm, algorithms);
-    AddOnce(choice.protocol, protocols);
+  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+    const auto choice = ParseLine(line);
+    if (!choice) continue;
+    AddOnce(choice->algorithm, algorithms);
+    AddOnce(choice->protocol, protocols);
   }
   return {absl::StrJoin(algorithms, ","), absl::StrJoin(protocols, ",")};
 }

@@ -8,15 +8,13 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace rankwise::comm_bench {
 
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Written after the format strings of NCCL 2.28.9.
 constexpr char kLog[] =
@@ -30,36 +28,31 @@ constexpr char kLog[] =
     "gpu-3:4711:4712 [0] NCCL INFO AllReduce [Symmetric]: 4096 Bytes -> Kernel "
     "AllReduce_AGxLL_R nchannels 8 nthreads 512 nWorks 1\n";
 
-TEST(NcclLogTest, FindsEveryChoice) {
-  EXPECT_THAT(ParseNcclLog(kLog),
-              ElementsAre(NcclChoice{"AllReduce", 1048576, "RING", "SIMPLE"},
-                          NcclChoice{"AllGather", 8, "NVLS_TREE", "LL128"},
-                          NcclChoice{"AllReduce", 4096, "SYMMETRIC",
-                                     "AllReduce_AGxLL_R"}));
-}
-
-TEST(NcclLogTest, LinesThatAreCutOrOfSomethingElseMeanNothing) {
-  EXPECT_THAT(ParseNcclLog(""), IsEmpty());
-  EXPECT_THAT(ParseNcclLog("x:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo"),
-              IsEmpty());
-  EXPECT_THAT(ParseNcclLog("x:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo "
-                           "RING proto"),
-              IsEmpty());
-  EXPECT_THAT(ParseNcclLog("AllReduce: 8 Bytes -> Algo RING proto LL"),
-              IsEmpty())
-      << "not from NCCL";
-  EXPECT_THAT(ParseNcclLog("x:1:1 [0] NCCL INFO AllReduce: many Bytes -> Algo "
-                           "RING proto LL channel"),
-              IsEmpty());
+TEST(NcclLogTest, FindsEveryChoiceOnce) {
+  const NcclChoices choices = ParseNcclLog(absl::StrCat(kLog, kLog));
+  EXPECT_EQ(choices.algorithm, "RING,NVLS_TREE,SYMMETRIC");
+  EXPECT_EQ(choices.protocol, "SIMPLE,LL128,AllReduce_AGxLL_R");
 }
 
 TEST(NcclLogTest, CallsThatAgreeHaveOneName) {
-  const NcclChoice ring = {"AllReduce", 8, "RING", "LL"};
-  const NcclChoice tree = {"AllReduce", 8, "TREE", "LL"};
-  EXPECT_EQ(NamesOf({}).algorithm, "");
-  EXPECT_EQ(NamesOf({ring, ring}).algorithm, "RING");
-  EXPECT_EQ(NamesOf({ring, tree, ring}).algorithm, "RING,TREE");
-  EXPECT_EQ(NamesOf({ring, tree}).protocol, "LL");
+  const NcclChoices choices = ParseNcclLog(
+      "x:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL channel\n"
+      "x:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel\n"
+      "x:1:1 [0] NCCL INFO AllReduce: 9 Bytes -> Algo RING proto LL channel\n");
+  EXPECT_EQ(choices.algorithm, "RING,TREE");
+  EXPECT_EQ(choices.protocol, "LL");
+}
+
+TEST(NcclLogTest, LinesThatAreCutOrOfSomethingElseMeanNothing) {
+  for (const char* line :
+       {"", "x:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo",
+        "x:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto",
+        "AllReduce: 8 Bytes -> Algo RING proto LL",  // not from NCCL
+        "x:1:1 [0] NCCL INFO AllReduce: many Bytes -> Algo RING proto LL "
+        "channel"}) {
+    EXPECT_EQ(ParseNcclLog(line).algorithm, "") << line;
+    EXPECT_EQ(ParseNcclLog(line).protocol, "") << line;
+  }
 }
 
 }  // namespace

@@ -5,23 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "parallel/device/device_facts.h"
 
 namespace rankwise::comm_bench {
-namespace {
-
-constexpr int64_t kBytes = int64_t{64} << 20;
-
-PeerCeiling Measured() {
-  if (VisibleGpus() < 2) {
-    return {0, absl::StrCat("left out: rank 0 sees ", VisibleGpus(), " GPU",
-                            VisibleGpus() == 1 ? "" : "s")};
-  }
-  return DescribePeerCopies(micro::MeasurePeerCopies(kBytes));
-}
-
-}  // namespace
-
 PeerCeiling DescribePeerCopies(
     const absl::StatusOr<std::vector<micro::PeerCopy>>& copies) {
   if (!copies.ok()) {
@@ -32,7 +17,6 @@ PeerCeiling DescribePeerCopies(
                        [](const micro::PeerCopy& a, const micro::PeerCopy& b) {
                          return a.bytes_per_second < b.bytes_per_second;
                        });
-  if (slowest == copies->end()) return {0, "left out: one GPU"};
   return {slowest->bytes_per_second,
           absl::StrFormat(
               "%.1f GB/s from GPU %d to %d, the slowest of %d "
@@ -47,7 +31,9 @@ PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
   if (!device.is_cuda()) return {};
   if (!one_host) return {0, "left out: the ranks are on several hosts"};
   PeerCeiling ceiling;
-  if (control.rank() == 0) ceiling = Measured();
+  if (control.rank() == 0) {
+    ceiling = DescribePeerCopies(micro::MeasurePeerCopies(int64_t{64} << 20));
+  }
   // All ranks come here, whatever each of them sees.
   ceiling.bytes_per_second = control.Max({ceiling.bytes_per_second})[0];
   return ceiling;

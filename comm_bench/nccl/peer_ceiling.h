@@ -1,4 +1,4 @@
-// What the GPUs' links can do, beside which bus bandwidths are shown.
+// What the GPUs' links can do, next to which bus bandwidths are shown.
 #ifndef RANKWISE_COMM_BENCH_NCCL_PEER_CEILING_H_
 #define RANKWISE_COMM_BENCH_NCCL_PEER_CEILING_H_
 
@@ -17,14 +17,14 @@ struct PeerCeiling {
   std::string text;  // for a line of facts: the pair, or why there is none
 };
 
-// Of copies between all pairs: "45.2 GB/s from GPU 0 to 3, the slowest of 12
-// pairs, direct".
+// Of copies between all pairs, one at least: "45.2 GB/s from GPU 0 to 3, the
+// slowest of 12 pairs, direct".
 PeerCeiling DescribePeerCopies(
     const absl::StatusOr<std::vector<micro::PeerCopy>>& copies);
 
 // Rank 0 copies 64 MiB between all GPUs that it sees, while the others wait;
-// collective. Empty on a CPU; without a rate for one GPU, or where not all
-// ranks are on this host.
+// collective. Empty on a CPU; without a rate where rank 0 sees one GPU, or
+// where not all ranks are on this host.
 PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
                                bool one_host);
 

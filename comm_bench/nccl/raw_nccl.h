@@ -8,14 +8,13 @@
 #include <string>
 
 #include "ATen/core/Tensor.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "comm_bench/collectives/collective.h"
 
 namespace rankwise::comm_bench {
 
-// One rank's. Used by one thread. Errors are what ncclGetErrorString and
+// One rank's, used by one thread. Errors are what ncclGetErrorString and
 // ncclGetLastError say, and the call that failed. A peer that dies is not
 // noticed: what waits for the device then waits until somebody ends the
 // process, as the launcher does.
@@ -35,9 +34,11 @@ class RawNccl {
                                                           c10::Device device);
 
   // Gives the calls to the device's current stream and returns. `input` and
-  // `output` are contiguous and on the device.
-  virtual absl::Status Run(const NcclGroup& group, const at::Tensor& input,
-                           const at::Tensor& output, ReduceOp op) = 0;
+  // `output` are contiguous and on the device. Throws c10::Error, as c10d's
+  // calls do; its message begins with `collective`.
+  virtual void Run(const char* collective, const NcclGroup& group,
+                   const at::Tensor& input, const at::Tensor& output,
+                   ReduceOp op) = 0;
 
   // Each tensor is a ncclMemAlloc of its own, registered by ncclCommRegister;
   // both end with the tensor. The communicator outlives it.

@@ -26,7 +26,8 @@ namespace rankwise::comm_bench {
 namespace {
 
 // `comm` may be null.
-absl::Status StatusOf(ncclResult_t result, const char* call, ncclComm_t comm) {
+absl::Status StatusOf(ncclResult_t result, const std::string& call,
+                      ncclComm_t comm) {
   if (result == ncclSuccess) return absl::OkStatus();
   const char* const last = ncclGetLastError(comm);
   const std::string detail =
@@ -35,7 +36,13 @@ absl::Status StatusOf(ncclResult_t result, const char* call, ncclComm_t comm) {
       absl::StrCat(call, ": ", ncclGetErrorString(result), detail));
 }
 
-absl::StatusOr<ncclDataType_t> TypeOf(c10::ScalarType dtype) {
+// Throws, as c10d's calls do.
+void Check(ncclResult_t result, const std::string& call, ncclComm_t comm) {
+  const absl::Status status = StatusOf(result, call, comm);
+  TORCH_CHECK(status.ok(), std::string(status.message()));
+}
+
+ncclDataType_t TypeOf(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Float:
       return ncclFloat32;
@@ -52,25 +59,30 @@ absl::StatusOr<ncclDataType_t> TypeOf(c10::ScalarType dtype) {
     case c10::ScalarType::Byte:
       return ncclUint8;
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("nccl.h has no type for ", c10::toString(dtype)));
+      TORCH_CHECK(false, "nccl.h has no type for ", c10::toString(dtype));
   }
 }
 
 ncclRedOp_t OpOf(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum:
-      break;
-    case ReduceOp::kAverage:
+    case ReduceOp::AVG:
       return ncclAvg;
-    case ReduceOp::kMin:
+    case ReduceOp::MIN:
       return ncclMin;
-    case ReduceOp::kMax:
+    case ReduceOp::MAX:
       return ncclMax;
-    case ReduceOp::kProduct:
+    case ReduceOp::PRODUCT:
       return ncclProd;
+    default:
+      return ncclSum;
   }
-  return ncclSum;
+}
+
+const char* NameOf(NcclCall::Kind kind) {
+  constexpr const char* kNames[] = {
+      "ncclAllReduce",     "ncclBroadcast", "ncclReduce", "ncclAllGather",
+      "ncclReduceScatter", "ncclSend",      "ncclRecv"};
+  return kNames[static_cast<int>(kind)];
 }
 
 class Registered : public RegisteredMemory {
@@ -82,12 +94,12 @@ class Registered : public RegisteredMemory {
     const c10::cuda::CUDAGuard guard(device_);
     const size_t bytes = static_cast<size_t>(count) * c10::elementSize(dtype);
     void* memory = nullptr;
-    Check(ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
+    Check(ncclMemAlloc(&memory, bytes), "ncclMemAlloc", comm_);
     void* handle = nullptr;
     const ncclResult_t registered =
         ncclCommRegister(comm_, memory, bytes, &handle);
     if (registered != ncclSuccess) (void)ncclMemFree(memory);
-    Check(registered, "ncclCommRegister");
+    Check(registered, "ncclCommRegister", comm_);
     // The device is idle when a row's buffers go.
     const auto free = [comm = comm_, device = device_, handle](void* pointer) {
       const c10::cuda::CUDAGuard own_guard(device);
@@ -100,11 +112,6 @@ class Registered : public RegisteredMemory {
   }
 
  private:
-  void Check(ncclResult_t result, const char* call) const {
-    const absl::Status status = StatusOf(result, call, comm_);
-    TORCH_CHECK(status.ok(), std::string(status.message()));
-  }
-
   const ncclComm_t comm_;
   const c10::Device device_;
 };
@@ -124,21 +131,27 @@ class CudaNccl : public RawNccl {
     }
   }
 
-  absl::Status Run(const NcclGroup& group, const at::Tensor& input,
-                   const at::Tensor& output, ReduceOp op) override {
+  void Run(const char* collective, const NcclGroup& group,
+           const at::Tensor& input, const at::Tensor& output,
+           ReduceOp op) override {
     const c10::cuda::CUDAGuard guard(device_);
     const bool grouped = group.size() > 1;
-    absl::Status status;
-    if (grouped) status = StatusOf(ncclGroupStart(), "ncclGroupStart", comm_);
+    const char* name = "ncclGroupStart";
+    ncclResult_t result = grouped ? ncclGroupStart() : ncclSuccess;
     for (const NcclCall& call : group) {
-      if (status.ok()) status = RunOne(call, input, output, op);
+      if (result != ncclSuccess) break;
+      name = NameOf(call.kind);
+      result = RunOne(call, input, output, op);
     }
     if (grouped) {  // also where a call has failed
-      const absl::Status end = StatusOf(ncclGroupEnd(), "ncclGroupEnd", comm_);
-      if (status.ok()) status = end;
+      const ncclResult_t end = ncclGroupEnd();
+      if (result == ncclSuccess && end != ncclSuccess) {
+        name = "ncclGroupEnd";
+        result = end;
+      }
     }
-    failed_ |= !status.ok();
-    return status;
+    failed_ |= result != ncclSuccess;
+    Check(result, absl::StrCat(collective, ": ", name), comm_);
   }
 
   std::unique_ptr<RegisteredMemory> NewRegistered() override {
@@ -146,12 +159,12 @@ class CudaNccl : public RawNccl {
   }
 
  private:
-  absl::Status RunOne(const NcclCall& call, const at::Tensor& input,
+  ncclResult_t RunOne(const NcclCall& call, const at::Tensor& input,
                       const at::Tensor& output, ReduceOp op) {
     using Kind = NcclCall::Kind;
     const c10::ScalarType dtype =
         (output.defined() ? output : input).scalar_type();
-    ASSIGN_OR_RETURN(const ncclDataType_t type, TypeOf(dtype));
+    const ncclDataType_t type = TypeOf(dtype);
     const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
     const auto at_offset = [bytes](const at::Tensor& tensor, int64_t offset) {
       return tensor.defined()
@@ -161,36 +174,27 @@ class CudaNccl : public RawNccl {
     const void* const from = at_offset(input, call.input_offset);
     void* const to = at_offset(output, call.output_offset);
     const auto count = static_cast<size_t>(call.count);
+    const int peer = call.peer;
     const cudaStream_t stream =
         c10::cuda::getCurrentCUDAStream(device_.index()).stream();
     switch (call.kind) {
       case Kind::kAllReduce:
-        return StatusOf(
-            ncclAllReduce(from, to, count, type, OpOf(op), comm_, stream),
-            "ncclAllReduce", comm_);
+        return ncclAllReduce(from, to, count, type, OpOf(op), comm_, stream);
       case Kind::kBroadcast:
-        return StatusOf(
-            ncclBroadcast(from, to, count, type, call.peer, comm_, stream),
-            "ncclBroadcast", comm_);
+        return ncclBroadcast(from, to, count, type, peer, comm_, stream);
       case Kind::kReduce:
-        return StatusOf(ncclReduce(from, to, count, type, OpOf(op), call.peer,
-                                   comm_, stream),
-                        "ncclReduce", comm_);
+        return ncclReduce(from, to, count, type, OpOf(op), peer, comm_, stream);
       case Kind::kAllGather:
-        return StatusOf(ncclAllGather(from, to, count, type, comm_, stream),
-                        "ncclAllGather", comm_);
+        return ncclAllGather(from, to, count, type, comm_, stream);
       case Kind::kReduceScatter:
-        return StatusOf(
-            ncclReduceScatter(from, to, count, type, OpOf(op), comm_, stream),
-            "ncclReduceScatter", comm_);
+        return ncclReduceScatter(from, to, count, type, OpOf(op), comm_,
+                                 stream);
       case Kind::kSend:
-        return StatusOf(ncclSend(from, count, type, call.peer, comm_, stream),
-                        "ncclSend", comm_);
+        return ncclSend(from, count, type, peer, comm_, stream);
       case Kind::kReceive:
-        return StatusOf(ncclRecv(to, count, type, call.peer, comm_, stream),
-                        "ncclRecv", comm_);
+        return ncclRecv(to, count, type, peer, comm_, stream);
     }
-    return absl::InternalError("no such call of nccl.h");
+    return ncclInvalidArgument;
   }
 
   const ncclComm_t comm_;

@@ -75,18 +75,10 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
   return fields;
 }
 
-std::string LineOf(const Row& row, const CsvContext& context) {
-  return absl::StrJoin(FieldsOf(row, context), ",",
-                       [](std::string* out, const Field& field) {
-                         out->append(CsvField(field.value));
-                       }) +
-         "\n";
-}
-
-std::string Header(const CsvContext& context) {
-  return absl::StrJoin(FieldsOf(Row(), context), ",",
-                       [](std::string* out, const Field& field) {
-                         out->append(field.name);
+std::string LineOf(const std::vector<Field>& fields, std::string Field::*text) {
+  return absl::StrJoin(fields, ",",
+                       [text](std::string* out, const Field& field) {
+                         out->append(CsvField(field.*text));
                        }) +
          "\n";
 }
@@ -116,11 +108,11 @@ CsvWriter::CsvWriter(std::string path, int fd, CsvContext context)
 CsvWriter::~CsvWriter() { ::close(fd_); }
 
 absl::Status CsvWriter::Write(const Row& row) {
-  return Append(LineOf(row, context_));
+  return Append(LineOf(FieldsOf(row, context_), &Field::value));
 }
 
 absl::Status CsvWriter::Begin() {
-  const std::string header = Header(context_);
+  const std::string header = LineOf(FieldsOf(Row(), context_), &Field::name);
   // Devices and pipes have no beginning to look at.
   const off_t size = ::lseek(fd_, 0, SEEK_END);
   if (size <= 0) return Append(header);

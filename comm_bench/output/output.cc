@@ -1,7 +1,6 @@
 #include "comm_bench/output/output.h"
 
 #include <cstdio>
-#include <utility>
 
 #include "third_party/absl/status_macros.h"
 
@@ -10,8 +9,8 @@ namespace rankwise::comm_bench {
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(
     const OutputConfig& config, const RunRecord& run,
     const EnvironmentRecord& environment) {
-  std::unique_ptr<Output> output(new Output(config, run));
-  if (!config.csv_file.empty() && output->shows()) {
+  std::unique_ptr<Output> output(new Output(config.across, run.rank == 0));
+  if (!config.csv_file.empty() && output->shows_) {
     ASSIGN_OR_RETURN(output->csv_,
                      CsvWriter::Open(config.csv_file, config.csv_context));
   }
@@ -23,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Output>> Output::Open(
 }
 
 void Output::Print(const std::string& text) const {
-  if (!shows() || text.empty()) return;
+  if (!shows_ || text.empty()) return;
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }

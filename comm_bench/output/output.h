@@ -32,9 +32,6 @@ class Output {
       const OutputConfig& config, const RunRecord& run,
       const EnvironmentRecord& environment);
 
-  bool shows() const { return run_.rank == 0; }
-  const OutputConfig& config() const { return config_; }
-
   // Rank 0 prints; the others say nothing.
   void Print(const std::string& text) const;
   // The row in the table and the CSV file, and its record.
@@ -44,11 +41,9 @@ class Output {
   void PrintLegend() const { Print(table_.Legend()); }
 
  private:
-  Output(const OutputConfig& config, const RunRecord& run)
-      : config_(config), run_(run), table_(config.across) {}
+  Output(Across across, bool shows) : shows_(shows), table_(across) {}
 
-  const OutputConfig config_;
-  const RunRecord run_;
+  const bool shows_;  // rank 0
   Table table_;
   std::unique_ptr<RecordWriter> records_;  // null: none
   std::unique_ptr<CsvWriter> csv_;         // null: none

@@ -40,7 +40,7 @@ std::string Interval(const Row& row) {
   return ReachInPercent(MedianOf(row.time));
 }
 
-// ' ': the median is as good as was asked for.
+// ' ': the median is as precise as requested.
 char MarkOf(Series::End end) {
   switch (end) {
     case Series::End::kCounted:
@@ -206,7 +206,7 @@ std::string Table::Legend() const {
   if (marks_.count('~') > 0) {
     legend +=
         "# ~ time or iterations ran out before the 95 % interval of the median "
-        "(+-CI) was as narrow as asked for\n";
+        "(+-CI) was as narrow as requested\n";
   }
   if (marks_.count('!') > 0) {
     legend += "# ! interrupted: what was measured until then\n";

@@ -28,13 +28,13 @@ struct MeasureConfig {
   bool cold = false;  // caches are overwritten before each iteration
   bool check = true;
   int launch = 0;
-  // Seconds are those between two moments of the device's stream, not the
+  // Seconds are those between two events of the device's stream, not the
   // host's.
   bool events = false;
   bool graph = false;       // calls are recorded, and iterations replay them
   bool registered = false;  // buffers are registered by the layer's library
-  // What NCCL chooses is asked for, by `nccl_log` on the ranks that have one.
-  // The same on all ranks.
+  // What NCCL chooses is read, by `nccl_log` on the ranks that have one. The
+  // same on all ranks.
   bool choices = false;
   NcclLogSwitch* nccl_log = nullptr;
   GraphMaker make_graph = MakeDeviceGraph;
@@ -50,7 +50,7 @@ struct BenchConfig {
   // What is swept: the product of all lists.
   std::vector<const Collective*> collectives;
   std::vector<c10::ScalarType> dtypes = {c10::ScalarType::Float};
-  std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  std::vector<ReduceOp> ops = {ReduceOp::SUM};
   std::string place = "auto";  // auto (as c10d's call does it), in, out, both
   std::vector<int64_t> sizes;  // bytes
   // A list was given as "all": what a collective refuses is left out instead of
@@ -68,7 +68,7 @@ struct BenchConfig {
   MeasureConfig measure;
   std::string layer = "c10d";   // or "nccl": nccl.h itself
   std::string timing = "auto";  // "host", "events"
-  bool nccl_choices = true;     // NCCL's algorithm and protocol are asked for
+  bool nccl_choices = true;     // NCCL's algorithm and protocol are read
   // The ranks of --backend=fake are in virtual time (virtual_time.h).
   bool fake_virtual_time = false;
 
@@ -93,7 +93,6 @@ struct BenchRank {
   Control* control = nullptr;
   Output* output = nullptr;
   c10::Device device = c10::kCPU;
-  std::string backend;  // "gloo"
   bool on_one_host = true;
   // Null: NCCL's log cannot be read here.
   NcclLogSwitch* nccl_log = nullptr;

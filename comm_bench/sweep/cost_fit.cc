@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "comm_bench/timing/order_statistics.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise::comm_bench {
 namespace {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/element_types.h"
@@ -63,43 +61,38 @@ void WarmUpLibraries(Calls& calls) {
 }
 
 // Counts wrong elements over both checks.
-class Verification {
- public:
-  Verification(Calls& calls, Control& control, const CallDescription& call)
-      : calls_(calls), control_(control), call_(call) {}
+struct Verification {
+  Calls& calls;
+  Control& control;
+  const CallDescription& call;
+  int64_t own_wrong = 0, total_wrong = 0;  // elements: of this rank, of all
+  std::string first = "";
 
   // Runs the calls once and checks them on all ranks.
   void Run(const char* when) {
-    calls_.Fill();
-    calls_.Run();
-    const WrongElement own = calls_.Check().value_or(WrongElement{.total = 0});
-    own_ += own.total;
-    const auto all = control_.Gather({static_cast<double>(own.total),
-                                      static_cast<double>(own.index),
-                                      own.expected, own.got});
-    for (int rank = 0; rank < control_.world_size(); ++rank) {
+    calls.Fill();
+    calls.Run();
+    const WrongElement own = calls.Check().value_or(WrongElement{.total = 0});
+    own_wrong += own.total;
+    const auto all =
+        control.Gather({static_cast<double>(own.total),
+                        static_cast<double>(own.index), own.expected, own.got});
+    for (int rank = 0; rank < control.world_size(); ++rank) {
       const WrongElement wrong = {.index = static_cast<int64_t>(all[rank][1]),
                                   .expected = all[rank][2],
                                   .got = all[rank][3],
                                   .total = static_cast<int64_t>(all[rank][0])};
-      total_ += wrong.total;
-      if (wrong.total > 0 && first_.empty())
-        first_ = Describe(call_, wrong, rank, when);
+      total_wrong += wrong.total;
+      if (wrong.total > 0 && first.empty())
+        first = Describe(call, wrong, rank, when);
     }
   }
 
   void AddTo(Measurement& measurement) const {
-    measurement.row.record.wrong = own_;
-    measurement.row.wrong = total_;
-    measurement.wrong = first_;
+    measurement.row.record.wrong = own_wrong;
+    measurement.row.wrong = total_wrong;
+    measurement.wrong = first;
   }
-
- private:
-  Calls& calls_;
-  Control& control_;
-  const CallDescription& call_;
-  int64_t own_ = 0, total_ = 0;
-  std::string first_;
 };
 
 Summary PerCall(Summary iteration, double calls) {
@@ -129,7 +122,7 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> MemoryFor(
   return memory;
 }
 
-// Fills, and checks if it is asked for.
+// Fills, and checks where that is configured.
 void FirstRun(Calls& calls, Verification& verification,
               const MeasureConfig& config) {
   if (config.check) {
@@ -168,7 +161,7 @@ absl::Status Refused(const Collective& collective, const absl::Status& why) {
 // NCCL logs on the first rank of a group only.
 void NoteChoices(const std::string& log, Control& control,
                  CallDescription& call) {
-  const ChosenNames own = NamesOf(ParseNcclLog(log));
+  const NcclChoices own = ParseNcclLog(log);
   const size_t first = call.ranks.empty() ? 0 : call.ranks[0];
   call.algorithm = GatherTexts(control, own.algorithm)[first];
   call.protocol = GatherTexts(control, own.protocol)[first];
@@ -247,7 +240,7 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
   ASSIGN_OR_RETURN(std::unique_ptr<RegisteredMemory> memory,
                    MemoryFor(layer, control, collective, call, config));
   Calls calls(layer, collective, call, config.in_flight, memory.get());
-  Verification verification(calls, control, described);
+  Verification verification = {calls, control, described};
   const absl::StatusOr<std::string> log =
       Prepare(calls, verification, control, config);
   if (!log.ok()) return Refused(collective, log.status());

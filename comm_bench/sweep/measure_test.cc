@@ -17,6 +17,7 @@
 #include "comm_bench/nccl/calls.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/nccl/nccl_log.h"
+#include "comm_bench/timing/series_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
@@ -201,10 +202,12 @@ class RegisteringLayer : public Layer {
       : inner_(std::move(inner)), outcome_(std::move(outcome)) {}
   std::string name() const override { return "nccl"; }
   int rank() const override { return inner_->rank(); }
-  void Start(const Collective& collective, const Call& call, Buffers& buffers,
-             Works& works) override {
-    ++starts;
-    inner_->Start(collective, call, buffers, works);
+  Start Prepare(const Collective& collective, const Call& call) override {
+    return [this, start = inner_->Prepare(collective, call)](Buffers& buffers,
+                                                             Works& works) {
+      ++starts;
+      start(buffers, works);
+    };
   }
   absl::StatusOr<std::unique_ptr<RegisteredMemory>> NewRegistered(
       c10::Device) override {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/device/device_facts.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -20,54 +21,37 @@ absl::Status Refuse(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// Which modes a flag means something to; every other refuses it.
+// The flags that only some modes use; every other mode refuses them.
 struct FlagUse {
-  const char* flag;
   const char* modes;
+  const char* flags;
 };
 
 constexpr FlagUse kFlagUses[] = {
-    {"collectives", "sweep overlap"},
-    {"min_bytes", "sweep ladder overlap"},
-    {"max_bytes", "sweep ladder overlap"},
-    {"factor", "sweep ladder overlap"},
-    {"sizes", "sweep ladder overlap pairs"},
-    {"dtypes", "sweep overlap"},
-    {"ops", "sweep overlap"},
-    {"place", "sweep overlap"},
-    {"root", "sweep overlap"},
-    {"traffic", "sweep"},
-    {"traffic_skew", "sweep"},
-    {"group_size", "sweep"},
-    {"gemm_size", "overlap"},
+    {"sweep",
+     "traffic traffic_skew group_size in_flight cache check layer cuda_graph "
+     "registered nccl_choices relaunch"},
+    {"overlap", "gemm_size"},
     {"replay", "replay"},
-    {"in_flight", "sweep"},
-    {"cache", "sweep"},
-    {"check", "sweep"},
-    {"layer", "sweep"},
-    {"timing", "sweep ladder"},
-    {"cuda_graph", "sweep"},
-    {"registered", "sweep"},
-    {"nccl_choices", "sweep"},
-    {"fake_virtual_time", "sweep pairs"},
-    {"warmup", "sweep new_group ladder"},
-    {"precision", "sweep new_group"},
-    {"max_seconds", "sweep new_group"},
-    {"sync", "sweep new_group ladder"},
-    {"across", "sweep new_group"},
-    {"arrival_us", "sweep new_group ladder"},
-    {"relaunch", "sweep"},
-    {"csv", "sweep new_group"},
+    {"sweep overlap", "collectives dtypes ops place root"},
+    {"sweep ladder", "timing"},
+    {"sweep pairs", "fake_virtual_time"},
+    {"sweep new_group", "precision max_seconds across csv"},
+    {"sweep ladder overlap", "min_bytes max_bytes factor"},
+    {"sweep new_group ladder", "warmup sync arrival_us"},
+    {"sweep ladder overlap pairs", "sizes"},
 };
 
 absl::Status CheckUses(const BenchConfig& config, const Job&) {
   for (const FlagUse& use : kFlagUses) {
     const std::vector<std::string> modes = absl::StrSplit(use.modes, ' ');
-    if (!config.given.contains(use.flag) ||
-        std::find(modes.begin(), modes.end(), config.mode) != modes.end())
+    if (std::find(modes.begin(), modes.end(), config.mode) != modes.end())
       continue;
-    return Refuse("--", use.flag, ": means nothing to --mode=", config.mode,
-                  "; it is for --mode=", absl::StrJoin(modes, ", "));
+    for (const absl::string_view flag : absl::StrSplit(use.flags, ' ')) {
+      if (!config.given.contains(std::string(flag))) continue;
+      return Refuse("--", flag, ": means nothing to --mode=", config.mode,
+                    "; it is for --mode=", absl::StrJoin(modes, ", "));
+    }
   }
   return absl::OkStatus();
 }
@@ -79,10 +63,10 @@ absl::Status CheckModes(const BenchConfig& config, const Job& job) {
         "--mode=replay: needs --replay=FILE, records that a trainer wrote "
         "with --traffic_steps");
   }
-  if (job.backend == "fake" &&
+  if (PretendsPeers(job.backend) &&
       (mode == "new_group" || mode == "ladder" || mode == "replay")) {
-    return Refuse("--mode=", mode, ": not with --backend=fake, whose ranks ",
-                  "are threads without a job");
+    return Refuse("--mode=", mode, ": not with --backend=", job.backend,
+                  ", whose ranks are threads without a job");
   }
   if (mode == "pairs" && job.world_size < 2)
     return Refuse("--mode=pairs: needs at least 2 ranks");
@@ -204,9 +188,9 @@ absl::Status CheckGroups(const BenchConfig& config, const Job& job) {
     return Refuse("--group_size=", size, ": does not divide the ",
                   Counted(job.world_size, "rank"));
   }
-  if (size != job.world_size && job.backend == "fake") {
+  if (size != job.world_size && PretendsPeers(job.backend)) {
     return Refuse("--group_size=", size,
-                  ": the ranks of --backend=fake are one group");
+                  ": the ranks of --backend=", job.backend, " are one group");
   }
   return absl::OkStatus();
 }
@@ -216,9 +200,9 @@ absl::Status CheckTraffic(const BenchConfig& config, const Job&) {
     return absl::OkStatus();
   if (!config.traffic_file.empty() && config.traffic_skew != 0)
     return Refuse("--traffic and --traffic_skew: give one of them");
-  for (const Collective* collective : config.collectives) {
-    if (absl::string_view(collective->name) == "all_to_all_v")
-      return absl::OkStatus();
+  if (std::any_of(config.collectives.begin(), config.collectives.end(),
+                  [](const Collective* each) { return each->takes_traffic; })) {
+    return absl::OkStatus();
   }
   return Refuse(
       "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
@@ -230,7 +214,7 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
   const std::string name = collective.name;
   const Call call = CallOf(item, config, plan, config.sizes[0]);
   if (config.mode == "overlap" &&
-      (collective.trips > 1 || name == "all_to_all_v")) {
+      (collective.trips > 1 || collective.takes_traffic)) {
     return Refuse("--mode=overlap --collectives=", name,
                   ": not measured; choose among the other collectives");
   }
@@ -243,9 +227,21 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
     return Refuse(name, " with --cuda_graph: c10d makes the host wait in it, ",
                   "which cannot be recorded; leave out --cuda_graph");
   }
-  RETURN_IF_ERROR(CheckCall(collective, call));
-  if (config.layer != "nccl") return absl::OkStatus();
-  return NcclCallsOf(collective, call).status();
+  if (config.layer == "nccl" && collective.nccl_calls == nullptr) {
+    return Refuse(name, " with --layer=nccl: nccl.h has no such call; measure ",
+                  "it with --layer=c10d");
+  }
+  return CheckCall(collective, call);
+}
+
+// NCCL matches messages by their order, and blocks where two ranks both send
+// first and nothing launches the calls together.
+absl::Status CheckBackend(const RecordedTraffic& recorded, const Job& job) {
+  if (job.backend != "nccl" || recorded.backend == "nccl")
+    return absl::OkStatus();
+  return Refuse(recorded.file, ": recorded over ", recorded.backend,
+                ", whose order of messages may block NCCL; record it over ",
+                "nccl, or replay it with --backend=", recorded.backend);
 }
 
 std::vector<bool> InPlaceOrNot(const BenchConfig& config,
@@ -253,10 +249,8 @@ std::vector<bool> InPlaceOrNot(const BenchConfig& config,
   if (!collective.has_elements) return {false};
   if (config.place == "auto") return {collective.prefers_in_place};
   if (config.place != "both") return {config.place == "in"};
-  std::vector<bool> places;
-  if (collective.out_of_place) places.push_back(false);
-  if (collective.in_place) places.push_back(true);
-  return places;
+  if (!collective.in_place) return {false};
+  return {false, true};
 }
 
 // All combinations, whether they can run or not.
@@ -307,19 +301,29 @@ std::string RoundedNote(const BenchConfig& config, int64_t bytes,
 
 }  // namespace
 
+bool PretendsPeers(const std::string& backend) {
+  const BackendKind* const kind = FindBackend(backend);
+  return kind != nullptr && kind->pretends_peers;
+}
+
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
   for (const auto check : {CheckUses, CheckModes, CheckRelaunch, CheckTraffic,
                            CheckDevice, CheckMemory, CheckGroups}) {
     RETURN_IF_ERROR(check(config, job));
   }
   const int size = GroupSize(config, job);
-  Plan plan = {TrafficMatrix::Skewed(config.traffic_skew, size), {}, {}};
+  Plan plan = {.traffic = TrafficMatrix::Skewed(config.traffic_skew, size)};
   if (!config.traffic_file.empty()) {
     ASSIGN_OR_RETURN(plan.traffic,
                      TrafficMatrix::Read(config.traffic_file, size));
   }
   if (config.mode == "sweep" || config.mode == "overlap")
     RETURN_IF_ERROR(AddCases(config, plan));
+  if (config.mode == "replay") {
+    ASSIGN_OR_RETURN(plan.recorded,
+                     ReadTraffic(config.replay_file, job.world_size));
+    RETURN_IF_ERROR(CheckBackend(*plan.recorded, job));
+  }
   return plan;
 }
 

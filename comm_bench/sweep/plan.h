@@ -1,5 +1,6 @@
-// What will be measured, and every reason why it cannot be: refusals that
-// depend on more than one flag are all here, and come before anything runs.
+// What will be measured, and every reason why it cannot be: all refusals of
+// what flags mean together, and of the files that they name, are here, and come
+// before anything runs.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
 #define RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
 
@@ -8,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "comm_bench/sweep/config.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 
 namespace rankwise::comm_bench {
 
@@ -20,7 +21,7 @@ struct Job {
   int world_size = 1;
   int ranks_of_host = 1;
   std::string backend = "gloo";
-  std::string launcher;  // "nproc": this program started the ranks
+  std::string launcher = "";  // "nproc": this program started the ranks
   std::optional<c10::Device> device =
       std::nullopt;          // of a rank; none: not known yet
   int64_t memory_bytes = 0;  // of the host; 0: not known
@@ -30,26 +31,32 @@ struct Job {
 struct SweepCase {
   const Collective* collective = nullptr;
   c10::ScalarType dtype = c10::ScalarType::Float;
-  ReduceOp op = ReduceOp::kSum;
+  ReduceOp op = ReduceOp::SUM;
   bool in_place = false;
 };
 
 struct Plan {
   // Of a group; uniform unless all_to_all_v is measured.
   TrafficMatrix traffic;
-  // Of sweep and overlap: all combinations that are asked for and can run.
-  std::vector<SweepCase> cases;
+  // Of sweep and overlap: all requested combinations that can run.
+  std::vector<SweepCase> cases = {};
   // Of those that cannot, why, a sentence each; only where
   // config.skip_unsupported.
-  std::vector<std::string> left_out;
+  std::vector<std::string> left_out = {};
+  // Of replay: what is repeated.
+  std::optional<RecordedTraffic> recorded = std::nullopt;
 };
+
+// Whether one process stands for all ranks of this backend (backends.h); false
+// for auto.
+bool PretendsPeers(const std::string& backend);
 
 // InvalidArgument, by the flag's name and with what to do, for all that cannot
 // be measured by these ranks as far as they are known.
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job);
 
 // config.measure, completed for a rank on `device`: whether events time it, and
-// whether NCCL is asked for its choices.
+// whether NCCL's choices are read.
 MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config);
 
 // min, min * factor, ... and max, which comes last even where no power of the
@@ -61,9 +68,9 @@ std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor);
 Call CallOf(const SweepCase& item, const BenchConfig& config, const Plan& plan,
             int64_t bytes);
 
-// A call of a block, and what the user learns where it is not of the size asked
-// for: a comment; "" where it is, or where one of a range of sizes is rounded
-// down, as the documentation says.
+// A call of a block, and what the user learns where it is not of the
+// requested size: a comment; "" where it is, or where one of a range of sizes
+// is rounded down, as the documentation says.
 struct SizedCall {
   Call call;
   std::string note;

@@ -6,6 +6,7 @@
 #include "comm_bench/collectives/collective.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "records/record_writer.h"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -112,6 +113,48 @@ TEST(MakePlanTest, WhatCannotRunIsRefusedOrLeftOut) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->cases.size(), 12u);
   EXPECT_EQ(plan->left_out.size(), 1u);
+}
+
+TEST(MakePlanTest, WhatNcclHasNotIsRefusedByName) {
+  BenchConfig config = AllReduce();
+  config.collectives = {*FindCollective("barrier")};
+  config.layer = "nccl";
+  EXPECT_EQ(std::string(MakePlan(config, On(kGpu)).status().message()),
+            "barrier with --layer=nccl: nccl.h has no such call; measure it "
+            "with --layer=c10d");
+}
+
+// A recording of one rank over gloo, in which nothing was communicated.
+std::string Recording() {
+  const std::string path = testing::TempDir() + "/plan_test.jsonl";
+  RunRecord run;
+  run.run_id = "run";
+  run.binary = "ddp";
+  run.backend = "gloo";
+  run.world_size = 1;
+  TrafficRecord traffic;
+  traffic.step = 3;
+  const auto writer = RecordWriter::Open(path).value();
+  EXPECT_TRUE(writer->Write(Record(run)).ok());
+  EXPECT_TRUE(writer->Write(Record(traffic)).ok());
+  return path;
+}
+
+TEST(MakePlanTest, ARecordingOfOtherRanksOrOverGlooIsRefused) {
+  BenchConfig config;
+  config.mode = "replay";
+  config.replay_file = Recording();
+  const auto refusal = [&](const Job& job) {
+    return std::string(MakePlan(config, job).status().message());
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(MakePlan(config, {})->recorded->steps.size(), 1u);
+  EXPECT_THAT(refusal({.world_size = 2}),
+              HasSubstr("recorded with 1 rank, and here are 2"));
+  EXPECT_THAT(refusal({.backend = "nccl"}),
+              HasSubstr(": recorded over gloo, whose order of messages may "
+                        "block NCCL"));
+  EXPECT_THAT(refusal({.backend = "fake"}), HasSubstr("--backend=fake"));
 }
 
 TEST(MeasureOnTest, ChoicesMayBeLeftOut) {

@@ -7,10 +7,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -22,6 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/stats/statistics.h"
+#include "records/command_line.h"
 #include "records/record_reader.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -58,126 +58,83 @@ std::vector<Launches> SortIntoRows(absl::Span<const CollectiveRecord> records) {
   return rows;
 }
 
-absl::Status CheckLaunch(const Records& ranks) {
-  const CollectiveRecord& first = *ranks[0];
-  const std::string where =
-      absl::StrCat("launch ", first.launch, " of ", first.collective, " of ",
-                   first.bytes, " bytes: ");
-  std::set<int64_t> seen;
-  for (const CollectiveRecord* record : ranks) {
-    if (!seen.insert(record->rank).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, "two records of rank ", record->rank,
-                       "; are these the records of two jobs?"));
-    }
-    if (record->seconds.size() != first.seconds.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, "rank ", record->rank, " has ", record->seconds.size(),
-          " iterations, rank ", first.rank, " has ", first.seconds.size()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckRow(const Launches& launches) {
   const Records& first = launches.begin()->second;
+  const std::string what =
+      absl::StrCat(first[0]->collective, " of ", first[0]->bytes, " bytes: ");
   for (const auto& [launch, ranks] : launches) {
-    RETURN_IF_ERROR(CheckLaunch(ranks));
-    if (ranks.size() == first.size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        first[0]->collective, " of ", first[0]->bytes, " bytes: launch ",
-        launch, " has records of ", Counted(ranks.size(), "rank"), ", launch ",
-        launches.begin()->first, " of ", first.size()));
+    if (ranks.size() != first.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, "launch ", launch, " has records of ",
+                       Counted(ranks.size(), "rank"), ", launch ",
+                       launches.begin()->first, " of ", first.size()));
+    }
+    for (const CollectiveRecord* record : ranks) {
+      if (record->seconds.size() == ranks[0]->seconds.size()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, "in launch ", launch, " rank ", record->rank,
+                       " has ", record->seconds.size(), " iterations, rank ",
+                       ranks[0]->rank, " has ", ranks[0]->seconds.size()));
+    }
   }
   return absl::OkStatus();
 }
 
-// The times of a call of each iteration's slowest rank, ascending.
-std::vector<double> SortedSamples(const Records& ranks) {
-  std::vector<std::vector<double>> seconds, starts;
+// The times of a call of each iteration's slowest rank, without late ones.
+std::vector<double> SamplesOf(const Records& ranks) {
   std::set<int64_t> late;
   for (const CollectiveRecord* record : ranks) {
     late.insert(record->late.begin(), record->late.end());
-    seconds.push_back(record->seconds);
-    starts.push_back(record->start_seconds);
   }
-  Series series = SeriesOfRanks(seconds, starts);
-  series.late.assign(late.begin(), late.end());
-  std::vector<double> samples = Combine(series, Across::kSlowest);
-  for (double& sample : samples) sample /= ranks[0]->trips;
-  std::sort(samples.begin(), samples.end());
+  std::vector<double> samples;
+  for (size_t i = 0; i < ranks[0]->seconds.size(); ++i) {
+    if (late.contains(static_cast<int64_t>(i))) continue;
+    double slowest = 0;
+    for (const CollectiveRecord* record : ranks) {
+      slowest = std::max(slowest, record->seconds[i]);
+    }
+    samples.push_back(slowest / ranks[0]->trips);
+  }
   return samples;
 }
 
-struct DeviceEvents {
-  double mean = 0;
-  double deviation = 0;  // standard, of the sample; 0 below two values
-};
-
-DeviceEvents MomentsOf(const std::vector<double>& values) {
-  const auto n = static_cast<double>(values.size());
-  DeviceEvents moments;
-  moments.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
-  if (values.size() < 2) return moments;
-  double squares = 0;
-  for (const double value : values) {
-    squares += (value - moments.mean) * (value - moments.mean);
-  }
-  moments.deviation = std::sqrt(squares / (n - 1));
-  return moments;
-}
-
-// Student's t with `freedom` degrees, 97.5 %. From 5 degrees on by the
-// expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5), 0.1 % low at
-// most.
-double StudentQuantile(size_t freedom) {
-  constexpr double kFew[] = {12.7062, 4.30265, 3.18245, 2.77645};
-  if (freedom <= std::size(kFew)) return kFew[freedom - 1];
-  constexpr double z = 1.959964;
-  const double v = static_cast<double>(freedom);
-  return z + (std::pow(z, 3) + z) / (4 * v) +
-         (5 * std::pow(z, 5) + 16 * std::pow(z, 3) + 3 * z) / (96 * v * v) +
-         (3 * std::pow(z, 7) + 19 * std::pow(z, 5) + 17 * std::pow(z, 3) -
-          15 * z) /
-             (384 * v * v * v);
-}
-
 void FillInTime(LaunchSpread& spread) {
+  constexpr double kOutside = 0.05;
   std::vector<double> logs;
   for (const double median : spread.median_seconds) {
     logs.push_back(std::log(median));
   }
-  const DeviceEvents moments = MomentsOf(logs);
-  spread.seconds = std::exp(moments.mean);
+  spread.seconds = GeometricMean(spread.median_seconds);
   spread.low_seconds = spread.high_seconds =
       std::numeric_limits<double>::quiet_NaN();
   if (logs.size() < 2) return;
-  const double reach = StudentQuantile(logs.size() - 1) * moments.deviation /
-                       std::sqrt(static_cast<double>(logs.size()));
-  spread.low_seconds = std::exp(moments.mean - reach);
-  spread.high_seconds = std::exp(moments.mean + reach);
+  const auto launches = static_cast<double>(logs.size());
+  const double reach = StudentTwoSidedQuantile(kOutside, launches - 1) *
+                       StandardDeviation(logs) / std::sqrt(launches);
+  spread.low_seconds = spread.seconds * std::exp(-reach);
+  spread.high_seconds = spread.seconds * std::exp(reach);
 }
 
 std::optional<LaunchSpread> Compare(const Launches& launches) {
   LaunchSpread result;
   std::vector<double> within;
   for (const auto& [launch, ranks] : launches) {
-    const std::vector<double> samples = SortedSamples(ranks);
+    const std::vector<double> samples = SamplesOf(ranks);
     if (samples.empty()) continue;
-    const double median = QuantileOfSorted(samples, 0.5);
-    const double range =
-        QuantileOfSorted(samples, 0.75) - QuantileOfSorted(samples, 0.25);
+    const double median = Median(samples);
+    const double range = Quantile(samples, 0.75) - Quantile(samples, 0.25);
     within.push_back(median > 0 ? range / median : 0);
     result.launches.push_back(launch);
     result.median_seconds.push_back(median);
   }
-  if (result.launches.empty()) return std::nullopt;
+  const std::vector<double>& medians = result.median_seconds;
+  if (medians.empty()) return std::nullopt;
   result.call = *launches.begin()->second[0];
-  const auto [low, high] = std::minmax_element(result.median_seconds.begin(),
-                                               result.median_seconds.end());
+  const auto [low, high] = std::minmax_element(medians.begin(), medians.end());
   result.spread = *low > 0 ? *high / *low - 1 : 0;
-  const DeviceEvents moments = MomentsOf(result.median_seconds);
-  result.deviation = moments.mean > 0 ? moments.deviation / moments.mean : 0;
+  const double mean = Mean(medians);
+  if (medians.size() > 1 && mean > 0)
+    result.deviation = StandardDeviation(medians) / mean;
   result.within = Median(within);
   FillInTime(result);
   return result;
@@ -225,67 +182,38 @@ std::string FormatLine(const LaunchSpread& spread) {
   return line + "\n";
 }
 
-// The file that the launches' samples go to: the user's, or one of our own that
-// ends with this object.
-class SampleFile {
- public:
-  explicit SampleFile(const std::string& users) : path_(users) {
-    if (!path_.empty()) return;
-    std::error_code ignored;
-    path_ = (std::filesystem::temp_directory_path(ignored) /
-             "comm_bench_XXXXXX.jsonl")
-                .string();
-    const int fd = ::mkstemps(path_.data(), 6);
-    own_ = fd >= 0;
-    if (own_) {
-      ::close(fd);
-    } else {
-      path_.clear();
-    }
-  }
-  ~SampleFile() {
-    std::error_code ignored;
-    if (own_) std::filesystem::remove(path_, ignored);
-  }
-  SampleFile(const SampleFile&) = delete;
-  SampleFile& operator=(const SampleFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  bool ok() const { return own_ || !path_.empty(); }
-
- private:
-  std::string path_;
-  bool own_ = false;
-};
-
-// The runs of a file by their ids; none where there is no such file yet.
-std::set<std::string> RunsIn(const std::string& path) {
-  std::set<std::string> runs;
-  (void)VisitRecords(path, {.tolerate_torn_lines = true},
-                     [&runs](const Record& record) {
-                       if (const auto* run = std::get_if<RunRecord>(&record))
-                         runs.insert(run->run_id);
-                       return absl::OkStatus();
-                     });
-  return runs;
+// An empty file in the temporary folder; "" where none can be made.
+std::string MakeSampleFile() {
+  std::error_code ignored;
+  std::string path = (std::filesystem::temp_directory_path(ignored) /
+                      "comm_bench_XXXXXX.jsonl")
+                         .string();
+  const int fd = ::mkstemps(path.data(), 6);
+  if (fd < 0) return "";
+  ::close(fd);
+  return path;
 }
 
-// The samples of all runs but `earlier`.
-absl::StatusOr<std::vector<CollectiveRecord>> SamplesIn(
-    const std::string& path, const std::set<std::string>& earlier) {
+// The records in a file; 0 where there is no such file yet.
+int64_t CountRecords(const std::string& path) {
+  const auto read =
+      VisitRecords(path, {.tolerate_torn_lines = true},
+                   [](const Record&) { return absl::OkStatus(); });
+  return read.ok() ? read->records : 0;
+}
+
+// The samples of the first `launches` launches, behind the `earlier` records of
+// other runs.
+absl::StatusOr<std::vector<CollectiveRecord>> SamplesIn(const std::string& path,
+                                                        int64_t earlier,
+                                                        int launches) {
   std::vector<CollectiveRecord> samples;
-  std::set<int64_t> ours;  // ranks whose latest run is not an earlier one
+  int64_t number = 0;
   const auto visited = VisitRecords(
       path, {.tolerate_torn_lines = true}, [&](const Record& record) {
-        if (const auto* run = std::get_if<RunRecord>(&record)) {
-          if (earlier.contains(run->run_id)) {
-            ours.erase(run->rank);
-          } else {
-            ours.insert(run->rank);
-          }
-        }
         const auto* row = std::get_if<CollectiveRecord>(&record);
-        if (row != nullptr && ours.contains(row->rank)) samples.push_back(*row);
+        if (number++ >= earlier && row != nullptr && row->launch < launches)
+          samples.push_back(*row);
         return absl::OkStatus();
       });
   if (!visited.ok()) return visited.status();
@@ -303,13 +231,9 @@ int LaunchOnce(int number, const std::string& samples,
   return LaunchRanks(launch, static_cast<int>(words.size()), pointers.data());
 }
 
-// The launches before number `ended`.
-absl::Status CompareEnded(const std::string& path,
-                          const std::set<std::string>& earlier, int ended) {
-  ASSIGN_OR_RETURN(auto samples, SamplesIn(path, earlier));
-  std::erase_if(samples, [ended](const CollectiveRecord& row) {
-    return row.launch >= ended;
-  });
+absl::Status PrintComparison(const std::string& path, int64_t earlier,
+                             int launches) {
+  ASSIGN_OR_RETURN(const auto samples, SamplesIn(path, earlier, launches));
   ASSIGN_OR_RETURN(const auto spreads, CompareLaunches(samples));
   std::printf("\n%s", FormatLaunches(spreads).c_str());
   return absl::OkStatus();
@@ -338,27 +262,32 @@ std::string FormatLaunches(absl::Span<const LaunchSpread> rows) {
 
 int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
              char** argv) {
-  const SampleFile file(config.record_file);
-  if (!file.ok()) {
+  const bool own = config.record_file.empty();
+  const std::string path = own ? MakeSampleFile() : config.record_file;
+  if (path.empty()) {
     std::fprintf(stderr,
                  "comm_bench: error: no file can be made in the temporary "
                  "folder; name one by --record\n");
-    return 1;
+    return kFailed;
   }
-  const std::set<std::string> earlier = RunsIn(file.path());
+  const int64_t earlier = CountRecords(path);
   int code = 0;
   int ended = 0;
   while (code == 0 && ended < config.relaunch) {
-    code = LaunchOnce(ended, file.path(), launch, argc, argv);
+    code = LaunchOnce(ended, path, launch, argc, argv);
     if (code == 0) ++ended;
   }
   // What has ended is compared also when the others never will.
-  if (ended < 2) return code;
-  const absl::Status compared = CompareEnded(file.path(), earlier, ended);
+  absl::Status compared;
+  if (ended >= 2) compared = PrintComparison(path, earlier, ended);
+  if (own) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
   if (compared.ok()) return code;
   std::fprintf(stderr, "comm_bench: error: %s\n",
                std::string(compared.message()).c_str());
-  return code == 0 ? 1 : code;
+  return code == 0 ? kFailed : code;
 }
 
 }  // namespace rankwise::comm_bench

@@ -16,8 +16,8 @@
 namespace rankwise::comm_bench {
 
 // Starts this binary's ranks `config.relaunch` times with the same arguments,
-// one launch after the other, and prints each row's time over the launches
-// . Returns main's exit code: the first that is not 0.
+// one launch after the other, and prints each row's time over the launches.
+// Returns main's exit code: the first that is not 0.
 int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
              char** argv);
 

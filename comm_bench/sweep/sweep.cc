@@ -11,6 +11,7 @@
 #include "comm_bench/sweep/cost_fit.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
+#include "parallel/comm/communicator.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -44,74 +45,60 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(
 }
 
 // Measures the rows of one sweep after the other.
-class Sweep {
- public:
-  Sweep(const BenchConfig& config, const Plan& plan, const BenchRank& rank,
-        std::vector<int> ranks, std::unique_ptr<Layer> layer)
-      : config_(config),
-        plan_(plan),
-        rank_(rank),
-        measure_(MeasureOn(rank.device, config)),
-        ranks_(std::move(ranks)),
-        layer_(std::move(layer)) {
-    measure_.nccl_log = measure_.choices ? rank.nccl_log : nullptr;
-  }
+struct Sweep {
+  const BenchConfig& config;
+  const Plan& plan;
+  const BenchRank& rank;
+  const std::vector<int>& ranks;  // of the group; empty: all
+  const MeasureConfig& measure;
+  Layer& layer;
+  int rows = 0, wrong_rows = 0;
+  std::string first_wrong = "";
 
   // One block; with the fit of its costs below it.
   absl::Status RunCase(const SweepCase& item) {
     std::vector<CostPoint> points;
-    for (const SizedCall& next : CallsOf(item, config_, plan_)) {
-      rank_.output->Print(next.note);
+    for (const SizedCall& next : CallsOf(item, config, plan)) {
+      rank.output->Print(next.note);
       if (next.repeats) continue;
       ASSIGN_OR_RETURN(const Row row, RunRow(*item.collective, next.call));
       points.push_back(
           {static_cast<double>(row.call().bytes), row.time.median});
-      if (row.end == Series::End::kInterrupted)
-        return Interrupted(rows_, "row");
+      if (row.end == Series::End::kInterrupted) return Interrupted(rows, "row");
     }
     const absl::StatusOr<CostFit> fit = FitCost(points);
     if (fit.ok())
-      rank_.output->Print(absl::StrCat("# ", FormatCostFit(*fit), "\n"));
+      rank.output->Print(absl::StrCat("# ", FormatCostFit(*fit), "\n"));
     return absl::OkStatus();
   }
 
   // OK, or how much was wrong in all blocks.
   absl::Status Verdict() const {
-    if (wrong_rows_ == 0) return absl::OkStatus();
+    if (wrong_rows == 0) return absl::OkStatus();
     return absl::DataLossError(
-        absl::StrCat(wrong_rows_, " of ", Counted(rows_, "row"),
-                     " had wrong results; ", first_wrong_));
+        absl::StrCat(wrong_rows, " of ", Counted(rows, "row"),
+                     " had wrong results; ", first_wrong));
   }
 
- private:
   absl::StatusOr<Row> RunRow(const Collective& collective, Call call) {
-    call.rank = layer_->rank();
-    call.device = rank_.device;
+    call.rank = layer.rank();
+    call.device = rank.device;
     ASSIGN_OR_RETURN(Measurement measured,
-                     MeasureRow(*layer_, *rank_.control, collective, call,
-                                ranks_, measure_, rank_.stop));
+                     MeasureRow(layer, *rank.control, collective, call, ranks,
+                                measure, rank.stop));
     Row& row = measured.row;
     if (row.record.seconds.empty()) return row;  // interrupted
-    if (rank_.peer_bytes_per_second > 0)
-      row.peer_share = row.busbw * 1e9 / rank_.peer_bytes_per_second;
-    ++rows_;
-    RETURN_IF_ERROR(rank_.output->Add(row));
+    if (rank.peer_bytes_per_second > 0)
+      row.peer_share = row.busbw * 1e9 / rank.peer_bytes_per_second;
+    ++rows;
+    RETURN_IF_ERROR(rank.output->Add(row));
     if (!measured.wrong.empty()) {
-      ++wrong_rows_;
-      if (first_wrong_.empty()) first_wrong_ = measured.wrong;
-      rank_.output->Print(absl::StrCat("# WRONG: ", measured.wrong, "\n"));
+      ++wrong_rows;
+      if (first_wrong.empty()) first_wrong = measured.wrong;
+      rank.output->Print(absl::StrCat("# WRONG: ", measured.wrong, "\n"));
     }
     return row;
   }
-
-  const BenchConfig& config_;
-  const Plan& plan_;
-  const BenchRank& rank_;
-  MeasureConfig measure_;
-  const std::vector<int> ranks_;  // of the group; empty: all
-  const std::unique_ptr<Layer> layer_;
-  int rows_ = 0, wrong_rows_ = 0;
-  std::string first_wrong_;
 };
 
 }  // namespace
@@ -139,7 +126,9 @@ absl::Status RunSweep(const BenchConfig& config, const Plan& plan,
                                     " at the same time; times over all ranks, "
                                     "bandwidths of one group\n"));
   }
-  Sweep sweep(config, plan, rank, ranks, std::move(layer));
+  MeasureConfig measure = MeasureOn(rank.device, config);
+  measure.nccl_log = measure.choices ? rank.nccl_log : nullptr;
+  Sweep sweep = {config, plan, rank, ranks, measure, *layer};
   absl::Status status;
   for (const SweepCase& item : plan.cases) {
     if (status.ok()) status = sweep.RunCase(item);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace rankwise::comm_bench {
@@ -25,7 +25,8 @@ std::string TextOf(absl::Span<const double> letters) {
   return text;
 }
 
-// The text of rank `from`. What a rank sends does not grow with their number.
+// The text of rank `from`. What a rank sends does not grow with the number of
+// ranks.
 std::string TextFrom(Control& control, const std::string& own, int from) {
   const bool tells = control.rank() == from;
   const double size =
@@ -33,26 +34,8 @@ std::string TextFrom(Control& control, const std::string& own, int from) {
   return TextOf(control.Max(Letters(tells ? own : "", size)));
 }
 
-// No flag's name or value has these characters.
-constexpr char kEndOfName = '\x1e', kEndOfFlag = '\x1f';
-
-std::string Encode(const Flags& flags) {
-  std::string text;
-  for (const auto& [name, value] : flags) {
-    absl::StrAppend(&text, name, std::string(1, kEndOfName), value,
-                    std::string(1, kEndOfFlag));
-  }
-  return text;
-}
-
-Flags Decode(const std::string& text) {
-  Flags flags;
-  for (const absl::string_view flag :
-       absl::StrSplit(text, kEndOfFlag, absl::SkipEmpty())) {
-    flags.insert(absl::StrSplit(flag, absl::MaxSplits(kEndOfName, 1)));
-  }
-  return flags;
-}
+// Between names and values; in neither.
+constexpr char kSeparator[] = "\x1f";
 
 std::string Show(const Flags& flags, const std::string& name) {
   const auto flag = flags.find(name);
@@ -104,14 +87,17 @@ std::vector<std::string> GatherTexts(Control& control, const std::string& own) {
 }
 
 absl::Status CheckSameFlags(Control& control, const Flags& flags) {
-  const std::string own = Encode(flags);
+  const std::string own =
+      absl::StrJoin(flags, kSeparator, absl::PairFormatter(kSeparator));
   const std::string first = TextFrom(control, own, 0);
   // The lowest rank that differs.
   const double lowest = control.Max(
       {own == first ? -control.world_size() : -control.rank() * 1.0})[0];
   const int rank = static_cast<int>(-lowest);
   if (rank == control.world_size()) return absl::OkStatus();
-  return Compare(Decode(first), Decode(TextFrom(control, own, rank)), rank);
+  return Compare(absl::StrSplit(first, kSeparator),
+                 absl::StrSplit(TextFrom(control, own, rank), kSeparator),
+                 rank);
 }
 
 }  // namespace rankwise::comm_bench

@@ -1,4 +1,4 @@
-// What ranks agree on beside what is measured. All are collective.
+// What ranks agree on in addition to what is measured. All are collective.
 #ifndef RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 #define RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 

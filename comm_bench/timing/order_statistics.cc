@@ -20,8 +20,8 @@ size_t LeftOut(size_t size) {
     const double n = static_cast<double>(size);
     return static_cast<size_t>(0.5 * n - 0.98 * std::sqrt(n)) - 1;
   }
-  // `term` and `below`: the probability that exactly, and at most, so many
-  // samples lie below the median.
+  // `term` and `below`: the probability that exactly, and at most, k samples
+  // lie below the median.
   double term = std::pow(0.5, static_cast<double>(size));
   double below = term;
   size_t left_out = 0;
@@ -35,19 +35,7 @@ size_t LeftOut(size_t size) {
 
 }  // namespace
 
-double QuantileOfSorted(absl::Span<const double> sorted, double q) {
-  const double position = q * (sorted.size() - 1);
-  const size_t low = static_cast<size_t>(position);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (position - low) * (sorted[high] - sorted[low]);
-}
-
-double Median(std::vector<double> sample) {
-  std::sort(sample.begin(), sample.end());
-  return QuantileOfSorted(sample, 0.5);
-}
-
-MedianInterval IntervalOfMedian(absl::Span<const double> sorted) {
+Interval IntervalOfMedian(absl::Span<const double> sorted) {
   const size_t left_out = LeftOut(sorted.size());
   return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
 }
@@ -57,11 +45,11 @@ double Estimate::reach() const { return std::max(value - low, high - value); }
 Estimate EstimateMedian(std::vector<double> sample) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::sort(sample.begin(), sample.end());
-  const double median = QuantileOfSorted(sample, 0.5);
+  const double median = Median(sample);
   if (static_cast<int64_t>(sample.size()) < kFewestSamples) {
     return {median, kNone, kNone};
   }
-  const MedianInterval interval = IntervalOfMedian(sample);
+  const Interval interval = IntervalOfMedian(sample);
   return {median, interval.low, interval.high};
 }
 

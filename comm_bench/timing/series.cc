@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
-#include <utility>
 
 namespace rankwise::comm_bench {
 namespace {
@@ -12,12 +12,18 @@ constexpr double kWindowTolerance = 50e-6;
 constexpr double kWindowShare = 0.1;
 constexpr double kBarrierFactor = 10;
 
-double MedianDuration(const Series& series) {
-  std::vector<double> slowest;
-  for (const Extent& extent : series.extents) {
-    slowest.push_back(extent.slowest_seconds);
+// A number of each extent: of a member, or by a function.
+template <typename Number>
+std::vector<double> Each(const std::vector<Extent>& extents, Number number) {
+  std::vector<double> numbers;
+  for (const Extent& extent : extents) {
+    numbers.push_back(std::invoke(number, extent));
   }
-  return Median(std::move(slowest));
+  return numbers;
+}
+
+double MedianDuration(const Series& series) {
+  return Median(Each(series.extents, &Extent::slowest_seconds));
 }
 
 std::vector<int64_t> Above(const std::vector<double>& values, double limit) {
@@ -55,36 +61,6 @@ std::vector<Extent> CountedExtents(const Series& series) {
   return counted;
 }
 
-double MedianSkew(const Series& series) {
-  std::vector<double> spreads;
-  for (const Extent& extent : CountedExtents(series)) {
-    spreads.push_back(extent.last_start - extent.first_start);
-  }
-  return Median(std::move(spreads));
-}
-
-Extent ExtentOfRanks(const std::vector<std::vector<double>>& seconds,
-                     const std::vector<std::vector<double>>& start_seconds,
-                     const std::vector<double>& arrival_seconds, size_t i) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  Extent extent = {kInfinity, -kInfinity, -kInfinity, kInfinity, -kInfinity};
-  for (size_t rank = 0; rank < seconds.size(); ++rank) {
-    const double start = start_seconds[rank][i], duration = seconds[rank][i];
-    const double undelayed =
-        start - (rank < arrival_seconds.size() ? arrival_seconds[rank] : 0);
-    extent.first_start = std::min(extent.first_start, start);
-    extent.last_start = std::max(extent.last_start, start);
-    extent.last_end = std::max(extent.last_end, start + duration);
-    extent.first_undelayed_start =
-        std::min(extent.first_undelayed_start, undelayed);
-    extent.last_undelayed_start =
-        std::max(extent.last_undelayed_start, undelayed);
-    extent.slowest_seconds = std::max(extent.slowest_seconds, duration);
-    extent.mean_seconds += duration / static_cast<double>(seconds.size());
-  }
-  return extent;
-}
-
 }  // namespace
 
 const char* EndName(Series::End end) {
@@ -103,17 +79,6 @@ const char* EndName(Series::End end) {
   return "counted";
 }
 
-Series SeriesOfRanks(const std::vector<std::vector<double>>& seconds,
-                     const std::vector<std::vector<double>>& start_seconds,
-                     const std::vector<double>& arrival_seconds) {
-  Series series;
-  for (size_t i = 0; !seconds.empty() && i < seconds[0].size(); ++i) {
-    series.extents.push_back(
-        ExtentOfRanks(seconds, start_seconds, arrival_seconds, i));
-  }
-  return series;
-}
-
 std::vector<int64_t> MissedWindows(const Series& series,
                                    const std::vector<double>& planned_seconds) {
   if (series.iterations() == 0) return {};
@@ -129,22 +94,19 @@ std::vector<int64_t> MissedWindows(const Series& series,
 
 std::vector<int64_t> LeftBarrierLate(const Series& series) {
   if (series.iterations() == 0) return {};
-  std::vector<double> spreads;
-  for (const Extent& extent : series.extents) {
-    spreads.push_back(extent.last_undelayed_start -
-                      extent.first_undelayed_start);
-  }
+  const std::vector<double> spreads =
+      Each(series.extents, [](const Extent& extent) {
+        return extent.last_undelayed_start - extent.first_undelayed_start;
+      });
   return Above(spreads, std::max({kBarrierFactor * Median(spreads),
                                   MedianDuration(series),
                                   2 * series.clock_error_seconds}));
 }
 
 std::vector<double> Combine(const Series& series, Across across) {
-  std::vector<double> combined;
-  for (const Extent& extent : CountedExtents(series)) {
-    combined.push_back(CombineOne(extent, across));
-  }
-  return combined;
+  return Each(CountedExtents(series), [across](const Extent& extent) {
+    return CombineOne(extent, across);
+  });
 }
 
 Summary Summarize(const Series& series, Across across) {
@@ -155,14 +117,16 @@ Summary Summarize(const Series& series, Across across) {
   summary.late = static_cast<int64_t>(series.late.size());
   if (sorted.empty()) return summary;
   summary.min = sorted.front();
-  summary.median = QuantileOfSorted(sorted, 0.5);
-  summary.p95 = QuantileOfSorted(sorted, 0.95);
-  summary.p99 = QuantileOfSorted(sorted, 0.99);
+  summary.median = Median(sorted);
+  summary.p95 = Quantile(sorted, 0.95);
+  summary.p99 = Quantile(sorted, 0.99);
   summary.max = sorted.back();
-  const MedianInterval interval = IntervalOfMedian(sorted);
+  const Interval interval = IntervalOfMedian(sorted);
   summary.median_low = interval.low;
   summary.median_high = interval.high;
-  summary.skew = MedianSkew(series);
+  summary.skew = Median(Each(CountedExtents(series), [](const Extent& extent) {
+    return extent.last_start - extent.first_start;
+  }));
   return summary;
 }
 

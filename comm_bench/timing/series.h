@@ -51,12 +51,6 @@ struct Series {
 // Why a series ended, as records and CSV call it.
 const char* EndName(Series::End end);
 
-// The extents of samples that are [rank][iteration]; ranks beyond the end of
-// `arrival_seconds` were punctual. Without any rank's own samples.
-Series SeriesOfRanks(const std::vector<std::vector<double>>& seconds,
-                     const std::vector<std::vector<double>>& start_seconds,
-                     const std::vector<double>& arrival_seconds = {});
-
 // Sync::kWindow: an iteration is late when a rank started later than planned
 // (and than its deliberate arrival) by more than 50 us or a tenth of the median
 // duration, whichever is longer, plus the clocks' error. `planned_seconds` and
@@ -74,7 +68,7 @@ std::vector<int64_t> LeftBarrierLate(const Series& series);
 // One value per iteration that counts.
 std::vector<double> Combine(const Series& series, Across across);
 
-// Quantiles interpolate between order statistics (order_statistics.h). All are
+// Quantiles interpolate between order statistics (Quantile). All are
 // 0 where no iteration counts.
 struct Summary {
   int64_t samples = 0;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "comm_bench/timing/series_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -67,19 +67,17 @@ using Iteration = std::function<void(int64_t index)>;
 // return the same but for their own samples. Ranks reduce their samples in
 // growing batches of at most about 0.2 s, outside the times measured, and
 // decide from the same data. `stop`, set by any rank, ends the series at the
-// end of a batch (kInterrupted) with what was measured. Exceptions of
-// `iteration` pass through.
+// end of a batch (kInterrupted) with what was measured. `clock.now` may differ
+// from the steady clock by its origin and by drift. Exceptions of `iteration`
+// pass through.
 Series TimeIterations(Control& control, const Iteration& iteration,
                       const TimingConfig& config,
-                      const std::atomic<bool>* stop = nullptr);
+                      const std::atomic<bool>* stop = nullptr,
+                      const RankClock& clock = HostClock());
 
-// The same on a clock of the caller's choice, for tests; TimeIterations takes
-// HostClock(). `clock.now` may differ from the steady clock by its origin and
-// by drift.
-Series TimeIterationsOnClock(const RankClock& clock, Control& control,
-                             const Iteration& iteration,
-                             const TimingConfig& config,
-                             const std::atomic<bool>* stop = nullptr);
+// Whether a warm-up is over: the median of the last five values differs from
+// that of the five before by at most a tenth of the latter. False below ten.
+bool IsStable(const std::vector<double>& values);
 
 // Returns when all streams of `device` are idle; at once on the CPU. What a
 // Work's wait does not do on CUDA: that only orders streams.

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm_bench/timing/batch.h"
+#include "comm_bench/timing/series_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/clock/rank_clock.h"
@@ -31,9 +31,9 @@ Series OnSimulatedClock(const std::function<double(int64_t)>& seconds,
   Series series;
   OnFakeRanks(1, {}, [&](FakeRank& rank) {
     double now = 0;
-    series = TimeIterationsOnClock(
-        {[&] { return now; }}, rank.control,
-        [&](int64_t index) { now += seconds(index); }, config);
+    series = TimeIterations(
+        rank.control, [&](int64_t index) { now += seconds(index); }, config,
+        /*stop=*/nullptr, {[&] { return now; }});
   });
   return series;
 }
@@ -328,9 +328,10 @@ TEST(TimingTest, AnOverrunWindowMakesTheNextOnesLate) {
 TEST(TimingTest, WindowsThatAreAlwaysMissedDoNotGrowForever) {
   OnFakeRanks(1, {}, [](FakeRank& rank) {
     double now = 0;
-    const Series series = TimeIterationsOnClock(
-        {[&now] { return now += 1; }}, rank.control, [](int64_t) {},
-        {.warmup = 0, .iterations = 40, .sync = Sync::kWindow});
+    const Series series =
+        TimeIterations(rank.control, [](int64_t) {},
+                       {.warmup = 0, .iterations = 40, .sync = Sync::kWindow},
+                       /*stop=*/nullptr, {[&now] { return now += 1; }});
     EXPECT_EQ(series.iterations(), 40);
   });
 }
@@ -347,16 +348,14 @@ TEST(TimingTest, ARankThatLosesItsCoreAfterTheBarrierIsLate) {
                             return host.now();
                           },
                           host.id};
-    const Series series =
-        TimeIterationsOnClock(clock, rank.control,
-                              [&](int64_t index) {
-                                time.Advance(1e-3);
-                                // The first read is this iteration's end, the
-                                // second the next start.
-                                if (index == 5 && rank.control.rank() == 1)
-                                  until_sleep = 2;
-                              },
-                              {.warmup = 2, .iterations = 12});
+    const Series series = TimeIterations(
+        rank.control,
+        [&](int64_t index) {
+          time.Advance(1e-3);
+          // The first read is this iteration's end, the second the next start.
+          if (index == 5 && rank.control.rank() == 1) until_sleep = 2;
+        },
+        {.warmup = 2, .iterations = 12}, /*stop=*/nullptr, clock);
     EXPECT_THAT(series.late, ElementsAre(4));
   });
 }

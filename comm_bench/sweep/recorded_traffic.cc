@@ -1,4 +1,4 @@
-#include "comm_bench/modes/recorded_traffic.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 
 #include <algorithm>
 #include <map>

@@ -3,8 +3,8 @@
 #include <limits>
 #include <utility>
 
-#include "comm_bench/modes/recorded_traffic.h"
-#include "comm_bench/timing/order_statistics.h"
+#include "analysis/stats/statistics.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 
 namespace rankwise::comm_bench {
 namespace {

@@ -1,8 +1,8 @@
 // What a trainer recorded of its communication (--traffic_steps): read back,
 // checked before anything of it is repeated, and turned into what each rank
 // does when it is.
-#ifndef RANKWISE_COMM_BENCH_MODES_RECORDED_TRAFFIC_H_
-#define RANKWISE_COMM_BENCH_MODES_RECORDED_TRAFFIC_H_
+#ifndef RANKWISE_COMM_BENCH_SWEEP_RECORDED_TRAFFIC_H_
+#define RANKWISE_COMM_BENCH_SWEEP_RECORDED_TRAFFIC_H_
 
 #include <cstddef>
 #include <string>
@@ -82,4 +82,4 @@ std::vector<double> LeadInSeconds(const std::vector<TrafficRecord>& step);
 
 }  // namespace rankwise::comm_bench
 
-#endif  // RANKWISE_COMM_BENCH_MODES_RECORDED_TRAFFIC_H_
+#endif  // RANKWISE_COMM_BENCH_SWEEP_RECORDED_TRAFFIC_H_

@@ -1,12 +1,46 @@
-// After M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and the
-// warp shuffles of the CUDA C++ Programming Guide.
 #include "comm_bench/cuda/kernels.h"
-#include "comm_bench/cuda/vector_split.h"
+
+#define RANKWISE_TEXT(number) #number
+#define RANKWISE_VERSION(major, minor, build) \
+  RANKWISE_TEXT(major) "." RANKWISE_TEXT(minor) "." RANKWISE_TEXT(build)
 
 namespace rankwise::micro {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int64_t kWordBytes = sizeof(uint4);  // the most that a thread loads
+
+constexpr int kWordsOfThread = 4;
+constexpr int64_t kWordsOfBlock = kThreads * kWordsOfThread;
+
+// Data that is read and written once need not push other data out of the cache:
+// __ldcs and __stcs say so.
+__global__ void __launch_bounds__(kThreads)
+    Copy(const uint8_t* __restrict__ from, uint8_t* __restrict__ to,
+         int64_t bytes) {
+  const auto* const source = reinterpret_cast<const uint4*>(from);
+  auto* const target = reinterpret_cast<uint4*>(to);
+  const int64_t count = bytes / kWordBytes;
+  const int64_t first = blockIdx.x * kWordsOfBlock + threadIdx.x;
+  uint4 words[kWordsOfThread];
+#pragma unroll
+  for (int i = 0; i < kWordsOfThread; ++i) {
+    const int64_t index = first + i * kThreads;
+    if (index < count) words[i] = __ldcs(source + index);
+  }
+#pragma unroll
+  for (int i = 0; i < kWordsOfThread; ++i) {
+    const int64_t index = first + i * kThreads;
+    if (index < count) __stcs(target + index, words[i]);
+  }
+  // What is left after the last whole word.
+  const int64_t last = count * kWordBytes + first;
+  if (blockIdx.x == 0 && last < bytes) to[last] = from[last];
+}
+
+// Sums: after M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and
+// the warp shuffles of the CUDA C++ Programming Guide.
+
 constexpr int kWarp = 32;
 constexpr int kBlocksOfMultiprocessor = 4;
 constexpr int kWordsUnderWay = 4;
@@ -48,15 +82,6 @@ __device__ float SumOfBlock(float value) {
   return SumOfWarp(threadIdx.x < kThreads / kWarp ? warps[threadIdx.x] : 0);
 }
 
-template <typename Value>
-__device__ float SumOfEnds(const Value* values, int64_t count, int64_t head,
-                           int64_t tail, int64_t thread) {
-  float sum = 0;
-  if (thread < head) sum += AsFloat(values[thread]);
-  if (thread < tail) sum += AsFloat(values[count - tail + thread]);
-  return sum;
-}
-
 // What this thread of the whole grid has to add up; several loads are under way
 // before the first is used.
 template <typename Value>
@@ -82,16 +107,18 @@ __device__ float SumOfWords(const uint4* words, int64_t count, int64_t thread,
 template <typename Value>
 __global__ void __launch_bounds__(kThreads, kBlocksOfMultiprocessor)
     SumToBlocks(const Value* __restrict__ values, int64_t count,
-                VectorSplit split, float* __restrict__ scratch) {
-  constexpr int64_t kBytes = sizeof(Value);
+                float* __restrict__ scratch) {
+  constexpr int64_t kValuesOfWord = kWordBytes / sizeof(Value);
   const int64_t thread =
       static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
-  const int64_t head = split.head / kBytes;
-  const auto* const words = reinterpret_cast<const uint4*>(values + head);
-  const float sum =
-      SumOfBlock(SumOfWords<Value>(words, split.words, thread, threads) +
-                 SumOfEnds(values, count, head, split.tail / kBytes, thread));
+  const int64_t words = count / kValuesOfWord;
+  float sum = SumOfWords<Value>(reinterpret_cast<const uint4*>(values), words,
+                                thread, threads);
+  // What is left after the last whole word.
+  const int64_t last = words * kValuesOfWord + thread;
+  if (last < count) sum += AsFloat(values[last]);
+  sum = SumOfBlock(sum);
   if (threadIdx.x == 0) scratch[blockIdx.x] = sum;
 }
 
@@ -106,16 +133,32 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Value>
-void Launch(const Value* values, int64_t count, int blocks, float* scratch,
-            float* sum, CudaStream stream) {
-  const VectorSplit split =
-      SplitIntoWords(reinterpret_cast<uintptr_t>(values),
-                     count * static_cast<int64_t>(sizeof(Value)), kWidestWord);
-  SumToBlocks<<<blocks, kThreads, 0, stream>>>(values, count, split, scratch);
+void StartSum(const Value* values, int64_t count, int blocks, float* scratch,
+              float* sum, CudaStream stream) {
+  SumToBlocks<<<blocks, kThreads, 0, stream>>>(values, count, scratch);
   SumBlockSums<<<1, kThreads, 0, stream>>>(scratch, blocks, sum);
 }
 
+__global__ void Tick(int32_t* count) {
+  if (count != nullptr) ++*count;
+}
+
+__global__ void Hold(int64_t cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
+__global__ void Nothing() {}
+
 }  // namespace
+
+void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
+                CudaStream stream) {
+  // One block at least, for what is no whole word.
+  const int64_t blocks = bytes / kWordBytes / kWordsOfBlock + 1;
+  Copy<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(from, to, bytes);
+}
 
 int SumBlocks(int multiprocessors) {
   return multiprocessors * kBlocksOfMultiprocessor;
@@ -123,12 +166,34 @@ int SumBlocks(int multiprocessors) {
 
 void LaunchSum(const float* values, int64_t count, int blocks, float* scratch,
                float* sum, CudaStream stream) {
-  Launch(values, count, blocks, scratch, sum, stream);
+  StartSum(values, count, blocks, scratch, sum, stream);
 }
 
 void LaunchSumOfBfloat16(const uint16_t* values, int64_t count, int blocks,
                          float* scratch, float* sum, CudaStream stream) {
-  Launch(values, count, blocks, scratch, sum, stream);
+  StartSum(values, count, blocks, scratch, sum, stream);
+}
+
+void LaunchTick(int32_t* count, CudaStream stream) {
+  Tick<<<1, 1, 0, stream>>>(count);
+}
+
+void LaunchHold(int64_t cycles, CudaStream stream) {
+  Hold<<<1, 1, 0, stream>>>(cycles);
+}
+
+const char* NvccVersion() {
+  return RANKWISE_VERSION(__CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__,
+                          __CUDACC_VER_BUILD__);
+}
+
+int KernelArchitecture() {
+  cudaFuncAttributes attributes = {};
+  if (cudaFuncGetAttributes(&attributes, Nothing) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  return attributes.binaryVersion;
 }
 
 }  // namespace rankwise::micro

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm_bench/modes/recorded_traffic.h"
+#include "comm_bench/sweep/recorded_traffic.h"
 
 namespace rankwise::comm_bench {
 namespace {
