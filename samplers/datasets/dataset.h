@@ -61,7 +61,7 @@ class Dataset {
 };
 
 struct DatasetFacts {
-  const char* name = "";
+  std::string name;
   int64_t size = 0;
   std::vector<int64_t> example_shape = {};
   std::vector<int64_t> target_shape = {};  // of one example: {} for a label

@@ -23,10 +23,8 @@ struct Loaders {
     DataLoaderConfig config;
     config.batch_size = kBatch;
     config.workers = workers;
-    config.transform.channels_last = true;
     here = std::make_unique<DataLoader>(dataset.get(), sampler.get(), config);
     config.device = kGpu;
-    config.pin_memory = true;
     there = std::make_unique<DataLoader>(dataset.get(), other_sampler.get(),
                                          config);
   }

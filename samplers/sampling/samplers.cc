@@ -24,37 +24,9 @@ absl::Status CheckNotNegative(const char* sampler, const char* field,
       sampler, ": ", field, " is ", value, "; it must be 0 or more"));
 }
 
-// Draws with replacement as Python does: 32 at a time, then the rest.
-std::vector<int64_t> DrawIndependently(int64_t dataset_size, int64_t count,
-                                       const at::Generator& generator) {
-  constexpr int64_t kBlock = 32;
-  std::vector<int64_t> indices;
-  indices.reserve(count);
-  while (static_cast<int64_t>(indices.size()) < count) {
-    const int64_t block =
-        std::min<int64_t>(kBlock, count - static_cast<int64_t>(indices.size()));
-    const at::Tensor drawn = at::randint(dataset_size, {block}, generator,
-                                         at::TensorOptions(at::kLong));
-    const int64_t* data = drawn.const_data_ptr<int64_t>();
-    indices.insert(indices.end(), data, data + block);
-  }
-  return indices;
-}
-
-// One permutation after another, the last one cut.
-std::vector<int64_t> DrawPermutations(int64_t dataset_size, int64_t count,
-                                      const at::Generator& generator) {
-  std::vector<int64_t> indices;
-  indices.reserve(count);
-  while (static_cast<int64_t>(indices.size()) < count) {
-    const std::vector<int64_t> permutation =
-        RandomPermutation(dataset_size, generator);
-    const int64_t take = std::min<int64_t>(
-        dataset_size, count - static_cast<int64_t>(indices.size()));
-    indices.insert(indices.end(), permutation.begin(),
-                   permutation.begin() + take);
-  }
-  return indices;
+void Append(const at::Tensor& drawn, std::vector<int64_t>& indices) {
+  const int64_t* data = drawn.const_data_ptr<int64_t>();
+  indices.insert(indices.end(), data, data + drawn.numel());
 }
 
 // How many indices one rank gets.
@@ -69,13 +41,6 @@ int64_t SamplesPerRank(int64_t dataset_size,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SequentialSampler>> SequentialSampler::Create(
-    int64_t dataset_size) {
-  RETURN_IF_ERROR(
-      CheckNotNegative("SequentialSampler", "the dataset size", dataset_size));
-  return absl::WrapUnique(new SequentialSampler(dataset_size));
-}
-
 std::vector<int64_t> SequentialSampler::Indices() {
   std::vector<int64_t> indices(size_);
   std::iota(indices.begin(), indices.end(), int64_t{0});
@@ -87,10 +52,9 @@ at::Generator SeededGenerator(uint64_t seed) {
 }
 
 std::vector<int64_t> RandomPermutation(int64_t size, at::Generator generator) {
-  const at::Tensor permutation =
-      at::randperm(size, std::move(generator), at::TensorOptions(at::kLong));
-  const int64_t* data = permutation.const_data_ptr<int64_t>();
-  return std::vector<int64_t>(data, data + size);
+  std::vector<int64_t> permutation;
+  Append(at::randperm(size, std::move(generator), at::kLong), permutation);
+  return permutation;
 }
 
 void SeededSampler::set_epoch(int64_t epoch) {
@@ -133,10 +97,18 @@ RandomSampler::RandomSampler(int64_t dataset_size, int64_t num_samples,
       replacement_(config.replacement) {}
 
 std::vector<int64_t> RandomSampler::Indices() {
+  constexpr int64_t kBlock = 32;  // what Python draws at a time
   const at::Generator generator = GeneratorOfEpoch();
-  return replacement_
-             ? DrawIndependently(dataset_size_, num_samples_, generator)
-             : DrawPermutations(dataset_size_, num_samples_, generator);
+  std::vector<int64_t> indices;
+  while (static_cast<int64_t>(indices.size()) < num_samples_) {
+    const int64_t left = num_samples_ - static_cast<int64_t>(indices.size());
+    Append(replacement_ ? at::randint(dataset_size_, {std::min(kBlock, left)},
+                                      generator, at::kLong)
+                        : at::randperm(dataset_size_, generator, at::kLong),
+           indices);
+  }
+  indices.resize(num_samples_);
+  return indices;
 }
 
 absl::StatusOr<std::unique_ptr<DistributedSampler>> DistributedSampler::Create(

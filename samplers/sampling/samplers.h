@@ -34,17 +34,13 @@ class Sampler {
 // 0, 1, 2, ... in every epoch: torch.utils.data.SequentialSampler.
 class SequentialSampler final : public Sampler {
  public:
-  // InvalidArgument when `dataset_size` is negative.
-  static absl::StatusOr<std::unique_ptr<SequentialSampler>> Create(
-      int64_t dataset_size);
+  explicit SequentialSampler(int64_t dataset_size) : size_(dataset_size) {}
 
   std::vector<int64_t> Indices() override;
   int64_t size() const override { return size_; }
   void set_epoch(int64_t /*epoch*/) override {}
 
  private:
-  explicit SequentialSampler(int64_t size) : size_(size) {}
-
   const int64_t size_;
 };
 

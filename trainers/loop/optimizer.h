@@ -16,27 +16,21 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "trainers/loop/config.h"
 
 namespace rankwise {
 
 // The learning rate of each step: linear warm-up, then constant or cosine.
-enum class Decay { kConstant, kCosine };
-
 struct LearningRate {
   double peak = 1e-3;
   int64_t warmup_steps = 0;  // step w of them runs at peak * w / warmup_steps
   int64_t total_steps = 0;   // where the cosine reaches zero
-  Decay decay = Decay::kConstant;
+  bool cosine = false;
 
   // The rate of optimizer step `step`, counted from 1. Cosine: Loshchilov and
   // Hutter 2017, equation 5, without restarts.
   double At(int64_t step) const;
 };
-
-// True, and `decay` set, for "constant" and "cosine".
-bool ParseDecay(absl::string_view text, Decay* decay);
 
 struct GradScalerConfig {
   double initial_scale = 65536;
@@ -98,9 +92,9 @@ class Optimizer {
   // What backward starts from: `loss`, or with a scaler, the scaled one.
   torch::Tensor ScaledLoss(const torch::Tensor& loss) const;
 
-  // Clips the gradients if the configuration asks for it, then updates the
-  // parameters that have one. With a scaler the gradients are unscaled first,
-  // and a step in which one is not finite changes nothing but the scale.
+  // Clips the gradients where configured, then updates the parameters that have
+  // one. With a scaler the gradients are unscaled first, and a step in which
+  // one is not finite changes nothing but the scale.
   void Step(double learning_rate);
 
   // From the next step on, for training under fp16 autocast with all parameters
@@ -132,7 +126,7 @@ class Optimizer {
   // Where `found_inf`, if there is one, is 1, nothing changes.
   virtual void Update(const std::vector<size_t>& active, double learning_rate,
                       const std::optional<torch::Tensor>& found_inf) = 0;
-  virtual NamedTensors DeviceEvents() const = 0;
+  virtual NamedTensors Moments() const = 0;
 
   NamedTensors NamedState(const std::string& prefix,
                           const std::vector<torch::Tensor>& tensors) const;
@@ -162,10 +156,9 @@ class Optimizer {
 // Those that require gradients, under their names in `module`.
 NamedTensors TrainableParameters(const torch::nn::Module& module);
 
-// Over `owned`, the parameters that this rank updates. `config.name` adam
-// (Kingma and Ba 2015, algorithm 1, betas 0.9 and 0.999, eps
-// 1e-8), adamw (Loshchilov and Hutter 2019, algorithm 2) or sgd;
-// InvalidArgument otherwise.
+// Over `owned`, the parameters that this rank updates. `config.name`: adam
+// (Kingma and Ba 2015, algorithm 1, betas 0.9 and 0.999, eps 1e-8), adamw
+// (Loshchilov and Hutter 2019, algorithm 2) or sgd; InvalidArgument otherwise.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const NamedTensors& owned, const OptimizerConfig& config);
 

@@ -92,22 +92,19 @@ class TrainingRun {
   TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
   void BuildModel(const ModelPlacement& placement);
   absl::Status Plan();
-  absl::Status MakeOptimizerOver(const NamedTensors& owned);
-  absl::Status RestoreIfAsked();
+  absl::Status OpenCheckpoints();
   absl::Status OpenOutputs();
   void Announce();
 
   absl::Status TrainEpoch(const StepFunction& step);
-  absl::StatusOr<std::vector<Batch>> NextMicroBatches();
   absl::Status TrainStep(const StepFunction& step,
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
   void TellSkippedSteps();
-  double TrainingFlops()
-      const;  // of one example, on one of this rank's devices
+  // Of one example, on one of this rank's devices.
+  double TrainingFlops() const;
   absl::Status WriteTrace();
-  absl::Status CheckTraceFile() const;
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);
   absl::Status EvaluateEpoch(const EvaluateFunction& evaluate);
   absl::Status SaveCheckpoint();

@@ -27,6 +27,13 @@ struct Layer {
   std::function<torch::Tensor(const torch::Tensor&)> forward;
 };
 
+// A layer that is `module`, by its Forward.
+template <typename Module>
+Layer MakeLayer(std::shared_ptr<Module> module) {
+  return {module,
+          [module](const torch::Tensor& x) { return module->Forward(x); }};
+}
+
 // What layers built after one another share.
 struct LayerContext {
   // Weights that later layers are tied to, by their full name
@@ -66,8 +73,8 @@ struct ModelSpec {
   // Classes or token values that the output separates; 0 for regression.
   int64_t num_classes = 0;
   std::string default_dataset;
-  std::string default_optimizer;
-  double default_learning_rate = 0;
+  std::string default_optimizer = "adam";
+  double default_learning_rate = 1e-3;
   std::vector<LayerSpec> layers;
   std::vector<TiedWeight> ties;
 
@@ -125,11 +132,9 @@ class Model : public torch::nn::Module {
   uint64_t dropout_seed_ = 0;
 };
 
-// Where a layer's dropout masks come from: the seed of the layer in this
-// position of a model that was given `seed`. It depends on what is trained and
-// not on when or where it runs, so that every way to run a step draws the same
-// masks. All of its 32 low bits, which are what a CPU generator uses, depend on
-// both.
+// Of the dropout masks of a layer in this position of a model that was given
+// `seed`: it depends on what is trained and not on when or where that runs. All
+// of its 32 low bits, which are what a CPU generator uses, depend on both.
 uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 
 // Mean over the predictions of the batch: cross-entropy of logits [B, C] and
@@ -141,8 +146,6 @@ torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
 // Lays 4-D parameters out channels-last, the layout that CPU and tensor-core
 // convolutions run fastest in.
 void ToChannelsLast(torch::nn::Module& model);
-
-int64_t CountParameters(const torch::nn::Module& model);
 
 // Batch statistics of few examples are noise: true if `model` normalises over
 // the batch.

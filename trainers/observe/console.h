@@ -2,7 +2,6 @@
 #ifndef RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 #define RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -61,9 +60,8 @@ class Console {
 
   const ConsoleConfig config_;
   const bool bar_;
-  std::chrono::steady_clock::time_point
-      start_;  // of the first step after the first, which also warms up
-  std::chrono::steady_clock::time_point last_draw_;
+  double start_seconds_ = 0;  // after the first step, which also warms up
+  double drawn_seconds_ = 0;  // the bar, last
   int64_t first_step_ = 0;
   int64_t step_ = 0;
   int64_t examples_ = 0;        // this rank's since start_

@@ -3,10 +3,8 @@
 #ifndef RANKWISE_TRAINERS_OBSERVE_STEP_TRACE_H_
 #define RANKWISE_TRAINERS_OBSERVE_STEP_TRACE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,8 +22,6 @@
 #include "trainers/observe/step_clock.h"
 
 namespace rankwise {
-
-class Communicator;
 
 // What was seen of one step.
 struct StepCommunication {
@@ -47,11 +43,10 @@ class StepTraffic {
   // Whether this step is one of those.
   bool Begin();
   // What was communicated since Begin, or until comm's StopTraffic. The step
-  // began at `start`, from which the events' times count; `step` has its
-  // number. Leaves the record's step_seconds and exposed_comm_seconds to the
-  // caller.
-  StepCommunication End(const StepRecord& step,
-                        std::chrono::steady_clock::time_point start);
+  // began at `start_ns` of the steady clock, from which the events' times
+  // count; `step` has its number. Leaves the record's step_seconds and
+  // exposed_comm_seconds to the caller.
+  StepCommunication End(const StepRecord& step, int64_t start_ns);
 
  private:
   Communicator* const comm_;
@@ -87,7 +82,8 @@ class StepTrace {
            absl::Span<const CommEvent> communication,
            std::vector<TraceSpan> own, std::optional<TraceProcess> predicted);
 
-  bool complete() const { return seen_ >= last_; }  // the last one is done
+  // The last of them is over, and Write has not been called.
+  bool due() const { return seen_ >= last_ && !written_; }
   bool written() const { return written_; }
 
   // The first rank writes the file, of all ranks' steps and, after them, the
