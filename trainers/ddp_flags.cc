@@ -98,9 +98,9 @@ absl::Status CheckDdpFlags() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
-                                                 Communicator& comm,
-                                                 bool skip_communication) {
+absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
+                                                     Communicator& comm,
+                                                     bool skip_communication) {
   if (!absl::GetFlag(FLAGS_sync_batch_norm)) return std::string();
   if (skip_communication) {
     return std::string(

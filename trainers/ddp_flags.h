@@ -23,9 +23,9 @@ absl::Status CheckDdpFlags();
 // engine is made; returns a line to say about it, "" without the flag.
 // InvalidArgument for a model that has none. With `skip_communication` they
 // stay as they are.
-absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
-                                                 Communicator& comm,
-                                                 bool skip_communication);
+absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
+                                                     Communicator& comm,
+                                                     bool skip_communication);
 
 // The engine that --ddp names, over the flags' buckets. Collective.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(

@@ -1,7 +1,6 @@
 // Tensors in safetensors files, which Python's `safetensors.torch.load_file`
 // reads and writes too (https://github.com/huggingface/safetensors, "Format"):
 //
-//
 //   file    = length header data
 //   length  = the header's size in bytes, unsigned, 8 bytes, little endian
 //   header  = JSON object, padded with spaces to a multiple of 8 bytes:
@@ -9,7 +8,7 @@
 //               NAME: { "dtype": DTYPE, "shape": [INT, ...], "data_offsets":
 //               [BEGIN, END] }, ... }
 //   data    = the tensors' bytes, row-major, without holes; offsets count from
-//   the end of the header
+//             the end of the header
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_SAFETENSORS_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_SAFETENSORS_H_
 

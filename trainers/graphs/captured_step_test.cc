@@ -179,24 +179,25 @@ struct Captured {
                     bool others = true, const std::string& refusal = "",
                     int64_t watched = 0)
       : training(options) {
-    CapturedStepHooks hooks;
-    hooks.make_graph = [this, failure] {
+    CapturableStep capturable;
+    capturable.step = [this](const StepInput& input) {
+      return training.Step(input);
+    };
+    capturable.refusal = refusal;
+    capturable.make_graph = [this, failure] {
       ++graphs;
       return std::make_unique<FakeGraph>(training, failure, &replays);
     };
-    hooks.on_all_ranks = [others](bool mine) { return mine && others; };
-    hooks.recover = [this] {
+    capturable.on_all_ranks = [others](bool mine) { return mine && others; };
+    capturable.recover = [this] {
       ++recovered;
       return absl::OkStatus();
     };
-    hooks.say = [this](const std::string& line) { said.push_back(line); };
-    hooks.say_of_rank = [this](const std::string& line) {
+    capturable.say = [this](const std::string& line) { said.push_back(line); };
+    capturable.say_of_rank = [this](const std::string& line) {
       said_of_rank.push_back(line);
     };
-    CapturedStep step(
-        [this](const StepInput& input) { return training.Step(input); },
-        training.optimizer(), {.warm_up_steps = 3, .refusal = refusal},
-        std::move(hooks));
+    CapturedStep step(std::move(capturable), training.optimizer());
     losses = training.Train(
         [&](const StepInput& input) { return step.Run(input); }, watched);
   }

@@ -27,8 +27,8 @@ namespace rankwise {
 
 struct StepInput {
   int64_t step;  // from 1
-  absl::Span<const Batch>
-      micro_batches;  // on the worker's device; one without accumulation
+  // On the worker's device; one without accumulation.
+  absl::Span<const Batch> micro_batches;
   // One per micro-batch, for Model::set_dropout_seed.
   absl::Span<const uint64_t> dropout_seeds;
   double learning_rate;
@@ -42,8 +42,6 @@ struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
   PendingDuration exposed_comm_seconds = {};
   double wait_seconds = 0;  // of a pipeline: blocked for messages
-  // What a pipeline's executor timed within Phase::kSchedule.
-  double forward_seconds = 0, backward_seconds = 0;
   // Of a traced step: bars within the phases, and what a pipeline's schedule
   // should have looked like (in the first rank's steady clock).
   std::vector<TraceSpan> trace = {};

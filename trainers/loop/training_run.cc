@@ -31,8 +31,8 @@ constexpr int64_t kSmallBatchForBatchNorm = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What an example of `model` is: tokens where each has a prediction of its own,
-// an image where it has channels, height and width.
+// An example of `model` is a sequence of tokens where each has a prediction of
+// its own, an image where it has channels, height and width.
 ExampleUnit UnitOf(const ModelSpec& model) {
   const std::vector<int64_t>& output = model.layers.back().output_shape;
   if (model.num_classes > 0 && output.size() == 2)
@@ -332,8 +332,6 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     clock.Begin(Phase::kEnd);
     progress_.step = number;
     progress_.position += static_cast<int64_t>(micro_batches.size());
-    record.forward_seconds = outcome.forward_seconds;
-    record.backward_seconds = outcome.backward_seconds;
     record.examples = CountExamples(micro_batches);
     if (seen.record.has_value())
       seen.record->exposed_comm_seconds = outcome.wait_seconds;

@@ -1,38 +1,34 @@
 #include "trainers/stages/model_stage.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "trainers/loop/evaluate.h"
 #include "trainers/loop/objective.h"
 
 namespace rankwise {
 namespace {
 
-bool UsesTied(const ModelSpec& spec, const LayerRange& range,
-              const std::string& parameter) {
-  for (const TiedWeight& tie : spec.ties) {
-    if (range.contains(tie.user) && parameter == tie.name) return true;
+// Of the layers of `range` itself, not of those that they are tied to.
+bool BelongsTo(const ModelSpec& spec, const LayerRange& range,
+               const std::string& name) {
+  for (size_t layer = range.begin; layer < range.end; ++layer) {
+    if (absl::StartsWith(name, absl::StrCat(spec.layers[layer].name, ".")))
+      return true;
   }
   return false;
-}
-
-bool BelongsTo(const LayerSpec& layer, const std::string& name) {
-  return absl::StartsWith(name, absl::StrCat(layer.name, "."));
 }
 
 std::vector<torch::Tensor> BuffersOf(const Model& model, const ModelSpec& spec,
                                      const LayerRange& range) {
   std::vector<torch::Tensor> buffers;
   for (const auto& entry : model.named_buffers()) {
-    for (size_t layer = range.begin; layer < range.end; ++layer) {
-      if (BelongsTo(spec.layers[layer], entry.key()))
-        buffers.push_back(entry.value());
-    }
+    if (BelongsTo(spec, range, entry.key())) buffers.push_back(entry.value());
   }
   return buffers;
 }
@@ -55,16 +51,9 @@ torch::Tensor ExampleInput(const ModelSpec& spec,
 
 torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
                          const torch::Tensor& input) {
-  const at::NoGradGuard no_grad;
-  const bool was_training = model.is_training();
-  model.eval();
-  torch::Tensor output;
-  {
-    AutocastScope autocast(config.precision, config.device.type());
-    output = model.Forward(input.to(config.device), config.layers);
-  }
-  model.train(was_training);
-  return output;
+  const EvaluationMode evaluation_mode(model);
+  const AutocastScope autocast(config.precision, config.device.type());
+  return model.Forward(input.to(config.device), config.layers);
 }
 
 std::vector<torch::Tensor> ParametersOf(const Model& model,
@@ -72,11 +61,11 @@ std::vector<torch::Tensor> ParametersOf(const Model& model,
                                         const LayerRange& range) {
   std::vector<torch::Tensor> parameters;
   for (const auto& entry : model.named_parameters()) {
-    bool used = UsesTied(spec, range, entry.key());
-    for (size_t layer = range.begin; layer < range.end; ++layer) {
-      used = used || BelongsTo(spec.layers[layer], entry.key());
-    }
-    if (used) parameters.push_back(entry.value());
+    const bool tied = absl::c_any_of(spec.ties, [&](const TiedWeight& tie) {
+      return range.contains(tie.user) && entry.key() == tie.name;
+    });
+    if (tied || BelongsTo(spec, range, entry.key()))
+      parameters.push_back(entry.value());
   }
   return parameters;
 }

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -39,10 +39,8 @@ enum Column : size_t {
 };
 
 int64_t CountSends(const std::vector<Span>& spans) {
-  return std::count_if(spans.begin(), spans.end(), [](const Span& span) {
-    return span.action.kind == ActionKind::kSendForward ||
-           span.action.kind == ActionKind::kSendBackward;
-  });
+  return absl::c_count_if(
+      spans, [](const Span& span) { return IsSend(span.action.kind); });
 }
 
 // Of the waits, the part in which the messages were under way.
@@ -55,25 +53,6 @@ double ExposedTransfer(const std::vector<MessageWait>& waits,
                                                  link.beta_seconds_per_byte);
   }
   return seconds;
-}
-
-// The computation among `spans`, which are in order of start, told since
-// `origin_seconds`. Leaves rank, step, schedule and origin to the caller.
-TimelineRecord ToTimelineRecord(const std::vector<Span>& spans,
-                                double origin_seconds) {
-  TimelineRecord record;
-  // Times of two hosts are equal up to an error, but never negative.
-  const auto since = [origin_seconds](double seconds) {
-    return std::max(0.0, seconds - origin_seconds);
-  };
-  for (const Span& span : spans) {
-    if (!IsCompute(span.action.kind)) continue;
-    record.spans.push_back({std::string(NameOf(span.action.kind)),
-                            span.action.stage, span.action.micro_batch,
-                            since(span.start_seconds),
-                            since(span.end_seconds)});
-  }
-  return record;
 }
 
 double Percent(double part) { return 100 * part; }
@@ -166,7 +145,11 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
   FullStep full{step, {}};
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ScheduleRecord& record = records[i];
-    FillPrediction(record);
+    if (predicted_.has_value()) {
+      record.predicted_seconds = predicted_->wall_seconds;
+      record.predicted_span_bubble = predicted_->span;
+      record.predicted_wall_bubble = predicted_->wall;
+    }
     RankSums& sums = sums_[i];
     sums.sent_bytes = static_cast<double>(record.sent_bytes);
     sums.transfer_seconds = record.transfer_seconds;
@@ -185,13 +168,6 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
   return records;
 }
 
-void PipelineMeter::FillPrediction(ScheduleRecord& record) const {
-  if (!predicted_) return;
-  record.predicted_seconds = predicted_bubbles_.wall_seconds;
-  record.predicted_span_bubble = predicted_bubbles_.span;
-  record.predicted_wall_bubble = predicted_bubbles_.wall;
-}
-
 std::vector<double> PipelineMeter::MedianCosts() const {
   const size_t stages = static_cast<size_t>(schedule_.num_stages());
   std::vector<std::vector<double>> samples(stages * kKinds);
@@ -203,7 +179,7 @@ std::vector<double> PipelineMeter::MedianCosts() const {
   };
   for (const FullStep& step : recent_) {
     for (const std::vector<Span>& spans : step.spans)
-      std::for_each(spans.begin(), spans.end(), add);
+      absl::c_for_each(spans, add);
   }
   std::vector<double> medians;
   for (std::vector<double>& values : samples)
@@ -238,8 +214,7 @@ absl::StatusOr<Timeline> PipelineMeter::Predict() const {
 
 absl::Status PipelineMeter::PredictAnew() {
   ASSIGN_OR_RETURN(prediction_, Predict());
-  predicted_bubbles_ = MeasureBubbles(prediction_);
-  predicted_ = true;
+  predicted_ = MeasureBubbles(prediction_);
   return absl::OkStatus();
 }
 
@@ -318,8 +293,8 @@ std::string PipelineMeter::BubbleLines(const Table& ranks) const {
   };
   return absl::StrCat(line("measured:", seconds, 1 - of_wall, 1 - of_spans),
                       "\n",
-                      line("predicted:", predicted_bubbles_.wall_seconds,
-                           predicted_bubbles_.wall, predicted_bubbles_.span));
+                      line("predicted:", predicted_->wall_seconds,
+                           predicted_->wall, predicted_->span));
 }
 
 absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
@@ -341,7 +316,7 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
     start = std::min(start, starts[static_cast<size_t>(row)][0]);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     records.push_back(Describe(measured[i], i, start, "measured"));
-    if (!predicted_ || worker_.dp_rank() != 0) continue;
+    if (!predicted_.has_value() || worker_.dp_rank() != 0) continue;
     const std::vector<Span>& simulated =
         prediction_.ranks[static_cast<size_t>(ranks_[i])];
     records.push_back(Describe(simulated, i, 0, "simulated"));
@@ -352,12 +327,23 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
 TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
                                        size_t index, double origin_seconds,
                                        const char* origin) const {
-  TimelineRecord record = ToTimelineRecord(spans, origin_seconds);
+  TimelineRecord record;
   record.rank = worker_.env.rank;
   record.pipeline_rank = ranks_[index];
   record.step = recent_.back().step;
   record.schedule = schedule_.name;
   record.origin = origin;
+  // Times of two hosts are equal up to an error, but never negative.
+  const auto since = [origin_seconds](double seconds) {
+    return std::max(0.0, seconds - origin_seconds);
+  };
+  for (const Span& span : spans) {
+    if (!IsCompute(span.action.kind)) continue;
+    record.spans.push_back({std::string(NameOf(span.action.kind)),
+                            span.action.stage, span.action.micro_batch,
+                            since(span.start_seconds),
+                            since(span.end_seconds)});
+  }
   return record;
 }
 

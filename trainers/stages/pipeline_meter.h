@@ -1,10 +1,11 @@
-// What a pipeline's steps took, beside what the simulator says that they should
-// take with the costs that were measured.
+// What a pipeline's steps took, next to what the simulator predicts from the
+// costs that were measured.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_METER_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_METER_H_
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,12 +73,12 @@ class PipelineMeter {
   ScheduleRecord RecordOf(int64_t step, const Schedule& schedule, int rank,
                           const ExecutorStep& measured) const;
   absl::StatusOr<Table> GatherAll(Table rows) const;
+  // The computation among `spans`, in order of start, since `origin_seconds`.
   TimelineRecord Describe(const std::vector<Span>& spans, size_t index,
                           double origin_seconds, const char* origin) const;
   std::vector<double> SummaryOf(size_t index) const;
   std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here
   absl::Status PredictAnew();
-  void FillPrediction(ScheduleRecord& record) const;
   std::string RankTable(const Table& ranks) const;
   std::string BubbleLines(const Table& ranks) const;
 
@@ -94,10 +95,9 @@ class PipelineMeter {
     int peak_activations = 0;
     double sent_bytes = 0, transfer_seconds = 0;  // in the last full step
   };
-  std::vector<RankSums> sums_;  // as ranks_
-  bool predicted_ = false;
-  Timeline prediction_;
-  Bubbles predicted_bubbles_;
+  std::vector<RankSums> sums_;        // as ranks_
+  Timeline prediction_;               // the last one,
+  std::optional<Bubbles> predicted_;  // and its bubbles; none before the first
 };
 
 }  // namespace rankwise

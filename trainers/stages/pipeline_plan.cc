@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -19,6 +20,7 @@
 #include "parallel/device/device_facts.h"
 #include "parallel/pipeline/schedule/partition.h"
 #include "parallel/pipeline/simulation/simulate.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/training_data.h"
@@ -31,9 +33,9 @@ absl::Status Missing(absl::string_view name) {
   const std::string there =
       found == 0 ? WhyNoGpu()
                  : absl::StrCat("cuda:0 to cuda:", found - 1, " are");
-  return absl::InvalidArgumentError(absl::StrCat(
-      std::string(name), " is not there: ", found,
-      found == 1 ? " GPU" : " GPUs", " can be used here (", there, ")"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(name), " is not there: ", Counted(found, "GPU"),
+                   " can be used here (", there, ")"));
 }
 
 absl::StatusOr<c10::Device> ParseDevice(absl::string_view name) {
@@ -76,10 +78,9 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   constexpr int kRepetitions = 5;
   Worker alone;
   alone.device = device;
-  absl::StatusOr<TrainingData> data = OpenTrainingData(config, spec, alone);
-  if (!data.ok()) return data.status();
-  data->train_loader->StartEpoch(1);
-  ASSIGN_OR_RETURN(std::optional<Batch> batch, data->train_loader->Next());
+  ASSIGN_OR_RETURN(TrainingData data, OpenTrainingData(config, spec, alone));
+  data.train.loader->StartEpoch(1);
+  ASSIGN_OR_RETURN(std::optional<Batch> batch, data.train.loader->Next());
   at::manual_seed(config.seed);
   Model model(spec);
   ToChannelsLast(model);
@@ -225,7 +226,7 @@ int PipelinePlan::num_ranks() const {
 
 bool PipelinePlan::IsHere(int stage) const {
   const int rank = rank_of_stage_[static_cast<size_t>(stage)];
-  return std::count(ranks_here_.begin(), ranks_here_.end(), rank) > 0;
+  return absl::c_linear_search(ranks_here_, rank);
 }
 
 torch::Device PipelinePlan::DeviceOf(int rank) const {
@@ -261,8 +262,7 @@ std::string PipelinePlan::DescribeDevices() const {
     names.push_back(device.str());
   const std::set<std::string> different(names.begin(), names.end());
   std::string text =
-      absl::StrCat("one process runs the ", names.size(),
-                   names.size() == 1 ? " rank" : " ranks",
+      absl::StrCat("one process runs the ", Counted(num_ranks(), "rank"),
                    " of the pipeline, on ", absl::StrJoin(names, ", "));
   if (different.count("cpu") > 0) {
     absl::StrAppend(&text,

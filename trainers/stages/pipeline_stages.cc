@@ -3,11 +3,10 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
-#include "parallel/comm/communicator.h"
+#include "absl/algorithm/container.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/pipeline/engine/measure_link.h"
 #include "parallel/pipeline/engine/transport.h"
@@ -21,12 +20,10 @@ constexpr int kFirstTieTag = 1 << 30;
 
 std::vector<torch::Tensor> Without(std::vector<torch::Tensor> tensors,
                                    const std::vector<torch::Tensor>& others) {
-  const auto is_other = [&](const torch::Tensor& tensor) {
-    return std::any_of(others.begin(), others.end(),
-                       [&](auto& other) { return other.is_same(tensor); });
-  };
-  tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_other),
-                tensors.end());
+  std::erase_if(tensors, [&](const torch::Tensor& tensor) {
+    return absl::c_any_of(others,
+                          [&](auto& other) { return other.is_same(tensor); });
+  });
   return tensors;
 }
 
@@ -46,8 +43,8 @@ PipelineStages::PipelineStages(const TrainConfig& config, const Worker& worker,
                                                          ConfigOf(stage))
                           : nullptr);
   }
-  const auto largest = static_cast<int64_t>(
-      *std::max_element(output_bytes_.begin(), output_bytes_.end()));
+  const auto largest =
+      static_cast<int64_t>(*absl::c_max_element(output_bytes_));
   if (plan_.in_one_process()) {
     ConnectDevices(largest);
   } else {
@@ -125,30 +122,30 @@ std::vector<Stage*> PipelineStages::Pointers() const {
 }
 
 void PipelineStages::ConnectDevices(int64_t largest_bytes) {
-  LocalExecutorConfig config;
-  config.devices = worker_.devices;
-  config.rank_of_stage = plan_.rank_of_stage();
-  config.recompute = plan_.config().recompute;
-  config.skip_communication = config_.skip_communication;
-  local_executor_ =
-      std::make_unique<LocalExecutor>(Pointers(), std::move(config));
+  local_executor_ = std::make_unique<LocalExecutor>(
+      Pointers(),
+      LocalExecutorConfig{.devices = worker_.devices,
+                          .rank_of_stage = plan_.rank_of_stage(),
+                          .recompute = plan_.config().recompute,
+                          .skip_communication = config_.skip_communication});
   link_ = MeasureCopies(worker_.devices, largest_bytes);
 }
 
 void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
   replica_gradients_ = std::make_unique<AllReduceSync>(
       worker_.mesh->group("dp"), config_.skip_communication);
-  ExecutorConfig config;
-  config.device = worker_.device;
-  config.rank_of_stage = plan_.rank_of_stage();
-  config.recompute = plan_.config().recompute;
-  config.skip_communication = config_.skip_communication;
-  config.on_gradients_ready = [this](int stage) {
-    replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
-  };
   const Group& pipeline = worker_.mesh->group("pp");
-  executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(),
-                                                 std::move(config));
+  executor_ = std::make_unique<PipelineExecutor>(
+      pipeline, Pointers(),
+      ExecutorConfig{.device = worker_.device,
+                     .rank_of_stage = plan_.rank_of_stage(),
+                     .recompute = plan_.config().recompute,
+                     .on_gradients_ready =
+                         [this](int stage) {
+                           replica_gradients_->Start(
+                               own_parameters_[static_cast<size_t>(stage)]);
+                         },
+                     .skip_communication = config_.skip_communication});
   link_ = MeasureLink(pipeline, worker_.device, largest_bytes);
 }
 
@@ -198,19 +195,15 @@ PendingDuration PipelineStages::ExchangeGradients() {
   if (local_executor_ != nullptr) return 0;
   replica_gradients_->Start(shared_here_);
   PendingDuration exposed = replica_gradients_->Finish();
-  exposed += AddUpTiedGradients();
-  return exposed;
-}
-
-// Both ranks of a tied weight end with the gradient of all its uses.
-PendingDuration PipelineStages::AddUpTiedGradients() {
-  if (config_.skip_communication || shared_with_peers_.empty()) return 0;
+  if (config_.skip_communication || shared_with_peers_.empty()) return exposed;
+  // Both ranks of a tied weight end with the gradient of all its uses.
   DeviceEvent start(worker_.device);
   for (SharedWeight& shared : shared_with_peers_) {
     AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
                         shared.weight);
   }
-  return PendingDuration(std::move(start), DeviceEvent(worker_.device));
+  exposed += PendingDuration(std::move(start), DeviceEvent(worker_.device));
+  return exposed;
 }
 
 int64_t PipelineStages::BytesOf(const Action& send) const {

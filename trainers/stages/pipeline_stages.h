@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -75,7 +74,6 @@ class PipelineStages {
   std::vector<Stage*> Pointers() const;
   void ConnectProcesses(int64_t largest_bytes);
   void ConnectDevices(int64_t largest_bytes);
-  PendingDuration AddUpTiedGradients();
 
   const TrainConfig& config_;
   const Worker& worker_;
