@@ -2,20 +2,17 @@
 #ifndef RANKWISE_TRAINERS_DDP_FLAGS_H_
 #define RANKWISE_TRAINERS_DDP_FLAGS_H_
 
+#include <torch/nn/module.h>
+
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/ddp/engine.h"
 
-namespace torch::nn {
-class Module;
-}
-
 namespace rankwise {
-
-class Communicator;
 
 absl::Status CheckDdpFlags();
 

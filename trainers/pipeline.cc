@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/main.h"
-#include "trainers/pipeline_flags.h"
 #include "trainers/stage_flags.h"
 #include "trainers/stages/pipeline_run.h"
 

@@ -28,9 +28,8 @@ absl::Status Failed(const char* what, const std::string& path) {
                          : absl::UnavailableError(message);
 }
 
-// A whole file, memory-mapped read-only; unmapped when destroyed. Bytes past
-// the end of a file that another process cuts short must not be read: the
-// kernel answers with SIGBUS.
+// A whole file, memory-mapped read-only; unmapped when destroyed. Reading past
+// the end of a file that another process cut short is answered by SIGBUS.
 class MappedFile {
  public:
   // NotFound when there is no such file; otherwise the operating system's
@@ -129,19 +128,17 @@ absl::Status MissingFile(const std::string& path, Split split) {
 
 absl::Status CheckSize(const std::string& path, int64_t bytes) {
   if (bytes == kFileBytes) return absl::OkStatus();
-  const std::string expected =
-      absl::StrCat("; a file of the binary release has ", kFileBytes,
+  const std::string what =
+      bytes > kFileBytes
+          ? absl::StrCat(", with something foreign from byte offset ",
+                         kFileBytes, " on")
+          : absl::StrCat(": it ends at byte offset ", bytes, ", in record ",
+                         bytes / kRecordBytes);
+  return absl::DataLossError(
+      absl::StrCat("cifar10: ", path, " has ", bytes, " bytes", what,
+                   "; a file of the binary release has ", kFileBytes,
                    " bytes (", kRecordsPerFile, " records of ", kRecordBytes,
-                   "): ", kHowToGet, " again");
-  if (bytes > kFileBytes) {
-    return absl::DataLossError(
-        absl::StrCat("cifar10: ", path, " has ", bytes,
-                     " bytes, with something foreign from byte offset ",
-                     kFileBytes, " on", expected));
-  }
-  return absl::DataLossError(absl::StrCat(
-      "cifar10: ", path, " has ", bytes, " bytes: it ends at byte offset ",
-      bytes, ", in record ", bytes / kRecordBytes, expected));
+                   "): ", kHowToGet, " again"));
 }
 
 // Appends the labels of a file of the right size to `labels`.
@@ -223,7 +220,7 @@ DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size) {
   if (size < 0 || size > available) {
     return absl::InvalidArgumentError(
         absl::StrCat("cifar10: ", size, " examples of the ", SplitName(split),
-                     " split are asked for; it has ", available));
+                     " split are requested; it has ", available));
   }
   ASSIGN_OR_RETURN(std::string folder, FindFolder(dir, split));
   std::vector<SharedFile> files;

@@ -123,7 +123,7 @@ TEST_F(Cifar10Test, ThrowsBeyondTheEnd) {
 
 TEST_F(Cifar10Test, RefusesMoreThanThereIs) {
   EXPECT_THAT(MessageOf(OpenTest(release_, 10001)),
-              HasSubstr("10001 examples of the test split are asked for; it "
+              HasSubstr("10001 examples of the test split are requested; it "
                         "has 10000"));
   EXPECT_THAT(MessageOf(OpenTest(release_, -1)), HasSubstr("-1 examples"));
 }

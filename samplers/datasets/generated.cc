@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "samplers/datasets/dataset.h"
@@ -32,8 +33,7 @@ constexpr int64_t kChannels = 3;
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixels = kChannels * kSide * kSide;
 constexpr int64_t kNumClasses = 10;
-// Patterns are kGrid x kGrid random values, interpolated to kSide
-// x kSide.
+// Patterns are kGrid x kGrid random values, interpolated to kSide x kSide.
 constexpr int64_t kGrid = 4;
 constexpr int64_t kCell = kSide / kGrid;
 constexpr int64_t kPlane = kSide * kSide;
@@ -50,9 +50,8 @@ constexpr uint64_t kDisplacement = 6;
 void WritePlane(SplitMix& random, int16_t* plane) {
   int64_t grid[kGrid][kGrid];
   for (auto& row : grid) {
-    for (int64_t& value : row) {
+    for (int64_t& value : row)
       value = static_cast<int64_t>(random.Below(256)) - 128;
-    }
   }
   for (int64_t y = 0; y < kSide; ++y) {
     for (int64_t x = 0; x < kSide; ++x) {
@@ -71,15 +70,14 @@ void WritePlane(SplitMix& random, int16_t* plane) {
 std::vector<int16_t> MakePatterns(uint64_t seed) {
   std::vector<int16_t> patterns(kNumClasses * kPixels);
   SplitMix random(Mix(seed));
-  for (size_t at = 0; at < patterns.size(); at += kPlane) {
+  for (size_t at = 0; at < patterns.size(); at += kPlane)
     WritePlane(random, &patterns[at]);
-  }
   return patterns;
 }
 
-// Adds weight / 256 of a pattern to `image`, displaced cyclically by so many
-// rows and columns. |weight| <= 256 keeps all products in 16 bits, which
-// doubles the speed.
+// Adds weight / 256 of a pattern to `image`, displaced cyclically by `rows` and
+// `columns`. |weight| <= 256 keeps all products in 16 bits, which doubles the
+// speed.
 void AddPattern(const int16_t* pattern, int16_t weight, int64_t rows,
                 int64_t columns, int16_t* image) {
   int16_t row[2 * kSide];  // twice over, so that a displaced row is contiguous
@@ -149,12 +147,10 @@ constexpr float kLinearNoise = 0.1f;
 // Of regression.
 constexpr int64_t kFeatures = 1024;
 constexpr int64_t kRank = 8;
-// Powers of two, so that the conversion to floating point is
-// exact.
+// Powers of two, so that the conversion to floating point is exact.
 constexpr float kFeatureScale = 1.0f / 64;
 constexpr float kTargetScale = 1.0f / 8192;
-constexpr int32_t kByteNoise =
-    8;  // in units of kTargetScale, per unit of a byte
+constexpr int32_t kByteNoise = 8;  // kTargetScale per unit of a byte
 
 std::vector<int16_t> RandomSigns(uint64_t key) {
   std::vector<int16_t> signs(kRank * kFeatures);
@@ -210,13 +206,11 @@ std::vector<uint8_t> RandomSuccessors(uint64_t key) {
   std::vector<uint8_t> successors;
   SplitMix random(key);
   for (int64_t token = 0; token < kVocabulary; ++token) {
-    const auto begin = static_cast<std::ptrdiff_t>(successors.size());
-    while (static_cast<std::ptrdiff_t>(successors.size()) <
-           begin + kSuccessors) {
+    const size_t begin = successors.size();
+    while (successors.size() < begin + kSuccessors) {
       const auto next = static_cast<uint8_t>(random.Below(kVocabulary));
-      const auto first = successors.begin() + begin;
-      if (std::find(first, successors.end(), next) == successors.end())
-        successors.push_back(next);
+      const auto chosen = absl::MakeConstSpan(successors).subspan(begin);
+      if (!absl::c_linear_search(chosen, next)) successors.push_back(next);
     }
   }
   return successors;

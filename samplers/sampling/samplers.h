@@ -21,9 +21,8 @@ class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  // This epoch's dataset indices for this rank. A function of the sampler's
-  // configuration and its epoch alone: asking again without set_epoch gives the
-  // same order, of which a shuffling sampler warns, once.
+  // This epoch's dataset indices for this rank: a function of the sampler's
+  // configuration and its epoch alone.
   virtual std::vector<int64_t> Indices() = 0;
   // The length of Indices(), the same in every epoch.
   virtual int64_t size() const = 0;
@@ -51,15 +50,15 @@ at::Generator SeededGenerator(uint64_t seed);
 std::vector<int64_t> RandomPermutation(int64_t size, at::Generator generator);
 
 // A sampler whose orders come from seed + epoch, so that any epoch can be had
-// without its predecessors. A shuffled epoch that begins without set_epoch
-// since the last one silently trains on the same order again: of that it warns
-// (c10's warning handler, by default stderr) the first time it happens.
+// without its predecessors. It warns (c10's warning handler, by default stderr)
+// of the first shuffled epoch that begins without set_epoch since the last one:
+// it has the same order again.
 class SeededSampler : public Sampler {
  public:
   void set_epoch(int64_t epoch) final;
 
  protected:
-  // `name`: the class that the warning says.
+  // `name` of the class, for the warning.
   SeededSampler(std::string name, uint64_t seed)
       : name_(std::move(name)), seed_(seed) {}
 

@@ -65,7 +65,7 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 struct SafetensorsContents {
   NamedTensors tensors;  // in the order of their bytes in the file
   std::map<std::string, std::string> metadata;
-  bool header_only = false;  // the tensors were not asked for
+  bool header_only = false;  // no tensor was needed
 };
 
 // Writes `tensors` (any device, any strides; F32 F64 F16 BF16 I64 I32 U8 BOOL)
@@ -79,9 +79,8 @@ absl::Status SaveSafetensors(
     const std::map<std::string, std::string>& metadata = {});
 
 // Reads every tensor of `path` to the CPU, contiguous. With names in `needed`,
-// a file that holds none of them is read up to the end of its header only. A
-// file that is not exactly a safetensors file is refused as DataLoss, with a
-// message that names the file and the byte.
+// of a file that holds none of them only the header is read. DataLoss, with the
+// file and the byte, for what is not exactly a safetensors file.
 absl::StatusOr<SafetensorsContents> LoadSafetensors(
     const std::string& path, const std::set<std::string>& needed = {});
 

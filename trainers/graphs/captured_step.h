@@ -23,8 +23,8 @@
 
 namespace rankwise {
 
-// While it lives, all that this thread gives to the device goes there. Wants to
-// be there before the model is built: autograd keeps the stream on which it
+// While it lives, all that this thread gives to the device goes to a stream of
+// its own. Make it before the model: autograd keeps the stream on which it
 // first met a parameter.
 class SideStream {
  public:
@@ -70,13 +70,11 @@ struct CapturableStep {
 //
 // A graph holds addresses, so what changes from step to step reaches it in
 // tensors that stay where they are: the batches are copied into the graph's
-// own, and the learning rate is a scalar on the device. Of the gradients it
-// needs nothing: the step begins without any and forgets them at its end, so
-// that the captured backward makes them within the graph's memory, writing and
-// not adding, in every replay. (Gradients that stay and are zeroed would cost a
-// pass over them; and steps between replays keep theirs outside the graph.)
-// What the host does in a step happens once, at the capture: a step that
-// seeds a generator, or reads a number, cannot be captured.
+// own, and the learning rate is a scalar on the device. The step begins without
+// gradients and drops them at its end, so that the captured backward makes them
+// within the graph's memory, writing and not adding, in every replay. What the
+// host does in a step happens once, at the capture: a step that seeds a
+// generator, or reads a number, cannot be captured.
 //
 // Sources: PyTorch's notes "CUDA semantics", section "CUDA Graphs" (whole-
 // network capture; usage with DistributedDataParallel, which asks for 11 steps

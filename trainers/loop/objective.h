@@ -1,5 +1,4 @@
-// What training minimises: a model's loss on a batch, in the precision that
-// the flags name.
+// What training minimises: a model's loss on a batch, in --precision.
 #ifndef RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
 #define RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
 

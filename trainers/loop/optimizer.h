@@ -42,9 +42,8 @@ struct GradScalerConfig {
 // Keeps gradients within the range of 16-bit floats by scaling the loss
 // (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2), as
 // torch.amp.GradScaler does: the scale rises until gradients overflow; the step
-// in which they do is skipped. All of it lives on the device: nothing here
-// blocks the host but what says so, and all of it can be captured in a graph.
-// Not thread-safe.
+// in which they do is skipped. All of it stays on the device, without blocking
+// the host, and can be captured in a graph. Not thread-safe.
 class GradScaler {
  public:
   GradScaler(torch::Device device, const GradScalerConfig& config);
@@ -54,9 +53,8 @@ class GradScaler {
 
   // Before a step's first Unscale.
   void Begin();
-  // Divides the gradients by the scale in place. They are those that the update
-  // reads: where ranks average theirs, the averages, so that all ranks see the
-  // same overflows.
+  // Divides the gradients by the scale in place. Where ranks average theirs,
+  // these are the averages, so that all ranks see the same overflows.
   void Unscale(const std::vector<torch::Tensor>& gradients);
   // 1 where a gradient that was unscaled since Begin is not finite, else 0;
   // fp32 scalar.
@@ -85,8 +83,7 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Forgets the gradients: the next backward writes them instead of adding to
-  // them.
+  // Drops the gradients: the next backward writes and does not add.
   void ZeroGrad();
 
   // What backward starts from: `loss`, or with a scaler, the scaled one.
@@ -102,18 +99,17 @@ class Optimizer {
   void UseGradScaler(const GradScalerConfig& config);
   const GradScaler* grad_scaler() const { return scaler_.get(); }  // or null
 
-  // Step takes its rate from this scalar on the parameters' device, whatever
-  // its argument says, until told of an undefined one: for steps that are
-  // captured once and replayed with other rates. See MakeRate.
+  // Step takes its rate from this scalar (MakeRate's) and not from its argument
+  // until given an undefined one: for steps that are captured once and replayed
+  // with other rates.
   void ReadRateFrom(torch::Tensor learning_rate);
   // A scalar for ReadRateFrom: fp32 on a GPU, whose kernels read nothing else,
   // and fp64 on a CPU, which computes as with a plain number.
   torch::Tensor MakeRate() const;
 
-  // Where other ranks hold other parts of the model: `add_up` adds up a scalar
+  // Where other ranks hold other parts of the model: `add_up` sums a scalar
   // over those ranks, in place, so that clipping sees the norm of the whole
-  // model. Parameters named in `counted_elsewhere` are left out of the norm, as
-  // another rank counts them.
+  // model. Another rank counts the parameters named in `counted_elsewhere`.
   void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
                  const std::vector<std::string>& counted_elsewhere);
 

@@ -1,4 +1,4 @@
-// The models' descriptions, which MakeModelSpec chooses from by name.
+// The models' descriptions, of which MakeModelSpec chooses one by name.
 #ifndef RANKWISE_TRAINERS_MODELS_CATALOG_H_
 #define RANKWISE_TRAINERS_MODELS_CATALOG_H_
 

@@ -100,8 +100,7 @@ struct LayerRange {
 class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelSpec& spec);
-  // Builds every layer in order but keeps those of `kept` only, so that memory
-  // holds one layer more than they need.
+  // Builds every layer in order but keeps those of `kept` only, one at a time.
   Model(const ModelSpec& spec, absl::Span<const LayerRange> kept);
 
   // All layers: input [B, example_shape...], normalised; returns [B,
@@ -111,9 +110,9 @@ class Model : public torch::nn::Module {
   torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
 
   // From here on a layer's dropout masks depend on this seed and the layer's
-  // position only: however often and in whatever order layers are run. Forward
-  // of a layer with dropout reseeds the device's default generator when the
-  // model is training, and does not restore it.
+  // position only, however often and in whatever order layers are run: in
+  // training, Forward of a layer with dropout reseeds the device's default
+  // generator, and does not restore it.
   void set_dropout_seed(uint64_t seed) { dropout_seed_ = seed; }
 
   // Of the whole model, kept or not.
@@ -143,12 +142,10 @@ uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
                    const torch::Tensor& target);
 
-// Lays 4-D parameters out channels-last, the layout that CPU and tensor-core
-// convolutions run fastest in.
+// Lays 4-D parameters out channels-last, in which convolutions run fastest.
 void ToChannelsLast(torch::nn::Module& model);
 
-// Batch statistics of few examples are noise: true if `model` normalises over
-// the batch.
+// Whether `model` normalises over the batch.
 bool HasBatchNorm(const torch::nn::Module& model);
 
 }  // namespace rankwise

@@ -21,9 +21,8 @@ struct LayerProfile {
 };
 
 // Runs each layer `repetitions` (>= 1) times, forward and backward, after one
-// run that is not counted. `batch`: the model's input, on its device. The model
-// trains or not as it was set to; its gradients are cleared. Throws what torch
-// throws.
+// run that is not counted, on `batch`, the model's input on its device. Clears
+// the gradients. Throws what torch throws.
 std::vector<LayerProfile> ProfileLayers(Model& model,
                                         const torch::Tensor& batch,
                                         int repetitions);

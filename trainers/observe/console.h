@@ -23,7 +23,7 @@ struct ConsoleConfig {
   ExampleUnit unit;         // of the rates
   // Of the part of the model that one device holds: forward and backward.
   double training_flops_per_example = 0;
-  double peak_tflops = 0;  // of one device; 0: no MFU is told
+  double peak_tflops = 0;  // of one device; 0: no MFU
 };
 
 // Not thread-safe.
@@ -45,10 +45,10 @@ class Console {
   void Loss(int64_t step_in_epoch, int64_t epoch, double loss);
 
   // With the MFU (model FLOPs utilisation; Chowdhery et al. 2022, "PaLM",
-  // appendix B): of the peak, what the model needs for this rank's examples in
-  // that time; what is computed beyond that does not count.
+  // appendix B): what the model needs for this rank's examples, as a share of
+  // the peak in that time.
   void EpochDone(const EpochRecord& record);
-  // After the last epoch: the MFU over all that were told of.
+  // After the last epoch: the MFU over all.
   void RunDone();
   void Evaluated(const EvalRecord& record, bool classification);
 

@@ -30,8 +30,8 @@ class PipelineMeter {
                 LinkCosts link, const Worker& worker, std::vector<int> ranks);
 
   // Takes in step `step`, which ran `schedule`; the records say what each of
-  // `ranks` did in it. Where `exchange_costs`, which is then true on all ranks,
-  // they exchange what their actions cost, and the prediction is made anew.
+  // `ranks` did in it. With `exchange_costs`, the same on all ranks, they
+  // exchange what their actions cost, and the prediction is made anew.
   absl::StatusOr<std::vector<ScheduleRecord>> Add(
       int64_t step, const Schedule& schedule,
       const std::vector<ExecutorStep>& measured, bool exchange_costs);

@@ -32,11 +32,10 @@ struct PipelineStep {
   bool exchanges_costs = false;     // when its times are taken in
 };
 
-// On an accelerator a step's times are read once the device is past it, when
-// the host looks again: at the next step, or where it waits anyway. It waits
-// for them in the few steps in which ranks exchange costs
-// (PipelineMeter::IsDue), in those that are traced, and at the end. Not
-// thread-safe. Every method is collective over all ranks.
+// On an accelerator a step's times are read once the device is past it: at a
+// later step, or where the host waits for the device: in the few steps in which
+// ranks exchange costs (PipelineMeter::IsDue), in those that are traced, and at
+// the end. Not thread-safe. Every method is collective over all ranks.
 class PipelineRun {
  public:
   // `config.accumulate` is replaced by the pipeline's micro-batches. `worker`

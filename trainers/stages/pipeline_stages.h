@@ -31,7 +31,7 @@ namespace rankwise {
 class PipelineStages {
  public:
   // Makes stages of `model`, which keeps the layers of plan.Placement(). Under
-  // autocast one example of `data` tells which types the stages hand on. The
+  // autocast one example of `data` shows which types the stages hand on. The
   // arguments must outlive this.
   PipelineStages(const TrainConfig& config, const Worker& worker,
                  const PipelinePlan& plan, Model& model, const Dataset& data);
