@@ -53,7 +53,7 @@ Batch DeviceCopier::Use(Copy copy) const {
   return std::move(copy.batch);
 }
 
-DataLoader::DataLoader(const Dataset* dataset, Sampler* sampler,
+DataLoader::DataLoader(const Dataset* dataset, DistributedSampler* sampler,
                        DataLoaderConfig config)
     : dataset_(dataset),
       sampler_(sampler),

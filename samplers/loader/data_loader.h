@@ -80,7 +80,8 @@ class DataLoader {
  public:
   // Starts the workers, but no epoch: Next gives nothing until StartEpoch or
   // Resume. Throws c10::Error for numbers below 1 (`workers`: below 0).
-  DataLoader(const Dataset* dataset, Sampler* sampler, DataLoaderConfig config);
+  DataLoader(const Dataset* dataset, DistributedSampler* sampler,
+             DataLoaderConfig config);
 
   // Begins an epoch from its first batch: tells the sampler, and starts to
   // prefetch. Batches of an unfinished epoch are abandoned.
@@ -114,7 +115,7 @@ class DataLoader {
   absl::StatusOr<std::optional<Batch>> NextOnDevice();
 
   const Dataset* const dataset_;
-  Sampler* const sampler_;
+  DistributedSampler* const sampler_;
   const DataLoaderConfig config_;
   const bool pin_memory_;
   LoaderState state_;

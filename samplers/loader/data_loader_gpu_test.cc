@@ -31,9 +31,9 @@ struct Loaders {
 
   const std::unique_ptr<Dataset> dataset =
       *OpenSynthetic(0, Split::kTrain, kExamples);
-  const std::unique_ptr<Sampler> sampler =
+  const std::unique_ptr<DistributedSampler> sampler =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
-  const std::unique_ptr<Sampler> other_sampler =
+  const std::unique_ptr<DistributedSampler> other_sampler =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
   std::unique_ptr<DataLoader> here, there;
 };

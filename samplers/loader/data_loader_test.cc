@@ -25,8 +25,12 @@ std::unique_ptr<Dataset> Images(int64_t size) {
   return *OpenSynthetic(0, Split::kTrain, size);
 }
 
-std::unique_ptr<Sampler> Shuffled(int64_t size) {
+std::unique_ptr<DistributedSampler> Shuffled(int64_t size) {
   return *DistributedSampler::Create(size, {.num_replicas = 1});
+}
+
+std::unique_ptr<DistributedSampler> InOrder(int64_t size) {
+  return *DistributedSampler::Create(size, {.shuffle = false});
 }
 
 // The batches that are left of the epoch.
@@ -166,8 +170,8 @@ TEST(DataLoaderTest, GivesNothingBeforeTheStartAndOfAnEmptyDataset) {
 TEST(DataLoaderTest, FeaturesPassUnchanged) {
   const std::unique_ptr<Dataset> dataset =
       *OpenLinearRegression(0, Split::kTrain, 20);
-  SequentialSampler sampler(20);
-  DataLoader loader(dataset.get(), &sampler, {.batch_size = 20});
+  const auto sampler = InOrder(20);
+  DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 20});
   loader.StartEpoch(0);
   std::vector<int64_t> indices(20);
   std::iota(indices.begin(), indices.end(), int64_t{0});
@@ -176,8 +180,8 @@ TEST(DataLoaderTest, FeaturesPassUnchanged) {
 
 TEST(DataLoaderTest, LaysImagesOutChannelsLast) {
   const auto dataset = Images(4);
-  SequentialSampler sampler(4);
-  DataLoader loader(dataset.get(), &sampler, {});
+  const auto sampler = InOrder(4);
+  DataLoader loader(dataset.get(), sampler.get(), {});
   loader.StartEpoch(0);
   EXPECT_TRUE(
       Drain(loader)[0].data.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -185,9 +189,9 @@ TEST(DataLoaderTest, LaysImagesOutChannelsLast) {
 
 TEST(DataLoaderTest, SaysWhatTheDatasetThrew) {
   const Failing dataset(20);
-  SequentialSampler sampler(100);
+  const auto sampler = InOrder(100);
   for (const int workers : {0, 2}) {
-    DataLoader loader(&dataset, &sampler,
+    DataLoader loader(&dataset, sampler.get(),
                       {.batch_size = 10, .workers = workers});
     loader.StartEpoch(0);
     EXPECT_TRUE(loader.Next().ok());

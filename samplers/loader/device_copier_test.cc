@@ -80,7 +80,7 @@ class DeviceLoaderTest : public DeviceCopierTest,
 
   const std::unique_ptr<Dataset> dataset_ =
       *OpenSynthetic(0, Split::kTrain, kExamples);
-  const std::unique_ptr<Sampler> sampler_ =
+  const std::unique_ptr<DistributedSampler> sampler_ =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
 };
 

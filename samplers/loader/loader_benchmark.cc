@@ -72,7 +72,7 @@ void Loader(benchmark::State& state) {
   constexpr int64_t kSize = 200 * kBatchSize;
   const std::unique_ptr<Dataset> dataset =
       *OpenSynthetic(0, Split::kTrain, kSize);
-  const std::unique_ptr<Sampler> sampler =
+  const std::unique_ptr<DistributedSampler> sampler =
       *DistributedSampler::Create(kSize, {});
   DataLoader loader(
       dataset.get(), sampler.get(),

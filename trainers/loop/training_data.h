@@ -20,7 +20,7 @@ namespace rankwise {
 // This rank's share of a dataset. Each reads from the one before.
 struct DataSplit {
   std::unique_ptr<Dataset> dataset;
-  std::unique_ptr<Sampler> sampler;
+  std::unique_ptr<DistributedSampler> sampler;
   std::unique_ptr<DataLoader> loader;
 };
 
