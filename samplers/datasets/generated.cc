@@ -118,8 +118,7 @@ struct SyntheticImages {
   // [class][channel][row][column], about -128 .. 127.
   std::vector<int16_t> patterns;
 
-  // Writes one image to `pixels` and returns its label.
-  int64_t Generate(int64_t index, uint8_t* pixels) const {
+  void operator()(int64_t index, uint8_t* pixels, int64_t* target) const {
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
     const uint64_t label = random.Below(kNumClasses);
     const uint64_t other =
@@ -136,7 +135,7 @@ struct SyntheticImages {
                  image);
     }
     AddNoise(random, image, pixels);
-    return static_cast<int64_t>(label);
+    *target = static_cast<int64_t>(label);
   }
 };
 
@@ -175,7 +174,7 @@ struct RegressionExamples {
   std::vector<int16_t> encoder;  // V, [kRank][kFeatures]
   std::vector<int16_t> decoder;  // U transposed, [kRank][kFeatures]
 
-  void Generate(int64_t index, float* features, float* targets) const {
+  void operator()(int64_t index, float* features, float* targets) const {
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
     int16_t x[kFeatures], noise[kFeatures];
     RandomBytes(random, x);
@@ -221,7 +220,7 @@ struct TokenSequences {
   int64_t sequence_length = 0;
   std::vector<uint8_t> successors;  // [kVocabulary][kSuccessors]
 
-  void Generate(int64_t index, int64_t* tokens, int64_t* next_tokens) const {
+  void operator()(int64_t index, int64_t* tokens, int64_t* next_tokens) const {
     // Which successor each of 16 equally likely draws means; the last is noise.
     constexpr int8_t kChoice[16] = {0, 0, 0, 0, 0, 0, 0, 0,
                                     1, 1, 1, 1, 2, 2, 3, -1};
@@ -249,10 +248,7 @@ DatasetOr OpenSynthetic(uint64_t seed, Split split, int64_t size) {
                    .size = size,
                    .example_shape = {kChannels, kSide, kSide},
                    .num_classes = kNumClasses},
-      [images = SyntheticImages{StreamOf(seed, split), MakePatterns(seed)}](
-          int64_t index, uint8_t* pixels, int64_t* label) {
-        *label = images.Generate(index, pixels);
-      });
+      SyntheticImages{StreamOf(seed, split), MakePatterns(seed)});
 }
 
 DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size) {
@@ -292,12 +288,8 @@ DatasetOr OpenRegression(uint64_t seed, Split split, int64_t size) {
                    .size = size,
                    .example_shape = {kFeatures},
                    .target_shape = {kFeatures}},
-      [examples = RegressionExamples{StreamOf(seed, split),
-                                     RandomSigns(Mix(Mix(seed) + 3)),
-                                     RandomSigns(Mix(Mix(seed) + 4))}](
-          int64_t index, float* features, float* targets) {
-        examples.Generate(index, features, targets);
-      });
+      RegressionExamples{StreamOf(seed, split), RandomSigns(Mix(Mix(seed) + 3)),
+                         RandomSigns(Mix(Mix(seed) + 4))});
 }
 
 DatasetOr OpenTokens(uint64_t seed, Split split, int64_t size,
@@ -314,11 +306,8 @@ DatasetOr OpenTokens(uint64_t seed, Split split, int64_t size,
                    .example_shape = {sequence_length},
                    .target_shape = {sequence_length},
                    .num_classes = kVocabulary},
-      [sequences = TokenSequences{StreamOf(seed, split), sequence_length,
-                                  RandomSuccessors(Mix(Mix(seed) + 3))}](
-          int64_t index, int64_t* tokens, int64_t* next_tokens) {
-        sequences.Generate(index, tokens, next_tokens);
-      });
+      TokenSequences{StreamOf(seed, split), sequence_length,
+                     RandomSuccessors(Mix(Mix(seed) + 3))});
 }
 
 }  // namespace rankwise

@@ -20,11 +20,9 @@ constexpr double kSecondsBetweenBars = 0.1;
 
 std::string Duration(double seconds) {
   const int64_t whole = static_cast<int64_t>(seconds + 0.5);
-  if (whole >= 3600) {
-    return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
-                           whole % 60);
-  }
-  return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  if (whole < 3600) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
+                         whole % 60);
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ Console::Console(const ConsoleConfig& config)
 void Console::Say(const std::string& line) {
   if (!config_.first_rank) return;
   ClearBar();
-  std::printf("%s\n", line.c_str());
+  absl::PrintF("%s\n", line);
   std::fflush(stdout);
 }
 

@@ -27,7 +27,7 @@ constexpr size_t kRecentSteps = 10;
 constexpr size_t kKinds = 4;  // of computation
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What ranks tell each other for the summary.
+// What ranks exchange for the summary.
 enum Column : size_t {
   kSeconds,
   kSpan,
@@ -37,6 +37,13 @@ enum Column : size_t {
   kTransfer,
   kSent
 };
+
+double LongestStep(const std::vector<std::vector<double>>& ranks) {
+  double seconds = 0;
+  for (const std::vector<double>& row : ranks)
+    seconds = std::max(seconds, row[kSeconds]);
+  return seconds;
+}
 
 int64_t CountSends(const std::vector<Span>& spans) {
   return absl::c_count_if(
@@ -54,8 +61,6 @@ double ExposedTransfer(const std::vector<MessageWait>& waits,
   }
   return seconds;
 }
-
-double Percent(double part) { return 100 * part; }
 
 }  // namespace
 
@@ -253,9 +258,7 @@ absl::StatusOr<std::string> PipelineMeter::Summary() {
 }
 
 std::string PipelineMeter::RankTable(const Table& ranks) const {
-  double seconds = 0;
-  for (const std::vector<double>& row : ranks)
-    seconds = std::max(seconds, row[kSeconds]);
+  const double seconds = LongestStep(ranks);
   std::string text = absl::StrFormat(
       "%s, ranks %d, micro-batches %d; medians over %d steps\n"
       "  rank  stages    busy ms   idle ms  utilisation  waiting ms  "
@@ -269,16 +272,15 @@ std::string PipelineMeter::RankTable(const Table& ranks) const {
         "  %4d  %-8s %8.2f  %8.2f  %9.1f %%  %10.2f  %11.2f  %7.2f  %16.0f\n",
         rank, absl::StrJoin(schedule_.StagesOf(static_cast<int>(rank)), ","),
         row[kBusy] * 1e3, (seconds - row[kBusy]) * 1e3,
-        Percent(row[kBusy] / seconds), row[kWait] * 1e3, row[kTransfer] * 1e3,
+        100 * (row[kBusy] / seconds), row[kWait] * 1e3, row[kTransfer] * 1e3,
         row[kSent] * 1e-6, row[kActivations]);
   }
   return text;
 }
 
 std::string PipelineMeter::BubbleLines(const Table& ranks) const {
-  double seconds = 0, of_wall = 0, of_spans = 0;
-  for (const std::vector<double>& row : ranks)
-    seconds = std::max(seconds, row[kSeconds]);
+  double of_wall = 0, of_spans = 0;
+  const double seconds = LongestStep(ranks);
   const double count = static_cast<double>(ranks.size());
   for (const std::vector<double>& row : ranks) {
     of_wall += row[kBusy] / seconds / count;
@@ -289,7 +291,7 @@ std::string PipelineMeter::BubbleLines(const Table& ranks) const {
     return absl::StrFormat(
         "  %-10s %.2f ms, bubble %.1f %% of the wall clock, %.1f %% of the "
         "ranks' spans",
-        what, time * 1e3, Percent(wall), Percent(spans));
+        what, time * 1e3, 100 * wall, 100 * spans);
   };
   return absl::StrCat(line("measured:", seconds, 1 - of_wall, 1 - of_spans),
                       "\n",
