@@ -114,73 +114,6 @@ class WrittenDataset final : public Dataset {
 
 using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 
-// The generated datasets need no files. An example is a function of (seed,
-// split, index), in integer arithmetic but for OpenLinearRegression's: the same
-// on every machine, and made when it is gathered. What is to be learned follows
-// from the seed alone, so that both splits share it. InvalidArgument when
-// `size` is negative.
-
-// Images of CIFAR-10's shape and number of classes, with enough structure to be
-// learned and enough noise that it takes a few epochs. Every class has a smooth
-// pattern. An image is the pattern of its class, a little displaced, with a
-// share of another class's pattern mixed in and noise on every pixel. Where
-// that share outweighs the class's own pattern the image misleads, so that no
-// model reaches 100 % on the test split. data: uint8 [B, 3, 32, 32]; target:
-// int64 [B].
-DatasetOr OpenSynthetic(uint64_t seed, Split split, int64_t size);
-
-// The smallest dataset: y = w.x + b + noise, with 10 standard normal features,
-// one target, and noise of standard deviation 0.1; no model's mean squared
-// error falls below 0.01. data: fp32 [B, 10]; target: fp32 [B, 1].
-DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size);
-
-// Regression of 1024 targets on 1024 features: y = U V x + noise, with x
-// uniform over -2 .. 2, V [8, 1024] and U [1024, 8] of random signs (scaled so
-// that targets have a variance of about 0.67), and noise of standard deviation
-// 0.07. Few numbers decide the targets, so that it is quick to learn and to
-// generate; no model's mean squared error falls below 0.0052. data: fp32 [B,
-// 1024]; target: fp32 [B, 1024].
-DatasetOr OpenRegression(uint64_t seed, Split split, int64_t size);
-
-// Sequences of a random Markov chain over 256 tokens, for language models:
-// after each token one of four follows, with probabilities 1/2, 1/4, 1/8 and
-// 1/16, or else any token at all. The first token is any. A model that knows
-// nothing has a loss of 5.55 (ln 256), one that knows the chain 1.64. data:
-// int64 [B, T]; target: int64 [B, T], the token after each. InvalidArgument,
-// too, when `sequence_length` is below 1.
-DatasetOr OpenTokens(uint64_t seed, Split split, int64_t size,
-                     int64_t sequence_length);
-
-// Datasets from files are memory-mapped: ranks on one machine share one copy.
-// The files must not be cut short while open.
-
-// CIFAR-10 as its binary release lays it out: files of 10,000 records, a record
-// being one label byte (0..9) and 3,072 pixel bytes (32x32, planes R, G, B).
-// The train split is data_batch_1.bin .. data_batch_5.bin, the test split
-// test_batch.bin. Source: https://www.cs.toronto.edu/~kriz/cifar.html
-//
-// The first `size` examples of `split`, which has 50,000 (train) or 10,000
-// (test): data uint8 [B, 3, 32, 32]; target int64 [B]. `dir` is the folder with
-// the .bin files, or one that has it as cifar-10-batches-bin. Every file of the
-// split is checked, whole. NotFound: a folder or file is missing (the message
-// says what to download and where to put it). DataLoss: a file of the wrong
-// size or a label above 9 (with the file and the byte offset).
-DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size);
-
-// Any file as language-model data: its bytes are the tokens, 0 .. 255. The last
-// tenth of the bytes is the test split, what precedes it the train split; each
-// is cut into windows of T + 1 bytes that do not overlap (T tokens, and the one
-// after each), without the rest that does not fill one.
-//
-// The first `size` windows of `split`, or all if there are fewer: data int64
-// [B, T]; target int64 [B, T], the token after each. `path` is the file, or a
-// folder in which it is the only one (names that begin with a dot do not
-// count). InvalidArgument: no path, a folder with none or several, a split
-// shorter than a window, an impossible `size` or `sequence_length`. NotFound:
-// nothing is there.
-DatasetOr OpenText(const std::string& path, Split split, int64_t size,
-                   int64_t sequence_length);
-
 // Which dataset, and how much of it.
 struct DatasetConfig {
   std::string name = "synthetic";  // one of DatasetNames()
@@ -190,13 +123,80 @@ struct DatasetConfig {
   int64_t train_size = 50000, test_size = 10000;  // examples
   uint64_t seed = 0;              // what generated datasets are generated from
   int64_t sequence_length = 128;  // tokens per example of `tokens` and `text`
+
+  int64_t size(Split split) const {
+    return split == Split::kTrain ? train_size : test_size;
+  }
 };
 
 // The names that OpenDataset knows.
 std::vector<std::string> DatasetNames();
 
-// Opens one split. InvalidArgument for an unknown name, else as above.
+// Opens one split. InvalidArgument for an unknown name, a negative size, or
+// sequences of no token; otherwise what the dataset says about its files.
 DatasetOr OpenDataset(const DatasetConfig& config, Split split);
+
+// The generated datasets need no files. An example is a function of (seed,
+// split, index), in integer arithmetic but for OpenLinearRegression's: the same
+// on every machine, and made when it is gathered. What is to be learned follows
+// from the seed alone, so that both splits share it.
+
+// Images of CIFAR-10's shape and number of classes, with enough structure to be
+// learned and enough noise that it takes a few epochs. Every class has a smooth
+// pattern. An image is the pattern of its class, a little displaced, with a
+// share of another class's pattern mixed in and noise on every pixel. Where
+// that share outweighs the class's own pattern the image misleads, so that no
+// model reaches 100 % on the test split. data: uint8 [B, 3, 32, 32]; target:
+// int64 [B].
+DatasetOr OpenSynthetic(const DatasetConfig& config, Split split);
+
+// The smallest dataset: y = w.x + b + noise, with 10 standard normal features,
+// one target, and noise of standard deviation 0.1; no model's mean squared
+// error falls below 0.01. data: fp32 [B, 10]; target: fp32 [B, 1].
+DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split);
+
+// Regression of 1024 targets on 1024 features: y = U V x + noise, with x
+// uniform over -2 .. 2, V [8, 1024] and U [1024, 8] of random signs (scaled so
+// that targets have a variance of about 0.67), and noise of standard deviation
+// 0.07. Few numbers decide the targets, so that it is quick to learn and to
+// generate; no model's mean squared error falls below 0.0052. data: fp32 [B,
+// 1024]; target: fp32 [B, 1024].
+DatasetOr OpenRegression(const DatasetConfig& config, Split split);
+
+// Sequences of a random Markov chain over 256 tokens, for language models:
+// after each token one of four follows, with probabilities 1/2, 1/4, 1/8 and
+// 1/16, or else any token at all. The first token is any. A model that knows
+// nothing has a loss of 5.55 (ln 256), one that knows the chain 1.64. data:
+// int64 [B, T]; target: int64 [B, T], the token after each.
+DatasetOr OpenTokens(const DatasetConfig& config, Split split);
+
+// Datasets from files are memory-mapped: ranks on one machine share one copy.
+// The files must not be cut short while open.
+
+// CIFAR-10 as its binary release lays it out: files of 10,000 records, a record
+// being one label byte (0..9) and 3,072 pixel bytes (32x32, planes R, G, B).
+// The train split is data_batch_1.bin .. data_batch_5.bin, the test split
+// test_batch.bin. Source: https://www.cs.toronto.edu/~kriz/cifar.html
+//
+// The first examples of `split`, which has 50,000 (train) or 10,000 (test):
+// data uint8 [B, 3, 32, 32]; target int64 [B]. data_dir is the folder with the
+// .bin files, or one that has it as cifar-10-batches-bin. Every file of the
+// split is checked, whole. NotFound: a folder or file is missing (the message
+// says what to download and where to put it). DataLoss: a file of the wrong
+// size or a label above 9 (with the file and the byte offset).
+DatasetOr OpenCifar10(const DatasetConfig& config, Split split);
+
+// Any file as language-model data: its bytes are the tokens, 0 .. 255. The last
+// tenth of the bytes is the test split, what precedes it the train split; each
+// is cut into windows of T + 1 bytes that do not overlap (T tokens, and the one
+// after each), without the rest that does not fill one.
+//
+// The first windows of `split`, or all if there are fewer: data int64
+// [B, T]; target int64 [B, T], the token after each. data_dir is the file, or a
+// folder in which it is the only one (names that begin with a dot do not
+// count). InvalidArgument: no path, a folder with none or several, a split
+// shorter than a window. NotFound: nothing is there.
+DatasetOr OpenText(const DatasetConfig& config, Split split);
 
 }  // namespace rankwise
 

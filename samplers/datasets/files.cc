@@ -214,15 +214,16 @@ absl::Status TooShort(const std::string& path, int64_t file_bytes, Split split,
 
 }  // namespace
 
-DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size) {
+DatasetOr OpenCifar10(const DatasetConfig& config, Split split) {
+  const int64_t size = config.size(split);
   const int64_t available =
       kRecordsPerFile * static_cast<int64_t>(FileNames(split).size());
-  if (size < 0 || size > available) {
+  if (size > available) {
     return absl::InvalidArgumentError(
         absl::StrCat("cifar10: ", size, " examples of the ", SplitName(split),
                      " split are requested; it has ", available));
   }
-  ASSIGN_OR_RETURN(std::string folder, FindFolder(dir, split));
+  ASSIGN_OR_RETURN(std::string folder, FindFolder(config.data_dir, split));
   std::vector<SharedFile> files;
   std::vector<uint8_t> labels;
   labels.reserve(available);
@@ -245,15 +246,9 @@ DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size) {
       });
 }
 
-DatasetOr OpenText(const std::string& path, Split split, int64_t size,
-                   int64_t sequence_length) {
-  if (size < 0 || sequence_length < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("text: the ", SplitName(split), " split is to have ", size,
-                     " examples of ", sequence_length,
-                     " tokens; it must be 0 or more of 1 or more"));
-  }
-  ASSIGN_OR_RETURN(const std::string found, FindFile(path));
+DatasetOr OpenText(const DatasetConfig& config, Split split) {
+  const int64_t sequence_length = config.sequence_length;
+  ASSIGN_OR_RETURN(const std::string found, FindFile(config.data_dir));
   ASSIGN_OR_RETURN(SharedFile file, MappedFile::Open(found));
   const int64_t bytes = static_cast<int64_t>(file->bytes().size());
   const int64_t test_bytes = bytes / 10;
@@ -265,7 +260,7 @@ DatasetOr OpenText(const std::string& path, Split split, int64_t size,
     return TooShort(found, bytes, split, split_bytes, sequence_length);
   return std::make_unique<WrittenDataset<int64_t, int64_t>>(
       DatasetFacts{.name = "text",
-                   .size = std::min(size, windows),
+                   .size = std::min(config.size(split), windows),
                    .example_shape = {sequence_length},
                    .target_shape = {sequence_length},
                    .num_classes = 256},

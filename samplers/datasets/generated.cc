@@ -6,26 +6,16 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "samplers/datasets/dataset.h"
 #include "samplers/datasets/split_mix.h"
 #include "samplers/sampling/samplers.h"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
-absl::Status CheckSize(const char* name, Split split, int64_t size) {
-  if (size >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": the ", SplitName(split), " split is to have ", size,
-                   " examples; it must be 0 or more"));
-}
-
 // The key of a split's examples; both splits share what else the seed gives.
-uint64_t StreamOf(uint64_t seed, Split split) {
-  return Mix(Mix(seed) + (split == Split::kTrain ? 1 : 2));
+uint64_t StreamOf(const DatasetConfig& config, Split split) {
+  return Mix(Mix(config.seed) + (split == Split::kTrain ? 1 : 2));
 }
 
 // Of synthetic images, [kChannels][kSide][kSide].
@@ -241,22 +231,21 @@ struct TokenSequences {
 
 }  // namespace
 
-DatasetOr OpenSynthetic(uint64_t seed, Split split, int64_t size) {
-  RETURN_IF_ERROR(CheckSize("synthetic", split, size));
+DatasetOr OpenSynthetic(const DatasetConfig& config, Split split) {
   return std::make_unique<WrittenDataset<uint8_t, int64_t>>(
       DatasetFacts{.name = "synthetic",
-                   .size = size,
+                   .size = config.size(split),
                    .example_shape = {kChannels, kSide, kSide},
                    .num_classes = kNumClasses},
-      SyntheticImages{StreamOf(seed, split), MakePatterns(seed)});
+      SyntheticImages{StreamOf(config, split), MakePatterns(config.seed)});
 }
 
-DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size) {
-  RETURN_IF_ERROR(CheckSize("linear", split, size));
+DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split) {
+  const int64_t size = config.size(split);
   // Three streams of the seed: the weights, and the examples of either split.
-  const at::Generator of_weights = SeededGenerator(3 * seed);
+  const at::Generator of_weights = SeededGenerator(3 * config.seed);
   const at::Generator of_examples =
-      SeededGenerator(3 * seed + (split == Split::kTrain ? 1 : 2));
+      SeededGenerator(3 * config.seed + (split == Split::kTrain ? 1 : 2));
   const at::Tensor weights = at::randn({kLinearFeatures + 1}, of_weights);
   at::Tensor features = at::randn({size, kLinearFeatures}, of_examples);
   at::Tensor targets = at::randn({size, 1}, of_examples);  // noise, so far
@@ -281,33 +270,27 @@ DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size) {
       });
 }
 
-DatasetOr OpenRegression(uint64_t seed, Split split, int64_t size) {
-  RETURN_IF_ERROR(CheckSize("regression", split, size));
+DatasetOr OpenRegression(const DatasetConfig& config, Split split) {
   return std::make_unique<WrittenDataset<float, float>>(
       DatasetFacts{.name = "regression",
-                   .size = size,
+                   .size = config.size(split),
                    .example_shape = {kFeatures},
                    .target_shape = {kFeatures}},
-      RegressionExamples{StreamOf(seed, split), RandomSigns(Mix(Mix(seed) + 3)),
-                         RandomSigns(Mix(Mix(seed) + 4))});
+      RegressionExamples{StreamOf(config, split),
+                         RandomSigns(Mix(Mix(config.seed) + 3)),
+                         RandomSigns(Mix(Mix(config.seed) + 4))});
 }
 
-DatasetOr OpenTokens(uint64_t seed, Split split, int64_t size,
-                     int64_t sequence_length) {
-  RETURN_IF_ERROR(CheckSize("tokens", split, size));
-  if (sequence_length < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tokens: sequences are to have ", sequence_length,
-                     " tokens; it must be 1 or more"));
-  }
+DatasetOr OpenTokens(const DatasetConfig& config, Split split) {
+  const int64_t sequence_length = config.sequence_length;
   return std::make_unique<WrittenDataset<int64_t, int64_t>>(
       DatasetFacts{.name = "tokens",
-                   .size = size,
+                   .size = config.size(split),
                    .example_shape = {sequence_length},
                    .target_shape = {sequence_length},
                    .num_classes = kVocabulary},
-      TokenSequences{StreamOf(seed, split), sequence_length,
-                     RandomSuccessors(Mix(Mix(seed) + 3))});
+      TokenSequences{StreamOf(config, split), sequence_length,
+                     RandomSuccessors(Mix(Mix(config.seed) + 3))});
 }
 
 }  // namespace rankwise

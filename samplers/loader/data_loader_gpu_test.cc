@@ -30,7 +30,7 @@ struct Loaders {
   }
 
   const std::unique_ptr<Dataset> dataset =
-      *OpenSynthetic(0, Split::kTrain, kExamples);
+      *OpenDataset({.train_size = kExamples}, Split::kTrain);
   const std::unique_ptr<DistributedSampler> sampler =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
   const std::unique_ptr<DistributedSampler> other_sampler =

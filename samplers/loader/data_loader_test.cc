@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::unique_ptr<Dataset> Images(int64_t size) {
-  return *OpenSynthetic(0, Split::kTrain, size);
+  return *OpenDataset({.train_size = size}, Split::kTrain);
 }
 
 std::unique_ptr<DistributedSampler> Shuffled(int64_t size) {
@@ -169,7 +169,7 @@ TEST(DataLoaderTest, GivesNothingBeforeTheStartAndOfAnEmptyDataset) {
 
 TEST(DataLoaderTest, FeaturesPassUnchanged) {
   const std::unique_ptr<Dataset> dataset =
-      *OpenLinearRegression(0, Split::kTrain, 20);
+      *OpenDataset({.name = "linear", .train_size = 20}, Split::kTrain);
   const auto sampler = InOrder(20);
   DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 20});
   loader.StartEpoch(0);

@@ -21,7 +21,7 @@ constexpr int64_t kBatchSize = 64;
 Batch SomeImages() {
   std::vector<int64_t> indices(kBatchSize);
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  return (*OpenSynthetic(0, Split::kTrain, 50000))->Gather(indices);
+  return (*OpenDataset({.train_size = 50000}, Split::kTrain))->Gather(indices);
 }
 
 // Making a batch of 64 generated examples: uint8 images, 1024 features with as
@@ -71,7 +71,7 @@ BENCHMARK(TransformByOperators)->Unit(benchmark::kMicrosecond);
 void Loader(benchmark::State& state) {
   constexpr int64_t kSize = 200 * kBatchSize;
   const std::unique_ptr<Dataset> dataset =
-      *OpenSynthetic(0, Split::kTrain, kSize);
+      *OpenDataset({.train_size = kSize}, Split::kTrain);
   const std::unique_ptr<DistributedSampler> sampler =
       *DistributedSampler::Create(kSize, {});
   DataLoader loader(
