@@ -6,7 +6,6 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"

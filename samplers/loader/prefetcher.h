@@ -49,7 +49,7 @@ class Prefetcher {
  private:
   using Slot = std::optional<absl::StatusOr<Batch>>;
 
-  // Batches asked for by one Start; workers keep it alive while they use it.
+  // The batches of one Start; workers keep it alive while they use it.
   struct Job {
     Make make;
     int64_t end;

@@ -167,9 +167,8 @@ torch::Tensor GradScaler::Scale(const torch::Tensor& loss) const {
   return loss * scale_;
 }
 
-void GradScaler::Begin() { found_inf_.zero_(); }
-
 void GradScaler::Unscale(const std::vector<torch::Tensor>& gradients) {
+  found_inf_.zero_();
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
   // In fp64, so that the reciprocal is rounded once.
@@ -244,7 +243,6 @@ torch::Tensor Optimizer::ScaledLoss(const torch::Tensor& loss) const {
 std::optional<torch::Tensor> Optimizer::UnscaleGradients(
     const std::vector<size_t>& active) {
   if (scaler_ == nullptr) return std::nullopt;
-  scaler_->Begin();
   scaler_->Unscale(Gradients(Select(parameters_, active)));
   return scaler_->found_inf();
 }

@@ -51,13 +51,10 @@ class GradScaler {
   // What backward starts from.
   torch::Tensor Scale(const torch::Tensor& loss) const;
 
-  // Before a step's first Unscale.
-  void Begin();
   // Divides the gradients by the scale in place. Where ranks average theirs,
   // these are the averages, so that all ranks see the same overflows.
   void Unscale(const std::vector<torch::Tensor>& gradients);
-  // 1 where a gradient that was unscaled since Begin is not finite, else 0;
-  // fp32 scalar.
+  // 1 where a gradient of the last Unscale is not finite, else 0; fp32 scalar.
   const torch::Tensor& found_inf() const { return found_inf_; }
   // After the step: sets the next one's scale.
   void Update();

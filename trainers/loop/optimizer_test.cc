@@ -312,7 +312,7 @@ TEST(GradScalerTest, StartsWithPyTorchsDefaults) {
   EXPECT_EQ(scaler.scale(), 65536);
   for (int step = 1; step <= 2000; ++step) {
     EXPECT_EQ(scaler.scale(), 65536);
-    scaler.Begin();
+    scaler.Unscale({});
     scaler.Update();
   }
   EXPECT_EQ(scaler.scale(), 131072);

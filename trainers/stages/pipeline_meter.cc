@@ -27,7 +27,7 @@ constexpr size_t kRecentSteps = 10;
 constexpr size_t kKinds = 4;  // of computation
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What ranks exchange for the summary.
+// What ranks exchange for the summary; the first four are medians.
 enum Column : size_t {
   kSeconds,
   kSpan,
@@ -162,8 +162,10 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
         std::max(sums.peak_activations, measured[i].peak_activations);
     full.spans.push_back(measured[i].spans);
     if (warms_up) continue;
-    sums.shares.push_back({record.schedule_seconds, record.span_seconds,
-                           record.busy_seconds, record.wait_seconds});
+    sums.seconds[kSeconds].push_back(record.schedule_seconds);
+    sums.seconds[kSpan].push_back(record.span_seconds);
+    sums.seconds[kBusy].push_back(record.busy_seconds);
+    sums.seconds[kWait].push_back(record.wait_seconds);
   }
   if (!warms_up) recent_.push_back(std::move(full));
   if (recent_.size() > kRecentSteps) recent_.pop_front();
@@ -225,18 +227,12 @@ absl::Status PipelineMeter::PredictAnew() {
 
 std::vector<double> PipelineMeter::SummaryOf(size_t index) const {
   const RankSums& sums = sums_[index];
-  const auto median = [&](double StepShare::*part) {
-    std::vector<double> values;
-    for (const StepShare& share : sums.shares) values.push_back(share.*part);
-    return Median(std::move(values));
-  };
-  return {median(&StepShare::seconds),
-          median(&StepShare::span_seconds),
-          median(&StepShare::busy_seconds),
-          median(&StepShare::wait_seconds),
-          static_cast<double>(sums.peak_activations),
-          sums.transfer_seconds,
-          sums.sent_bytes};
+  std::vector<double> row;
+  for (const std::vector<double>& steps : sums.seconds)
+    row.push_back(Median(steps));
+  row.insert(row.end(), {static_cast<double>(sums.peak_activations),
+                         sums.transfer_seconds, sums.sent_bytes});
+  return row;
 }
 
 absl::StatusOr<std::string> PipelineMeter::Summary() {
@@ -264,7 +260,7 @@ std::string PipelineMeter::RankTable(const Table& ranks) const {
       "  rank  stages    busy ms   idle ms  utilisation  waiting ms  "
       "transfer ms  sent MB  activations kept\n",
       schedule_.name, ranks.size(), schedule_.num_micro_batches,
-      sums_.front().shares.size());
+      sums_.front().seconds[kSeconds].size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double>& row = ranks[rank];
     absl::StrAppendFormat(

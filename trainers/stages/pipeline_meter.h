@@ -3,6 +3,7 @@
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_METER_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_METER_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -54,9 +55,6 @@ class PipelineMeter {
   absl::StatusOr<Timeline> Predict() const;
 
  private:
-  struct StepShare {
-    double seconds = 0, span_seconds = 0, busy_seconds = 0, wait_seconds = 0;
-  };
   struct FullStep {
     int64_t step = 0;
     std::vector<std::vector<Span>> spans;  // as ranks_
@@ -91,7 +89,8 @@ class PipelineMeter {
   std::deque<FullStep> recent_;  // the last ones
   // What the summary tells of each of ranks_.
   struct RankSums {
-    std::vector<StepShare> shares;  // of all full steps but the first
+    // Of each full step but the first: all of it, span, busy, waiting.
+    std::array<std::vector<double>, 4> seconds;
     int peak_activations = 0;
     double sent_bytes = 0, transfer_seconds = 0;  // in the last full step
   };

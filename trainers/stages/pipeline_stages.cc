@@ -19,7 +19,7 @@
 namespace rankwise {
 namespace {
 
-// Tags of messages beside the executor's.
+// Tags of messages that are not the executor's.
 constexpr int kFirstTieTag = 1 << 30;
 
 std::vector<torch::Tensor> Without(std::vector<torch::Tensor> tensors,
