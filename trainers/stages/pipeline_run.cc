@@ -61,8 +61,9 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
                    plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));
   ASSIGN_OR_RETURN(training_,
                    TrainingRun::Create(config_, worker_, plan_->Placement()));
-  stages_ = std::make_unique<PipelineStages>(
-      config_, worker_, *plan_, training_->model(), *training_->data().train);
+  stages_ = std::make_unique<PipelineStages>(config_, worker_, *plan_,
+                                             training_->model(),
+                                             *training_->data().train.dataset);
   RETURN_IF_ERROR(training_->Start(TrainableParameters(training_->model())));
   stages_->ShareNorm(training_->optimizer());
   meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
