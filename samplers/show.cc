@@ -51,36 +51,30 @@ struct Config {
 
 absl::StatusOr<Config> ConfigFromFlags() {
   const std::string mode = absl::GetFlag(FLAGS_mode);
-  if (mode != "padded" && mode != "exact") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--mode=", mode, ": it must be padded or exact"));
-  }
   const int64_t size = absl::GetFlag(FLAGS_size);
-  if (size < 0 || size > kMaxSize) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--size=", size, ": it must be in 0 .. ", kMaxSize));
-  }
   const int64_t world_size = absl::GetFlag(FLAGS_world_size);
-  if (world_size < 1 || world_size > kMaxWorldSize) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--world_size=", world_size, ": it must be in 1 .. ", kMaxWorldSize));
-  }
   const int64_t epoch = absl::GetFlag(FLAGS_epoch);
-  if (epoch < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--epoch=", epoch, ": it must be 0 or more"));
-  }
   const int64_t rank = absl::GetFlag(FLAGS_rank);
+  const auto bad = [](const auto&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat(parts...));
+  };
+  if (mode != "padded" && mode != "exact")
+    return bad("--mode=", mode, ": it must be padded or exact");
+  if (size < 0 || size > kMaxSize)
+    return bad("--size=", size, ": it must be in 0 .. ", kMaxSize);
+  if (world_size < 1 || world_size > kMaxWorldSize) {
+    return bad("--world_size=", world_size, ": it must be in 1 .. ",
+               kMaxWorldSize);
+  }
+  if (epoch < 0) return bad("--epoch=", epoch, ": it must be 0 or more");
   if (rank < -1 || rank >= world_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--rank=", rank, ": with --world_size=", world_size,
-        " it must be in 0 .. ", world_size - 1, ", or -1 for all"));
+    return bad("--rank=", rank, ": with --world_size=", world_size,
+               " it must be in 0 .. ", world_size - 1, ", or -1 for all");
   }
   if (rank == -1 && size > kMaxOrdered / world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--size=", size, " --world_size=", world_size,
-                     ": printing all ranks ", "orders ", size, " examples ",
-                     world_size, " times; print one by --rank"));
+    return bad("--size=", size, " --world_size=", world_size,
+               ": printing all ranks orders ", size, " examples ", world_size,
+               " times; print one by --rank");
   }
   using Mode = DistributedSamplerConfig::Mode;
   return Config{
@@ -103,9 +97,8 @@ absl::Status Run(const Config& config) {
                      DistributedSampler::Create(config.size, of_rank));
     sampler->set_epoch(config.epoch);
     std::string line = absl::StrCat("rank ", rank, ":");
-    for (const int64_t index : sampler->Indices()) {
+    for (const int64_t index : sampler->Indices())
       absl::StrAppend(&line, " ", index);
-    }
     std::cout << line << "\n";
   }
   std::cout.flush();

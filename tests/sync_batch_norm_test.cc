@@ -61,8 +61,8 @@ TEST(SyncBatchNormTest, SaysWhatItDoesAndRefusesAModelWithoutBatchNorm) {
                                           "--model=simple_cnn_bn"};
   const Finished synced = RunTrainer("ddp", flags);
   ASSERT_EQ(synced.code, 0) << synced.err;
-  EXPECT_THAT(synced.out, HasSubstr("2 layers normalise over the batches of "
-                                    "all 2 ranks"));
+  EXPECT_THAT(synced.out, HasSubstr("2 layers normalising over the batches of "
+                                    "2 ranks"));
   std::vector<std::string> local = flags;
   local.push_back("--skip_communication");
   EXPECT_THAT(RunTrainer("ddp", local).out,

@@ -29,7 +29,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   Model& model = run->model();
   ASSIGN_OR_RETURN(
       const std::string norms,
-      SyncBatchNormIfAsked(model, *worker.comm, config.skip_communication));
+      SyncBatchNormIfRequested(model, *worker.comm, config.skip_communication));
   if (!norms.empty()) run->Say(norms);
   const auto make_engine = [&] {
     return MakeEngine(model, *worker.comm, config.skip_communication);
@@ -64,15 +64,15 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     return StepOutcome{.loss = loss,
                        .exposed_comm_seconds = engine->TakeExposedComm()};
   };
-  const StepFunction captured =
-      CaptureIfAsked(config, worker, *run,
-                     {.step = step,
-                      .warm_up_steps = kWarmUpStepsOfDdp,
-                      // A Reducer cannot be used again after half a backward.
-                      .recover = [&]() -> absl::Status {
-                        ASSIGN_OR_RETURN(engine, make_engine());
-                        return absl::OkStatus();
-                      }});
+  const StepFunction captured = CaptureIfRequested(
+      config, worker, *run,
+      {.step = step,
+       .warm_up_steps = kWarmUpStepsOfDdp,
+       // A Reducer cannot be used again after half a backward.
+       .recover = [&]() -> absl::Status {
+         ASSIGN_OR_RETURN(engine, make_engine());
+         return absl::OkStatus();
+       }});
 
   return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
     ASSIGN_OR_RETURN(StepOutcome outcome, captured(input));

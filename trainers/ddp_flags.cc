@@ -1,7 +1,7 @@
 #include "trainers/ddp_flags.h"
 
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +12,7 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/simple_data_parallel.h"
 #include "parallel/ddp/sync_batch_norm.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
 
@@ -43,13 +44,12 @@ ABSL_DECLARE_FLAG(bool, skip_communication);
 namespace rankwise {
 namespace {
 
-const std::map<std::string, DdpConfig::CommHook>& CommHooks() {
-  static const auto* const kHooks =
-      new std::map<std::string, DdpConfig::CommHook>{
-          {"none", DdpConfig::CommHook::kNone},
-          {"fp16", DdpConfig::CommHook::kFp16},
-          {"bf16", DdpConfig::CommHook::kBf16}};
-  return *kHooks;
+// None for another name.
+std::optional<DdpConfig::CommHook> CommHookNamed(const std::string& name) {
+  if (name == "none") return DdpConfig::CommHook::kNone;
+  if (name == "fp16") return DdpConfig::CommHook::kFp16;
+  if (name == "bf16") return DdpConfig::CommHook::kBf16;
+  return std::nullopt;
 }
 
 absl::Status Bad(const char* flag, const std::string& value,
@@ -69,24 +69,21 @@ absl::Status CheckDdpFlags() {
   if (engine != "reducer" && engine != "simple")
     return Bad("ddp", engine, "reducer or simple");
   const std::string hook = absl::GetFlag(FLAGS_comm_hook);
-  if (CommHooks().count(hook) == 0)
+  if (!CommHookNamed(hook).has_value())
     return Bad("comm_hook", hook, "none, fp16 or bf16");
   if (engine == "simple" && hook != "none")
     return Bad("comm_hook", hook, "none with --ddp=simple, which has no hooks");
-  if (absl::GetFlag(FLAGS_cuda_graph) &&
-      absl::GetFlag(FLAGS_find_unused_parameters)) {
+  const bool skips = absl::GetFlag(FLAGS_skip_communication);
+  if (skips && hook != "none")
+    return Bad("comm_hook", hook, "none with --skip_communication");
+  if (absl::GetFlag(FLAGS_find_unused_parameters) &&
+      (skips || absl::GetFlag(FLAGS_cuda_graph))) {
     return absl::InvalidArgumentError(
-        "--find_unused_parameters: the host reads which ones they are, which "
-        "--cuda_graph cannot capture; leave out one of the two");
-  }
-  if (absl::GetFlag(FLAGS_skip_communication)) {
-    if (hook != "none")
-      return Bad("comm_hook", hook, "none with --skip_communication");
-    if (absl::GetFlag(FLAGS_find_unused_parameters)) {
-      return absl::InvalidArgumentError(
-          "--find_unused_parameters: ranks ask each other for them, which "
-          "--skip_communication cannot leave out");
-    }
+        skips
+            ? "--find_unused_parameters: ranks ask each other for them, which "
+              "--skip_communication cannot leave out"
+            : "--find_unused_parameters: the host reads which ones they are, "
+              "which --cuda_graph cannot capture; leave out one of the two");
   }
   for (const auto& [name, value] :
        {std::pair{"bucket_cap_mb", absl::GetFlag(FLAGS_bucket_cap_mb)},
@@ -98,26 +95,22 @@ absl::Status CheckDdpFlags() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
-                                                 Communicator& comm,
-                                                 bool skip_communication) {
-  if (!absl::GetFlag(FLAGS_sync_batch_norm)) return std::string();
+absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
+                                                     Communicator& comm,
+                                                     bool skip_communication) {
+  if (!absl::GetFlag(FLAGS_sync_batch_norm)) return "";
   if (skip_communication) {
-    return std::string(
-        "warning: --sync_batch_norm: with --skip_communication every rank "
-        "normalises over its own batch");
+    return "warning: --sync_batch_norm: with --skip_communication every rank "
+           "normalises over its own batch";
   }
   ASSIGN_OR_RETURN(int64_t layers, ConvertToSyncBatchNorm(model, comm.world()));
   if (layers == 0) {
     return absl::InvalidArgumentError(
         "--sync_batch_norm: the model has no batch norm; leave it out");
   }
-  return absl::StrCat("--sync_batch_norm: ", layers,
-                      layers == 1 ? " layer normalises" : " layers normalise",
-                      " over the batches of ",
-                      comm.world_size() == 1
-                          ? "1 rank"
-                          : absl::StrCat("all ", comm.world_size(), " ranks"));
+  return absl::StrCat("--sync_batch_norm: ", Counted(layers, "layer"),
+                      " normalising over the batches of ",
+                      Counted(comm.world_size(), "rank"));
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
@@ -137,7 +130,7 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
   config.static_graph = absl::GetFlag(FLAGS_static_graph);
   config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
   config.skip_communication = skip_communication;
-  config.comm_hook = CommHooks().at(absl::GetFlag(FLAGS_comm_hook));
+  config.comm_hook = *CommHookNamed(absl::GetFlag(FLAGS_comm_hook));
   ASSIGN_OR_RETURN(auto reducer, DistributedDataParallel::Create(
                                      model, comm.world(), config));
   return std::unique_ptr<DataParallelEngine>(std::move(reducer));

@@ -2,20 +2,17 @@
 #ifndef RANKWISE_TRAINERS_DDP_FLAGS_H_
 #define RANKWISE_TRAINERS_DDP_FLAGS_H_
 
+#include <torch/nn/module.h>
+
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/ddp/engine.h"
 
-namespace torch::nn {
-class Module;
-}
-
 namespace rankwise {
-
-class Communicator;
 
 absl::Status CheckDdpFlags();
 
@@ -23,9 +20,9 @@ absl::Status CheckDdpFlags();
 // engine is made; returns a line to say about it, "" without the flag.
 // InvalidArgument for a model that has none. With `skip_communication` they
 // stay as they are.
-absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
-                                                 Communicator& comm,
-                                                 bool skip_communication);
+absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
+                                                     Communicator& comm,
+                                                     bool skip_communication);
 
 // The engine that --ddp names, over the flags' buckets. Collective.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(

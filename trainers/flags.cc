@@ -1,16 +1,13 @@
 #include "trainers/flags.h"
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/marshalling.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "parallel/launch/comm_flags.h"
 #include "parallel/launch/flag_checks.h"
 #include "records/command_line.h"
@@ -47,7 +44,7 @@ TRAINER_FLAG(
 TRAINER_FLAG(kLosses, std::string, data_dir, "",
              "folder of the dataset's files; of text, the file");
 TRAINER_FLAG(kLosses, int64_t, train_size, 50000,
-             "training examples; a file dataset gives its first so many");
+             "training examples; a file dataset gives its first ones");
 TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
 TRAINER_FLAG(kBatch, int64_t, batch_size, 64,
              "examples per rank and micro-batch");
@@ -60,7 +57,7 @@ TRAINER_FLAG(kSpeed, int, data_workers, 1,
 // Training.
 TRAINER_FLAG(kSpeed, int64_t, epochs, 5, "passes over the training set");
 TRAINER_FLAG(kSpeed, int64_t, max_steps, 0,
-             "end after so many optimizer steps; 0: train all epochs");
+             "end after this number of optimizer steps; 0: train all epochs");
 TRAINER_FLAG(
     kBatch, int64_t, accumulate, 1,
     "micro-batches whose gradients are added up before each optimizer step");
@@ -91,7 +88,7 @@ TRAINER_FLAG(
     kSpeed, bool, cuda_graph, false,
     "GPUs only, of single and ddp: capture a whole step in a CUDA graph "
     "after the first ones, and launch that. Where a step cannot be "
-    "captured it runs as before, and the reason is said");
+    "captured it runs as before, and says why");
 TRAINER_FLAG(kLosses, uint64_t, seed, 0,
              "of the initial weights, the generated data and the sampler");
 TRAINER_FLAG(kSpeed, bool, eval, true,
@@ -122,15 +119,15 @@ TRAINER_FLAG(kOutput, int64_t, log_every, 100,
              "steps between two lines of rank 0");
 TRAINER_FLAG(kOutput, double, peak_tflops, 0,
              "what one rank's device can do in the precision used, in TFLOP/s "
-             "without sparsity: the MFU is told against it; 0: it is not told");
+             "without sparsity, against which the MFU is shown; 0: no MFU");
 TRAINER_FLAG(kOutput, bool, progress, true,
              "a progress bar where stdout is a terminal");
 TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
              "folder for checkpoints and model.safetensors; empty: none");
 TRAINER_FLAG(
     kOutput, int64_t, checkpoint_every, 0,
-    "steps between two checkpoints beside those at the epochs' ends; 0: "
-    "only those");
+    "steps between two checkpoints, in addition to those at the epochs' ends; "
+    "0: only those");
 TRAINER_FLAG(kOutput, int, keep_checkpoints, 3, "checkpoints to keep");
 TRAINER_FLAG(kOutput, bool, resume, false,
              "go on from the newest checkpoint of --checkpoint_dir");
@@ -175,15 +172,13 @@ constexpr int64_t kMostSteps = 1'000'000'000'000;
 constexpr int kMostCheckpoints = 1'000'000;
 
 ModelConfig ModelFromFlags() {
-  ModelConfig model;
-  model.name = absl::GetFlag(FLAGS_model);
-  model.size = absl::GetFlag(FLAGS_model_size);
-  model.depth = absl::GetFlag(FLAGS_depth);
-  model.width = absl::GetFlag(FLAGS_width);
-  model.sequence_length = absl::GetFlag(FLAGS_sequence_length);
-  model.dropout = absl::GetFlag(FLAGS_dropout);
-  model.tied_head = absl::GetFlag(FLAGS_tied_head);
-  return model;
+  return {.name = absl::GetFlag(FLAGS_model),
+          .size = absl::GetFlag(FLAGS_model_size),
+          .depth = absl::GetFlag(FLAGS_depth),
+          .width = absl::GetFlag(FLAGS_width),
+          .sequence_length = absl::GetFlag(FLAGS_sequence_length),
+          .dropout = absl::GetFlag(FLAGS_dropout),
+          .tied_head = absl::GetFlag(FLAGS_tied_head)};
 }
 
 DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
@@ -259,13 +254,13 @@ TraceConfig TraceFromFlags(FlagChecks& checks) {
   trace.steps = absl::GetFlag(FLAGS_trace_steps);
   trace.operators = absl::GetFlag(FLAGS_trace_ops);
   checks.ParentExists("trace", trace.file);
-  const absl::Status replaceable = trace.file.empty() || !checks.status().ok()
-                                       ? absl::OkStatus()
-                                       : CheckReplaceable(trace.file);
-  if (!replaceable.ok())
-    checks.Complain(absl::StrCat("--trace: ", replaceable.message()));
   checks.InRange<int64_t>("trace_steps", trace.steps, 1, kMostSteps);
-  if (!trace.file.empty()) return trace;
+  if (!trace.file.empty()) {
+    const absl::Status replaceable = CheckReplaceable(trace.file);
+    if (!replaceable.ok())
+      checks.Complain(absl::StrCat("--trace: ", replaceable.message()));
+    return trace;
+  }
   if (trace.operators)
     checks.Complain("--trace_ops: needs --trace, the file to write to");
   if (trace.steps != kDefaultSteps)

@@ -1,6 +1,6 @@
-// The command line that all trainers share, beside parallel/launch/comm_flags,
-// and what each flag of a trainer counts for. Part of the binaries: the
-// libraries below see only the structs.
+// The command line that all trainers share, in addition to
+// parallel/launch/comm_flags, and what each flag of a trainer counts for. Part
+// of the binaries: the libraries below see only the structs.
 #ifndef RANKWISE_TRAINERS_FLAGS_H_
 #define RANKWISE_TRAINERS_FLAGS_H_
 
@@ -23,7 +23,7 @@ namespace rankwise {
 enum class FlagEffect {
   kLosses,
   kBatch,   // the losses, but it follows the world size
-  kSpeed,   // or what a run does beside its steps; no step's loss
+  kSpeed,   // or what a run does between its steps; no step's loss
   kLayout,  // follows the world size; no step's loss
   kOutput,  // what is written where, or what it is compared with
 };

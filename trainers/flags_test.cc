@@ -5,7 +5,7 @@
 #include "parallel/launch/comm_flags.h"
 #include "records/run_origin.h"
 #include "trainers/ddp_flags.h"
-#include "trainers/pipeline_flags.h"
+#include "trainers/stage_flags.h"
 
 namespace rankwise {
 namespace {

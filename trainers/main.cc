@@ -2,12 +2,10 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,55 +28,77 @@
 namespace rankwise {
 namespace {
 
+struct CommandLine {
+  TrainConfig train;
+  CommConfig comm;
+  LaunchConfig launch;
+};
+
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
 int Report(const std::string& who, const absl::Status& status) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(),
                std::string(status.message()).c_str());
   return ExitCode(status);
 }
 
-// Of what the flags say by themselves, whatever is wrong with it.
-int ReportFlags(const Trainer& trainer, const absl::Status& status) {
-  Report(trainer.name, status);
-  return kBadUsage;
-}
-
-absl::Status CheckPrecision(const Trainer& trainer, const TrainConfig& config) {
-  if (config.precision != Precision::kFp16 || trainer.whole_model)
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--precision=fp16: ", trainer.name,
-      " cuts the model, and its parts would have to agree on every step's loss "
-      "scale; use --precision=bf16, or the trainer single or ddp"));
-}
-
-const char* GpuFlag(const TrainConfig& config) {
-  if (config.cuda_graph) return "--cuda_graph";
-  return config.tf32 ? "--tf32" : nullptr;
-}
-
-// Before any rank is started: what needs a GPU, by the device that is asked
-// for.
+// Before any rank is started: what needs a GPU, by the device that is
+// requested.
 absl::Status CheckGpuFlags(const Trainer& trainer, const TrainConfig& config,
                            const std::string& device) {
   if (config.cuda_graph && !trainer.whole_model) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--cuda_graph: ", trainer.name,
-        " cuts the model, and the host passes its parts' results on; only "
-        "single and ddp can capture their steps"));
+    return Bad("--cuda_graph: ", trainer.name,
+               " cuts the model, and the host passes its parts' results on; "
+               "only single and ddp can capture their steps");
   }
-  const char* flag = GpuFlag(config);
-  if (flag == nullptr) return absl::OkStatus();
-  if (device == "cpu") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": needs a GPU, and --device=cpu asks for none"));
-  }
+  if (!config.cuda_graph && !config.tf32) return absl::OkStatus();
+  const char* flag = config.cuda_graph ? "--cuda_graph" : "--tf32";
+  if (device == "cpu")
+    return Bad(flag, ": needs a GPU, and --device=cpu asks for none");
   const std::string none = WhyNoGpu();
-  if (none.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": needs a GPU: ", none));
+  return none.empty() ? absl::OkStatus() : Bad(flag, ": needs a GPU: ", none);
 }
 
-// And by what this rank got.
+absl::Status CheckUsage(const Trainer& trainer, const CommandLine& line) {
+  const TrainConfig& config = line.train;
+  if (!trainer.distributed && line.launch.nproc > 1) {
+    return Bad("--nproc=", line.launch.nproc, ": ", trainer.name,
+               " is one process; use the trainer ddp");
+  }
+  if (!trainer.distributed && config.skip_communication) {
+    return Bad("--skip_communication: ", trainer.name,
+               " communicates nothing that could be left out");
+  }
+  if (config.precision == Precision::kFp16 && !trainer.whole_model) {
+    return Bad("--precision=fp16: ", trainer.name,
+               " cuts the model, and its parts would have to agree on every "
+               "step's loss scale; use --precision=bf16, or the trainer single "
+               "or ddp");
+  }
+  RETURN_IF_ERROR(CheckGpuFlags(trainer, config, line.comm.device));
+  return trainer.check_flags == nullptr ? absl::OkStatus()
+                                        : trainer.check_flags();
+}
+
+absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
+                                            char** argv) {
+  const std::vector<char*> words = ParseFlags(argc, argv);
+  CommandLine line;
+  ASSIGN_OR_RETURN(line.train, TrainConfigFromFlags());
+  ASSIGN_OR_RETURN(line.comm, CommConfigFromFlags());
+  ASSIGN_OR_RETURN(line.launch, LaunchConfigFromFlags());
+  if (words.size() > 1) {
+    return Bad("\"", words[1],
+               "\" is not a flag; flags look like --batch_size=64");
+  }
+  RETURN_IF_ERROR(CheckUsage(trainer, line));
+  return line;
+}
+
+// What only the rank knows: its device, and whether it has peers.
 absl::Status CheckRank(const Trainer& trainer, const TrainConfig& config,
                        const Worker& worker) {
   if (!trainer.whole_model && worker.device.is_cuda() &&
@@ -91,51 +111,24 @@ absl::Status CheckRank(const Trainer& trainer, const TrainConfig& config,
   }
   if (config.output.traffic_steps > 0 &&
       (worker.comm == nullptr || !worker.devices.empty())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--traffic_steps=", config.output.traffic_steps, ": ", trainer.name,
-        " in one process communicates nothing that could be recorded; leave it "
-        "out, or start several ranks"));
+    return Bad("--traffic_steps=", config.output.traffic_steps, ": ",
+               trainer.name,
+               " in one process communicates nothing that could be recorded; "
+               "leave it out, or start several ranks");
   }
   if (worker.device.is_cuda() || !config.cuda_graph) return absl::OkStatus();
-  return absl::InvalidArgumentError(
+  return Bad(
       "--cuda_graph: needs a GPU for every rank, and this one trains on the "
       "CPU; use fewer ranks, or leave out --cuda_graph");
-}
-
-// PyTorch lets convolutions round unasked; here the flag decides for both.
-void AllowTf32(bool allowed) {
-  at::globalContext().setAllowTF32CuBLAS(allowed);
-  at::globalContext().setAllowTF32CuDNN(allowed);
-}
-
-absl::Status CheckUsage(const Trainer& trainer, const std::vector<char*>& words,
-                        const TrainConfig& config, const CommConfig& comm,
-                        const LaunchConfig& launch) {
-  if (words.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", words[1], "\" is not a flag; flags look like --batch_size=64"));
-  }
-  if (!trainer.distributed && launch.nproc > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--nproc=", launch.nproc, ": ", trainer.name,
-                     " is one process; use the trainer ddp"));
-  }
-  if (!trainer.distributed && config.skip_communication) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--skip_communication: ", trainer.name,
-                     " communicates nothing that could be left out"));
-  }
-  absl::Status possible = CheckPrecision(trainer, config);
-  if (possible.ok()) possible = CheckGpuFlags(trainer, config, comm.device);
-  if (!possible.ok() || trainer.check_flags == nullptr) return possible;
-  return trainer.check_flags();
 }
 
 // While the communicator lives: it explains what failed.
 absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
                      const Worker& worker) {
   RETURN_IF_ERROR(CheckRank(trainer, config, worker));
-  AllowTf32(config.tf32);
+  // PyTorch by default lets convolutions round; here the flag decides for both.
+  at::globalContext().setAllowTF32CuBLAS(config.tf32);
+  at::globalContext().setAllowTF32CuDNN(config.tf32);
   try {
     const SideStream stream(worker.device, config.cuda_graph);
     return trainer.run(config, worker);
@@ -149,36 +142,34 @@ void SayOnce(const Worker& worker, const std::string& line) {
 }
 
 // Of a trainer without other ranks.
-absl::Status RunAlone(const Trainer& trainer, const TrainConfig& config,
-                      const CommConfig& comm_config, Worker& worker) {
+absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
+                      Worker& worker) {
   const RankEnv& env = worker.env;
   if (env.world_size > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "this is rank ", env.rank, " of ", env.world_size, " (", env.launcher,
-        "), but ", trainer.name, " is one process; use the trainer ddp"));
+    return Bad("this is rank ", env.rank, " of ", env.world_size, " (",
+               env.launcher, "), but ", trainer.name,
+               " is one process; use the trainer ddp");
   }
+  const std::string& device = line.comm.device;
   const Hardware hardware = DetectHardware();
-  ASSIGN_OR_RETURN(worker.device,
-                   ChooseDevice(comm_config.device, env, hardware));
-  // Unused, but one that could not be had was asked for by mistake.
-  RETURN_IF_ERROR(ChooseBackend(comm_config.backend, comm_config.device,
-                                worker.device, env, hardware)
-                      .status());
-  SayOnce(worker, WhyOnCpu(comm_config.device, worker.device, env, hardware));
-  return Guarded(trainer, config, worker);
+  ASSIGN_OR_RETURN(worker.device, ChooseDevice(device, env, hardware));
+  // Unused, but one that is not available was named by mistake.
+  RETURN_IF_ERROR(
+      ChooseBackend(line.comm.backend, device, worker.device, env, hardware)
+          .status());
+  SayOnce(worker, WhyOnCpu(device, worker.device, env, hardware));
+  return Guarded(trainer, line.train, worker);
 }
 
 // Connects the ranks and lays them out as the trainer's mesh.
-absl::Status RunConnected(const Trainer& trainer, const TrainConfig& config,
-                          const CommConfig& comm_config, Worker& worker) {
+absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
+                          Worker& worker) {
   const int world_size = worker.env.world_size;
-  ASSIGN_OR_RETURN(worker.layout,
-                   LayOutRanks(trainer.axes == nullptr
-                                   ? std::vector<MeshAxis>{{"dp", world_size}}
-                                   : trainer.axes(world_size),
-                               world_size));
+  std::vector<MeshAxis> axes = {{"dp", world_size}};
+  if (trainer.axes != nullptr) axes = trainer.axes(world_size);
+  ASSIGN_OR_RETURN(worker.layout, LayOutRanks(axes, world_size));
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
-                   Communicator::Create(worker.env, comm_config));
+                   Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
   worker.device = comm->device();
   if (trainer.devices != nullptr) {
@@ -187,54 +178,46 @@ absl::Status RunConnected(const Trainer& trainer, const TrainConfig& config,
   }
   ASSIGN_OR_RETURN(worker.mesh, DeviceMesh::Create(*comm, worker.layout));
   worker.comm = comm.get();
-  const absl::Status status = Guarded(trainer, config, worker);
+  const absl::Status status = Guarded(trainer, line.train, worker);
   worker.comm = nullptr;
   worker.mesh.reset();  // before the communicator
   return status;
 }
 
 // Finds this process's place and trains.
-absl::Status RunRank(const Trainer& trainer, const TrainConfig& config,
-                     const CommConfig& comm_config, const LaunchConfig& launch,
+absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
                      Worker& worker) {
   ASSIGN_OR_RETURN(
       worker.env,
-      comm_config.backend == "fake"
+      line.comm.backend == "fake"
           ? FakeRankEnvFromFlags()
-          : ReadRankEnv({.master_required = comm_config.file_store.empty()}));
-  if (!launch.log_dir.empty() && worker.env.launcher != "nproc") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--log_dir=", launch.log_dir,
-                     ": works with --nproc above 1; other launchers have a "
-                     "flag of their own"));
+          : ReadRankEnv({.master_required = line.comm.file_store.empty()}));
+  if (!line.launch.log_dir.empty() && worker.env.launcher != "nproc") {
+    return Bad("--log_dir=", line.launch.log_dir,
+               ": works with --nproc above 1; other launchers have a flag of "
+               "their own");
   }
-  worker.threads = ThreadsPerRank(config.threads, worker.env);
+  worker.threads = ThreadsPerRank(line.train.threads, worker.env);
   at::set_num_threads(worker.threads);
-  return trainer.distributed
-             ? RunConnected(trainer, config, comm_config, worker)
-             : RunAlone(trainer, config, comm_config, worker);
+  return trainer.distributed ? RunConnected(trainer, line, worker)
+                             : RunAlone(trainer, line, worker);
 }
 
 }  // namespace
 
 int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   DescribeCommandLine(trainer.usage, "trainers/");
-  const std::vector<char*> words = ParseFlags(argc, argv);
-  absl::StatusOr<TrainConfig> config = TrainConfigFromFlags();
-  if (!config.ok()) return ReportFlags(trainer, config.status());
-  absl::StatusOr<CommConfig> comm_config = CommConfigFromFlags();
-  if (!comm_config.ok()) return ReportFlags(trainer, comm_config.status());
-  absl::StatusOr<LaunchConfig> launch = LaunchConfigFromFlags();
-  if (!launch.ok()) return ReportFlags(trainer, launch.status());
-  absl::Status usage =
-      CheckUsage(trainer, words, *config, *comm_config, *launch);
-  if (!usage.ok()) return ReportFlags(trainer, usage);
-  if (launch->nproc > 1 && !InsideLauncher())
-    return LaunchRanks(*launch, argc, argv);
+  const absl::StatusOr<CommandLine> line = ReadCommandLine(trainer, argc, argv);
+  if (!line.ok()) {
+    Report(trainer.name, line.status());
+    return kBadUsage;  // whatever is wrong with the flags
+  }
+  if (line->launch.nproc > 1 && !InsideLauncher())
+    return LaunchRanks(line->launch, argc, argv);
 
   // Only builds with CUDA could have more to complain of.
-  if (config->output.trace.operators &&
-      (comm_config->device == "cpu" || !RangesOn()))
+  if (line->train.output.trace.operators &&
+      (line->comm.device == "cpu" || !RangesOn()))
     SilenceProfiler();
   PrepareRankProcess();
   KeepFreedMemory();
@@ -242,7 +225,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   worker.trainer = trainer.name;
   absl::Status status;
   try {
-    status = RunRank(trainer, *config, *comm_config, *launch, worker);
+    status = RunRank(trainer, *line, worker);
   } catch (const std::exception& error) {  // while connecting
     status = ExplainTrainingFailure("starting", error, worker);
   }

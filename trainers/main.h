@@ -2,7 +2,6 @@
 #ifndef RANKWISE_TRAINERS_MAIN_H_
 #define RANKWISE_TRAINERS_MAIN_H_
 
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,8 +31,7 @@ struct Trainer {
 };
 
 // Parses and checks the flags, starts --nproc ranks or finds this one's place,
-// connects the ranks, runs. Returns main's exit code; errors are on stderr,
-// with the rank.
+// connects the ranks, runs. Returns main's exit code; errors are on stderr.
 int TrainerMain(int argc, char** argv, const Trainer& trainer);
 
 }  // namespace rankwise

@@ -3,6 +3,7 @@
 // one process over several devices or with a process per stage.
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/declare.h"
@@ -28,7 +29,21 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   pipeline.split = SplitFromFlags();
   ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
                    PipelineRun::Create(config, worker, pipeline));
-  return run->Train();
+  PipelineStages& stages = run->stages();
+  Optimizer& optimizer = run->optimizer();
+
+  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    ASSIGN_OR_RETURN(auto step, run->Begin(input));
+    input.clock.Begin(Phase::kSchedule);
+    // Forward from the first stage to the last, and backward again.
+    step->ranks = stages.Run(*step->schedule);
+    // There are no replicas: only of weights that two stages share.
+    PendingDuration exposed = stages.ExchangeGradients();
+    input.clock.Begin(Phase::kOptimizer);
+    optimizer.Step(input.learning_rate);
+    optimizer.ZeroGrad();
+    return run->End(input, std::move(step), std::move(exposed));
+  });
 }
 
 // A process per stage, or one for all.

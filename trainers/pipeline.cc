@@ -1,16 +1,17 @@
 // Pipeline parallelism: every rank holds some layers, and a schedule says in
 // which order it runs micro-batches through them. A rank is a process, or a
-// device of this one. trainers/stages/pipeline_run.cc has the step,
-// parallel/pipeline the schedules.
+// device of this one. Compare with ddp.cc: forward and backward of all
+// micro-batches are one call. parallel/pipeline has the schedules and the
+// engine that runs them, trainers/stages the model's stages.
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/main.h"
-#include "trainers/pipeline_flags.h"
 #include "trainers/stage_flags.h"
 #include "trainers/stages/pipeline_run.h"
 
@@ -21,7 +22,23 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   ASSIGN_OR_RETURN(
       std::unique_ptr<PipelineRun> run,
       PipelineRun::Create(config, worker, PipelineConfigFromFlags()));
-  return run->Train();
+  PipelineStages& stages = run->stages();
+  Optimizer& optimizer = run->optimizer();
+
+  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    ASSIGN_OR_RETURN(auto step, run->Begin(input));
+    input.clock.Begin(Phase::kSchedule);
+    PendingDuration exposed = stages.BroadcastBuffers();
+    // This rank's forwards and backwards in the schedule's order, with the
+    // messages between them. The average over replicas begins with the stage
+    // whose gradients are complete first.
+    step->ranks = stages.Run(*step->schedule);
+    exposed += stages.ExchangeGradients();
+    input.clock.Begin(Phase::kOptimizer);
+    optimizer.Step(input.learning_rate);
+    optimizer.ZeroGrad();
+    return run->End(input, std::move(step), std::move(exposed));
+  });
 }
 
 std::vector<MeshAxis> Axes(int world_size) {

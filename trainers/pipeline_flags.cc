@@ -1,11 +1,8 @@
-#include "trainers/pipeline_flags.h"
-
 #include <filesystem>
 #include <string>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "parallel/comm/mesh.h"
@@ -14,10 +11,10 @@
 #include "parallel/launch/rank_env.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
 #include "trainers/stage_flags.h"
-#include "trainers/stages/pipeline_plan.h"
 
 TRAINER_FLAG(
     kSpeed, std::string, schedule, "1f1b",
@@ -71,15 +68,16 @@ absl::Status CheckScheduleExists(const std::string& name) {
   std::error_code ignored;
   if (IsScheduleName(name) || std::filesystem::is_regular_file(name, ignored))
     return absl::OkStatus();
-  if (std::filesystem::exists(name, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--schedule=", absl::GetFlag(FLAGS_schedule), ": is a ",
-        std::filesystem::is_directory(name, ignored) ? "folder" : "device",
-        ", not a CSV file"));
-  }
+  const std::string problem =
+      std::filesystem::is_directory(name, ignored)
+          ? "is a folder, not a CSV file"
+      : std::filesystem::exists(name, ignored)
+          ? "is a device, not a CSV file"
+          : absl::StrCat("neither a schedule (",
+                         absl::StrJoin(ScheduleNames(), ", "),
+                         ") nor a CSV file that exists");
   return absl::InvalidArgumentError(absl::StrCat(
-      "--schedule=", absl::GetFlag(FLAGS_schedule), ": neither a schedule (",
-      absl::StrJoin(ScheduleNames(), ", "), ") nor a CSV file that exists"));
+      "--schedule=", absl::GetFlag(FLAGS_schedule), ": ", problem));
 }
 
 // Whether a pipeline of `ranks` has a schedule, and the model stages for it.
@@ -107,10 +105,10 @@ absl::Status CheckDevices(const PipelineConfig& config) {
                                    config.replicas));
   }
   if (config.ranks != 0 && config.ranks != ranks) {
-    return BadDevices(absl::StrCat(
-        ranks == 1 ? "1 device is 1 rank"
-                   : absl::StrCat(ranks, " devices are ", ranks, " ranks"),
-        ", not --pp=", config.ranks, "; leave out --pp"));
+    return BadDevices(
+        absl::StrCat(Counted(ranks, "device"), ranks == 1 ? " is " : " are ",
+                     Counted(ranks, "rank"), ", not --pp=", config.ranks,
+                     "; leave out --pp"));
   }
   absl::Status fits = CheckSchedule(config, ranks);
   return fits.ok() ? fits : BadDevices(std::string(fits.message()));
@@ -133,16 +131,15 @@ absl::Status CheckPipelineFlags() {
 }
 
 PipelineConfig PipelineConfigFromFlags() {
-  PipelineConfig config;
-  config.schedule = absl::GetFlag(FLAGS_schedule);
+  PipelineConfig config{.schedule = absl::GetFlag(FLAGS_schedule),
+                        .ranks = absl::GetFlag(FLAGS_pp),
+                        .replicas = absl::GetFlag(FLAGS_dp),
+                        .micro_batches = absl::GetFlag(FLAGS_microbatches),
+                        .chunks = absl::GetFlag(FLAGS_chunks),
+                        .split = SplitFromFlags(),
+                        .recompute = absl::GetFlag(FLAGS_recompute)};
   if (!IsScheduleName(config.schedule))
     config.schedule = UserPath(config.schedule);
-  config.ranks = absl::GetFlag(FLAGS_pp);
-  config.replicas = absl::GetFlag(FLAGS_dp);
-  config.micro_batches = absl::GetFlag(FLAGS_microbatches);
-  config.chunks = absl::GetFlag(FLAGS_chunks);
-  config.split = SplitFromFlags();
-  config.recompute = absl::GetFlag(FLAGS_recompute);
   return config;
 }
 

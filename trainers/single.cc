@@ -38,7 +38,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     optimizer.ZeroGrad();
     return StepOutcome{.loss = loss};
   };
-  return run->Train(CaptureIfAsked(config, worker, *run, {.step = step}));
+  return run->Train(CaptureIfRequested(config, worker, *run, {.step = step}));
 }
 
 }  // namespace

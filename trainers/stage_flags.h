@@ -1,5 +1,6 @@
-// What the flags of all trainers that cut a model into stages share: --split,
-// --devices, and the checks before any rank is started.
+// The flags of the trainers that cut a model into stages, and their checks
+// before any rank is started: --split and --devices of both, and the pipeline's
+// own.
 #ifndef RANKWISE_TRAINERS_STAGE_FLAGS_H_
 #define RANKWISE_TRAINERS_STAGE_FLAGS_H_
 
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
+#include "trainers/stages/pipeline_plan.h"
 
 namespace rankwise {
 
@@ -27,6 +29,11 @@ absl::Status CheckBackendOfStages();
 
 // InvalidArgument where --split does not cut --model into `stages`.
 absl::Status CheckSplitFits(int stages);
+
+// Of the trainer pipeline (pipeline_flags.cc): with --nproc also whether
+// schedule, stages and ranks fit.
+absl::Status CheckPipelineFlags();
+PipelineConfig PipelineConfigFromFlags();
 
 }  // namespace rankwise
 

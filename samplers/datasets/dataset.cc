@@ -3,41 +3,35 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
 struct Entry {
   const char* name;
-  DatasetOr (*open)(const DatasetConfig& config, Split split, int64_t size);
+  DatasetOr (*open)(const DatasetConfig& config, Split split);
+  bool sequences = false;  // of tokens
 };
 
 constexpr Entry kEntries[] = {
-    {"synthetic",
-     [](const DatasetConfig& config, Split split, int64_t size) {
-       return OpenSynthetic(config.seed, split, size);
-     }},
-    {"cifar10",
-     [](const DatasetConfig& config, Split split, int64_t size) {
-       return OpenCifar10(config.data_dir, split, size);
-     }},
-    {"linear",
-     [](const DatasetConfig& config, Split split, int64_t size) {
-       return OpenLinearRegression(config.seed, split, size);
-     }},
-    {"regression",
-     [](const DatasetConfig& config, Split split, int64_t size) {
-       return OpenRegression(config.seed, split, size);
-     }},
-    {"tokens",
-     [](const DatasetConfig& config, Split split, int64_t size) {
-       return OpenTokens(config.seed, split, size, config.sequence_length);
-     }},
-    {"text",
-     [](const DatasetConfig& config, Split split, int64_t size) {
-       return OpenText(config.data_dir, split, size, config.sequence_length);
-     }},
+    {"synthetic", OpenSynthetic},     {"cifar10", OpenCifar10},
+    {"linear", OpenLinearRegression}, {"regression", OpenRegression},
+    {"tokens", OpenTokens, true},     {"text", OpenText, true},
 };
+
+absl::Status CheckSizes(const Entry& entry, const DatasetConfig& config,
+                        Split split) {
+  if (config.size(split) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        entry.name, ": the ", SplitName(split), " split is to have ",
+        config.size(split), " examples; it must be 0 or more"));
+  }
+  if (!entry.sequences || config.sequence_length >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(entry.name, ": an example is to have ",
+                   config.sequence_length, " tokens; it must be 1 or more"));
+}
 
 }  // namespace
 
@@ -48,10 +42,10 @@ std::vector<std::string> DatasetNames() {
 }
 
 DatasetOr OpenDataset(const DatasetConfig& config, Split split) {
-  const int64_t size =
-      split == Split::kTrain ? config.train_size : config.test_size;
   for (const Entry& entry : kEntries) {
-    if (config.name == entry.name) return entry.open(config, split, size);
+    if (config.name != entry.name) continue;
+    RETURN_IF_ERROR(CheckSizes(entry, config, split));
+    return entry.open(config, split);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("there is no dataset \"", config.name, "\"; known are ",

@@ -61,7 +61,7 @@ class Dataset {
 };
 
 struct DatasetFacts {
-  const char* name = "";
+  std::string name;
   int64_t size = 0;
   std::vector<int64_t> example_shape = {};
   std::vector<int64_t> target_shape = {};  // of one example: {} for a label
@@ -114,117 +114,89 @@ class WrittenDataset final : public Dataset {
 
 using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 
-// Images of CIFAR-10's shape and number of classes that need no files: enough
-// structure to be learned, enough noise that it takes a few epochs.
-//
-// Every class has a smooth pattern. An image is the pattern of its class, a
-// little displaced, with a share of another class's pattern mixed in and noise
-// on every pixel. Where that share outweighs the class's own pattern the image
-// misleads, so that no model reaches 100 % on the test split.
-//
-// An example is a function of (seed, split, index) in integer arithmetic only:
-// the same on every machine, and made when it is asked for, so that opening is
-// free and no image is kept in memory.
-//
-// data: uint8 [B, 3, 32, 32]; target: int64 [B]. InvalidArgument when `size` is
-// negative.
-DatasetOr OpenSynthetic(uint64_t seed, Split split, int64_t size);
+// Which dataset, and how much of it.
+struct DatasetConfig {
+  std::string name = "synthetic";  // one of DatasetNames()
+  // Where the files are: the folder of `cifar10`; the file of `text`, or the
+  // folder with it alone. Others read none.
+  std::string data_dir = {};
+  int64_t train_size = 50000, test_size = 10000;  // examples
+  uint64_t seed = 0;              // what generated datasets are generated from
+  int64_t sequence_length = 128;  // tokens per example of `tokens` and `text`
+
+  int64_t size(Split split) const {
+    return split == Split::kTrain ? train_size : test_size;
+  }
+};
+
+// The names that OpenDataset knows.
+std::vector<std::string> DatasetNames();
+
+// Opens one split. InvalidArgument for an unknown name, a negative size, or
+// sequences of no token; otherwise what the dataset says about its files.
+DatasetOr OpenDataset(const DatasetConfig& config, Split split);
+
+// The generated datasets need no files. An example is a function of (seed,
+// split, index), in integer arithmetic but for OpenLinearRegression's: the same
+// on every machine, and made when it is gathered. What is to be learned follows
+// from the seed alone, so that both splits share it.
+
+// Images of CIFAR-10's shape and number of classes, with enough structure to be
+// learned and enough noise that it takes a few epochs. Every class has a smooth
+// pattern. An image is the pattern of its class, a little displaced, with a
+// share of another class's pattern mixed in and noise on every pixel. Where
+// that share outweighs the class's own pattern the image misleads, so that no
+// model reaches 100 % on the test split. data: uint8 [B, 3, 32, 32]; target:
+// int64 [B].
+DatasetOr OpenSynthetic(const DatasetConfig& config, Split split);
 
 // The smallest dataset: y = w.x + b + noise, with 10 standard normal features,
-// one target, and noise of standard deviation 0.1. Both splits share w and b,
-// which come from the seed; no model's mean squared error falls below 0.01.
-//
-// data: fp32 [B, 10]; target: fp32 [B, 1]. InvalidArgument when `size` is
-// negative.
-DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size);
+// one target, and noise of standard deviation 0.1; no model's mean squared
+// error falls below 0.01. data: fp32 [B, 10]; target: fp32 [B, 1].
+DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split);
 
 // Regression of 1024 targets on 1024 features: y = U V x + noise, with x
 // uniform over -2 .. 2, V [8, 1024] and U [1024, 8] of random signs (scaled so
 // that targets have a variance of about 0.67), and noise of standard deviation
-// 0.07. Few numbers decide the targets, so that it is quick to learn and quick
-// to generate; no model's mean squared error falls below 0.0052.
-//
-// An example is a function of (seed, split, index), computed in integers: the
-// same on every machine, and made when it is asked for. Both splits share U and
-// V.
-//
-// data: fp32 [B, 1024]; target: fp32 [B, 1024]. InvalidArgument when `size` is
-// negative.
-DatasetOr OpenRegression(uint64_t seed, Split split, int64_t size);
+// 0.07. Few numbers decide the targets, so that it is quick to learn and to
+// generate; no model's mean squared error falls below 0.0052. data: fp32 [B,
+// 1024]; target: fp32 [B, 1024].
+DatasetOr OpenRegression(const DatasetConfig& config, Split split);
 
 // Sequences of a random Markov chain over 256 tokens, for language models:
 // after each token one of four follows, with probabilities 1/2, 1/4, 1/8 and
 // 1/16, or else any token at all. The first token is any. A model that knows
-// nothing has a loss of 5.55 (ln 256), one that knows the chain 1.64.
-//
-// A sequence is a function of (seed, split, index) in integer arithmetic: the
-// same on every machine, and made when it is asked for. Both splits share the
-// chain.
-//
-// data: int64 [B, T]; target: int64 [B, T], the token after each.
-// InvalidArgument when `size` is negative or `sequence_length` below 1.
-DatasetOr OpenTokens(uint64_t seed, Split split, int64_t size,
-                     int64_t sequence_length);
+// nothing has a loss of 5.55 (ln 256), one that knows the chain 1.64. data:
+// int64 [B, T]; target: int64 [B, T], the token after each.
+DatasetOr OpenTokens(const DatasetConfig& config, Split split);
+
+// Datasets from files are memory-mapped: ranks on one machine share one copy.
+// The files must not be cut short while open.
 
 // CIFAR-10 as its binary release lays it out: files of 10,000 records, a record
 // being one label byte (0..9) and 3,072 pixel bytes (32x32, planes R, G, B).
 // The train split is data_batch_1.bin .. data_batch_5.bin, the test split
 // test_batch.bin. Source: https://www.cs.toronto.edu/~kriz/cifar.html
 //
-// The files are memory-mapped: ranks on one machine share one copy, and no
-// epoch copies more than its batches. They must not be cut short while open.
-//
-// Opens the first `size` examples of `split`, which has 50,000 (train) or
-// 10,000 (test): data uint8 [B, 3, 32, 32]; target int64 [B]. `dir` is the
-// folder with the .bin files, or one that has it as cifar-10-batches-bin. Every
-// file of the split is checked, whole.
-// NotFound: a folder or file is missing (the message says what to download
-// and where to put it). DataLoss: a file of the wrong size or a label above
-// 9 (the message names the file and the byte offset).
-DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size);
+// The first examples of `split`, which has 50,000 (train) or 10,000 (test):
+// data uint8 [B, 3, 32, 32]; target int64 [B]. data_dir is the folder with the
+// .bin files, or one that has it as cifar-10-batches-bin. Every file of the
+// split is checked, whole. NotFound: a folder or file is missing (the message
+// says what to download and where to put it). DataLoss: a file of the wrong
+// size or a label above 9 (with the file and the byte offset).
+DatasetOr OpenCifar10(const DatasetConfig& config, Split split);
 
 // Any file as language-model data: its bytes are the tokens, 0 .. 255. The last
 // tenth of the bytes is the test split, what precedes it the train split; each
 // is cut into windows of T + 1 bytes that do not overlap (T tokens, and the one
 // after each), without the rest that does not fill one.
 //
-// The file is memory-mapped: ranks on one machine share one copy. It must not
-// be cut short while open.
-//
-// Opens the first `size` windows of `split`, or all if there are fewer: data
-// int64 [B, T]; target int64 [B, T], the token after each. `path` is the file,
-// or a folder in which it is the only one (names that begin with a dot do not
+// The first windows of `split`, or all if there are fewer: data int64
+// [B, T]; target int64 [B, T], the token after each. data_dir is the file, or a
+// folder in which it is the only one (names that begin with a dot do not
 // count). InvalidArgument: no path, a folder with none or several, a split
-// shorter than a window, an impossible `size` or `sequence_length`. NotFound:
-// nothing is there.
-DatasetOr OpenText(const std::string& path, Split split, int64_t size,
-                   int64_t sequence_length);
-
-// Which dataset, and how much of it.
-struct DatasetConfig {
-  // One of DatasetNames().
-  std::string name = "synthetic";
-  // Where the files are: the folder of `cifar10`; the file of `text`, or the
-  // folder with it alone. Others read none.
-  std::string data_dir = {};
-  // Examples in the train and in the test split. `cifar10` takes the first so
-  // many, and has no more than 50,000 and 10,000; `text` takes the first so
-  // many windows, or all if the file has fewer.
-  int64_t train_size = 50000;
-  int64_t test_size = 10000;
-  // What generated datasets are generated from.
-  uint64_t seed = 0;
-  // Tokens per example of `tokens` and `text`.
-  int64_t sequence_length = 128;
-};
-
-// The names that OpenDataset knows: synthetic, cifar10, linear, regression,
-// tokens, text.
-std::vector<std::string> DatasetNames();
-
-// Opens one split. InvalidArgument for an unknown name or an impossible size;
-// otherwise what the dataset itself has to say about its files.
-DatasetOr OpenDataset(const DatasetConfig& config, Split split);
+// shorter than a window. NotFound: nothing is there.
+DatasetOr OpenText(const DatasetConfig& config, Split split);
 
 }  // namespace rankwise
 

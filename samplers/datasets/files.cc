@@ -28,9 +28,8 @@ absl::Status Failed(const char* what, const std::string& path) {
                          : absl::UnavailableError(message);
 }
 
-// A whole file, memory-mapped read-only; unmapped when destroyed. Bytes past
-// the end of a file that another process cuts short must not be read: the
-// kernel answers with SIGBUS.
+// A whole file, memory-mapped read-only; unmapped when destroyed. Reading past
+// the end of a file that another process cut short is answered by SIGBUS.
 class MappedFile {
  public:
   // NotFound when there is no such file; otherwise the operating system's
@@ -129,19 +128,17 @@ absl::Status MissingFile(const std::string& path, Split split) {
 
 absl::Status CheckSize(const std::string& path, int64_t bytes) {
   if (bytes == kFileBytes) return absl::OkStatus();
-  const std::string expected =
-      absl::StrCat("; a file of the binary release has ", kFileBytes,
+  const std::string what =
+      bytes > kFileBytes
+          ? absl::StrCat(", with something foreign from byte offset ",
+                         kFileBytes, " on")
+          : absl::StrCat(": it ends at byte offset ", bytes, ", in record ",
+                         bytes / kRecordBytes);
+  return absl::DataLossError(
+      absl::StrCat("cifar10: ", path, " has ", bytes, " bytes", what,
+                   "; a file of the binary release has ", kFileBytes,
                    " bytes (", kRecordsPerFile, " records of ", kRecordBytes,
-                   "): ", kHowToGet, " again");
-  if (bytes > kFileBytes) {
-    return absl::DataLossError(
-        absl::StrCat("cifar10: ", path, " has ", bytes,
-                     " bytes, with something foreign from byte offset ",
-                     kFileBytes, " on", expected));
-  }
-  return absl::DataLossError(absl::StrCat(
-      "cifar10: ", path, " has ", bytes, " bytes: it ends at byte offset ",
-      bytes, ", in record ", bytes / kRecordBytes, expected));
+                   "): ", kHowToGet, " again"));
 }
 
 // Appends the labels of a file of the right size to `labels`.
@@ -217,15 +214,16 @@ absl::Status TooShort(const std::string& path, int64_t file_bytes, Split split,
 
 }  // namespace
 
-DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size) {
+DatasetOr OpenCifar10(const DatasetConfig& config, Split split) {
+  const int64_t size = config.size(split);
   const int64_t available =
       kRecordsPerFile * static_cast<int64_t>(FileNames(split).size());
-  if (size < 0 || size > available) {
+  if (size > available) {
     return absl::InvalidArgumentError(
         absl::StrCat("cifar10: ", size, " examples of the ", SplitName(split),
-                     " split are asked for; it has ", available));
+                     " split are requested; it has ", available));
   }
-  ASSIGN_OR_RETURN(std::string folder, FindFolder(dir, split));
+  ASSIGN_OR_RETURN(std::string folder, FindFolder(config.data_dir, split));
   std::vector<SharedFile> files;
   std::vector<uint8_t> labels;
   labels.reserve(available);
@@ -248,15 +246,9 @@ DatasetOr OpenCifar10(const std::string& dir, Split split, int64_t size) {
       });
 }
 
-DatasetOr OpenText(const std::string& path, Split split, int64_t size,
-                   int64_t sequence_length) {
-  if (size < 0 || sequence_length < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("text: the ", SplitName(split), " split is to have ", size,
-                     " examples of ", sequence_length,
-                     " tokens; it must be 0 or more of 1 or more"));
-  }
-  ASSIGN_OR_RETURN(const std::string found, FindFile(path));
+DatasetOr OpenText(const DatasetConfig& config, Split split) {
+  const int64_t sequence_length = config.sequence_length;
+  ASSIGN_OR_RETURN(const std::string found, FindFile(config.data_dir));
   ASSIGN_OR_RETURN(SharedFile file, MappedFile::Open(found));
   const int64_t bytes = static_cast<int64_t>(file->bytes().size());
   const int64_t test_bytes = bytes / 10;
@@ -268,7 +260,7 @@ DatasetOr OpenText(const std::string& path, Split split, int64_t size,
     return TooShort(found, bytes, split, split_bytes, sequence_length);
   return std::make_unique<WrittenDataset<int64_t, int64_t>>(
       DatasetFacts{.name = "text",
-                   .size = std::min(size, windows),
+                   .size = std::min(config.size(split), windows),
                    .example_shape = {sequence_length},
                    .target_shape = {sequence_length},
                    .num_classes = 256},

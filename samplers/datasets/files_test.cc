@@ -13,6 +13,16 @@
 namespace rankwise {
 namespace {
 
+DatasetOr Open(const char* name, const std::string& data_dir, Split split,
+               int64_t size, int64_t sequence_length = 128) {
+  return OpenDataset({.name = name,
+                      .data_dir = data_dir,
+                      .train_size = size,
+                      .test_size = size,
+                      .sequence_length = sequence_length},
+                     split);
+}
+
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -74,11 +84,11 @@ std::string MessageOf(const absl::Status& status) {
 }
 
 absl::Status OpenTest(const std::string& folder, int64_t size = 10000) {
-  return OpenCifar10(folder, Split::kTest, size).status();
+  return Open("cifar10", folder, Split::kTest, size).status();
 }
 
 TEST_F(Cifar10Test, ReadsRecordsOfAllFiles) {
-  auto dataset = OpenCifar10(release_, Split::kTrain, 50000);
+  auto dataset = Open("cifar10", release_, Split::kTrain, 50000);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 50000);
   const std::vector<int64_t> indices = {49999, 0, 10000, 0, 31234};
@@ -98,9 +108,9 @@ TEST_F(Cifar10Test, ReadsRecordsOfAllFiles) {
 }
 
 TEST_F(Cifar10Test, ReadsTheTestSplitOrItsFront) {
-  auto whole = OpenCifar10(release_, Split::kTest, 10000);
+  auto whole = Open("cifar10", release_, Split::kTest, 10000);
   ASSERT_TRUE(whole.ok()) << whole.status();
-  auto front = OpenCifar10(release_, Split::kTest, 12);
+  auto front = Open("cifar10", release_, Split::kTest, 12);
   ASSERT_TRUE(front.ok()) << front.status();
   EXPECT_EQ((*front)->size(), 12);
   EXPECT_TRUE((*front)->Gather({11}).data.equal((*whole)->Gather({11}).data));
@@ -116,14 +126,14 @@ TEST_F(Cifar10Test, FindsTheFolderThatTheArchiveMakes) {
 }
 
 TEST_F(Cifar10Test, ThrowsBeyondTheEnd) {
-  auto dataset = OpenCifar10(release_, Split::kTest, 10);
+  auto dataset = Open("cifar10", release_, Split::kTest, 10);
   EXPECT_THROW((*dataset)->Gather({10}), c10::Error);
   EXPECT_THROW((*dataset)->Gather({-1}), c10::Error);
 }
 
 TEST_F(Cifar10Test, RefusesMoreThanThereIs) {
   EXPECT_THAT(MessageOf(OpenTest(release_, 10001)),
-              HasSubstr("10001 examples of the test split are asked for; it "
+              HasSubstr("10001 examples of the test split are requested; it "
                         "has 10000"));
   EXPECT_THAT(MessageOf(OpenTest(release_, -1)), HasSubstr("-1 examples"));
 }
@@ -144,7 +154,7 @@ TEST_F(Cifar10Test, SaysWhatToDownloadWithoutAFolder) {
 TEST_F(Cifar10Test, NamesAMissingFile) {
   const std::string folder = OwnFolder();
   const absl::Status status =
-      OpenCifar10(folder, Split::kTrain, 50000).status();
+      Open("cifar10", folder, Split::kTrain, 50000).status();
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(
       MessageOf(status),
@@ -226,11 +236,11 @@ std::vector<int64_t> Values(const at::Tensor& tensor) {
 std::string Complaint(const std::string& path, int64_t sequence_length,
                       Split split = Split::kTrain) {
   return std::string(
-      OpenText(path, split, 10, sequence_length).status().message());
+      Open("text", path, split, 10, sequence_length).status().message());
 }
 
 TEST(TextTest, CutsTheBytesIntoWindowsThatDoNotOverlap) {
-  auto text = OpenText(Counting("count", 200), Split::kTrain, 1000, 3);
+  auto text = Open("text", Counting("count", 200), Split::kTrain, 1000, 3);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ((*text)->size(), 180 / 4);
   EXPECT_EQ((*text)->num_classes(), 256);
@@ -243,7 +253,7 @@ TEST(TextTest, CutsTheBytesIntoWindowsThatDoNotOverlap) {
 }
 
 TEST(TextTest, TheLastTenthIsTheTestSplit) {
-  auto text = OpenText(Counting("tenth", 200), Split::kTest, 1000, 4);
+  auto text = Open("text", Counting("tenth", 200), Split::kTest, 1000, 4);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ((*text)->size(), 4);
   EXPECT_THAT(Values((*text)->Gather({0}).data),
@@ -251,7 +261,7 @@ TEST(TextTest, TheLastTenthIsTheTestSplit) {
 }
 
 TEST(TextTest, GivesTheFirstSoManyWindows) {
-  auto text = OpenText(Counting("few", 200), Split::kTrain, 7, 3);
+  auto text = Open("text", Counting("few", 200), Split::kTrain, 7, 3);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ((*text)->size(), 7);
 }
@@ -261,7 +271,7 @@ TEST(TextTest, TakesTheOnlyFileOfAFolder) {
   Write(folder + "/.hidden", "x");
   EXPECT_THAT(Complaint(folder, 3), HasSubstr("only holds 0 files; name the"));
   Write(folder + "/a.txt", std::string(100, 'a'));
-  EXPECT_TRUE(OpenText(folder, Split::kTrain, 1, 3).ok());
+  EXPECT_TRUE(Open("text", folder, Split::kTrain, 1, 3).ok());
   Write(folder + "/b.txt", std::string(100, 'b'));
   EXPECT_THAT(Complaint(folder, 3), HasSubstr("only holds 2 files"));
 }
@@ -269,20 +279,21 @@ TEST(TextTest, TakesTheOnlyFileOfAFolder) {
 TEST(TextTest, SaysWhatIsMissing) {
   EXPECT_THAT(Complaint("", 3), HasSubstr("by --data_dir"));
   const absl::Status status =
-      OpenText(testing::TempDir() + "nowhere", Split::kTrain, 1, 3).status();
+      Open("text", testing::TempDir() + "nowhere", Split::kTrain, 1, 3)
+          .status();
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("nowhere"));
 }
 
 TEST(TextTest, RefusesAFileShorterThanAWindow) {
   const std::string path = Counting("short", 100);
-  EXPECT_TRUE(OpenText(path, Split::kTest, 1, 9).ok());
+  EXPECT_TRUE(Open("text", path, Split::kTest, 1, 9).ok());
   EXPECT_THAT(Complaint(path, 10, Split::kTest),
               AllOf(HasSubstr("has 100 bytes, 10 of them for the test split"),
                     HasSubstr("a window has 11"),
                     HasSubstr("smaller --sequence_length")));
   EXPECT_THAT(Complaint(path, 90), HasSubstr("90 of them for the train split"));
-  EXPECT_THAT(Complaint(path, 0), HasSubstr("10 examples of 0 tokens"));
+  EXPECT_THAT(Complaint(path, 0), HasSubstr("an example is to have 0 tokens"));
 }
 
 }  // namespace

@@ -5,26 +5,17 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "absl/algorithm/container.h"
 #include "samplers/datasets/dataset.h"
 #include "samplers/datasets/split_mix.h"
 #include "samplers/sampling/samplers.h"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
-absl::Status CheckSize(const char* name, Split split, int64_t size) {
-  if (size >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": the ", SplitName(split), " split is to have ", size,
-                   " examples; it must be 0 or more"));
-}
-
 // The key of a split's examples; both splits share what else the seed gives.
-uint64_t StreamOf(uint64_t seed, Split split) {
-  return Mix(Mix(seed) + (split == Split::kTrain ? 1 : 2));
+uint64_t StreamOf(const DatasetConfig& config, Split split) {
+  return Mix(Mix(config.seed) + (split == Split::kTrain ? 1 : 2));
 }
 
 // Of synthetic images, [kChannels][kSide][kSide].
@@ -32,8 +23,7 @@ constexpr int64_t kChannels = 3;
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixels = kChannels * kSide * kSide;
 constexpr int64_t kNumClasses = 10;
-// Patterns are kGrid x kGrid random values, interpolated to kSide
-// x kSide.
+// Patterns are kGrid x kGrid random values, interpolated to kSide x kSide.
 constexpr int64_t kGrid = 4;
 constexpr int64_t kCell = kSide / kGrid;
 constexpr int64_t kPlane = kSide * kSide;
@@ -50,9 +40,8 @@ constexpr uint64_t kDisplacement = 6;
 void WritePlane(SplitMix& random, int16_t* plane) {
   int64_t grid[kGrid][kGrid];
   for (auto& row : grid) {
-    for (int64_t& value : row) {
+    for (int64_t& value : row)
       value = static_cast<int64_t>(random.Below(256)) - 128;
-    }
   }
   for (int64_t y = 0; y < kSide; ++y) {
     for (int64_t x = 0; x < kSide; ++x) {
@@ -71,15 +60,14 @@ void WritePlane(SplitMix& random, int16_t* plane) {
 std::vector<int16_t> MakePatterns(uint64_t seed) {
   std::vector<int16_t> patterns(kNumClasses * kPixels);
   SplitMix random(Mix(seed));
-  for (size_t at = 0; at < patterns.size(); at += kPlane) {
+  for (size_t at = 0; at < patterns.size(); at += kPlane)
     WritePlane(random, &patterns[at]);
-  }
   return patterns;
 }
 
-// Adds weight / 256 of a pattern to `image`, displaced cyclically by so many
-// rows and columns. |weight| <= 256 keeps all products in 16 bits, which
-// doubles the speed.
+// Adds weight / 256 of a pattern to `image`, displaced cyclically by `rows` and
+// `columns`. |weight| <= 256 keeps all products in 16 bits, which doubles the
+// speed.
 void AddPattern(const int16_t* pattern, int16_t weight, int64_t rows,
                 int64_t columns, int16_t* image) {
   int16_t row[2 * kSide];  // twice over, so that a displaced row is contiguous
@@ -120,8 +108,7 @@ struct SyntheticImages {
   // [class][channel][row][column], about -128 .. 127.
   std::vector<int16_t> patterns;
 
-  // Writes one image to `pixels` and returns its label.
-  int64_t Generate(int64_t index, uint8_t* pixels) const {
+  void operator()(int64_t index, uint8_t* pixels, int64_t* target) const {
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
     const uint64_t label = random.Below(kNumClasses);
     const uint64_t other =
@@ -138,7 +125,7 @@ struct SyntheticImages {
                  image);
     }
     AddNoise(random, image, pixels);
-    return static_cast<int64_t>(label);
+    *target = static_cast<int64_t>(label);
   }
 };
 
@@ -149,12 +136,10 @@ constexpr float kLinearNoise = 0.1f;
 // Of regression.
 constexpr int64_t kFeatures = 1024;
 constexpr int64_t kRank = 8;
-// Powers of two, so that the conversion to floating point is
-// exact.
+// Powers of two, so that the conversion to floating point is exact.
 constexpr float kFeatureScale = 1.0f / 64;
 constexpr float kTargetScale = 1.0f / 8192;
-constexpr int32_t kByteNoise =
-    8;  // in units of kTargetScale, per unit of a byte
+constexpr int32_t kByteNoise = 8;  // kTargetScale per unit of a byte
 
 std::vector<int16_t> RandomSigns(uint64_t key) {
   std::vector<int16_t> signs(kRank * kFeatures);
@@ -179,7 +164,7 @@ struct RegressionExamples {
   std::vector<int16_t> encoder;  // V, [kRank][kFeatures]
   std::vector<int16_t> decoder;  // U transposed, [kRank][kFeatures]
 
-  void Generate(int64_t index, float* features, float* targets) const {
+  void operator()(int64_t index, float* features, float* targets) const {
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
     int16_t x[kFeatures], noise[kFeatures];
     RandomBytes(random, x);
@@ -210,13 +195,11 @@ std::vector<uint8_t> RandomSuccessors(uint64_t key) {
   std::vector<uint8_t> successors;
   SplitMix random(key);
   for (int64_t token = 0; token < kVocabulary; ++token) {
-    const auto begin = static_cast<std::ptrdiff_t>(successors.size());
-    while (static_cast<std::ptrdiff_t>(successors.size()) <
-           begin + kSuccessors) {
+    const size_t begin = successors.size();
+    while (successors.size() < begin + kSuccessors) {
       const auto next = static_cast<uint8_t>(random.Below(kVocabulary));
-      const auto first = successors.begin() + begin;
-      if (std::find(first, successors.end(), next) == successors.end())
-        successors.push_back(next);
+      const auto chosen = absl::MakeConstSpan(successors).subspan(begin);
+      if (!absl::c_linear_search(chosen, next)) successors.push_back(next);
     }
   }
   return successors;
@@ -227,7 +210,7 @@ struct TokenSequences {
   int64_t sequence_length = 0;
   std::vector<uint8_t> successors;  // [kVocabulary][kSuccessors]
 
-  void Generate(int64_t index, int64_t* tokens, int64_t* next_tokens) const {
+  void operator()(int64_t index, int64_t* tokens, int64_t* next_tokens) const {
     // Which successor each of 16 equally likely draws means; the last is noise.
     constexpr int8_t kChoice[16] = {0, 0, 0, 0, 0, 0, 0, 0,
                                     1, 1, 1, 1, 2, 2, 3, -1};
@@ -248,25 +231,21 @@ struct TokenSequences {
 
 }  // namespace
 
-DatasetOr OpenSynthetic(uint64_t seed, Split split, int64_t size) {
-  RETURN_IF_ERROR(CheckSize("synthetic", split, size));
+DatasetOr OpenSynthetic(const DatasetConfig& config, Split split) {
   return std::make_unique<WrittenDataset<uint8_t, int64_t>>(
       DatasetFacts{.name = "synthetic",
-                   .size = size,
+                   .size = config.size(split),
                    .example_shape = {kChannels, kSide, kSide},
                    .num_classes = kNumClasses},
-      [images = SyntheticImages{StreamOf(seed, split), MakePatterns(seed)}](
-          int64_t index, uint8_t* pixels, int64_t* label) {
-        *label = images.Generate(index, pixels);
-      });
+      SyntheticImages{StreamOf(config, split), MakePatterns(config.seed)});
 }
 
-DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size) {
-  RETURN_IF_ERROR(CheckSize("linear", split, size));
+DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split) {
+  const int64_t size = config.size(split);
   // Three streams of the seed: the weights, and the examples of either split.
-  const at::Generator of_weights = SeededGenerator(3 * seed);
+  const at::Generator of_weights = SeededGenerator(3 * config.seed);
   const at::Generator of_examples =
-      SeededGenerator(3 * seed + (split == Split::kTrain ? 1 : 2));
+      SeededGenerator(3 * config.seed + (split == Split::kTrain ? 1 : 2));
   const at::Tensor weights = at::randn({kLinearFeatures + 1}, of_weights);
   at::Tensor features = at::randn({size, kLinearFeatures}, of_examples);
   at::Tensor targets = at::randn({size, 1}, of_examples);  // noise, so far
@@ -291,40 +270,27 @@ DatasetOr OpenLinearRegression(uint64_t seed, Split split, int64_t size) {
       });
 }
 
-DatasetOr OpenRegression(uint64_t seed, Split split, int64_t size) {
-  RETURN_IF_ERROR(CheckSize("regression", split, size));
+DatasetOr OpenRegression(const DatasetConfig& config, Split split) {
   return std::make_unique<WrittenDataset<float, float>>(
       DatasetFacts{.name = "regression",
-                   .size = size,
+                   .size = config.size(split),
                    .example_shape = {kFeatures},
                    .target_shape = {kFeatures}},
-      [examples = RegressionExamples{StreamOf(seed, split),
-                                     RandomSigns(Mix(Mix(seed) + 3)),
-                                     RandomSigns(Mix(Mix(seed) + 4))}](
-          int64_t index, float* features, float* targets) {
-        examples.Generate(index, features, targets);
-      });
+      RegressionExamples{StreamOf(config, split),
+                         RandomSigns(Mix(Mix(config.seed) + 3)),
+                         RandomSigns(Mix(Mix(config.seed) + 4))});
 }
 
-DatasetOr OpenTokens(uint64_t seed, Split split, int64_t size,
-                     int64_t sequence_length) {
-  RETURN_IF_ERROR(CheckSize("tokens", split, size));
-  if (sequence_length < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tokens: sequences are to have ", sequence_length,
-                     " tokens; it must be 1 or more"));
-  }
+DatasetOr OpenTokens(const DatasetConfig& config, Split split) {
+  const int64_t sequence_length = config.sequence_length;
   return std::make_unique<WrittenDataset<int64_t, int64_t>>(
       DatasetFacts{.name = "tokens",
-                   .size = size,
+                   .size = config.size(split),
                    .example_shape = {sequence_length},
                    .target_shape = {sequence_length},
                    .num_classes = kVocabulary},
-      [sequences = TokenSequences{StreamOf(seed, split), sequence_length,
-                                  RandomSuccessors(Mix(Mix(seed) + 3))}](
-          int64_t index, int64_t* tokens, int64_t* next_tokens) {
-        sequences.Generate(index, tokens, next_tokens);
-      });
+      TokenSequences{StreamOf(config, split), sequence_length,
+                     RandomSuccessors(Mix(Mix(config.seed) + 3))});
 }
 
 }  // namespace rankwise

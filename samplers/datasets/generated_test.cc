@@ -17,6 +17,16 @@
 namespace rankwise {
 namespace {
 
+DatasetOr Open(const char* name, uint64_t seed, Split split, int64_t size,
+               int64_t sequence_length = 128) {
+  return OpenDataset({.name = name,
+                      .train_size = size,
+                      .test_size = size,
+                      .seed = seed,
+                      .sequence_length = sequence_length},
+                     split);
+}
+
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Ge;
@@ -29,11 +39,11 @@ std::vector<int64_t> Range(int64_t size) {
 }
 
 Batch WholeImages(uint64_t seed, Split split, int64_t size) {
-  return (*OpenSynthetic(seed, split, size))->Gather(Range(size));
+  return (*Open("synthetic", seed, split, size))->Gather(Range(size));
 }
 
 TEST(SyntheticTest, HasTheShapesOfCifar10) {
-  auto dataset = OpenSynthetic(0, Split::kTrain, 50000);
+  auto dataset = Open("synthetic", 0, Split::kTrain, 50000);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 50000);
   EXPECT_EQ((*dataset)->num_classes(), 10);
@@ -46,7 +56,7 @@ TEST(SyntheticTest, HasTheShapesOfCifar10) {
 
 TEST(SyntheticTest, AnExampleDependsOnSeedSplitAndIndexOnly) {
   const Batch all = WholeImages(3, Split::kTrain, 20);
-  auto larger = *OpenSynthetic(3, Split::kTrain, 1000);
+  auto larger = *Open("synthetic", 3, Split::kTrain, 1000);
   const Batch some = larger->Gather({7, 2, 7});
   EXPECT_TRUE(some.data[0].equal(all.data[7]));
   EXPECT_TRUE(some.data[1].equal(all.data[2]));
@@ -121,12 +131,12 @@ TEST(SyntheticTest, MayBeEmpty) {
 
 TEST(SyntheticTest, RefusesANegativeSize) {
   EXPECT_THAT(
-      std::string(OpenSynthetic(0, Split::kTest, -3).status().message()),
+      std::string(Open("synthetic", 0, Split::kTest, -3).status().message()),
       HasSubstr("synthetic: the test split is to have -3 examples"));
 }
 
 TEST(SyntheticTest, ThrowsBeyondTheEnd) {
-  auto dataset = *OpenSynthetic(0, Split::kTest, 4);
+  auto dataset = *Open("synthetic", 0, Split::kTest, 4);
   EXPECT_THROW(dataset->Gather({4}), c10::Error);
   EXPECT_THROW(dataset->Gather({-1}), c10::Error);
 }
@@ -134,7 +144,7 @@ TEST(SyntheticTest, ThrowsBeyondTheEnd) {
 Batch WholeLinear(uint64_t seed, Split split, int64_t size) {
   std::vector<int64_t> indices(size);
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  return (*OpenLinearRegression(seed, split, size))->Gather(indices);
+  return (*Open("linear", seed, split, size))->Gather(indices);
 }
 
 // The features with a column of ones, for the bias.
@@ -143,7 +153,7 @@ at::Tensor WithOnes(const at::Tensor& features) {
 }
 
 TEST(LinearRegressionTest, HasTenFeaturesAndOneTarget) {
-  auto dataset = OpenLinearRegression(0, Split::kTrain, 20);
+  auto dataset = Open("linear", 0, Split::kTrain, 20);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->num_classes(), 0);
   const Batch batch = (*dataset)->Gather({19, 0, 19});
@@ -178,24 +188,22 @@ TEST(LinearRegressionTest, IsDeterministic) {
 
 TEST(LinearRegressionTest, RefusesANegativeSize) {
   EXPECT_THAT(
-      std::string(
-          OpenLinearRegression(0, Split::kTrain, -1).status().message()),
+      std::string(Open("linear", 0, Split::kTrain, -1).status().message()),
       HasSubstr("linear: the train split is to have -1 examples"));
 }
 
 TEST(LinearRegressionTest, ThrowsBeyondTheEnd) {
-  EXPECT_THROW((*OpenLinearRegression(0, Split::kTrain, 4))->Gather({4}),
-               c10::Error);
+  EXPECT_THROW((*Open("linear", 0, Split::kTrain, 4))->Gather({4}), c10::Error);
 }
 
 Batch WholeRegression(uint64_t seed, Split split, int64_t size) {
   std::vector<int64_t> indices(size);
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  return (*OpenRegression(seed, split, size))->Gather(indices);
+  return (*Open("regression", seed, split, size))->Gather(indices);
 }
 
 TEST(RegressionTest, HasAsManyTargetsAsFeatures) {
-  auto dataset = OpenRegression(0, Split::kTrain, 20);
+  auto dataset = Open("regression", 0, Split::kTrain, 20);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->num_classes(), 0);
   const Batch batch = (*dataset)->Gather({19, 0, 19});
@@ -231,18 +239,19 @@ TEST(RegressionTest, IsAFunctionOfSeedSplitAndIndex) {
 
 TEST(RegressionTest, RefusesANegativeSize) {
   EXPECT_THAT(
-      std::string(OpenRegression(0, Split::kTest, -1).status().message()),
+      std::string(Open("regression", 0, Split::kTest, -1).status().message()),
       HasSubstr("regression: the test split is to have -1 examples"));
 }
 
 TEST(RegressionTest, ThrowsBeyondTheEnd) {
-  EXPECT_THROW((*OpenRegression(0, Split::kTrain, 4))->Gather({4}), c10::Error);
+  EXPECT_THROW((*Open("regression", 0, Split::kTrain, 4))->Gather({4}),
+               c10::Error);
 }
 
 Batch WholeTokens(uint64_t seed, Split split, int64_t size, int64_t length) {
   std::vector<int64_t> indices(size);
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  return (*OpenTokens(seed, split, size, length))->Gather(indices);
+  return (*Open("tokens", seed, split, size, length))->Gather(indices);
 }
 
 // [256, 256]: how often the column's token follows the row's.
@@ -253,7 +262,7 @@ at::Tensor CountPairs(const Batch& batch) {
 }
 
 TEST(TokensTest, TheTargetIsTheNextToken) {
-  auto dataset = OpenTokens(0, Split::kTrain, 20, 48);
+  auto dataset = Open("tokens", 0, Split::kTrain, 20, 48);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->num_classes(), 256);
   EXPECT_THAT((*dataset)->example_shape(), ElementsAre(48));
@@ -287,14 +296,16 @@ TEST(TokensTest, IsAFunctionOfSeedSplitAndIndex) {
 
 TEST(TokensTest, RefusesImpossibleSizes) {
   EXPECT_THAT(
-      std::string(OpenTokens(0, Split::kTest, -1, 8).status().message()),
+      std::string(Open("tokens", 0, Split::kTest, -1, 8).status().message()),
       HasSubstr("tokens: the test split is to have -1 examples"));
-  EXPECT_THAT(std::string(OpenTokens(0, Split::kTest, 1, 0).status().message()),
-              HasSubstr("sequences are to have 0 tokens"));
+  EXPECT_THAT(
+      std::string(Open("tokens", 0, Split::kTest, 1, 0).status().message()),
+      HasSubstr("tokens: an example is to have 0 tokens"));
 }
 
 TEST(TokensTest, ThrowsBeyondTheEnd) {
-  EXPECT_THROW((*OpenTokens(0, Split::kTrain, 4, 8))->Gather({4}), c10::Error);
+  EXPECT_THROW((*Open("tokens", 0, Split::kTrain, 4, 8))->Gather({4}),
+               c10::Error);
 }
 
 }  // namespace

@@ -1,22 +1,16 @@
-"""Writes the goldens beside it with Python's PyTorch; run by hand: python3 generate.py
+"""Writes the goldens next to it with Python's PyTorch; run by hand: python3 generate.py
 
 distributed_sampler.txt holds two kinds of lines:
   list SIZE WORLD_SIZE RANK SEED EPOCH SHUFFLE DROP_LAST : INDICES...
   sweep SIZE DIGEST    the digest over all indices of world size 1..9, every rank, drop_last 0 and 1,
                        shuffle 0 and 1, and (seed, epoch) in SWEEP_SEEDS, in this nesting; for sizes from 1000 on
                        world sizes 2, 3, 8 and the last of SWEEP_SEEDS only
-random_sampler.txt holds
-  SIZE NUM_SAMPLES SEED REPLACEMENT : INDICES...
-resize.txt holds images of random bytes and what they are resized to
-  B C H W H' W' : input bytes : output bytes
 The digest is 64-bit FNV-1a over the indices as little-endian 64-bit integers.
 """
 import itertools
 import pathlib
 
 import torch
-from torch.nn import functional
-from torch.utils.data import RandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
 HERE = pathlib.Path(__file__).parent
@@ -57,27 +51,5 @@ def write_distributed(file):
         print("sweep", size, f"{sweep(size):016x}", file=file)
 
 
-def write_random(file):
-    cases = [(1, 1), (5, 5), (33, 33), (10, 4), (10, 25), (7, 70), (6, 0)]
-    for (size, num_samples), seed, replacement in itertools.product(cases, [0, 42], [0, 1]):
-        generator = torch.Generator().manual_seed(seed)
-        # Python refuses num_samples=0, ours does not: nothing is drawn.
-        indices = (list(RandomSampler(range(size), bool(replacement), num_samples, generator)) if num_samples else [])
-        print(size, num_samples, seed, replacement, ":", *indices, file=file)
-
-
-def write_resize(file):
-    generator = torch.Generator().manual_seed(0)
-    for shape, to in [((2, 3, 4, 6), (7, 5)), ((1, 1, 9, 8), (4, 4)), ((1, 3, 5, 5), (5, 5))]:
-        images = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
-        resized = functional.interpolate(images, to, mode="bilinear", align_corners=False, antialias=True)
-        print(*shape, *to, ":", *images.flatten().tolist(), ":", *resized.flatten().tolist(), file=file)
-
-
-for name, write in [
-    ("distributed_sampler.txt", write_distributed),
-    ("random_sampler.txt", write_random),
-    ("resize.txt", write_resize),
-]:
-    with open(HERE / name, "w") as file:
-        write(file)
+with open(HERE / "distributed_sampler.txt", "w") as file:
+    write_distributed(file)

@@ -6,37 +6,26 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "samplers/datasets/dataset.h"
 #include "samplers/loader/prefetcher.h"
-#include "samplers/loader/transforms.h"
 #include "samplers/sampling/samplers.h"
 
 namespace rankwise {
 
 struct DataLoaderConfig {
-  // Examples per batch; the last one is smaller unless drop_last.
-  int64_t batch_size = 64;
-  bool drop_last = false;
-  // Threads that make batches; 0: Next makes them itself.
-  int workers = 1;
-  // Batches made ahead of their use, at most; unused with 0 workers.
-  int prefetch_batches = 4;
-  // Where the batches go.
+  int64_t batch_size =
+      64;           // examples per batch; an epoch's last may be smaller
+  int workers = 1;  // threads that make batches; 0: Next makes them itself
+  int prefetch_batches = 4;  // made ahead at most; unused with 0 workers
+  // Where the batches go; for a GPU they are made in page-locked memory.
   c10::Device device = c10::kCPU;
-  // Make batches in page-locked memory, from which they are copied to `device`
-  // without blocking. Needs CUDA.
-  bool pin_memory = false;
-  // Applied to uint8 images [B, C, H, W]; other data passes as it is.
-  TransformConfig transform = {};
 };
 
-// Copies batches to a device on a stream of its own, beside the work on earlier
+// Copies batches to a device on a stream of its own, while it works on earlier
 // ones. The host waits for no copy of page-locked memory: the stream that uses
 // a batch does, and neither the batch's memory nor the page-locked one is given
 // to others before both are through with it.
@@ -46,14 +35,10 @@ class DeviceCopier {
   // the copy. Not for a CPU.
   DeviceCopier(c10::Device device, bool non_blocking);
 
-  // A batch on its way.
-  class Copy {
-   private:
-    friend class DeviceCopier;
-    Copy(Batch batch, c10::Event done)
-        : batch_(std::move(batch)), done_(std::move(done)) {}
-    Batch batch_;
-    c10::Event done_;
+  // A batch that must not be used before `done`.
+  struct Copy {
+    Batch batch;
+    c10::Event done;
   };
 
   // Gives the copy to the copying stream.
@@ -64,8 +49,6 @@ class DeviceCopier {
   Batch Use(Copy copy) const;
 
  private:
-  at::Tensor ToDevice(const at::Tensor& tensor) const;
-
   const c10::Device device_;
   const bool non_blocking_;
   const c10::Stream stream_;
@@ -74,12 +57,12 @@ class DeviceCopier {
 // Where an epoch stands; what a checkpoint keeps of a loader.
 struct LoaderState {
   int64_t epoch = 0;
-  // Batches of this epoch that were handed out.
-  int64_t position = 0;
+  int64_t position = 0;  // batches of this epoch that were handed out
 };
 
 // Hands out a dataset batch by batch, in a sampler's order, made ahead by
-// worker threads. The batches do not depend on the number of workers.
+// worker threads; uint8 images [B, C, H, W] go through NormalizeImages, other
+// data passes as it is. The batches do not depend on the number of workers.
 //
 //   DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 64});
 //   loader.StartEpoch(1);
@@ -94,14 +77,10 @@ struct LoaderState {
 // outlive it, and the sampler must not be used by anyone else meanwhile.
 class DataLoader {
  public:
-  // InvalidArgument with the field and its value, when `config` makes no sense
-  // for `dataset`.
-  static absl::Status Validate(const Dataset& dataset,
-                               const DataLoaderConfig& config);
-
-  // The config must pass Validate. Starts the workers, but no epoch: Next gives
-  // nothing until StartEpoch or Resume.
-  DataLoader(const Dataset* dataset, Sampler* sampler, DataLoaderConfig config);
+  // Starts the workers, but no epoch: Next gives nothing until StartEpoch or
+  // Resume. Throws c10::Error for numbers below 1 (`workers`: below 0).
+  DataLoader(const Dataset* dataset, DistributedSampler* sampler,
+             DataLoaderConfig config);
 
   // Begins an epoch from its first batch: tells the sampler, and starts to
   // prefetch. Batches of an unfinished epoch are abandoned.
@@ -113,21 +92,16 @@ class DataLoader {
   absl::Status Resume(LoaderState state);
 
   // The next batch on `device`, or nothing at the end of the epoch. Blocks
-  // until it is made (counted by wait_seconds). What a dataset threw comes as
-  // Internal, with the batch's number, until another epoch is started.
+  // until it is made. What a dataset threw comes as Internal, with the batch's
+  // number, until another epoch is started.
   //
-  // Not on a CPU: the batch is for the device's current stream, which waits for
-  // its copy; the host waits only without pin_memory. The copy of the batch
-  // after it has begun, on a stream of its own, if that batch is made already.
+  // On a GPU the batch is for the device's current stream, which waits for its
+  // copy; the host does not. The copy of the batch after it has begun, on a
+  // stream of its own, if that batch is made already.
   absl::StatusOr<std::optional<Batch>> Next();
 
   // Batches that an epoch has for this rank.
   int64_t batches_per_epoch() const;
-  // Examples that an epoch has for this rank, without those that drop_last
-  // leaves out.
-  int64_t examples_per_epoch() const;
-  // Seconds that Next spent waiting for data, over all epochs.
-  double wait_seconds() const { return wait_seconds_; }
   LoaderState state() const { return state_; }
 
  private:
@@ -136,16 +110,14 @@ class DataLoader {
 
   void Start();
   absl::StatusOr<Batch> Make(absl::Span<const int64_t> indices) const;
-  absl::StatusOr<std::optional<Batch>> Take();
   Copying BeginCopy();
   absl::StatusOr<std::optional<Batch>> NextOnDevice();
 
   const Dataset* const dataset_;
-  Sampler* const sampler_;
+  DistributedSampler* const sampler_;
   const DataLoaderConfig config_;
-  const std::optional<BatchTransform> transform_;  // none: data passes as is
+  const bool pin_memory_;
   LoaderState state_;
-  double wait_seconds_ = 0;
   const std::optional<DeviceCopier> copier_;  // none on a CPU
   std::optional<Copying> ahead_;              // of batch state_.position
   Prefetcher prefetcher_;  // last: its threads end before the rest goes

@@ -23,19 +23,17 @@ struct Loaders {
     DataLoaderConfig config;
     config.batch_size = kBatch;
     config.workers = workers;
-    config.transform.channels_last = true;
     here = std::make_unique<DataLoader>(dataset.get(), sampler.get(), config);
     config.device = kGpu;
-    config.pin_memory = true;
     there = std::make_unique<DataLoader>(dataset.get(), other_sampler.get(),
                                          config);
   }
 
   const std::unique_ptr<Dataset> dataset =
-      *OpenSynthetic(0, Split::kTrain, kExamples);
-  const std::unique_ptr<Sampler> sampler =
+      *OpenDataset({.train_size = kExamples}, Split::kTrain);
+  const std::unique_ptr<DistributedSampler> sampler =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
-  const std::unique_ptr<Sampler> other_sampler =
+  const std::unique_ptr<DistributedSampler> other_sampler =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
   std::unique_ptr<DataLoader> here, there;
 };

@@ -79,8 +79,8 @@ class DeviceLoaderTest : public DeviceCopierTest,
   }
 
   const std::unique_ptr<Dataset> dataset_ =
-      *OpenSynthetic(0, Split::kTrain, kExamples);
-  const std::unique_ptr<Sampler> sampler_ =
+      *OpenDataset({.train_size = kExamples}, Split::kTrain);
+  const std::unique_ptr<DistributedSampler> sampler_ =
       *DistributedSampler::Create(kExamples, {.num_replicas = 1});
 };
 
@@ -130,7 +130,7 @@ TEST_P(DeviceLoaderTest, WhatWasCopiedAheadIsGoneWithItsEpoch) {
 }
 
 TEST_F(DeviceCopierTest, TheNextCopyIsUnderWayWhenABatchIsHandedOut) {
-  const auto dataset = *OpenSynthetic(0, Split::kTrain, 24);
+  const auto dataset = *OpenDataset({.train_size = 24}, Split::kTrain);
   const auto sampler = *DistributedSampler::Create(24, {.num_replicas = 1});
   DataLoaderConfig config;
   config.batch_size = 8;

@@ -15,15 +15,14 @@
 
 namespace rankwise {
 
-// Makes batch 0, 1, 2, ... ahead of their use in worker threads, and hands them
-// out in order. The queue is bounded: no batch is begun that lies more than
-// `capacity` beyond the last one taken. With 0 workers, Take makes the batch
-// itself.
+// Makes batch 0, 1, 2, ... ahead of their use in worker threads, at most
+// `capacity` beyond the last one taken, and hands them out in order. With 0
+// workers, Take makes the batch itself.
 //
-// Worker threads live as long as the object, sleep when there is nothing to
-// make, and run ATen operators single-threaded so that they do not compete with
-// the training threads. Start, Take and the destructor belong to one thread;
-// the destructor waits for batches that are being made.
+// Worker threads live as long as the object and run ATen operators
+// single-threaded, so that they do not compete with the training threads.
+// Start, Take and the destructor belong to one thread; the destructor waits for
+// batches that are being made.
 class Prefetcher {
  public:
   // Makes the batch with a number; called by any worker, concurrently. An
@@ -50,7 +49,7 @@ class Prefetcher {
  private:
   using Slot = std::optional<absl::StatusOr<Batch>>;
 
-  // Batches asked for by one Start; workers keep it alive while they use it.
+  // The batches of one Start; workers keep it alive while they use it.
   struct Job {
     Make make;
     int64_t end;

@@ -1,61 +1,17 @@
 #include "samplers/sampling/samplers.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
-
-// `field` is what the message calls the value.
-absl::Status CheckNotNegative(const char* sampler, const char* field,
-                              int64_t value) {
-  if (value >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      sampler, ": ", field, " is ", value, "; it must be 0 or more"));
-}
-
-// Draws with replacement as Python does: 32 at a time, then the rest.
-std::vector<int64_t> DrawIndependently(int64_t dataset_size, int64_t count,
-                                       const at::Generator& generator) {
-  constexpr int64_t kBlock = 32;
-  std::vector<int64_t> indices;
-  indices.reserve(count);
-  while (static_cast<int64_t>(indices.size()) < count) {
-    const int64_t block =
-        std::min<int64_t>(kBlock, count - static_cast<int64_t>(indices.size()));
-    const at::Tensor drawn = at::randint(dataset_size, {block}, generator,
-                                         at::TensorOptions(at::kLong));
-    const int64_t* data = drawn.const_data_ptr<int64_t>();
-    indices.insert(indices.end(), data, data + block);
-  }
-  return indices;
-}
-
-// One permutation after another, the last one cut.
-std::vector<int64_t> DrawPermutations(int64_t dataset_size, int64_t count,
-                                      const at::Generator& generator) {
-  std::vector<int64_t> indices;
-  indices.reserve(count);
-  while (static_cast<int64_t>(indices.size()) < count) {
-    const std::vector<int64_t> permutation =
-        RandomPermutation(dataset_size, generator);
-    const int64_t take = std::min<int64_t>(
-        dataset_size, count - static_cast<int64_t>(indices.size()));
-    indices.insert(indices.end(), permutation.begin(),
-                   permutation.begin() + take);
-  }
-  return indices;
-}
 
 // How many indices one rank gets.
 int64_t SamplesPerRank(int64_t dataset_size,
@@ -69,19 +25,6 @@ int64_t SamplesPerRank(int64_t dataset_size,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SequentialSampler>> SequentialSampler::Create(
-    int64_t dataset_size) {
-  RETURN_IF_ERROR(
-      CheckNotNegative("SequentialSampler", "the dataset size", dataset_size));
-  return absl::WrapUnique(new SequentialSampler(dataset_size));
-}
-
-std::vector<int64_t> SequentialSampler::Indices() {
-  std::vector<int64_t> indices(size_);
-  std::iota(indices.begin(), indices.end(), int64_t{0});
-  return indices;
-}
-
 at::Generator SeededGenerator(uint64_t seed) {
   return at::detail::createCPUGenerator(seed);
 }
@@ -93,56 +36,13 @@ std::vector<int64_t> RandomPermutation(int64_t size, at::Generator generator) {
   return std::vector<int64_t>(data, data + size);
 }
 
-void SeededSampler::set_epoch(int64_t epoch) {
-  epoch_ = epoch;
-  epoch_used_ = false;
-}
-
-at::Generator SeededSampler::GeneratorOfEpoch() {
-  if (epoch_used_ && !warned_) {
-    warned_ = true;
-    TORCH_WARN(name_,
-               ": another shuffled epoch begins without set_epoch since the "
-               "last one, so it has the same order again; call "
-               "set_epoch(epoch) before every epoch");
-  }
-  epoch_used_ = true;
-  return SeededGenerator(seed_ + static_cast<uint64_t>(epoch_));
-}
-
-absl::StatusOr<std::unique_ptr<RandomSampler>> RandomSampler::Create(
-    int64_t dataset_size, const RandomSamplerConfig& config) {
-  const int64_t num_samples = config.num_samples.value_or(dataset_size);
-  RETURN_IF_ERROR(
-      CheckNotNegative("RandomSampler", "the dataset size", dataset_size));
-  RETURN_IF_ERROR(
-      CheckNotNegative("RandomSampler", "num_samples", num_samples));
-  if (dataset_size == 0 && num_samples > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("RandomSampler: num_samples is ", num_samples,
-                     ", but the dataset is empty"));
-  }
-  return absl::WrapUnique(new RandomSampler(dataset_size, num_samples, config));
-}
-
-RandomSampler::RandomSampler(int64_t dataset_size, int64_t num_samples,
-                             const RandomSamplerConfig& config)
-    : SeededSampler("RandomSampler", config.seed),
-      dataset_size_(dataset_size),
-      num_samples_(num_samples),
-      replacement_(config.replacement) {}
-
-std::vector<int64_t> RandomSampler::Indices() {
-  const at::Generator generator = GeneratorOfEpoch();
-  return replacement_
-             ? DrawIndependently(dataset_size_, num_samples_, generator)
-             : DrawPermutations(dataset_size_, num_samples_, generator);
-}
-
 absl::StatusOr<std::unique_ptr<DistributedSampler>> DistributedSampler::Create(
     int64_t dataset_size, const DistributedSamplerConfig& config) {
-  RETURN_IF_ERROR(
-      CheckNotNegative("DistributedSampler", "the dataset size", dataset_size));
+  if (dataset_size < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("DistributedSampler: the dataset size is ", dataset_size,
+                     "; it must be 0 or more"));
+  }
   if (config.num_replicas < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("DistributedSampler: num_replicas (the world size) is ",
@@ -165,16 +65,31 @@ absl::StatusOr<std::unique_ptr<DistributedSampler>> DistributedSampler::Create(
 
 DistributedSampler::DistributedSampler(int64_t dataset_size,
                                        const DistributedSamplerConfig& config)
-    : SeededSampler("DistributedSampler", config.seed),
-      dataset_size_(dataset_size),
+    : dataset_size_(dataset_size),
       config_(config),
       num_samples_(SamplesPerRank(dataset_size, config)) {}
 
+void DistributedSampler::set_epoch(int64_t epoch) {
+  epoch_ = epoch;
+  epoch_used_ = false;
+}
+
+// What this epoch's order is drawn from; the order counts as handed out.
+at::Generator DistributedSampler::GeneratorOfEpoch() {
+  if (epoch_used_ && !std::exchange(warned_, true)) {
+    TORCH_WARN(
+        "DistributedSampler: another shuffled epoch begins without set_epoch "
+        "since the last one, so it has the same order again; call "
+        "set_epoch(epoch) before every epoch");
+  }
+  epoch_used_ = true;
+  return SeededGenerator(config_.seed + static_cast<uint64_t>(epoch_));
+}
+
 std::vector<int64_t> DistributedSampler::Indices() {
   std::vector<int64_t> order;
-  if (config_.shuffle) {
+  if (config_.shuffle)
     order = RandomPermutation(dataset_size_, GeneratorOfEpoch());
-  }
   // Padding repeats the order from its front as often as needed, so the padded
   // order at place p is the order at p modulo its length. Dropped and exact
   // places never reach the end.

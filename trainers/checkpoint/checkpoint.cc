@@ -1,10 +1,8 @@
 #include "trainers/checkpoint/checkpoint.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kReservedPrefix[] = "rankwise.";
 constexpr char kVersionKey[] = "rankwise.checkpoint_version";
 constexpr char kStepKey[] = "rankwise.step";
 constexpr char kEpochKey[] = "rankwise.epoch";
@@ -65,16 +62,6 @@ std::map<std::string, std::string> FullMetadata(const Checkpoint& checkpoint,
   metadata[kPositionKey] = absl::StrCat(checkpoint.position);
   if (name.num_shards > 1) metadata[kShardKey] = ShardText(name);
   return metadata;
-}
-
-absl::Status CheckCallersMetadata(const Checkpoint& checkpoint) {
-  for (const auto& [key, value] : checkpoint.metadata) {
-    if (key == "format" || absl::StartsWith(key, kReservedPrefix)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the checkpoint metadata name '", key, "' is reserved"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // Takes the whole number `key` out of `metadata`.
@@ -145,31 +132,27 @@ absl::StatusOr<Checkpoint> Decode(SafetensorsContents contents,
   return checkpoint;
 }
 
-// Tensors as they will stand in the file; copies only those that are elsewhere
-// or not contiguous.
-absl::StatusOr<NamedTensors> ToDense(const NamedTensors& tensors) {
-  NamedTensors dense;
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the checkpoint's tensor '", name, "' is not a dense tensor"));
-    }
-    dense.emplace_back(name, tensor.detach().cpu().contiguous());
-  }
-  return dense;
-}
-
 // `checkpoint` as it will stand in its file. Copies only tensors that are not
-// on the CPU or not contiguous. InvalidArgument for metadata with a reserved
-// name, and for a tensor that is not dense.
+// on the CPU or not contiguous. InvalidArgument for a tensor that is not dense.
 absl::StatusOr<SafetensorsContents> Encode(const Checkpoint& checkpoint,
                                            const CheckpointName& name) {
-  RETURN_IF_ERROR(CheckCallersMetadata(checkpoint));
   SafetensorsContents file;
-  ASSIGN_OR_RETURN(file.tensors, ToDense(checkpoint.tensors));
+  for (const auto& [tensor_name, tensor] : checkpoint.tensors) {
+    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the checkpoint's tensor '", tensor_name, "' is not a dense tensor"));
+    }
+    file.tensors.emplace_back(tensor_name, tensor.detach().cpu().contiguous());
+  }
   file.metadata = FullMetadata(checkpoint, name);
   file.metadata[kChecksumKey] = ChecksumOf(file.tensors, file.metadata);
   return file;
+}
+
+// `status` with the file that it is about.
+absl::Status Of(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
 }
 
 // DataLoss, with the path, for a file that is torn, was changed, or is not what
@@ -180,15 +163,12 @@ absl::StatusOr<Checkpoint> LoadFile(const std::string& path,
                                     const CheckpointName& name,
                                     const std::set<std::string>& needed) {
   ASSIGN_OR_RETURN(SafetensorsContents contents, LoadSafetensors(path, needed));
-  absl::Status status;
-  if (!contents.header_only) status = CheckWhole(contents);
-  if (status.ok()) {
-    auto checkpoint = Decode(std::move(contents), name);
-    if (checkpoint.ok()) return checkpoint;
-    status = checkpoint.status();
-  }
-  return absl::Status(status.code(),
-                      absl::StrCat(path, ": ", status.message()));
+  const absl::Status whole =
+      contents.header_only ? absl::OkStatus() : CheckWhole(contents);
+  if (!whole.ok()) return Of(path, whole);
+  auto checkpoint = Decode(std::move(contents), name);
+  if (!checkpoint.ok()) return Of(path, checkpoint.status());
+  return checkpoint;
 }
 
 // That `part` comes from the save that `whole` comes from, as far as both say.
@@ -218,8 +198,7 @@ absl::Status Unite(Checkpoint part, Checkpoint& whole,
     } else if (!known->second.equal(tensor)) {
       return absl::DataLossError(
           absl::StrCat("its tensor ", name,
-                       " is not the one of the same name in an earlier "
-                       "shard"));
+                       " is not the one of the same name in an earlier shard"));
     }
   }
   return absl::OkStatus();
@@ -243,11 +222,8 @@ absl::StatusOr<Checkpoint> LoadSet(const CheckpointSet& set,
       whole = part;
       whole.tensors.clear();
     }
-    const absl::Status status = Unite(std::move(part), whole, by_name);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat(path, ": ", status.message()));
-    }
+    const absl::Status united = Unite(std::move(part), whole, by_name);
+    if (!united.ok()) return Of(path, united);
   }
   return whole;
 }
@@ -257,7 +233,7 @@ absl::StatusOr<Checkpoint> LoadSet(const CheckpointSet& set,
 CheckpointStore::CheckpointStore(std::string dir, int keep_last, int shard,
                                  int num_shards)
     : dir_(std::move(dir)),
-      keep_last_(std::max(keep_last, 1)),
+      keep_last_(keep_last),
       shard_(shard),
       num_shards_(num_shards) {}
 
@@ -275,11 +251,6 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
         error.value(),
         absl::StrCat("cannot create the checkpoint folder ", dir_));
   }
-  // Other ranks may be writing their shards.
-  RETURN_IF_ERROR(RemoveLeftovers(dir_, [&](const CheckpointName& name) {
-    return num_shards_ == 1 ||
-           (name.shard == shard_ && name.num_shards == num_shards_);
-  }));
   RETURN_IF_ERROR(FindSuperseded(checkpoint.step));
   RETURN_IF_ERROR(
       SaveSafetensors(Path(checkpoint.step), file.tensors, file.metadata));
@@ -319,9 +290,7 @@ absl::Status CheckpointStore::Prune() {
       RETURN_IF_ERROR(RemoveSet(set));
     }
   }
-  return RemoveLeftovers(dir_, [&](const CheckpointName& name) {
-    return name.step <= *saved_step_;
-  });
+  return RemoveLeftovers(dir_, *saved_step_);
 }
 
 absl::Status CheckpointStore::CheckAllSaved(

@@ -25,10 +25,8 @@ struct Checkpoint {
   int64_t epoch = 0;     // the epoch that `position` counts in, from 1
   int64_t position = 0;  // batches of that epoch already used
 
-  // Free text, e.g. {"seed", "0"}, {"world_size", "2"}, {"config", "{...}"}.
-  // Names that start with `rankwise.` belong to CheckpointStore. In shards of
-  // one checkpoint the same name has the same text; what tells two runs apart
-  // belongs into every shard.
+  // Free text, such as {"config", "{...}"}, the same in every shard. Names that
+  // start with `rankwise.` belong to CheckpointStore.
   std::map<std::string, std::string> metadata;
 
   // By convention `model.conv1.weight`, `optimizer.exp_avg.conv1.weight`,
@@ -46,26 +44,17 @@ struct CheckpointRequest {
 };
 
 // The checkpoints of one folder; see checkpoint_folder.h for its files. Each
-// file carries a checksum over its tensors and metadata, so that a torn or
-// changed file is told from a good one. One process may save at a time, or one
-// per shard; any number may load. Not thread-safe.
+// file carries a checksum over its tensors and metadata, which shows that it is
+// torn or was changed. One process may save at a time, or one per shard; any
+// number may load. Not thread-safe. On each rank that has a shard:
 //
-//   CheckpointStore store("runs/a", /*keep_last=*/3);
-//   std::vector<std::string> warnings;
-//   auto latest = store.LoadLatest(&warnings);
-//   if (!latest.ok()) return latest.status();
-//   if (*latest) Restore(**latest);
-//
-// In shards, on each rank that has one (their tensors together are the state):
-//
-//   CheckpointStore store("runs/a", 3, /*shard=*/stage, /*num_shards=*/4);
-//   absl::Status saved = store.Save(mine);
+//   CheckpointStore store("runs/a", /*keep_last=*/3, /*shard=*/stage, 4);
+//   RETURN_IF_ERROR(store.Save(mine));
 //   ... // all ranks learn that all have saved
-//   if (shard == 0) status = store.Prune();
+//   if (stage == 0) RETURN_IF_ERROR(store.Prune());
 class CheckpointStore {
  public:
-  // Keeps the `keep_last` (at least 1) newest checkpoints. Touches no file.
-  // 0 <= shard < num_shards.
+  // Keeps the `keep_last` >= 1 newest checkpoints. 0 <= shard < num_shards.
   CheckpointStore(std::string dir, int keep_last, int shard = 0,
                   int num_shards = 1);
 
@@ -76,11 +65,10 @@ class CheckpointStore {
 
   // To be called when all shards of the last Save are known to be saved, by one
   // rank or by all: deletes older checkpoints, and what is left of incomplete
-  // ones. Checkpoints that were there before and would win at the next
-  // LoadLatest (of *later* steps, or of the same in another layout: torn ones,
-  // or another run's) are set aside as `<name>.superseded`, which nothing here
-  // reads or deletes. FailedPrecondition, with nothing deleted, when a shard is
-  // missing after all. Does nothing before the first Save.
+  // ones. Those of later steps, or of the same in another layout, which would
+  // win at the next LoadLatest, are set aside as `<name>.superseded`.
+  // FailedPrecondition, with nothing deleted, when a shard is missing after
+  // all. Does nothing before the first Save.
   absl::Status Prune();
 
   // The newest checkpoint that is whole, saved in any number of shards: the

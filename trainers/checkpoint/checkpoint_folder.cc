@@ -1,14 +1,14 @@
 #include "trainers/checkpoint/checkpoint_folder.h"
 
 #include <filesystem>
-#include <functional>
+#include <regex>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/durable_file.h"
@@ -18,10 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPrefix[] = "step_";
-constexpr char kShard[] = ".shard_";
-constexpr char kOf[] = "_of_";
-constexpr char kSuffix[] = ".safetensors";
 constexpr char kSupersededSuffix[] = ".superseded";
 
 absl::Status FolderError(absl::string_view attempted, const std::string& path,
@@ -44,33 +40,29 @@ absl::StatusOr<std::vector<std::string>> ListNames(const std::string& dir) {
   return names;
 }
 
-// Reads "<shard>_of_<shards>".
-bool ParseShard(absl::string_view text, CheckpointName& name) {
-  const std::vector<absl::string_view> numbers = absl::StrSplit(text, kOf);
-  return numbers.size() == 2 && absl::SimpleAtoi(numbers[0], &name.shard) &&
-         absl::SimpleAtoi(numbers[1], &name.num_shards) && name.shard >= 0 &&
-         name.num_shards > 1 && name.shard < name.num_shards;
-}
-
 }  // namespace
 
 std::string FormatCheckpointName(const CheckpointName& name) {
   const std::string shard =
       name.num_shards == 1
           ? ""
-          : absl::StrCat(kShard, name.shard, kOf, name.num_shards);
-  return absl::StrFormat("%s%08d%s%s", kPrefix, name.step, shard, kSuffix);
+          : absl::StrCat(".shard_", name.shard, "_of_", name.num_shards);
+  return absl::StrFormat("step_%08d%s.safetensors", name.step, shard);
 }
 
-std::optional<CheckpointName> ParseCheckpointName(absl::string_view text) {
+std::optional<CheckpointName> ParseCheckpointName(const std::string& text) {
+  static const auto* const kPattern =
+      new std::regex(R"(step_(\d+)(\.shard_(\d+)_of_(\d+))?\.safetensors)");
+  std::smatch match;
   CheckpointName name;
-  if (!absl::ConsumePrefix(&text, kPrefix) ||
-      !absl::ConsumeSuffix(&text, kSuffix)) {
+  if (!std::regex_match(text, match, *kPattern) ||
+      !absl::SimpleAtoi(match[1].str(), &name.step)) {
     return std::nullopt;
   }
-  const std::vector<absl::string_view> parts = absl::StrSplit(text, kShard);
-  if (!absl::SimpleAtoi(parts[0], &name.step) || name.step < 0 ||
-      parts.size() > 2 || (parts.size() == 2 && !ParseShard(parts[1], name))) {
+  if (!match[2].matched) return name;
+  if (!absl::SimpleAtoi(match[3].str(), &name.shard) ||
+      !absl::SimpleAtoi(match[4].str(), &name.num_shards) ||
+      name.num_shards < 2 || name.shard >= name.num_shards) {
     return std::nullopt;
   }
   return name;
@@ -99,15 +91,13 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
   return newest_first;
 }
 
-absl::Status RemoveLeftovers(
-    const std::string& dir,
-    const std::function<bool(const CheckpointName&)>& which) {
+absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step) {
   ASSIGN_OR_RETURN(const auto names, ListNames(dir));
   for (const std::string& text : names) {
-    absl::string_view stem = text;
-    if (!absl::ConsumeSuffix(&stem, kTemporarySuffix)) continue;
-    const auto name = ParseCheckpointName(stem);
-    if (!name || !which(*name)) continue;
+    if (!absl::EndsWith(text, kTemporarySuffix)) continue;
+    const auto name = ParseCheckpointName(
+        std::string(absl::StripSuffix(text, kTemporarySuffix)));
+    if (!name.has_value() || name->step > last_step) continue;
     std::error_code error;
     fs::remove(fs::path(dir) / text, error);
     if (error) return FolderError("remove the left-over file", text, error);

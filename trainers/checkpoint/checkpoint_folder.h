@@ -8,7 +8,6 @@
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FOLDER_H_
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,7 +15,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 namespace rankwise {
 
@@ -28,7 +26,7 @@ struct CheckpointName {
 
 std::string FormatCheckpointName(const CheckpointName& name);
 // Nothing for what is no checkpoint's name.
-std::optional<CheckpointName> ParseCheckpointName(absl::string_view text);
+std::optional<CheckpointName> ParseCheckpointName(const std::string& text);
 
 // The files of one checkpoint: those of a step in one layout.
 struct CheckpointSet {
@@ -48,12 +46,10 @@ struct CheckpointSet {
 absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
     const std::string& dir);
 
-// Removes what saves that were killed left behind, for names that `which`
-// accepts. The functions below may run on several ranks at a time: a file that
-// is gone already is no error.
-absl::Status RemoveLeftovers(
-    const std::string& dir,
-    const std::function<bool(const CheckpointName&)>& which);
+// Removes what killed saves of steps up to `last_step` left behind. The
+// functions below may run on several ranks at a time: a file that is gone
+// already is no error.
+absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step);
 
 absl::Status RemoveSet(const CheckpointSet& set);
 // Renames its files to `<name>.superseded`, which nothing here reads or

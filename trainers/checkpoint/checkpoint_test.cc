@@ -247,12 +247,8 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheEarlierCheckpointAlone) {
   EXPECT_THAT(Names(), ElementsAre("step_00000010.safetensors"));
 }
 
-TEST_F(CheckpointTest, ReservedNamesAndMissingTensorsAreRefused) {
+TEST_F(CheckpointTest, MissingTensorsAreRefused) {
   Checkpoint checkpoint = At(1);
-  checkpoint.metadata["rankwise.step"] = "9";
-  EXPECT_EQ(store_.Save(checkpoint).message(),
-            "the checkpoint metadata name 'rankwise.step' is reserved");
-  checkpoint = At(1);
   checkpoint.tensors.push_back({"model.fc.bias", torch::Tensor()});
   EXPECT_EQ(store_.Save(checkpoint).message(),
             "the checkpoint's tensor 'model.fc.bias' is not a dense tensor");

@@ -17,7 +17,20 @@ namespace rankwise {
 // is a bijection of the state).
 class Checksum {
  public:
-  void Add(const void* data, size_t size_bytes);
+  void Add(const void* data, size_t size_bytes) {
+    AddWord(size_bytes);
+    const char* next = static_cast<const char*>(data);
+    uint64_t word;
+    for (; size_bytes >= sizeof(word);
+         next += sizeof(word), size_bytes -= sizeof(word)) {
+      std::memcpy(&word, next, sizeof(word));
+      AddWord(word);
+    }
+    if (size_bytes == 0) return;
+    word = 0;
+    std::memcpy(&word, next, size_bytes);
+    AddWord(word);
+  }
   void Add(absl::string_view field) { Add(field.data(), field.size()); }
 
   uint64_t value() const { return state_; }
@@ -32,21 +45,6 @@ class Checksum {
 
   uint64_t state_ = 0xCBF29CE484222325u;
 };
-
-inline void Checksum::Add(const void* data, size_t size_bytes) {
-  AddWord(size_bytes);
-  const char* next = static_cast<const char*>(data);
-  uint64_t word;
-  for (; size_bytes >= sizeof(word);
-       next += sizeof(word), size_bytes -= sizeof(word)) {
-    std::memcpy(&word, next, sizeof(word));
-    AddWord(word);
-  }
-  if (size_bytes == 0) return;
-  word = 0;
-  std::memcpy(&word, next, size_bytes);
-  AddWord(word);
-}
 
 }  // namespace rankwise
 

@@ -13,18 +13,16 @@
 
 namespace rankwise {
 
-// What a file is called until it is committed: `<path>.tmp`, in the same
-// folder.
+// Ends a file's name until it is committed.
 inline constexpr char kTemporarySuffix[] = ".tmp";
 
 // Writes aside and renames into place. Without a successful Commit(), `path`
 // keeps whatever it held before and the file written aside is removed by the
 // destructor. Not thread-safe.
 //
-//   auto file = DurableFile::Create("model.safetensors");
-//   if (!file.ok()) return file.status();
-//   absl::Status status = (*file)->Append(bytes.data(), bytes.size());
-//   if (status.ok()) status = (*file)->Commit();
+//   ASSIGN_OR_RETURN(auto file, DurableFile::Create("model.safetensors"));
+//   RETURN_IF_ERROR(file->Append(bytes.data(), bytes.size()));
+//   return file->Commit();
 class DurableFile {
  public:
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(

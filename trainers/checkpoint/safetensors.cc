@@ -10,6 +10,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
@@ -36,17 +37,16 @@ constexpr NamedType kTypes[] = {
     {"U8", c10::ScalarType::Byte},       {"BOOL", c10::ScalarType::Bool},
 };
 
+// By `type` or by name; null where the format has none.
 const NamedType* FindType(c10::ScalarType type) {
-  const auto* found =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
-                   [&](const NamedType& t) { return t.type == type; });
+  const auto* found = absl::c_find_if(
+      kTypes, [&](const NamedType& known) { return known.type == type; });
   return found == std::end(kTypes) ? nullptr : found;
 }
 
 const NamedType* FindType(absl::string_view name) {
-  const auto* found =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
-                   [&](const NamedType& t) { return t.name == name; });
+  const auto* found = absl::c_find_if(
+      kTypes, [&](const NamedType& known) { return known.name == name; });
   return found == std::end(kTypes) ? nullptr : found;
 }
 
@@ -89,9 +89,8 @@ class HeaderParser {
     if (!json.is_object())
       return ErrorAt(kLengthBytes, "the header is not a JSON object");
     for (const auto& [name, value] : json.items()) {
-      const absl::Status status =
-          name == kMetadataKey ? ParseMetadata(value) : ParseEntry(name, value);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(name == kMetadataKey ? ParseMetadata(value)
+                                           : ParseEntry(name, value));
     }
     RETURN_IF_ERROR(CheckCoverage());
     return std::move(header_);
@@ -167,7 +166,7 @@ class HeaderParser {
   // the file.
   absl::Status CheckCoverage() {
     std::vector<TensorEntry>& entries = header_.entries;
-    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    absl::c_sort(entries, [](const auto& a, const auto& b) {
       return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
     });
     const int64_t data_start =
@@ -220,13 +219,12 @@ absl::StatusOr<SafetensorsHeader> DescribeTensors(
 absl::Status WriteFile(const std::string& path, const std::string& header_bytes,
                        const std::vector<torch::Tensor>& tensors) {
   ASSIGN_OR_RETURN(auto file, DurableFile::Create(path));
-  absl::Status status = file->Append(header_bytes.data(), header_bytes.size());
+  RETURN_IF_ERROR(file->Append(header_bytes.data(), header_bytes.size()));
   for (const torch::Tensor& tensor : tensors) {
-    if (!status.ok()) return status;
     const torch::Tensor dense = tensor.detach().cpu().contiguous();
-    status = file->Append(dense.const_data_ptr(), dense.nbytes());
+    RETURN_IF_ERROR(file->Append(dense.const_data_ptr(), dense.nbytes()));
   }
-  return status.ok() ? file->Commit() : status;
+  return file->Commit();
 }
 
 class Reader {
@@ -249,24 +247,24 @@ class Reader {
     SafetensorsContents contents = {{}, std::move(header.metadata)};
     contents.header_only =
         !needed.empty() &&
-        std::none_of(
-            header.entries.begin(), header.entries.end(),
-            [&](const TensorEntry& e) { return needed.count(e.name) > 0; });
+        absl::c_none_of(header.entries, [&](const TensorEntry& entry) {
+          return needed.count(entry.name) > 0;
+        });
     if (contents.header_only) return contents;
     for (const TensorEntry& entry : header.entries) {
       torch::Tensor tensor =
           torch::empty(entry.shape, torch::dtype(entry.dtype));
-      ReadBytes(tensor.mutable_data_ptr(), entry.end - entry.begin);
-      if (!status_.ok()) return status_;
+      RETURN_IF_ERROR(
+          ReadBytes(tensor.mutable_data_ptr(), entry.end - entry.begin));
       contents.tensors.emplace_back(entry.name, std::move(tensor));
     }
     return contents;
   }
 
   absl::StatusOr<SafetensorsHeader> ReadHeader() {
+    RETURN_IF_ERROR(status_);
     uint64_t length = 0;
-    ReadBytes(&length, kLengthBytes);
-    if (!status_.ok()) return status_;
+    RETURN_IF_ERROR(ReadBytes(&length, kLengthBytes));
     const uint64_t rest = static_cast<uint64_t>(size_bytes_ - kLengthBytes);
     if (length > rest || length > kLargestHeaderBytes) {
       return absl::DataLossError(absl::StrCat("at byte 0: a header of ", length,
@@ -274,25 +272,22 @@ class Reader {
                                               " bytes follow"));
     }
     std::string text(length, '\0');
-    ReadBytes(text.data(), static_cast<int64_t>(length));
-    if (!status_.ok()) return status_;
+    RETURN_IF_ERROR(ReadBytes(text.data(), static_cast<int64_t>(length)));
     return ParseHeader(text, static_cast<int64_t>(rest - length));
   }
 
  private:
-  void ReadBytes(void* destination, int64_t size_bytes) {
-    if (!status_.ok() || size_bytes == 0) return;
+  absl::Status ReadBytes(void* destination, int64_t size_bytes) {
     in_.read(static_cast<char*>(destination), size_bytes);
-    if (in_.gcount() != size_bytes) {
-      status_ = absl::DataLossError(absl::StrCat(
-          "at byte ", read_bytes_ + in_.gcount(), ": the file ends, ",
-          size_bytes - in_.gcount(), " bytes short"));
-    }
-    read_bytes_ += size_bytes;
+    read_bytes_ += in_.gcount();
+    if (in_.gcount() == size_bytes) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("at byte ", read_bytes_, ": the file ends, ",
+                     size_bytes - in_.gcount(), " bytes short"));
   }
 
   std::ifstream in_;
-  absl::Status status_;
+  absl::Status status_;  // of opening it
   int64_t size_bytes_ = 0;
   int64_t read_bytes_ = 0;
 };
@@ -307,7 +302,7 @@ absl::Status LayOut(std::vector<TensorEntry>& entries) {
           ", which safetensors files cannot hold here"));
     }
   }
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+  absl::c_sort(entries, [](const auto& a, const auto& b) {
     return std::make_pair(FindType(a.dtype), a.name) <
            std::make_pair(FindType(b.dtype), b.name);
   });
@@ -318,8 +313,8 @@ absl::Status LayOut(std::vector<TensorEntry>& entries) {
     entry.begin = offset;
     entry.end = offset += SizeBytes(entry).value();
   }
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
+  absl::c_sort(names);
+  const auto twice = absl::c_adjacent_find(names);
   if (twice == names.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the tensor name '", *twice, "' is taken: names must be unique"));
@@ -341,8 +336,8 @@ absl::StatusOr<std::string> EncodeHeader(const SafetensorsHeader& header) {
         "a tensor's name or the metadata is not UTF-8 text");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  const uint64_t length =
-      text.size();  // little endian, as usualy machine LibTorch runs on
+  // Little endian, as every machine that LibTorch runs on.
+  const uint64_t length = text.size();
   std::string encoded(kLengthBytes, '\0');
   std::memcpy(encoded.data(), &length, sizeof(length));
   return encoded + text;

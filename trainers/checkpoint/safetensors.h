@@ -1,7 +1,6 @@
 // Tensors in safetensors files, which Python's `safetensors.torch.load_file`
 // reads and writes too (https://github.com/huggingface/safetensors, "Format"):
 //
-//
 //   file    = length header data
 //   length  = the header's size in bytes, unsigned, 8 bytes, little endian
 //   header  = JSON object, padded with spaces to a multiple of 8 bytes:
@@ -9,7 +8,7 @@
 //               NAME: { "dtype": DTYPE, "shape": [INT, ...], "data_offsets":
 //               [BEGIN, END] }, ... }
 //   data    = the tensors' bytes, row-major, without holes; offsets count from
-//   the end of the header
+//             the end of the header
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_SAFETENSORS_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_SAFETENSORS_H_
 
@@ -66,7 +65,7 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 struct SafetensorsContents {
   NamedTensors tensors;  // in the order of their bytes in the file
   std::map<std::string, std::string> metadata;
-  bool header_only = false;  // the tensors were not asked for
+  bool header_only = false;  // no tensor was needed
 };
 
 // Writes `tensors` (any device, any strides; F32 F64 F16 BF16 I64 I32 U8 BOOL)
@@ -80,9 +79,8 @@ absl::Status SaveSafetensors(
     const std::map<std::string, std::string>& metadata = {});
 
 // Reads every tensor of `path` to the CPU, contiguous. With names in `needed`,
-// a file that holds none of them is read up to the end of its header only. A
-// file that is not exactly a safetensors file is refused as DataLoss, with a
-// message that names the file and the byte.
+// of a file that holds none of them only the header is read. DataLoss, with the
+// file and the byte, for what is not exactly a safetensors file.
 absl::StatusOr<SafetensorsContents> LoadSafetensors(
     const std::string& path, const std::set<std::string>& needed = {});
 

@@ -57,8 +57,8 @@ absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards) {
                                 {"weight_map", std::move(weight_map)}};
   const std::string text = index.dump(/*indent=*/2) + "\n";
   ASSIGN_OR_RETURN(auto file, DurableFile::Create(fs::path(dir) / kIndexName));
-  const absl::Status status = file->Append(text.data(), text.size());
-  return status.ok() ? file->Commit() : status;
+  RETURN_IF_ERROR(file->Append(text.data(), text.size()));
+  return file->Commit();
 }
 
 void RemoveOtherExports(const std::string& dir, int num_shards) {

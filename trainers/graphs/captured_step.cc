@@ -3,11 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
@@ -67,29 +67,20 @@ absl::StatusOr<bool> OnAllRanks(Communicator& comm, bool mine) {
 
 }  // namespace
 
-CapturedStep::CapturedStep(StepFunction step, Optimizer& optimizer,
-                           CapturedStepConfig config, CapturedStepHooks hooks)
-    : step_(std::move(step)),
-      optimizer_(optimizer),
-      config_(std::move(config)),
-      hooks_(std::move(hooks)) {}
-
-CapturedStep::~CapturedStep() = default;
-
 absl::StatusOr<StepOutcome> CapturedStep::Run(const StepInput& input) {
-  if (!config_.refusal.empty() && !gave_up_) {
+  if (!step_.refusal.empty() && !gave_up_) {
     gave_up_ = true;
-    SayOnce(absl::StrCat("all steps run without it: ", config_.refusal));
+    SayOnce(absl::StrCat("all steps run without it: ", step_.refusal));
   }
-  if (gave_up_) return step_(input);
+  if (gave_up_) return step_.step(input);
   if (input.watched) {
     SayOnce(
         "steps that are traced, or whose communication is recorded, run "
         "without it: nobody sees into a graph");
-    return step_(input);
+    return step_.step(input);
   }
   ASSIGN_OR_RETURN(bool ready, Ready(input));
-  return ready ? Replay(input) : step_(input);
+  return ready ? Replay(input) : step_.step(input);
 }
 
 absl::StatusOr<bool> CapturedStep::Ready(const StepInput& input) {
@@ -107,7 +98,7 @@ absl::StatusOr<bool> CapturedStep::Ready(const StepInput& input) {
     shapes_ = shapes;
     steps_of_shapes_ = 0;
   }
-  if (shapes != shapes_ || steps_of_shapes_++ < config_.warm_up_steps)
+  if (shapes != shapes_ || steps_of_shapes_++ < step_.warm_up_steps)
     return false;
   // The phase that the step is in, waiting for data, is over.
   input.clock.Begin(Phase::kBetween);
@@ -121,13 +112,13 @@ absl::Status CapturedStep::Capture(const StepInput& input) {
     batches_.push_back({batch.data.clone(), batch.target.clone()});
   dropout_seeds_.assign(input.dropout_seeds.begin(), input.dropout_seeds.end());
   learning_rate_ = optimizer_.MakeRate();
-  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = hooks_.make_graph();
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = step_.make_graph();
   const absl::Status mine =
       graph.ok() ? (*graph)->Capture([this] { return RunCaptured(); })
                  : graph.status();
-  ASSIGN_OR_RETURN(bool all, hooks_.on_all_ranks == nullptr
+  ASSIGN_OR_RETURN(bool all, step_.on_all_ranks == nullptr
                                  ? absl::StatusOr<bool>(mine.ok())
-                                 : hooks_.on_all_ranks(mine.ok()));
+                                 : step_.on_all_ranks(mine.ok()));
   if (all) {
     graph_ = *std::move(graph);
     SayOnce(absl::StrCat("from step ", input.step,
@@ -136,7 +127,7 @@ absl::Status CapturedStep::Capture(const StepInput& input) {
   }
   if (graph.ok()) graph->reset();
   if (!mine.ok()) {
-    hooks_.say_of_rank(
+    step_.say_of_rank(
         absl::StrCat("--cuda_graph: this step cannot be captured: ",
                      std::string(mine.message())));
   }
@@ -150,19 +141,20 @@ absl::Status CapturedStep::GiveUp() {
   learning_rate_.reset();
   loss_.reset();
   optimizer_.ZeroGrad();  // those of the failed capture
-  return hooks_.recover == nullptr ? absl::OkStatus() : hooks_.recover();
+  return step_.recover == nullptr ? absl::OkStatus() : step_.recover();
 }
 
 absl::Status CapturedStep::RunCaptured() {
   const ScopedRate rate(optimizer_, learning_rate_);
   StepClock clock = StepClock::Inert();
-  ASSIGN_OR_RETURN(StepOutcome outcome, step_({.step = 0,
-                                               .micro_batches = batches_,
-                                               .dropout_seeds = dropout_seeds_,
-                                               .learning_rate = 0,
-                                               .clock = clock,
-                                               .traced = false,
-                                               .watched = false}));
+  ASSIGN_OR_RETURN(StepOutcome outcome,
+                   step_.step({.step = 0,
+                               .micro_batches = batches_,
+                               .dropout_seeds = dropout_seeds_,
+                               .learning_rate = 0,
+                               .clock = clock,
+                               .traced = false,
+                               .watched = false}));
   loss_ = outcome.loss;
   return absl::OkStatus();
 }
@@ -181,29 +173,25 @@ StepOutcome CapturedStep::Replay(const StepInput& input) {
 }
 
 void CapturedStep::SayOnce(const std::string& line) {
-  if (std::find(said_.begin(), said_.end(), line) != said_.end()) return;
+  if (absl::c_linear_search(said_, line)) return;
   said_.push_back(line);
-  hooks_.say(absl::StrCat("--cuda_graph: ", line));
+  step_.say(absl::StrCat("--cuda_graph: ", line));
 }
 
-StepFunction CaptureIfAsked(const TrainConfig& config, const Worker& worker,
-                            TrainingRun& run, CapturableStep step) {
+StepFunction CaptureIfRequested(const TrainConfig& config, const Worker& worker,
+                                TrainingRun& run, CapturableStep step) {
   if (!config.cuda_graph) return std::move(step.step);
-  CapturedStepHooks hooks;
-  hooks.make_graph = [&worker] { return MakeDeviceGraph(worker.device); };
+  step.refusal = WhyNotCapturable(config, worker);
+  step.make_graph = [&worker] { return MakeDeviceGraph(worker.device); };
   if (worker.comm != nullptr) {
-    hooks.on_all_ranks = [&worker](bool mine) {
+    step.on_all_ranks = [&worker](bool mine) {
       return OnAllRanks(*worker.comm, mine);
     };
   }
-  hooks.recover = std::move(step.recover);
-  hooks.say = [&run](const std::string& line) { run.Say(line); };
-  hooks.say_of_rank = [&run](const std::string& line) { run.SayRank(line); };
-  const auto captured = std::make_shared<CapturedStep>(
-      std::move(step.step), run.optimizer(),
-      CapturedStepConfig{.warm_up_steps = step.warm_up_steps,
-                         .refusal = WhyNotCapturable(config, worker)},
-      std::move(hooks));
+  step.say = [&run](const std::string& line) { run.Say(line); };
+  step.say_of_rank = [&run](const std::string& line) { run.SayRank(line); };
+  const auto captured =
+      std::make_shared<CapturedStep>(std::move(step), run.optimizer());
   return [captured](const StepInput& input) { return captured->Run(input); };
 }
 

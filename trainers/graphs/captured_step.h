@@ -12,22 +12,19 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/device/graph.h"
-#include "samplers/datasets/dataset.h"
-#include "trainers/loop/config.h"
-#include "trainers/loop/optimizer.h"
 #include "trainers/loop/step.h"
 #include "trainers/loop/training_run.h"
-#include "trainers/loop/worker.h"
 
 namespace rankwise {
 
-// While it lives, all that this thread gives to the device goes there. Wants to
-// be there before the model is built: autograd keeps the stream on which it
+// While it lives, all that this thread gives to the device goes to a stream of
+// its own. Make it before the model: autograd keeps the stream on which it
 // first met a parameter.
 class SideStream {
  public:
@@ -43,26 +40,26 @@ class SideStream {
   c10::OptionalStreamGuard stream_;
 };
 
-struct CapturedStepConfig {
+// A step to capture. The trainer sets the first three fields,
+// CaptureIfRequested the others.
+struct CapturableStep {
+  // What it holds outlives this; it leaves no gradients behind.
+  StepFunction step;
   // Steps with full batches that run without a graph before the capture, so
   // that what is allocated, chosen or connected once is. They train like any
   // other.
   int64_t warm_up_steps = 3;
-  // Why the step cannot be captured, where that is known beforehand; else "".
-  std::string refusal;
-};
-
-struct CapturedStepHooks {
-  std::function<absl::StatusOr<std::unique_ptr<DeviceGraph>>()> make_graph;
-  // Whether `mine` is true on all ranks. Collective; null: there are no others.
-  std::function<absl::StatusOr<bool>(bool mine)> on_all_ranks;
   // After a capture that failed on some rank: makes anew what the step keeps
   // on the host between its calls and may now be half way through. Collective;
   // may be null.
-  std::function<absl::Status()> recover;
+  std::function<absl::Status()> recover = nullptr;
+  // Why the step cannot be captured, where that is known beforehand; else "".
+  std::string refusal = {};
+  std::function<absl::StatusOr<std::unique_ptr<DeviceGraph>>()> make_graph = {};
+  // Whether `mine` is true on all ranks. Collective; null: there are no others.
+  std::function<absl::StatusOr<bool>(bool mine)> on_all_ranks = nullptr;
   // Tell the user: of the whole run, and of this rank.
-  std::function<void(const std::string& line)> say;
-  std::function<void(const std::string& line)> say_of_rank;
+  std::function<void(const std::string&line)> say = {}, say_of_rank = {};
 };
 
 // The same updates as the step that it is given, with these exceptions run
@@ -73,13 +70,11 @@ struct CapturedStepHooks {
 //
 // A graph holds addresses, so what changes from step to step reaches it in
 // tensors that stay where they are: the batches are copied into the graph's
-// own, and the learning rate is a scalar on the device. Of the gradients it
-// needs nothing: the step begins without any and forgets them at its end, so
-// that the captured backward makes them within the graph's memory, writing and
-// not adding, in every replay. (Gradients that stay and are zeroed would cost a
-// pass over them; and steps between replays keep theirs outside the graph.)
-// What the host does in a step happens once, at the capture: a step that
-// seeds a generator, or reads a number, cannot be captured.
+// own, and the learning rate is a scalar on the device. The step begins without
+// gradients and drops them at its end, so that the captured backward makes them
+// within the graph's memory, writing and not adding, in every replay. What the
+// host does in a step happens once, at the capture: a step that seeds a
+// generator, or reads a number, cannot be captured.
 //
 // Sources: PyTorch's notes "CUDA semantics", section "CUDA Graphs" (whole-
 // network capture; usage with DistributedDataParallel, which asks for 11 steps
@@ -87,13 +82,11 @@ struct CapturedStepHooks {
 // the default stream: see SideStream).
 class CapturedStep {
  public:
-  // `optimizer`, which `step` calls, must outlive it, and so must all that
-  // `step` holds. `step` leaves no gradients behind.
-  CapturedStep(StepFunction step, Optimizer& optimizer,
-               CapturedStepConfig config, CapturedStepHooks hooks);
-  ~CapturedStep();
+  // `optimizer`, which the step calls, must outlive it.
+  CapturedStep(CapturableStep step, Optimizer& optimizer)
+      : step_(std::move(step)), optimizer_(optimizer) {}
 
-  // One step, as `step` would do it. May throw what it throws.
+  // One step, as `step.step` would do it. May throw what it throws.
   absl::StatusOr<StepOutcome> Run(const StepInput& input);
 
  private:
@@ -105,10 +98,8 @@ class CapturedStep {
   StepOutcome Replay(const StepInput& input);
   void SayOnce(const std::string& line);
 
-  const StepFunction step_;
+  const CapturableStep step_;
   Optimizer& optimizer_;
-  const CapturedStepConfig config_;
-  const CapturedStepHooks hooks_;
   std::vector<std::string> said_;
   bool gave_up_ = false;
   std::vector<std::vector<int64_t>> shapes_;  // of the largest step so far
@@ -122,17 +113,10 @@ class CapturedStep {
   std::unique_ptr<DeviceGraph> graph_;  // destroyed before what it reads
 };
 
-// Of the step that is captured.
-struct CapturableStep {
-  StepFunction step;  // see CapturedStep
-  int64_t warm_up_steps = 3;
-  std::function<absl::Status()> recover = nullptr;  // see CapturedStepHooks
-};
-
 // `step.step` itself without --cuda_graph; else one that captures it and
 // replays the graph where it can. What it refers to must outlive the result.
-StepFunction CaptureIfAsked(const TrainConfig& config, const Worker& worker,
-                            TrainingRun& run, CapturableStep step);
+StepFunction CaptureIfRequested(const TrainConfig& config, const Worker& worker,
+                                TrainingRun& run, CapturableStep step);
 
 }  // namespace rankwise
 

@@ -98,7 +98,7 @@ class Training {
 
   std::vector<torch::Tensor> Parameters() const { return model_->parameters(); }
   Optimizer& optimizer() const { return *optimizer_; }
-  const StepTimes& last_times() const { return last_times_; }
+  const StepRecord& last_times() const { return last_times_; }
 
  private:
   // With fp16 every tenth batch is large enough for its gradients to overflow.
@@ -124,7 +124,8 @@ class Training {
               .watched = watched});
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     clock.Begin(Phase::kEnd);
-    last_times_ = clock.Read();
+    last_times_ = {};
+    clock.AddTo(last_times_);
     // The loader's memory is used again.
     for (const Batch& batch : batches) batch.data.fill_(-1);
     return outcome->loss.item<float>();
@@ -134,7 +135,7 @@ class Training {
   std::shared_ptr<Model> model_;
   std::optional<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;
-  StepTimes last_times_;
+  StepRecord last_times_;
   int64_t made_ = 0;
 };
 
@@ -178,24 +179,25 @@ struct Captured {
                     bool others = true, const std::string& refusal = "",
                     int64_t watched = 0)
       : training(options) {
-    CapturedStepHooks hooks;
-    hooks.make_graph = [this, failure] {
+    CapturableStep capturable;
+    capturable.step = [this](const StepInput& input) {
+      return training.Step(input);
+    };
+    capturable.refusal = refusal;
+    capturable.make_graph = [this, failure] {
       ++graphs;
       return std::make_unique<FakeGraph>(training, failure, &replays);
     };
-    hooks.on_all_ranks = [others](bool mine) { return mine && others; };
-    hooks.recover = [this] {
+    capturable.on_all_ranks = [others](bool mine) { return mine && others; };
+    capturable.recover = [this] {
       ++recovered;
       return absl::OkStatus();
     };
-    hooks.say = [this](const std::string& line) { said.push_back(line); };
-    hooks.say_of_rank = [this](const std::string& line) {
+    capturable.say = [this](const std::string& line) { said.push_back(line); };
+    capturable.say_of_rank = [this](const std::string& line) {
       said_of_rank.push_back(line);
     };
-    CapturedStep step(
-        [this](const StepInput& input) { return training.Step(input); },
-        training.optimizer(), {.warm_up_steps = 3, .refusal = refusal},
-        std::move(hooks));
+    CapturedStep step(std::move(capturable), training.optimizer());
     losses = training.Train(
         [&](const StepInput& input) { return step.Run(input); }, watched);
   }
@@ -294,7 +296,7 @@ TEST(CapturedStepTest, TimeOfAReplayIsOnePhase) {
   options.epochs = 5;
   const Captured captured(options);
   EXPECT_EQ(captured.replays, 2);
-  const StepTimes times = captured.training.last_times();
+  const StepRecord times = captured.training.last_times();
   EXPECT_GT(times.captured_seconds, 0);
   EXPECT_EQ(times.forward_seconds, 0);
   EXPECT_EQ(times.optimizer_seconds, 0);

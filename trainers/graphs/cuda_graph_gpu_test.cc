@@ -99,7 +99,7 @@ absl::Status Train(const TrainConfig& config, const Worker& worker,
     optimizer.ZeroGrad();
     return StepOutcome{.loss = loss.detach()};
   };
-  return (*run)->Train(CaptureIfAsked(
+  return (*run)->Train(CaptureIfRequested(
       config, worker, **run,
       {.step = step, .warm_up_steps = 11, .recover = make_engine}));
 }

@@ -1,4 +1,4 @@
-// What a training run is asked to do. Filled from flags by trainers/flags.h;
+// What a training run does. Filled from flags by trainers/flags.h;
 // libraries only read it.
 #ifndef RANKWISE_TRAINERS_LOOP_CONFIG_H_
 #define RANKWISE_TRAINERS_LOOP_CONFIG_H_
@@ -17,15 +17,8 @@ enum class Precision { kFp32, kBf16, kFp16 };
 
 // As the flag spells it.
 constexpr const char* PrecisionName(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      break;
-    case Precision::kBf16:
-      return "bf16";
-    case Precision::kFp16:
-      return "fp16";
-  }
-  return "fp32";
+  constexpr const char* kNames[] = {"fp32", "bf16", "fp16"};
+  return kNames[static_cast<int>(precision)];
 }
 
 struct DataConfig {
@@ -44,17 +37,15 @@ struct OptimizerConfig {
   // Added to the gradient, as in torch.optim.Adam and SGD; of adamw, taken from
   // the weight.
   double weight_decay = 0;
-  double momentum = 0;  // sgd only
-  double clip_grad_norm =
-      0;  // largest 2-norm of all gradients together; 0: no clipping
-  int64_t warmup_steps = 0;  // linear from 0 to the learning rate
-  std::string lr_schedule =
-      "constant";  // constant, cosine (to 0 at the last step)
+  double momentum = 0;        // sgd only
+  double clip_grad_norm = 0;  // largest 2-norm of all gradients; 0: none
+  int64_t warmup_steps = 0;   // linear from 0 to the learning rate
+  std::string lr_schedule = "constant";  // or cosine, to 0 at the last step
 };
 
 struct CheckpointConfig {
   std::string dir;          // absolute; empty: no checkpoints
-  int64_t every_steps = 0;  // beside the one at each epoch's end; 0: only those
+  int64_t every_steps = 0;  // besides each epoch's end; 0: only there
   int keep = 3;
   bool resume = false;
 };
@@ -70,8 +61,8 @@ struct OutputConfig {
   std::string record_file;    // JSON lines, absolute; empty: none
   int64_t log_every = 100;    // batches between two lines of rank 0
   bool show_progress = true;  // the bar on a terminal
-  // What one rank's device can do at most in the precision used, in 1e12
-  // FLOP/s without sparsity; MFU is told against it. 0: MFU is not told.
+  // The peak of one rank's device in the precision used, in 1e12 FLOP/s without
+  // sparsity, for the MFU; 0: no MFU.
   double peak_tflops = 0;
   int64_t traffic_steps = 0;  // whose communication is recorded; 0: none
   TraceConfig trace;
@@ -99,8 +90,7 @@ struct TrainConfig {
   int64_t max_steps = 0;   // optimizer steps of the whole run; 0: all epochs
   int64_t accumulate = 1;  // micro-batches per optimizer step
   bool evaluate = true;    // after each epoch, on the whole test set
-  uint64_t seed =
-      0;  // of the model's initial weights, the data and the sampler
+  uint64_t seed = 0;       // of the initial weights, the data and the sampler
   Precision precision = Precision::kFp32;
   // Lets GPUs round what enters fp32 matrix products and convolutions to TF32's
   // 10 bits of fraction.

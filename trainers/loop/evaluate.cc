@@ -1,12 +1,12 @@
 #include "trainers/loop/evaluate.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "third_party/absl/status_macros.h"
 
@@ -19,22 +19,9 @@ enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
 }  // namespace
 
-EvaluationMode::EvaluationMode(Model& model)
-    : model_(model),
-      was_training_(model.is_training()),
-      recorded_gradients_(at::GradMode::is_enabled()) {
-  model_.eval();
-  at::GradMode::set_enabled(false);
-}
-
-EvaluationMode::~EvaluationMode() {
-  at::GradMode::set_enabled(recorded_gradients_);
-  model_.train(was_training_);
-}
-
 EvaluationSums::EvaluationSums(LossKind kind, torch::Device device)
     : kind_(kind),
-      start_(std::chrono::steady_clock::now()),
+      start_seconds_(SteadySeconds()),
       sums_(at::zeros({kSums}, at::TensorOptions(device).dtype(at::kDouble))) {}
 
 void EvaluationSums::Add(const torch::Tensor& output,
@@ -57,10 +44,10 @@ absl::StatusOr<EvalRecord> EvaluationSums::Finish(const TrainingData& data,
   const torch::Tensor sums = sums_.cpu();
   const double* values = sums.data_ptr<double>();
   const int64_t examples = static_cast<int64_t>(values[kExamples]);
-  if (examples != data.test->size()) {
+  if (examples != data.test.dataset->size()) {
     return absl::InternalError(
         absl::StrCat("evaluation saw ", examples, " examples of a test set of ",
-                     data.test->size(), "; the result would be wrong"));
+                     data.test.dataset->size(), "; the result would be wrong"));
   }
   EvalRecord record;
   record.rank = worker.env.rank;
@@ -68,9 +55,7 @@ absl::StatusOr<EvalRecord> EvaluationSums::Finish(const TrainingData& data,
   record.correct = static_cast<int64_t>(values[kCorrect]);
   record.total = static_cast<int64_t>(values[kPredictions]);
   record.mean_loss = values[kLoss] / values[kPredictions];
-  record.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
-          .count();
+  record.seconds = SteadySeconds() - start_seconds_;
   return record;
 }
 
@@ -79,12 +64,11 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
                                     int64_t epoch) {
   EvaluationMode evaluation_mode(objective.model());
   EvaluationSums sums(objective.kind(), worker.device);
-  data.test_loader->StartEpoch(0);
+  data.test.loader->StartEpoch(0);
   while (true) {
-    absl::StatusOr<std::optional<Batch>> batch = data.test_loader->Next();
-    if (!batch.ok()) return batch.status();
-    if (!batch->has_value()) break;
-    sums.Add(objective.Output((*batch)->data), (*batch)->target);
+    ASSIGN_OR_RETURN(std::optional<Batch> batch, data.test.loader->Next());
+    if (!batch.has_value()) break;
+    sums.Add(objective.Output(batch->data), batch->target);
   }
   return sums.Finish(data, worker, epoch);
 }

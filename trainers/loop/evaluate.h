@@ -3,9 +3,9 @@
 #ifndef RANKWISE_TRAINERS_LOOP_EVALUATE_H_
 #define RANKWISE_TRAINERS_LOOP_EVALUATE_H_
 
+#include <ATen/core/grad_mode.h>
 #include <torch/types.h>
 
-#include <chrono>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -16,9 +16,8 @@
 
 namespace rankwise {
 
-// A collective call where worker.comm is set: every rank evaluates its share,
-// and the sums are all-reduced. Internal error if the ranks together did not
-// see exactly the test set.
+// Every rank evaluates its share; collective where worker.comm is set. Internal
+// error if the ranks together did not see exactly the test set.
 absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
                                     TrainingData& data, const Worker& worker,
                                     int64_t epoch);
@@ -27,15 +26,18 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
 // gradients, while it lives.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(Model& model);
-  ~EvaluationMode();
+  explicit EvaluationMode(Model& model)
+      : model_(model), was_training_(model.is_training()) {
+    model_.eval();
+  }
+  ~EvaluationMode() { model_.train(was_training_); }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
+  const at::NoGradGuard no_grad_;
   Model& model_;
   const bool was_training_;
-  const bool recorded_gradients_;
 };
 
 // What a rank adds up over the batches whose outputs it sees; ranks that see
@@ -47,14 +49,13 @@ class EvaluationSums {
   // output [B, C] or [B, T, C] and target [B] or [B, T]; [B, k] for regression.
   void Add(const torch::Tensor& output, const torch::Tensor& target);
 
-  // The result over all ranks; collective where worker.comm is set. Internal
-  // error if they did not see exactly the test set.
+  // The result over all ranks, as Evaluate gives it.
   absl::StatusOr<EvalRecord> Finish(const TrainingData& data,
                                     const Worker& worker, int64_t epoch);
 
  private:
   const LossKind kind_;
-  const std::chrono::steady_clock::time_point start_;
+  const double start_seconds_;
   torch::Tensor sums_;  // fp64
 };
 

@@ -37,7 +37,7 @@ TEST(EvaluateTest, CountsEveryTestExampleOnce) {
   std::vector<int64_t> all(101);
   for (int64_t i = 0; i < 101; ++i) all[i] = i;
   const int64_t threes =
-      data->test->Gather(all).target.eq(3).sum().item<int64_t>();
+      data->test.dataset->Gather(all).target.eq(3).sum().item<int64_t>();
 
   const Objective objective(std::make_shared<AlwaysThree>(),
                             LossKind::kCrossEntropy, Precision::kFp32,
@@ -79,7 +79,7 @@ TEST(EvaluateTest, CountsEveryTokenOfALanguageModel) {
   std::vector<int64_t> all(37);
   for (int64_t i = 0; i < 37; ++i) all[i] = i;
   const int64_t threes =
-      data->test->Gather(all).target.eq(3).sum().item<int64_t>();
+      data->test.dataset->Gather(all).target.eq(3).sum().item<int64_t>();
 
   const Objective objective(std::make_shared<AlwaysTokenThree>(),
                             LossKind::kCrossEntropy, Precision::kFp32,

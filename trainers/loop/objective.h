@@ -1,5 +1,4 @@
-// What training minimises: a model's loss on a batch, in the precision that
-// the flags name.
+// What training minimises: a model's loss on a batch, in --precision.
 #ifndef RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
 #define RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
 
@@ -7,6 +6,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "samplers/datasets/dataset.h"
@@ -41,6 +41,22 @@ class AutocastScope {
   const at::DeviceType device_;
 };
 
+inline int64_t CountExamples(absl::Span<const Batch> batches) {
+  int64_t examples = 0;
+  for (const Batch& batch : batches) examples += batch.target.size(0);
+  return examples;
+}
+
+// `loss`, the mean over `micro_batch`, weighted as its part of the mean over
+// all of `micro_batches`.
+inline torch::Tensor ShareOfMean(const torch::Tensor& loss,
+                                 const Batch& micro_batch,
+                                 absl::Span<const Batch> micro_batches) {
+  if (micro_batches.size() == 1) return loss;
+  return loss * (static_cast<double>(micro_batch.target.size(0)) /
+                 static_cast<double>(CountExamples(micro_batches)));
+}
+
 class Objective {
  public:
   Objective(std::shared_ptr<Model> model, LossKind kind, Precision precision,
@@ -51,16 +67,24 @@ class Objective {
         device_(device) {}
 
   // The model's output for `data` [B, example_shape...].
-  torch::Tensor Output(const torch::Tensor& data) const;
+  torch::Tensor Output(const torch::Tensor& data) const {
+    AutocastScope autocast(precision_, device_.type());
+    return model_->Forward(data);
+  }
 
   // Scalar, mean over the batch.
-  torch::Tensor Loss(const Batch& batch) const;
+  torch::Tensor Loss(const Batch& batch) const {
+    AutocastScope autocast(precision_, device_.type());
+    return rankwise::Loss(kind_, model_->Forward(batch.data), batch.target);
+  }
 
   // `micro_batch`'s part of the mean loss over all of `micro_batches`, so that
   // gradients accumulated over them equal those of one large batch, also when
   // the last one is smaller.
   torch::Tensor LossShare(const Batch& micro_batch,
-                          absl::Span<const Batch> micro_batches) const;
+                          absl::Span<const Batch> micro_batches) const {
+    return ShareOfMean(Loss(micro_batch), micro_batch, micro_batches);
+  }
 
   LossKind kind() const { return kind_; }
   Model& model() const { return *model_; }
@@ -71,14 +95,6 @@ class Objective {
   Precision precision_;
   torch::Device device_;
 };
-
-// `loss`, the mean over `micro_batch`, weighted as its part of the mean over
-// all of `micro_batches`.
-torch::Tensor ShareOfMean(const torch::Tensor& loss, const Batch& micro_batch,
-                          absl::Span<const Batch> micro_batches);
-
-// Examples in all of `batches`.
-int64_t CountExamples(absl::Span<const Batch> batches);
 
 }  // namespace rankwise
 

@@ -17,8 +17,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -28,7 +30,6 @@ namespace {
 std::vector<torch::Tensor> Select(const std::vector<torch::Tensor>& tensors,
                                   const std::vector<size_t>& positions) {
   std::vector<torch::Tensor> selected;
-  selected.reserve(positions.size());
   for (size_t i : positions) selected.push_back(tensors[i]);
   return selected;
 }
@@ -36,7 +37,6 @@ std::vector<torch::Tensor> Select(const std::vector<torch::Tensor>& tensors,
 std::vector<torch::Tensor> Gradients(
     const std::vector<torch::Tensor>& parameters) {
   std::vector<torch::Tensor> gradients;
-  gradients.reserve(parameters.size());
   for (const torch::Tensor& parameter : parameters)
     gradients.push_back(parameter.grad());
   return gradients;
@@ -45,10 +45,8 @@ std::vector<torch::Tensor> Gradients(
 std::vector<torch::Tensor> ZerosLike(
     const std::vector<torch::Tensor>& parameters) {
   std::vector<torch::Tensor> zeros;
-  zeros.reserve(parameters.size());
-  for (const torch::Tensor& parameter : parameters) {
+  for (const torch::Tensor& parameter : parameters)
     zeros.push_back(at::zeros_like(parameter));
-  }
   return zeros;
 }
 
@@ -94,12 +92,11 @@ class Adam : public Optimizer {
       at::_foreach_add_(steps, *found_inf, /*alpha=*/-1);
   }
 
-  NamedTensors DeviceEvents() const override {
+  NamedTensors Moments() const override {
     NamedTensors state = NamedState("exp_avg", exp_avg_);
-    for (auto& entry : NamedState("exp_avg_sq", exp_avg_sq_))
-      state.push_back(std::move(entry));
-    for (auto& entry : NamedState("step", steps_))
-      state.push_back(std::move(entry));
+    absl::c_move(NamedState("exp_avg_sq", exp_avg_sq_),
+                 std::back_inserter(state));
+    absl::c_move(NamedState("step", steps_), std::back_inserter(state));
     return state;
   }
 
@@ -133,7 +130,7 @@ class Sgd : public Optimizer {
     rate_.defined() ? update(rate_) : update(learning_rate);
   }
 
-  NamedTensors DeviceEvents() const override {
+  NamedTensors Moments() const override {
     return NamedState("momentum", momentum_buffers_);
   }
 
@@ -147,7 +144,7 @@ double LearningRate::At(int64_t step) const {
   if (step < warmup_steps) {
     return peak * static_cast<double>(step) / static_cast<double>(warmup_steps);
   }
-  if (decay == Decay::kConstant) return peak;
+  if (!cosine) return peak;
   // The peak is at the last step of the warm-up, or at the first of all.
   const int64_t peak_step = std::max<int64_t>(warmup_steps, 1);
   const double progress =
@@ -155,17 +152,6 @@ double LearningRate::At(int64_t step) const {
       static_cast<double>(std::max<int64_t>(total_steps - peak_step, 1));
   return peak * 0.5 *
          (1.0 + std::cos(std::numbers::pi * std::min(progress, 1.0)));
-}
-
-bool ParseDecay(absl::string_view text, Decay* decay) {
-  if (text == "constant") {
-    *decay = Decay::kConstant;
-  } else if (text == "cosine") {
-    *decay = Decay::kCosine;
-  } else {
-    return false;
-  }
-  return true;
 }
 
 GradScaler::GradScaler(torch::Device device, const GradScalerConfig& config)
@@ -181,9 +167,8 @@ torch::Tensor GradScaler::Scale(const torch::Tensor& loss) const {
   return loss * scale_;
 }
 
-void GradScaler::Begin() { found_inf_.zero_(); }
-
 void GradScaler::Unscale(const std::vector<torch::Tensor>& gradients) {
+  found_inf_.zero_();
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
   // In fp64, so that the reciprocal is rounded once.
@@ -227,7 +212,7 @@ void Optimizer::ShareNorm(std::function<void(torch::Tensor&)> add_up,
                           const std::vector<std::string>& counted_elsewhere) {
   add_up_ = std::move(add_up);
   for (const std::string& name : counted_elsewhere) {
-    const auto found = std::find(names_.begin(), names_.end(), name);
+    const auto found = absl::c_find(names_, name);
     if (found != names_.end())
       counted_elsewhere_[static_cast<size_t>(found - names_.begin())] = true;
   }
@@ -235,8 +220,7 @@ void Optimizer::ShareNorm(std::function<void(torch::Tensor&)> add_up,
 
 void Optimizer::Step(double learning_rate) {
   at::NoGradGuard no_grad;
-  std::vector<size_t>
-      active;  // positions of the parameters that have a gradient
+  std::vector<size_t> active;  // positions of parameters with a gradient
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].grad().defined()) active.push_back(i);
   }
@@ -259,7 +243,6 @@ torch::Tensor Optimizer::ScaledLoss(const torch::Tensor& loss) const {
 std::optional<torch::Tensor> Optimizer::UnscaleGradients(
     const std::vector<size_t>& active) {
   if (scaler_ == nullptr) return std::nullopt;
-  scaler_->Begin();
   scaler_->Unscale(Gradients(Select(parameters_, active)));
   return scaler_->found_inf();
 }
@@ -276,9 +259,9 @@ torch::Tensor Optimizer::MakeRate() const {
 }
 
 NamedTensors Optimizer::State() const {
-  NamedTensors state = DeviceEvents();
-  if (scaler_ == nullptr) return state;
-  for (auto& entry : scaler_->State()) state.push_back(std::move(entry));
+  NamedTensors state = Moments();
+  if (scaler_ != nullptr)
+    absl::c_move(scaler_->State(), std::back_inserter(state));
   return state;
 }
 
@@ -287,7 +270,7 @@ std::vector<std::vector<size_t>> Optimizer::ByDevice(
   std::vector<std::vector<size_t>> groups;
   for (size_t i : active) {
     const torch::Device device = parameters_[i].device();
-    auto group = std::find_if(groups.begin(), groups.end(), [&](auto& other) {
+    auto group = absl::c_find_if(groups, [&](auto& other) {
       return parameters_[other.front()].device() == device;
     });
     if (group == groups.end()) group = groups.insert(group, {{}});
@@ -351,17 +334,12 @@ NamedTensors TrainableParameters(const torch::nn::Module& module) {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const NamedTensors& owned, const OptimizerConfig& config) {
-  std::unique_ptr<Optimizer> optimizer;
-  if (config.name == "adam" || config.name == "adamw") {
-    optimizer = std::make_unique<Adam>(owned, config);
-  } else if (config.name == "sgd") {
-    optimizer = std::make_unique<Sgd>(owned, config);
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--optimizer=", config.name,
-                     ": no such optimizer; known: adam, adamw, sgd"));
-  }
-  return optimizer;
+  if (config.name == "adam" || config.name == "adamw")
+    return std::make_unique<Adam>(owned, config);
+  if (config.name == "sgd") return std::make_unique<Sgd>(owned, config);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--optimizer=", config.name,
+                   ": no such optimizer; known: adam, adamw, sgd"));
 }
 
 }  // namespace rankwise

@@ -16,27 +16,21 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "trainers/loop/config.h"
 
 namespace rankwise {
 
 // The learning rate of each step: linear warm-up, then constant or cosine.
-enum class Decay { kConstant, kCosine };
-
 struct LearningRate {
   double peak = 1e-3;
   int64_t warmup_steps = 0;  // step w of them runs at peak * w / warmup_steps
   int64_t total_steps = 0;   // where the cosine reaches zero
-  Decay decay = Decay::kConstant;
+  bool cosine = false;
 
   // The rate of optimizer step `step`, counted from 1. Cosine: Loshchilov and
   // Hutter 2017, equation 5, without restarts.
   double At(int64_t step) const;
 };
-
-// True, and `decay` set, for "constant" and "cosine".
-bool ParseDecay(absl::string_view text, Decay* decay);
 
 struct GradScalerConfig {
   double initial_scale = 65536;
@@ -48,9 +42,8 @@ struct GradScalerConfig {
 // Keeps gradients within the range of 16-bit floats by scaling the loss
 // (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2), as
 // torch.amp.GradScaler does: the scale rises until gradients overflow; the step
-// in which they do is skipped. All of it lives on the device: nothing here
-// blocks the host but what says so, and all of it can be captured in a graph.
-// Not thread-safe.
+// in which they do is skipped. All of it stays on the device, without blocking
+// the host, and can be captured in a graph. Not thread-safe.
 class GradScaler {
  public:
   GradScaler(torch::Device device, const GradScalerConfig& config);
@@ -58,14 +51,10 @@ class GradScaler {
   // What backward starts from.
   torch::Tensor Scale(const torch::Tensor& loss) const;
 
-  // Before a step's first Unscale.
-  void Begin();
-  // Divides the gradients by the scale in place. They are those that the update
-  // reads: where ranks average theirs, the averages, so that all ranks see the
-  // same overflows.
+  // Divides the gradients by the scale in place. Where ranks average theirs,
+  // these are the averages, so that all ranks see the same overflows.
   void Unscale(const std::vector<torch::Tensor>& gradients);
-  // 1 where a gradient that was unscaled since Begin is not finite, else 0;
-  // fp32 scalar.
+  // 1 where a gradient of the last Unscale is not finite, else 0; fp32 scalar.
   const torch::Tensor& found_inf() const { return found_inf_; }
   // After the step: sets the next one's scale.
   void Update();
@@ -91,16 +80,15 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Forgets the gradients: the next backward writes them instead of adding to
-  // them.
+  // Drops the gradients: the next backward writes and does not add.
   void ZeroGrad();
 
   // What backward starts from: `loss`, or with a scaler, the scaled one.
   torch::Tensor ScaledLoss(const torch::Tensor& loss) const;
 
-  // Clips the gradients if the configuration asks for it, then updates the
-  // parameters that have one. With a scaler the gradients are unscaled first,
-  // and a step in which one is not finite changes nothing but the scale.
+  // Clips the gradients where configured, then updates the parameters that have
+  // one. With a scaler the gradients are unscaled first, and a step in which
+  // one is not finite changes nothing but the scale.
   void Step(double learning_rate);
 
   // From the next step on, for training under fp16 autocast with all parameters
@@ -108,18 +96,17 @@ class Optimizer {
   void UseGradScaler(const GradScalerConfig& config);
   const GradScaler* grad_scaler() const { return scaler_.get(); }  // or null
 
-  // Step takes its rate from this scalar on the parameters' device, whatever
-  // its argument says, until told of an undefined one: for steps that are
-  // captured once and replayed with other rates. See MakeRate.
+  // Step takes its rate from this scalar (MakeRate's) and not from its argument
+  // until given an undefined one: for steps that are captured once and replayed
+  // with other rates.
   void ReadRateFrom(torch::Tensor learning_rate);
   // A scalar for ReadRateFrom: fp32 on a GPU, whose kernels read nothing else,
   // and fp64 on a CPU, which computes as with a plain number.
   torch::Tensor MakeRate() const;
 
-  // Where other ranks hold other parts of the model: `add_up` adds up a scalar
+  // Where other ranks hold other parts of the model: `add_up` sums a scalar
   // over those ranks, in place, so that clipping sees the norm of the whole
-  // model. Parameters named in `counted_elsewhere` are left out of the norm, as
-  // another rank counts them.
+  // model. Another rank counts the parameters named in `counted_elsewhere`.
   void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
                  const std::vector<std::string>& counted_elsewhere);
 
@@ -132,7 +119,7 @@ class Optimizer {
   // Where `found_inf`, if there is one, is 1, nothing changes.
   virtual void Update(const std::vector<size_t>& active, double learning_rate,
                       const std::optional<torch::Tensor>& found_inf) = 0;
-  virtual NamedTensors DeviceEvents() const = 0;
+  virtual NamedTensors Moments() const = 0;
 
   NamedTensors NamedState(const std::string& prefix,
                           const std::vector<torch::Tensor>& tensors) const;
@@ -162,10 +149,9 @@ class Optimizer {
 // Those that require gradients, under their names in `module`.
 NamedTensors TrainableParameters(const torch::nn::Module& module);
 
-// Over `owned`, the parameters that this rank updates. `config.name` adam
-// (Kingma and Ba 2015, algorithm 1, betas 0.9 and 0.999, eps
-// 1e-8), adamw (Loshchilov and Hutter 2019, algorithm 2) or sgd;
-// InvalidArgument otherwise.
+// Over `owned`, the parameters that this rank updates. `config.name`: adam
+// (Kingma and Ba 2015, algorithm 1, betas 0.9 and 0.999, eps 1e-8), adamw
+// (Loshchilov and Hutter 2019, algorithm 2) or sgd; InvalidArgument otherwise.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const NamedTensors& owned, const OptimizerConfig& config);
 

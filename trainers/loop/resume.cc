@@ -5,21 +5,20 @@
 #include <ATen/ops/tensor.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/safetensors.h"
@@ -38,10 +37,9 @@ constexpr char kCosineSteps[] = "steps of the cosine";
 // Positions in a rank's sums.
 enum Sum : int64_t { kLoss, kExamples, kSeconds };
 
-std::string RngName(int dp_rank) { return absl::StrCat("rng.", dp_rank); }
-std::string SumsName(int dp_rank) {
-  return absl::StrCat("epoch_sums.", dp_rank);
-}
+// Prefixes of what a checkpoint holds of every data-parallel rank.
+constexpr char kRng[] = "rng.";
+constexpr char kSums[] = "epoch_sums.";
 
 at::Generator DeviceGenerator(const Worker& worker) {
   if (worker.device.is_cpu()) return at::detail::getDefaultCPUGenerator();
@@ -65,14 +63,13 @@ absl::StatusOr<std::vector<torch::Tensor>> Gather(const Worker& worker,
 // The tensors of the ranks along dp through this one, in the checkpoint of the
 // state's first part: the other ranks of a copy of the model saw the same data.
 absl::Status AddPerShare(const Worker& worker, const torch::Tensor& mine,
-                         std::string (*name)(int dp_rank),
-                         NamedTensors* tensors) {
+                         const char* prefix, NamedTensors& tensors) {
   ASSIGN_OR_RETURN(std::vector<torch::Tensor> all, Gather(worker, mine));
   if (worker.state_part() != 0) return absl::OkStatus();
   const std::vector<int> line = worker.Line("dp");
   for (int i = 0; i < worker.dp_size(); ++i) {
     const auto rank = static_cast<size_t>(line[static_cast<size_t>(i)]);
-    tensors->emplace_back(name(i), all[rank].cpu());
+    tensors.emplace_back(absl::StrCat(prefix, i), all[rank].cpu());
   }
   return absl::OkStatus();
 }
@@ -90,7 +87,7 @@ std::string OwnersName(const Model& model, const std::string& name) {
   return name;
 }
 
-NamedTensors AllTensors(const Model& model) {
+NamedTensors ModelTensors(const Model& model) {
   NamedTensors tensors;
   for (const auto& entry : model.named_parameters())
     tensors.emplace_back(entry.key(), entry.value().detach());
@@ -99,16 +96,21 @@ NamedTensors AllTensors(const Model& model) {
   return tensors;
 }
 
-bool IsCopy(const Model& model, const std::string& name) {
-  return OwnersName(model, name) != name;
+// Without copies of weights that another rank owns.
+NamedTensors Owned(const Model& model, NamedTensors tensors) {
+  std::erase_if(tensors, [&](const auto& entry) {
+    return OwnersName(model, entry.first) != entry.first;
+  });
+  return tensors;
 }
 
-// What this rank owns of them.
-NamedTensors ModelTensors(const Model& model) {
+// What is trained, named as in checkpoints but for copies of tied weights.
+NamedTensors TrainedTensors(const Model& model, const Optimizer& optimizer) {
   NamedTensors tensors;
-  for (auto& [name, tensor] : AllTensors(model)) {
-    if (!IsCopy(model, name)) tensors.emplace_back(name, tensor);
-  }
+  for (auto& [name, tensor] : ModelTensors(model))
+    tensors.emplace_back(absl::StrCat("model.", name), tensor);
+  for (auto& [name, tensor] : optimizer.State())
+    tensors.emplace_back(absl::StrCat("optimizer.", name), tensor);
   return tensors;
 }
 
@@ -173,9 +175,9 @@ absl::Status CopyInto(const TensorMap& saved, const std::string& name,
 }
 
 absl::Status RestoreShare(const TensorMap& saved, const Worker& worker,
-                          Progress* progress) {
-  const auto rng = saved.find(RngName(worker.dp_rank()));
-  const auto sums = saved.find(SumsName(worker.dp_rank()));
+                          Progress& progress) {
+  const auto rng = saved.find(absl::StrCat(kRng, worker.dp_rank()));
+  const auto sums = saved.find(absl::StrCat(kSums, worker.dp_rank()));
   if (rng == saved.end() || sums == saved.end() || sums->second.numel() != 3) {
     return absl::DataLossError(absl::StrCat(
         "--resume: the checkpoint has no state of data-parallel rank ",
@@ -185,21 +187,10 @@ absl::Status RestoreShare(const TensorMap& saved, const Worker& worker,
   std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(rng->second);
   const double* values = sums->second.data_ptr<double>();
-  progress->epoch_loss = values[kLoss];
-  progress->epoch_examples = static_cast<int64_t>(values[kExamples]);
-  progress->epoch_seconds = values[kSeconds];
+  progress.epoch_loss = values[kLoss];
+  progress.epoch_examples = static_cast<int64_t>(values[kExamples]);
+  progress.epoch_seconds = values[kSeconds];
   return absl::OkStatus();
-}
-
-// What Restore will ask a checkpoint for, but for what the first shard has.
-std::set<std::string> NeededTensors(const Model& model,
-                                    const Optimizer& optimizer) {
-  std::set<std::string> names;
-  for (const auto& [name, tensor] : AllTensors(model))
-    names.insert(absl::StrCat("model.", OwnersName(model, name)));
-  for (const auto& [name, tensor] : optimizer.State())
-    names.insert(absl::StrCat("optimizer.", OwnersName(model, name)));
-  return names;
 }
 
 // In place of a step that a rank has found.
@@ -210,8 +201,7 @@ absl::Status SeeDifferentCheckpoints(const Worker& worker,
                                      const std::vector<int64_t>& found) {
   const int64_t mine = found[static_cast<size_t>(worker.env.rank)];
   const auto other =
-      std::find_if(found.begin(), found.end(),
-                   [&](int64_t theirs) { return theirs != mine; });
+      absl::c_find_if(found, [&](int64_t theirs) { return theirs != mine; });
   return absl::FailedPreconditionError(absl::StrCat(
       "--resume: rank ", worker.env.rank, " and rank ", other - found.begin(),
       " see different checkpoints (steps ", mine, " and ", *other,
@@ -262,20 +252,14 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
   checkpoint.epoch = progress.epoch;
   checkpoint.position = progress.position;
   checkpoint.metadata[kConfigKey] = LossDecidingConfig();
-  for (auto& [name, tensor] : ModelTensors(model_)) {
-    checkpoint.tensors.emplace_back(absl::StrCat("model.", name), tensor);
-  }
-  for (auto& [name, tensor] : optimizer_.State()) {
-    if (IsCopy(model_, name)) continue;
-    checkpoint.tensors.emplace_back(absl::StrCat("optimizer.", name), tensor);
-  }
-  RETURN_IF_ERROR(AddPerShare(worker_, GeneratorState(worker_), RngName,
-                              &checkpoint.tensors));
+  checkpoint.tensors = Owned(model_, TrainedTensors(model_, optimizer_));
+  RETURN_IF_ERROR(
+      AddPerShare(worker_, GeneratorState(worker_), kRng, checkpoint.tensors));
   const torch::Tensor sums = at::tensor(
       {progress.epoch_loss, static_cast<double>(progress.epoch_examples),
        progress.epoch_seconds},
       at::kDouble);
-  RETURN_IF_ERROR(AddPerShare(worker_, sums, SumsName, &checkpoint.tensors));
+  RETURN_IF_ERROR(AddPerShare(worker_, sums, kSums, checkpoint.tensors));
   return checkpoint;
 }
 
@@ -286,25 +270,20 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(const Checkpoint& checkpoint) {
   RETURN_IF_ERROR(CheckConfig(saved_text, LossDecidingConfig(), worker_));
 
   const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());
-  for (auto& [name, tensor] : AllTensors(model_)) {
-    RETURN_IF_ERROR(CopyInto(
-        saved, absl::StrCat("model.", OwnersName(model_, name)), tensor));
+  for (auto& [name, tensor] : TrainedTensors(model_, optimizer_)) {
+    RETURN_IF_ERROR(CopyInto(saved, OwnersName(model_, name), tensor));
   }
-  for (auto& [name, tensor] : optimizer_.State()) {
-    RETURN_IF_ERROR(CopyInto(
-        saved, absl::StrCat("optimizer.", OwnersName(model_, name)), tensor));
-  }
-  Progress progress;
-  progress.step = checkpoint.step;
-  progress.epoch = checkpoint.epoch;
-  progress.position = checkpoint.position;
-  RETURN_IF_ERROR(RestoreShare(saved, worker_, &progress));
+  Progress progress{.step = checkpoint.step,
+                    .epoch = checkpoint.epoch,
+                    .position = checkpoint.position};
+  RETURN_IF_ERROR(RestoreShare(saved, worker_, progress));
   return progress;
 }
 
 absl::StatusOr<std::optional<Checkpoint>> RunCheckpoints::Load() {
   CheckpointRequest request;
-  request.tensors = NeededTensors(model_, optimizer_);
+  for (const auto& [name, tensor] : TrainedTensors(model_, optimizer_))
+    request.tensors.insert(OwnersName(model_, name));
   std::vector<int64_t> first_found;  // by rank
   for (;;) {
     std::vector<std::string> warnings;
@@ -319,7 +298,7 @@ absl::StatusOr<std::optional<Checkpoint>> RunCheckpoints::Load() {
     std::vector<int64_t> found;
     for (const torch::Tensor& step : gathered)
       found.push_back(step.item<int64_t>());
-    const auto [least, most] = std::minmax_element(found.begin(), found.end());
+    const auto [least, most] = absl::c_minmax_element(found);
     if (worker_.is_first() || mine < *most) {
       for (const std::string& warning : warnings)
         std::fprintf(stderr, "warning: %s\n", warning.c_str());
@@ -335,14 +314,13 @@ absl::StatusOr<std::optional<Checkpoint>> RunCheckpoints::Load() {
 
 absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume() {
   ASSIGN_OR_RETURN(std::optional<Checkpoint> loaded, Load());
-  if (!loaded.has_value()) return std::optional<Progress>();
-  ASSIGN_OR_RETURN(Progress progress, Restore(*loaded));
-  return std::optional<Progress>(progress);
+  if (!loaded.has_value()) return std::nullopt;
+  return Restore(*loaded);
 }
 
 absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
     const Progress& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SteadySeconds();
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Capture(progress));
   if (worker_.dp_rank() == 0) {
     RETURN_IF_ERROR(store_.Save(checkpoint));
@@ -354,17 +332,15 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
       RETURN_IF_ERROR(store_.Prune());
     }
   }
-  if (worker_.dp_rank() != 0) return std::optional<CheckpointRecord>();
+  if (worker_.dp_rank() != 0) return std::nullopt;
   CheckpointRecord record;
   record.rank = worker_.env.rank;
   record.step = progress.step;
   record.epoch = progress.epoch;
   record.path = store_.Path(progress.step);
   record.bytes = static_cast<int64_t>(std::filesystem::file_size(record.path));
-  record.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
-  return std::optional<CheckpointRecord>(std::move(record));
+  record.seconds = SteadySeconds() - start;
+  return record;
 }
 
 absl::Status RunCheckpoints::Export() {
@@ -373,7 +349,7 @@ absl::Status RunCheckpoints::Export() {
   if (worker_.dp_rank() == 0) {
     RETURN_IF_ERROR(SaveSafetensors(
         absl::StrCat(dir, "/", SafetensorsShardName(part, parts)),
-        ModelTensors(model_), {{"format", "pt"}}));
+        Owned(model_, ModelTensors(model_)), {{"format", "pt"}}));
   }
   if (parts > 1) {
     RETURN_IF_ERROR(worker_.comm->Barrier());

@@ -3,8 +3,6 @@
 #ifndef RANKWISE_TRAINERS_LOOP_RESUME_H_
 #define RANKWISE_TRAINERS_LOOP_RESUME_H_
 
-#include <torch/nn/module.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,10 +38,10 @@ class RunCheckpoints {
   // known before the training, not after it: FailedPrecondition.
   absl::Status MakeFolder() const;
 
-  // Restores the newest checkpoint that is good on every rank; nothing where
-  // there is none. A rank reads the parts that hold what its model and
-  // optimizer need, and headers of the others. Damaged checkpoints are passed
-  // over, and named by the first rank and by those that read the damaged part.
+  // Restores the newest checkpoint that is good on every rank, if there is one.
+  // A rank reads the parts that hold what its model and optimizer need, and
+  // headers of the others. Damaged checkpoints are passed over, and named by
+  // the first rank and by those that read the damaged part.
   absl::StatusOr<std::optional<Progress>> Resume();
 
   // Writes this rank's part, and returns what a rank that writes one records.

@@ -22,12 +22,6 @@ bool SaysOutOfMemory(absl::string_view message) {
          absl::StrContains(message, std::bad_alloc().what());
 }
 
-bool IsOutOfMemory(const std::exception& error) {
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         SaysOutOfMemory(error.what());
-}
-
 absl::Status OutOfMemory(absl::string_view attempted, absl::string_view message,
                          const Worker& worker) {
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -42,7 +36,11 @@ absl::Status ExplainTrainingFailure(absl::string_view attempted,
                                     const std::exception& error,
                                     const Worker& worker) {
   const std::string message = PlainMessage(error);
-  if (IsOutOfMemory(error)) return OutOfMemory(attempted, message, worker);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      SaysOutOfMemory(error.what())) {
+    return OutOfMemory(attempted, message, worker);
+  }
   if (worker.comm != nullptr && worker.env.world_size > 1)
     return worker.comm->ExplainFailure(attempted, error);
   return absl::InternalError(absl::StrCat(attempted, " failed: ", message));

@@ -1,5 +1,5 @@
-// One step of training, as a run asks for it and a trainer does it, and what a
-// step that fails tells the user.
+// One step of training, between the run and the trainer, and what a step that
+// fails tells the user.
 #ifndef RANKWISE_TRAINERS_LOOP_STEP_H_
 #define RANKWISE_TRAINERS_LOOP_STEP_H_
 
@@ -27,8 +27,8 @@ namespace rankwise {
 
 struct StepInput {
   int64_t step;  // from 1
-  absl::Span<const Batch>
-      micro_batches;  // on the worker's device; one without accumulation
+  // On the worker's device; one without accumulation.
+  absl::Span<const Batch> micro_batches;
   // One per micro-batch, for Model::set_dropout_seed.
   absl::Span<const uint64_t> dropout_seeds;
   double learning_rate;
@@ -42,10 +42,8 @@ struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
   PendingDuration exposed_comm_seconds = {};
   double wait_seconds = 0;  // of a pipeline: blocked for messages
-  // What a pipeline's executor timed within Phase::kSchedule.
-  double forward_seconds = 0, backward_seconds = 0;
-  // Of a traced step: bars within the phases, and what a pipeline's schedule
-  // should have looked like (in the first rank's steady clock).
+  // Of a traced step: bars within the phases, and a pipeline's schedule as it
+  // was predicted (in the first rank's steady clock).
   std::vector<TraceSpan> trace = {};
   std::optional<TraceProcess> predicted_trace = {};
   // What only the device can tell: called once it is past the step, before the
@@ -67,15 +65,14 @@ constexpr uint64_t DropoutSeed(uint64_t run_seed, int64_t step, int dp_rank,
   return MixIn(hash, static_cast<uint64_t>(micro_batch));
 }
 
-// ResourceExhausted with what was asked for and the flags that make it smaller,
-// if memory ran out; otherwise, with several ranks,
-// Communicator::ExplainFailure's answer; otherwise the exception's first line.
+// If memory ran out, ResourceExhausted with the flags that need less; else with
+// several ranks Communicator::ExplainFailure's answer; else the exception's
+// first line.
 absl::Status ExplainTrainingFailure(absl::string_view attempted,
                                     const std::exception& error,
                                     const Worker& worker);
 
-// The same for what a loader reports: ResourceExhausted if memory ran out, else
-// `status` as it is.
+// The same for a loader's error; `status` as it is unless memory ran out.
 absl::Status ExplainLoadingFailure(const absl::Status& status,
                                    const Worker& worker);
 

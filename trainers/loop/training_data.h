@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "samplers/datasets/dataset.h"
@@ -16,15 +17,18 @@
 
 namespace rankwise {
 
+// This rank's share of a dataset. Each reads from the one before.
+struct DataSplit {
+  std::unique_ptr<Dataset> dataset;
+  std::unique_ptr<DistributedSampler> sampler;
+  std::unique_ptr<DataLoader> loader;
+};
+
 struct TrainingData {
-  std::unique_ptr<Dataset> train;
-  std::unique_ptr<Sampler> train_sampler;
-  std::unique_ptr<DataLoader> train_loader;
+  DataSplit train;
   // Null without evaluation. The sampler is exact: every test example on one
   // rank, once.
-  std::unique_ptr<Dataset> test;
-  std::unique_ptr<Sampler> test_sampler;
-  std::unique_ptr<DataLoader> test_loader;
+  DataSplit test;
 };
 
 // Without `reads_data` the batches have the right number of examples, but
@@ -36,6 +40,10 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                                               const ModelSpec& model,
                                               const Worker& worker,
                                               bool reads_data = true);
+
+// The next `count` batches of an epoch; fewer at its end.
+absl::StatusOr<std::vector<Batch>> NextBatches(DataLoader& loader,
+                                               int64_t count);
 
 }  // namespace rankwise
 

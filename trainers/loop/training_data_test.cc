@@ -33,10 +33,10 @@ int64_t CountTestExamples(const TrainConfig& config, const Worker& worker) {
   auto data =
       OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}), worker);
   EXPECT_TRUE(data.ok()) << data.status();
-  data->test_loader->StartEpoch(0);
+  data->test.loader->StartEpoch(0);
   int64_t examples = 0;
   while (true) {
-    auto batch = data->test_loader->Next();
+    auto batch = data->test.loader->Next();
     EXPECT_TRUE(batch.ok()) << batch.status();
     if (!batch.ok() || !batch->has_value()) return examples;
     examples += (*batch)->target.size(0);
@@ -48,7 +48,7 @@ TEST(TrainingDataTest, TrainingIsPaddedAndEvaluationExact) {
   auto data = OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}),
                                RankOf(2, 3));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train_loader->examples_per_epoch(),
+  EXPECT_EQ(data->train.sampler->size(),
             34);  // 100 padded to 102, over 3 ranks
   int64_t total = 0;
   for (int rank = 0; rank < 4; ++rank)
@@ -63,16 +63,16 @@ TEST(TrainingDataTest, AStageInTheMiddleCountsWithoutReading) {
   auto counted =
       OpenTrainingData(config, model, RankOf(0, 1), /*reads_data=*/false);
   ASSERT_TRUE(counted.ok()) << counted.status();
-  EXPECT_EQ(counted->train_loader->batches_per_epoch(),
-            read->train_loader->batches_per_epoch());
-  read->train_loader->StartEpoch(1);
-  counted->train_loader->StartEpoch(1);
-  for (int64_t i = 0; i < read->train_loader->batches_per_epoch(); ++i) {
-    const auto batch = read->train_loader->Next();
-    const auto empty = counted->train_loader->Next();
+  EXPECT_EQ(counted->train.loader->batches_per_epoch(),
+            read->train.loader->batches_per_epoch());
+  read->train.loader->StartEpoch(1);
+  counted->train.loader->StartEpoch(1);
+  for (int64_t i = 0; i < read->train.loader->batches_per_epoch(); ++i) {
+    const auto batch = read->train.loader->Next();
+    const auto empty = counted->train.loader->Next();
     ASSERT_TRUE(empty.ok()) << empty.status();
     EXPECT_EQ((*empty)->target.size(0), (*batch)->target.size(0));
-    EXPECT_EQ((*empty)->data.numel(), 0);
+    EXPECT_EQ((*empty)->data.sizes().slice(1), at::IntArrayRef({1}));
   }
 }
 
@@ -85,7 +85,7 @@ TEST(TrainingDataTest, TheStagesOfAReplicaSeeTheSameExamples) {
   auto data =
       OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}), stage);
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train_loader->examples_per_epoch(), 50);  // of 100, by 2
+  EXPECT_EQ(data->train.sampler->size(), 50);  // of 100, by 2
 }
 
 TEST(TrainingDataTest, NoTestSetWithoutEvaluation) {
@@ -94,7 +94,7 @@ TEST(TrainingDataTest, NoTestSetWithoutEvaluation) {
   auto data = OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}),
                                RankOf(0, 1));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->test, nullptr);
+  EXPECT_EQ(data->test.loader, nullptr);
 }
 
 TEST(TrainingDataTest, DatasetMustFitTheModel) {
@@ -106,8 +106,9 @@ TEST(TrainingDataTest, DatasetMustFitTheModel) {
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("--dataset=synthetic has class labels and examples of shape "
-                "[3, 32, 32]; --model=linear wants "
-                "regression targets and shape [10]; try --dataset=linear"));
+                "[3, 32, 32]; --model=linear takes "
+                "regression targets and examples of shape [10]; try "
+                "--dataset=linear"));
 }
 
 TEST(TrainingDataTest, SequencesAreAsLongAsTheModelTakesThem) {
@@ -118,7 +119,7 @@ TEST(TrainingDataTest, SequencesAreAsLongAsTheModelTakesThem) {
   gpt.sequence_length = 24;
   auto data = OpenTrainingData(config, *MakeModelSpec(gpt), RankOf(0, 1));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train->example_shape(), std::vector<int64_t>{24});
+  EXPECT_EQ(data->train.dataset->example_shape(), std::vector<int64_t>{24});
 }
 
 TEST(TrainingDataTest, TheModelMustKnowAllTokens) {
@@ -128,7 +129,7 @@ TEST(TrainingDataTest, TheModelMustKnowAllTokens) {
   model.num_classes = 255;
   EXPECT_EQ(OpenTrainingData(config, model, RankOf(0, 1)).status().message(),
             "--dataset=tokens has 256 classes or token values; --model=gpt "
-            "tells only 255 apart; try --dataset=tokens");
+            "has only 255; try --dataset=tokens");
 }
 
 TEST(TrainingDataTest, ImagesAreNoSequences) {
@@ -137,8 +138,8 @@ TEST(TrainingDataTest, ImagesAreNoSequences) {
                        RankOf(0, 1))
           .status();
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("--model=gpt wants class labels and shape [128]; try "
-                        "--dataset=tokens"));
+              HasSubstr("--model=gpt takes class labels and examples of shape "
+                        "[128]; try --dataset=tokens"));
 }
 
 TEST(TrainingDataTest, AnEpochWithoutABatchIsRefused) {

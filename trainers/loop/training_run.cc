@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -13,10 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/run_record.h"
 #include "parallel/trace/ranges.h"
 #include "records/run_origin.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/evaluate.h"
 #include "trainers/loop/optimizer.h"
@@ -30,8 +31,8 @@ constexpr int64_t kSmallBatchForBatchNorm = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What an example of `model` is: tokens where each has a prediction of its own,
-// an image where it has channels, height and width.
+// An example of `model` is a sequence of tokens where each has a prediction of
+// its own, an image where it has channels, height and width.
 ExampleUnit UnitOf(const ModelSpec& model) {
   const std::vector<int64_t>& output = model.layers.back().output_shape;
   if (model.num_classes > 0 && output.size() == 2)
@@ -42,14 +43,13 @@ ExampleUnit UnitOf(const ModelSpec& model) {
 absl::StatusOr<RunRecord> DescribeThisRun(const TrainConfig& config,
                                           const Worker& worker,
                                           const ModelSpec& spec) {
-  RunningRank rank;
-  rank.binary = worker.trainer;
-  rank.flags = config.flags.all;
-  rank.env = worker.env;
-  rank.devices = worker.devices;
+  RunningRank rank{.binary = worker.trainer,
+                   .flags = config.flags.all,
+                   .env = worker.env,
+                   .devices = worker.devices,
+                   .threads = worker.threads,
+                   .comm = worker.comm};
   if (rank.devices.empty()) rank.devices = {worker.device};
-  rank.threads = worker.threads;
-  rank.comm = worker.comm;
   ASSIGN_OR_RETURN(RunRecord record, DescribeRun(rank));
   record.scaling_hash = HashFlags(config.flags.scaling);
   record.forward_flops_per_example = spec.flops();
@@ -59,15 +59,13 @@ absl::StatusOr<RunRecord> DescribeThisRun(const TrainConfig& config,
   return record;
 }
 
-// ", gloo" for a worker with a process group, else "".
-std::string DescribeBackend(const Worker& worker) {
-  if (worker.comm == nullptr) return "";
-  return absl::StrCat(", ", std::string(worker.comm->backend()));
-}
-
-std::string DescribePrecision(const TrainConfig& config) {
-  return absl::StrCat(PrecisionName(config.precision),
-                      config.tf32 ? " with TF32" : "");
+// "cpu, 2 threads, gloo".
+std::string DescribeRank(const Worker& worker) {
+  const std::string text = absl::StrCat(worker.device.str(), ", ",
+                                        Counted(worker.threads, "thread"));
+  return worker.comm == nullptr
+             ? text
+             : absl::StrCat(text, ", ", std::string(worker.comm->backend()));
 }
 
 }  // namespace
@@ -122,16 +120,11 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
 
 absl::Status TrainingRun::Start(const NamedTensors& owned) {
   return Guarded("starting the run", [&]() -> absl::Status {
-    RETURN_IF_ERROR(MakeOptimizerOver(owned));
-    RETURN_IF_ERROR(RestoreIfAsked());
+    ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
+    if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
+    RETURN_IF_ERROR(OpenCheckpoints());
     return OpenOutputs();
   });
-}
-
-absl::Status TrainingRun::MakeOptimizerOver(const NamedTensors& owned) {
-  ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
-  if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
-  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::Plan() {
@@ -144,15 +137,14 @@ absl::Status TrainingRun::Plan() {
         std::numeric_limits<int64_t>::max(), " examples"));
   }
   steps_per_epoch_ =
-      CeilDiv(data_.train_loader->batches_per_epoch(), config_.accumulate);
+      CeilDiv(data_.train.loader->batches_per_epoch(), config_.accumulate);
   total_steps_ = steps_per_epoch_ * config_.epochs;
   if (config_.max_steps > 0)
     total_steps_ = std::min(total_steps_, config_.max_steps);
-  learning_rate_.peak = config_.optimizer.learning_rate;
-  learning_rate_.warmup_steps = config_.optimizer.warmup_steps;
-  learning_rate_.total_steps = total_steps_;
-  ParseDecay(config_.optimizer.lr_schedule, &learning_rate_.decay);
-
+  learning_rate_ = {.peak = config_.optimizer.learning_rate,
+                    .warmup_steps = config_.optimizer.warmup_steps,
+                    .total_steps = total_steps_,
+                    .cosine = config_.optimizer.lr_schedule == "cosine"};
   console_.emplace(ConsoleConfig{.first_rank = worker_.is_first(),
                                  .bar = config_.output.show_progress,
                                  .rank = worker_.env.rank,
@@ -168,7 +160,7 @@ absl::Status TrainingRun::Plan() {
   return absl::OkStatus();
 }
 
-absl::Status TrainingRun::RestoreIfAsked() {
+absl::Status TrainingRun::OpenCheckpoints() {
   if (config_.checkpoint.dir.empty()) return absl::OkStatus();
   checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_);
   RETURN_IF_ERROR(checkpoints_->MakeFolder());
@@ -215,18 +207,16 @@ void TrainingRun::Announce() {
         "warning: --skip_communication: ranks exchange nothing; losses are not "
         "those of training, and nothing is evaluated");
   }
-  console_->SayRank(absl::StrCat(worker_.device.str(), ", ", worker_.threads,
-                                 worker_.threads == 1 ? " thread" : " threads",
-                                 DescribeBackend(worker_)));
+  console_->SayRank(DescribeRank(worker_));
   console_->Say(absl::StrFormat(
       "%s: %s (%d parameters, %.4g forward FLOPs per example) on %s, %d "
-      "training examples; batch %d per rank "
-      "and micro-batch, %d global; "
-      "%s, learning rate %g, %s, seed %d; %d steps",
+      "training examples; batch %d per rank and micro-batch, %d global; %s, "
+      "learning rate %g, %s%s, seed %d; %d steps",
       worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
-      data_.train->name(), data_.train->size(), config_.data.batch_size,
-      global_batch_, config_.optimizer.name, config_.optimizer.learning_rate,
-      DescribePrecision(config_), config_.seed, total_steps_));
+      data_.train.dataset->name(), data_.train.dataset->size(),
+      config_.data.batch_size, global_batch_, config_.optimizer.name,
+      config_.optimizer.learning_rate, PrecisionName(config_.precision),
+      config_.tf32 ? " with TF32" : "", config_.seed, total_steps_));
   if (config_.data.batch_size < kSmallBatchForBatchNorm &&
       HasBatchNorm(*model_)) {
     console_->Say(absl::StrCat(
@@ -265,14 +255,16 @@ absl::Status TrainingRun::TrainEpochs(const StepFunction& step,
                             [&] { return FinishEpoch(evaluate); }));
   }
   console_->RunDone();
-  if (trace_ == nullptr || trace_->written()) return absl::OkStatus();
-  return Guarded("writing the trace", [&] { return WriteTrace(); });
+  return trace_ == nullptr || trace_->written() ? absl::OkStatus()
+                                                : WriteTrace();
 }
 
 absl::Status TrainingRun::WriteTrace() {
-  ASSIGN_OR_RETURN(std::string told, trace_->Write());
-  console_->Say(told);
-  return absl::OkStatus();
+  return Guarded("writing the trace", [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::string written, trace_->Write());
+    console_->Say(written);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status TrainingRun::Finish() {
@@ -281,12 +273,8 @@ absl::Status TrainingRun::Finish() {
     RETURN_IF_ERROR(writer_->Write(Record(MeasurePeakMemory(worker_))));
     return writer_->Close();
   }));
-  return trace_ == nullptr ? absl::OkStatus() : CheckTraceFile();
-}
-
-// Whoever asked for a trace must learn from the exit code that there is none.
-absl::Status TrainingRun::CheckTraceFile() const {
-  if (trace_->file_status().ok()) return absl::OkStatus();
+  if (trace_ == nullptr || trace_->file_status().ok()) return absl::OkStatus();
+  // The exit code must say that the trace is missing.
   return absl::UnavailableError(
       absl::StrCat("the training is complete, but there is no trace: ",
                    trace_->file_status().message()));
@@ -294,41 +282,28 @@ absl::Status TrainingRun::CheckTraceFile() const {
 
 absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
   RETURN_IF_ERROR(
-      data_.train_loader->Resume({progress_.epoch, progress_.position}));
-  const auto start = std::chrono::steady_clock::now();
-  const double seconds_before = progress_.epoch_seconds;
+      data_.train.loader->Resume({progress_.epoch, progress_.position}));
+  const double start = SteadySeconds() - progress_.epoch_seconds;
   StepClock clock(worker_.device);
   while (!done()) {
     ScopedRange range;
     if (RangesOn())
       range = ScopedRange(absl::StrCat("step ", progress_.step + 1));
     clock.Begin(Phase::kDataWait);
-    ASSIGN_OR_RETURN(std::vector<Batch> micro_batches, NextMicroBatches());
-    if (micro_batches.empty()) break;
-    RETURN_IF_ERROR(TrainStep(step, micro_batches, clock));
-    if (trace_ != nullptr && trace_->complete() && !trace_->written()) {
-      RETURN_IF_ERROR(
-          Guarded("writing the trace", [&] { return WriteTrace(); }));
+    const absl::StatusOr<std::vector<Batch>> micro_batches =
+        NextBatches(*data_.train.loader, config_.accumulate);
+    if (!micro_batches.ok())
+      return ExplainLoadingFailure(micro_batches.status(), worker_);
+    if (micro_batches->empty()) break;
+    RETURN_IF_ERROR(TrainStep(step, *micro_batches, clock));
+    if (trace_ != nullptr && trace_->due()) {
+      RETURN_IF_ERROR(WriteTrace());
     }
-    progress_.epoch_seconds =
-        seconds_before +
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-            .count();
+    progress_.epoch_seconds = SteadySeconds() - start;
     RETURN_IF_ERROR(AfterStep(CeilDiv(progress_.position, config_.accumulate),
-                              CountExamples(micro_batches)));
+                              CountExamples(*micro_batches)));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<Batch>> TrainingRun::NextMicroBatches() {
-  std::vector<Batch> batches;
-  while (static_cast<int64_t>(batches.size()) < config_.accumulate) {
-    absl::StatusOr<std::optional<Batch>> batch = data_.train_loader->Next();
-    if (!batch.ok()) return ExplainLoadingFailure(batch.status(), worker_);
-    if (!batch->has_value()) break;
-    batches.push_back(std::move(**batch));
-  }
-  return batches;
 }
 
 absl::Status TrainingRun::TrainStep(const StepFunction& step,
@@ -353,12 +328,10 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.epoch = progress_.epoch;
     // Within the step, so that it ends after all that it communicated.
     if (traced || recorded) clock.Begin(Phase::kBetween);
-    StepCommunication seen = traffic_.End(record, clock.start());
+    StepCommunication seen = traffic_.End(record, clock.start_ns());
     clock.Begin(Phase::kEnd);
     progress_.step = number;
     progress_.position += static_cast<int64_t>(micro_batches.size());
-    record.forward_seconds = outcome.forward_seconds;
-    record.backward_seconds = outcome.backward_seconds;
     record.examples = CountExamples(micro_batches);
     if (seen.record.has_value())
       seen.record->exposed_comm_seconds = outcome.wait_seconds;
@@ -425,15 +398,12 @@ absl::Status TrainingRun::EvaluateEpoch(const EvaluateFunction& evaluate) {
       result = *evaluated;
       return absl::OkStatus();
     }
-    const absl::Status told =
-        ExplainLoadingFailure(evaluated.status(), worker_);
-    return absl::Status(told.code(),
-                        absl::StrCat(attempted, " failed: ", told.message()));
+    const absl::Status why = ExplainLoadingFailure(evaluated.status(), worker_);
+    return absl::Status(why.code(),
+                        absl::StrCat(attempted, " failed: ", why.message()));
   }));
   console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
-  return writer_ != nullptr && worker_.is_first()
-             ? writer_->Write(Record(*result))
-             : absl::OkStatus();
+  return worker_.is_first() ? Write(*result) : absl::OkStatus();
 }
 
 absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
@@ -446,13 +416,11 @@ absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
       sums.loss / static_cast<double>(std::max<int64_t>(sums.examples, 1));
   epoch.seconds = progress_.epoch_seconds;
   console_->EpochDone(epoch);
-  if (writer_ != nullptr) {
-    RETURN_IF_ERROR(writer_->Write(Record(epoch)));
-  }
+  RETURN_IF_ERROR(Write(epoch));
   if (config_.evaluate) {
     RETURN_IF_ERROR(EvaluateEpoch(evaluate));
   }
-  if (progress_.position >= data_.train_loader->batches_per_epoch()) {
+  if (progress_.position >= data_.train.loader->batches_per_epoch()) {
     progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};
     log_->epoch_sums() = EpochSums();
   }

@@ -44,11 +44,10 @@ struct ModelPlacement {
 using EvaluateFunction =
     std::function<absl::StatusOr<EvalRecord>(TrainingData&, int64_t epoch)>;
 
-// A run is made in this order: Create builds the model and opens the data; the
-// trainer parallelizes the model (wraps it, replaces layers, makes stages);
-// Start makes the optimizer and restores; TrainEpochs and Finish, or Train,
-// which is both. Not thread-safe. With several ranks every method is
-// collective.
+// In this order: Create builds the model and opens the data; the trainer
+// parallelizes the model (wraps it, replaces layers, makes stages); Start makes
+// the optimizer and restores; TrainEpochs and Finish, or Train, which is both.
+// Not thread-safe. With several ranks every method is collective.
 class TrainingRun {
  public:
   // Builds the model from the seed and opens the data. `config` and `worker`
@@ -58,8 +57,8 @@ class TrainingRun {
       const ModelPlacement& placement = {});
 
   // Makes the optimizer over `owned`, the parameters that this rank updates,
-  // restores the newest checkpoint if the configuration asks for it, and opens
-  // --record. A run that is refused up to here leaves no record.
+  // restores the newest checkpoint under --resume, and opens --record. A run
+  // that is refused up to here leaves no record.
   absl::Status Start(const NamedTensors& owned);
 
   Model& model() { return *model_; }
@@ -68,17 +67,16 @@ class TrainingRun {
   const Objective& objective() const { return *objective_; }
 
   // Trains to the end of the configuration. An exception of `step` comes back
-  // as a Status that says at which step, and with several ranks which
-  // collective failed and which rank is missing. `evaluate`: instead of a
-  // forward of the whole model on every rank; may be null.
+  // as the Status of Guarded, with the step. `evaluate`: instead of a forward
+  // of the whole model on every rank; may be null.
   absl::Status TrainEpochs(const StepFunction& step,
                            const EvaluateFunction& evaluate = nullptr);
   // Afterwards: writes what is left and closes the records.
   absl::Status Finish();
   absl::Status Train(const StepFunction& step);
 
-  // Runs `body`, and turns an exception of its into a Status that says what was
-  // `attempted`.
+  // Runs `body`, and turns an exception of its into ExplainTrainingFailure's
+  // Status.
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
 
@@ -92,22 +90,19 @@ class TrainingRun {
   TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
   void BuildModel(const ModelPlacement& placement);
   absl::Status Plan();
-  absl::Status MakeOptimizerOver(const NamedTensors& owned);
-  absl::Status RestoreIfAsked();
+  absl::Status OpenCheckpoints();
   absl::Status OpenOutputs();
   void Announce();
 
   absl::Status TrainEpoch(const StepFunction& step);
-  absl::StatusOr<std::vector<Batch>> NextMicroBatches();
   absl::Status TrainStep(const StepFunction& step,
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
   void TellSkippedSteps();
-  double TrainingFlops()
-      const;  // of one example, on one of this rank's devices
+  // Of one example, on one of this rank's devices.
+  double TrainingFlops() const;
   absl::Status WriteTrace();
-  absl::Status CheckTraceFile() const;
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);
   absl::Status EvaluateEpoch(const EvaluateFunction& evaluate);
   absl::Status SaveCheckpoint();

@@ -17,10 +17,10 @@ namespace rankwise {
 
 class Communicator;
 
-// The mesh of every trainer: the axes pp, dp, cp, tp in this order, so that tp,
-// which communicates most, changes fastest and stays within a node. Those that
-// `axes` leaves out have one rank. InvalidArgument, with the flags as typed,
-// where the product of the sizes is not `world_size`.
+// The mesh of every trainer: pp, dp, cp, tp in this order, so that tp, which
+// communicates most, changes fastest and stays within a node. Axes not in
+// `axes` have one rank. InvalidArgument, with the flags as typed, where the
+// product of the sizes is not `world_size`.
 absl::StatusOr<MeshLayout> LayOutRanks(const std::vector<MeshAxis>& axes,
                                        int world_size);
 

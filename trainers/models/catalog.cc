@@ -1,6 +1,8 @@
 #include "trainers/models/catalog.h"
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,76 +12,48 @@
 namespace rankwise {
 namespace {
 
-// A field of ModelConfig that some models have no use for.
-struct Option {
-  const char* flag;
-  bool given;
-  std::string value;
-};
-
-std::vector<Option> OptionsOf(const ModelConfig& config) {
-  return {
-      {"model_size", !config.size.empty(), config.size},
-      {"depth", config.depth != 0, absl::StrCat(config.depth)},
-      {"width", config.width != 0, absl::StrCat(config.width)},
-      {"sequence_length", config.sequence_length != 0,
-       absl::StrCat(config.sequence_length)},
-      {"dropout", config.dropout != 0, absl::StrCat(config.dropout)},
-      {"tied_head", !config.tied_head, config.tied_head ? "true" : "false"}};
+// The fields of ModelConfig that some models have no use for, as flags: name
+// and value; "" or "0" where it is not given.
+std::vector<std::pair<std::string, std::string>> OptionsOf(
+    const ModelConfig& config) {
+  return {{"model_size", config.size},
+          {"depth", absl::StrCat(config.depth)},
+          {"width", absl::StrCat(config.width)},
+          {"sequence_length", absl::StrCat(config.sequence_length)},
+          {"dropout", absl::StrCat(config.dropout)},
+          {"tied_head", config.tied_head ? "" : "false"}};
 }
 
 struct Entry {
   const char* name;
   absl::StatusOr<ModelSpec> (*make)(const ModelConfig& config);
-  std::vector<std::string> options;  // the flags that it has a use for
+  std::set<std::string> options;  // the flags that it has a use for
 };
 
 const std::vector<Entry>& Entries() {
   static const auto* const kEntries = new std::vector<Entry>{
-      {"simple_cnn",
-       [](const ModelConfig&) -> absl::StatusOr<ModelSpec> {
-         return SimpleCnnSpec(/*batch_norm=*/false);
-       },
-       {}},
-      {"linear",
-       [](const ModelConfig&) -> absl::StatusOr<ModelSpec> {
-         return LinearSpec();
-       },
-       {}},
-      {"mp_mlp",
-       [](const ModelConfig&) -> absl::StatusOr<ModelSpec> {
-         return MpMlpSpec();
-       },
-       {}},
+      {"simple_cnn", SimpleCnnSpec, {}},
+      {"linear", LinearSpec, {}},
+      {"mp_mlp", MpMlpSpec, {}},
       {"mlp", MlpSpec, {"depth", "width"}},
       {"gpt",
        GptSpec,
        {"model_size", "depth", "width", "sequence_length", "dropout",
         "tied_head"}},
       {"vit", VitSpec, {"model_size", "depth", "width", "dropout"}},
-      {"simple_cnn_bn",
-       [](const ModelConfig&) -> absl::StatusOr<ModelSpec> {
-         return SimpleCnnSpec(/*batch_norm=*/true);
-       },
-       {}},
+      {"simple_cnn_bn", SimpleCnnSpec, {}},
   };
   return *kEntries;
 }
 
-bool Takes(const Entry& entry, const char* flag) {
-  for (const std::string& option : entry.options) {
-    if (option == flag) return true;
-  }
-  return false;
-}
-
-absl::Status Refuse(const Option& option, const Entry& entry) {
+absl::Status Refuse(const Entry& entry, const std::string& flag,
+                    const std::string& value) {
   std::vector<std::string> takers;
   for (const Entry& other : Entries()) {
-    if (Takes(other, option.flag)) takers.push_back(other.name);
+    if (other.options.count(flag) > 0) takers.push_back(other.name);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--", option.flag, "=", option.value, ": --model=", entry.name,
+      "--", flag, "=", value, ": --model=", entry.name,
       " has no use for it; only for --model=", absl::StrJoin(takers, ", ")));
 }
 
@@ -101,9 +75,10 @@ std::vector<std::string> ModelNames() {
 absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config) {
   for (const Entry& entry : Entries()) {
     if (config.name != entry.name) continue;
-    for (const Option& option : OptionsOf(config)) {
-      if (option.given && !Takes(entry, option.flag))
-        return Refuse(option, entry);
+    for (const auto& [flag, value] : OptionsOf(config)) {
+      const bool given = !value.empty() && value != "0";
+      if (given && entry.options.count(flag) == 0)
+        return Refuse(entry, flag, value);
     }
     return entry.make(config);
   }

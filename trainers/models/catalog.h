@@ -1,4 +1,4 @@
-// The models' descriptions, which MakeModelSpec chooses from by name.
+// The models' descriptions, of which MakeModelSpec chooses one by name.
 #ifndef RANKWISE_TRAINERS_MODELS_CATALOG_H_
 #define RANKWISE_TRAINERS_MODELS_CATALOG_H_
 
@@ -12,13 +12,13 @@ namespace rankwise {
 
 // One linear layer, 10 -> 1: the smallest model that takes a DDP step. Input
 // [B, 10]; output [B, 1].
-ModelSpec LinearSpec();
+absl::StatusOr<ModelSpec> LinearSpec(const ModelConfig& config);
 
 // The small convolutional network for 32x32 colour images: two convolutions,
 // two fully connected layers, 2.1 M parameters. Input [B, 3, 32, 32]; output
-// logits [B, 10]. With `batch_norm`, "simple_cnn_bn", there is a BatchNorm2d
-// between each convolution and its ReLU.
-ModelSpec SimpleCnnSpec(bool batch_norm);
+// logits [B, 10]. Of "simple_cnn_bn" there is a BatchNorm2d between each
+// convolution and its ReLU.
+absl::StatusOr<ModelSpec> SimpleCnnSpec(const ModelConfig& config);
 
 // A fully connected network for images. Input [B, 3, 32, 32], flattened; output
 // logits [B, 10]. --depth hidden layers (default 2) of --width features
@@ -27,7 +27,7 @@ absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config);
 
 // The two-layer network that model parallelism is taught with: fc1 (1024 to
 // 2048), relu, fc2 (2048 to 1024). Input and output [B, 1024].
-ModelSpec MpMlpSpec();
+absl::StatusOr<ModelSpec> MpMlpSpec(const ModelConfig& config);
 
 // GPT-2 (Radford 2019): a decoder-only transformer that predicts the next
 // token. Input tokens int64 [B, T]; output logits [B, T, vocabulary]. Sizes,

@@ -5,7 +5,7 @@
 
 #include <cmath>
 #include <memory>
-#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "third_party/absl/status_macros.h"
@@ -75,9 +75,7 @@ LayerSpec EmbeddingLayer(const TransformerSize& size, double dropout) {
   spec.build = [size, dropout](LayerContext& context) {
     auto embedding = std::make_shared<GptEmbedding>(size, dropout);
     context.weights[kTokenWeight] = embedding->token_weight();
-    return Layer{embedding, [embedding](const torch::Tensor& tokens) {
-                   return embedding->Forward(tokens);
-                 }};
+    return MakeLayer(std::move(embedding));
   };
   return spec;
 }
@@ -104,9 +102,7 @@ LayerSpec HeadLayer(const TransformerSize& size, bool tied) {
   spec.flops = 2.0 * static_cast<double>(weights) *
                static_cast<double>(size.sequence_length);
   spec.build = [size, tied](LayerContext& context) {
-    auto head = BuildHead(size, tied, context);
-    return Layer{head,
-                 [head](const torch::Tensor& x) { return head->Forward(x); }};
+    return MakeLayer(BuildHead(size, tied, context));
   };
   return spec;
 }
@@ -120,8 +116,6 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config) {
   spec.example_shape = {size.sequence_length};
   spec.num_classes = size.vocabulary;
   spec.default_dataset = "tokens";
-  spec.default_optimizer = "adam";
-  spec.default_learning_rate = 1e-3;
   BlockConfig block;
   block.tokens = size.sequence_length;
   block.features = size.width;

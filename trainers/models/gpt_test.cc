@@ -199,7 +199,9 @@ TEST(DropoutTest, LayersHaveSeedsOfTheirOwn) {
 TEST(GptTest, LearnsTokens) {
   at::set_num_threads(1);  // small tensors: threads would only wait
   const auto model = Build(Small());
-  const auto tokens = *OpenTokens(0, Split::kTrain, 1000, 24);
+  const auto tokens = *OpenDataset(
+      {.name = "tokens", .train_size = 1000, .seed = 0, .sequence_length = 24},
+      Split::kTrain);
   double first = 0, last = 0;
   for (int64_t step = 0; step < 40; ++step) {
     std::vector<int64_t> indices(16);

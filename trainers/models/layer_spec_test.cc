@@ -18,6 +18,13 @@
 namespace rankwise {
 namespace {
 
+int64_t CountParameters(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : model.parameters())
+    count += parameter.numel();
+  return count;
+}
+
 ModelSpec SpecOf(const ModelConfig& config) {
   absl::StatusOr<ModelSpec> spec = MakeModelSpec(config);
   EXPECT_TRUE(spec.ok()) << spec.status();

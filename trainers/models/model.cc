@@ -6,19 +6,17 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/modules/batchnorm.h>
 
-#include <algorithm>
 #include <mutex>
-#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "samplers/datasets/split_mix.h"
 
 namespace rankwise {
 namespace {
 
 bool Keeps(absl::Span<const LayerRange> kept, size_t layer) {
-  return std::any_of(kept.begin(), kept.end(), [&](const LayerRange& range) {
-    return range.contains(layer);
-  });
+  return absl::c_any_of(
+      kept, [&](const LayerRange& range) { return range.contains(layer); });
 }
 
 // Seeds the device's default generator. Nobody restores what it was before.
@@ -95,22 +93,12 @@ void ToChannelsLast(torch::nn::Module& model) {
   }
 }
 
-int64_t CountParameters(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const torch::Tensor& parameter : model.parameters())
-    count += parameter.numel();
-  return count;
-}
-
 bool HasBatchNorm(const torch::nn::Module& model) {
-  for (const auto& module : model.modules()) {
-    if (module->as<torch::nn::BatchNorm1d>() ||
-        module->as<torch::nn::BatchNorm2d>() ||
-        module->as<torch::nn::BatchNorm3d>()) {
-      return true;
-    }
-  }
-  return false;
+  return absl::c_any_of(model.modules(), [](const auto& module) {
+    return module->template as<torch::nn::BatchNorm1d>() ||
+           module->template as<torch::nn::BatchNorm2d>() ||
+           module->template as<torch::nn::BatchNorm3d>();
+  });
 }
 
 }  // namespace rankwise

@@ -27,6 +27,13 @@ struct Layer {
   std::function<torch::Tensor(const torch::Tensor&)> forward;
 };
 
+// A layer that is `module`, by its Forward.
+template <typename Module>
+Layer MakeLayer(std::shared_ptr<Module> module) {
+  return {module,
+          [module](const torch::Tensor& x) { return module->Forward(x); }};
+}
+
 // What layers built after one another share.
 struct LayerContext {
   // Weights that later layers are tied to, by their full name
@@ -66,8 +73,8 @@ struct ModelSpec {
   // Classes or token values that the output separates; 0 for regression.
   int64_t num_classes = 0;
   std::string default_dataset;
-  std::string default_optimizer;
-  double default_learning_rate = 0;
+  std::string default_optimizer = "adam";
+  double default_learning_rate = 1e-3;
   std::vector<LayerSpec> layers;
   std::vector<TiedWeight> ties;
 
@@ -93,8 +100,7 @@ struct LayerRange {
 class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelSpec& spec);
-  // Builds every layer in order but keeps those of `kept` only, so that memory
-  // holds one layer more than they need.
+  // Builds every layer in order but keeps those of `kept` only, one at a time.
   Model(const ModelSpec& spec, absl::Span<const LayerRange> kept);
 
   // All layers: input [B, example_shape...], normalised; returns [B,
@@ -104,9 +110,9 @@ class Model : public torch::nn::Module {
   torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
 
   // From here on a layer's dropout masks depend on this seed and the layer's
-  // position only: however often and in whatever order layers are run. Forward
-  // of a layer with dropout reseeds the device's default generator when the
-  // model is training, and does not restore it.
+  // position only, however often and in whatever order layers are run: in
+  // training, Forward of a layer with dropout reseeds the device's default
+  // generator, and does not restore it.
   void set_dropout_seed(uint64_t seed) { dropout_seed_ = seed; }
 
   // Of the whole model, kept or not.
@@ -125,11 +131,9 @@ class Model : public torch::nn::Module {
   uint64_t dropout_seed_ = 0;
 };
 
-// Where a layer's dropout masks come from: the seed of the layer in this
-// position of a model that was given `seed`. It depends on what is trained and
-// not on when or where it runs, so that every way to run a step draws the same
-// masks. All of its 32 low bits, which are what a CPU generator uses, depend on
-// both.
+// Of the dropout masks of a layer in this position of a model that was given
+// `seed`: it depends on what is trained and not on when or where that runs. All
+// of its 32 low bits, which are what a CPU generator uses, depend on both.
 uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 
 // Mean over the predictions of the batch: cross-entropy of logits [B, C] and
@@ -138,14 +142,10 @@ uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
                    const torch::Tensor& target);
 
-// Lays 4-D parameters out channels-last, the layout that CPU and tensor-core
-// convolutions run fastest in.
+// Lays 4-D parameters out channels-last, in which convolutions run fastest.
 void ToChannelsLast(torch::nn::Module& model);
 
-int64_t CountParameters(const torch::nn::Module& model);
-
-// Batch statistics of few examples are noise: true if `model` normalises over
-// the batch.
+// Whether `model` normalises over the batch.
 bool HasBatchNorm(const torch::nn::Module& model);
 
 }  // namespace rankwise

@@ -14,6 +14,13 @@
 namespace rankwise {
 namespace {
 
+int64_t CountParameters(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : model.parameters())
+    count += parameter.numel();
+  return count;
+}
+
 using ::testing::ElementsAre;
 
 std::vector<std::string> ParameterNames(const torch::nn::Module& model) {

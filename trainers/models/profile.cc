@@ -1,27 +1,21 @@
 #include "trainers/models/profile.h"
 
 #include <ATen/ops/ones_like.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
-
-#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/device/device_event.h"
 #include "trainers/observe/median.h"
 
 namespace rankwise {
 namespace {
 
-// Seconds on the host's clock, when the device has done its work.
-double Now(c10::Device device) {
-  if (!device.is_cpu()) {
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    guard.synchronizeDevice(guard.getDevice().index());
-  }
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+// When the device has done its work.
+double SecondsWhenIdle(c10::Device device) {
+  SynchronizeDevice(device);
+  return SteadySeconds();
 }
 
 // Profiles layer `layer` on `input`; sets `output` to what comes out, detached.
@@ -33,18 +27,17 @@ LayerProfile ProfileLayer(Model& model, size_t layer,
     torch::Tensor x = input.detach();
     // As in training: nobody asks for the gradient of the model's own input.
     x.requires_grad_(layer > 0);
-    const double start = Now(x.device());
+    const double start = SecondsWhenIdle(x.device());
     const torch::Tensor y = model.Forward(x, {layer, layer + 1});
-    const double middle = Now(y.device());
+    const double middle = SecondsWhenIdle(y.device());
     if (y.requires_grad()) y.backward(at::ones_like(y));
-    const double end = Now(y.device());
+    const double end = SecondsWhenIdle(y.device());
     if (i < 0) continue;
     forward.push_back(middle - start);
     backward.push_back(y.requires_grad() ? end - middle : 0);
     *output = y.detach();
   }
-  return {Median(forward), Median(backward),
-          static_cast<int64_t>(output->nbytes())};
+  return {Median(forward), Median(backward)};
 }
 
 std::string Names(const ModelSpec& spec, const LayerRange& stage) {
@@ -58,23 +51,17 @@ std::string Names(const ModelSpec& spec, const LayerRange& stage) {
 
 std::vector<LayerProfile> ProfileLayers(Model& model,
                                         const torch::Tensor& batch,
-                                        LayerRange range, int repetitions) {
+                                        int repetitions) {
   TORCH_CHECK(repetitions >= 1, "ProfileLayers: repetitions must be >= 1");
   std::vector<LayerProfile> profiles;
   torch::Tensor x = batch;
-  for (size_t layer = range.begin; layer < range.end; ++layer) {
+  for (size_t layer = 0; layer < model.num_layers(); ++layer) {
     torch::Tensor output;
     profiles.push_back(ProfileLayer(model, layer, x, repetitions, &output));
     x = output;
   }
   model.zero_grad(/*set_to_none=*/true);
   return profiles;
-}
-
-std::vector<LayerProfile> ProfileLayers(Model& model,
-                                        const torch::Tensor& batch,
-                                        int repetitions) {
-  return ProfileLayers(model, batch, {0, model.num_layers()}, repetitions);
 }
 
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,

@@ -18,29 +18,23 @@ namespace rankwise {
 struct LayerProfile {
   double forward_seconds = 0;
   double backward_seconds = 0;  // of input and weights; 0 where neither has any
-  int64_t output_bytes = 0;
 };
 
-// Runs each layer of `range` `repetitions` (>= 1) times, forward and backward,
-// after one run that is not counted. `batch`: the input of the first layer, on
-// its device. The model trains or not as it was set to; its gradients are
-// cleared. Throws what torch throws.
-std::vector<LayerProfile> ProfileLayers(Model& model,
-                                        const torch::Tensor& batch,
-                                        LayerRange range, int repetitions);
-// All layers.
+// Runs each layer `repetitions` (>= 1) times, forward and backward, after one
+// run that is not counted, on `batch`, the model's input on its device. Clears
+// the gradients. Throws what torch throws.
 std::vector<LayerProfile> ProfileLayers(Model& model,
                                         const torch::Tensor& batch,
                                         int repetitions);
 
-// Of the output of the layers of `stage` for so many examples.
+// Of the output of the layers of `stage` for `examples` examples.
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
                     int64_t examples, torch::ScalarType type = torch::kFloat);
 
-// One line per stage, for people: its layers, parameters, bytes of output for a
-// micro-batch of so many examples, forward FLOPs of the same, and, with a
-// `profile` of all layers, forward and backward time. A tied weight counts in
-// the stage that owns it. `output_types`: of each stage; empty: fp32.
+// One line per stage, for people: its layers, parameters, a micro-batch's bytes
+// of output and forward FLOPs, and, with a `profile` of all layers, forward and
+// backward time. A tied weight counts in the stage that owns it.
+// `output_types`: of each stage; empty: fp32.
 std::string StageTable(const ModelSpec& spec,
                        absl::Span<const LayerRange> stages,
                        int64_t micro_batch_examples,

@@ -23,22 +23,13 @@ TEST(ProfileTest, MeasuresEveryLayer) {
     EXPECT_GT(layer.forward_seconds, 0);
     EXPECT_GT(layer.backward_seconds, 0);
   }
-  EXPECT_EQ(profile[0].output_bytes, 64 * 2048 * 4);
   for (const torch::Tensor& parameter : model.parameters())
     EXPECT_FALSE(parameter.grad().defined());
 }
 
-TEST(ProfileTest, MeasuresAPartFromItsInput) {
-  const ModelSpec spec = *MakeModelSpec({.name = "simple_cnn"});
-  const LayerRange part{1, 3};
-  Model model(spec, {part});
-  const auto profile =
-      ProfileLayers(model, at::randn({4, 32, 16, 16}), part, 1);
-  ASSERT_EQ(profile.size(), 2u);
-  EXPECT_EQ(profile[0].output_bytes, 4 * 64 * 8 * 8 * 4);
-  EXPECT_EQ(profile[1].output_bytes, 4 * 512 * 4);
-  EXPECT_THROW(ProfileLayers(model, at::randn({4, 32, 16, 16}), part, 0),
-               c10::Error);
+TEST(ProfileTest, RefusesToRunNothing) {
+  Model model(*MakeModelSpec({.name = "mp_mlp"}));
+  EXPECT_THROW(ProfileLayers(model, at::randn({4, 1024}), 0), c10::Error);
 }
 
 TEST(ProfileTest, TokensHaveNoGradient) {
@@ -51,7 +42,6 @@ TEST(ProfileTest, TokensHaveNoGradient) {
   const auto profile =
       ProfileLayers(model, at::randint(0, 256, {2, 8}, at::kLong), 1);
   EXPECT_EQ(profile.size(), 4u);
-  EXPECT_EQ(profile[3].output_bytes, 2 * 8 * 256 * 4);
 }
 
 TEST(StageTableTest, SumsTheLayersOfEachStage) {
@@ -70,7 +60,7 @@ TEST(StageTableTest, SumsTheLayersOfEachStage) {
 TEST(StageTableTest, AddsMeasuredTimes) {
   const ModelSpec spec = *MakeModelSpec({.name = "mp_mlp"});
   const std::vector<LayerProfile> profile = {
-      {0.001, 0.002, 0}, {0.0005, 0.0001, 0}, {0.004, 0.005, 0}};
+      {0.001, 0.002}, {0.0005, 0.0001}, {0.004, 0.005}};
   const std::string table = StageTable(spec, {{0, 2}, {2, 3}}, 1, profile);
   EXPECT_THAT(table, HasSubstr(" 1.500       2.100\n"));
   EXPECT_THAT(table, HasSubstr(" 4.000       5.000"));

@@ -179,9 +179,7 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
                static_cast<double>(weights + 2 * config.tokens * features);
   spec.has_dropout = config.dropout > 0;
   spec.build = [config](LayerContext&) {
-    auto block = std::make_shared<Block>(config);
-    return Layer{block,
-                 [block](const torch::Tensor& x) { return block->Forward(x); }};
+    return MakeLayer(std::make_shared<Block>(config));
   };
   return spec;
 }
@@ -193,9 +191,7 @@ LayerSpec NormLayer(const std::string& name, std::vector<int64_t> shape) {
   spec.output_shape = std::move(shape);
   spec.parameters = 2 * features;
   spec.build = [features](LayerContext&) {
-    auto norm = std::make_shared<LayerNorm>(features);
-    return Layer{norm,
-                 [norm](const torch::Tensor& x) { return norm->Forward(x); }};
+    return MakeLayer(std::make_shared<LayerNorm>(features));
   };
   return spec;
 }

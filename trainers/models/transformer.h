@@ -8,7 +8,6 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 

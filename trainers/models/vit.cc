@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -87,10 +86,7 @@ LayerSpec EmbeddingLayer(int64_t features, double dropout) {
   spec.flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features);
   spec.has_dropout = dropout > 0;
   spec.build = [features, dropout](LayerContext&) {
-    auto embedding = std::make_shared<VitEmbedding>(features, dropout);
-    return Layer{embedding, [embedding](const torch::Tensor& images) {
-                   return embedding->Forward(images);
-                 }};
+    return MakeLayer(std::make_shared<VitEmbedding>(features, dropout));
   };
   return spec;
 }
@@ -115,9 +111,7 @@ LayerSpec HeadLayer(int64_t features) {
   spec.parameters = (features + 1) * kClasses;
   spec.flops = 2.0 * static_cast<double>(features * kClasses);
   spec.build = [features](LayerContext&) {
-    auto head = std::make_shared<Linear>(features, kClasses);
-    return Layer{head,
-                 [head](const torch::Tensor& x) { return head->Forward(x); }};
+    return MakeLayer(std::make_shared<Linear>(features, kClasses));
   };
   return spec;
 }
@@ -131,8 +125,6 @@ absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config) {
   spec.example_shape = {kChannels, kSide, kSide};
   spec.num_classes = kClasses;
   spec.default_dataset = "synthetic";
-  spec.default_optimizer = "adam";
-  spec.default_learning_rate = 1e-3;
   BlockConfig block;
   block.tokens = kTokens;
   block.features = size.width;

@@ -10,26 +10,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "parallel/clock/steady_time.h"
 
 namespace rankwise {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kBarWidth = 24;
-constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+constexpr double kSecondsBetweenBars = 0.1;
 
 std::string Duration(double seconds) {
   const int64_t whole = static_cast<int64_t>(seconds + 0.5);
-  if (whole >= 3600) {
-    return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
-                           whole % 60);
-  }
-  return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  if (whole < 3600) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
+                         whole % 60);
 }
 
 }  // namespace
@@ -41,14 +34,13 @@ Console::Console(const ConsoleConfig& config)
 void Console::Say(const std::string& line) {
   if (!config_.first_rank) return;
   ClearBar();
-  std::printf("%s\n", line.c_str());
+  absl::PrintF("%s\n", line);
   std::fflush(stdout);
 }
 
 void Console::SayRank(const std::string& line) {
   ClearBar();
-  std::printf("rank %d of %d: %s\n", static_cast<int>(config_.rank),
-              static_cast<int>(config_.world_size), line.c_str());
+  absl::PrintF("rank %d of %d: %s\n", config_.rank, config_.world_size, line);
   std::fflush(stdout);
 }
 
@@ -62,13 +54,13 @@ void Console::StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
   step_ = step;
   if (first_step_ == 0) {
     first_step_ = step;
-    start_ = Clock::now();
+    start_seconds_ = SteadySeconds();
     Say(absl::StrFormat("first step done after %.3f s",
                         SecondsSinceProcessStart()));
     return;
   }
   examples_ += examples;
-  if (bar_ && Clock::now() - last_draw_ >= kRedrawEvery)
+  if (bar_ && SteadySeconds() - drawn_seconds_ >= kSecondsBetweenBars)
     DrawBar(step_in_epoch, epoch);
 }
 
@@ -124,7 +116,7 @@ void Console::Evaluated(const EvalRecord& record, bool classification) {
 }
 
 std::string Console::Rate() const {
-  const double seconds = SecondsSince(start_);
+  const double seconds = SteadySeconds() - start_seconds_;
   const int64_t steps = step_ - first_step_;
   if (steps == 0 || seconds <= 0) return "";
   const double rate =
@@ -136,16 +128,15 @@ std::string Console::Rate() const {
 }
 
 void Console::DrawBar(int64_t step_in_epoch, int64_t epoch) {
-  last_draw_ = Clock::now();
+  drawn_seconds_ = SteadySeconds();
   const int filled =
       static_cast<int>(kBarWidth * step_in_epoch /
                        std::max<int64_t>(config_.steps_per_epoch, 1));
   const std::string bar = absl::StrCat(std::string(filled, '='),
                                        std::string(kBarWidth - filled, ' '));
-  const std::string line = absl::StrFormat(
-      "epoch %d/%d [%s] %d/%d  loss %.4f  %s", epoch, config_.epochs, bar,
-      step_in_epoch, config_.steps_per_epoch, last_loss_, Rate());
-  std::printf("\r\033[K%s", line.c_str());
+  absl::PrintF("\r\033[Kepoch %d/%d [%s] %d/%d  loss %.4f  %s", epoch,
+               config_.epochs, bar, step_in_epoch, config_.steps_per_epoch,
+               last_loss_, Rate());
   std::fflush(stdout);
   bar_drawn_ = true;
 }

@@ -2,7 +2,6 @@
 #ifndef RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 #define RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -24,7 +23,7 @@ struct ConsoleConfig {
   ExampleUnit unit;         // of the rates
   // Of the part of the model that one device holds: forward and backward.
   double training_flops_per_example = 0;
-  double peak_tflops = 0;  // of one device; 0: no MFU is told
+  double peak_tflops = 0;  // of one device; 0: no MFU
 };
 
 // Not thread-safe.
@@ -46,10 +45,10 @@ class Console {
   void Loss(int64_t step_in_epoch, int64_t epoch, double loss);
 
   // With the MFU (model FLOPs utilisation; Chowdhery et al. 2022, "PaLM",
-  // appendix B): of the peak, what the model needs for this rank's examples in
-  // that time; what is computed beyond that does not count.
+  // appendix B): what the model needs for this rank's examples, as a share of
+  // the peak in that time.
   void EpochDone(const EpochRecord& record);
-  // After the last epoch: the MFU over all that were told of.
+  // After the last epoch: the MFU over all.
   void RunDone();
   void Evaluated(const EvalRecord& record, bool classification);
 
@@ -61,9 +60,8 @@ class Console {
 
   const ConsoleConfig config_;
   const bool bar_;
-  std::chrono::steady_clock::time_point
-      start_;  // of the first step after the first, which also warms up
-  std::chrono::steady_clock::time_point last_draw_;
+  double start_seconds_ = 0;  // after the first step, which also warms up
+  double drawn_seconds_ = 0;  // the bar, last
   int64_t first_step_ = 0;
   int64_t step_ = 0;
   int64_t examples_ = 0;        // this rank's since start_

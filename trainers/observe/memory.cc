@@ -18,8 +18,6 @@
 namespace rankwise {
 namespace {
 
-constexpr int64_t kKibibyte = 1024;
-
 int64_t PeakDeviceBytes(c10::Device device) {
   using c10::CachingAllocator::StatType;
   c10::DeviceAllocator* const allocator =
@@ -33,8 +31,7 @@ int64_t PeakDeviceBytes(c10::Device device) {
 
 void KeepFreedMemory() {
 #ifdef __GLIBC__
-  constexpr int kLargestBlockOnHeap =
-      1 << 30;  // bytes; larger ones are mapped one by one
+  constexpr int kLargestBlockOnHeap = 1 << 30;  // bytes; others are mapped
   if (mallopt(M_MMAP_THRESHOLD, kLargestBlockOnHeap) == 0) {
     // Before glibc 2.35 this is the most it takes.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -47,8 +44,7 @@ int64_t PeakResidentBytes(std::istream& proc_status) {
   std::string name;
   while (proc_status >> name) {
     int64_t kibibytes = 0;
-    if (name == "VmHWM:" && proc_status >> kibibytes)
-      return kibibytes * kKibibyte;
+    if (name == "VmHWM:" && proc_status >> kibibytes) return kibibytes * 1024;
     proc_status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
   return 0;

@@ -11,17 +11,15 @@
 
 namespace rankwise {
 
-// Keeps freed memory for the next step instead of giving it back to the kernel.
-// A step frees and asks again for activations and gradients of megabytes each;
-// by default glibc unmaps them, and every step pays page faults for all of them
-// (docs/performance.md has the figures). Peak memory stays; memory after the
-// peak is not returned. Call it before the first tensor. Without glibc it does
-// nothing.
+// Keeps freed memory for the next step instead of giving it back to the kernel:
+// by default glibc unmaps activations and gradients of megabytes each, and
+// every step pays page faults for all of them (figures: docs/performance.md).
+// Call it before the first tensor. Without glibc it does nothing.
 void KeepFreedMemory();
 
-// The peak resident set in bytes, as Linux tells it in /proc/self/status
-// (VmHWM: of the program since it was started, unlike getrusage's, which also
-// knows what was resident before exec). 0 where the line is missing.
+// The peak resident set in bytes, from /proc/self/status (VmHWM, unlike
+// getrusage's figure, is of this program and not of what was before exec). 0
+// where the line is missing.
 int64_t PeakResidentBytes(std::istream& proc_status);
 
 // Of this rank: resident on the host, and allocated on its accelerators, each

@@ -2,64 +2,44 @@
 
 #include <c10/util/Exception.h>
 
+#include <chrono>
+
 namespace rankwise {
 namespace {
 
-double HostSeconds(const DeviceEvent& from, const DeviceEvent& to) {
-  return std::chrono::duration<double>(to.given() - from.given()).count();
+struct PhaseFacts {
+  const char* name;             // null: left out of traces and ranges
+  double StepRecord::*seconds;  // null: in no part of the record
+};
+
+// By Phase.
+constexpr PhaseFacts kPhases[] = {
+    {nullptr, nullptr},  // kBetween
+    {"data wait", &StepRecord::data_wait_seconds},
+    {"forward", &StepRecord::forward_seconds},
+    {"backward", &StepRecord::backward_seconds},
+    {"schedule", nullptr},
+    {"optimizer", &StepRecord::optimizer_seconds},
+    {"captured step", &StepRecord::captured_seconds},
+    {nullptr, nullptr},  // kEnd
+};
+
+const PhaseFacts& FactsOf(Phase phase) {
+  return kPhases[static_cast<size_t>(phase)];
 }
 
 // Waiting for data is the host's; the rest is what the device does.
-auto ClockOf(Phase phase) {
-  return phase == Phase::kDataWait ? HostSeconds : WaitForSecondsBetween;
-}
-
-double* FieldOf(Phase phase, StepTimes& times) {
-  switch (phase) {
-    case Phase::kDataWait:
-      return &times.data_wait_seconds;
-    case Phase::kForward:
-      return &times.forward_seconds;
-    case Phase::kBackward:
-      return &times.backward_seconds;
-    case Phase::kOptimizer:
-      return &times.optimizer_seconds;
-    case Phase::kCaptured:
-      return &times.captured_seconds;
-    case Phase::kBetween:
-    case Phase::kSchedule:
-    case Phase::kEnd:
-      break;
-  }
-  return nullptr;
+double SecondsOf(Phase phase, const DeviceEvent& from, const DeviceEvent& to) {
+  if (phase != Phase::kDataWait) return WaitForSecondsBetween(from, to);
+  return std::chrono::duration<double>(to.given() - from.given()).count();
 }
 
 }  // namespace
 
-const char* PhaseName(Phase phase) {
-  switch (phase) {
-    case Phase::kDataWait:
-      return "data wait";
-    case Phase::kForward:
-      return "forward";
-    case Phase::kBackward:
-      return "backward";
-    case Phase::kSchedule:
-      return "schedule";
-    case Phase::kOptimizer:
-      return "optimizer";
-    case Phase::kCaptured:
-      return "captured step";
-    case Phase::kBetween:
-    case Phase::kEnd:
-      break;
-  }
-  return nullptr;
-}
+const char* PhaseName(Phase phase) { return FactsOf(phase).name; }
 
 StepClock::StepClock(torch::Device device) : inert_(false), device_(device) {
   Begin(Phase::kBetween);
-  start_ = marks_.front().moment.given();
 }
 
 StepClock StepClock::Inert() { return StepClock(); }
@@ -73,6 +53,10 @@ void StepClock::Begin(Phase phase) {
   marks_.push_back({phase, DeviceEvent(device_)});
 }
 
+int64_t StepClock::start_ns() const {
+  return inert_ ? 0 : marks_.front().event.given().time_since_epoch().count();
+}
+
 bool StepClock::ended() const {
   return !marks_.empty() && marks_.back().phase == Phase::kEnd;
 }
@@ -80,34 +64,30 @@ bool StepClock::ended() const {
 void StepClock::WaitForTheEnd() const {
   TORCH_CHECK(!inert_, "an inert step clock measures nothing");
   TORCH_CHECK(ended(), "a step's clock was read before the step's end");
-  marks_.back().moment.Wait();
+  marks_.back().event.Wait();
 }
 
-StepTimes StepClock::Read() const {
+void StepClock::AddTo(StepRecord& record) const {
   WaitForTheEnd();
-  StepTimes times;
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
-    double* const field = FieldOf(marks_[i].phase, times);
-    if (field == nullptr) continue;
-    *field += ClockOf(marks_[i].phase)(marks_[i].moment, marks_[i + 1].moment);
+    const Phase phase = marks_[i].phase;
+    if (const auto field = FactsOf(phase).seconds; field != nullptr)
+      record.*field += SecondsOf(phase, marks_[i].event, marks_[i + 1].event);
   }
-  times.step_seconds =
-      WaitForSecondsBetween(marks_.front().moment, marks_.back().moment);
-  return times;
+  record.step_seconds =
+      WaitForSecondsBetween(marks_.front().event, marks_.back().event);
 }
 
 std::vector<PhaseSpan> StepClock::Phases() const {
   WaitForTheEnd();
-  const double begin =
-      std::chrono::duration<double>(start_.time_since_epoch()).count();
+  const double begin = static_cast<double>(start_ns()) * 1e-9;
   std::vector<PhaseSpan> spans;
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
-    const auto seconds_since_begin = ClockOf(marks_[i].phase);
-    spans.push_back(
-        {marks_[i].phase,
-         begin + seconds_since_begin(marks_.front().moment, marks_[i].moment),
-         begin +
-             seconds_since_begin(marks_.front().moment, marks_[i + 1].moment)});
+    const Phase phase = marks_[i].phase;
+    const auto seconds = [&](const Mark& mark) {
+      return begin + SecondsOf(phase, marks_.front().event, mark.event);
+    };
+    spans.push_back({phase, seconds(marks_[i]), seconds(marks_[i + 1])});
   }
   return spans;
 }

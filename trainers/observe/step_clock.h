@@ -5,11 +5,12 @@
 
 #include <torch/types.h>
 
-#include <chrono>
+#include <cstdint>
 #include <vector>
 
 #include "parallel/device/device_event.h"
 #include "parallel/trace/ranges.h"
+#include "records/record.h"
 
 namespace rankwise {
 
@@ -35,15 +36,6 @@ struct PhaseSpan {
   double start_seconds = 0, end_seconds = 0;
 };
 
-struct StepTimes {
-  double step_seconds = 0;
-  double data_wait_seconds = 0;
-  double forward_seconds = 0;
-  double backward_seconds = 0;
-  double optimizer_seconds = 0;
-  double captured_seconds = 0;
-};
-
 // One step's phases. On a CPU the marks are the host's clock; on CUDA they are
 // events on the current stream, so that a phase is what the device spent in it,
 // except kDataWait, which is always the host's. Phases are NVTX ranges, too.
@@ -60,22 +52,23 @@ class StepClock {
   // times; its times add up. Throws c10::Error after kEnd.
   void Begin(Phase phase);
 
-  // Blocks until the device has reached the end of the step. Throws c10::Error
-  // before Begin(kEnd), and of an inert clock.
-  StepTimes Read() const;
+  // Adds the phases' times to those of `record`, and sets the step's. Blocks
+  // until the device has reached the end of the step. Throws c10::Error before
+  // Begin(kEnd), and of an inert clock.
+  void AddTo(StepRecord& record) const;
 
   // The phases one by one, the first from the step's begin; blocks and throws
-  // as Read. On CUDA the device's times count from the host's begin of the
+  // as AddTo. On CUDA the device's times count from the host's begin of the
   // step, which is right where the device had nothing left to do then.
   std::vector<PhaseSpan> Phases() const;
 
-  // When the step began, by the host's clock.
-  std::chrono::steady_clock::time_point start() const { return start_; }
+  // When the step began, by the host's steady clock.
+  int64_t start_ns() const;
 
  private:
   struct Mark {
     Phase phase;
-    DeviceEvent moment;
+    DeviceEvent event;
   };
   StepClock() = default;  // inert
   bool ended() const;
@@ -83,7 +76,6 @@ class StepClock {
 
   bool inert_ = true;
   torch::Device device_ = torch::kCPU;
-  std::chrono::steady_clock::time_point start_;
   std::vector<Mark> marks_;  // empty where inert
   ScopedRange range_;
 };

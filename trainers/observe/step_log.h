@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -21,8 +20,7 @@ namespace rankwise {
 
 // A step that was submitted to the device and may not have run yet.
 struct PendingStep {
-  // rank, step, epoch, examples; forward_seconds and backward_seconds as far as
-  // the clock does not know them.
+  // What the clock, the loss and the fields below do not know.
   StepRecord record;
   torch::Tensor loss;  // scalar on the device
   StepClock clock;     // after Begin(Phase::kEnd)

@@ -3,14 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "ATen/ops/tensor.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 #include "parallel/comm/diagnosis/plain_error.h"
@@ -21,37 +22,27 @@
 namespace rankwise {
 namespace {
 
-RecordedTransfer ToTransfer(const CommEvent& event,
-                            std::chrono::steady_clock::time_point start) {
-  const int64_t start_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                               start.time_since_epoch())
-                               .count();
-  const auto seconds = [start_ns](int64_t ns) {
+double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+RecordedTransfer ToTransfer(const CommEvent& event, int64_t start_ns) {
+  const auto since_start = [start_ns](int64_t ns) {
     return ns == 0 ? std::numeric_limits<double>::quiet_NaN()
-                   : static_cast<double>(ns - start_ns) * 1e-9;
+                   : Seconds(ns - start_ns);
   };
-  RecordedTransfer transfer;
-  transfer.op = event.op;
-  transfer.bytes = event.bytes;
-  transfer.count = event.count;
-  transfer.dtype = event.dtype;
-  transfer.peer = event.peer;
-  transfer.ranks.assign(event.ranks.begin(), event.ranks.end());
-  transfer.start_seconds = seconds(event.start_ns);
-  transfer.end_seconds = seconds(event.end_ns);
-  transfer.wait_start_seconds = seconds(event.wait_start_ns);
-  return transfer;
+  return {.op = event.op,
+          .bytes = event.bytes,
+          .count = event.count,
+          .dtype = event.dtype,
+          .peer = event.peer,
+          .ranks = {event.ranks.begin(), event.ranks.end()},
+          .start_seconds = since_start(event.start_ns),
+          .end_seconds = since_start(event.end_ns),
+          .wait_start_seconds = since_start(event.wait_start_ns)};
 }
 
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
-}
-
-double Now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 // An end may be noted when the step is over already: it is drawn within.
@@ -61,10 +52,9 @@ TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds,
   span.lane = kCommunicationLane;
   span.name = event.op;
   span.category = "communication";
-  span.start_seconds = static_cast<double>(event.start_ns) * 1e-9;
+  span.start_seconds = Seconds(event.start_ns);
   span.end_seconds = std::max(
-      span.start_seconds,
-      std::min(static_cast<double>(event.end_ns) * 1e-9, step_end_seconds));
+      span.start_seconds, std::min(Seconds(event.end_ns), step_end_seconds));
   span.nests = false;
   span.args = {{"bytes", event.bytes}};
   if (!event.dtype.empty()) span.args["dtype"] = event.dtype;
@@ -98,8 +88,7 @@ bool StepTraffic::Begin() {
   return watching_;
 }
 
-StepCommunication StepTraffic::End(
-    const StepRecord& step, std::chrono::steady_clock::time_point start) {
+StepCommunication StepTraffic::End(const StepRecord& step, int64_t start_ns) {
   StepCommunication seen;
   if (!std::exchange(watching_, false)) return seen;
   seen.events = comm_->TakeTraffic();
@@ -107,9 +96,8 @@ StepCommunication StepTraffic::End(
   TrafficRecord& record = seen.record.emplace();
   record.rank = step.rank;
   record.step = step.step;
-  for (const CommEvent& event : seen.events) {
-    record.events.push_back(ToTransfer(event, start));
-  }
+  for (const CommEvent& event : seen.events)
+    record.events.push_back(ToTransfer(event, start_ns));
   return seen;
 }
 
@@ -143,15 +131,11 @@ void StepTrace::End(int64_t step, const StepClock& clock,
                     std::vector<TraceSpan> own,
                     std::optional<TraceProcess> predicted) {
   const bool follows = Follows(seen_);
-  if (!worker_.device.is_cpu() && (follows || Follows(seen_ + 1))) {
-    SynchronizeDevice(worker_.device);
-  }
+  if (follows || Follows(seen_ + 1)) SynchronizeDevice(worker_.device);
   if (!follows) return;
   if (first_step_ == 0) first_step_ = step;
   last_step_ = step;
-  windows_.push_back(
-      {std::chrono::duration<double>(clock.start().time_since_epoch()).count(),
-       Now()});
+  windows_.push_back({Seconds(clock.start_ns()), SteadySeconds()});
   AddPhases(step, clock);
   const double end_seconds = clock.Phases().back().end_seconds;
   for (const CommEvent& event : communication)
@@ -163,24 +147,23 @@ void StepTrace::End(int64_t step, const StepClock& clock,
 
 void StepTrace::AddPhases(int64_t step, const StepClock& clock) {
   const std::vector<PhaseSpan> phases = clock.Phases();
-  TraceSpan whole;
-  whole.lane = kComputeLane;
-  whole.name = absl::StrCat("step ", step);
-  whole.category = "step";
-  whole.start_seconds = phases.front().start_seconds;
-  whole.end_seconds = phases.back().end_seconds;
-  whole.args = {{"step", step}};
-  spans_.push_back(whole);
-  for (const PhaseSpan& phase : phases) {
-    const char* const name = PhaseName(phase.phase);
-    if (name == nullptr) continue;
-    TraceSpan span;
-    span.lane = phase.phase == Phase::kDataWait ? kDataLane : kComputeLane;
+  const auto add = [this](const char* lane, const std::string& name,
+                          const char* category, double start, double end) {
+    TraceSpan& span = spans_.emplace_back();
+    span.lane = lane;
     span.name = name;
-    span.category = "phase";
-    span.start_seconds = phase.start_seconds;
-    span.end_seconds = phase.end_seconds;
-    spans_.push_back(span);
+    span.category = category;
+    span.start_seconds = start;
+    span.end_seconds = end;
+  };
+  add(kComputeLane, absl::StrCat("step ", step), "step",
+      phases.front().start_seconds, phases.back().end_seconds);
+  spans_.back().args = {{"step", step}};
+  for (const PhaseSpan& phase : phases) {
+    if (PhaseName(phase.phase) == nullptr) continue;
+    add(phase.phase == Phase::kDataWait ? kDataLane : kComputeLane,
+        PhaseName(phase.phase), "phase", phase.start_seconds,
+        phase.end_seconds);
   }
 }
 
@@ -206,11 +189,10 @@ void StepTrace::StopOperators() {
 }
 
 bool StepTrace::Followed(const TraceSpan& span) const {
-  return std::any_of(windows_.begin(), windows_.end(),
-                     [&span](const Window& window) {
-                       return span.start_seconds >= window.start_seconds &&
-                              span.start_seconds < window.end_seconds;
-                     });
+  return absl::c_any_of(windows_, [&span](const Window& window) {
+    return span.start_seconds >= window.start_seconds &&
+           span.start_seconds < window.end_seconds;
+  });
 }
 
 void StepTrace::GiveUpOperators(const std::exception& error) {

@@ -1,12 +1,10 @@
-// What a few steps communicated and did: as records (--traffic_steps), and of
-// all ranks as one picture (--trace).
+// What a few steps communicated and did: as records (--traffic_steps), and all
+// ranks' in one trace (--trace).
 #ifndef RANKWISE_TRAINERS_OBSERVE_STEP_TRACE_H_
 #define RANKWISE_TRAINERS_OBSERVE_STEP_TRACE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,33 +23,30 @@
 
 namespace rankwise {
 
-class Communicator;
-
 // What was seen of one step.
 struct StepCommunication {
   std::vector<CommEvent> events;        // none of a step that nobody watches
   std::optional<TrafficRecord> record;  // of a step that is recorded
 };
 
-// From the third step of this process on, as many steps as asked for: the first
-// two warm up. Begin and End in turn, around each step's communication.
+// From the third step of this process on: the first two warm up. Begin and End
+// in turn, around each step's communication.
 class StepTraffic {
  public:
   static constexpr int64_t kWarmUpSteps = 2;
 
-  // `comm` outlives it; without one there is nothing to see. `recorded` steps
-  // become records, `traced` ones are told to the caller only.
+  // `comm` outlives it; may be null. `recorded` steps become records, `traced`
+  // ones only events.
   StepTraffic(Communicator* comm, int64_t recorded, int64_t traced)
       : comm_(comm), recorded_(recorded), traced_(traced) {}
 
   // Whether this step is one of those.
   bool Begin();
   // What was communicated since Begin, or until comm's StopTraffic. The step
-  // began at `start`, from which the events' times count; `step` has its
-  // number. Leaves the record's step_seconds and exposed_comm_seconds to the
-  // caller.
-  StepCommunication End(const StepRecord& step,
-                        std::chrono::steady_clock::time_point start);
+  // began at `start_ns` of the steady clock, from which the events' times
+  // count; `step` has its number. Leaves the record's step_seconds and
+  // exposed_comm_seconds to the caller.
+  StepCommunication End(const StepRecord& step, int64_t start_ns);
 
  private:
   Communicator* const comm_;
@@ -65,13 +60,12 @@ inline constexpr char kComputeLane[] = "compute";
 inline constexpr char kCommunicationLane[] = "communication";
 inline constexpr char kDataLane[] = "data";
 
-// Follows the steps after the first StepTraffic::kWarmUpSteps of this process,
-// as many as asked for. On an accelerator the host waits for the device at the
-// end of each of them, so that both can be drawn in the same time.
+// Follows config.steps steps after the first StepTraffic::kWarmUpSteps of this
+// process. On an accelerator the host waits for the device at the end of each
+// of them, so that both can be drawn in the same time.
 class StepTrace {
  public:
-  // InvalidArgument where a trace is asked for and the run's `steps` are too
-  // few.
+  // InvalidArgument where the run's `steps` are too few for a trace.
   static absl::Status Check(const TraceConfig& config, int64_t steps);
 
   // Collective: brings the ranks' clocks together. The worker must outlive it.
@@ -81,18 +75,18 @@ class StepTrace {
   // Before a step; whether it is one of those.
   bool Begin();
   // After it: its phases, what was communicated, bars of the trainer's own, and
-  // what the step should have looked like, if that is known: the last
-  // prediction is shown, in the first rank's steady clock.
+  // what was predicted, if that is known; the last prediction is shown.
   void End(int64_t step, const StepClock& clock,
            absl::Span<const CommEvent> communication,
            std::vector<TraceSpan> own, std::optional<TraceProcess> predicted);
 
-  bool complete() const { return seen_ >= last_; }  // the last one is done
+  // The last of them is over, and Write has not been called.
+  bool due() const { return seen_ >= last_ && !written_; }
   bool written() const { return written_; }
 
-  // The first rank writes the file, of all ranks' steps and, after them, the
-  // prediction. A line that says so, or warns that the file could not be
-  // written: an error is one of the ranks' exchange. Collective.
+  // The first rank writes the file, all ranks' steps and then the prediction.
+  // Returns a line that says so, or warns that it could not be written; an
+  // error is one of the ranks' exchange. Collective.
   absl::StatusOr<std::string> Write();
   // Why this rank could not write the file.
   const absl::Status& file_status() const { return file_status_; }

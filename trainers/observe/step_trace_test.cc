@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/rank_env.h"
 
@@ -24,13 +25,13 @@ TEST(StepTrafficTest, RecordsTheStepsAfterTheWarmUp) {
   StepTraffic traffic(comm.get(), /*recorded=*/2, /*traced=*/3);
   at::Tensor tensor = at::ones({5});
   for (int64_t number = 1; number <= 6; ++number) {
-    const auto start = std::chrono::steady_clock::now();
+    const int64_t start_ns = SteadyNowNs();
     StepRecord step;
     step.rank = 1;
     step.step = number + 10;  // resumed
     traffic.Begin();
     ASSERT_TRUE(comm->AllReduce(tensor).ok());
-    const StepCommunication seen = traffic.End(step, start);
+    const StepCommunication seen = traffic.End(step, start_ns);
     EXPECT_EQ(seen.events.size(), number >= 3 && number <= 5 ? 1u : 0u);
     const std::optional<TrafficRecord>& record = seen.record;
     ASSERT_EQ(record.has_value(), number == 3 || number == 4) << number;

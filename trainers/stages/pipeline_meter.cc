@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -27,7 +27,7 @@ constexpr size_t kRecentSteps = 10;
 constexpr size_t kKinds = 4;  // of computation
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What ranks tell each other for the summary.
+// What ranks exchange for the summary; the first four are medians.
 enum Column : size_t {
   kSeconds,
   kSpan,
@@ -38,11 +38,16 @@ enum Column : size_t {
   kSent
 };
 
+double LongestStep(const std::vector<std::vector<double>>& ranks) {
+  double seconds = 0;
+  for (const std::vector<double>& row : ranks)
+    seconds = std::max(seconds, row[kSeconds]);
+  return seconds;
+}
+
 int64_t CountSends(const std::vector<Span>& spans) {
-  return std::count_if(spans.begin(), spans.end(), [](const Span& span) {
-    return span.action.kind == ActionKind::kSendForward ||
-           span.action.kind == ActionKind::kSendBackward;
-  });
+  return absl::c_count_if(
+      spans, [](const Span& span) { return IsSend(span.action.kind); });
 }
 
 // Of the waits, the part in which the messages were under way.
@@ -56,27 +61,6 @@ double ExposedTransfer(const std::vector<MessageWait>& waits,
   }
   return seconds;
 }
-
-// The computation among `spans`, which are in order of start, told since
-// `origin_seconds`. Leaves rank, step, schedule and origin to the caller.
-TimelineRecord ToTimelineRecord(const std::vector<Span>& spans,
-                                double origin_seconds) {
-  TimelineRecord record;
-  // Times of two hosts are equal up to an error, but never negative.
-  const auto since = [origin_seconds](double seconds) {
-    return std::max(0.0, seconds - origin_seconds);
-  };
-  for (const Span& span : spans) {
-    if (!IsCompute(span.action.kind)) continue;
-    record.spans.push_back({std::string(NameOf(span.action.kind)),
-                            span.action.stage, span.action.micro_batch,
-                            since(span.start_seconds),
-                            since(span.end_seconds)});
-  }
-  return record;
-}
-
-double Percent(double part) { return 100 * part; }
 
 }  // namespace
 
@@ -166,7 +150,11 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
   FullStep full{step, {}};
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ScheduleRecord& record = records[i];
-    FillPrediction(record);
+    if (predicted_.has_value()) {
+      record.predicted_seconds = predicted_->wall_seconds;
+      record.predicted_span_bubble = predicted_->span;
+      record.predicted_wall_bubble = predicted_->wall;
+    }
     RankSums& sums = sums_[i];
     sums.sent_bytes = static_cast<double>(record.sent_bytes);
     sums.transfer_seconds = record.transfer_seconds;
@@ -174,8 +162,10 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
         std::max(sums.peak_activations, measured[i].peak_activations);
     full.spans.push_back(measured[i].spans);
     if (warms_up) continue;
-    sums.shares.push_back({record.schedule_seconds, record.span_seconds,
-                           record.busy_seconds, record.wait_seconds});
+    sums.seconds[kSeconds].push_back(record.schedule_seconds);
+    sums.seconds[kSpan].push_back(record.span_seconds);
+    sums.seconds[kBusy].push_back(record.busy_seconds);
+    sums.seconds[kWait].push_back(record.wait_seconds);
   }
   if (!warms_up) recent_.push_back(std::move(full));
   if (recent_.size() > kRecentSteps) recent_.pop_front();
@@ -183,13 +173,6 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
     RETURN_IF_ERROR(PredictAnew());
   }
   return records;
-}
-
-void PipelineMeter::FillPrediction(ScheduleRecord& record) const {
-  if (!predicted_) return;
-  record.predicted_seconds = predicted_bubbles_.wall_seconds;
-  record.predicted_span_bubble = predicted_bubbles_.span;
-  record.predicted_wall_bubble = predicted_bubbles_.wall;
 }
 
 std::vector<double> PipelineMeter::MedianCosts() const {
@@ -203,7 +186,7 @@ std::vector<double> PipelineMeter::MedianCosts() const {
   };
   for (const FullStep& step : recent_) {
     for (const std::vector<Span>& spans : step.spans)
-      std::for_each(spans.begin(), spans.end(), add);
+      absl::c_for_each(spans, add);
   }
   std::vector<double> medians;
   for (std::vector<double>& values : samples)
@@ -238,25 +221,18 @@ absl::StatusOr<Timeline> PipelineMeter::Predict() const {
 
 absl::Status PipelineMeter::PredictAnew() {
   ASSIGN_OR_RETURN(prediction_, Predict());
-  predicted_bubbles_ = MeasureBubbles(prediction_);
-  predicted_ = true;
+  predicted_ = MeasureBubbles(prediction_);
   return absl::OkStatus();
 }
 
 std::vector<double> PipelineMeter::SummaryOf(size_t index) const {
   const RankSums& sums = sums_[index];
-  const auto median = [&](double StepShare::*part) {
-    std::vector<double> values;
-    for (const StepShare& share : sums.shares) values.push_back(share.*part);
-    return Median(std::move(values));
-  };
-  return {median(&StepShare::seconds),
-          median(&StepShare::span_seconds),
-          median(&StepShare::busy_seconds),
-          median(&StepShare::wait_seconds),
-          static_cast<double>(sums.peak_activations),
-          sums.transfer_seconds,
-          sums.sent_bytes};
+  std::vector<double> row;
+  for (const std::vector<double>& steps : sums.seconds)
+    row.push_back(Median(steps));
+  row.insert(row.end(), {static_cast<double>(sums.peak_activations),
+                         sums.transfer_seconds, sums.sent_bytes});
+  return row;
 }
 
 absl::StatusOr<std::string> PipelineMeter::Summary() {
@@ -278,15 +254,13 @@ absl::StatusOr<std::string> PipelineMeter::Summary() {
 }
 
 std::string PipelineMeter::RankTable(const Table& ranks) const {
-  double seconds = 0;
-  for (const std::vector<double>& row : ranks)
-    seconds = std::max(seconds, row[kSeconds]);
+  const double seconds = LongestStep(ranks);
   std::string text = absl::StrFormat(
       "%s, ranks %d, micro-batches %d; medians over %d steps\n"
       "  rank  stages    busy ms   idle ms  utilisation  waiting ms  "
       "transfer ms  sent MB  activations kept\n",
       schedule_.name, ranks.size(), schedule_.num_micro_batches,
-      sums_.front().shares.size());
+      sums_.front().seconds[kSeconds].size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double>& row = ranks[rank];
     absl::StrAppendFormat(
@@ -294,16 +268,15 @@ std::string PipelineMeter::RankTable(const Table& ranks) const {
         "  %4d  %-8s %8.2f  %8.2f  %9.1f %%  %10.2f  %11.2f  %7.2f  %16.0f\n",
         rank, absl::StrJoin(schedule_.StagesOf(static_cast<int>(rank)), ","),
         row[kBusy] * 1e3, (seconds - row[kBusy]) * 1e3,
-        Percent(row[kBusy] / seconds), row[kWait] * 1e3, row[kTransfer] * 1e3,
+        100 * (row[kBusy] / seconds), row[kWait] * 1e3, row[kTransfer] * 1e3,
         row[kSent] * 1e-6, row[kActivations]);
   }
   return text;
 }
 
 std::string PipelineMeter::BubbleLines(const Table& ranks) const {
-  double seconds = 0, of_wall = 0, of_spans = 0;
-  for (const std::vector<double>& row : ranks)
-    seconds = std::max(seconds, row[kSeconds]);
+  double of_wall = 0, of_spans = 0;
+  const double seconds = LongestStep(ranks);
   const double count = static_cast<double>(ranks.size());
   for (const std::vector<double>& row : ranks) {
     of_wall += row[kBusy] / seconds / count;
@@ -314,12 +287,12 @@ std::string PipelineMeter::BubbleLines(const Table& ranks) const {
     return absl::StrFormat(
         "  %-10s %.2f ms, bubble %.1f %% of the wall clock, %.1f %% of the "
         "ranks' spans",
-        what, time * 1e3, Percent(wall), Percent(spans));
+        what, time * 1e3, 100 * wall, 100 * spans);
   };
   return absl::StrCat(line("measured:", seconds, 1 - of_wall, 1 - of_spans),
                       "\n",
-                      line("predicted:", predicted_bubbles_.wall_seconds,
-                           predicted_bubbles_.wall, predicted_bubbles_.span));
+                      line("predicted:", predicted_->wall_seconds,
+                           predicted_->wall, predicted_->span));
 }
 
 absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
@@ -341,7 +314,7 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
     start = std::min(start, starts[static_cast<size_t>(row)][0]);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     records.push_back(Describe(measured[i], i, start, "measured"));
-    if (!predicted_ || worker_.dp_rank() != 0) continue;
+    if (!predicted_.has_value() || worker_.dp_rank() != 0) continue;
     const std::vector<Span>& simulated =
         prediction_.ranks[static_cast<size_t>(ranks_[i])];
     records.push_back(Describe(simulated, i, 0, "simulated"));
@@ -352,12 +325,23 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
 TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
                                        size_t index, double origin_seconds,
                                        const char* origin) const {
-  TimelineRecord record = ToTimelineRecord(spans, origin_seconds);
+  TimelineRecord record;
   record.rank = worker_.env.rank;
   record.pipeline_rank = ranks_[index];
   record.step = recent_.back().step;
   record.schedule = schedule_.name;
   record.origin = origin;
+  // Times of two hosts are equal up to an error, but never negative.
+  const auto since = [origin_seconds](double seconds) {
+    return std::max(0.0, seconds - origin_seconds);
+  };
+  for (const Span& span : spans) {
+    if (!IsCompute(span.action.kind)) continue;
+    record.spans.push_back({std::string(NameOf(span.action.kind)),
+                            span.action.stage, span.action.micro_batch,
+                            since(span.start_seconds),
+                            since(span.end_seconds)});
+  }
   return record;
 }
 

@@ -1,10 +1,12 @@
-// What a pipeline's steps took, beside what the simulator says that they should
-// take with the costs that were measured.
+// What a pipeline's steps took, next to what the simulator predicts from the
+// costs that were measured.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_METER_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_METER_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +31,8 @@ class PipelineMeter {
                 LinkCosts link, const Worker& worker, std::vector<int> ranks);
 
   // Takes in step `step`, which ran `schedule`; the records say what each of
-  // `ranks` did in it. Where `exchange_costs`, which is then true on all ranks,
-  // they exchange what their actions cost, and the prediction is made anew.
+  // `ranks` did in it. With `exchange_costs`, the same on all ranks, they
+  // exchange what their actions cost, and the prediction is made anew.
   absl::StatusOr<std::vector<ScheduleRecord>> Add(
       int64_t step, const Schedule& schedule,
       const std::vector<ExecutorStep>& measured, bool exchange_costs);
@@ -53,9 +55,6 @@ class PipelineMeter {
   absl::StatusOr<Timeline> Predict() const;
 
  private:
-  struct StepShare {
-    double seconds = 0, span_seconds = 0, busy_seconds = 0, wait_seconds = 0;
-  };
   struct FullStep {
     int64_t step = 0;
     std::vector<std::vector<Span>> spans;  // as ranks_
@@ -72,12 +71,12 @@ class PipelineMeter {
   ScheduleRecord RecordOf(int64_t step, const Schedule& schedule, int rank,
                           const ExecutorStep& measured) const;
   absl::StatusOr<Table> GatherAll(Table rows) const;
+  // The computation among `spans`, in order of start, since `origin_seconds`.
   TimelineRecord Describe(const std::vector<Span>& spans, size_t index,
                           double origin_seconds, const char* origin) const;
   std::vector<double> SummaryOf(size_t index) const;
   std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here
   absl::Status PredictAnew();
-  void FillPrediction(ScheduleRecord& record) const;
   std::string RankTable(const Table& ranks) const;
   std::string BubbleLines(const Table& ranks) const;
 
@@ -90,14 +89,14 @@ class PipelineMeter {
   std::deque<FullStep> recent_;  // the last ones
   // What the summary tells of each of ranks_.
   struct RankSums {
-    std::vector<StepShare> shares;  // of all full steps but the first
+    // Of each full step but the first: all of it, span, busy, waiting.
+    std::array<std::vector<double>, 4> seconds;
     int peak_activations = 0;
     double sent_bytes = 0, transfer_seconds = 0;  // in the last full step
   };
-  std::vector<RankSums> sums_;  // as ranks_
-  bool predicted_ = false;
-  Timeline prediction_;
-  Bubbles predicted_bubbles_;
+  std::vector<RankSums> sums_;        // as ranks_
+  Timeline prediction_;               // the last one,
+  std::optional<Bubbles> predicted_;  // and its bubbles; none before the first
 };
 
 }  // namespace rankwise

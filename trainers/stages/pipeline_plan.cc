@@ -9,16 +9,19 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/pipeline/schedule/partition.h"
 #include "parallel/pipeline/simulation/simulate.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/training_data.h"
@@ -26,37 +29,32 @@
 namespace rankwise {
 namespace {
 
-absl::Status Missing(absl::string_view name) {
-  const int found = VisibleGpus();
-  const std::string there =
-      found == 0 ? WhyNoGpu()
-                 : absl::StrCat("cuda:0 to cuda:", found - 1, " are");
-  return absl::InvalidArgumentError(absl::StrCat(
-      std::string(name), " is not there: ", found,
-      found == 1 ? " GPU" : " GPUs", " can be used here (", there, ")"));
-}
-
 absl::StatusOr<c10::Device> ParseDevice(absl::string_view name) {
   if (name == "cpu") return c10::Device(c10::kCPU);
-  const size_t colon = name.find(':');
+  absl::string_view number = name;
   int index = -1;
-  if (name.substr(0, colon) != "cuda" || colon == absl::string_view::npos ||
-      !absl::SimpleAtoi(name.substr(colon + 1), &index) || index < 0) {
+  if (!absl::ConsumePrefix(&number, "cuda:") ||
+      !absl::SimpleAtoi(number, &index) || index < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", std::string(name), "\" is not a device; write cpu or cuda:N"));
   }
-  if (index >= VisibleGpus()) return Missing(name);
-  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  const int found = VisibleGpus();
+  if (index < found)
+    return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  return absl::InvalidArgumentError(absl::StrCat(
+      std::string(name), " is not there: ", Counted(found, "GPU"),
+      " can be used here (",
+      found == 0 ? WhyNoGpu()
+                 : absl::StrCat("cuda:0 to cuda:", found - 1, " are"),
+      ")"));
 }
 
 std::vector<LayerRange> ToRanges(const Cuts& cuts, size_t num_layers) {
-  std::vector<LayerRange> ranges;
-  size_t begin = 0;
+  std::vector<LayerRange> ranges = {{0, num_layers}};
   for (size_t cut : cuts) {
-    ranges.push_back({begin, cut});
-    begin = cut;
+    ranges.back().end = cut;
+    ranges.push_back({cut, num_layers});
   }
-  ranges.push_back({begin, num_layers});
   return ranges;
 }
 
@@ -76,10 +74,9 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   constexpr int kRepetitions = 5;
   Worker alone;
   alone.device = device;
-  absl::StatusOr<TrainingData> data = OpenTrainingData(config, spec, alone);
-  if (!data.ok()) return data.status();
-  data->train_loader->StartEpoch(1);
-  ASSIGN_OR_RETURN(std::optional<Batch> batch, data->train_loader->Next());
+  ASSIGN_OR_RETURN(TrainingData data, OpenTrainingData(config, spec, alone));
+  data.train.loader->StartEpoch(1);
+  ASSIGN_OR_RETURN(std::optional<Batch> batch, data.train.loader->Next());
   at::manual_seed(config.seed);
   Model model(spec);
   ToChannelsLast(model);
@@ -225,7 +222,7 @@ int PipelinePlan::num_ranks() const {
 
 bool PipelinePlan::IsHere(int stage) const {
   const int rank = rank_of_stage_[static_cast<size_t>(stage)];
-  return std::count(ranks_here_.begin(), ranks_here_.end(), rank) > 0;
+  return absl::c_linear_search(ranks_here_, rank);
 }
 
 torch::Device PipelinePlan::DeviceOf(int rank) const {
@@ -244,13 +241,14 @@ ModelPlacement PipelinePlan::Placement() const {
   ModelPlacement placement;
   placement.reads_data =
       IsHere(0) || IsHere(static_cast<int>(stages_.size()) - 1);
-  for (size_t stage = 0; stage < stages_.size() && !in_one_process(); ++stage) {
+  if (in_one_process()) {
+    for (size_t layer = 0; layer < model_.layers.size(); ++layer)
+      placement.devices.push_back(DeviceOf(RankOf(layer)));
+    return placement;
+  }
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
     if (IsHere(static_cast<int>(stage)))
       placement.layers.push_back(stages_[stage]);
-  }
-  for (size_t layer = 0; layer < model_.layers.size() && in_one_process();
-       ++layer) {
-    placement.devices.push_back(DeviceOf(RankOf(layer)));
   }
   return placement;
 }
@@ -261,8 +259,7 @@ std::string PipelinePlan::DescribeDevices() const {
     names.push_back(device.str());
   const std::set<std::string> different(names.begin(), names.end());
   std::string text =
-      absl::StrCat("one process runs the ", names.size(),
-                   names.size() == 1 ? " rank" : " ranks",
+      absl::StrCat("one process runs the ", Counted(num_ranks(), "rank"),
                    " of the pipeline, on ", absl::StrJoin(names, ", "));
   if (different.count("cpu") > 0) {
     absl::StrAppend(&text,

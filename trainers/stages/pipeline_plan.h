@@ -42,14 +42,12 @@ std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
                                    int world_size);
 
 // "cuda:0,cuda:1", or "cpu,cpu", where each cpu is a slot; they may repeat.
-// InvalidArgument that names --devices for a device that this machine does not
-// have, with how many there are, and for a word that is none.
+// InvalidArgument that names --devices for a device that is not there.
 absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
     absl::string_view text);
 
 // `split` as in PipelineConfig, but for "time". InvalidArgument that names
-// --split for more stages than layers, a cut outside the model, or a word that
-// is none of these.
+// --split for more stages than layers, a cut outside the model or another word.
 absl::StatusOr<std::vector<LayerRange>> SplitByFacts(const ModelSpec& model,
                                                      const std::string& split,
                                                      int num_stages);
@@ -58,9 +56,9 @@ absl::StatusOr<std::vector<LayerRange>> SplitByFacts(const ModelSpec& model,
 absl::StatusOr<std::vector<LayerRange>> SplitByCosts(
     absl::Span<const double> layer_costs, int num_stages);
 
-// The same on every rank but for the profile and what is said to be here. A
-// rank is a process, or, where worker.devices names some, all ranks of one
-// pipeline are in this process, each on its device.
+// The same on every rank but for the profile and what is here. A rank is a
+// process, or, with worker.devices, all ranks of one pipeline are in this
+// process, each on its device.
 class PipelinePlan {
  public:
   // InvalidArgument where ranks, stages, layers and schedule do not fit.

@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/simulation/timeline.h"
 #include "parallel/pipeline/simulation/trace.h"
@@ -22,8 +24,8 @@ namespace {
 constexpr double kAnchorSeconds = 1;
 
 bool Reached(const std::vector<ExecutorStep>& ranks) {
-  return std::all_of(ranks.begin(), ranks.end(),
-                     [](const ExecutorStep& rank) { return rank.reached(); });
+  return absl::c_all_of(
+      ranks, [](const ExecutorStep& rank) { return rank.reached(); });
 }
 
 double FirstStart(const std::vector<ExecutorStep>& ranks) {
@@ -59,8 +61,9 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
                    plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));
   ASSIGN_OR_RETURN(training_,
                    TrainingRun::Create(config_, worker_, plan_->Placement()));
-  stages_ = std::make_unique<PipelineStages>(
-      config_, worker_, *plan_, training_->model(), *training_->data().train);
+  stages_ = std::make_unique<PipelineStages>(config_, worker_, *plan_,
+                                             training_->model(),
+                                             *training_->data().train.dataset);
   RETURN_IF_ERROR(training_->Start(TrainableParameters(training_->model())));
   stages_->ShareNorm(training_->optimizer());
   meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
@@ -69,14 +72,13 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
   return absl::OkStatus();
 }
 
-absl::Status PipelineRun::Train() {
+absl::Status PipelineRun::Train(const StepFunction& step) {
   training_->Say(StageTable(plan_->model(), plan_->stages(),
                             config_.data.batch_size, plan_->profile(),
                             stages_->output_types()));
   if (plan_->in_one_process()) training_->Say(plan_->DescribeDevices());
-  RETURN_IF_ERROR(training_->TrainEpochs(
-      [this](const StepInput& input) { return Step(input); },
-      [this](TrainingData& data, int64_t epoch) {
+  RETURN_IF_ERROR(
+      training_->TrainEpochs(step, [this](TrainingData& data, int64_t epoch) {
         return Evaluate(data, epoch);
       }));
   RETURN_IF_ERROR(
@@ -84,35 +86,26 @@ absl::Status PipelineRun::Train() {
   return training_->Finish();
 }
 
-absl::StatusOr<StepOutcome> PipelineRun::Step(const StepInput& input) {
-  ASSIGN_OR_RETURN(const Schedule* schedule,
+absl::StatusOr<std::shared_ptr<PipelineStep>> PipelineRun::Begin(
+    const StepInput& input) {
+  auto step = std::make_shared<PipelineStep>();
+  step->number = input.step;
+  ASSIGN_OR_RETURN(step->schedule,
                    plan_->ScheduleFor(input.micro_batches.size()));
+  step->full =
+      static_cast<int64_t>(input.micro_batches.size()) == config_.accumulate;
   RETURN_IF_ERROR(TakeInSteps(/*wait=*/false));
-  // What the last stage makes of a micro-batch's output: its share of the loss.
-  const auto share = [&](int micro_batch, const torch::Tensor& output) {
-    const Batch& batch = input.micro_batches[static_cast<size_t>(micro_batch)];
+  const absl::Span<const Batch> batches = input.micro_batches;
+  const auto share = [this, batches](int micro_batch,
+                                     const torch::Tensor& output) {
+    const Batch& batch = batches[static_cast<size_t>(micro_batch)];
     return ShareOfMean(
         Loss(plan_->model().loss, output, batch.target.to(output.device())),
-        batch, input.micro_batches);
+        batch, batches);
   };
-  stages_->Begin(input.micro_batches,
-                 {input.dropout_seeds.begin(), input.dropout_seeds.end()},
-                 share);
-
-  auto state = std::make_shared<StepState>();
-  state->number = input.step;
-  state->schedule = schedule;
-  input.clock.Begin(Phase::kSchedule);
-  PendingDuration exposed = stages_->BroadcastBuffers();
-  state->ranks = stages_->Run(*schedule);
-  exposed += stages_->ExchangeGradients();
-  input.clock.Begin(Phase::kOptimizer);
-  training_->optimizer().Step(input.learning_rate);
-  training_->optimizer().ZeroGrad();
-  last_update_.emplace(worker_.device);
-
-  input.clock.Begin(Phase::kBetween);
-  return Measure(input, std::move(state), std::move(exposed));
+  stages_->Begin(
+      batches, {input.dropout_seeds.begin(), input.dropout_seeds.end()}, share);
+  return step;
 }
 
 absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
@@ -120,14 +113,10 @@ absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
   EvaluationMode evaluation_mode(training_->model());
   stages_->BroadcastBuffers();  // every replica evaluates the same model
   EvaluationSums sums(plan_->model().loss, worker_.device);
-  data.test_loader->StartEpoch(0);
+  data.test.loader->StartEpoch(0);
   while (true) {
-    std::vector<Batch> batches;
-    while (static_cast<int64_t>(batches.size()) < config_.accumulate) {
-      ASSIGN_OR_RETURN(std::optional<Batch> batch, data.test_loader->Next());
-      if (!batch.has_value()) break;
-      batches.push_back(*std::move(batch));
-    }
+    ASSIGN_OR_RETURN(const std::vector<Batch> batches,
+                     NextBatches(*data.test.loader, config_.accumulate));
     if (batches.empty()) break;
     const auto count = [&](int micro_batch, const torch::Tensor& output) {
       sums.Add(output.to(worker_.device),
@@ -140,36 +129,29 @@ absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
   return sums.Finish(data, worker_, epoch);
 }
 
-absl::StatusOr<StepOutcome> PipelineRun::Measure(
-    const StepInput& input, std::shared_ptr<StepState> state,
-    PendingDuration exposed) {
-  // What the ranks ask each other here is not the step's communication.
+absl::StatusOr<StepOutcome> PipelineRun::End(const StepInput& input,
+                                             std::shared_ptr<PipelineStep> step,
+                                             PendingDuration exposed) {
+  last_update_.emplace(worker_.device);
+  input.clock.Begin(Phase::kBetween);
+  // What the ranks tell each other here is not the step's communication.
   if (worker_.comm != nullptr) worker_.comm->StopTraffic();
-  state->full =
-      static_cast<int64_t>(input.micro_batches.size()) == config_.accumulate;
-  state->exchanges_costs = state->full && PipelineMeter::IsDue(++full_steps_);
-  steps_.push_back(state);
-  RETURN_IF_ERROR(
-      TakeInSteps(/*wait=*/state->exchanges_costs || input.watched));
+  step->exchanges_costs = step->full && PipelineMeter::IsDue(++full_steps_);
+  steps_.push_back(step);
+  RETURN_IF_ERROR(TakeInSteps(/*wait=*/step->exchanges_costs || input.watched));
 
-  StepOutcome outcome{.loss = state->ranks.front().loss,
+  const ExecutorStep& first = step->ranks.front();
+  StepOutcome outcome{.loss = first.loss,
                       .exposed_comm_seconds = std::move(exposed)};
-  if (!state->ranks.front().has_times()) {
-    outcome.complete = [this, state](StepRecord& record) {
-      AddTimes(*state, record);
-    };
-    return outcome;
-  }
-  StepRecord times;
-  AddTimes(*state, times);
-  outcome.forward_seconds = times.forward_seconds;
-  outcome.backward_seconds = times.backward_seconds;
-  if (!plan_->in_one_process())
-    outcome.wait_seconds = state->ranks.front().wait_seconds();
+  outcome.complete = [this, step](StepRecord& record) {
+    AddTimes(*step, record);
+  };
+  if (first.has_times() && !plan_->in_one_process())
+    outcome.wait_seconds = first.wait_seconds();
   if (!input.traced) return outcome;
-  outcome.trace = TraceOf(*state);
-  if (state->full) {
-    ASSIGN_OR_RETURN(outcome.predicted_trace, PredictionOf(*state));
+  outcome.trace = TraceOf(*step);
+  if (step->full) {
+    ASSIGN_OR_RETURN(outcome.predicted_trace, PredictionOf(*step));
   }
   return outcome;
 }
@@ -186,7 +168,7 @@ absl::Status PipelineRun::Conclude() {
 }
 
 // The mean over devices, where each has its own ranks.
-void PipelineRun::AddTimes(StepState& step, StepRecord& record) const {
+void PipelineRun::AddTimes(PipelineStep& step, StepRecord& record) const {
   std::set<std::string> devices;
   for (int rank : plan_->ranks_here())
     devices.insert(plan_->DeviceOf(rank).str());
@@ -198,18 +180,18 @@ void PipelineRun::AddTimes(StepState& step, StepRecord& record) const {
   }
 }
 
-const std::vector<ExecutorStep>& PipelineRun::Read(StepState& step) const {
+const std::vector<ExecutorStep>& PipelineRun::Read(PipelineStep& step) const {
   for (size_t i = 0; i < anchors_.size(); ++i) step.ranks[i].Read(anchors_[i]);
   return step.ranks;
 }
 
 absl::Status PipelineRun::TakeInSteps(bool wait) {
-  const bool stale = Now() - anchored_seconds_ > kAnchorSeconds;
+  const bool stale = SteadySeconds() - anchored_seconds_ > kAnchorSeconds;
   // With nothing left to do for the devices this costs the host nothing.
   const bool idle = !last_update_.has_value() || last_update_->reached();
   if (!worker_.device.is_cpu() && stale && (wait || idle)) AnchorClocks();
   while (!steps_.empty() && (wait || Reached(steps_.front()->ranks))) {
-    StepState& step = *steps_.front();
+    PipelineStep& step = *steps_.front();
     ASSIGN_OR_RETURN(std::vector<ScheduleRecord> records,
                      meter_->Add(step.number, *step.schedule, Read(step),
                                  step.exchanges_costs));
@@ -226,10 +208,10 @@ void PipelineRun::AnchorClocks() {
   anchors_.clear();
   for (int rank : plan_->ranks_here())
     anchors_.emplace_back(plan_->DeviceOf(rank));
-  anchored_seconds_ = Now();
+  anchored_seconds_ = SteadySeconds();
 }
 
-std::vector<TraceSpan> PipelineRun::TraceOf(const StepState& step) const {
+std::vector<TraceSpan> PipelineRun::TraceOf(const PipelineStep& step) const {
   std::vector<TraceSpan> bars;
   for (size_t i = 0; i < step.ranks.size(); ++i) {
     const std::string device = plan_->DeviceOf(plan_->ranks_here()[i]).str();
@@ -252,7 +234,7 @@ std::vector<TraceSpan> PipelineRun::TraceOf(const StepState& step) const {
 
 // Where no process sees messages: from when a copy was started to when its
 // result was needed and there.
-std::vector<TraceSpan> PipelineRun::CopiesOf(const StepState& step) const {
+std::vector<TraceSpan> PipelineRun::CopiesOf(const PipelineStep& step) const {
   std::map<std::string, double> needed_seconds;  // by receive
   for (const ExecutorStep& rank : step.ranks) {
     for (const Span& span : rank.spans) {
@@ -269,7 +251,7 @@ std::vector<TraceSpan> PipelineRun::CopiesOf(const StepState& step) const {
       receive.stage += forward ? 1 : -1;
       receive.kind =
           forward ? ActionKind::kRecvForward : ActionKind::kRecvBackward;
-      TraceSpan bar;
+      TraceSpan& bar = bars.emplace_back();
       bar.lane = kCommunicationLane;
       bar.name = "copy";
       bar.category = "communication";
@@ -280,15 +262,14 @@ std::vector<TraceSpan> PipelineRun::CopiesOf(const StepState& step) const {
       bar.args = {{"bytes", stages_->BytesOf(span.action)},
                   {"from_stage", span.action.stage},
                   {"to_stage", receive.stage}};
-      bars.push_back(std::move(bar));
     }
   }
   return bars;
 }
 
-// Laid beside `step`, as it should have been. Collective.
+// As `step` should have been, on the same clock. Collective.
 absl::StatusOr<TraceProcess> PipelineRun::PredictionOf(
-    const StepState& step) const {
+    const PipelineStep& step) const {
   ASSIGN_OR_RETURN(const Timeline prediction, meter_->Predict());
   const double first = ExtentOf(prediction.ranks[0]).start_seconds;
   return ToTraceProcess({"predicted", &prediction}, 0,

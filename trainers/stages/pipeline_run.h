@@ -1,5 +1,5 @@
-// Training with a model cut into stages: one optimizer step over them, and what
-// it took.
+// Training with a model cut into stages: what the trainers' steps share, and
+// what the steps took.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_RUN_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_RUN_H_
 
@@ -23,11 +23,19 @@
 
 namespace rankwise {
 
-// On an accelerator a step's times are read once the device is past it, when
-// the host looks again: at the next step, or where it waits anyway. It waits
-// for them in the few steps in which ranks exchange costs
-// (PipelineMeter::IsDue), in those that are traced, and at the end. Not
-// thread-safe. Every method is collective over all ranks.
+// A step: made by PipelineRun::Begin, run by the trainer.
+struct PipelineStep {
+  int64_t number = 0;
+  const Schedule* schedule = nullptr;
+  std::vector<ExecutorStep> ranks;  // what PipelineStages::Run returned
+  bool full = false;                // has all of its micro-batches
+  bool exchanges_costs = false;     // when its times are taken in
+};
+
+// On an accelerator a step's times are read once the device is past it: at a
+// later step, or where the host waits for the device: in the few steps in which
+// ranks exchange costs (PipelineMeter::IsDue), in those that are traced, and at
+// the end. Not thread-safe. Every method is collective over all ranks.
 class PipelineRun {
  public:
   // `config.accumulate` is replaced by the pipeline's micro-batches. `worker`
@@ -37,38 +45,36 @@ class PipelineRun {
       const TrainConfig& config, const Worker& worker,
       const PipelineConfig& pipeline);
 
-  // Trains to the end of the configuration, then says how busy the stages were.
-  absl::Status Train();
+  PipelineStages& stages() { return *stages_; }
+  Optimizer& optimizer() { return training_->optimizer(); }
+
+  // Trains to the end of the configuration with `step`, evaluates with the same
+  // stages, and says in the end how busy they were.
+  absl::Status Train(const StepFunction& step);
+
+  // Gives the stages the step's micro-batches; the last one makes of each
+  // micro-batch's output its share of the loss.
+  absl::StatusOr<std::shared_ptr<PipelineStep>> Begin(const StepInput& input);
+  // After the update. `exposed`: how long it had to wait for communication.
+  absl::StatusOr<StepOutcome> End(const StepInput& input,
+                                  std::shared_ptr<PipelineStep> step,
+                                  PendingDuration exposed);
 
  private:
-  // A step whose times have not all been taken in.
-  struct StepState {
-    int64_t number = 0;
-    const Schedule* schedule = nullptr;
-    bool full = false;                // all of its micro-batches
-    bool exchanges_costs = false;     // when it is taken in
-    std::vector<ExecutorStep> ranks;  // by rank here
-  };
-
   PipelineRun(const TrainConfig& config, const Worker& worker,
               const PipelineConfig& pipeline);
   absl::Status Prepare(const PipelineConfig& pipeline);
-
-  absl::StatusOr<StepOutcome> Step(const StepInput& input);
   absl::StatusOr<EvalRecord> Evaluate(TrainingData& data, int64_t epoch);
-  absl::StatusOr<StepOutcome> Measure(const StepInput& input,
-                                      std::shared_ptr<StepState> state,
-                                      PendingDuration exposed);
   absl::Status Conclude();
 
   // Takes in the steps that the devices are past, or all.
   absl::Status TakeInSteps(bool wait);
-  const std::vector<ExecutorStep>& Read(StepState& step) const;
-  void AddTimes(StepState& step, StepRecord& record) const;
+  const std::vector<ExecutorStep>& Read(PipelineStep& step) const;
+  void AddTimes(PipelineStep& step, StepRecord& record) const;
   void AnchorClocks();
-  std::vector<TraceSpan> TraceOf(const StepState& step) const;
-  std::vector<TraceSpan> CopiesOf(const StepState& step) const;
-  absl::StatusOr<TraceProcess> PredictionOf(const StepState& step) const;
+  std::vector<TraceSpan> TraceOf(const PipelineStep& step) const;
+  std::vector<TraceSpan> CopiesOf(const PipelineStep& step) const;
+  absl::StatusOr<TraceProcess> PredictionOf(const PipelineStep& step) const;
 
   TrainConfig config_;
   const Worker& worker_;
@@ -76,11 +82,11 @@ class PipelineRun {
   std::unique_ptr<TrainingRun> training_;
   std::unique_ptr<PipelineStages> stages_;
   std::optional<PipelineMeter> meter_;
-  int64_t full_steps_ = 0;                        // started
-  std::deque<std::shared_ptr<StepState>> steps_;  // not yet taken in
-  std::optional<DeviceEvent> last_update_;        // on worker_.device
-  std::vector<HostAnchor> anchors_;               // by rank here
-  double anchored_seconds_ = 0;                   // when, by the host's clock
+  int64_t full_steps_ = 0;                           // started
+  std::deque<std::shared_ptr<PipelineStep>> steps_;  // not yet taken in
+  std::optional<DeviceEvent> last_update_;           // on worker_.device
+  std::vector<HostAnchor> anchors_;                  // by rank here
+  double anchored_seconds_ = 0;  // when, by the host's clock
 };
 
 }  // namespace rankwise

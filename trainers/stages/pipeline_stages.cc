@@ -3,34 +3,131 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
-#include "parallel/comm/communicator.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/pipeline/engine/measure_link.h"
 #include "parallel/pipeline/engine/transport.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "trainers/loop/evaluate.h"
+#include "trainers/loop/objective.h"
 
 namespace rankwise {
 namespace {
 
-// Tags of messages beside the executor's.
+// Tags of messages that are not the executor's.
 constexpr int kFirstTieTag = 1 << 30;
 
 std::vector<torch::Tensor> Without(std::vector<torch::Tensor> tensors,
                                    const std::vector<torch::Tensor>& others) {
-  const auto is_other = [&](const torch::Tensor& tensor) {
-    return std::any_of(others.begin(), others.end(),
-                       [&](auto& other) { return other.is_same(tensor); });
-  };
-  tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_other),
-                tensors.end());
+  std::erase_if(tensors, [&](const torch::Tensor& tensor) {
+    return absl::c_any_of(others,
+                          [&](auto& other) { return other.is_same(tensor); });
+  });
   return tensors;
 }
 
+// Of the layers of `range` itself, not of those that they are tied to.
+bool BelongsTo(const ModelSpec& spec, const LayerRange& range,
+               const std::string& name) {
+  for (size_t layer = range.begin; layer < range.end; ++layer) {
+    if (absl::StartsWith(name, absl::StrCat(spec.layers[layer].name, ".")))
+      return true;
+  }
+  return false;
+}
+
+std::vector<torch::Tensor> BuffersOf(const Model& model, const ModelSpec& spec,
+                                     const LayerRange& range) {
+  std::vector<torch::Tensor> buffers;
+  for (const auto& entry : model.named_buffers()) {
+    if (BelongsTo(spec, range, entry.key())) buffers.push_back(entry.value());
+  }
+  return buffers;
+}
+
 }  // namespace
+
+torch::Tensor ExampleInput(const ModelSpec& spec,
+                           const ModelStageConfig& config,
+                           const Dataset& data) {
+  if (config.layers.begin == 0) {
+    const torch::Tensor first = data.Gather({0}).data;
+    // Images, which batches hold normalised.
+    return first.scalar_type() == at::kByte ? first.to(at::kFloat) : first;
+  }
+  std::vector<int64_t> shape =
+      spec.layers[config.layers.begin - 1].output_shape;
+  shape.insert(shape.begin(), 1);
+  return at::zeros(shape, config.input_type);
+}
+
+torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
+                         const torch::Tensor& input) {
+  const EvaluationMode evaluation_mode(model);
+  const AutocastScope autocast(config.precision, config.device.type());
+  return model.Forward(input.to(config.device), config.layers);
+}
+
+std::vector<torch::Tensor> ParametersOf(const Model& model,
+                                        const ModelSpec& spec,
+                                        const LayerRange& range) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& entry : model.named_parameters()) {
+    const bool tied = absl::c_any_of(spec.ties, [&](const TiedWeight& tie) {
+      return range.contains(tie.user) && entry.key() == tie.name;
+    });
+    if (tied || BelongsTo(spec, range, entry.key()))
+      parameters.push_back(entry.value());
+  }
+  return parameters;
+}
+
+ModelStage::ModelStage(Model& model, const ModelSpec& spec,
+                       ModelStageConfig config)
+    : model_(model),
+      spec_(spec),
+      config_(config),
+      parameters_(ParametersOf(model, spec, config.layers)),
+      buffers_(BuffersOf(model, spec, config.layers)) {}
+
+void ModelStage::Begin(absl::Span<const Batch> micro_batches,
+                       std::vector<uint64_t> dropout_seeds, Finish finish) {
+  micro_batches_ = micro_batches;
+  dropout_seeds_ = std::move(dropout_seeds);
+  finish_ = std::move(finish);
+}
+
+torch::Tensor ModelStage::Forward(int micro_batch, const torch::Tensor& input) {
+  const size_t i = static_cast<size_t>(micro_batch);
+  AutocastScope autocast(config_.precision, config_.device.type());
+  model_.set_dropout_seed(dropout_seeds_[i]);
+  const torch::Tensor& source = is_first() ? micro_batches_[i].data : input;
+  torch::Tensor output =
+      model_.Forward(source.to(config_.device), config_.layers);
+  return is_last() ? finish_(micro_batch, output) : output;
+}
+
+std::vector<int64_t> ModelStage::ShapeAfter(size_t layer,
+                                            int micro_batch) const {
+  std::vector<int64_t> shape = {
+      micro_batches_[static_cast<size_t>(micro_batch)].target.size(0)};
+  const std::vector<int64_t>& example = spec_.layers[layer].output_shape;
+  shape.insert(shape.end(), example.begin(), example.end());
+  return shape;
+}
+
+std::vector<int64_t> ModelStage::InputShape(int micro_batch) const {
+  return ShapeAfter(config_.layers.begin - 1, micro_batch);
+}
+
+std::vector<int64_t> ModelStage::OutputShape(int micro_batch) const {
+  return ShapeAfter(config_.layers.end - 1, micro_batch);
+}
 
 PipelineStages::PipelineStages(const TrainConfig& config, const Worker& worker,
                                const PipelinePlan& plan, Model& model,
@@ -46,8 +143,8 @@ PipelineStages::PipelineStages(const TrainConfig& config, const Worker& worker,
                                                          ConfigOf(stage))
                           : nullptr);
   }
-  const auto largest = static_cast<int64_t>(
-      *std::max_element(output_bytes_.begin(), output_bytes_.end()));
+  const auto largest =
+      static_cast<int64_t>(*absl::c_max_element(output_bytes_));
   if (plan_.in_one_process()) {
     ConnectDevices(largest);
   } else {
@@ -125,30 +222,30 @@ std::vector<Stage*> PipelineStages::Pointers() const {
 }
 
 void PipelineStages::ConnectDevices(int64_t largest_bytes) {
-  LocalExecutorConfig config;
-  config.devices = worker_.devices;
-  config.rank_of_stage = plan_.rank_of_stage();
-  config.recompute = plan_.config().recompute;
-  config.skip_communication = config_.skip_communication;
-  local_executor_ =
-      std::make_unique<LocalExecutor>(Pointers(), std::move(config));
+  local_executor_ = std::make_unique<LocalExecutor>(
+      Pointers(),
+      LocalExecutorConfig{.devices = worker_.devices,
+                          .rank_of_stage = plan_.rank_of_stage(),
+                          .recompute = plan_.config().recompute,
+                          .skip_communication = config_.skip_communication});
   link_ = MeasureCopies(worker_.devices, largest_bytes);
 }
 
 void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
   replica_gradients_ = std::make_unique<AllReduceSync>(
       worker_.mesh->group("dp"), config_.skip_communication);
-  ExecutorConfig config;
-  config.device = worker_.device;
-  config.rank_of_stage = plan_.rank_of_stage();
-  config.recompute = plan_.config().recompute;
-  config.skip_communication = config_.skip_communication;
-  config.on_gradients_ready = [this](int stage) {
-    replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
-  };
   const Group& pipeline = worker_.mesh->group("pp");
-  executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(),
-                                                 std::move(config));
+  executor_ = std::make_unique<PipelineExecutor>(
+      pipeline, Pointers(),
+      ExecutorConfig{.device = worker_.device,
+                     .rank_of_stage = plan_.rank_of_stage(),
+                     .recompute = plan_.config().recompute,
+                     .on_gradients_ready =
+                         [this](int stage) {
+                           replica_gradients_->Start(
+                               own_parameters_[static_cast<size_t>(stage)]);
+                         },
+                     .skip_communication = config_.skip_communication});
   link_ = MeasureLink(pipeline, worker_.device, largest_bytes);
 }
 
@@ -198,19 +295,15 @@ PendingDuration PipelineStages::ExchangeGradients() {
   if (local_executor_ != nullptr) return 0;
   replica_gradients_->Start(shared_here_);
   PendingDuration exposed = replica_gradients_->Finish();
-  exposed += AddUpTiedGradients();
-  return exposed;
-}
-
-// Both ranks of a tied weight end with the gradient of all its uses.
-PendingDuration PipelineStages::AddUpTiedGradients() {
-  if (config_.skip_communication || shared_with_peers_.empty()) return 0;
+  if (config_.skip_communication || shared_with_peers_.empty()) return exposed;
+  // Both ranks of a tied weight end with the gradient of all its uses.
   DeviceEvent start(worker_.device);
   for (SharedWeight& shared : shared_with_peers_) {
     AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
                         shared.weight);
   }
-  return PendingDuration(std::move(start), DeviceEvent(worker_.device));
+  exposed += PendingDuration(std::move(start), DeviceEvent(worker_.device));
+  return exposed;
 }
 
 int64_t PipelineStages::BytesOf(const Action& send) const {

@@ -1,4 +1,4 @@
-#include "trainers/stages/model_stage.h"
+#include "trainers/stages/pipeline_stages.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/ones.h>
