@@ -16,6 +16,7 @@ class Module;
 namespace rankwise {
 
 class Communicator;
+class Group;
 
 absl::Status CheckDdpFlags();
 
@@ -27,9 +28,10 @@ absl::StatusOr<std::string> SyncBatchNormIfAsked(torch::nn::Module& model,
                                                  Communicator& comm,
                                                  bool skip_communication);
 
-// The engine that --ddp names, over the flags' buckets. Collective.
+// The engine that --ddp names, over the flags' buckets. Collective over the
+// group.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
-    torch::nn::Module& model, Communicator& comm, bool skip_communication);
+    torch::nn::Module& model, const Group& group, bool skip_communication);
 
 }  // namespace rankwise
 

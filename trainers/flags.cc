@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "parallel/launch/comm_flags.h"
-#include "parallel/launch/flag_checks.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"

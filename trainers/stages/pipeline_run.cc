@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/simulation/timeline.h"
 #include "parallel/pipeline/simulation/trace.h"
@@ -204,7 +205,7 @@ const std::vector<ExecutorStep>& PipelineRun::Read(StepState& step) const {
 }
 
 absl::Status PipelineRun::TakeInSteps(bool wait) {
-  const bool stale = Now() - anchored_seconds_ > kAnchorSeconds;
+  const bool stale = SteadySeconds() - anchored_seconds_ > kAnchorSeconds;
   // With nothing left to do for the devices this costs the host nothing.
   const bool idle = !last_update_.has_value() || last_update_->reached();
   if (!worker_.device.is_cpu() && stale && (wait || idle)) AnchorClocks();
@@ -226,7 +227,7 @@ void PipelineRun::AnchorClocks() {
   anchors_.clear();
   for (int rank : plan_->ranks_here())
     anchors_.emplace_back(plan_->DeviceOf(rank));
-  anchored_seconds_ = Now();
+  anchored_seconds_ = SteadySeconds();
 }
 
 std::vector<TraceSpan> PipelineRun::TraceOf(const StepState& step) const {

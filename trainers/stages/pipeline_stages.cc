@@ -9,7 +9,6 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/pipeline/engine/measure_link.h"
 #include "parallel/pipeline/engine/transport.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -125,13 +124,12 @@ std::vector<Stage*> PipelineStages::Pointers() const {
 }
 
 void PipelineStages::ConnectDevices(int64_t largest_bytes) {
-  LocalExecutorConfig config;
+  ExecutorConfig config;
   config.devices = worker_.devices;
   config.rank_of_stage = plan_.rank_of_stage();
   config.recompute = plan_.config().recompute;
   config.skip_communication = config_.skip_communication;
-  local_executor_ =
-      std::make_unique<LocalExecutor>(Pointers(), std::move(config));
+  local_executor_ = std::make_unique<LocalExecutor>(Pointers(), config);
   link_ = MeasureCopies(worker_.devices, largest_bytes);
 }
 
@@ -139,7 +137,7 @@ void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
   replica_gradients_ = std::make_unique<AllReduceSync>(
       worker_.mesh->group("dp"), config_.skip_communication);
   ExecutorConfig config;
-  config.device = worker_.device;
+  config.devices = {worker_.device};
   config.rank_of_stage = plan_.rank_of_stage();
   config.recompute = plan_.config().recompute;
   config.skip_communication = config_.skip_communication;
@@ -147,8 +145,7 @@ void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
     replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
   };
   const Group& pipeline = worker_.mesh->group("pp");
-  executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(),
-                                                 std::move(config));
+  executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(), config);
   link_ = MeasureLink(pipeline, worker_.device, largest_bytes);
 }
 
