@@ -25,7 +25,7 @@ AllReduceSync::AllReduceSync(Group group, bool skip_communication)
 AllReduceSync::~AllReduceSync() = default;
 
 void AllReduceSync::Start(const std::vector<torch::Tensor>& parameters) {
-  if (group_.size() == 1) return;
+  if (group_.process_group() == nullptr) return;
   at::NoGradGuard no_grad;
   std::map<c10::ScalarType, std::vector<torch::Tensor>> by_dtype;
   for (const torch::Tensor& parameter : parameters) {

@@ -48,7 +48,7 @@ class GradientSync {
 // and dtype, over a flat copy.
 class AllReduceSync : public GradientSync {
  public:
-  // With one rank nothing is exchanged, or even touched.
+  // Without a process group nothing is exchanged, or even touched.
   // `skip_communication`, for comparison: gradients are put together and back,
   // but stay the rank's own.
   explicit AllReduceSync(Group group, bool skip_communication = false);

@@ -255,7 +255,7 @@ void BroadcastFromFirst(const std::vector<NamedTensor>& tensors,
 
 PendingDuration BroadcastFromFirst(const std::vector<torch::Tensor>& tensors,
                                    const Group& group) {
-  if (tensors.empty() || group.process_group() == nullptr) return 0;
+  if (tensors.empty() || group.size() == 1) return 0;
   const c10::Device device = tensors.front().device();
   DeviceEvent start(device);
   c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes,

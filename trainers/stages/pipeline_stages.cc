@@ -135,7 +135,8 @@ void PipelineStages::ConnectDevices(int64_t largest_bytes) {
 
 void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
   replica_gradients_ = std::make_unique<AllReduceSync>(
-      worker_.mesh->group("dp"), config_.skip_communication);
+      worker_.dp_size() > 1 ? worker_.mesh->group("dp") : Group(),
+      config_.skip_communication);
   ExecutorConfig config;
   config.devices = {worker_.device};
   config.rank_of_stage = plan_.rank_of_stage();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -42,38 +41,71 @@ absl::Status CheckCosts(absl::Span<const double> costs) {
 }
 
 // The linear partition problem, one stage more at a time.
-Cuts Balance(absl::Span<const double> costs, size_t num_stages) {
-  std::vector<double> sums = {0};  // [i]: of the first i costs
-  for (const double cost : costs) sums.push_back(sums.back() + cost);
-  std::vector<double> best =
-      sums;  // [i]: costliest stage of the first i layers
-  std::vector<std::vector<size_t>> starts;  // of stage 1, 2, ..., by its end
-  for (size_t stage = 1; stage < num_stages; ++stage) {
-    std::vector<double> best_before = std::exchange(
-        best, std::vector<double>(sums.size(),
-                                  std::numeric_limits<double>::infinity()));
-    std::vector<size_t>& start_of = starts.emplace_back(sums.size());
-    for (size_t end = stage + 1; end < sums.size(); ++end) {
-      for (size_t start = stage; start < end; ++start) {
-        const double costliest =
-            std::max(best_before[start], sums[end] - sums[start]);
-        // Of equals the later cut: an activation function stays with the layer
-        // before it, and the last stage computes the loss, too.
-        if (costliest > best[end]) continue;
-        best[end] = costliest;
-        start_of[end] = start;
+class Balancer {
+ public:
+  explicit Balancer(absl::Span<const double> costs)
+      : sums_(costs.size() + 1, 0), best_(costs.size() + 1) {
+    for (size_t i = 0; i < costs.size(); ++i)
+      sums_[i + 1] = sums_[i] + costs[i];
+    best_ = sums_;  // of one stage
+  }
+
+  // Gives the first `end` layers, for every `end`, a further stage.
+  void AddStage() {
+    const size_t before = starts_.size() + 1;  // stages so far
+    std::vector<double> best(sums_.size());
+    std::vector<size_t> starts(sums_.size());
+    for (size_t end = before + 1; end < sums_.size(); ++end) {
+      starts[end] = BestStart(before, end);
+      best[end] = Costliest(starts[end], end);
+    }
+    best_ = std::move(best);
+    starts_.push_back(std::move(starts));
+  }
+
+  Cuts Result() const {
+    Cuts cuts;
+    size_t end = sums_.size() - 1;
+    for (auto starts = starts_.rbegin(); starts != starts_.rend(); ++starts) {
+      end = (*starts)[end];
+      cuts.push_back(end);
+    }
+    std::reverse(cuts.begin(), cuts.end());
+    return cuts;
+  }
+
+ private:
+  double Costliest(size_t start, size_t end) const {
+    return std::max(best_[start], sums_[end] - sums_[start]);
+  }
+
+  // As `start` grows, the stages before it get no cheaper and the last one no
+  // dearer: the best is where the two cross, or one before.
+  size_t BestStart(size_t first, size_t end) const {
+    size_t low = first, high = end - 1;
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      if (best_[middle] >= sums_[end] - sums_[middle]) {
+        high = middle;
+      } else {
+        low = middle + 1;
       }
     }
+    const bool earlier =
+        low > first && Costliest(low - 1, end) < Costliest(low, end);
+    size_t start = earlier ? low - 1 : low;
+    // Of equals the later cut: an activation function stays with the layer
+    // before it, and the last stage computes the loss, too.
+    while (start + 1 < end &&
+           Costliest(start + 1, end) <= Costliest(start, end))
+      ++start;
+    return start;
   }
-  Cuts cuts;
-  size_t end = costs.size();
-  for (auto start_of = starts.rbegin(); start_of != starts.rend(); ++start_of) {
-    end = (*start_of)[end];
-    cuts.push_back(end);
-  }
-  std::reverse(cuts.begin(), cuts.end());
-  return cuts;
-}
+
+  std::vector<double> sums_;  // [i]: of the first i costs
+  std::vector<double> best_;  // [i]: costliest stage of the first i layers
+  std::vector<std::vector<size_t>> starts_;  // of stage 1, 2, ..., by its end
+};
 
 absl::Status CheckCut(absl::string_view text, const Cuts& before, int64_t cut,
                       size_t num_layers) {
@@ -97,7 +129,9 @@ absl::StatusOr<Cuts> BalanceLayers(absl::Span<const double> layer_costs,
                                    size_t num_stages) {
   RETURN_IF_ERROR(CheckStages(layer_costs.size(), num_stages));
   RETURN_IF_ERROR(CheckCosts(layer_costs));
-  return Balance(layer_costs, num_stages);
+  Balancer balancer(layer_costs);
+  for (size_t stage = 1; stage < num_stages; ++stage) balancer.AddStage();
+  return balancer.Result();
 }
 
 absl::StatusOr<Cuts> ParseCuts(absl::string_view text, size_t num_layers,
