@@ -17,7 +17,6 @@
 #include "comm_bench/collectives/element_types.h"
 #include "comm_bench/sweep/plan.h"
 #include "parallel/launch/comm_flags.h"
-#include "parallel/launch/flag_checks.h"
 #include "records/command_line.h"
 #include "records/text.h"
 

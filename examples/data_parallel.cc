@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <memory>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"

@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <memory>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/launcher.h"

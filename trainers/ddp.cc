@@ -32,7 +32,8 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
       SyncBatchNormIfRequested(model, *worker.comm, config.skip_communication));
   if (!norms.empty()) run->Say(norms);
   const auto make_engine = [&] {
-    return MakeEngine(model, *worker.comm, config.skip_communication);
+    return MakeEngine(model, worker.mesh->group("dp"),
+                      config.skip_communication);
   };
   ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
   RETURN_IF_ERROR(run->Start(TrainableParameters(model)));

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/ddp/simple_data_parallel.h"
+#include "parallel/ddp/gradient_sync.h"
 #include "parallel/ddp/sync_batch_norm.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -114,10 +114,10 @@ absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
-    torch::nn::Module& model, Communicator& comm, bool skip_communication) {
+    torch::nn::Module& model, const Group& group, bool skip_communication) {
   if (absl::GetFlag(FLAGS_ddp) == "simple") {
     ASSIGN_OR_RETURN(auto simple, SimpleDataParallel::Create(
-                                      model, comm.world(), skip_communication));
+                                      model, group, skip_communication));
     return std::unique_ptr<DataParallelEngine>(std::move(simple));
   }
   DdpConfig config;
@@ -131,8 +131,8 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
   config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
   config.skip_communication = skip_communication;
   config.comm_hook = *CommHookNamed(absl::GetFlag(FLAGS_comm_hook));
-  ASSIGN_OR_RETURN(auto reducer, DistributedDataParallel::Create(
-                                     model, comm.world(), config));
+  ASSIGN_OR_RETURN(auto reducer,
+                   DistributedDataParallel::Create(model, group, config));
   return std::unique_ptr<DataParallelEngine>(std::move(reducer));
 }
 

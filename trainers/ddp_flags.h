@@ -24,9 +24,10 @@ absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
                                                      Communicator& comm,
                                                      bool skip_communication);
 
-// The engine that --ddp names, over the flags' buckets. Collective.
+// The engine that --ddp names, over the flags' buckets. Collective over the
+// group.
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
-    torch::nn::Module& model, Communicator& comm, bool skip_communication);
+    torch::nn::Module& model, const Group& group, bool skip_communication);
 
 }  // namespace rankwise
 

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/launch/comm_flags.h"
-#include "parallel/launch/flag_checks.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"

@@ -17,7 +17,6 @@
 #include "parallel/launch/placement.h"
 #include "parallel/launch/rank_env.h"
 #include "parallel/trace/operators.h"
-#include "parallel/trace/ranges.h"
 #include "records/command_line.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"

@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "parallel/comm/mesh.h"
 #include "parallel/launch/comm_flags.h"
-#include "parallel/launch/flag_checks.h"
 #include "parallel/launch/rank_env.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"

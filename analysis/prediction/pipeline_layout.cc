@@ -12,7 +12,6 @@
 #include "analysis/prediction/simulated_layout.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule/schedule.h"
-#include "parallel/pipeline/schedule/validate.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"

@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/prediction/simulated_layout.h"
 #include "parallel/pipeline/schedule/schedule.h"
-#include "parallel/pipeline/schedule/validate.h"
 #include "records/run_origin.h"
 
 namespace rankwise {

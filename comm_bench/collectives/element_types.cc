@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "parallel/comm/diagnosis/traffic.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 
 namespace rankwise::comm_bench {
 namespace {

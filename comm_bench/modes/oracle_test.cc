@@ -18,7 +18,6 @@
 #include "gtest/gtest.h"
 #include "parallel/clock/clock_sync.h"
 #include "parallel/clock/rank_clock.h"
-#include "parallel/clock/virtual_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
-#include "parallel/comm/diagnosis/traffic.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/test_ranks.h"
 #include "records/record_writer.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"

@@ -12,7 +12,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/clock/rank_clock.h"
-#include "parallel/clock/virtual_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

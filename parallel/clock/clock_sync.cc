@@ -50,13 +50,13 @@ void ClockSync::Serve(int rank) {
 
 void ClockSync::Ask() {
   for (int i = 0; i < kRoundTrips; ++i) {
-    const double asked = clock_.now();
+    const double sent = clock_.now();
     control_.Send(0, 0);
     const double answer = control_.Receive(0);
     const double answered = clock_.now();
-    const double error = (answered - asked) / 2;
+    const double error = (answered - sent) / 2;
     if (error >= error_seconds()) continue;
-    offset_ = answer - (asked + answered) / 2;
+    offset_ = answer - (sent + answered) / 2;
     error_ = error;
     estimated_ = answered;
   }

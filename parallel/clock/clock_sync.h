@@ -12,14 +12,13 @@ namespace rankwise {
 
 class Communicator;
 
-// Converts between this rank's clock and rank 0's. The offset comes from
-// ping-pongs with rank 0: the one with the shortest round trip, whose answer is
-// taken to be from its middle (Cristian 1989); it is wrong by at most half that
-// round trip. Ranks that read rank 0's own clock exchange nothing and are
-// exact.
+// Converts between this rank's clock and rank 0's. The offset comes from the
+// ping-pong with rank 0 of the shortest round trip, whose answer is taken to be
+// from its middle (Cristian 1989): wrong by at most half that round trip. Ranks
+// that read rank 0's own clock exchange nothing and are exact.
 //
-// Clocks drift apart, so the bound grows with the age of an estimate, by 50 us
-// a second. Update replaces an estimate by one with a smaller bound.
+// Clocks drift apart, so the bound grows by 50 us a second. Update replaces an
+// estimate by one with a smaller bound.
 class ClockSync {
  public:
   // Collective, as Update is.
@@ -50,8 +49,8 @@ class ClockSync {
 class JobClock {
  public:
   // Collective: ranks that do not read rank 0's clock exchange a few messages
-  // with it. Throws what a failed message throws. Null, or the fake backend,
-  // whose other ranks have no clock: times stay as they are.
+  // with it. Without peers (null, or the fake backend) times stay as they are.
+  // Throws what a failed message throws.
   explicit JobClock(Communicator* comm);
 
   double RootTime(double own_seconds) const {

@@ -1,17 +1,16 @@
 #include "parallel/clock/rank_clock.h"
 
-#include <limits.h>
 #include <sched.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cstdint>
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "parallel/clock/steady_time.h"
-#include "parallel/clock/virtual_time.h"
 
 namespace rankwise {
 namespace {
@@ -19,6 +18,8 @@ namespace {
 // Sleepers wake up to 0.1 ms late; who spins for long loses the core where
 // others want it.
 constexpr double kSpinSeconds = 3e-4;
+
+thread_local VirtualTime* of_this_thread = nullptr;
 
 double VirtualNow() {
   return std::chrono::duration<double>(
@@ -33,22 +34,15 @@ std::string BootId() {
   return id;
 }
 
-std::string TimeNamespace() {
-  char target[PATH_MAX];
-  const ssize_t size = readlink("/proc/self/ns/time", target, sizeof(target));
-  return size < 0 ? "" : std::string(target, size);
-}
-
-// FNV-1a, the upper 52 bits: a double holds them exactly.
-double Hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
-  return static_cast<double>(hash >> 12);
-}
-
+// 52 bits: a double holds them exactly.
 double HostClockId() {
   const std::string boot = BootId();
-  return boot.empty() ? 0 : Hash(boot + TimeNamespace());
+  if (boot.empty()) return 0;
+  std::error_code none;
+  const std::string time_namespace =
+      std::filesystem::read_symlink("/proc/self/ns/time", none).string();
+  return static_cast<double>(std::hash<std::string>()(boot + time_namespace) >>
+                             12);
 }
 
 }  // namespace
@@ -72,6 +66,24 @@ void WaitUntil(const RankClock& clock, double time) {
       sched_yield();
     }
   }
+}
+
+VirtualTime::VirtualTime() { of_this_thread = this; }
+
+VirtualTime::~VirtualTime() { of_this_thread = nullptr; }
+
+VirtualTime* VirtualTime::OfThisThread() { return of_this_thread; }
+
+void VirtualTime::Advance(double seconds) {
+  const auto rounded = std::chrono::round<TimePoint::duration>(
+      std::chrono::duration<double>(seconds));
+  now_ += std::max(rounded, TimePoint::duration::zero());
+}
+
+void VirtualTime::RunAt(TimePoint when, const std::function<void()>& event) {
+  const TimePoint before = std::exchange(now_, when);
+  event();
+  now_ = std::max(before, when);
 }
 
 }  // namespace rankwise

@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "gtest/gtest.h"
-#include "parallel/clock/virtual_time.h"
 
 namespace rankwise {
 namespace {

@@ -12,9 +12,6 @@
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/backends.h"
-#include "parallel/comm/backends/nccl_backend.h"
-#include "parallel/comm/diagnosis/collective_log.h"
-#include "parallel/comm/diagnosis/failure_report.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/comm/diagnosis/watchdog.h"
@@ -30,48 +27,44 @@ namespace rankwise {
 
 namespace {
 
-// True when a collective is still in flight after the moment by which the log
-// may lag behind a waiting thread.
-bool IsStuck(const CollectiveLog& log) {
+// Gives the log, which may lag behind waiting threads, a moment to get `done`.
+template <typename Done>
+void AwaitLog(Done done) {
   const Deadline deadline(absl::Milliseconds(100));
-  while (log.in_flight() > 0 && !deadline.passed()) {
-    absl::SleepFor(absl::Microseconds(200));
-  }
+  while (!done() && !deadline.passed()) absl::SleepFor(absl::Milliseconds(1));
+}
+
+bool IsStuck(const CollectiveLog& log) {
+  AwaitLog([&] { return log.in_flight() == 0; });
   return log.in_flight() > 0;
 }
 
+CollectiveReport SuspectOf(const CollectiveLog& log) {
+  CollectiveReport suspect;
+  AwaitLog([&] {
+    suspect = log.Suspect();
+    return suspect.state != CollectiveReport::State::kInFlight;
+  });
+  return suspect;
+}
+
 c10d::ReduceOp ToC10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kMin:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax:
-      return c10d::ReduceOp::MAX;
-    case ReduceOp::kProduct:
-      return c10d::ReduceOp::PRODUCT;
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:  // not every backend has it: sum, then divide
-      break;
-  }
-  return c10d::ReduceOp::SUM;
+  if (op == ReduceOp::kMin) return c10d::ReduceOp::MIN;
+  if (op == ReduceOp::kMax) return c10d::ReduceOp::MAX;
+  if (op == ReduceOp::kProduct) return c10d::ReduceOp::PRODUCT;
+  return c10d::ReduceOp::SUM;  // not every backend averages: sum, then divide
+}
+
+std::vector<int> AllRanks(int world_size) {
+  std::vector<int> ranks(static_cast<size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 absl::Status CheckTensor(const char* what, const at::Tensor& tensor) {
   if (tensor.defined() && tensor.is_contiguous()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       what, ": the tensor must be defined and contiguous; call contiguous()"));
-}
-
-// Waiting threads may learn of a failure just before the log does.
-CollectiveReport SuspectOf(const CollectiveLog& log) {
-  constexpr absl::Duration kForTheLog = absl::Milliseconds(100);
-  const Deadline deadline(kForTheLog);
-  CollectiveReport suspect = log.Suspect();
-  while (suspect.state == CollectiveReport::State::kInFlight &&
-         !deadline.passed()) {
-    absl::SleepFor(absl::Milliseconds(1));
-    suspect = log.Suspect();
-  }
-  return suspect;
 }
 
 }  // namespace
@@ -134,15 +127,13 @@ absl::Status Communicator::Parts::Meet() {
     connection.store = c10::make_intrusive<c10d::HashStore>();
     return absl::OkStatus();
   }
-  RendezvousConfig rendezvous;
-  rendezvous.timeout = config.rendezvous_timeout;
-  rendezvous.file_store = config.file_store;
-  ASSIGN_OR_RETURN(connection, Rendezvous(env, rendezvous));
+  ASSIGN_OR_RETURN(connection, Rendezvous(env, {config.rendezvous_timeout,
+                                                config.file_store}));
   return absl::OkStatus();
 }
 
 // Ranks that each took the one GPU they see for their own find out here when
-// they were wrong: who has not asked for GPUs then does without.
+// they were wrong: who has not required GPUs then does without.
 absl::Status Communicator::Parts::CheckGpus() {
   if (!hardware.built_with_cuda || !has_peers()) return absl::OkStatus();
   const bool shared = absl::StartsWith(requested_device, "cuda:");
@@ -180,11 +171,8 @@ absl::Status Communicator::Parts::Connect() {
   groups = std::make_shared<ProcessGroups>(
       ProcessGroupsConfig{env, config, backend, device, watchdog},
       connection.store, log);
-  GroupPlace everybody;
-  everybody.rank = env.rank;
-  everybody.ranks.resize(env.world_size);
-  std::iota(everybody.ranks.begin(), everybody.ranks.end(), 0);
-  ASSIGN_OR_RETURN(process_group, groups->Add(everybody));
+  ASSIGN_OR_RETURN(process_group,
+                   groups->Add({"", AllRanks(env.world_size), env.rank}));
   if (has_peers()) {
     heartbeat =
         std::make_unique<Heartbeat>(connection.second_store, env.rank, log);
@@ -304,16 +292,12 @@ const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
 }
 
 Group Communicator::world() {
-  std::vector<int> ranks(static_cast<size_t>(world_size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return Group("the job", std::move(ranks), rank(), process_group(), this);
+  return Group("the job", AllRanks(world_size()), rank(), process_group(),
+               this);
 }
 
 absl::StatusOr<Group> Communicator::NewGroup(absl::string_view name,
                                              const std::vector<int>& ranks) {
-  GroupPlace place;
-  place.name = std::string(name);
-  place.ranks = ranks;
   const auto self = std::find(ranks.begin(), ranks.end(), rank());
   const std::set<int> distinct(ranks.begin(), ranks.end());
   if (self == ranks.end() || distinct.size() != ranks.size() ||
@@ -324,7 +308,8 @@ absl::StatusOr<Group> Communicator::NewGroup(absl::string_view name,
         ": a group has ranks of the job, each once, and the rank that makes "
         "it"));
   }
-  place.rank = static_cast<int>(self - ranks.begin());
+  const GroupPlace place = {std::string(name), ranks,
+                            static_cast<int>(self - ranks.begin())};
   ASSIGN_OR_RETURN(auto process_group, parts_->groups->Add(place));
   return Group(place.name, ranks, place.rank, std::move(process_group), this);
 }
@@ -417,22 +402,18 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
       failure.collective.state == CollectiveReport::State::kFailed ||
       (failure.collective.state != CollectiveReport::State::kNone &&
        IsOfCommunication(error));
-  if (!by_collective) {
+  Heartbeat* const heartbeat = parts_->heartbeat.get();
+  if (!by_collective && heartbeat != nullptr) {
     // So that the others name this rank, and not what they then miss from it.
-    if (parts_->heartbeat != nullptr) {
-      parts_->heartbeat->MarkFailed(failure.attempted);
-    }
-    return DescribeOtherFailure(failure);
+    heartbeat->MarkFailed(failure.attempted);
+  } else if (by_collective && heartbeat == nullptr && runs_on_device()) {
+    parts_->failed = true;  // closing in good order might hang
+    parts_->Abort();
   }
-  if (parts_->heartbeat == nullptr) {
-    if (runs_on_device()) {
-      parts_->failed = true;  // closing in good order might hang
-      parts_->Abort();
-    }
+  if (!by_collective || heartbeat == nullptr)
     return DescribeOtherFailure(failure);
-  }
   parts_->failed = true;
-  failure.order = parts_->heartbeat->MarkFailed(failure.collective.description);
+  failure.order = heartbeat->MarkFailed(failure.collective.description);
   // Both sides of a mismatch find it by themselves.
   if (IsMismatch(error)) return DescribeMismatch(failure);
   // Ranks that wait for this one learn now that it has failed, and not when its

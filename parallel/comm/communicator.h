@@ -17,37 +17,33 @@
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/backends/fake_backend.h"
-#include "parallel/comm/diagnosis/traffic.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/group.h"
 #include "parallel/launch/rank_env.h"
 
 namespace rankwise {
 
 struct CommConfig {
-  // auto, or a name in the table of backends.h: gloo, nccl or fake. auto: nccl
-  // when the build has CUDA and every local rank has a GPU of its own, else
-  // gloo.
+  // auto, or a name in the table of backends.h. auto: nccl when the build has
+  // CUDA and every local rank has a GPU of its own, else gloo.
   std::string backend = "auto";
-  // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N. Two ranks share a
-  // GPU only when it is asked for by name (cuda:N).
+  // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N, the only way for
+  // ranks to share a GPU.
   std::string device = "auto";
-  // How long to wait for the store and for all ranks; also for NCCL to connect
-  // a group.
+  // For the store and all ranks to be there; also for NCCL to connect.
   absl::Duration rendezvous_timeout = absl::Seconds(60);
-  // How long a collective may take before it fails. Under NCCL, whose
-  // collectives nobody waits for, the process then explains it and ends with
-  // exit code 1, by itself: see watchdog.h.
+  // How long a collective may take before it fails. Under NCCL the process then
+  // explains it and ends with exit code 1, by itself: see watchdog.h.
   absl::Duration collective_timeout = absl::Minutes(5);
   // NCCL's kernels go before those of the computation.
   bool nccl_high_priority_stream = true;
-  // Follow Gloo's collectives as NCCL's are followed, by polling, and end as
-  // under NCCL. For tests of that.
+  // Follow Gloo's collectives by polling, as NCCL's. For tests of that.
   bool poll_gloo = false;
   // Compare every collective's kind, shapes and dtype across ranks before it
-  // runs. Slow: one extra barrier and gather per collective.
+  // runs: one extra barrier and gather each.
   bool check_collectives = false;
-  // Path of the file through which ranks meet; empty: a TCP store at
-  // MASTER_ADDR:MASTER_PORT. The file must not exist before the job.
+  // File through which ranks meet, which must not exist before the job; empty:
+  // a TCP store at MASTER_ADDR:MASTER_PORT.
   std::string file_store;
   // What backend=fake pretends.
   FakeBackendConfig fake;
@@ -70,16 +66,16 @@ class Communicator {
  public:
   // Meets the other ranks and connects to them; blocks for up to
   // `rendezvous_timeout`. DeadlineExceeded names the missing ranks, Unavailable
-  // a MASTER_ADDR that cannot be reached or refuses, InvalidArgument a
-  // configuration that cannot work or that the ranks do not share. Under
-  // backend=fake nobody is met.
+  // a MASTER_ADDR that cannot be reached, InvalidArgument a configuration that
+  // cannot work or that the ranks do not share. Under backend=fake nobody is
+  // met.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(
       const RankEnv& env, const CommConfig& config);
 
-  // Fails what is still in flight, leaves the group, closes all connections.
-  // Destroy whatever uses process_group() first, on a GPU also the graphs that
-  // hold its collectives: NCCL waits for them, and is left as it is, with a
-  // line on stderr, after 30 s.
+  // Fails what is still in flight, and closes all connections. Destroy whatever
+  // uses process_group() first, on a GPU also graphs that hold its collectives:
+  // NCCL waits for them, and is left as it is, with a line on stderr, after 30
+  // s.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -89,29 +85,27 @@ class Communicator {
   int world_size() const;
   // Its name: "gloo", "nccl" or "fake".
   absl::string_view backend() const;
-  // Whether other ranks answer: neither alone, nor over a backend that only
-  // pretends them.
+  // Whether other ranks answer: neither alone, nor over the fake backend.
   bool has_peers() const;
   // Whether collectives of device()'s tensors run in its streams (NCCL), so
-  // that graphs can hold them, and not through the host's memory.
+  // that graphs can hold them.
   bool runs_on_device() const;
   c10::Device device() const;
-  // Why a build with CUDA computes on the CPU, though none was asked for, in a
-  // line to print once; "" else.
+  // Why a build with CUDA computes on the CPU although the device was left
+  // open, in a line to print once; else "".
   absl::string_view why_on_cpu() const;
   // Carries collectives of CPU tensors, and of CUDA tensors when device() is a
-  // GPU. Its collectives too are visible to ExplainFailure.
+  // GPU.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
   // All ranks of the job.
   Group world();
 
   // A group of some ranks, over the same backends; place i in it is rank
-  // ranks[i]. Collective over all ranks of the job, which all make as many
-  // groups in the same order; at each call the groups they name are the same or
-  // have no rank in common. ExplainFailure calls it by `name`. The communicator
-  // keeps it alive; use it no longer than the communicator.
-  // InvalidArgument without this rank in `ranks`, or with one that is none or
-  // comes twice; Unavailable when the others cannot be reached.
+  // ranks[i]. Collective over all ranks of the job, which make as many groups
+  // in the same order; at each call the groups they name are the same or
+  // disjoint. ExplainFailure calls it by `name`. Use it no longer than the
+  // communicator. InvalidArgument without this rank in `ranks`, or with one
+  // that is none or comes twice; Unavailable when the others cannot be reached.
   absl::StatusOr<Group> NewGroup(absl::string_view name,
                                  const std::vector<int>& ranks);
 
@@ -124,24 +118,22 @@ class Communicator {
   // Returns when every rank has called it.
   absl::Status Barrier();
 
-  // Turns an exception thrown out of a collective, send or recv in any group,
-  // here or inside DDP's backward, into a Status that names it, its group,
+  // Turns an exception thrown out of communication in any group, here or inside
+  // DDP's backward, into a Status that names the collective, its group,
   // sequence number and shapes, and the ranks that are dead or did not arrive.
-  // `attempted` opens the message, e.g. "backward of step 17". Asks the other
-  // ranks through the store and so takes up to 3 s. Closes the connections
-  // first, so that ranks that wait for this one fail at once and can explain
-  // it too: a communicator in which a collective has failed cannot be used
-  // afterwards.
+  // `attempted` opens the message: "backward of step 17". Asks the other ranks
+  // through the store, which takes up to 3 s, and closes the connections first,
+  // so that ranks that wait for this one fail at once and can explain it too:
+  // the communicator cannot be used afterwards.
   absl::Status ExplainFailure(absl::string_view attempted,
                               const std::exception& error);
 
-  // Steady-clock time at which the last collective was started; 0 before the
-  // first.
+  // Steady-clock time of the last collective's start; 0 before the first.
   int64_t last_collective_start_ns() const;
 
-  // What this rank communicates in any group from StartTraffic to StopTraffic.
-  // TakeTraffic stops and hands over what was noted since StartTraffic. Called
-  // while no other thread starts anything.
+  // What this rank communicates in any group from StartTraffic to StopTraffic;
+  // TakeTraffic stops and hands it over. Called while no other thread starts
+  // anything.
   void StartTraffic();
   void StopTraffic();
   std::vector<CommEvent> TakeTraffic();

@@ -1,5 +1,4 @@
-// What ranks tell each other in addition to what is measured: small numbers
-// and texts, on the host.
+// Small numbers and texts that ranks tell each other on the host.
 #ifndef RANKWISE_PARALLEL_COMM_CONTROL_H_
 #define RANKWISE_PARALLEL_COMM_CONTROL_H_
 
@@ -29,8 +28,8 @@ class Control {
   virtual std::vector<std::vector<double>> Gather(
       absl::Span<const double> values) = 0;
   // Of every rank's values, element by element: the largest, and the sum. All
-  // give equally many; what a rank sends and gets does not grow with the number
-  // of ranks.
+  // give equally many; what a rank sends does not grow with the number of
+  // ranks.
   virtual std::vector<double> Max(absl::Span<const double> values) = 0;
   virtual std::vector<double> Sum(absl::Span<const double> values) = 0;
   virtual void Barrier() = 0;
@@ -43,9 +42,8 @@ class Control {
 std::unique_ptr<Control> MakeGroupControl(
     c10::intrusive_ptr<c10d::ProcessGroup> group);
 
-// Every rank's `text`, by rank, on rank 0; nothing on the others. Collective;
-// blocks, over the CPU's backend. `text` alone without a communicator, and over
-// a backend whose other ranks are only pretended. Throws what a failed message
+// Every rank's `text`, by rank, on rank 0; nothing on the others. Collective.
+// `text` alone without a communicator or peers. Throws what a failed message
 // throws.
 std::vector<std::string> GatherText(Communicator* comm,
                                     const std::string& text);

@@ -35,7 +35,7 @@ class Group {
   int place() const { return place_; }
   // The ranks in the job, by place.
   const std::vector<int>& ranks() const { return ranks_; }
-  // Null for an axis of one rank.
+  // Null for an axis of one rank in a job of several.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }

@@ -1,15 +1,15 @@
 #include "parallel/comm/mesh.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
 #include "parallel/comm/communicator.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -62,7 +62,7 @@ absl::StatusOr<MeshLayout> MeshLayout::Create(std::vector<MeshAxis> axes,
   if (ranks != world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         AsFlags(axes), ranks == 1 ? " is " : " are ",
-        absl::StrFormat("%.0f", ranks), ranks == 1 ? " rank" : " ranks",
+        Counted(static_cast<int64_t>(std::min(ranks, 1e18)), "rank"),
         ", but the job has ", world_size,
         ": the product of the sizes must be the number of ranks (--nproc)"));
   }
@@ -102,14 +102,14 @@ absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
   for (size_t i = 0; i < axes.size(); ++i) {
     std::vector<int> line = mesh->layout_.Line(axes[i].name, comm.rank());
     const int place = mesh->coordinate(axes[i].name);
-    if (axes[i].size == 1 || axes[i].size == comm.world_size()) {
-      mesh->groups_[i] =
-          Group(axes[i].name, std::move(line), place,
-                axes[i].size == 1 ? nullptr : comm.process_group(), &comm);
-      continue;
+    if (axes[i].size == comm.world_size() || axes[i].size == 1) {
+      mesh->groups_[i] = Group(
+          axes[i].name, std::move(line), place,
+          axes[i].size == comm.world_size() ? comm.process_group() : nullptr,
+          &comm);
+    } else {
+      ASSIGN_OR_RETURN(mesh->groups_[i], comm.NewGroup(axes[i].name, line));
     }
-    ASSIGN_OR_RETURN(Group group, comm.NewGroup(axes[i].name, line));
-    mesh->groups_[i] = std::move(group);
   }
   return mesh;
 }

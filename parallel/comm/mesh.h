@@ -44,16 +44,17 @@ class MeshLayout {
 // The layout with this rank's groups. Destroy it before the communicator.
 class DeviceMesh {
  public:
-  // Collective over all ranks of `comm`. An axis of one rank gets a group
-  // without a process group, and an axis of all ranks the communicator's own.
+  // Collective over all ranks of `comm`. An axis of all ranks, also where that
+  // is one, gets the communicator's own process group, another axis of one rank
+  // none.
   static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(Communicator& comm,
                                                             MeshLayout layout);
 
   const MeshLayout& layout() const { return layout_; }
   int size(absl::string_view axis) const;
   int coordinate(absl::string_view axis) const;  // of this rank
-  // The ranks along `axis` through this one. What fails in it is visible to the
-  // communicator's ExplainFailure, with the axis's name.
+  // The ranks along `axis` through this one. ExplainFailure knows it by the
+  // axis's name.
   const Group& group(absl::string_view axis) const;
 
  private:

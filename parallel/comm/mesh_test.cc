@@ -149,6 +149,16 @@ TEST(DeviceMeshTest, AnAxisOfOneHasNoGroupAndOneOfAllTheCommunicators) {
   });
 }
 
+// So that an engine along any axis works for one rank, too.
+TEST(DeviceMeshTest, TheAxesOfASingleRankHaveTheCommunicatorsGroup) {
+  const auto comm = Communicator::Create(RankEnv(), CommConfig());
+  ASSERT_TRUE(comm.ok()) << comm.status();
+  const auto mesh = MeshOf(**comm, {{"dp", 1}, {"pp", 1}});
+  EXPECT_EQ(mesh->group("dp").process_group().get(),
+            (*comm)->process_group().get());
+  EXPECT_EQ(SumAlong(*mesh, "pp", 3), 3);
+}
+
 CommConfig Fake() {
   CommConfig config;
   config.backend = "fake";

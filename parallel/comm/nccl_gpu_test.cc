@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/backends/nccl_backend.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/test_process.h"
 #include "parallel/device/device_facts.h"

@@ -10,31 +10,9 @@
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp"
 
 namespace rankwise {
-
-// A group to which backends are being added.
-struct ProcessGroups::Building {
-  GroupPlace place;
-  int number = 0;  // in the log
-  GroupPtr group;
-
-  // A part of `store` for this group's backend `name` alone. Groups that are
-  // made at the same time have no rank in common.
-  c10::intrusive_ptr<c10d::Store> StorePart(
-      const c10::intrusive_ptr<c10d::Store>& store, const char* name) const {
-    const std::string prefix =
-        number == 0 ? ""
-                    : absl::StrCat("group/", number, "/", place.ranks[0], "/");
-    return c10::make_intrusive<c10d::PrefixStore>(prefix + name, store);
-  }
-
-  void Add(c10::DeviceType device_type, const BackendKind& kind,
-           BackendPtr backend) {
-    group->setBackend(device_type, kind.type, std::move(backend));
-    group->setDefaultBackend(kind.type);
-  }
-};
 
 ProcessGroups::ProcessGroups(ProcessGroupsConfig config,
                              c10::intrusive_ptr<c10d::Store> store,
@@ -43,7 +21,7 @@ ProcessGroups::ProcessGroups(ProcessGroupsConfig config,
       store_(std::move(store)),
       log_(std::move(log)) {}
 
-// `inner`, behind the check if the configuration asks for it.
+// `inner` behind the check that all ranks call the same collective.
 absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
                                                   BackendPtr inner) {
   request.store =
@@ -51,20 +29,27 @@ absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
   request.collective_timeout = config_.comm.collective_timeout;
   ASSIGN_OR_RETURN(BackendPtr checker, HostBackend().make(request));
   carriers_.push_back(checker);
-  return CheckCollectives(std::move(inner), std::move(checker));
+  return c10::make_intrusive<c10d::ProcessGroupWrapper>(std::move(inner),
+                                                        std::move(checker));
 }
 
 absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
-                                               const Building& building) {
+                                               const GroupPlace& place,
+                                               int number) {
   // Where the watchdog speaks first, the backend's own timeout is a fallback.
   constexpr absl::Duration kForTheWatchdog = absl::Minutes(2);
   const bool polled = kind.on_device || config_.comm.poll_gloo;
   BackendPtr& of_all_ranks = of_all_ranks_[&kind];
   BackendRequest request;
   request.env = config_.env;
-  request.place = building.place;
+  request.place = place;
   request.device = config_.device;
-  request.store = building.StorePart(store_, kind.name);
+  // Of this group alone: groups made at the same time have no rank in common.
+  request.store = c10::make_intrusive<c10d::PrefixStore>(
+      number == 0
+          ? kind.name
+          : absl::StrCat("group/", number, "/", place.ranks[0], "/", kind.name),
+      store_);
   request.connect_timeout = config_.comm.rendezvous_timeout;
   request.collective_timeout =
       config_.comm.collective_timeout +
@@ -80,7 +65,7 @@ absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
     ASSIGN_OR_RETURN(backend, Checked(request, std::move(backend)));
   }
   Monitoring monitoring;
-  monitoring.group = building.number;
+  monitoring.group = number;
   if (polled) monitoring.watchdog = config_.watchdog;
   if (kind.on_device) monitoring.device = config_.device;
   return MakeMonitoredBackend(std::move(backend), log_, std::move(monitoring));
@@ -88,26 +73,26 @@ absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
 
 absl::StatusOr<ProcessGroups::GroupPtr> ProcessGroups::Add(
     const GroupPlace& place) {
-  Building building;
-  building.place = place;
-  building.number =
+  const int number =
       groups_.empty() ? 0 : log_->AddGroup(place.name, place.ranks);
-  building.group =
+  auto group =
       c10::make_intrusive<c10d::ProcessGroup>(store_, place.rank, place.size());
   const BackendKind& kind = *config_.backend;
   // Under NCCL CPU tensors, such as a loss to print, need a way too.
   const BackendKind& host = kind.serves_cpu ? kind : HostBackend();
-  ASSIGN_OR_RETURN(const BackendPtr for_cpu, Make(host, building));
-  building.Add(c10::kCPU, host, for_cpu);
+  ASSIGN_OR_RETURN(const BackendPtr for_cpu, Make(host, place, number));
+  group->setBackend(c10::kCPU, host.type, for_cpu);
+  group->setDefaultBackend(host.type);
   if (config_.device.is_cuda() && !kind.serves_cpu) {
-    building.group->setBoundDeviceId(config_.device);
-    ASSIGN_OR_RETURN(BackendPtr for_gpu, Make(kind, building));
-    building.Add(c10::kCUDA, kind, std::move(for_gpu));
+    group->setBoundDeviceId(config_.device);
+    ASSIGN_OR_RETURN(const BackendPtr for_gpu, Make(kind, place, number));
+    group->setBackend(c10::kCUDA, kind.type, for_gpu);
+    group->setDefaultBackend(kind.type);
   } else if (config_.device.is_cuda() && kind.serves_cuda) {
-    building.group->setBackend(c10::kCUDA, kind.type, for_cpu);
+    group->setBackend(c10::kCUDA, kind.type, for_cpu);
   }
-  groups_.push_back(building.group);
-  return building.group;
+  groups_.push_back(group);
+  return group;
 }
 
 void ProcessGroups::Abort() {
@@ -142,12 +127,12 @@ void ProcessGroups::ShutDown() {
 
 void ProcessGroups::Leak() {
   for (GroupPtr& group : groups_) (void)group.release();
-  for (BackendPtr& carrier : carriers_) (void)carrier.release();
-  for (BackendPtr& backend : on_device_) (void)backend.release();
+  for (auto* backends : {&carriers_, &on_device_}) {
+    for (BackendPtr& backend : *backends) (void)backend.release();
+    backends->clear();
+  }
   for (auto& [kind, backend] : of_all_ranks_) (void)backend.release();
   groups_.clear();
-  carriers_.clear();
-  on_device_.clear();
   of_all_ranks_.clear();
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
@@ -40,27 +39,24 @@ class ProcessGroups {
                 std::shared_ptr<CollectiveLog> log);
 
   // Connects a new group; the first must be that of all ranks. Collective: all
-  // ranks of the job make their groups in the same order, each the one that it
-  // is in. Unavailable when the others cannot be reached, DeadlineExceeded when
-  // they do not come.
+  // ranks of the job make their groups in the same order. Unavailable when the
+  // others cannot be reached, DeadlineExceeded when they do not come.
   absl::StatusOr<GroupPtr> Add(const GroupPlace& place);
 
   // Fails what is in flight in any group, and closes the connections, so that
-  // peers that wait for this rank fail too. The groups cannot be used
-  // afterwards.
+  // waiting peers fail too. The groups cannot be used afterwards.
   void Abort();
   // Ends the groups on the device in good order: waits for what is in flight,
-  // then disconnects, the last group first. When that takes longer than 30 s it
-  // says so on stderr, and leaks them. The groups cannot be used afterwards.
+  // then disconnects. After 30 s it says so on stderr, and leaks them.
   void ShutDown();
-  // Leaves the groups' memory and threads to the end of the process: a
-  // destructor would wait for collectives that never end.
+  // Leaves the groups to the end of the process: a destructor would wait for
+  // collectives that never end.
   void Leak();
 
  private:
-  struct Building;
+  // `number`: the group's in the log.
   absl::StatusOr<BackendPtr> Make(const BackendKind& kind,
-                                  const Building& building);
+                                  const GroupPlace& place, int number);
   absl::StatusOr<BackendPtr> Checked(BackendRequest request, BackendPtr inner);
 
   const ProcessGroupsConfig config_;

@@ -5,16 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -37,16 +33,6 @@ constexpr char kLoopback[] = "127.0.0.1";
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-std::string RankName(const RankEnv& env) {
-  return absl::StrCat("rank ", env.rank, " of ", env.world_size);
-}
-
-absl::Status Annotate(const absl::Status& status, const RankEnv& env) {
-  return absl::Status(
-      status.code(),
-      absl::StrCat("rendezvous of ", RankName(env), ": ", status.message()));
-}
-
 StorePtr JobsPart(StorePtr store, int restart_count) {
   return c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("rankwise/", restart_count), std::move(store));
@@ -61,33 +47,29 @@ struct RawStores {
   bool is_server = false;
 };
 
-c10::intrusive_ptr<c10d::TCPStore> Serve(const Listener& listener,
-                                         absl::Duration timeout) {
+c10d::TCPStoreOptions TcpOptions(int port, absl::Duration timeout) {
   c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(listener.port);
-  options.isServer = true;
+  options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
   options.timeout = absl::ToChronoMilliseconds(timeout);
+  return options;
+}
+
+StorePtr Serve(const Listener& listener, absl::Duration timeout) {
+  c10d::TCPStoreOptions options = TcpOptions(listener.port, timeout);
+  options.isServer = true;
   options.masterListenFd = listener.fd;
   return c10::make_intrusive<c10d::TCPStore>(kLoopback, options);
 }
 
 StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
-  options.waitWorkers = false;
-  options.timeout = absl::ToChronoMilliseconds(timeout);
-  return c10::make_intrusive<c10d::TCPStore>(host, options);
+  return c10::make_intrusive<c10d::TCPStore>(host, TcpOptions(port, timeout));
 }
 
 absl::StatusOr<RawStores> ServeTcp(const RankEnv& env, absl::Duration timeout) {
-  const bool local = env.master_addr.empty() ||
-                     env.local_world_size == env.world_size ||
-                     IsLoopbackAddress(env.master_addr);
-  absl::StatusOr<Listener> listener = Listen(
-      local && IsLoopbackAddress(env.master_addr.empty() ? kLoopback
-                                                         : env.master_addr),
-      env.master_port);
+  const bool on_loopback =
+      env.master_addr.empty() || IsLoopbackAddress(env.master_addr);
+  absl::StatusOr<Listener> listener = Listen(on_loopback, env.master_port);
   if (absl::IsAlreadyExists(listener.status())) {
     return absl::AlreadyExistsError(absl::StrCat(
         "MASTER_PORT ", env.master_port,
@@ -118,8 +100,8 @@ absl::StatusOr<RawStores> OpenTcp(const RankEnv& env, absl::Duration timeout) {
 // c10d waits long for a file that cannot be, and trips over one that is no
 // store.
 absl::Status CheckFile(const std::string& path) {
-  // What a store that is just being written may be cut short of: the length of
-  // the first key, and the key.
+  // How a store begins that is just being written: the length of the first key,
+  // and the key.
   constexpr absl::string_view kBeginning("\x09\0\0\0refcount/", 13);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
@@ -253,9 +235,8 @@ absl::Status MeetIn(const StoreConnection& connection, const RankEnv& env,
   }
 }
 
-// What `action` gives, or nothing when that takes longer than `patience`: c10d
-// waits without a limit for an answer to what it has sent. `action` then goes
-// on, until the process ends, with what it holds itself.
+// What `action` gives, or nothing after `patience`: c10d waits without a limit
+// for an answer. `action` then goes on, with what it holds itself.
 template <typename Action>
 auto ResultWithin(absl::Duration patience, Action action) {
   using Result = decltype(action());
@@ -265,51 +246,55 @@ auto ResultWithin(absl::Duration patience, Action action) {
   return ended ? std::move(*result) : std::optional<Result>();
 }
 
-}  // namespace
-
-absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
-                                           const RendezvousConfig& config) {
+absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
+                                     const RendezvousConfig& config) {
   // After the timeout, for ranks that have met, or know who is missing.
   constexpr absl::Duration kForAnswers = absl::Seconds(5);
   constexpr absl::Duration kToConnect = absl::Seconds(1);  // at least
   const Deadline deadline(config.timeout);
   const std::string where = WhereOf(env, config);
   if (config.file_store.empty() && !Serves(env)) {
-    const absl::Status reachable =
-        WaitForListener(env.master_addr, env.master_port, config.timeout);
-    if (!reachable.ok()) return Annotate(reachable, env);
+    RETURN_IF_ERROR(
+        WaitForListener(env.master_addr, env.master_port, config.timeout));
   }
-  const auto raw =
-      ResultWithin(std::max(deadline.left(), kToConnect),
-                   [env, config] { return OpenStores(env, config); });
+  auto raw = ResultWithin(std::max(deadline.left(), kToConnect),
+                          [env, config] { return OpenStores(env, config); });
   if (!raw.has_value()) {
-    return Annotate(
-        absl::DeadlineExceededError(absl::StrCat(
-            where, " has accepted a connection and not answered within ",
-            absl::FormatDuration(config.timeout),
-            ": another program is probably listening there; choose another "
-            "MASTER_PORT")),
-        env);
+    return absl::DeadlineExceededError(absl::StrCat(
+        where, " has accepted a connection and not answered within ",
+        absl::FormatDuration(config.timeout),
+        ": another program is probably listening there; choose another "
+        "MASTER_PORT"));
   }
-  if (!raw->ok()) return Annotate(raw->status(), env);
-  StoreConnection connection;
-  connection.store = JobsPart((*raw)->first, env.restart_count);
-  connection.second_store = JobsPart((*raw)->second, env.restart_count);
-  connection.is_server = (*raw)->is_server;
+  ASSIGN_OR_RETURN(const RawStores stores, *std::move(raw));
+  const StoreConnection connection = {
+      JobsPart(stores.first, env.restart_count),
+      JobsPart(stores.second, env.restart_count), stores.is_server};
   const auto met =
       ResultWithin(std::max(deadline.left(), kToConnect) + kForAnswers,
                    [connection, env, deadline, config, where] {
                      return MeetIn(connection, env, deadline, config, where);
                    });
   if (!met.has_value()) {
-    return Annotate(absl::UnavailableError(absl::StrCat(
-                        where,
-                        " has stopped answering; see what the process "
-                        "that serves it, rank 0 or the launcher, does")),
-                    env);
+    return absl::UnavailableError(absl::StrCat(
+        where,
+        " has stopped answering; see what the process that serves it, rank 0 "
+        "or the launcher, does"));
   }
-  if (!met->ok()) return Annotate(*met, env);
+  RETURN_IF_ERROR(*met);
   return connection;
+}
+
+}  // namespace
+
+absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
+                                           const RendezvousConfig& config) {
+  absl::StatusOr<StoreConnection> connection = Meet(env, config);
+  if (connection.ok()) return connection;
+  const absl::Status& status = connection.status();
+  return absl::Status(status.code(),
+                      absl::StrCat("rendezvous of rank ", env.rank, " of ",
+                                   env.world_size, ": ", status.message()));
 }
 
 absl::Status JudgeTogether(

@@ -19,10 +19,10 @@ class Store;
 namespace rankwise {
 
 struct RendezvousConfig {
-  // For finding the store and for all ranks to arrive, together.
+  // For the store to be there and for all ranks to arrive, together.
   absl::Duration timeout = absl::Seconds(60);
-  // Path, or file://path, of a file on a file system that all ranks see; empty:
-  // a TCP store at MASTER_ADDR:MASTER_PORT.
+  // Path, or file://path, on a file system that all ranks see; empty: a TCP
+  // store at MASTER_ADDR:MASTER_PORT.
   std::string file_store;
 };
 
@@ -36,23 +36,21 @@ struct StoreConnection {
 };
 
 // Connects to the store (rank 0 serves it, unless it is external), announces
-// this rank and blocks until all have announced themselves. A process without
-// MASTER_ADDR serves a store of its own on a free loopback port.
+// this rank and blocks until all have done so. A process without MASTER_ADDR
+// serves a store of its own on a free loopback port.
 //
-// Unavailable: MASTER_ADDR does not resolve, cannot be reached, or refuses, or
-// the store has stopped answering.
-// AlreadyExists: the port is taken, a second process claims the same rank, or
-// the file is left over from an earlier job. DeadlineExceeded: names the ranks
-// that did not arrive, on rank 0 also a MASTER_ADDR that is not its machine's;
-// or what listens at MASTER_ADDR:MASTER_PORT accepts a connection and does not
-// answer. InvalidArgument: ranks disagree about the world size.
+// Unavailable: MASTER_ADDR does not resolve, cannot be reached or refuses, or
+// the store has stopped answering. AlreadyExists: the port is taken, a second
+// process claims the same rank, or the file is left over from an earlier job.
+// DeadlineExceeded names the ranks that did not arrive, on rank 0 also a
+// MASTER_ADDR that is not its machine's; or something else listens at
+// MASTER_PORT. InvalidArgument: ranks disagree about the world size.
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config);
 
-// Rank 0 judges what all ranks say of themselves, by rank, and tells all its
-// verdict, which is InvalidArgument on every rank where `judge`'s is not OK.
-// `topic` is used once in a job. Collective; blocks. Throws what the store
-// throws.
+// Rank 0 judges what all ranks say of themselves, by rank; where `judge`
+// objects, all get its message as InvalidArgument. `topic` is used once in a
+// job. Collective. Throws what the store throws.
 absl::Status JudgeTogether(
     c10d::Store& store, const std::string& topic, const RankEnv& env,
     const std::string& own,

@@ -1,10 +1,8 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <unordered_map>
-#include <utility>
 
 #include "ATen/core/ivalue.h"
 #include "ATen/core/jit_type.h"
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/device/graph.h"
@@ -25,12 +24,6 @@
 
 namespace rankwise {
 namespace {
-
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Sends gradients as 16-bit floats: casts a bucket to `dtype` (kHalf,
 // kBFloat16), divides it by the group's size, all-reduces it and casts it back
@@ -72,7 +65,7 @@ class LocalHook
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(
       c10d::GradBucket& bucket) override {
-    state_->store(NowNs());
+    state_->store(SteadyNowNs());
     const at::Tensor buffer = bucket.getBuffer();
     std::vector<c10::Device> devices;
     if (!buffer.device().is_cpu()) devices.push_back(buffer.device());
@@ -247,7 +240,7 @@ void DistributedDataParallel::BeforeBackward(
   reducer_->prepare_for_backward(search ? outputs
                                         : std::vector<torch::Tensor>{});
   ready_times_ = reducer_->get_backward_stats();
-  backward_start_ns_ = NowNs();
+  backward_start_ns_ = SteadyNowNs();
   if (MarksBackward()) backward_end_.Watch(outputs.front());
 }
 
@@ -264,7 +257,7 @@ void DistributedDataParallel::AfterBackward() {
     // The first backward only counted gradients and left the reduction to this
     // moment. Python queues it as the end of backward.
     graph_recorded_ = true;
-    comm_start_ns = NowNs();
+    comm_start_ns = SteadyNowNs();
     if (MarksBackward()) own_end.emplace(device_);
     reducer_->delay_all_reduce();
   } else if (step_syncs_) {
@@ -274,7 +267,7 @@ void DistributedDataParallel::AfterBackward() {
   }
   if (config_.skip_communication) return;
   if (device_.is_cpu() && step_syncs_) {
-    exposed_ = (NowNs() - comm_start_ns) * 1e-9;
+    exposed_ = (SteadyNowNs() - comm_start_ns) * 1e-9;
   } else if (own_end.has_value()) {
     exposed_ = PendingDuration(*std::move(own_end), DeviceEvent(device_));
   }

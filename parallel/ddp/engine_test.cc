@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/ddp/simple_data_parallel.h"
+#include "parallel/ddp/gradient_sync.h"
 #include "parallel/ddp/test_ranks.h"
 
 namespace rankwise {

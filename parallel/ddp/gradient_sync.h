@@ -4,15 +4,21 @@
 #define RANKWISE_PARALLEL_DDP_GRADIENT_SYNC_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "parallel/comm/group.h"
+#include "parallel/ddp/engine.h"
 #include "parallel/device/device_event.h"
 #include "torch/types.h"
 
 namespace c10d {
 class Work;
 }  // namespace c10d
+namespace torch::nn {
+class Module;
+}
 
 namespace rankwise {
 
@@ -42,7 +48,7 @@ class GradientSync {
 // and dtype, over a flat copy.
 class AllReduceSync : public GradientSync {
  public:
-  // With one rank and no process group nothing is exchanged, or even touched.
+  // Without a process group nothing is exchanged, or even touched.
   // `skip_communication`, for comparison: gradients are put together and back,
   // but stay the rank's own.
   explicit AllReduceSync(Group group, bool skip_communication = false);
@@ -60,6 +66,48 @@ class AllReduceSync : public GradientSync {
   const Group group_;
   const bool skip_communication_;
   std::vector<Bucket> buckets_;
+};
+
+// Data parallelism in its shortest form: after backward all gradients are
+// flattened into one buffer, all-reduced, divided by the group's size and
+// copied back. Nothing overlaps, so that the difference to
+// DistributedDataParallel is what overlap is worth. Read this one first.
+class SimpleDataParallel : public DataParallelEngine {
+ public:
+  // Checks and broadcasts the model as DistributedDataParallel::Create does. A
+  // collective call. The module and the group's communicator must outlive the
+  // result.
+  // With `skip_communication`, for comparison, gradients are flattened and put
+  // back, but they and the buffers stay the rank's own.
+  static absl::StatusOr<std::unique_ptr<SimpleDataParallel>> Create(
+      torch::nn::Module& module, const Group& group,
+      bool skip_communication = false);
+
+  void BeforeForward() override;
+  void BeforeBackward(const std::vector<torch::Tensor>&) override {}
+
+  // The all-reduces, one per dtype. A parameter that needs a gradient but got
+  // none takes part as zeros, so that ranks may use different parameters.
+  void AfterBackward() override;
+
+  void SetSync(bool sync) override { sync_ = sync; }
+  PendingDuration TakeExposedComm() override {
+    return std::exchange(exposed_, PendingDuration());
+  }
+
+ private:
+  SimpleDataParallel(torch::nn::Module& module, const Group& group,
+                     bool skip_communication);
+
+  torch::nn::Module& module_;
+  const Group group_;
+  const bool skip_communication_;
+  std::vector<torch::Tensor> parameters_;  // those that need gradients
+  AllReduceSync gradients_;
+  bool sync_ = true;
+  bool step_syncs_ = true;  // the step under way reduces gradients
+  bool buffers_stale_ = true;
+  PendingDuration exposed_;
 };
 
 }  // namespace rankwise

@@ -1,10 +1,9 @@
 #include "parallel/ddp/model_state.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <functional>
 #include <map>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/device/device_event.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/comm.hpp"
@@ -63,13 +61,6 @@ class Collector {
   std::vector<NamedTensor> tensors_;
 };
 
-// An odd 64-bit constant with well-spread bits: 2^64 / golden ratio.
-constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15;
-
-uint64_t Mix(uint64_t hash, uint64_t word) {
-  return std::rotl(hash ^ word * kMultiplier, 29) * kMultiplier;
-}
-
 // Every rank's `tensor` of the CPU, by place in the group; shapes must agree.
 absl::StatusOr<std::vector<torch::Tensor>> Gather(const torch::Tensor& tensor,
                                                   const Group& group) {
@@ -89,15 +80,6 @@ absl::StatusOr<std::vector<torch::Tensor>> Gather(const torch::Tensor& tensor,
   }
 }
 
-// One parameter or buffer, as the ranks tell each other: "kind\tname\tform\n".
-struct Entry {
-  std::string kind, name, form;
-
-  bool operator==(const Entry& other) const {
-    return kind == other.kind && name == other.name && form == other.form;
-  }
-};
-
 std::string Form(const torch::Tensor& tensor) {
   std::string form = absl::StrCat(c10::toString(tensor.scalar_type()), " [",
                                   absl::StrJoin(tensor.sizes(), ", "), "]");
@@ -108,27 +90,19 @@ std::string Form(const torch::Tensor& tensor) {
   return form;
 }
 
+// One line per parameter and buffer, "parameter 'fc.weight'\tFloat [2, 3]".
 std::string Describe(const torch::nn::Module& module) {
   std::string text;
   for (const NamedTensor& item : ModelParameters(module)) {
     const bool trained = item.tensor.requires_grad();
-    absl::StrAppend(&text, "parameter\t", item.name, "\t", Form(item.tensor),
+    absl::StrAppend(&text, "parameter '", item.name, "'\t", Form(item.tensor),
                     trained ? "" : " without gradient", "\n");
   }
   for (const NamedTensor& item : ModelBuffers(module)) {
-    absl::StrAppend(&text, "buffer\t", item.name, "\t", Form(item.tensor),
+    absl::StrAppend(&text, "buffer '", item.name, "'\t", Form(item.tensor),
                     "\n");
   }
   return text;
-}
-
-std::vector<Entry> Parse(const std::string& text) {
-  std::vector<Entry> entries;
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    std::vector<std::string> parts = absl::StrSplit(line, '\t');
-    entries.push_back({parts[0], parts[1], parts[2]});
-  }
-  return entries;
 }
 
 // Every rank's description, by place; empty when all are equal.
@@ -163,27 +137,37 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
   return texts;
 }
 
-// What is at `index` of a rank's list, in words.
-std::string Present(const std::vector<Entry>& entries, size_t index) {
-  if (index >= entries.size()) return "missing";
-  return absl::StrCat(entries[index].kind, " '", entries[index].name, "', ",
-                      entries[index].form);
+// A tensor's name and form, from its line of a description.
+using Entry = std::pair<std::string, std::string>;
+
+std::vector<Entry> Parse(const std::string& text) {
+  std::vector<Entry> entries;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const Entry entry = absl::StrSplit(line, absl::MaxSplits('\t', 1));
+    entries.push_back(entry);
+  }
+  return entries;
 }
 
 // `ranks`: of `zero` and of `other`, in the job.
 std::string Difference(const std::vector<Entry>& zero,
                        const std::vector<Entry>& other, size_t index,
                        std::pair<int, int> ranks) {
-  const bool both = index < zero.size() && index < other.size();
-  if (both && zero[index].kind == other[index].kind &&
-      zero[index].name == other[index].name) {
-    return absl::StrCat(zero[index].kind, " '", zero[index].name, "' is ",
-                        zero[index].form, " on rank ", ranks.first, " and ",
-                        other[index].form, " on rank ", ranks.second);
+  if (index < zero.size() && index < other.size() &&
+      zero[index].first == other[index].first) {
+    return absl::StrCat(zero[index].first, " is ", zero[index].second,
+                        " on rank ", ranks.first, " and ", other[index].second,
+                        " on rank ", ranks.second);
   }
-  return absl::StrCat("tensor ", index + 1, " is ", Present(zero, index),
-                      " on rank ", ranks.first, " (of ", zero.size(), ") and ",
-                      Present(other, index), " on rank ", ranks.second, " (of ",
+  const auto present = [&](const std::vector<Entry>& entries) {
+    return index < entries.size()
+               ? absl::StrJoin({entries[index].first, entries[index].second},
+                               ", ")
+               : "missing";
+  };
+  return absl::StrCat("tensor ", index + 1, " is ", present(zero), " on rank ",
+                      ranks.first, " (of ", zero.size(), ") and ",
+                      present(other), " on rank ", ranks.second, " (of ",
                       other.size(), ")");
 }
 
@@ -195,11 +179,10 @@ absl::Status FirstDifference(const std::vector<std::string>& texts,
   for (size_t place = 1; place < texts.size(); ++place) {
     if (texts[place] == texts[0]) continue;
     const std::vector<Entry> other = Parse(texts[place]);
-    size_t index = 0;
-    while (index < zero.size() && index < other.size() &&
-           zero[index] == other[index]) {
-      ++index;
-    }
+    const auto index = static_cast<size_t>(
+        std::mismatch(zero.begin(), zero.end(), other.begin(), other.end())
+            .first -
+        zero.begin());
     if (index >= first_index) continue;
     first_index = index;
     difference = Difference(zero, other, index,
@@ -272,7 +255,7 @@ void BroadcastFromFirst(const std::vector<NamedTensor>& tensors,
 
 PendingDuration BroadcastFromFirst(const std::vector<torch::Tensor>& tensors,
                                    const Group& group) {
-  if (tensors.empty() || group.process_group() == nullptr) return 0;
+  if (tensors.empty() || group.size() == 1) return 0;
   const c10::Device device = tensors.front().device();
   DeviceEvent start(device);
   c10d::broadcast_coalesced(group.process_group(), tensors, kBroadcastBytes,
@@ -305,20 +288,7 @@ absl::Status CheckDivergence(const Module& module, const Group& group) {
 }
 
 uint64_t FingerprintBytes(const void* data, size_t size) {
-  // Four independent lanes keep the multiplier busy; they meet at the end.
-  uint64_t lanes[4] = {size, 1, 2, 3};
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  size_t done = 0;
-  for (; done + sizeof(lanes) <= size; done += sizeof(lanes)) {
-    uint64_t words[4];
-    std::memcpy(words, bytes + done, sizeof(words));
-    for (int i = 0; i < 4; ++i) lanes[i] = Mix(lanes[i], words[i]);
-  }
-  uint64_t rest[4] = {};
-  if (done < size) std::memcpy(rest, bytes + done, size - done);
-  uint64_t hash = kMultiplier;
-  for (int i = 0; i < 4; ++i) hash = Mix(hash, Mix(lanes[i], rest[i]));
-  return hash ^ hash >> 32;
+  return std::hash<std::string_view>()({static_cast<const char*>(data), size});
 }
 
 uint64_t FingerprintTensor(const torch::Tensor& tensor) {

@@ -41,7 +41,7 @@ void BroadcastFromFirst(const std::vector<NamedTensor>& tensors,
 PendingDuration BroadcastFromFirst(const std::vector<torch::Tensor>& tensors,
                                    const Group& group);
 
-// Do all ranks of the group have the same model? Asked before anything is
+// Do all ranks of the group have the same model? Checked before anything is
 // exchanged, since afterwards the answer is a hang or silent nonsense.
 // FailedPrecondition, the same on every rank, names the first parameter or
 // buffer whose name, shape, dtype, memory layout or need for a gradient is not
@@ -61,8 +61,8 @@ absl::Status VerifyModel(const torch::nn::Module& module, const Group& group);
 absl::Status CheckDivergence(const torch::nn::Module& module,
                              const Group& group);
 
-// 64-bit fingerprints, equal for equal bytes on every machine of one byte
-// order. For finding accidents, not attacks. A tensor's is of its elements'
+// 64-bit fingerprints, equal for equal bytes in processes of one program. For
+// finding accidents, not attacks. A tensor's is of its elements'
 // bits in row-major order, whatever the memory layout: it separates 0.0 from
 // -0.0 and one NaN from another. Copies to the host if need be.
 uint64_t FingerprintBytes(const void* data, size_t size);

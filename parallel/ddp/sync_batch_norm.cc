@@ -70,8 +70,8 @@ at::Tensor RawMoments(const at::Tensor& x) {
 // Of the whole batch: one all-reduce of raw moments in fp64, to which each rank
 // adds what it computed about its own mean. A collective of `group`, whose
 // ranks may hold batches of different sizes, empty ones too.
-BatchMoments DeviceEvents(const at::Tensor& x, double eps,
-                          c10d::ProcessGroup& group) {
+BatchMoments MomentsOf(const at::Tensor& x, double eps,
+                       c10d::ProcessGroup& group) {
   const int64_t channels = x.size(1);
   std::vector<at::Tensor> raw{RawMoments(x)};
   group.allreduce(raw)->wait();
@@ -101,29 +101,6 @@ at::Tensor Normalize(const at::Tensor& x, const at::Tensor& weight,
   at::Tensor y = Centered(x, moments).mul_(AlignTo(Scale(weight, moments), x));
   if (bias.defined()) y.add_(AlignTo(bias.to(y.scalar_type()), x));
   return y.to(x.scalar_type());
-}
-
-// This rank's part of the backward. The sums are [C], in the moments' dtype;
-// the gradients [C], in the weight's.
-struct BackwardSums {
-  at::Tensor dy;
-  at::Tensor dy_xmu;  // of dy * (x - mean)
-  at::Tensor weight_gradient, bias_gradient;
-};
-
-BackwardSums SumBackward(const at::Tensor& dy, const at::Tensor& x,
-                         const at::Tensor& weight,
-                         const BatchMoments& moments) {
-  const std::vector<int64_t> dims = AllButChannels(x);
-  const at::Tensor wide_dy = dy.to(AccumulateType(x));
-  BackwardSums sums;
-  sums.dy = wide_dy.sum(dims);
-  sums.dy_xmu = Centered(x, moments).mul_(wide_dy).sum(dims);
-  if (!weight.defined()) return sums;
-  sums.weight_gradient =
-      (sums.dy_xmu * moments.invstd).to(weight.scalar_type());
-  sums.bias_gradient = sums.dy.to(weight.scalar_type());
-  return sums;
 }
 
 // From sums over all ranks. dx = w / s * (dy - mean(dy) - (x - mean) / s^2 *
@@ -167,7 +144,7 @@ class SyncBatchNormFunction
     const at::Tensor weight = any_weight.value_or(at::Tensor());
     const at::Tensor bias = any_bias.value_or(at::Tensor());
     const at::Tensor x = any_x.contiguous(FormatOf(any_x));
-    const BatchMoments moments = DeviceEvents(x, setup.eps, *setup.group);
+    const BatchMoments moments = MomentsOf(x, setup.eps, *setup.group);
     ctx->save_for_backward({x, weight, moments.mean, moments.invstd,
                             moments.unbiased_variance, moments.count});
     ctx->saved_data["group"] = setup.group;
@@ -184,11 +161,19 @@ class SyncBatchNormFunction
     const at::Tensor &x = saved[0], &weight = saved[1];
     const BatchMoments moments{saved[2], saved[3], saved[4], saved[5]};
     const at::Tensor dy = gradients[0].contiguous(FormatOf(x));
-    const BackwardSums sums = SumBackward(dy, x, weight, moments);
-    at::Tensor dx;
+    // This rank's part of the sums, [C], in the moments' dtype.
+    const std::vector<int64_t> dims = AllButChannels(x);
+    const at::Tensor wide_dy = dy.to(AccumulateType(x));
+    const at::Tensor sum_dy = wide_dy.sum(dims);
+    const at::Tensor sum_dy_xmu = Centered(x, moments).mul_(wide_dy).sum(dims);
+    at::Tensor dx, weight_gradient, bias_gradient;
+    if (weight.defined()) {
+      weight_gradient = (sum_dy_xmu * moments.invstd).to(weight.scalar_type());
+      bias_gradient = sum_dy.to(weight.scalar_type());
+    }
     if (ctx->needs_input_grad(0)) {
       const int64_t channels = x.size(1);
-      std::vector<at::Tensor> both{at::cat({sums.dy, sums.dy_xmu})};
+      std::vector<at::Tensor> both{at::cat({sum_dy, sum_dy_xmu})};
       ctx->saved_data["group"]
           .toCustomClass<c10d::ProcessGroup>()
           ->allreduce(both)
@@ -196,7 +181,7 @@ class SyncBatchNormFunction
       dx = InputGradient(dy, x, weight, moments, both[0].narrow(0, 0, channels),
                          both[0].narrow(0, channels, channels));
     }
-    return {dx, sums.weight_gradient, sums.bias_gradient, at::Tensor()};
+    return {dx, weight_gradient, bias_gradient, at::Tensor()};
   }
 };
 
@@ -211,10 +196,22 @@ void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
 using torch::nn::Module;
 using ModulePtr = std::shared_ptr<Module>;
 
-bool IsBatchNorm(const Module& module) {
-  return module.as<torch::nn::BatchNorm1d>() != nullptr ||
-         module.as<torch::nn::BatchNorm2d>() != nullptr ||
-         module.as<torch::nn::BatchNorm3d>() != nullptr;
+template <typename BatchNorm>
+std::optional<BatchNormState> StateOf(const Module& module) {
+  const auto* norm = dynamic_cast<const BatchNorm*>(&module);
+  if (norm == nullptr) return std::nullopt;
+  return BatchNormState{norm->options,     norm->weight,
+                        norm->bias,        norm->running_mean,
+                        norm->running_var, norm->num_batches_tracked};
+}
+
+// Nothing for a module that is no BatchNorm.
+std::optional<BatchNormState> BatchNormStateOf(const Module& module) {
+  std::optional<BatchNormState> state =
+      StateOf<torch::nn::BatchNorm1dImpl>(module);
+  if (!state) state = StateOf<torch::nn::BatchNorm2dImpl>(module);
+  if (!state) state = StateOf<torch::nn::BatchNorm3dImpl>(module);
+  return state;
 }
 
 struct Replaced {
@@ -247,7 +244,8 @@ class Conversion {
       if (layer.old_layer.use_count() == 1) continue;
       return absl::FailedPreconditionError(absl::StrCat(
           "batch norm '", layer.name,
-          "' cannot be replaced: its parent holds it by type, besides having "
+          "' cannot be replaced: its parent holds it by type, in addition to "
+          "having "
           "registered it, and would go on calling it; hold it in a "
           "torch::nn::Sequential instead"));
     }
@@ -259,25 +257,11 @@ class Conversion {
   Replaced* Find(const ModulePtr& module, const std::string& name) {
     if (auto known = replaced_.find(module.get()); known != replaced_.end())
       return &known->second;
-    std::shared_ptr<SyncBatchNormImpl> layer;
-    if (!(layer = Synced<torch::nn::BatchNorm1dImpl>(*module)) &&
-        !(layer = Synced<torch::nn::BatchNorm2dImpl>(*module)) &&
-        !(layer = Synced<torch::nn::BatchNorm3dImpl>(*module))) {
-      return nullptr;
-    }
+    const std::optional<BatchNormState> state = BatchNormStateOf(*module);
+    if (!state.has_value()) return nullptr;
+    auto layer = std::make_shared<SyncBatchNormImpl>(*state, group_);
     layer->train(module->is_training());
     return &(replaced_[module.get()] = {name, module, std::move(layer)});
-  }
-
-  template <typename BatchNorm>
-  std::shared_ptr<SyncBatchNormImpl> Synced(const Module& module) const {
-    const auto* norm = dynamic_cast<const BatchNorm*>(&module);
-    if (norm == nullptr) return nullptr;
-    return std::make_shared<SyncBatchNormImpl>(
-        BatchNormState{norm->options, norm->weight, norm->bias,
-                       norm->running_mean, norm->running_var,
-                       norm->num_batches_tracked},
-        group_);
   }
 
   // Containers call their own list, not the registered children.
@@ -382,7 +366,7 @@ void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
 
 absl::StatusOr<int64_t> ConvertToSyncBatchNorm(Module& model,
                                                const Group& group) {
-  if (IsBatchNorm(model)) {
+  if (BatchNormStateOf(model).has_value()) {
     return absl::FailedPreconditionError(
         "the model is a batch norm itself, and nothing holds it in which it "
         "could be replaced; put it into a torch::nn::Sequential");

@@ -16,12 +16,12 @@ double Seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+}  // namespace
+
 c10::Stream CurrentStream(c10::Device device) {
   if (device.is_cpu()) return c10::Stream(c10::Stream::DEFAULT, device);
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
-
-}  // namespace
 
 DeviceEvent::DeviceEvent(c10::Device device)
     : DeviceEvent(CurrentStream(device)) {}

@@ -18,6 +18,9 @@ struct Event;
 
 namespace rankwise {
 
+// The current stream of an accelerator, or the CPU's only one.
+c10::Stream CurrentStream(c10::Device device);
+
 // When a device gets to a place in a stream's work. No number by itself: the
 // only ways to seconds are below, and give none, or wait, while the device has
 // not come so far. On a CPU a moment is the host's clock, and always reached.
@@ -64,7 +67,7 @@ double WaitForSecondsBetween(const DeviceEvent& from, const DeviceEvent& to);
 void SynchronizeDevice(c10::Device device);
 
 // A sum of what is known already and of stretches between moments, which is
-// asked for when the device has come so far, or when waiting is in order:
+// read when the device has come so far, or when waiting is in order:
 //
 //   DeviceEvent begin(device);
 //   ... work for the device ...

@@ -4,11 +4,18 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "parallel/device/device_facts.h"
+
 namespace rankwise {
 
 // Why a test that needs `gpus` of them cannot run here, "" if it can:
 //   if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
-std::string WhyNotOn(int gpus);
+inline std::string WhyNotOn(int gpus) {
+  if (VisibleGpus() >= gpus) return "";
+  if (VisibleGpus() == 0) return absl::StrCat("needs a GPU: ", WhyNoGpu());
+  return absl::StrCat("needs ", gpus, " GPUs; ", VisibleGpus(), " visible");
+}
 
 }  // namespace rankwise
 

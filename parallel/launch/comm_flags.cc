@@ -1,18 +1,18 @@
 #include "parallel/launch/comm_flags.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "parallel/comm/backends/backends.h"
-#include "parallel/launch/flag_checks.h"
 #include "parallel/launch/placement.h"
 #include "records/command_line.h"
 
@@ -75,6 +75,38 @@ bool IsOurs(absl::string_view file, const std::string& folder) {
 }
 
 }  // namespace
+
+void FlagChecks::OneOf(const char* name, const std::string& value,
+                       const std::vector<std::string>& allowed) {
+  for (const std::string& choice : allowed) {
+    if (value == choice) return;
+  }
+  Complain(absl::StrCat("--", name, "=", value, ": must be one of ",
+                        absl::StrJoin(allowed, ", ")));
+}
+
+void FlagChecks::ParentExists(const char* name, const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path parent =
+      std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(parent, ignored)) return;
+  Complain(absl::StrCat(
+      "--", name, "=", path, ": ",
+      std::filesystem::exists(parent, ignored)
+          ? absl::StrCat(parent.string(), " is not a folder")
+          : absl::StrCat("the folder ", parent.string(), " does not exist")));
+}
+
+void FlagChecks::FolderOrNew(const char* name, const std::string& path) {
+  ParentExists(name, path);
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored) ||
+      std::filesystem::is_directory(path, ignored)) {
+    return;
+  }
+  Complain(absl::StrCat("--", name, "=", path, ": is not a folder"));
+}
 
 void DescribeCommandLine(const char* usage, const std::string& folder) {
   absl::SetProgramUsageMessage(usage);
@@ -157,8 +189,8 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   return launch;
 }
 
-int ThreadsPerRank(int asked, const RankEnv& env) {
-  if (asked > 0) return asked;
+int ThreadsPerRank(int requested, const RankEnv& env) {
+  if (requested > 0) return requested;
   const int cores = std::max(1u, std::thread::hardware_concurrency());
   return std::max(1, cores / env.local_world_size);
 }

@@ -17,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,10 +26,11 @@
 #include "c10/util/Exception.h"
 #include "c10/util/Logging.h"
 #include "parallel/clock/steady_time.h"
-#include "parallel/comm/backends/nccl_backend.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/rendezvous.h"
 #include "parallel/launch/rank_process.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
@@ -355,14 +355,13 @@ void Launcher::ReportFailure(Child& ended, const std::string& how) {
     absl::StrAppend(&report, "; its output is in ", config_.log_dir, "/rank_",
                     first.rank, ".log");
   }
-  const std::string whose = absl::StrCat("rank ", first.rank);
   Drain(&first.process.stderr_fd, *first.err);
   if (!first.running) first.err->Finish();
-  if (first.err->last_lines().empty()) {
-    absl::StrAppend(&report, "; ", whose, " wrote nothing to stderr");
-  } else {
-    absl::StrAppend(&report, "; the last lines of ", whose, " on stderr:");
-  }
+  absl::StrAppend(&report, first.err->last_lines().empty()
+                               ? absl::StrCat("; rank ", first.rank,
+                                              " wrote nothing to stderr")
+                               : absl::StrCat("; the last lines of rank ",
+                                              first.rank, " on stderr:"));
   for (const std::string& line : first.err->last_lines()) {
     absl::StrAppend(&report, "\n[launcher]   ", line);
   }
@@ -402,9 +401,8 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
   Launcher launcher(config, argc, argv);
   const absl::Status started = launcher.Start();
   if (!started.ok()) {
-    Say(absl::StrCat(
-        "cannot start ", config.nproc,
-        config.nproc == 1 ? " rank: " : " ranks: ", started.message()));
+    Say(absl::StrCat("cannot start ", Counted(config.nproc, "rank"), ": ",
+                     started.message()));
     return kCannotStart;  // PR_SET_PDEATHSIG ends those that were started
   }
   return launcher.Supervise();

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,11 +31,7 @@ class ScopedFd {
   ScopedFd(const ScopedFd&) = delete;
   ScopedFd& operator=(const ScopedFd&) = delete;
   int get() const { return fd_; }
-  int release() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd;
-  }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -58,6 +55,16 @@ Resolution Resolve(const std::string& host, int port, int socket_type) {
       getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (resolution.error == 0) resolution.addresses.reset(found);
   return resolution;
+}
+
+// Whether `is_it` says so of one of the addresses; the others are not tried.
+template <typename Predicate>
+bool AnyOf(const Resolution& resolution, Predicate is_it) {
+  for (const addrinfo* address = resolution.addresses.get(); address != nullptr;
+       address = address->ai_next) {
+    if (is_it(*address)) return true;
+  }
+  return false;
 }
 
 // 0, or the errno of connecting to `address`.
@@ -89,13 +96,12 @@ Attempt TryOnce(const std::string& host, int port, absl::Duration timeout) {
   Attempt attempt;
   const Resolution resolution = Resolve(host, port, SOCK_STREAM);
   attempt.resolve_error = resolution.error;
-  for (const addrinfo* address = resolution.addresses.get();
-       address != nullptr && !attempt.connected; address = address->ai_next) {
-    const int error = TryConnect(*address, timeout);
-    attempt.connected = error == 0;
+  attempt.connected = AnyOf(resolution, [&](const addrinfo& address) {
+    const int error = TryConnect(address, timeout);
     // A refusal says more than the failures of the host's other addresses.
     if (attempt.connect_error != ECONNREFUSED) attempt.connect_error = error;
-  }
+    return error == 0;
+  });
   return attempt;
 }
 
@@ -198,23 +204,24 @@ absl::Status WaitForListener(const std::string& host, int port,
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host) {
   constexpr int kAnyPort = 9;  // no packet is sent
   const Resolution resolution = Resolve(host, kAnyPort, SOCK_DGRAM);
-  for (const addrinfo* address = resolution.addresses.get(); address != nullptr;
-       address = address->ai_next) {
-    const ScopedFd fd(socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  std::string local_address;
+  const bool found = AnyOf(resolution, [&](const addrinfo& address) {
+    const ScopedFd fd(socket(address.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage local = {};
+    auto* const name = reinterpret_cast<sockaddr*>(&local);
     socklen_t length = sizeof(local);
-    if (fd.get() < 0 ||
-        connect(fd.get(), address->ai_addr, address->ai_addrlen) != 0 ||
-        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &length) !=
-            0) {
-      continue;
-    }
     char text[NI_MAXHOST];
-    if (getnameinfo(reinterpret_cast<sockaddr*>(&local), length, text,
-                    sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
-      return std::string(text);
+    if (fd.get() < 0 ||
+        connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0 ||
+        getsockname(fd.get(), name, &length) != 0 ||
+        getnameinfo(name, length, text, sizeof(text), nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+      return false;
     }
-  }
+    local_address = text;
+    return true;
+  });
+  if (found) return local_address;
   return absl::UnavailableError(
       absl::StrCat("no network interface leads to ", host));
 }
@@ -222,21 +229,17 @@ absl::StatusOr<std::string> LocalAddressTowards(const std::string& host) {
 absl::Status CheckIsThisMachine(const std::string& host) {
   const Resolution resolution = Resolve(host, /*port=*/0, SOCK_DGRAM);
   if (resolution.error != 0) {
-    return absl::NotFoundError(
-        absl::StrCat("'", host,
-                     "' does not resolve to an address on this "
-                     "machine: ",
-                     gai_strerror(resolution.error)));
+    return absl::NotFoundError(absl::StrCat(
+        "'", host, "' does not resolve to an address on this machine: ",
+        gai_strerror(resolution.error)));
   }
-  for (const addrinfo* address = resolution.addresses.get(); address != nullptr;
-       address = address->ai_next) {
-    const ScopedFd fd(socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const bool is_foreign =
-        fd.get() >= 0 &&
-        bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 &&
-        errno == EADDRNOTAVAIL;
-    if (!is_foreign) return absl::OkStatus();
-  }
+  const bool may_be_here = AnyOf(resolution, [](const addrinfo& address) {
+    const ScopedFd fd(socket(address.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return fd.get() < 0 ||
+           bind(fd.get(), address.ai_addr, address.ai_addrlen) == 0 ||
+           errno != EADDRNOTAVAIL;
+  });
+  if (may_be_here) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat(host, " is not an address of this machine"));
 }

@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/launch/network.h"
+#include "records/text.h"
 
 namespace rankwise {
 namespace {
@@ -32,8 +32,8 @@ bool SeesItsOwnGpuOnly(const RankEnv& env, const Hardware& hardware) {
 }
 
 std::string TooFew(const RankEnv& env, const Hardware& hardware) {
-  return absl::StrCat(env.local_world_size, " local ranks but ", hardware.gpus,
-                      hardware.gpus == 1 ? " GPU" : " GPUs");
+  return absl::StrCat(env.local_world_size, " local ranks but ",
+                      Counted(hardware.gpus, "GPU"));
 }
 
 absl::StatusOr<c10::Device> OwnGpu(const RankEnv& env,

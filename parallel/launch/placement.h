@@ -34,10 +34,10 @@ absl::StatusOr<c10::Device> ChooseDevice(const std::string& device,
                                          const RankEnv& env,
                                          const Hardware& hardware);
 
-// Why a build with CUDA computes on `device`, a CPU, although nobody asked for
-// one: "no GPU is used: 4 local ranks but 2 GPUs; the ranks compute on the
-// CPU".
-// "" where that is as asked, or the build has no CUDA.
+// Why a build with CUDA computes on `device`, a CPU, although none was
+// requested: "no GPU is used: 4 local ranks but 2 GPUs; the ranks compute on
+// the CPU".
+// "" where that is as requested, or the build has no CUDA.
 std::string WhyOnCpu(const std::string& requested_device, c10::Device device,
                      const RankEnv& env, const Hardware& hardware);
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -47,22 +46,25 @@ absl::Status Refuse(absl::string_view message) {
 
 constexpr int kMaxRanks = 1 << 20;
 
-// Fills in `target` from `name`, which stands in the messages next to `beside`.
-absl::Status ReadInt(const EnvLookup& lookup, const std::string& name,
-                     absl::string_view beside, int min, int max, int* target) {
+absl::Status Parse(const std::string& name, const std::string& text,
+                   int* target) {
+  if (absl::SimpleAtoi(text, target)) return absl::OkStatus();
+  return Refuse(absl::StrCat(name, "='", text, "' is not a number"));
+}
+
+// A number of a rank or of ranks. `companion`: set wherever `name` is.
+absl::StatusOr<int> ReadInt(const EnvLookup& lookup, const std::string& name,
+                            absl::string_view companion, int min) {
   const std::optional<std::string> text = lookup(name);
   if (!text.has_value()) {
-    return Refuse(absl::StrCat(name, " is not set, but ", beside,
+    return Refuse(absl::StrCat(name, " is not set, but ", companion,
                                " is; set both or neither"));
   }
-  if (!absl::SimpleAtoi(*text, target)) {
-    return Refuse(absl::StrCat(name, "='", *text, "' is not a number"));
-  }
-  if (*target < min || *target > max) {
-    return Refuse(absl::StrCat(name, "=", *target, " is not between ", min,
-                               " and ", max));
-  }
-  return absl::OkStatus();
+  int value = 0;
+  RETURN_IF_ERROR(Parse(name, *text, &value));
+  if (value >= min && value <= kMaxRanks) return value;
+  return Refuse(absl::StrCat(name, "=", value, " is not between ", min, " and ",
+                             kMaxRanks));
 }
 
 // LOCAL_RANK and LOCAL_WORLD_SIZE when neither is set: known only if all ranks
@@ -82,21 +84,13 @@ absl::Status AssumeLocal(const EnvLookup& lookup, const Names& names,
   return absl::OkStatus();
 }
 
-absl::Status ReadPlace(const EnvLookup& lookup, const Names& names,
-                       RankEnv* env) {
+absl::Status ReadRankAndSize(const EnvLookup& lookup, const Names& names,
+                             RankEnv* env) {
   env->launcher = names.launcher;
-  RETURN_IF_ERROR(ReadInt(lookup, names.world_size, names.rank, 1, kMaxRanks,
-                          &env->world_size));
-  RETURN_IF_ERROR(
-      ReadInt(lookup, names.rank, names.world_size, 0, kMaxRanks, &env->rank));
-  if (!IsSet(lookup, names.local_rank) &&
-      !IsSet(lookup, names.local_world_size)) {
-    return AssumeLocal(lookup, names, env);
-  }
-  RETURN_IF_ERROR(ReadInt(lookup, names.local_world_size, names.local_rank, 1,
-                          kMaxRanks, &env->local_world_size));
-  return ReadInt(lookup, names.local_rank, names.local_world_size, 0, kMaxRanks,
-                 &env->local_rank);
+  ASSIGN_OR_RETURN(env->world_size,
+                   ReadInt(lookup, names.world_size, names.rank, 1));
+  ASSIGN_OR_RETURN(env->rank, ReadInt(lookup, names.rank, names.world_size, 0));
+  return absl::OkStatus();
 }
 
 absl::Status CheckPlace(const Names& names, const RankEnv& env) {
@@ -123,16 +117,20 @@ absl::Status CheckPlace(const Names& names, const RankEnv& env) {
   return absl::OkStatus();
 }
 
-absl::Status ReadPort(const EnvLookup& lookup, int* port) {
-  const std::string text = *lookup("MASTER_PORT");
-  if (!absl::SimpleAtoi(text, port)) {
-    return Refuse(absl::StrCat("MASTER_PORT='", text, "' is not a number"));
+absl::Status ReadPlace(const EnvLookup& lookup, const Names& names,
+                       RankEnv* env) {
+  RETURN_IF_ERROR(ReadRankAndSize(lookup, names, env));
+  if (!IsSet(lookup, names.local_rank) &&
+      !IsSet(lookup, names.local_world_size)) {
+    RETURN_IF_ERROR(AssumeLocal(lookup, names, env));
+  } else {
+    ASSIGN_OR_RETURN(
+        env->local_world_size,
+        ReadInt(lookup, names.local_world_size, names.local_rank, 1));
+    ASSIGN_OR_RETURN(env->local_rank, ReadInt(lookup, names.local_rank,
+                                              names.local_world_size, 0));
   }
-  if (*port < 1 || *port > 65535) {
-    return Refuse(absl::StrCat("MASTER_PORT=", text,
-                               " is not a port between 1 and 65535"));
-  }
-  return absl::OkStatus();
+  return CheckPlace(names, *env);
 }
 
 // A port that all ranks of a job derive alike, in the unprivileged range below
@@ -155,8 +153,12 @@ struct MasterGuess {
 absl::Status ReadMaster(const EnvLookup& lookup, const MasterGuess& guess,
                         const RankEnvOptions& options, RankEnv* env) {
   env->master_addr = lookup("MASTER_ADDR").value_or(guess.address);
-  if (IsSet(lookup, "MASTER_PORT")) {
-    RETURN_IF_ERROR(ReadPort(lookup, &env->master_port));
+  if (const auto port = lookup("MASTER_PORT"); port.has_value()) {
+    RETURN_IF_ERROR(Parse("MASTER_PORT", *port, &env->master_port));
+    if (env->master_port < 1 || env->master_port > 65535) {
+      return Refuse(absl::StrCat("MASTER_PORT=", *port,
+                                 " is not a port between 1 and 65535"));
+    }
   } else if (!guess.job_id.empty()) {
     env->master_port = PortOfJob(guess.job_id);
   }
@@ -185,48 +187,34 @@ absl::Status ReadMaster(const EnvLookup& lookup, const MasterGuess& guess,
 absl::Status ReadTorchrun(const EnvLookup& lookup,
                           const RankEnvOptions& options, RankEnv* env) {
   RETURN_IF_ERROR(ReadPlace(lookup, kTorchrun, env));
-  RETURN_IF_ERROR(CheckPlace(kTorchrun, *env));
   if (IsSet(lookup, "RANKWISE_LAUNCHER")) env->launcher = "nproc";
   const std::string agent = lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("");
   env->store_is_external = agent == "True" || agent == "true" || agent == "1";
-  const std::string restarts =
-      lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
-  if (!absl::SimpleAtoi(restarts, &env->restart_count)) {
-    return Refuse(absl::StrCat("TORCHELASTIC_RESTART_COUNT='", restarts,
-                               "' is not a number"));
-  }
+  RETURN_IF_ERROR(Parse("TORCHELASTIC_RESTART_COUNT",
+                        lookup("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+                        &env->restart_count));
   return ReadMaster(lookup, {}, options, env);
 }
 
 absl::Status ReadOpenMpi(const EnvLookup& lookup, const RankEnvOptions& options,
                          RankEnv* env) {
   RETURN_IF_ERROR(ReadPlace(lookup, kOpenMpi, env));
-  RETURN_IF_ERROR(CheckPlace(kOpenMpi, *env));
   MasterGuess guess;
   if (env->local_world_size == env->world_size) guess.address = kLoopback;
   guess.job_id = lookup("OMPI_MCA_ess_base_jobid").value_or("");
   return ReadMaster(lookup, guess, options, env);
 }
 
-// Slurm's variables, and the compressed lists inside them.
-
 // True when this process is one of several tasks of a job step. A batch script
 // has SLURM_PROCID=0 although it is no rank; it lacks SLURM_STEP_NUM_TASKS.
 bool IsSlurmRank(const EnvLookup& lookup) {
-  if (!lookup("SLURM_PROCID").has_value()) return false;
+  if (!IsSet(lookup, "SLURM_PROCID")) return false;
   int tasks = 0;
   const std::optional<std::string> step = lookup("SLURM_STEP_NUM_TASKS");
   // One task is how `srun --pty bash` and salloc's interactive step look.
   if (step.has_value()) return !absl::SimpleAtoi(*step, &tasks) || tasks > 1;
   if (*lookup("SLURM_PROCID") != "0") return true;
-  return lookup("MASTER_ADDR").has_value() &&
-         lookup("SLURM_NTASKS").has_value();
-}
-
-// The variable that holds the step's number of tasks.
-const char* SlurmWorldSizeName(const EnvLookup& lookup) {
-  return lookup("SLURM_STEP_NUM_TASKS").has_value() ? "SLURM_STEP_NUM_TASKS"
-                                                    : "SLURM_NTASKS";
+  return IsSet(lookup, "MASTER_ADDR") && IsSet(lookup, "SLURM_NTASKS");
 }
 
 // Entry `index` of "4(x2),3" = 4, 4, 3; nothing if malformed or too short.
@@ -256,11 +244,8 @@ std::optional<int> EntryOfCountList(absl::string_view list, int index) {
 absl::StatusOr<int> SlurmLocalWorldSize(const EnvLookup& lookup,
                                         int world_size) {
   int node = 0;
-  if (!absl::SimpleAtoi(lookup("SLURM_NODEID").value_or("0"), &node)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank environment: SLURM_NODEID='",
-                     *lookup("SLURM_NODEID"), "' is not a number"));
-  }
+  RETURN_IF_ERROR(
+      Parse("SLURM_NODEID", lookup("SLURM_NODEID").value_or("0"), &node));
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
                            "SLURM_NTASKS_PER_NODE"}) {
     const std::optional<std::string> list = lookup(name);
@@ -269,13 +254,13 @@ absl::StatusOr<int> SlurmLocalWorldSize(const EnvLookup& lookup,
     const std::optional<int> count =
         EntryOfCountList(*list, same_on_all ? 0 : node);
     if (count.has_value()) return *count;
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank environment: ", name, "='", *list,
-                     "' does not say how many tasks node ", node, " runs"));
+    return Refuse(absl::StrCat(name, "='", *list,
+                               "' does not say how many tasks node ", node,
+                               " runs"));
   }
   if (lookup("SLURM_NNODES").value_or("1") == "1") return world_size;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "rank environment: SLURM_NNODES=", *lookup("SLURM_NNODES"),
+  return Refuse(absl::StrCat(
+      "SLURM_NNODES=", *lookup("SLURM_NNODES"),
       ", but neither SLURM_STEP_TASKS_PER_NODE nor SLURM_NTASKS_PER_NODE is "
       "set, so the number of local ranks is unknown; use srun "
       "--ntasks-per-node=N"));
@@ -309,24 +294,16 @@ std::string SlurmFirstHost(const EnvLookup& lookup) {
   return "";
 }
 
-// "<job>.<step>", empty when unknown.
-std::string SlurmStepId(const EnvLookup& lookup) {
-  const std::optional<std::string> job = lookup("SLURM_JOB_ID");
-  if (!job.has_value()) return "";
-  return absl::StrCat(*job, ".", lookup("SLURM_STEP_ID").value_or("0"));
-}
-
 absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
                        RankEnv* env) {
-  env->launcher = "srun";
-  const Names names = {"srun", "SLURM_PROCID", SlurmWorldSizeName(lookup),
+  const Names names = {"srun", "SLURM_PROCID",
+                       IsSet(lookup, "SLURM_STEP_NUM_TASKS")
+                           ? "SLURM_STEP_NUM_TASKS"
+                           : "SLURM_NTASKS",
                        "SLURM_LOCALID", "the tasks per node"};
-  RETURN_IF_ERROR(ReadInt(lookup, names.world_size, names.rank, 1, kMaxRanks,
-                          &env->world_size));
-  RETURN_IF_ERROR(
-      ReadInt(lookup, names.rank, names.world_size, 0, kMaxRanks, &env->rank));
-  RETURN_IF_ERROR(ReadInt(lookup, names.local_rank, names.rank, 0, kMaxRanks,
-                          &env->local_rank));
+  RETURN_IF_ERROR(ReadRankAndSize(lookup, names, env));
+  ASSIGN_OR_RETURN(env->local_rank,
+                   ReadInt(lookup, names.local_rank, names.rank, 0));
   ASSIGN_OR_RETURN(env->local_world_size,
                    SlurmLocalWorldSize(lookup, env->world_size));
   RETURN_IF_ERROR(CheckPlace(names, *env));
@@ -334,7 +311,10 @@ absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
   guess.address = env->local_world_size == env->world_size
                       ? kLoopback
                       : SlurmFirstHost(lookup);
-  guess.job_id = SlurmStepId(lookup);
+  if (const auto job = lookup("SLURM_JOB_ID"); job.has_value()) {
+    guess.job_id =
+        absl::StrCat(*job, ".", lookup("SLURM_STEP_ID").value_or("0"));
+  }
   return ReadMaster(lookup, guess, options, env);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "third_party/absl/status_macros.h"
 
 extern char** environ;
 
@@ -65,20 +66,21 @@ struct ChildSetup {
   _exit(kCannotExecute);
 }
 
+// Both ends are closed with it, unless taken.
 struct Pipe {
-  int read_end = -1;
-  int write_end = -1;
+  int read_end = -1, write_end = -1;
+
+  ~Pipe() {
+    for (const int fd : {read_end, write_end}) {
+      if (fd >= 0) close(fd);
+    }
+  }
   bool Open() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
     read_end = ends[0];
     write_end = ends[1];
     return fcntl(read_end, F_SETFL, O_NONBLOCK) == 0;
-  }
-  void CloseAll() {
-    for (const int fd : {read_end, write_end}) {
-      if (fd >= 0) close(fd);
-    }
   }
 };
 
@@ -99,12 +101,8 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command,
   std::vector<char*> argv = Pointers(arguments);
   std::vector<char*> envp = Pointers(environment);
   Pipe out, err;
-  if ((!command.inherit_stdout && !out.Open()) || !err.Open()) {
-    const absl::Status status = SystemError("pipe");
-    out.CloseAll();
-    err.CloseAll();
-    return status;
-  }
+  if ((!command.inherit_stdout && !out.Open()) || !err.Open())
+    return SystemError("pipe");
   const int empty_stdin = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const ChildSetup setup = {argv.data(),   envp.data(),   empty_stdin,
                             out.write_end, err.write_end, getpid(),
@@ -113,15 +111,10 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command,
   if (pid == 0) BecomeRank(setup);
   const absl::Status forked = pid < 0 ? SystemError("fork") : absl::OkStatus();
   if (empty_stdin >= 0) close(empty_stdin);
-  if (!forked.ok()) {
-    out.CloseAll();
-    err.CloseAll();
-    return forked;
-  }
+  RETURN_IF_ERROR(forked);
   setpgid(pid, pid);  // here too: whichever of the two comes first
-  if (out.write_end >= 0) close(out.write_end);
-  close(err.write_end);
-  return RankProcess{pid, out.read_end, err.read_end};
+  return RankProcess{pid, std::exchange(out.read_end, -1),
+                     std::exchange(err.read_end, -1)};
 }
 
 std::string DescribeEnd(int wait_status) {

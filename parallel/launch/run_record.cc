@@ -3,8 +3,6 @@
 #include <ATen/ops/tensor.h>
 #include <torch/version.h>
 
-#include <vector>
-
 #include "absl/time/clock.h"
 #include "parallel/device/device_facts.h"
 #include "records/run_origin.h"

@@ -25,10 +25,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "parallel/pipeline/schedule/schedule.h"
-#include "parallel/pipeline/schedule/schedule_csv.h"
-#include "parallel/pipeline/schedule/validate.h"
-#include "parallel/pipeline/simulation/drawing.h"
-#include "parallel/pipeline/simulation/formulas.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "parallel/pipeline/simulation/timeline.h"
 #include "parallel/pipeline/simulation/trace.h"
@@ -103,7 +99,7 @@ std::string Title(const Schedule& schedule, const SimulationCosts& costs) {
   return title;
 }
 
-// Simulated figures beside the formulas'.
+// Simulated figures next to the formulas'.
 std::string Figures(const Schedule& schedule, const SimulationCosts& costs,
                     const Bubbles& bubbles, const ScheduleFacts& facts) {
   const ScheduleShape shape = {schedule.num_ranks(), schedule.num_micro_batches,
@@ -288,7 +284,7 @@ absl::Status Run(const Config& config) {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "prints what a pipeline schedule does, simulated: its timeline, bubbles "
-      "and activations, beside the formulas\n"
+      "and activations, next to the formulas\n"
       "  --schedule=1f1b --pp=4 --microbatches=8 [--chunks=2 --costs=F,I,W "
       "--link=alpha,beta --bytes=N --trace=out.json --csv=out.csv]");
   const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);

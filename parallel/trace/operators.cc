@@ -2,17 +2,16 @@
 
 #include <stdlib.h>  // setenv
 
-#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "parallel/clock/steady_time.h"
 #include "torch/csrc/autograd/profiler_kineto.h"
+#include "torch/csrc/profiler/stubs/base.h"
 
 namespace rankwise {
 namespace {
@@ -87,6 +86,21 @@ std::vector<TraceSpan> OperatorRecording::Stop() {
     spans.push_back(std::move(span));
   }
   return spans;
+}
+
+// libtorch_cuda registers stubs that call NVTX; without it they are empty.
+bool RangesOn() {
+  static const bool on = torch::profiler::impl::cudaStubs()->enabled();
+  return on;
+}
+
+ScopedRange::ScopedRange(const std::string& name) : open_(RangesOn()) {
+  if (open_) torch::profiler::impl::cudaStubs()->rangePush(name.c_str());
+}
+
+void ScopedRange::Close() {
+  if (std::exchange(open_, false))
+    torch::profiler::impl::cudaStubs()->rangePop();
 }
 
 }  // namespace rankwise

@@ -16,7 +16,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/engine.h"
-#include "parallel/ddp/simple_data_parallel.h"
+#include "parallel/ddp/gradient_sync.h"
 #include "parallel/device/require_gpus.h"
 #include "parallel/launch/rank_env.h"
 #include "records/record.h"

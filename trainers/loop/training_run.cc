@@ -15,7 +15,7 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/run_record.h"
-#include "parallel/trace/ranges.h"
+#include "parallel/trace/operators.h"
 #include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/device/device_event.h"
-#include "parallel/trace/ranges.h"
+#include "parallel/trace/operators.h"
 #include "records/record.h"
 
 namespace rankwise {

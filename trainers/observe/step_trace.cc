@@ -14,8 +14,8 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/diagnosis/plain_error.h"
-#include "parallel/comm/diagnosis/traffic.h"
 #include "parallel/device/device_event.h"
 #include "third_party/absl/status_macros.h"
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "parallel/clock/clock_sync.h"
-#include "parallel/comm/diagnosis/traffic.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/trace/chrome_trace.h"
 #include "parallel/trace/operators.h"
 #include "records/record.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/pipeline/engine/measure_link.h"
 #include "parallel/pipeline/engine/transport.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "trainers/loop/evaluate.h"
@@ -222,30 +221,29 @@ std::vector<Stage*> PipelineStages::Pointers() const {
 }
 
 void PipelineStages::ConnectDevices(int64_t largest_bytes) {
-  local_executor_ = std::make_unique<LocalExecutor>(
-      Pointers(),
-      LocalExecutorConfig{.devices = worker_.devices,
-                          .rank_of_stage = plan_.rank_of_stage(),
-                          .recompute = plan_.config().recompute,
-                          .skip_communication = config_.skip_communication});
+  ExecutorConfig config;
+  config.devices = worker_.devices;
+  config.rank_of_stage = plan_.rank_of_stage();
+  config.recompute = plan_.config().recompute;
+  config.skip_communication = config_.skip_communication;
+  local_executor_ = std::make_unique<LocalExecutor>(Pointers(), config);
   link_ = MeasureCopies(worker_.devices, largest_bytes);
 }
 
 void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
   replica_gradients_ = std::make_unique<AllReduceSync>(
-      worker_.mesh->group("dp"), config_.skip_communication);
+      worker_.dp_size() > 1 ? worker_.mesh->group("dp") : Group(),
+      config_.skip_communication);
+  ExecutorConfig config;
+  config.devices = {worker_.device};
+  config.rank_of_stage = plan_.rank_of_stage();
+  config.recompute = plan_.config().recompute;
+  config.skip_communication = config_.skip_communication;
+  config.on_gradients_ready = [this](int stage) {
+    replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
+  };
   const Group& pipeline = worker_.mesh->group("pp");
-  executor_ = std::make_unique<PipelineExecutor>(
-      pipeline, Pointers(),
-      ExecutorConfig{.device = worker_.device,
-                     .rank_of_stage = plan_.rank_of_stage(),
-                     .recompute = plan_.config().recompute,
-                     .on_gradients_ready =
-                         [this](int stage) {
-                           replica_gradients_->Start(
-                               own_parameters_[static_cast<size_t>(stage)]);
-                         },
-                     .skip_communication = config_.skip_communication});
+  executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(), config);
   link_ = MeasureLink(pipeline, worker_.device, largest_bytes);
 }
 

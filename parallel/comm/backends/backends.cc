@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "third_party/absl/status_macros.h"
-#include "torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp"
 
 namespace rankwise {
 namespace {
@@ -136,11 +135,6 @@ std::string ConnectingFailed(const char* name, const BackendRequest& request) {
   return absl::StrCat("connecting rank ", request.env.rank, " of ",
                       request.env.world_size, " to the others", group, " by ",
                       name, " failed: ");
-}
-
-BackendPtr CheckCollectives(BackendPtr backend, BackendPtr checker) {
-  return c10::make_intrusive<c10d::ProcessGroupWrapper>(std::move(backend),
-                                                        std::move(checker));
 }
 
 }  // namespace rankwise

@@ -1,8 +1,9 @@
-// What moves the bytes of a group's collectives: the table of backends. A new
-// backend is one entry in it and one file with its function.
+// What carries a group's collectives: the table of backends. A new one is an
+// entry in it and a file with its function.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_BACKENDS_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_BACKENDS_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -50,18 +51,17 @@ struct BackendKind {
   // The tensors that it carries.
   bool serves_cpu;
   bool serves_cuda;
-  // Its collectives run in streams of the rank's own GPU. Then their futures
-  // complete at launch, so that their ends are found by polling; CUDA graphs
-  // can hold them; and it refuses two ranks on one GPU.
+  // Its collectives run in streams of the rank's own GPU: their ends are found
+  // by polling, CUDA graphs can hold them, and two ranks cannot share a GPU.
   bool on_device;
-  // One process stands for all ranks: nobody is met, and no other rank answers.
+  // One process stands for all ranks.
   bool pretends_peers;
   // Of those that fit a rank's device, auto takes the highest; 0: never.
   int auto_preference;
   c10d::ProcessGroup::BackendType type;
-  // Connected to the other ranks of the group on return; collective; blocks.
-  // Unavailable when they cannot be reached, DeadlineExceeded when they do not
-  // come in time. abort() fails what is in flight, here and on the peers.
+  // Connects to the other ranks of the group; collective. Unavailable when they
+  // cannot be reached, DeadlineExceeded when they do not come in time. abort()
+  // fails what is in flight, here and on the peers.
   absl::StatusOr<BackendPtr> (*make)(const BackendRequest& request);
 };
 
@@ -84,11 +84,32 @@ absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
                                           const RankEnv& env,
                                           const Hardware& hardware);
 
-// Gloo over TCP. It binds to the loopback interface when all ranks of the job
-// are on this machine, else to RankEnv's network_interface, else to the
-// interface that leads to MASTER_ADDR; no host name is resolved.
+// Gloo over TCP, on the loopback interface when all ranks are on this machine,
+// else on RankEnv's network_interface, else on the interface that leads to
+// MASTER_ADDR; no host name is resolved.
 absl::StatusOr<BackendPtr> MakeGloo(const BackendRequest& request);
-// See nccl_backend.h.
+// A ProcessGroupNCCL bound to its device and connected to all ranks of the
+// group on return, by a barrier: ranks that do not come, and GPUs that cannot
+// reach each other, are found here and not in the first step. Not by
+// eagerConnectSingleDevice, as init_process_group(device_id=...) does: it makes
+// all messages of the group share one stream with its collectives
+// (ProcessGroupNCCL.hpp, eagerInit_), and a pipeline stage would wait for its
+// predecessor with what it has for its successor.
+//
+// With a `parent` the connections are split from its own (ncclCommSplit); then
+// all ranks of the parent make a group at the same time, each its own.
+// `collective_timeout` is after which c10d's own watchdog ends the process with
+// its own report: the fallback of Watchdog, whose timeout is shorter.
+// `high_priority_stream` is also set by TORCH_NCCL_HIGH_PRIORITY=1.
+//
+// Unavailable, with what NCCL says, when the others cannot be reached,
+// DeadlineExceeded when they have not connected within `connect_timeout` (the
+// attempt goes on until the process ends); Unimplemented in a build without
+// CUDA (nccl_backend_none.cc).
+//
+// The environment's NCCL_* and TORCH_NCCL_* variables are NCCL's and c10d's
+// own, and but for PrepareForNccl's left alone: docs/gpu.md lists those that
+// matter.
 absl::StatusOr<BackendPtr> MakeNccl(const BackendRequest& request);
 // This rank alone, among mirror images of itself: see fake_backend.h.
 absl::StatusOr<BackendPtr> MakeFake(const BackendRequest& request);
@@ -97,9 +118,25 @@ absl::StatusOr<BackendPtr> MakeFake(const BackendRequest& request);
 // failed: ".
 std::string ConnectingFailed(const char* name, const BackendRequest& request);
 
-// `backend` behind a check that all ranks call the same collective with the
-// same shapes and dtype. `checker` carries CPU tensors among the same ranks.
-BackendPtr CheckCollectives(BackendPtr backend, BackendPtr checker);
+// For main() (PrepareRankProcess calls it), before any other thread: sets
+// TORCH_NCCL_RETHROW_CUDA_ERRORS=0 unless the environment has it. Otherwise
+// c10d's watchdog, which polls the GPU too, would throw a CUDA error out of its
+// thread, which is SIGABRT, before Watchdog has told what happened. Nothing
+// without CUDA.
+void PrepareForNccl();
+
+// A copy of an NCCL `work`, as c10d's watchdog holds it, that can be polled for
+// its end without keeping its tensors alive. Others are given back.
+c10::intrusive_ptr<c10d::Work> WithoutTensors(
+    const c10::intrusive_ptr<c10d::Work>& work);
+
+// Calls `ask`, in which the GPU may be polled although another thread is
+// capturing a graph on it (cudaThreadExchangeStreamCaptureMode).
+void BesideCaptures(c10::Device device, const std::function<void()>& ask);
+
+// NCCL's flight recorder of this process as JSON; "" without CUDA. May not
+// return when the GPU hangs.
+std::string DumpNcclRecorder();
 
 }  // namespace rankwise
 

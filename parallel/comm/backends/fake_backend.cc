@@ -6,7 +6,6 @@
 
 #include "c10/util/Exception.h"
 #include "parallel/comm/backends/backends.h"
-#include "parallel/comm/backends/fake_backend_data.h"
 #include "parallel/comm/backends/fake_backend_exchange.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -43,6 +42,15 @@ Tensors Slices(const Tensor& buffer, int world_size) {
   return buffer.view({world_size, -1}).unbind(0);
 }
 
+// The slices of every buffer, one buffer after another.
+Tensors Slices(const Tensors& buffers, int world_size) {
+  Tensors all;
+  for (const Tensor& buffer : buffers) {
+    for (Tensor& slice : Slices(buffer, world_size)) all.push_back(slice);
+  }
+  return all;
+}
+
 // `buffer` in parts along its first dimension; equal parts without `sizes`.
 Tensors Splits(const Tensor& buffer, const std::vector<int64_t>& sizes,
                int world_size) {
@@ -67,20 +75,14 @@ class FakeBackend : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors,
                     const c10d::BroadcastOptions& opts) override {
-    return Start(OpType::BROADCAST, {.name = "broadcast",
-                                     .kind = Kind::kBroadcast,
-                                     .root = static_cast<int>(opts.rootRank),
-                                     .inputs = tensors,
-                                     .outputs = tensors});
+    return Start(OpType::BROADCAST,
+                 {"broadcast", Kind::kBroadcast, tensors, tensors, Root(opts)});
   }
 
   WorkPtr allreduce(Tensors& tensors,
                     const c10d::AllreduceOptions& opts) override {
-    return Start(OpType::ALLREDUCE, {.name = "all_reduce",
-                                     .kind = Kind::kReduce,
-                                     .op = opts.reduceOp.op_,
-                                     .inputs = tensors,
-                                     .outputs = tensors});
+    return Start(OpType::ALLREDUCE, {"all_reduce", Kind::kReduce, tensors,
+                                     tensors, kNoRoot, opts.reduceOp.op_});
   }
 
   WorkPtr allreduce_coalesced(
@@ -89,12 +91,8 @@ class FakeBackend : public c10d::Backend {
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
-    return Start(OpType::REDUCE, {.name = "reduce",
-                                  .kind = Kind::kReduce,
-                                  .root = static_cast<int>(opts.rootRank),
-                                  .op = opts.reduceOp.op_,
-                                  .inputs = tensors,
-                                  .outputs = tensors});
+    return Start(OpType::REDUCE, {"reduce", Kind::kReduce, tensors, tensors,
+                                  Root(opts), opts.reduceOp.op_});
   }
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -111,31 +109,20 @@ class FakeBackend : public c10d::Backend {
   WorkPtr allgather_into_tensor_coalesced(
       Tensors& outputs, Tensors& inputs,
       const c10d::AllgatherOptions&) override {
-    Tensors slices;
-    for (const Tensor& output : outputs) {
-      for (Tensor& slice : Slices(output, getSize())) slices.push_back(slice);
-    }
-    return AllGather(OpType::ALLGATHER_COALESCED, inputs, std::move(slices));
+    return AllGather(OpType::ALLGATHER_COALESCED, inputs,
+                     Slices(outputs, getSize()));
   }
 
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& opts) override {
-    FakeCall call{.name = "gather",
-                  .kind = Kind::kGather,
-                  .root = static_cast<int>(opts.rootRank),
-                  .inputs = inputs,
-                  .outputs = Flatten(outputs)};
-    return Start(OpType::GATHER, std::move(call), Bytes(inputs) * getSize());
+    return Start(OpType::GATHER, {"gather", Kind::kGather, inputs,
+                                  Flatten(outputs), Root(opts)});
   }
 
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                   const c10d::ScatterOptions& opts) override {
-    FakeCall call{.name = "scatter",
-                  .kind = Kind::kScatter,
-                  .root = static_cast<int>(opts.rootRank),
-                  .inputs = Flatten(inputs),
-                  .outputs = outputs};
-    return Start(OpType::SCATTER, std::move(call), Bytes(outputs) * getSize());
+    return Start(OpType::SCATTER, {"scatter", Kind::kScatter, Flatten(inputs),
+                                   outputs, Root(opts)});
   }
 
   WorkPtr reduce_scatter(std::vector<Tensor>& outputs,
@@ -155,12 +142,8 @@ class FakeBackend : public c10d::Backend {
   WorkPtr reduce_scatter_tensor_coalesced(
       Tensors& outputs, Tensors& inputs,
       const c10d::ReduceScatterOptions& opts) override {
-    Tensors slices;
-    for (const Tensor& input : inputs) {
-      for (Tensor& slice : Slices(input, getSize())) slices.push_back(slice);
-    }
-    return ReduceScatter(OpType::REDUCE_SCATTER, std::move(slices), outputs,
-                         opts);
+    return ReduceScatter(OpType::REDUCE_SCATTER, Slices(inputs, getSize()),
+                         outputs, opts);
   }
 
   WorkPtr alltoall_base(Tensor& output, Tensor& input,
@@ -178,7 +161,7 @@ class FakeBackend : public c10d::Backend {
   }
 
   WorkPtr barrier(const c10d::BarrierOptions&) override {
-    return Start(OpType::BARRIER, {.name = "barrier"});
+    return Start(OpType::BARRIER, {"barrier", Kind::kBarrier});
   }
 
   WorkPtr send(Tensors& tensors, int target, int tag) override {
@@ -190,46 +173,47 @@ class FakeBackend : public c10d::Backend {
   }
 
  private:
-  WorkPtr Start(OpType type, FakeCall call) {
-    const double bytes = Bytes(call.inputs);
-    return Start(type, std::move(call), bytes);
+  static constexpr int kNoRoot = -1;
+
+  template <typename Options>
+  static int Root(const Options& options) {
+    return static_cast<int>(options.rootRank);
   }
 
-  WorkPtr Start(OpType type, FakeCall call, double bytes) {
+  // The size of the whole buffer, as nccl-tests counts it.
+  double SizeOf(const FakeCall& call) const {
+    if (call.kind == Kind::kGather) return Bytes(call.inputs) * getSize();
+    if (call.kind == Kind::kScatter) return Bytes(call.outputs) * getSize();
+    return Bytes(call.inputs);
+  }
+
+  WorkPtr Start(OpType type, FakeCall call) {
     for (const Tensors* tensors : {&call.inputs, &call.outputs}) {
       for (const Tensor& tensor : *tensors) CheckIsCpu(tensor);
     }
     TORCH_CHECK(call.root < getSize(), call.name, ": root ", call.root,
                 " is not a rank of a world of ", getSize());
     ++calls_;
+    const double bytes = SizeOf(call);
     return exchange_->Collective(getRank(), type, std::move(call), bytes);
   }
 
   WorkPtr AllGather(OpType type, const Tensors& inputs, Tensors outputs) {
-    FakeCall call{.name = "all_gather",
-                  .kind = Kind::kGather,
-                  .inputs = inputs,
-                  .outputs = std::move(outputs)};
-    return Start(type, std::move(call), Bytes(inputs) * getSize());
+    return Start(type, {"all_gather", Kind::kGather, inputs, outputs});
   }
 
-  WorkPtr ReduceScatter(OpType type, Tensors inputs, const Tensors& outputs,
+  WorkPtr ReduceScatter(OpType type, const Tensors& inputs,
+                        const Tensors& outputs,
                         const c10d::ReduceScatterOptions& opts) {
-    return Start(type, {.name = "reduce_scatter",
-                        .kind = Kind::kReduceScatter,
-                        .op = opts.reduceOp.op_,
-                        .inputs = std::move(inputs),
-                        .outputs = outputs});
+    return Start(type, {"reduce_scatter", Kind::kReduceScatter, inputs, outputs,
+                        kNoRoot, opts.reduceOp.op_});
   }
 
-  WorkPtr AllToAll(OpType type, Tensors inputs, Tensors outputs) {
+  WorkPtr AllToAll(OpType type, const Tensors& inputs, const Tensors& outputs) {
     TORCH_CHECK(inputs.size() == static_cast<size_t>(getSize()) &&
                     outputs.size() == inputs.size(),
                 "all_to_all needs one slice per rank");
-    return Start(type, {.name = "all_to_all",
-                        .kind = Kind::kAllToAll,
-                        .inputs = std::move(inputs),
-                        .outputs = std::move(outputs)});
+    return Start(type, {"all_to_all", Kind::kAllToAll, inputs, outputs});
   }
 
   const Tensor& OnlyTensor(const Tensors& tensors, int peer) const {

@@ -36,7 +36,7 @@
 // Calls return at once and complete on a thread of the backend's own, so that
 // communication overlaps computation as with gloo or nccl. CPU tensors only.
 //
-// Ranks whose threads are in virtual time (virtual_time.h) do not sleep for the
+// Ranks whose threads are in virtual time (rank_clock.h) do not sleep for the
 // costs: their clocks move by them, exactly.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_H_
@@ -74,7 +74,8 @@ struct FakeBackendConfig {
 // Seconds by which `rank` enters every call late.
 double FakeLatenessSeconds(const FakeBackendConfig& config, int rank);
 
-// Seconds that a call takes beside lateness and tail: alpha + beta * bytes.
+// Seconds that a call takes in addition to lateness and tail: alpha + beta *
+// bytes.
 double FakeCostSeconds(const FakeBackendConfig& config, double bytes);
 
 // Seconds that collective `number`, from 1, takes longer than others.

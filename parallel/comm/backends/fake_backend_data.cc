@@ -1,10 +1,9 @@
-#include "parallel/comm/backends/fake_backend_data.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "ATen/Functions.h"
 #include "c10/util/Exception.h"
+#include "parallel/comm/backends/fake_backend_exchange.h"
 
 namespace rankwise {
 namespace {

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
-#include <map>
-#include <mutex>
-#include <string>
-#include <utility>
 
 #include "ATen/core/ivalue.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
-#include "parallel/clock/virtual_time.h"
+#include "parallel/clock/rank_clock.h"
 
 namespace rankwise {
 namespace {

@@ -1,5 +1,5 @@
 // Where the ranks of the fake backend meet: matches their calls, charges the
-// costs, moves the data.
+// costs, moves the data (fake_backend_data.cc).
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_EXCHANGE_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_EXCHANGE_H_
 
@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -17,17 +18,40 @@
 
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/backends/fake_backend.h"
-#include "parallel/comm/backends/fake_backend_data.h"
+#include "torch/csrc/distributed/c10d/Types.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 #include "torch/types.h"
 
 namespace rankwise {
 
+// One rank's part in a collective of W ranks: n tensors at a time.
+struct FakeCall {
+  enum class Kind {
+    kReduce,         // inputs[n] -> outputs[n]
+    kBroadcast,      // inputs[n] of the root -> outputs[n]
+    kGather,         // inputs[n] -> outputs[n * W], rank fastest
+    kScatter,        // inputs[W] of the root -> outputs[1]
+    kReduceScatter,  // inputs[n * W], rank fastest -> outputs[n]
+    kAllToAll,       // inputs[W] -> outputs[W]
+    kBarrier,
+  };
+  std::string name;  // as in an error message, "all_reduce"
+  Kind kind = Kind::kBarrier;
+  std::vector<torch::Tensor> inputs = {};
+  std::vector<torch::Tensor> outputs = {};
+  int root = -1;  // -1: every rank gets the result
+  c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
+};
+
+// Fills the outputs of the ranks `to` from the inputs of all ranks: `from[r]`
+// is rank r's call. In a mirrored world all of them are one and the same call.
+// Throws c10::Error when shapes do not fit.
+void MoveFakeData(const std::vector<const FakeCall*>& from,
+                  const std::vector<int>& to);
+
 // The clock of the fake backend: a thread that does work at once and announces
-// it at the time it is supposed to have taken.
-//
-// Thread-safe. Callbacks run one after another on the timeline's thread and
-// must not throw; they may call Schedule.
+// it when it is supposed to be done. Thread-safe. Callbacks run one after
+// another on that thread and must not throw; they may call Schedule.
 class FakeTimeline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -53,8 +77,8 @@ class FakeTimeline {
   std::thread thread_;
 };
 
-// A call that completes on the timeline's thread. In virtual time (that of the
-// thread that makes it) its future completes when its rank waits for it.
+// A call that completes on the timeline's thread; in virtual time its future
+// completes when its rank waits for it.
 class FakeWork : public c10d::Work {
  public:
   FakeWork(int rank, c10d::OpType type, std::vector<torch::Tensor> outputs);

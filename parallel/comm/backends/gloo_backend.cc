@@ -52,7 +52,7 @@ class AbortableGloo : public Gloo {
         context->createUnboundBuffer(&nothing, sizeof(nothing))
             ->waitRecv(nullptr, std::chrono::milliseconds(0));
       } catch (const std::exception&) {
-        // The timeout that was asked for.
+        // The timeout that closes them.
       }
     }
   }

@@ -10,7 +10,6 @@
 #include "c10/cuda/CUDAGuard.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/backends.h"
-#include "parallel/comm/backends/nccl_backend.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
 

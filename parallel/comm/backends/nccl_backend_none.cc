@@ -1,7 +1,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/backends/backends.h"
-#include "parallel/comm/backends/nccl_backend.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 
 namespace rankwise {

@@ -22,6 +22,11 @@ std::string ListOf(const std::vector<int>& ranks) {
 
 }  // namespace
 
+std::string PythonDtypeName(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Undefined ? "undefined"
+                                             : c10::getDtypeNames(dtype).first;
+}
+
 CollectiveLog::CollectiveLog() : groups_(1) {}
 
 int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
@@ -42,7 +47,7 @@ int CollectiveLog::RankInJob(int rank, int group) const {
 
 CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
                                               at::ArrayRef<at::Tensor> tensors,
-                                              int group) {
+                                              int group, int peer) {
   const Ticket ticket = next_ticket_++;
   Entry& entry = entries_[ticket % kEntries];
   // An entry this old that is still awaited will be ended without a trace.
@@ -50,7 +55,7 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
   entry.group = group;
   groups_[group].last = ticket;
   entry.name = name;
-  entry.peer = -1;
+  entry.peer = RankInJob(peer, group);
   entry.ns_to_failure = 0;
   entry.tensors = tensors.size();
   entry.dtype = c10::ScalarType::Undefined;
@@ -68,6 +73,7 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
   }
   entry.start_ns = SteadyNowNs();
   last_start_ns_.store(entry.start_ns);
+  AddEvent(ticket, name, tensors, group, entry.peer, entry.start_ns);
   return entry;
 }
 
@@ -75,10 +81,9 @@ CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
                                            at::ArrayRef<at::Tensor> tensors,
                                            bool observed, int group, int root) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Entry& entry = NewEntry(name, tensors, group);
+  Entry& entry = NewEntry(name, tensors, group, root);
+  entry.peer = -1;  // a root is none
   entry.sequence = ++groups_[group].sequence;
-  AddEvent(entry.ticket, name, tensors, group, RankInJob(root, group),
-           entry.start_ns);
   entry.state = observed ? State::kInFlight : State::kUnobserved;
   if (observed) ++in_flight_;
   return entry.ticket;
@@ -87,40 +92,38 @@ CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
 CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
     const char* name, at::ArrayRef<at::Tensor> tensors, int peer, int group) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Entry& entry = NewEntry(name, tensors, group);
+  Entry& entry = NewEntry(name, tensors, group, peer);
   entry.sequence = groups_[group].sequence;
   entry.state = State::kUnobserved;
-  entry.peer = RankInJob(peer, group);
-  AddEvent(entry.ticket, name, tensors, group, entry.peer, entry.start_ns);
   return entry.ticket;
 }
 
-void CollectiveLog::SetEnd(Entry& entry, bool ok) {
+CollectiveLog::Entry* CollectiveLog::NoteEnd(Ticket ticket, bool ok,
+                                             int64_t Event::*end) {
+  const int64_t now = SteadyNowNs();
+  Event* const event = ok ? FindEvent(ticket) : nullptr;
+  if (event != nullptr) event->*end = now;
+  Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket != ticket) return nullptr;
   entry.state = ok ? State::kDone : State::kFailed;
-  entry.ns_to_failure = ok ? 0 : SteadyNowNs() - entry.start_ns;
+  entry.ns_to_failure = ok ? 0 : now - entry.start_ns;
+  return &entry;
 }
 
 bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok,
                                     absl::Duration waited) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Event* const event = ok ? FindEvent(ticket) : nullptr;
-  if (event != nullptr) event->end_ns = SteadyNowNs();
-  Entry& entry = entries_[ticket % kEntries];
-  if (entry.ticket != ticket) return false;
-  entry.state = ok ? State::kDone : State::kFailed;
-  entry.ns_to_failure = absl::ToInt64Nanoseconds(waited);
+  Entry* const entry = NoteEnd(ticket, ok, &Event::end_ns);
+  if (entry == nullptr) return false;
+  entry->ns_to_failure = absl::ToInt64Nanoseconds(waited);
   return true;
 }
 
 void CollectiveLog::End(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Event* const event = ok ? FindEvent(ticket) : nullptr;
-  if (event != nullptr) event->end_ns = SteadyNowNs();
-  Entry& entry = entries_[ticket % kEntries];
-  const bool known = entry.ticket == ticket;
-  const bool awaited = !known || entry.state == State::kInFlight;
-  if (known) SetEnd(entry, ok);
-  if (awaited) --in_flight_;
+  const Entry& entry = entries_[ticket % kEntries];
+  if (entry.ticket != ticket || entry.state == State::kInFlight) --in_flight_;
+  NoteEnd(ticket, ok, &Event::end_ns);
 }
 
 void CollectiveLog::Follow(Ticket ticket) {
@@ -132,10 +135,7 @@ void CollectiveLog::Follow(Ticket ticket) {
 
 void CollectiveLog::EndFollowed(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Event* const event = ok ? FindEvent(ticket) : nullptr;
-  if (event != nullptr) event->ended_before_ns = SteadyNowNs();
-  Entry& entry = entries_[ticket % kEntries];
-  if (entry.ticket == ticket) SetEnd(entry, ok);
+  NoteEnd(ticket, ok, &Event::ended_before_ns);
   --followed_;
 }
 

@@ -1,5 +1,5 @@
-// What this rank's collectives are doing: the last ones started, which of them
-// are in flight or have failed, and since when.
+// What this rank's collectives are doing: which are in flight or have failed,
+// since when; and, on demand, all that it communicates.
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_COLLECTIVE_LOG_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_COLLECTIVE_LOG_H_
 
@@ -12,8 +12,8 @@
 
 #include "ATen/core/Tensor.h"
 #include "absl/time/time.h"
+#include "c10/core/ScalarType.h"
 #include "c10/util/ArrayRef.h"
-#include "parallel/comm/diagnosis/traffic.h"
 
 namespace rankwise {
 
@@ -23,27 +23,50 @@ struct CollectiveReport {
   State state = State::kNone;
   int group = 0;           // as numbered by CollectiveLog
   std::vector<int> ranks;  // of the group; empty: all ranks
-  // 1 is the group's first collective. Equal on all ranks of the group for the
-  // same collective; send and recv carry the number of the collective before
-  // them.
+  // Equal on all ranks of the group for the same collective, from 1; send and
+  // recv carry the number of the collective before them.
   uint64_t sequence = 0;
   int peer = -1;  // of send and recv: a rank of the job
   // "all_reduce #17 of [[64, 3], [10]] float32"; in a group of some ranks
   // "all_reduce #3 of group dp (ranks 0, 2) of [[4]] float32".
   std::string description;
   double seconds_since = 0;  // since it was started
-  // Of kFailed: how long it was in flight, or a message was waited for, until
-  // it failed. Backends fail alike at a timeout and at a lost connection, so
-  // this is what separates the two.
+  // Of kFailed: how long it was in flight, or waited for. Backends fail alike
+  // at a timeout and at a lost connection; this separates the two.
   double seconds_to_failure = 0;
 };
+
+// One collective or point-to-point message. Times are of the steady clock, in
+// nanoseconds; 0 where the time is not known.
+struct CommEvent {
+  // "all_reduce", "send", "recv", ... "start_coalescing" precedes calls that
+  // one "coalesced" launches together.
+  std::string op;
+  int64_t bytes = 0;  // of the tensors that the rank hands over, or receives
+  int64_t count = 0;  // elements
+  std::string dtype;  // "float32"; "" without tensors
+  // A rank of the job: the other side of a message, or a collective's root.
+  int peer = -1;
+  std::vector<int> ranks = {};  // of the group; empty: all ranks
+  int64_t start_ns = 0;
+  // When the rank first waited for it; known of messages over Gloo.
+  int64_t wait_start_ns = 0;
+  // A collective's own end; a message's as its waiter learns of it.
+  int64_t end_ns = 0;
+  // Where nobody sees the end itself (NCCL): when it was first known to be
+  // over, up to Watchdog's polling interval late.
+  int64_t ended_before_ns = 0;
+};
+
+// A type as PyTorch spells it in Python: "float32".
+std::string PythonDtypeName(c10::ScalarType dtype);
 
 // Thread-safe. Starting and ending a collective cost well under a microsecond
 // and allocate nothing.
 //
 // Each group of ranks counts its collectives for itself. Group 0 is that of all
-// ranks. The others are numbered as they are added; ranks add theirs in the
-// same order, so that two ranks of one group have the same number for it.
+// ranks; ranks add the others in the same order, so that they number them
+// alike.
 class CollectiveLog {
  public:
   using Ticket = uint64_t;
@@ -53,32 +76,29 @@ class CollectiveLog {
   // The number of a new group of the job's `ranks`.
   int AddGroup(const std::string& name, std::vector<int> ranks);
 
-  // Notes the start of collective `name` (a string literal) over `tensors`.
-  // `observed` says that End will be called. `root`: its rank in the group; -1:
-  // there is none.
+  // Notes the start of collective `name` (a string literal). `observed`: End
+  // will be called. `root`: a rank of the group; -1: none.
   Ticket Begin(const char* name, at::ArrayRef<at::Tensor> tensors,
                bool observed, int group = 0, int root = -1);
   void End(Ticket ticket, bool ok);
 
-  // The same for send to and recv from rank `peer` of the group (-1: any). They
-  // are not counted as in flight: a recv may be posted long before it is due.
+  // The same for send to and recv from rank `peer` of the group (-1: any),
+  // which do not count as in flight: a recv may be posted long before it is
+  // due.
   Ticket BeginPointToPoint(const char* name, at::ArrayRef<at::Tensor> tensors,
                            int peer, int group = 0);
-  // `waited`: for how long. False when the start was so long ago that it has
-  // been forgotten.
+  // `waited`: for how long. False when the start has been forgotten.
   bool EndPointToPoint(Ticket ticket, bool ok,
                        absl::Duration waited = absl::ZeroDuration());
 
-  // The end of `ticket` (of Begin with `observed` false, or of a message) will
-  // be found by polling, which tells that it has ended, but not when. From now
-  // on it counts as in flight.
+  // The end of `ticket` (of an unobserved collective, or of a message) will be
+  // found by polling. From now on it counts as in flight.
   void Follow(Ticket ticket);
   void EndFollowed(Ticket ticket, bool ok);
 
   // From StartTraffic to StopTraffic every call is also recorded as a
-  // CommEvent, without allocating for the first kEventRoom of them.
-  // TakeTraffic stops, and returns what was recorded since StartTraffic; it
-  // gives what is in flight up to 0.1 s to end.
+  // CommEvent, without allocating for the first kEventRoom. TakeTraffic stops,
+  // gives what is in flight up to 0.1 s to end, and returns what was recorded.
   void StartTraffic();
   void StopTraffic();
   std::vector<CommEvent> TakeTraffic();
@@ -87,8 +107,8 @@ class CollectiveLog {
   // The calls up to the next "coalesced" are launched by it.
   void StartCoalescing(int group);
 
-  // The oldest collective that failed; if there is none, the oldest in flight;
-  // if there is none either, the last one started.
+  // The oldest collective that failed; else the oldest in flight; else the last
+  // one started.
   CollectiveReport Suspect() const;
   CollectiveReport LastStarted() const;
   // The last one started in each group.
@@ -145,9 +165,11 @@ class CollectiveLog {
                 int group, int peer, int64_t start_ns);
   Event* FindEvent(Ticket ticket);
   int RankInJob(int rank, int group) const;
-  static void SetEnd(Entry& entry, bool ok);
-  Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors,
-                  int group);
+  // `peer`: a rank of the group; -1: none.
+  Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors, int group,
+                  int peer);
+  // Null where the start has been forgotten. `end`: which of the event's times.
+  Entry* NoteEnd(Ticket ticket, bool ok, int64_t Event::*end);
   CollectiveReport Report(const Entry& entry) const;
   const Entry* Oldest(CollectiveReport::State state) const;
 

@@ -1,5 +1,3 @@
-#include "parallel/comm/diagnosis/failure_report.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -7,14 +5,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "parallel/comm/diagnosis/peers.h"
 
 namespace rankwise {
 namespace {
 
 using Life = PeerStatus::Life;
 
-// A backend never gives up before the timeout; how it words that is its own
-// business, and Gloo throws one type for timeouts and lost connections.
+// A backend never gives up before the timeout; Gloo throws one type for
+// timeouts and lost connections.
 bool TimedOut(const Failure& failure) {
   constexpr absl::Duration kRounding = absl::Milliseconds(1);
   return failure.collective.state == CollectiveReport::State::kFailed &&
@@ -22,8 +21,8 @@ bool TimedOut(const Failure& failure) {
              failure.collective_timeout;
 }
 
-// What `peer` says of itself once a second is current only of a rank that lives
-// or has taken its leave.
+// What `peer` says of itself each second is current only of a rank that lives
+// or has left in good order.
 std::string LastStarted(const PeerStatus& peer) {
   const bool is_current =
       peer.life != Life::kSilent && peer.life != Life::kStopped;
@@ -36,27 +35,17 @@ std::string LastStarted(const PeerStatus& peer) {
                       peer.pulse.doing);
 }
 
-bool IsGone(const PeerStatus& peer) {
-  return peer.life == Life::kDead || peer.life == Life::kStopped ||
-         peer.life == Life::kSilent || peer.life == Life::kLeft;
-}
-
-std::string GoneBlame(const PeerStatus& peer) {
-  const std::string name = absl::StrCat("rank ", peer.rank);
-  if (peer.life == Life::kDead) {
-    return absl::StrCat(name, " is dead: ", peer.death);
+// Whom `fault_of` finds a fault of, "" being none: "is dead: exit code 1".
+template <typename FaultOf>
+std::vector<Blame> BlameFor(const std::vector<PeerStatus>& peers,
+                            FaultOf fault_of) {
+  std::vector<Blame> blames;
+  for (const PeerStatus& peer : peers) {
+    const std::string fault = fault_of(peer);
+    if (fault.empty()) continue;
+    blames.push_back({peer.rank, absl::StrCat("rank ", peer.rank, " ", fault)});
   }
-  if (peer.life == Life::kLeft) {
-    return absl::StrCat(name, " has left the job; ", LastStarted(peer));
-  }
-  if (peer.life == Life::kStopped) {
-    return absl::StrCat(name, " is stopped by a signal (SIGSTOP); ",
-                        LastStarted(peer));
-  }
-  return absl::StrCat(name,
-                      " gives no sign of life (killed, stopped, or its machine "
-                      "is cut off); ",
-                      LastStarted(peer));
+  return blames;
 }
 
 // A rank known to be dead explains why others left, or are not heard of.
@@ -64,13 +53,16 @@ std::vector<Blame> BlameGone(const std::vector<PeerStatus>& peers) {
   const bool any_dead = std::any_of(
       peers.begin(), peers.end(),
       [](const PeerStatus& peer) { return peer.life == Life::kDead; });
-  std::vector<Blame> blames;
-  for (const PeerStatus& peer : peers) {
-    if (!IsGone(peer)) continue;
-    if (any_dead && peer.life != Life::kDead) continue;
-    blames.push_back({peer.rank, GoneBlame(peer)});
-  }
-  return blames;
+  return BlameFor(peers, [&](const PeerStatus& peer) -> std::string {
+    if (peer.life == Life::kDead) return absl::StrCat("is dead: ", peer.death);
+    if (any_dead || !IsGone(peer)) return "";
+    return absl::StrCat(peer.life == Life::kLeft ? "has left the job; "
+                        : peer.life == Life::kStopped
+                            ? "is stopped by a signal (SIGSTOP); "
+                            : "gives no sign of life (killed, "
+                              "stopped, or its machine is cut off); ",
+                        LastStarted(peer));
+  });
 }
 
 // The first of the ranks that failed before this one.
@@ -106,46 +98,33 @@ const GroupProgress* ProgressInGroup(const Failure& failure,
 // Ranks that live and have not started what failed.
 std::vector<Blame> BlameLate(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
-  std::vector<Blame> blames;
-  for (const PeerStatus& peer : peers) {
-    if (peer.life != Life::kAlive) continue;
+  const CollectiveReport& failed = failure.collective;
+  return BlameFor(peers, [&](const PeerStatus& peer) -> std::string {
     const GroupProgress* progress = ProgressInGroup(failure, peer);
-    if (progress == nullptr) continue;
-    const bool is_message = failure.collective.peer >= 0;
-    const bool late = is_message
-                          ? peer.rank == failure.collective.peer
-                          : progress->sequence < failure.collective.sequence;
-    if (!late) continue;
-    blames.push_back(
-        {peer.rank,
-         absl::StrCat("rank ", peer.rank,
-                      is_message ? " did not answer" : " did not arrive",
-                      ": it is alive, and ", LastStarted(peer))});
-  }
-  return blames;
+    if (peer.life != Life::kAlive || progress == nullptr) return "";
+    const bool is_message = failed.peer >= 0;
+    const bool is_late = is_message ? peer.rank == failed.peer
+                                    : progress->sequence < failed.sequence;
+    if (!is_late) return "";
+    return absl::StrCat(is_message ? "did not answer" : "did not arrive",
+                        ": it is alive, and ", LastStarted(peer));
+  });
 }
 
 // Ranks whose collective of the same number is another one.
 std::vector<Blame> BlameDifferent(const Failure& failure,
                                   const std::vector<PeerStatus>& peers) {
-  std::vector<Blame> blames;
-  if (failure.collective.peer >= 0) return blames;
-  for (const PeerStatus& peer : peers) {
+  const CollectiveReport& failed = failure.collective;
+  if (failed.peer >= 0) return {};
+  return BlameFor(peers, [&](const PeerStatus& peer) -> std::string {
     const GroupProgress* progress = ProgressInGroup(failure, peer);
-    if (progress != nullptr && !progress->doing.empty() &&
-        progress->sequence == failure.collective.sequence &&
-        progress->doing != failure.collective.description) {
-      blames.push_back({peer.rank, absl::StrCat("rank ", peer.rank, " called ",
-                                                progress->doing, " instead")});
+    if (progress == nullptr || progress->doing.empty() ||
+        progress->sequence != failed.sequence ||
+        progress->doing == failed.description) {
+      return "";
     }
-  }
-  return blames;
-}
-
-std::string NobodyToBlame(const Failure& failure) {
-  return failure.collective.peer >= 0
-             ? "every rank is alive"
-             : "every rank is alive and has started it";
+    return absl::StrCat("called ", progress->doing, " instead");
+  });
 }
 
 std::string Where(const Failure& failure) {
@@ -178,7 +157,7 @@ std::string Advice(const Failure& failure, absl::StatusCode code) {
   }
 }
 
-// The two calls of a mismatch without the options that never tell them apart.
+// The two calls of a mismatch without the options in which they never differ.
 std::string Shortened(std::string error) {
   constexpr absl::string_view kOptions = ", TensorDeviceTypes=TensorOptions(";
   for (size_t begin = error.find(kOptions.data()); begin != std::string::npos;
@@ -198,8 +177,8 @@ std::string Shortened(std::string error) {
 std::vector<Blame> FindBlame(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
   std::vector<Blame> blames = BlameGone(peers);
-  // Whoever fails closes its connections: what breaks after that does not break
-  // for want of a rank that is only late.
+  // Whoever fails closes its connections, so that what breaks after that is not
+  // due to a rank that is only late.
   if (blames.empty() && !TimedOut(failure)) {
     blames = BlameFirstFailed(failure, peers);
   }
@@ -228,16 +207,17 @@ absl::Status DescribeFailure(
         "dead (",
         failure.error, ")"));
   }
-  bool somebody_is_gone = false;
-  for (const PeerStatus& peer : *peers) somebody_is_gone |= IsGone(peer);
-  const absl::StatusCode code = CodeOf(failure, somebody_is_gone);
+  const absl::StatusCode code =
+      CodeOf(failure, std::any_of(peers->begin(), peers->end(), IsGone));
   const std::vector<Blame> blames = FindBlame(failure, *peers);
   const std::string culprits =
-      blames.empty() ? NobodyToBlame(failure)
-                     : absl::StrJoin(blames, "; ",
-                                     [](std::string* text, const Blame& blame) {
-                                       absl::StrAppend(text, blame.what);
-                                     });
+      !blames.empty()
+          ? absl::StrJoin(blames, "; ",
+                          [](std::string* text, const Blame& blame) {
+                            absl::StrAppend(text, blame.what);
+                          })
+      : failure.collective.peer >= 0 ? "every rank is alive"
+                                     : "every rank is alive and has started it";
   return absl::Status(
       code, absl::StrCat(Where(failure), ": ", culprits, " (", failure.error,
                          "); ", Advice(failure, code)));

@@ -1,5 +1,3 @@
-#include "parallel/comm/diagnosis/failure_report.h"
-
 #include <string>
 #include <vector>
 
@@ -7,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/diagnosis/peers.h"
 
 namespace rankwise {
 namespace {

@@ -1,14 +1,14 @@
 #include "parallel/comm/diagnosis/monitored_backend.h"
 
 #include <atomic>
-#include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "parallel/clock/steady_time.h"
-#include "parallel/comm/backends/nccl_backend.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/device/graph.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
@@ -21,14 +21,38 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<Work>;
 
-// Forwards every virtual function of c10d::Work.
-class ForwardedWork : public c10d::Work {
+// A call without a future, such as Gloo's messages and reduce_scatters: wait()
+// notes in the log how it ended; of a collective that nobody waits for, the
+// destructor does. Forwards every virtual function of c10d::Work.
+class MonitoredWork : public c10d::Work {
  public:
-  explicit ForwardedWork(WorkPtr inner)
-      : Work(/*rank=*/-1, inner->retrieveOpType()), inner_(std::move(inner)) {}
+  struct Call {
+    const char* name;
+    int group;
+    CollectiveLog::Ticket ticket;
+    std::optional<int> peer;  // none: a collective
+  };
+
+  MonitoredWork(WorkPtr inner, std::shared_ptr<CollectiveLog> log, Call call)
+      : Work(/*rank=*/-1, inner->retrieveOpType()),
+        inner_(std::move(inner)),
+        log_(std::move(log)),
+        call_(call) {}
+  ~MonitoredWork() override {
+    if (!call_.peer.has_value()) End(/*ok=*/true);
+  }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    return inner_->wait(timeout);
+    const SteadyTime start = SteadyNow();
+    try {
+      if (call_.peer.has_value()) log_->WaitPointToPoint(call_.ticket);
+      const bool completed = inner_->wait(timeout);
+      End(/*ok=*/true);
+      return completed;
+    } catch (...) {
+      End(/*ok=*/false, ElapsedSince(start));
+      throw;
+    }
   }
   bool isCompleted() override { return inner_->isCompleted(); }
   bool isSuccess() const override { return inner_->isSuccess(); }
@@ -49,86 +73,35 @@ class ForwardedWork : public c10d::Work {
     return inner_->getSequencenumber();
   }
 
- private:
-  const WorkPtr inner_;
-};
-
-// A message, whose wait() notes in the log how it ended: Gloo's have no
-// futures, they complete, or fail, in wait() only.
-class MonitoredMessage : public ForwardedWork {
- public:
-  struct Call {
-    const char* name;
-    int peer;
-    int group;
-    CollectiveLog::Ticket ticket;
-  };
-
-  MonitoredMessage(WorkPtr inner, std::shared_ptr<CollectiveLog> log, Call call)
-      : ForwardedWork(std::move(inner)), log_(std::move(log)), call_(call) {}
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    const SteadyTime start = SteadyNow();
-    try {
-      log_->WaitPointToPoint(call_.ticket);
-      const bool completed = ForwardedWork::wait(timeout);
-      log_->EndPointToPoint(call_.ticket, /*ok=*/true);
-      return completed;
-    } catch (...) {
-      NoteFailure(*log_, call_, ElapsedSince(start));
-      throw;
-    }
-  }
-
   // Also where the log has forgotten the start.
-  static void NoteFailure(CollectiveLog& log, const Call& call,
-                          absl::Duration waited) {
+  static void NoteMessageFailure(CollectiveLog& log, const Call& call,
+                                 absl::Duration waited) {
     if (log.EndPointToPoint(call.ticket, /*ok=*/false, waited)) return;
     log.EndPointToPoint(
-        log.BeginPointToPoint(call.name, {}, call.peer, call.group),
+        log.BeginPointToPoint(call.name, {}, *call.peer, call.group),
         /*ok=*/false, waited);
   }
 
  private:
-  const std::shared_ptr<CollectiveLog> log_;
-  const Call call_;
-};
-
-// A collective without a future, such as Gloo's reduce_scatters: its wait()
-// ends `ticket`, or its destruction if nobody waits.
-class MonitoredWait : public ForwardedWork {
- public:
-  MonitoredWait(WorkPtr inner, std::shared_ptr<CollectiveLog> log,
-                CollectiveLog::Ticket ticket)
-      : ForwardedWork(std::move(inner)),
-        log_(std::move(log)),
-        ticket_(ticket) {}
-  ~MonitoredWait() override { End(/*ok=*/true); }
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    try {
-      const bool completed = ForwardedWork::wait(timeout);
-      End(/*ok=*/true);
-      return completed;
-    } catch (...) {
-      End(/*ok=*/false);
-      throw;
+  void End(bool ok, absl::Duration waited = absl::ZeroDuration()) {
+    if (!call_.peer.has_value()) {
+      if (!ended_.exchange(true)) log_->End(call_.ticket, ok);
+    } else if (ok) {
+      log_->EndPointToPoint(call_.ticket, /*ok=*/true);
+    } else {
+      NoteMessageFailure(*log_, call_, waited);
     }
   }
 
- private:
-  void End(bool ok) {
-    if (!ended_.exchange(true)) log_->End(ticket_, ok);
-  }
-
+  const WorkPtr inner_;
   const std::shared_ptr<CollectiveLog> log_;
-  const CollectiveLog::Ticket ticket_;
-  std::atomic<bool> ended_{false};
+  const Call call_;
+  std::atomic<bool> ended_{false};  // of a collective
 };
 
-// Every virtual function of c10d::Backend is forwarded here, as one that is not
-// would fail with "does not support" although `inner_` does; but for those that
-// make groups of this one, which Communicator::NewGroup does, and for hooks.
+// Every virtual function of c10d::Backend is forwarded here (one that is not
+// would fail with "does not support"), except hooks and those that make groups
+// of this one, which Communicator::NewGroup does.
 class MonitoredBackend : public c10d::Backend {
  public:
   MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
@@ -327,22 +300,33 @@ class MonitoredBackend : public c10d::Backend {
     }
   }
 
+  // `has_future`: of the work that `call` returns.
   template <typename Call>
   WorkPtr Log(const char* name, at::ArrayRef<at::Tensor> tensors, Call call,
-              int64_t root = -1) {
+              int64_t root = -1, bool has_future = true) {
     const bool observed = watchdog_ == nullptr;
     const CollectiveLog::Ticket ticket =
         log_->Begin(name, tensors, observed, group_, static_cast<int>(root));
     WorkPtr work = EndIfThrown(ticket, call);
     FollowIfPolled(ticket, work, /*peer=*/-1);
-    if (observed && work != nullptr) {
-      work->getFuture()->addCallback(
-          [log = log_, ticket](c10::ivalue::Future& future) {
-            log->End(ticket, !future.hasError());
-          },
-          /*uses_future=*/false);
+    if (!observed || work == nullptr) return work;
+    if (!has_future) {
+      return c10::make_intrusive<MonitoredWork>(
+          std::move(work), log_,
+          MonitoredWork::Call{name, group_, ticket, std::nullopt});
     }
+    work->getFuture()->addCallback(
+        [log = log_, ticket](c10::ivalue::Future& future) {
+          log->End(ticket, !future.hasError());
+        },
+        /*uses_future=*/false);
     return work;
+  }
+
+  template <typename Call>
+  WorkPtr LogWait(const char* name, at::ArrayRef<at::Tensor> tensors,
+                  Call call) {
+    return Log(name, tensors, call, /*root=*/-1, /*has_future=*/false);
   }
 
   // Calls between startCoalescing and endCoalescing have no end of their own.
@@ -355,34 +339,20 @@ class MonitoredBackend : public c10d::Backend {
     watchdog_->Follow(ticket, WithoutTensors(work), {group_, peer});
   }
 
-  // For calls whose works have no future.
-  template <typename Call>
-  WorkPtr LogWait(const char* name, at::ArrayRef<at::Tensor> tensors,
-                  Call call) {
-    const bool observed = watchdog_ == nullptr;
-    const CollectiveLog::Ticket ticket =
-        log_->Begin(name, tensors, observed, group_);
-    WorkPtr work = EndIfThrown(ticket, call);
-    FollowIfPolled(ticket, work, /*peer=*/-1);
-    if (!observed || work == nullptr) return work;
-    return c10::make_intrusive<MonitoredWait>(std::move(work), log_, ticket);
-  }
-
   template <typename Call>
   WorkPtr LogMessage(const char* name, at::ArrayRef<at::Tensor> tensors,
                      int peer, Call call) {
-    const CollectiveLog::Ticket ticket =
-        log_->BeginPointToPoint(name, tensors, peer, group_);
-    const MonitoredMessage::Call entry = {name, peer, group_, ticket};
+    const MonitoredWork::Call entry = {
+        name, group_, log_->BeginPointToPoint(name, tensors, peer, group_),
+        peer};
     try {
       WorkPtr work = call();
-      FollowIfPolled(ticket, work, peer);
+      FollowIfPolled(entry.ticket, work, peer);
       if (watchdog_ != nullptr || work == nullptr) return work;
-      return c10::make_intrusive<MonitoredMessage>(std::move(work), log_,
-                                                   entry);
+      return c10::make_intrusive<MonitoredWork>(std::move(work), log_, entry);
     } catch (...) {
-      MonitoredMessage::NoteFailure(*log_, entry,
-                                    /*waited=*/absl::ZeroDuration());
+      MonitoredWork::NoteMessageFailure(*log_, entry,
+                                        /*waited=*/absl::ZeroDuration());
       throw;
     }
   }

@@ -1,5 +1,4 @@
-// A c10d backend that hands every call to another one and notes it in a
-// CollectiveLog on the way.
+// A c10d backend that notes every call in a CollectiveLog.
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_MONITORED_BACKEND_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_MONITORED_BACKEND_H_
 
@@ -19,25 +18,23 @@ namespace rankwise {
 // How the ends of calls are learnt.
 struct Monitoring {
   int group = 0;  // the log's number of it
-  // Null: a collective's end is told by its future, and a message's by the wait
-  // for it, for backends whose futures complete with the collective (gloo,
-  // fake). Otherwise the watchdog polls the works: for NCCL, whose futures
-  // complete at launch. What is started while a graph is captured on `device`
-  // is not followed: it does not run then, and its work must not be polled.
+  // Null: ends are learnt from futures and waits, for backends whose futures
+  // complete with the collective (gloo, fake). Otherwise the watchdog polls the
+  // works: for NCCL, whose futures complete at launch. What is started while a
+  // graph is captured on `device` does not run then and is not followed.
   std::shared_ptr<Watchdog> watchdog = nullptr;
   c10::Device device = c10::kCPU;
 };
 
-// The returned backend forwards the Work objects of `inner` unchanged, except
-// for those without futures, without a watchdog: their end is learnt from who
-// waits for them. It is as thread-safe as `inner`, and adds about 0.1 us to a
-// collective (monitored_backend_benchmark).
+// Forwards the Work objects of `inner` unchanged, except for those without
+// futures, without a watchdog. As thread-safe as `inner`; adds about 0.1 us to
+// a collective (monitored_backend_benchmark).
 c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
     Monitoring monitoring = {});
 
-// The `inner` of such a backend, to measure what monitoring costs; any other
-// backend itself.
+// The `inner` of such a backend, to measure what monitoring costs; else
+// `backend` itself.
 c10::intrusive_ptr<c10d::Backend> WithoutMonitoring(
     const c10::intrusive_ptr<c10d::Backend>& backend);
 

@@ -16,6 +16,8 @@
 namespace rankwise {
 namespace {
 
+using Life = PeerStatus::Life;
+
 constexpr std::chrono::seconds kBeatInterval(1);
 constexpr char kDeparturesKey[] = "departures";
 constexpr char kDeathsKey[] = "deaths";
@@ -26,53 +28,36 @@ std::string DeathKey(int rank) { return absl::StrCat("death/", rank); }
 std::string StopKey(int rank) { return absl::StrCat("stop/", rank); }
 std::string BlameKey(int rank) { return absl::StrCat("blame/", rank); }
 
-// What is known of one peer while the question is open.
-class Observation {
- public:
-  explicit Observation(int rank) { status_.rank = rank; }
+// What is known of one peer while the question is open: silent until shown
+// otherwise.
+struct Observation {
+  PeerStatus status;
+  std::optional<uint64_t> first_beat = std::nullopt;  // that was seen
 
   // Reads what the store has to say now.
   void Look(c10d::Store& store) {
     ReadPulse(store);
     // A rank that ends because of a failed collective is not its cause.
-    if (status_.life != PeerStatus::Life::kFailed &&
-        store.check({DeathKey(status_.rank)})) {
-      status_.life = PeerStatus::Life::kDead;
-      status_.death = store.get_to_str(DeathKey(status_.rank));
+    if (status.life != Life::kFailed && store.check({DeathKey(status.rank)})) {
+      status.life = Life::kDead;
+      status.death = store.get_to_str(DeathKey(status.rank));
     }
-    const bool may_be_stopped = status_.life == PeerStatus::Life::kSilent ||
-                                status_.life == PeerStatus::Life::kAlive;
-    if (may_be_stopped && store.check({StopKey(status_.rank)})) {
-      status_.life = PeerStatus::Life::kStopped;
+    if ((status.life == Life::kSilent || status.life == Life::kAlive) &&
+        store.check({StopKey(status.rank)})) {
+      status.life = Life::kStopped;
     }
   }
 
-  // Whether what is known of it answers the question for all ranks.
-  bool is_answer() const {
-    return status_.life == PeerStatus::Life::kDead ||
-           status_.life == PeerStatus::Life::kStopped;
-  }
-  bool settled() const { return status_.life != PeerStatus::Life::kSilent; }
-  const PeerStatus& status() const { return status_; }
-
- private:
   void ReadPulse(c10d::Store& store) {
-    if (!store.check({PulseKey(status_.rank)})) return;
+    if (!store.check({PulseKey(status.rank)})) return;
     const absl::StatusOr<Pulse> pulse =
-        ParsePulse(store.get_to_str(PulseKey(status_.rank)));
+        ParsePulse(store.get_to_str(PulseKey(status.rank)));
     if (!pulse.ok()) return;
-    if (!seen_) first_beat_ = pulse->beat;
-    seen_ = true;
-    status_.pulse = *pulse;
-    const bool fresh = pulse->beat != first_beat_;
-    if (fresh || pulse->life != Pulse::Life::kAlive) {
-      status_.life = pulse->life;
-    }
+    if (!first_beat.has_value()) first_beat = pulse->beat;
+    status.pulse = *pulse;
+    if (pulse->beat != first_beat || pulse->life != Life::kAlive)
+      status.life = pulse->life;
   }
-
-  PeerStatus status_;  // silent until shown otherwise
-  bool seen_ = false;
-  uint64_t first_beat_ = 0;
 };
 
 }  // namespace
@@ -208,6 +193,11 @@ std::optional<Blame> BlameOf(c10d::Store& store, int rank) {
   return blame;
 }
 
+bool IsGone(const PeerStatus& peer) {
+  return peer.life == Life::kDead || peer.life == Life::kStopped ||
+         peer.life == Life::kSilent || peer.life == Life::kLeft;
+}
+
 bool AnyFailed(c10d::Store& store) { return store.check({kFailuresKey}); }
 bool AnyDead(c10d::Store& store) { return store.check({kDeathsKey}); }
 
@@ -216,7 +206,7 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
                                                  absl::Duration patience) {
   std::vector<Observation> peers;
   for (int rank = 0; rank < world_size; ++rank) {
-    if (rank != self) peers.emplace_back(rank);
+    if (rank != self) peers.push_back({{.rank = rank}});
   }
   const Deadline deadline(patience);
   bool is_answered = false;
@@ -225,8 +215,9 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
       bool all_settled = true;
       for (Observation& peer : peers) {
         peer.Look(store);
-        is_answered |= peer.is_answer();
-        all_settled &= peer.settled();
+        const Life life = peer.status.life;
+        is_answered |= life == Life::kDead || life == Life::kStopped;
+        all_settled &= life != Life::kSilent;
       }
       if (is_answered || all_settled || deadline.passed()) break;
       absl::SleepFor(absl::Milliseconds(50));
@@ -236,10 +227,9 @@ absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
   }
   std::vector<PeerStatus> statuses;
   for (const Observation& peer : peers) {
-    statuses.push_back(peer.status());
-    if (is_answered && !peer.settled()) {
-      statuses.back().life = PeerStatus::Life::kUnknown;
-    }
+    statuses.push_back(peer.status);
+    if (is_answered && peer.status.life == Life::kSilent)
+      statuses.back().life = Life::kUnknown;
   }
   return statuses;
 }

@@ -1,5 +1,5 @@
-// What ranks know of each other through the store: heartbeats, departures and
-// deaths.
+// What ranks know of each other through the store, and why, in view of that, a
+// collective failed (failure_report.cc).
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_PEERS_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_PEERS_H_
 
@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
@@ -33,7 +34,7 @@ struct GroupProgress {
 struct Pulse {
   // What a rank is to another. It publishes the first three itself.
   enum class Life {
-    kAlive,    // of a peer: its heart beat after the question was asked
+    kAlive,    // of a peer: its heart beat after the question was put
     kFailed,   // a collective has failed there, whatever became of it then
     kLeft,     // destroyed its communicator
     kDead,     // the launcher says so
@@ -53,8 +54,8 @@ struct Pulse {
 std::string FormatPulse(const Pulse& pulse);
 absl::StatusOr<Pulse> ParsePulse(const std::string& text);
 
-// Publishes this rank's pulse from a thread of its own until destroyed. A store
-// that is gone is not an error here: publishing just ends.
+// Publishes this rank's pulse from a thread of its own until destroyed, or
+// until the store is gone.
 class Heartbeat {
  public:
   Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank,
@@ -64,8 +65,8 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   // Publishes at once that `failure` (a collective's description) has failed
-  // here. Returns the place of this rank among those that failed, from 1; 0
-  // when the store is gone.
+  // here. Returns this rank's place among those that failed, from 1; 0 when the
+  // store is gone.
   int64_t MarkFailed(const std::string& failure);
   // Stops the thread and publishes, unless failed, that this rank has left.
   void Leave();
@@ -85,29 +86,27 @@ class Heartbeat {
   std::thread thread_;
 };
 
-// Notes in the ranks' store that `rank` has died, and how ("killed by signal
-// 9"). For the launcher, which knows at once.
+// For the launcher, which knows at once: notes in the ranks' store that `rank`
+// has died, and how ("killed by signal 9"), or whether it is stopped (SIGSTOP).
 void ReportDeath(c10d::Store& store, int rank, const std::string& how);
 
-// Notes in the ranks' store whether `rank` is stopped (SIGSTOP). For the
-// launcher, which knows at once.
 void ReportStop(c10d::Store& store, int rank, bool is_stopped);
 
-// A rank that another holds to be the cause of its failure, and why: "rank 1
-// has left the job; ...".
+// A rank held to be the cause of another's failure, and why: "rank 1 has left
+// the job; ...".
 struct Blame {
   int rank = 0;
   std::string what;
 };
-// Notes the first of `blames` in the ranks' store as why `rank` has failed.
-// Nothing when there is none, or the store is gone.
+// Notes the first of `blames`, if any, as why `rank` has failed; nothing when
+// the store is gone.
 void ReportBlame(c10d::Store& store, int rank,
                  const std::vector<Blame>& blames);
 // What ReportBlame noted for `rank`. Throws what the store throws.
 std::optional<Blame> BlameOf(c10d::Store& store, int rank);
 
-// Whether any rank has marked itself failed, or has been reported dead. One
-// request; both throw what the store throws.
+// Whether any rank has failed, or has been reported dead. One request each;
+// throw what the store throws.
 bool AnyFailed(c10d::Store& store);
 bool AnyDead(c10d::Store& store);
 
@@ -116,22 +115,55 @@ struct PeerStatus {
   using Life = Pulse::Life;
   int rank = 0;
   Life life = Life::kSilent;
-  Pulse pulse;        // the last that it published
-  std::string death;  // of kDead: how
+  Pulse pulse = {};        // the last that it published
+  std::string death = {};  // of kDead: how
 };
+// Whether others wait for it in vain.
+bool IsGone(const PeerStatus& peer);
 
 // Asks the store about every rank but `self`. Returns as soon as one is known
-// to be dead or stopped, or all have shown a sign of life, and otherwise after
+// to be dead or stopped, or all have shown a sign of life; else after
 // `patience`, which should be above two seconds. Unavailable when the store
 // does not answer.
 absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
                                                  int world_size,
                                                  absl::Duration patience);
 
-// Counts this rank out, and blocks until all ranks have counted themselves out
-// or `patience` is over.
+// Counts this rank out; blocks until all ranks have, or `patience` is over.
 void AwaitDepartures(c10d::Store& store, int world_size,
                      absl::Duration patience);
+
+struct Failure {
+  std::string attempted;  // "backward of step 17"
+  int rank = 0;
+  int world_size = 1;
+  CollectiveReport collective;
+  // This rank's place among those that failed, from 1; 0: unknown.
+  int64_t order = 0;
+  std::string error;  // the exception's plain message
+  absl::Duration collective_timeout;
+};
+
+// Names the ranks at fault: those that are gone; else the first that failed;
+// or, if a timeout was first, the ranks of the collective's own group that have
+// not come as far (of a message: its other end).
+//
+// DeadlineExceeded when the collective timed out, Unavailable when a rank is
+// gone, else Internal. `peers` is AskPeers' answer; its error means that the
+// store is gone with its server.
+absl::Status DescribeFailure(
+    const Failure& failure,
+    const absl::StatusOr<std::vector<PeerStatus>>& peers);
+
+// Asks the other ranks through `store`, for up to 2.5 s, describes what they
+// say, and notes there, for the launcher, whom this rank blames.
+absl::Status ExplainByPeers(const Failure& failure, c10d::Store& store);
+
+// Of ranks that called different collectives: FailedPrecondition.
+absl::Status DescribeMismatch(const Failure& failure);
+
+// The same for an exception that no collective caused.
+absl::Status DescribeOtherFailure(const Failure& failure);
 
 }  // namespace rankwise
 

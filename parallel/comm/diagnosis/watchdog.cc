@@ -3,18 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "c10/util/Exception.h"
-#include "parallel/comm/diagnosis/failure_report.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
@@ -31,36 +29,17 @@ Trouble TroubleOf(const std::exception& error) {
           dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr};
 }
 
-Trouble TroubleOf(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& exception) {
-    return TroubleOf(exception);
-  } catch (...) {
-    return {"an exception of unknown type"};
-  }
-}
-
 // True when `work` has ended; `trouble` says how if not well.
 bool HasEnded(c10d::Work& work, Trouble& trouble) {
   try {
     if (!work.isCompleted()) return false;
-    if (work.exception() != nullptr) trouble = TroubleOf(work.exception());
+    if (work.exception() != nullptr) std::rethrow_exception(work.exception());
   } catch (const std::exception& exception) {
     trouble = TroubleOf(exception);
+  } catch (...) {
+    trouble = {"an exception of unknown type"};
   }
   return true;
-}
-
-// `group`: the ranks of the suspected collective; empty: all.
-bool IsGone(const PeerStatus& peer, const std::vector<int>& group) {
-  if (peer.life == PeerStatus::Life::kLeft) {
-    return group.empty() ||
-           std::find(group.begin(), group.end(), peer.rank) != group.end();
-  }
-  return peer.life == PeerStatus::Life::kDead ||
-         peer.life == PeerStatus::Life::kStopped ||
-         peer.life == PeerStatus::Life::kSilent;
 }
 
 }  // namespace
@@ -218,7 +197,11 @@ Trouble Watchdog::LookForGoneRanks() {
   store_lost_ = !peers.ok();
   if (store_lost_) return {};
   for (const PeerStatus& peer : *peers) {
-    if (IsGone(peer, group)) return {"a rank is gone"};
+    // A rank may leave when its groups are done.
+    const bool may_leave =
+        peer.life == PeerStatus::Life::kLeft && !group.empty() &&
+        std::find(group.begin(), group.end(), peer.rank) == group.end();
+    if (IsGone(peer) && !may_leave) return {"a rank is gone"};
   }
   return {};
 }

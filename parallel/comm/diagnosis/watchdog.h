@@ -1,10 +1,10 @@
 // Follows collectives whose end nobody is told of (NCCL's run on the GPU) by
-// polling their works, and ends the process, with an explanation, when one of
-// them will not end.
+// polling, and ends the process, with an explanation, when one will not end.
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_WATCHDOG_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_WATCHDOG_H_
 
 #include <atomic>
+#include <compare>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,7 +14,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
@@ -47,7 +46,7 @@ struct WatchdogConfig {
   // Between two calls of LookAround.
   absl::Duration look_interval = absl::Milliseconds(500);
   // A rank without a heartbeat for this long is gone. Generous: to take a slow
-  // rank for a dead one would end a job that is well.
+  // rank for a dead one would end a healthy job.
   absl::Duration silence = absl::Seconds(10);
   // Not the connection on which the rank waits for others. Null without peers,
   // as is `heartbeat`, which is called in GiveUp only.
@@ -63,8 +62,8 @@ struct WatchdogConfig {
   std::function<void(int exit_code)> end;              // empty: _exit
 };
 
-// Thread-safe. Follow takes about as long as a lock; everything else happens on
-// a thread of the watchdog's own, which calls all functions of its config.
+// Thread-safe. Follow takes about as long as a lock; the rest happens on the
+// watchdog's own thread, which calls all functions of its config.
 class Watchdog {
  public:
   Watchdog(WatchdogConfig config, std::shared_ptr<CollectiveLog> log);
@@ -73,19 +72,16 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Works of one group that end in the order in which they were started: its
-  // collectives, or its messages with one other rank.
+  // Works of one group that end in the order of their start: its collectives,
+  // or its messages with one other rank.
   struct Lane {
     int group = 0;
     int peer = -1;
 
-    bool operator<(const Lane& other) const {
-      return std::pair(group, peer) < std::pair(other.group, other.peer);
-    }
+    auto operator<=>(const Lane& other) const = default;
   };
 
-  // Polls `work` from now on until it has ended; notes that in the log under
-  // `ticket`.
+  // Polls `work` until it has ended; notes that in the log under `ticket`.
   void Follow(CollectiveLog::Ticket ticket, c10::intrusive_ptr<c10d::Work> work,
               Lane lane);
 
@@ -93,21 +89,20 @@ class Watchdog {
   // `patience`, or the watchdog has ended.
   bool Drain(absl::Duration patience);
 
-  // Ends the watchdog: somebody else explains what has failed. False when it
-  // has given up before, and explains it itself.
+  // Ends the watchdog: the caller explains what has failed. False when the
+  // watchdog has given up before, and explains it itself.
   bool StandDown();
 
   // What the watchdog's thread does; public for tests of it.
   //
   // Why what is in flight, since `oldest` ago, will not end although no work
   // says so: a rank is dead, gone or has failed. Two requests to the store;
-  // more, and up to `silence`, after a collective has been in flight for 10,
-  // 20, 40, ... s.
+  // more, and up to `silence`, after 10, 20, 40, ... s in flight.
   Trouble LookAround(absl::Duration oldest);
   // Prints what DescribeFailure says or, after a CUDA error, that work on the
-  // GPU has failed; then, in one line, the file that has this rank's flight
-  // recorder; aborts, and ends the process with exit code 1. Takes up to 2.5 s
-  // for the peers' answers, 1 s for the recorder and 5 s for the abort.
+  // GPU has failed; then the file that has this rank's flight recorder; aborts,
+  // and ends the process with exit code 1. Takes up to 2.5 s for the peers'
+  // answers, 1 s for the recorder and 5 s for the abort.
   void GiveUp(const Trouble& why);
 
  private:

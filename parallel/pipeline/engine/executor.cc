@@ -14,10 +14,9 @@
 #include "parallel/pipeline/engine/stage_runner.h"
 #include "parallel/pipeline/engine/stage_streams.h"
 #include "parallel/pipeline/engine/transport.h"
-#include "parallel/pipeline/schedule/builders.h"
-#include "parallel/pipeline/schedule/issue_order.h"
+#include "parallel/pipeline/schedule/dry_run.h"
 #include "parallel/pipeline/simulation/trace.h"
-#include "parallel/trace/ranges.h"
+#include "parallel/trace/operators.h"
 
 namespace rankwise {
 namespace {
@@ -115,7 +114,7 @@ class RankRun {
   };
 
   void Communicate(size_t position);
-  InFlight MakeOp(size_t position);
+  InFlight MakeOp(size_t position, size_t value);
   void Compute(size_t position);
   void Count(const Action& action);
   at::Tensor Take(size_t value, int stage);
@@ -204,16 +203,16 @@ void RankRun::Communicate(size_t position) {
                                          : stages_.streams.Arrivals(device_));
   step_.events->spans[position].first.emplace(device_);
   auto& table = is_send ? sends_ : receives_;
-  InFlight& in_flight = table.emplace(value, MakeOp(position)).first->second;
+  InFlight& in_flight =
+      table.emplace(value, MakeOp(position, value)).first->second;
   (is_send ? step_.sent_bytes : step_.received_bytes) +=
       static_cast<int64_t>(in_flight.op.tensor.nbytes());
   if (is_send && options_.max_sends > 0) send_order_.push_back(value);
   transport_.Start(in_flight.op);
 }
 
-RankRun::InFlight RankRun::MakeOp(size_t position) {
+RankRun::InFlight RankRun::MakeOp(size_t position, size_t value) {
   const Action& action = actions_[position];
-  const size_t value = values_.CarriedBy(action);
   InFlight in_flight;
   in_flight.action = position;
   P2POp& op = in_flight.op;
@@ -315,34 +314,63 @@ void RankRun::FinishSend(size_t value) {
   Wait(std::move(sent.mapped()));
 }
 
+// The ranks of a pipeline that run in this process.
+struct RanksHere {
+  // `devices`: by stage.
+  RanksHere(const std::vector<Stage*>& held, std::vector<c10::Device> devices,
+            const ExecutorConfig& config)
+      : stages(held, std::move(devices), config) {
+    for (const c10::Device& device : config.devices)
+      buffers.emplace_back(device, config.skip_communication);
+  }
+
+  // Their parts of `schedule`, over their transports.
+  std::vector<std::unique_ptr<RankRun>> Run(
+      const Schedule& schedule, const std::vector<Transport*>& transports,
+      const RankRun::Options& options);
+
+  Stages stages;
+  std::vector<WireBuffers> buffers;  // by rank here
+};
+
+std::vector<std::unique_ptr<RankRun>> RanksHere::Run(
+    const Schedule& schedule, const std::vector<Transport*>& transports,
+    const RankRun::Options& options) {
+  std::vector<std::unique_ptr<RankRun>> runs;
+  for (Transport* transport : transports) {
+    runs.push_back(std::make_unique<RankRun>(schedule, stages, *transport,
+                                             buffers[runs.size()], options));
+  }
+  stages.streams.Begin();
+  if (runs.size() == 1) {
+    while (!runs[0]->done()) runs[0]->Next();
+  } else {
+    for (int rank : IssueOrder(schedule))
+      runs[static_cast<size_t>(rank)]->Next();
+  }
+  for (const auto& run : runs) {
+    TORCH_CHECK(run->done(), "schedule ", schedule.name,
+                " cannot run: its ranks wait for each other in a cycle");
+    run->Finish();
+  }
+  stages.streams.End();
+  return runs;
+}
+
 }  // namespace
 
 struct PipelineExecutor::Parts {
   Parts(const Group& pipeline, const std::vector<Stage*>& held,
-        ExecutorConfig config)
-      : stages(held, std::vector<c10::Device>(held.size(), config.device),
-               config),
-        transport(pipeline, config.device),
-        buffers(config.device, config.skip_communication) {}
+        const ExecutorConfig& config)
+      : ranks(held, std::vector<c10::Device>(held.size(), config.devices.at(0)),
+              config),
+        transport(pipeline, config.devices[0]) {}
 
-  RankRun RunRank(const Schedule& schedule, const RankRun::Options& options);
   void ShareLoss(at::Tensor& loss, int rank_of_loss);
 
-  Stages stages;
+  RanksHere ranks;
   GroupTransport transport;
-  WireBuffers buffers;
 };
-
-RankRun PipelineExecutor::Parts::RunRank(const Schedule& schedule,
-                                         const RankRun::Options& options) {
-  transport.Connect(schedule);
-  RankRun run(schedule, stages, transport, buffers, options);
-  stages.streams.Begin();
-  while (!run.done()) run.Next();
-  run.Finish();
-  stages.streams.End();
-  return run;
-}
 
 // Gives all ranks the loss of the last stage's.
 void PipelineExecutor::Parts::ShareLoss(at::Tensor& loss, int rank_of_loss) {
@@ -360,14 +388,14 @@ void PipelineExecutor::Parts::ShareLoss(at::Tensor& loss, int rank_of_loss) {
 }
 
 PipelineExecutor::PipelineExecutor(const Group& pipeline,
-                                   std::vector<Stage*> stages,
-                                   ExecutorConfig config)
-    : parts_(std::make_unique<Parts>(pipeline, stages, std::move(config))) {
-  const std::vector<int>& ranks = parts_->stages.config.rank_of_stage;
+                                   const std::vector<Stage*>& stages,
+                                   const ExecutorConfig& config)
+    : parts_(std::make_unique<Parts>(pipeline, stages, config)) {
   for (size_t stage = 0; stage < stages.size(); ++stage) {
-    const bool is_ours = ranks[stage] == pipeline.place();
+    const int rank = config.rank_of_stage[stage];
+    const bool is_ours = rank == pipeline.place();
     TORCH_CHECK(is_ours == (stages[stage] != nullptr), "stage ", stage,
-                " runs on rank ", ranks[stage], "; rank ", pipeline.place(),
+                " runs on rank ", rank, "; rank ", pipeline.place(),
                 is_ours ? " does not hold it" : " holds it");
   }
 }
@@ -375,82 +403,53 @@ PipelineExecutor::PipelineExecutor(const Group& pipeline,
 PipelineExecutor::~PipelineExecutor() = default;
 
 ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
-  parts_->stages.CheckFits(schedule, parts_->transport.num_ranks());
-  RankRun run = parts_->RunRank(schedule, {});
-  at::Tensor loss = run.SumOfShares();
+  GroupTransport& transport = parts_->transport;
+  parts_->ranks.stages.CheckFits(schedule, transport.num_ranks());
+  transport.Connect(schedule);
+  const auto runs = parts_->ranks.Run(schedule, {&transport}, {});
+  at::Tensor loss = runs[0]->SumOfShares();
   parts_->ShareLoss(loss, schedule.rank_of_stage.back());
-  ExecutorStep step = run.TakeStep();
+  ExecutorStep step = runs[0]->TakeStep();
   step.loss = loss;
   return step;
 }
 
 void PipelineExecutor::RunForward(int micro_batches) {
+  GroupTransport& transport = parts_->transport;
   const Schedule schedule =
-      MakeForwardSchedule(parts_->stages.config.rank_of_stage,
-                          parts_->transport.num_ranks(), micro_batches);
+      MakeForwardSchedule(parts_->ranks.stages.config.rank_of_stage,
+                          transport.num_ranks(), micro_batches);
   // Enough for every stage of this rank to be ahead of its reader.
-  const size_t stages_here = schedule.StagesOf(parts_->transport.rank()).size();
-  parts_->RunRank(schedule,
-                  {.evaluate = true, .max_sends = 2 * stages_here + 2});
+  const size_t stages_here = schedule.StagesOf(transport.rank()).size();
+  transport.Connect(schedule);
+  parts_->ranks.Run(schedule, {&transport},
+                    {.evaluate = true, .max_sends = 2 * stages_here + 2});
 }
 
 struct LocalExecutor::Parts {
-  Parts(const std::vector<Stage*>& held, const LocalExecutorConfig& config);
+  Parts(const std::vector<Stage*>& held, std::vector<c10::Device> of_stages,
+        const ExecutorConfig& config)
+      : ranks(held, std::move(of_stages), config),
+        transports(config.devices, ranks.stages.streams) {}
 
-  int num_ranks() const { return static_cast<int>(buffers.size()); }
-  std::vector<std::unique_ptr<RankRun>> RunRanks(
-      const Schedule& schedule, const RankRun::Options& options);
-
-  Stages stages;
+  RanksHere ranks;
   LocalTransports transports;
-  std::vector<WireBuffers> buffers;  // by rank
 };
 
-LocalExecutor::Parts::Parts(const std::vector<Stage*>& held,
-                            const LocalExecutorConfig& config)
-    : stages(held,
-             [&] {
-               std::vector<c10::Device> devices;
-               for (int rank : config.rank_of_stage)
-                 devices.push_back(config.devices[static_cast<size_t>(rank)]);
-               return devices;
-             }(),
-             {.rank_of_stage = config.rank_of_stage,
-              .recompute = config.recompute,
-              .skip_communication = config.skip_communication}),
-      transports(config.devices, stages.streams) {
-  for (const c10::Device& device : config.devices)
-    buffers.emplace_back(device, config.skip_communication);
+LocalExecutor::LocalExecutor(const std::vector<Stage*>& stages,
+                             const ExecutorConfig& config) {
+  std::vector<c10::Device> of_stages;
+  for (int rank : config.rank_of_stage)
+    of_stages.push_back(config.devices.at(static_cast<size_t>(rank)));
+  parts_ = std::make_unique<Parts>(stages, std::move(of_stages), config);
 }
-
-std::vector<std::unique_ptr<RankRun>> LocalExecutor::Parts::RunRanks(
-    const Schedule& schedule, const RankRun::Options& options) {
-  std::vector<std::unique_ptr<RankRun>> runs;
-  for (int rank = 0; rank < num_ranks(); ++rank) {
-    runs.push_back(
-        std::make_unique<RankRun>(schedule, stages, transports.Of(rank),
-                                  buffers[static_cast<size_t>(rank)], options));
-  }
-  stages.streams.Begin();
-  for (int rank : IssueOrder(schedule)) runs[static_cast<size_t>(rank)]->Next();
-  for (const auto& run : runs) {
-    TORCH_CHECK(run->done(), "schedule ", schedule.name,
-                " cannot run: its ranks wait for each other in a cycle");
-    run->Finish();
-  }
-  stages.streams.End();
-  return runs;
-}
-
-LocalExecutor::LocalExecutor(std::vector<Stage*> stages,
-                             LocalExecutorConfig config)
-    : parts_(std::make_unique<Parts>(stages, config)) {}
 
 LocalExecutor::~LocalExecutor() = default;
 
 std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
-  parts_->stages.CheckFits(schedule, parts_->num_ranks());
-  const auto runs = parts_->RunRanks(schedule, {});
+  const std::vector<Transport*> transports = parts_->transports.All();
+  parts_->ranks.stages.CheckFits(schedule, static_cast<int>(transports.size()));
+  const auto runs = parts_->ranks.Run(schedule, transports, {});
   const at::Tensor loss =
       runs[static_cast<size_t>(schedule.rank_of_stage.back())]->SumOfShares();
   std::vector<ExecutorStep> steps;
@@ -462,9 +461,11 @@ std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
 }
 
 void LocalExecutor::RunForward(int micro_batches) {
-  parts_->RunRanks(MakeForwardSchedule(parts_->stages.config.rank_of_stage,
-                                       parts_->num_ranks(), micro_batches),
-                   {.evaluate = true});
+  const std::vector<Transport*> transports = parts_->transports.All();
+  parts_->ranks.Run(
+      MakeForwardSchedule(parts_->ranks.stages.config.rank_of_stage,
+                          static_cast<int>(transports.size()), micro_batches),
+      transports, {.evaluate = true});
 }
 
 }  // namespace rankwise

@@ -17,7 +17,10 @@ namespace rankwise {
 class Group;
 
 struct ExecutorConfig {
-  c10::Device device = c10::kCPU;
+  // Of the ranks in this process: PipelineExecutor's one, or LocalExecutor's
+  // all, by rank of the pipeline. They may repeat: on a machine without
+  // accelerators each "cpu" is a slot, and what crosses is copied all the same.
+  std::vector<c10::Device> devices = {c10::kCPU};
   // Of every stage, the rank of the pipeline that runs it.
   std::vector<int> rank_of_stage;
   // Keep only a stage's input after F, and run F again before its backward
@@ -40,8 +43,8 @@ class PipelineExecutor {
   // `pipeline`: its ranks, by place; this one's is the group's. `stages`: by
   // stage number; null where another rank runs the stage. The stages and the
   // group's communicator must outlive it.
-  PipelineExecutor(const Group& pipeline, std::vector<Stage*> stages,
-                   ExecutorConfig config);
+  PipelineExecutor(const Group& pipeline, const std::vector<Stage*>& stages,
+                   const ExecutorConfig& config);
   ~PipelineExecutor();
 
   // Forward and backward of one optimizer step. Gradients are added to the
@@ -61,17 +64,8 @@ class PipelineExecutor {
   std::unique_ptr<Parts> parts_;
 };
 
-struct LocalExecutorConfig {
-  // By rank of the pipeline. They may repeat: on a machine without accelerators
-  // each "cpu" is a slot, and what crosses is copied all the same.
-  std::vector<c10::Device> devices;
-  std::vector<int> rank_of_stage;   // as in ExecutorConfig
-  bool recompute = false;           // as in ExecutorConfig
-  bool skip_communication = false;  // as in ExecutorConfig
-};
-
 // All ranks of a pipeline, each on a device of its own. One thread issues the
-// actions of all ranks (issue_order.h). Accelerators then compute at the same
+// actions of all ranks (dry_run.h). Accelerators then compute at the same
 // time, since the host waits for none of them; on CPUs the actions run one
 // after another. Losses and gradients are those of PipelineExecutor, bit for
 // bit. Not thread-safe. Throws what torch throws; the executor cannot be used
@@ -79,7 +73,8 @@ struct LocalExecutorConfig {
 class LocalExecutor {
  public:
   // All stages, by number; each is on its rank's device, and outlives this.
-  LocalExecutor(std::vector<Stage*> stages, LocalExecutorConfig config);
+  LocalExecutor(const std::vector<Stage*>& stages,
+                const ExecutorConfig& config);
   ~LocalExecutor();
 
   // Forward and backward of one optimizer step, by rank of the pipeline. As

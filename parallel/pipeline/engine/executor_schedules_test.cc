@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/engine/test_pipeline.h"
-#include "parallel/pipeline/schedule/validate.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {

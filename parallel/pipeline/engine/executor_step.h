@@ -56,7 +56,7 @@ struct ExecutorStep {
   // Fills in the times, unless they are there; blocks until the device is past
   // the step. `anchor`, of the step's device, says where the step stands on the
   // host's clock; within the step only the device's clock counts, whose drift
-  // and rounding do not matter there. Not read on a CPU.
+  // and rounding do not matter there.
   void Read(const HostAnchor& anchor);
 
   // The sum of `waits`.

@@ -10,8 +10,7 @@
 #include "gtest/gtest.h"
 #include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/engine/test_pipeline.h"
-#include "parallel/pipeline/schedule/schedule_csv.h"
-#include "parallel/pipeline/schedule/validate.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "parallel/pipeline/simulation/timeline.h"
 
@@ -38,22 +37,22 @@ std::vector<Stage*> Pointers(
   return pointers;
 }
 
-LocalExecutorConfig Slots(const Schedule& schedule) {
-  LocalExecutorConfig config;
+ExecutorConfig Slots(const Schedule& schedule) {
+  ExecutorConfig config;
   config.devices.assign(static_cast<size_t>(schedule.num_ranks()), at::kCPU);
   config.rank_of_stage = schedule.rank_of_stage;
   return config;
 }
 
 void ExpectLikeOneProcess(TestLayers layers, const Schedule& schedule,
-                          LocalExecutorConfig config) {
+                          ExecutorConfig config) {
   SCOPED_TRACE(testing::Message()
                << schedule.name << ", " << schedule.num_ranks() << " ranks, "
                << schedule.num_micro_batches << " micro-batches");
   const Reference reference = ComputeReference(layers, schedule.num_stages(),
                                                schedule.num_micro_batches);
   const auto stages = AllStages(layers, schedule);
-  LocalExecutor executor(Pointers(stages), std::move(config));
+  LocalExecutor executor(Pointers(stages), config);
   executor.RunForward(schedule.num_micro_batches);
   EXPECT_TRUE(Same(stages.back()->outputs(), reference.shares));
   EXPECT_FALSE(stages.back()->saw_gradients());
@@ -99,7 +98,7 @@ TEST(LocalExecutorTest, DropoutConvolutionsAndRecomputation) {
   for (const char* name : {"1f1b", "zbv"}) {
     const Schedule schedule = TestSchedule(name, {2, 4, 0}).at(0);
     for (bool recompute : {false, true}) {
-      LocalExecutorConfig config = Slots(schedule);
+      ExecutorConfig config = Slots(schedule);
       config.recompute = recompute;
       for (TestLayers layers : {TestLayers::kDropout, TestLayers::kConvolution})
         ExpectLikeOneProcess(layers, schedule, config);
@@ -130,7 +129,7 @@ TEST(LocalExecutorTest, WhatCrossesIsCopiedAndCounted) {
 TEST(LocalExecutorTest, SkippedMessagesAreOneNumber) {
   const Schedule schedule = TestSchedule("1f1b", {2, 3, 1}).at(0);
   const auto stages = AllStages(TestLayers::kLinear, schedule);
-  LocalExecutorConfig config = Slots(schedule);
+  ExecutorConfig config = Slots(schedule);
   config.skip_communication = true;
   LocalExecutor executor(Pointers(stages), config);
   for (const ExecutorStep& step : executor.Run(schedule)) {

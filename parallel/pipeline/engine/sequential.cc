@@ -1,5 +1,6 @@
 #include "parallel/pipeline/engine/sequential.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "parallel/pipeline/schedule/partition.h"
@@ -57,6 +58,24 @@ class SequentialPipeline::LayersStage : public Stage {
   LossFunction loss_;
 };
 
+namespace {
+
+// What `part` makes of `input`, whose values do not matter: in evaluation mode,
+// which leaves running statistics alone. Each layer then has its own mode
+// again.
+at::Tensor TryForward(torch::nn::Sequential part, const at::Tensor& input) {
+  const auto modules = part->modules();  // each before its children
+  std::vector<bool> trains;
+  for (const auto& module : modules) trains.push_back(module->is_training());
+  part->eval();
+  const torch::NoGradGuard no_grad;
+  const at::Tensor output = part->forward(input);
+  for (size_t i = 0; i < modules.size(); ++i) modules[i]->train(trains[i]);
+  return output;
+}
+
+}  // namespace
+
 SequentialPipeline::SequentialPipeline() = default;
 SequentialPipeline::~SequentialPipeline() = default;
 
@@ -84,21 +103,13 @@ absl::StatusOr<std::unique_ptr<SequentialPipeline>> SequentialPipeline::Create(
   result->batch_size_ = config.micro_batches * example.size(0);
   std::vector<Stage*> stages;
   at::Tensor input = example.to(config.device);
-  auto next = layers->begin();
+  size_t layer = 0;
   for (size_t stage = 0; stage < cuts.size(); ++stage) {
     torch::nn::Sequential part;
-    for (; part->size() + (stage == 0 ? 0 : cuts[stage - 1]) < cuts[stage];
-         ++next)
-      part->push_back(*next);
+    for (; layer < cuts[stage]; ++layer)
+      part->push_back(layers->begin()[static_cast<ptrdiff_t>(layer)]);
     part->to(config.device);
-    at::Tensor output;
-    {
-      torch::NoGradGuard no_grad;
-      const bool training = part->is_training();
-      part->eval();  // leaves running statistics alone
-      output = part->forward(input);
-      part->train(training);
-    }
+    const at::Tensor output = TryForward(part, input);
     const bool here = compute.rank_of_stage[stage] == pipeline.place();
     result->stages_.push_back(
         here ? std::make_unique<LayersStage>(part, input, output) : nullptr);
@@ -106,8 +117,8 @@ absl::StatusOr<std::unique_ptr<SequentialPipeline>> SequentialPipeline::Create(
     input = output;
   }
   result->executor_ = std::make_unique<PipelineExecutor>(
-      pipeline, std::move(stages),
-      ExecutorConfig{.device = config.device,
+      pipeline, stages,
+      ExecutorConfig{.devices = {config.device},
                      .rank_of_stage = compute.rank_of_stage});
   return result;
 }

@@ -92,6 +92,19 @@ TEST(SequentialPipeline, RefusesFewerLayersThanStages) {
   EXPECT_EQ(pipeline.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Layers that their owner has frozen stay frozen.
+TEST(SequentialPipeline, LeavesEachLayerItsTrainingMode) {
+  torch::nn::BatchNorm1d frozen(2), trained(2);
+  torch::nn::Sequential layers(torch::nn::Linear(2, 2), frozen, trained);
+  frozen->eval();
+  const auto pipeline = SequentialPipeline::Create(
+      layers, at::ones({3, 2}), Group(), {.micro_batches = 2});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  EXPECT_FALSE(frozen->is_training());
+  EXPECT_TRUE(trained->is_training());
+  EXPECT_EQ(trained->num_batches_tracked.item<int64_t>(), 0);
+}
+
 TEST(SequentialPipeline, RefusesAnotherBatchSize) {
   auto pipeline = SequentialPipeline::Create(
       torch::nn::Sequential(torch::nn::Linear(2, 2)), at::ones({3, 2}), Group(),

@@ -1,4 +1,4 @@
-// The halves of a backward beside the whole, for a chain of Linear and ReLU.
+// The halves of a backward next to the whole, for a chain of Linear and ReLU.
 //   bazel run //parallel/pipeline/engine:split_backward_benchmark
 // Arguments: layers, width (the batch is 64 rows). One thread.
 #include <cstdint>

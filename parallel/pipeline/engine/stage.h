@@ -35,7 +35,7 @@ class Stage {
   // The parameters that W computes gradients for.
   virtual std::vector<at::Tensor> Parameters() const = 0;
 
-  // What Forward changes besides, such as batch norm's running statistics. A
+  // What else Forward changes, such as batch norm's running statistics. A
   // Forward that is called to recompute leaves no trace in them.
   virtual std::vector<at::Tensor> Buffers() const { return {}; }
 };

@@ -41,11 +41,6 @@ std::vector<size_t> FirstRelatives(const std::vector<Stage*>& stages) {
 
 }  // namespace
 
-c10::Stream CurrentStream(c10::Device device) {
-  if (device.is_cpu()) return c10::Stream(c10::Stream::DEFAULT, device);
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
 c10::Stream NewStream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type())
       .getStreamFromGlobalPool(device);

@@ -12,9 +12,6 @@
 
 namespace rankwise {
 
-// The current stream of an accelerator, or the CPU's only one.
-c10::Stream CurrentStream(c10::Device device);
-
 // One of the device's pool. Not for a CPU.
 c10::Stream NewStream(c10::Device device);
 
@@ -45,8 +42,9 @@ class StageStreams {
   // The stage's stream on its own device.
   c10::Stream HomeOf(size_t stage) const;
 
-  // Where buffers for messages to `device` are allocated and filled: beside the
-  // stages, so that a message need not wait for a computation. Empty on a CPU.
+  // Where buffers for messages to `device` are allocated and filled: next to
+  // the stages, so that a message need not wait for a computation. Empty on a
+  // CPU.
   const std::vector<c10::Stream>& Arrivals(c10::Device device) const;
 
   // Another stream that begins and ends with the stages'.

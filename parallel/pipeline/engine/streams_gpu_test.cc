@@ -8,11 +8,11 @@
 
 #include "ATen/Functions.h"
 #include "gtest/gtest.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/device/require_gpus.h"
 #include "parallel/pipeline/engine/executor.h"
-#include "parallel/pipeline/engine/measure_link.h"
 #include "parallel/pipeline/engine/test_pipeline.h"
-#include "parallel/pipeline/simulation/timeline.h"
+#include "parallel/pipeline/engine/transport.h"
 
 namespace rankwise {
 namespace {
@@ -59,7 +59,8 @@ void ExpectGradients(const Reference& reference, const StagesOnGpus& gpus) {
 // Every action took time, within the step, and a stage's in their order.
 void ExpectTimes(const Schedule& schedule, const ExecutorStep& step) {
   EXPECT_LT(step.start_seconds, step.end_seconds);
-  EXPECT_NEAR(step.end_seconds, Now(), 60) << "not on the host's clock";
+  EXPECT_NEAR(step.end_seconds, SteadySeconds(), 60)
+      << "not on the host's clock";
   std::vector<double> last_end(static_cast<size_t>(schedule.num_stages()), 0);
   double last_start = 0;
   for (const Span& span : step.spans) {
@@ -92,10 +93,10 @@ void ExpectLikeTheCpu(TestLayers layers, const std::string& name,
   const Reference reference =
       ComputeReference(layers, schedule.num_stages(), kMicroBatches);
   const StagesOnGpus gpus(layers, schedule, devices);
-  LocalExecutorConfig config;
+  ExecutorConfig config;
   config.devices = devices;
   config.rank_of_stage = schedule.rank_of_stage;
-  LocalExecutor executor(gpus.pointers, std::move(config));
+  LocalExecutor executor(gpus.pointers, config);
   executor.RunForward(kMicroBatches);
   std::vector<ExecutorStep> steps;
   for (int i = 0; i < kSteps; ++i) steps = executor.Run(schedule);
@@ -127,7 +128,7 @@ TEST(StreamsGpuTest, StagesOfOneRankComputeWhatTheCpuDoes) {
       ComputeReference(TestLayers::kLinear, 2, kMicroBatches);
   const StagesOnGpus gpus(TestLayers::kLinear, schedule, {Gpu(0)});
   ExecutorConfig config = ConfigFor(schedule);
-  config.device = Gpu(0);
+  config.devices = {Gpu(0)};
   PipelineExecutor executor(Group(), gpus.pointers, config);
   executor.RunForward(kMicroBatches);
   std::vector<ExecutorStep> steps;

@@ -1,5 +1,5 @@
 // Messages between the ranks of one pipeline: the form in which tensors travel,
-// the buffers they arrive in, and what carries them.
+// the buffers they arrive in, what carries them, and what they cost.
 #ifndef RANKWISE_PARALLEL_PIPELINE_ENGINE_TRANSPORT_H_
 #define RANKWISE_PARALLEL_PIPELINE_ENGINE_TRANSPORT_H_
 
@@ -21,6 +21,7 @@
 #include "parallel/pipeline/engine/executor_step.h"
 #include "parallel/pipeline/engine/stage_streams.h"
 #include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/simulation/simulate.h"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise {
@@ -120,9 +121,6 @@ class GroupTransport : public Transport {
   // it; `tag` is not in use.
   at::Tensor Exchange(int peer, const at::Tensor& mine, int tag = 0);
 
-  // Every rank's `values`, by rank; as many on each. Called by all ranks.
-  std::vector<std::vector<double>> Gather(const std::vector<double>& values);
-
   // NCCL connects two ranks at their first message, and blocks the host of the
   // one until the other has come as far. Here the pairs of ranks that
   // `schedule` has messages between meet in one order on all ranks, which
@@ -149,7 +147,7 @@ class LocalTransports {
   LocalTransports(std::vector<c10::Device> devices, StageStreams& streams);
   ~LocalTransports();
 
-  Transport& Of(int rank);
+  std::vector<Transport*> All() const;  // by rank
 
  private:
   class OfRank;
@@ -174,6 +172,27 @@ class LocalTransports {
 // `tag` must be the same, and used for nothing else.
 void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
                          const at::Tensor& weight);
+
+// Times messages to and fro between ranks i and i + 1 of the pipeline, of 4
+// bytes and of `message_bytes` (an activation's size, of which at most 4 MiB
+// are used), and fits alpha + bytes * beta through the medians of the half
+// round trips. Returns the mean over all pairs of neighbours, the same on every
+// rank: the fill of a pipeline crosses each of them once. Takes about 30 round
+// trips per pair, two pairs after another. Zero for one rank.
+//
+// Called by all ranks of the pipeline. Throws what a failed send or receive
+// throws.
+LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
+                      int64_t message_bytes);
+
+// The same where one process runs all ranks, by copies from the device of rank
+// i to that of rank i + 1. Times are the devices'; the host waits.
+LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
+                        int64_t message_bytes);
+
+// The line through the two points; neither cost is below zero.
+LinkCosts FitLink(int64_t small_bytes, double small_seconds,
+                  int64_t large_bytes, double large_seconds);
 
 }  // namespace rankwise
 

@@ -186,7 +186,7 @@ TEST_F(StageStreamsTest, ACopyWaitsForItsMakerAndItsUserForTheCopy) {
                                             FakeDevice::At(1)};
   StageStreams streams({&a, &b}, devices);
   LocalTransports transports(devices, streams);
-  Transport &sender = transports.Of(0), &receiver = transports.Of(1);
+  Transport &sender = *transports.All()[0], &receiver = *transports.All()[1];
   P2POp send{true, 1, 7, EmptyOn(0)}, receive{false, 0, 7, EmptyOn(1)};
   {
     const c10::MultiStreamGuard guard(streams.Arrivals(devices[1]));
@@ -209,6 +209,33 @@ TEST_F(StageStreamsTest, ACopyWaitsForItsMakerAndItsUserForTheCopy) {
   EXPECT_TRUE(used.reached());
   EXPECT_EQ(receiver.TakeWaits().size(), 1u);
   EXPECT_EQ(FakeDevice::waits(), 0);
+}
+
+TEST(MeasureLinkTest, TheFitGoesThroughBothPoints) {
+  const LinkCosts link = FitLink(4, 10e-6, 1004, 30e-6);
+  EXPECT_DOUBLE_EQ(link.beta_seconds_per_byte, 20e-9);
+  EXPECT_DOUBLE_EQ(link.alpha_seconds, 10e-6 - 4 * 20e-9);
+}
+
+TEST(MeasureLinkTest, NoiseDoesNotMakeCostsNegative) {
+  const LinkCosts link = FitLink(4, 30e-6, 1004, 10e-6);
+  EXPECT_EQ(link.beta_seconds_per_byte, 0);
+  EXPECT_DOUBLE_EQ(link.alpha_seconds, 30e-6);
+  EXPECT_EQ(FitLink(4, 1e-6, 4, 2e-6).beta_seconds_per_byte, 0);
+}
+
+TEST(MeasureLinkTest, AllRanksGetTheSameCosts) {
+  for (int num_ranks = 1; num_ranks <= 4; ++num_ranks) {
+    std::vector<LinkCosts> links(num_ranks);
+    OnRanks(num_ranks, [&](const Group& group, int rank) {
+      links[rank] = MeasureLink(group, c10::kCPU, 1 << 20);
+    });
+    for (const LinkCosts& link : links) {
+      EXPECT_EQ(link.alpha_seconds, links[0].alpha_seconds);
+      EXPECT_EQ(link.beta_seconds_per_byte, links[0].beta_seconds_per_byte);
+      EXPECT_EQ(link.alpha_seconds > 0, num_ranks > 1);
+    }
+  }
 }
 
 }  // namespace

@@ -8,17 +8,19 @@
 namespace rankwise {
 namespace {
 
+bool MakesInputGrad(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kInputGrad;
+}
+
 // `schedule` with only the actions that `keep` accepts.
 template <typename Keep>
 Schedule Filtered(const Schedule& schedule, Keep keep) {
-  Schedule kept;
-  kept.name = schedule.name;
-  kept.num_micro_batches = schedule.num_micro_batches;
-  kept.rank_of_stage = schedule.rank_of_stage;
-  kept.actions.resize(schedule.actions.size());
-  for (size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    std::copy_if(schedule.actions[rank].begin(), schedule.actions[rank].end(),
-                 std::back_inserter(kept.actions[rank]), keep);
+  Schedule kept = {
+      schedule.name, schedule.num_micro_batches, schedule.rank_of_stage, {}};
+  for (const std::vector<Action>& actions : schedule.actions) {
+    kept.actions.emplace_back();
+    std::copy_if(actions.begin(), actions.end(),
+                 std::back_inserter(kept.actions.back()), keep);
   }
   return kept;
 }
@@ -68,49 +70,28 @@ Schedule FirstMicroBatches(const Schedule& schedule, int num_micro_batches) {
 
 size_t Values::NeededBy(const Action& action) const {
   const size_t stage = static_cast<size_t>(action.stage);
-  switch (action.kind) {
-    case ActionKind::kForward:
-      return stage == 0 ? kNone : Forward(stage - 1, action.micro_batch);
-    case ActionKind::kBackward:
-    case ActionKind::kInputGrad:
-      return stage + 1 == stages_ ? kNone
-                                  : Backward(stage + 1, action.micro_batch);
-    default:
-      return kNone;
-  }
+  if (action.kind == ActionKind::kForward)
+    return stage == 0 ? kNone : Forward(stage - 1, action.micro_batch);
+  if (!MakesInputGrad(action.kind) || stage + 1 == stages_) return kNone;
+  return Backward(stage + 1, action.micro_batch);
 }
 
 size_t Values::MadeBy(const Action& action) const {
   const size_t stage = static_cast<size_t>(action.stage);
-  switch (action.kind) {
-    case ActionKind::kForward:
-      return stage + 1 == stages_ ? kNone : Forward(stage, action.micro_batch);
-    case ActionKind::kBackward:
-    case ActionKind::kInputGrad:
-      return stage == 0 ? kNone : Backward(stage, action.micro_batch);
-    default:
-      return kNone;
-  }
+  if (action.kind == ActionKind::kForward)
+    return stage + 1 == stages_ ? kNone : Forward(stage, action.micro_batch);
+  if (!MakesInputGrad(action.kind) || stage == 0) return kNone;
+  return Backward(stage, action.micro_batch);
 }
 
 size_t Values::CarriedBy(const Action& action) const {
-  Action computation = action;
-  switch (action.kind) {
-    case ActionKind::kSendForward:
-      computation.kind = ActionKind::kForward;
-      return MadeBy(computation);
-    case ActionKind::kRecvForward:
-      computation.kind = ActionKind::kForward;
-      return NeededBy(computation);
-    case ActionKind::kSendBackward:
-      computation.kind = ActionKind::kBackward;
-      return MadeBy(computation);
-    case ActionKind::kRecvBackward:
-      computation.kind = ActionKind::kBackward;
-      return NeededBy(computation);
-    default:
-      return kNone;
-  }
+  const bool forward = action.kind == ActionKind::kSendForward ||
+                       action.kind == ActionKind::kRecvForward;
+  const Action computation = {
+      action.stage, action.micro_batch,
+      forward ? ActionKind::kForward : ActionKind::kBackward};
+  if (IsSend(action.kind)) return MadeBy(computation);
+  return IsReceive(action.kind) ? NeededBy(computation) : kNone;
 }
 
 int Values::MakerOf(size_t value) const {
@@ -121,22 +102,20 @@ int Values::UserOf(size_t value) const {
   return IsGradient(value) ? MakerOf(value) - 1 : MakerOf(value) + 1;
 }
 
+bool Values::CrossesRanks(size_t value) const {
+  return rank_of_stage_[MakerOf(value)] != rank_of_stage_[UserOf(value)];
+}
+
 Action Values::SendOf(size_t value) const {
-  Action send;
-  send.stage = MakerOf(value);
-  send.micro_batch = static_cast<int32_t>(value % micro_batches_);
-  send.kind =
-      IsGradient(value) ? ActionKind::kSendBackward : ActionKind::kSendForward;
-  return send;
+  return {
+      MakerOf(value), static_cast<int32_t>(value % micro_batches_),
+      IsGradient(value) ? ActionKind::kSendBackward : ActionKind::kSendForward};
 }
 
 Action Values::ReceiveOf(size_t value) const {
-  Action receive;
-  receive.stage = UserOf(value);
-  receive.micro_batch = static_cast<int32_t>(value % micro_batches_);
-  receive.kind =
-      IsGradient(value) ? ActionKind::kRecvBackward : ActionKind::kRecvForward;
-  return receive;
+  return {
+      UserOf(value), static_cast<int32_t>(value % micro_batches_),
+      IsGradient(value) ? ActionKind::kRecvBackward : ActionKind::kRecvForward};
 }
 
 }  // namespace rankwise

@@ -45,10 +45,7 @@ struct Action {
   int32_t micro_batch = 0;
   ActionKind kind = ActionKind::kForward;
 
-  bool operator==(const Action& other) const {
-    return stage == other.stage && micro_batch == other.micro_batch &&
-           kind == other.kind;
-  }
+  bool operator==(const Action& other) const = default;
 };
 
 // "0F3": stage 0, forward, micro-batch 3; "1SEND_B0". The notation of
@@ -82,8 +79,10 @@ class Values {
  public:
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
+  // Of a schedule that outlives it.
   explicit Values(const Schedule& schedule)
-      : stages_(static_cast<size_t>(schedule.num_stages())),
+      : rank_of_stage_(schedule.rank_of_stage),
+        stages_(rank_of_stage_.size()),
         micro_batches_(static_cast<size_t>(schedule.num_micro_batches)) {}
 
   size_t count() const { return 2 * stages_ * micro_batches_; }
@@ -96,6 +95,8 @@ class Values {
   // The stage that makes or needs a value.
   int MakerOf(size_t value) const;
   int UserOf(size_t value) const;
+  // Whether these stages are on two ranks.
+  bool CrossesRanks(size_t value) const;
   // The send of a value, or its receive.
   Action SendOf(size_t value) const;
   Action ReceiveOf(size_t value) const;
@@ -112,6 +113,7 @@ class Values {
     return value >= stages_ * micro_batches_;
   }
 
+  const std::vector<int>& rank_of_stage_;
   size_t stages_;
   size_t micro_batches_;
 };

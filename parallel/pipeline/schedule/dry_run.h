@@ -1,9 +1,12 @@
-// The order in which the actions of a schedule can run: what the validator and
-// the simulator share.
+// What can be read off a schedule: an order in which its actions can run, which
+// the validator and the simulator share; the order in which one host thread
+// starts those of all ranks; and when the buffer of a send is free again.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SCHEDULE_DRY_RUN_H_
 #define RANKWISE_PARALLEL_PIPELINE_SCHEDULE_DRY_RUN_H_
 
 #include <cstddef>
+#include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "parallel/pipeline/schedule/actions.h"
@@ -16,52 +19,26 @@ namespace rankwise {
 // how many actions could be visited: all, unless ranks wait for each other in a
 // cycle. Takes time linear in the number of actions. The schedule's stages,
 // micro-batches and ranks must be in range.
-template <typename Visit>
-std::vector<size_t> DryRun(const Schedule& schedule, Visit visit) {
-  const Values values(schedule);
-  const bool has_communication = HasCommunication(schedule);
-  std::vector<char> there(values.count(), 0);
-  std::vector<size_t> waits_for(schedule.actions.size(), Values::kNone);
-  std::vector<size_t> done(schedule.actions.size(), 0);
-  std::vector<int> runnable;
-  for (int rank = schedule.num_ranks() - 1; rank >= 0; --rank) {
-    runnable.push_back(rank);
-  }
+std::vector<size_t> DryRun(
+    const Schedule& schedule,
+    const std::function<void(int rank, size_t position)>& visit);
 
-  const auto deliver = [&](size_t value) {
-    there[value] = 1;
-    const int user = schedule.rank_of_stage[values.UserOf(value)];
-    if (waits_for[user] != value) return;
-    waits_for[user] = Values::kNone;
-    runnable.push_back(user);
-  };
-  // What other stages can use once `action` is done.
-  const auto delivered_by = [&](const Action& action) {
-    if (IsSend(action.kind)) return values.CarriedBy(action);
-    const size_t value = values.MadeBy(action);
-    if (!has_communication || value == Values::kNone) return value;
-    const bool stays = schedule.rank_of_stage[values.MakerOf(value)] ==
-                       schedule.rank_of_stage[values.UserOf(value)];
-    return stays ? value : Values::kNone;
-  };
+// The rank of each action in turn: every rank's list in its own order, and an
+// action that needs what another stage makes after the sending of it. The order
+// is that of the starts where F, I and W take as long, B twice as long, and
+// messages nothing, so that no device is left without work while the host
+// issues that of another. Shorter than all actions where ranks wait for each
+// other in a cycle; linear but for sorting.
+std::vector<int> IssueOrder(const Schedule& schedule);
 
-  while (!runnable.empty()) {
-    const int rank = runnable.back();
-    runnable.pop_back();
-    const std::vector<Action>& actions = schedule.actions[rank];
-    for (size_t& i = done[rank]; i < actions.size(); ++i) {
-      const size_t needed = values.NeededBy(actions[i]);
-      if (needed != Values::kNone && !there[needed]) {
-        waits_for[rank] = needed;
-        break;
-      }
-      visit(rank, i);
-      const size_t made = delivered_by(actions[i]);
-      if (made != Values::kNone) deliver(made);
-    }
-  }
-  return done;
-}
+// Value (as numbered by Values) that `rank` receives -> values that `rank` sent
+// and that have then certainly arrived: their receiver needed them for an
+// action that comes before the sending of the first in its list. Waiting for
+// these sends does not block, and nobody has to ask the backend: Gloo tells
+// only whoever waits. Sends that nothing received vouches for are in no list.
+using SendReleases = std::unordered_map<size_t, std::vector<size_t>>;
+
+SendReleases FindSendReleases(const Schedule& schedule, int rank);
 
 }  // namespace rankwise
 

@@ -95,7 +95,7 @@ class Balancer {
         low > first && Costliest(low - 1, end) < Costliest(low, end);
     size_t start = earlier ? low - 1 : low;
     // Of equals the later cut: an activation function stays with the layer
-    // before it, and the last stage has the loss to compute beside.
+    // before it, and the last stage computes the loss, too.
     while (start + 1 < end &&
            Costliest(start + 1, end) <= Costliest(start, end))
       ++start;
@@ -127,9 +127,8 @@ absl::Status CheckCut(absl::string_view text, const Cuts& before, int64_t cut,
 
 absl::StatusOr<Cuts> BalanceLayers(absl::Span<const double> layer_costs,
                                    size_t num_stages) {
-  absl::Status status = CheckStages(layer_costs.size(), num_stages);
-  if (status.ok()) status = CheckCosts(layer_costs);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckStages(layer_costs.size(), num_stages));
+  RETURN_IF_ERROR(CheckCosts(layer_costs));
   Balancer balancer(layer_costs);
   for (size_t stage = 1; stage < num_stages; ++stage) balancer.AddStage();
   return balancer.Result();

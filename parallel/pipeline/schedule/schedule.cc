@@ -2,17 +2,215 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "parallel/pipeline/schedule/builders.h"
-#include "parallel/pipeline/schedule/schedule_csv.h"
-#include "parallel/pipeline/schedule/validate.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
+
+// p ranks without actions, stage s on rank s mod p.
+Schedule EmptySchedule(int p, int m, int v) {
+  Schedule schedule;
+  schedule.num_micro_batches = m;
+  schedule.actions.resize(static_cast<size_t>(p));
+  for (int stage = 0; stage < p * v; ++stage) {
+    schedule.rank_of_stage.push_back(stage % p);
+  }
+  return schedule;
+}
+
+// A backward action, and how many micro-batches it runs behind the forwards.
+struct Behind {
+  ActionKind kind;
+  int lag;
+};
+
+// One stage per rank, whose every turn is F of the next micro-batch and then
+// its backward actions, which `backwards_of(rank)` lists, the last one furthest
+// behind.
+template <typename BackwardsOf>
+Schedule TakingTurns(int p, int m, BackwardsOf backwards_of) {
+  Schedule schedule = EmptySchedule(p, m, 1);
+  for (int rank = 0; rank < p; ++rank) {
+    const std::vector<Behind> backwards = backwards_of(rank);
+    const auto add = [&](int micro_batch, ActionKind kind) {
+      if (micro_batch < 0 || micro_batch >= m) return;
+      schedule.actions[rank].push_back({rank, micro_batch, kind});
+    };
+    for (int i = 0; i < m + backwards.back().lag; ++i) {
+      add(i, ActionKind::kForward);
+      for (const auto& [kind, lag] : backwards) add(i - lag, kind);
+    }
+  }
+  return schedule;
+}
+
+// Model parallelism without a pipeline: a micro-batch goes all the way forward
+// and back before the next one starts.
+Schedule Naive(int p, int m, int) {
+  return TakingTurns(p, m, [](int) {
+    return std::vector<Behind>{{ActionKind::kBackward, 0}};
+  });
+}
+
+// All forwards, then all backwards. Huang et al. 2019, "GPipe: Efficient
+// Training of Giant Neural Networks using Pipeline Parallelism", section 2.3;
+// backwards in ascending order.
+Schedule GPipe(int p, int m, int) {
+  return TakingTurns(p, m, [m](int) {
+    return std::vector<Behind>{{ActionKind::kBackward, m}};
+  });
+}
+
+// One forward, one backward: a rank keeps p micro-batches at most. Narayanan et
+// al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters
+// Using Megatron-LM", section 2.2.1 (PipeDream-Flush).
+Schedule OneForwardOneBackward(int p, int m, int) {
+  return TakingTurns(p, m, [p](int rank) {
+    return std::vector<Behind>{{ActionKind::kBackward, p - 1 - rank}};
+  });
+}
+
+// 1F1B with the backward cut in two: W, which nobody waits for, fills time that
+// 1F1B idles, within the memory of 1F1B. I is as far behind F as B in 1F1B, and
+// W another `rank` micro-batches: the later the rank, the fewer activations
+// wait for I, the more may wait for W. Qi et al. 2023, "Zero Bubble Pipeline
+// Parallelism", ZB-H1 in the section on handcrafted schedules.
+Schedule ZeroBubbleH1(int p, int m, int) {
+  return TakingTurns(p, m, [p](int rank) {
+    return std::vector<Behind>{{ActionKind::kInputGrad, p - 1 - rank},
+                               {ActionKind::kWeightGrad, p - 1}};
+  });
+}
+
+// The k-th forward of each rank: a round takes p micro-batches through the
+// rank's first chunk, then through its second, and so on.
+struct Unit {
+  int chunk;
+  int micro_batch;
+};
+
+Unit UnitAt(int k, int p, int v) {
+  const int round = k / (p * v);
+  return {k % (p * v) / p, round * p + k % p};
+}
+
+// 1F1B where rank r has the v stages r, r + p, r + 2p, ...: the bubble is a
+// v-th as long. Narayanan et al. 2021, section 2.2.2. Micro-batches go in
+// rounds of p. The paper requires m to be a multiple of p; here the last round
+// is a full one from which the micro-batches from m on are left out.
+Schedule InterleavedOneForwardOneBackward(int p, int m, int v) {
+  Schedule schedule = EmptySchedule(p, m, v);
+  const int units = (m + p - 1) / p * p * v;
+  for (int rank = 0; rank < p; ++rank) {
+    const auto add = [&](int chunk, int micro_batch, ActionKind kind) {
+      if (micro_batch >= m) return;
+      schedule.actions[rank].push_back({chunk * p + rank, micro_batch, kind});
+    };
+    const int warmup = std::min(2 * (p - 1 - rank) + (v - 1) * p, units);
+    for (int k = 0; k < units + warmup; ++k) {
+      if (k < units) {
+        const Unit unit = UnitAt(k, p, v);
+        add(unit.chunk, unit.micro_batch, ActionKind::kForward);
+      }
+      if (k >= warmup) {
+        const Unit unit = UnitAt(k - warmup, p, v);
+        add(v - 1 - unit.chunk, unit.micro_batch, ActionKind::kBackward);
+      }
+    }
+  }
+  return schedule;
+}
+
+// The list of one rank in the schedule in the shape of a V. `down` is its stage
+// on the way down the V, `up` the one on the way back up; each counts its own
+// F, I and W.
+class RankList {
+ public:
+  RankList(int rank, int p, int m)
+      : down_{rank, {}}, up_{2 * p - 1 - rank, {}}, m_(m) {}
+
+  void Down(absl::string_view kinds) { Add(down_, kinds); }
+  void Up(absl::string_view kinds) { Add(up_, kinds); }
+
+  int DownCount(ActionKind kind) const { return Count(down_, kind); }
+  int UpCount(ActionKind kind) const { return Count(up_, kind); }
+  std::vector<Action> Take() { return std::move(actions_); }
+
+ private:
+  struct Chunk {
+    int stage;
+    int count[kNumActionKinds];
+  };
+
+  static int Count(const Chunk& chunk, ActionKind kind) {
+    return chunk.count[static_cast<size_t>(kind)];
+  }
+
+  // The next action of each kind in "FIW" that `kinds` names.
+  void Add(Chunk& chunk, absl::string_view kinds) {
+    for (const char letter : kinds) {
+      const ActionKind kind = letter == 'F'   ? ActionKind::kForward
+                              : letter == 'I' ? ActionKind::kInputGrad
+                                              : ActionKind::kWeightGrad;
+      const int micro_batch = chunk.count[static_cast<size_t>(kind)]++;
+      if (micro_batch < m_)
+        actions_.push_back({chunk.stage, micro_batch, kind});
+    }
+  }
+
+  Chunk down_, up_;
+  int m_;
+  std::vector<Action> actions_;
+};
+
+std::vector<Action> ZbvActions(int rank, int p, int m) {
+  const int n = std::max(m, 2 * p - 1);
+  RankList list(rank, p, m);
+  // Warm-up, until the first micro-batch comes back up ...
+  for (int i = 0; i < 2 * (p - rank) - 1; ++i) list.Down("F");
+  for (int i = 0; i < rank; ++i) {
+    list.Up("F");
+    list.Down("F");
+  }
+  // ... and turns at the last stage.
+  for (int i = 0; i < p - rank; ++i) list.Up("FIW");
+  // Steady state: one micro-batch down and back, one up and back.
+  while (list.UpCount(ActionKind::kForward) < n) {
+    if (list.DownCount(ActionKind::kForward) < n) list.Down("F");
+    list.Down("IW");
+    list.Up("FIW");
+  }
+  // Cool-down: the gradients that others wait for first.
+  for (int i = 0; i < rank; ++i) {
+    list.Down("I");
+    list.Up("I");
+  }
+  for (int i = 0; i < p - rank; ++i) list.Down("IW");
+  while (list.UpCount(ActionKind::kWeightGrad) < n) list.Up("W");
+  while (list.DownCount(ActionKind::kWeightGrad) < n) list.Down("W");
+  return list.Take();
+}
+
+// Two stages per rank in the shape of a V: rank r has stages r and 2p - 1 - r,
+// so that the last stage is on rank 0, whose first backward need not wait for
+// the way back. Qi et al. 2024, "Zero Bubble Pipeline Parallelism"
+// (arXiv 2401.10241), section 6 (ZB-V). With fewer than 2p - 1 micro-batches it
+// is the schedule of 2p - 1 from which the others are left out.
+Schedule ZeroBubbleV(int p, int m, int) {
+  Schedule schedule = EmptySchedule(p, m, 2);
+  for (int rank = 0; rank < p; ++rank) {
+    schedule.rank_of_stage[2 * p - 1 - rank] = rank;
+    schedule.actions[rank] = ZbvActions(rank, p, m);
+  }
+  return schedule;
+}
 
 constexpr int kAnyChunks = 0;
 
@@ -24,14 +222,12 @@ struct Generator {
 };
 
 constexpr Generator kGenerators[] = {
-    {"naive", 1, 1, [](int p, int m, int) { return NaiveSchedule(p, m); }},
-    {"gpipe", 1, 1, [](int p, int m, int) { return GPipeSchedule(p, m); }},
-    {"1f1b", 1, 1,
-     [](int p, int m, int) { return OneForwardOneBackward(p, m); }},
+    {"naive", 1, 1, Naive},
+    {"gpipe", 1, 1, GPipe},
+    {"1f1b", 1, 1, OneForwardOneBackward},
     {"interleaved_1f1b", 2, kAnyChunks, InterleavedOneForwardOneBackward},
-    {"zero_bubble_h1", 1, 1,
-     [](int p, int m, int) { return ZeroBubbleH1(p, m); }},
-    {"zbv", 2, 2, [](int p, int m, int) { return ZeroBubbleV(p, m); }},
+    {"zero_bubble_h1", 1, 1, ZeroBubbleH1},
+    {"zbv", 2, 2, ZeroBubbleV},
 };
 
 // Lists of more actions than this are a mistake: gigabytes.
@@ -44,17 +240,16 @@ const Generator* FindGenerator(absl::string_view name) {
   return nullptr;
 }
 
-absl::Status CheckAtLeastOne(absl::string_view flag, int value) {
-  if (value >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", value, ": must be at least 1"));
-}
-
 absl::Status CheckShape(const ScheduleShape& shape) {
-  RETURN_IF_ERROR(CheckAtLeastOne("pp", shape.num_ranks));
-  RETURN_IF_ERROR(CheckAtLeastOne("microbatches", shape.num_micro_batches));
-  if (shape.chunks == 0) return absl::OkStatus();
-  return CheckAtLeastOne("chunks", shape.chunks);
+  for (const auto& [flag, value] :
+       {std::pair("pp", shape.num_ranks),
+        std::pair("microbatches", shape.num_micro_batches),
+        std::pair("chunks", shape.chunks == 0 ? 1 : shape.chunks)}) {
+    if (value >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", value, ": must be at least 1"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckChunks(const Generator& generator, int chunks) {
@@ -62,8 +257,7 @@ absl::Status CheckChunks(const Generator& generator, int chunks) {
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--chunks=", chunks, ": --schedule=", generator.name, " has ",
-      generator.only_chunks, generator.only_chunks == 1 ? " stage" : " stages",
-      " per rank; leave out --chunks",
+      Counted(generator.only_chunks, "stage"), " per rank; leave out --chunks",
       generator.only_chunks == 1 ? ", or take --schedule=interleaved_1f1b"
                                  : ""));
 }
@@ -85,10 +279,10 @@ absl::Status CheckSize(const ScheduleShape& shape, int chunks) {
 
 absl::Status CheckFileFits(const Schedule& schedule,
                            const ScheduleShape& shape) {
-  const auto refuse = [&](absl::string_view flag, int asked,
+  const auto refuse = [&](absl::string_view flag, int requested,
                           absl::string_view what, int has) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--", flag, "=", asked, " does not fit --schedule=", schedule.name,
+        "--", flag, "=", requested, " does not fit --schedule=", schedule.name,
         ", which has ", has, " ", what));
   };
   if (schedule.num_ranks() != shape.num_ranks)
@@ -112,10 +306,9 @@ absl::StatusOr<Schedule> OpenFile(const std::string& path,
                      absl::StrJoin(ScheduleNames(), ", "), " nor a file"));
   if (!schedule.ok()) return schedule.status();
   RETURN_IF_ERROR(CheckFileFits(*schedule, shape));
-  const absl::StatusOr<ScheduleFacts> valid = Validate(*schedule);
-  if (!valid.ok())
+  if (const auto facts = Validate(*schedule); !facts.ok())
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", valid.status().message()));
+        absl::StrCat(path, ": ", facts.status().message()));
   return ComputationOf(*schedule);
 }
 
@@ -156,6 +349,45 @@ absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
   if (FindGenerator(name) != nullptr) return MakeSchedule(name, shape);
   RETURN_IF_ERROR(CheckShape(shape));
   return OpenFile(name, shape);
+}
+
+Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
+                             int num_micro_batches) {
+  // An action and its place in the one order of all ranks' actions. A rank has
+  // time for `chunks` stages between two micro-batches; what a stage makes at
+  // an even time travels at the odd one after it.
+  struct Event {
+    int time, stage, rank;  // the stage that computes or sends
+    Action action;
+  };
+  const int num_stages = static_cast<int>(rank_of_stage.size());
+  const int chunks = (num_stages + num_ranks - 1) / num_ranks;
+  std::vector<Event> events;
+  for (int i = 0; i < num_micro_batches; ++i) {
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const int time = 2 * (i * chunks + stage);
+      const int rank = rank_of_stage[stage];
+      events.push_back({time, stage, rank, {stage, i, ActionKind::kForward}});
+      if (stage + 1 == num_stages) continue;
+      const int next = rank_of_stage[stage + 1];
+      if (next == rank) continue;
+      events.push_back(
+          {time + 1, stage, rank, {stage, i, ActionKind::kSendForward}});
+      events.push_back(
+          {time + 1, stage, next, {stage + 1, i, ActionKind::kRecvForward}});
+    }
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return std::tie(a.time, b.stage) < std::tie(b.time, a.stage);
+  });
+  Schedule schedule;
+  schedule.name = "forward";
+  schedule.num_micro_batches = num_micro_batches;
+  schedule.rank_of_stage = std::move(rank_of_stage);
+  schedule.actions.resize(num_ranks);
+  for (const Event& event : events)
+    schedule.actions[event.rank].push_back(event.action);
+  return schedule;
 }
 
 }  // namespace rankwise

@@ -1,10 +1,12 @@
-// Schedules by name: the papers' generators, or a CSV file.
+// Schedules by name: the papers' (schedule.cc names each one's), or a CSV file;
+// their form in files; and a dry run that finds what would go wrong.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
 
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "parallel/pipeline/schedule/actions.h"
@@ -32,10 +34,52 @@ absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
                                       const ScheduleShape& shape);
 
 // MakeSchedule if `name` is one of ScheduleNames(), else the CSV file of that
-// path (schedule_csv.h), validated and without its communication. The file must
+// path, validated and without its communication. The file must
 // fit `shape`: num_ranks, num_micro_batches and, unless 0, chunks.
 absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
                                       const ScheduleShape& shape);
+
+// The schedule of an evaluation: F of all micro-batches through all stages,
+// with sends and receives. A stage computes as soon as it can, and a rank with
+// several stages takes turns among them, so that micro-batches follow each
+// other for any placement. All ranks' lists agree with one order of all actions
+// and messages: even where every send waits for its receive, nothing deadlocks.
+Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
+                             int num_micro_batches);
+
+// Files have the format of torch.distributed.pipelining: one row per rank, one
+// cell per action in the notation of ToString(Action); empty cells, which that
+// library writes for idle time slots, mean nothing.
+//
+// `path` is the schedule's name and stands in messages. InvalidArgument names
+// the file, row and column (from 1) of a cell that is no action, or of a stage
+// that another rank has too. Does not validate: see Validate.
+absl::StatusOr<Schedule> ParseScheduleCsv(const std::string& path,
+                                          absl::string_view text);
+
+absl::StatusOr<Schedule> ReadScheduleCsv(const std::string& path);
+
+// Communication is left out: torch.distributed.pipelining and AddCommunication
+// add their own.
+std::string ToCsv(const Schedule& schedule);
+
+// Replaces the file. The error names it.
+absl::Status WriteScheduleCsv(const Schedule& schedule,
+                              const std::string& path);
+
+struct ScheduleFacts {
+  // Per rank: the most micro-batches whose forward is done and whose weight
+  // gradient is not, summed over the rank's stages, in units of one stage's
+  // activations; divide by the stages per rank for whole micro-batches.
+  std::vector<int> peak_activations;
+};
+
+// InvalidArgument that names the rank, its position in the list and the action:
+// an action that is missing, doubled, of an unknown stage or micro-batch, on
+// another rank than the stage's other actions, before what it needs on its own
+// rank; or, for a deadlock, who waits for what in a cycle. Accepts schedules
+// with and without communication.
+absl::StatusOr<ScheduleFacts> Validate(const Schedule& schedule);
 
 }  // namespace rankwise
 

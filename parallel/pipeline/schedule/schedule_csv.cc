@@ -1,5 +1,3 @@
-#include "parallel/pipeline/schedule/schedule_csv.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"

@@ -1,4 +1,3 @@
-#include "parallel/pipeline/schedule/schedule_csv.h"
 
 #include <fstream>
 #include <sstream>

@@ -12,9 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/pipeline/schedule/builders.h"
-#include "parallel/pipeline/schedule/schedule_csv.h"
-#include "parallel/pipeline/schedule/validate.h"
 
 namespace rankwise {
 namespace {

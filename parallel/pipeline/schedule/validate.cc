@@ -1,5 +1,3 @@
-#include "parallel/pipeline/schedule/validate.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/pipeline/schedule/dry_run.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -73,20 +72,19 @@ class ActionTable {
   // does not exist, an action on another rank than its stage's, a doubled one.
   static absl::StatusOr<ActionTable> Create(const Schedule& schedule);
 
-  // kMissing where there is none.
-  int32_t PositionOf(ActionKind kind, int stage, int micro_batch) const {
-    const std::vector<int32_t>& positions =
-        positions_[static_cast<size_t>(kind)];
-    return positions.empty() ? kMissing : positions[Cell(stage, micro_batch)];
-  }
   int32_t PositionOf(const Action& action) const {
-    return PositionOf(action.kind, action.stage, action.micro_batch);
+    const std::vector<int32_t>& positions =
+        positions_[static_cast<size_t>(action.kind)];
+    return positions.empty() ? kMissing : positions[Cell(action)];
+  }
+  bool Has(const Action& action) const {
+    return PositionOf(action) != kMissing;
   }
 
  private:
-  size_t Cell(int stage, int micro_batch) const {
-    return static_cast<size_t>(stage) * micro_batches_ +
-           static_cast<size_t>(micro_batch);
+  size_t Cell(const Action& action) const {
+    return static_cast<size_t>(action.stage) * micro_batches_ +
+           static_cast<size_t>(action.micro_batch);
   }
   absl::Status Add(const Schedule& schedule, int rank, size_t position);
 
@@ -108,7 +106,7 @@ absl::Status ActionTable::Add(const Schedule& schedule, int rank,
       positions_[static_cast<size_t>(action.kind)];
   if (positions.empty())
     positions.resize(schedule.rank_of_stage.size() * micro_batches_, kMissing);
-  int32_t& cell = positions[Cell(action.stage, action.micro_batch)];
+  int32_t& cell = positions[Cell(action)];
   if (cell != kMissing)
     return refuse(
         absl::StrCat("doubled: it is this rank's action ", cell + 1, " too"));
@@ -128,116 +126,73 @@ absl::StatusOr<ActionTable> ActionTable::Create(const Schedule& schedule) {
   return table;
 }
 
-absl::Status Missing(const Schedule& schedule, const Action& action,
-                     absl::string_view detail) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("rank ", schedule.rank_of_stage[action.stage],
-                   ": missing action ", ToString(action), detail));
-}
+// Which action of a stage needs which other of the same micro-batch.
+constexpr struct {
+  Kind action, needed;
+} kNeedsOfKinds[] = {
+    {Kind::kBackward, Kind::kForward},
+    {Kind::kInputGrad, Kind::kForward},
+    {Kind::kWeightGrad, Kind::kInputGrad},
+    {Kind::kSendForward, Kind::kForward},
+    {Kind::kSendBackward, Kind::kBackward},
+    {Kind::kSendBackward, Kind::kInputGrad},
+};
 
-// One F, and one B or both of I and W.
-absl::Status CheckComplete(const Schedule& schedule, const ActionTable& table,
-                           int stage, int micro_batch) {
-  const auto has = [&](Kind kind) {
-    return table.PositionOf(kind, stage, micro_batch) != ActionTable::kMissing;
-  };
-  const auto action = [&](Kind kind) {
-    return Action{stage, micro_batch, kind};
-  };
-  if (!has(Kind::kForward))
-    return Missing(schedule, action(Kind::kForward), "");
-  const bool whole = has(Kind::kBackward);
-  if (whole && (has(Kind::kInputGrad) || has(Kind::kWeightGrad))) {
-    const Kind half =
-        has(Kind::kInputGrad) ? Kind::kInputGrad : Kind::kWeightGrad;
-    const int rank = schedule.rank_of_stage[stage];
-    return absl::InvalidArgumentError(absl::StrCat(
-        PlaceOf(rank, table.PositionOf(half, stage, micro_batch), action(half)),
-        ": doubled: ", ToString(action(Kind::kBackward)),
-        " computes it already"));
-  }
-  if (whole) return absl::OkStatus();
-  if (!has(Kind::kInputGrad) && !has(Kind::kWeightGrad))
-    return Missing(schedule, action(Kind::kBackward), "");
-  if (!has(Kind::kInputGrad))
-    return Missing(schedule, action(Kind::kInputGrad), " (W needs it)");
-  if (!has(Kind::kWeightGrad))
-    return Missing(schedule, action(Kind::kWeightGrad),
-                   " (the other half of I)");
-  return absl::OkStatus();
-}
+// What one rank issues with one other rank, in order.
+struct Issued {
+  size_t value;
+  size_t position;  // in the rank's list
+};
 
-// What an action needs that its own rank does.
-class OrderChecker {
+using Messages = std::vector<Issued>;
+
+// The checks of a schedule whose actions all exist, each once.
+class Validator {
  public:
-  OrderChecker(const Schedule& schedule, const ActionTable& table)
+  Validator(const Schedule& schedule, const ActionTable& table)
       : schedule_(schedule),
         table_(table),
         values_(schedule),
         has_communication_(HasCommunication(schedule)) {}
 
-  absl::Status Check(int rank, size_t position) const {
-    const Action& action = schedule_.actions[rank][position];
-    for (const Action& needed : NeedsOf(action)) {
-      const int32_t at = table_.PositionOf(needed);
-      if (at == ActionTable::kMissing || at < static_cast<int32_t>(position))
-        continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(PlaceOf(rank, position, action), ": use before ",
-                       ToString(needed), ", which is action ", at + 1));
+  absl::Status Check() const {
+    for (int stage = 0; stage < schedule_.num_stages(); ++stage) {
+      for (int i = 0; i < schedule_.num_micro_batches; ++i) {
+        RETURN_IF_ERROR(CheckComplete(stage, i));
+      }
     }
-    return absl::OkStatus();
+    for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
+      for (size_t i = 0; i < schedule_.actions[rank].size(); ++i) {
+        RETURN_IF_ERROR(CheckOrder(rank, i));
+      }
+    }
+    if (has_communication_) {
+      RETURN_IF_ERROR(CheckMessages());
+    }
+    return CheckNoDeadlock();
   }
 
  private:
-  // Of those that are missing, other checks complain where it is wrong.
-  std::vector<Action> NeedsOf(const Action& action) const {
-    const auto of_same = [&](Kind kind) {
-      return Action{action.stage, action.micro_batch, kind};
-    };
-    std::vector<Action> needs;
-    switch (action.kind) {
-      case Kind::kBackward:
-      case Kind::kInputGrad:
-        needs.push_back(of_same(Kind::kForward));
-        break;
-      case Kind::kWeightGrad:
-        needs.push_back(of_same(Kind::kInputGrad));
-        break;
-      case Kind::kSendForward:
-        needs.push_back(of_same(Kind::kForward));
-        break;
-      case Kind::kSendBackward:
-        needs.push_back(of_same(Kind::kBackward));
-        needs.push_back(of_same(Kind::kInputGrad));
-        break;
-      default:
-        break;
-    }
-    AddArrival(values_.NeededBy(action), &needs);
-    return needs;
+  absl::Status Missing(const Action& action, absl::string_view detail) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", schedule_.rank_of_stage[action.stage],
+                     ": missing action ", ToString(action), detail));
+  }
+  std::string Place(int rank, size_t position) const {
+    return PlaceOf(rank, position, schedule_.actions[rank][position]);
   }
 
-  // How a value comes from another stage: made on this rank, or received.
-  void AddArrival(size_t value, std::vector<Action>* needs) const {
-    if (value == Values::kNone) return;
-    const int maker = values_.MakerOf(value);
-    if (schedule_.rank_of_stage[maker] !=
-        schedule_.rank_of_stage[values_.UserOf(value)]) {
-      if (has_communication_) needs->push_back(values_.ReceiveOf(value));
-      return;
-    }
-    Action made = values_.SendOf(value);
-    if (made.kind == Kind::kSendForward) {
-      made.kind = Kind::kForward;
-      needs->push_back(made);
-      return;
-    }
-    for (const Kind kind : {Kind::kBackward, Kind::kInputGrad}) {
-      made.kind = kind;
-      needs->push_back(made);
-    }
-  }
+  absl::Status CheckComplete(int stage, int micro_batch) const;
+  absl::Status CheckOrder(int rank, size_t position) const;
+  std::vector<Action> NeedsOf(const Action& action) const;
+  absl::Status CheckMessages() const;
+  absl::Status CheckPresent(const Action& computation) const;
+  absl::Status CheckSameOrder(std::pair<int, int> ranks, const Messages& mine,
+                              const Messages& theirs) const;
+  absl::Status CheckNoDeadlock() const;
+  size_t AwaitedBy(int rank, const std::vector<size_t>& done) const;
+  std::vector<int> CycleFrom(int rank, const std::vector<size_t>& done) const;
+  std::string DescribeWait(int rank, const std::vector<size_t>& done) const;
 
   const Schedule& schedule_;
   const ActionTable& table_;
@@ -245,19 +200,168 @@ class OrderChecker {
   const bool has_communication_;
 };
 
-absl::Status CheckActions(const Schedule& schedule, const ActionTable& table) {
-  for (int stage = 0; stage < schedule.num_stages(); ++stage) {
-    for (int i = 0; i < schedule.num_micro_batches; ++i) {
-      RETURN_IF_ERROR(CheckComplete(schedule, table, stage, i));
+// One F, and one B or both of I and W.
+absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
+  const Action forward = {stage, micro_batch, Kind::kForward};
+  const Action whole = {stage, micro_batch, Kind::kBackward};
+  const Action input = {stage, micro_batch, Kind::kInputGrad};
+  const Action weight = {stage, micro_batch, Kind::kWeightGrad};
+  if (!table_.Has(forward)) return Missing(forward, "");
+  if (table_.Has(whole)) {
+    for (const Action& half : {input, weight}) {
+      if (!table_.Has(half)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          Place(schedule_.rank_of_stage[stage], table_.PositionOf(half)),
+          ": doubled: ", ToString(whole), " computes it already"));
     }
+    return absl::OkStatus();
   }
-  const OrderChecker order(schedule, table);
-  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    for (size_t i = 0; i < schedule.actions[rank].size(); ++i) {
-      RETURN_IF_ERROR(order.Check(rank, i));
-    }
+  if (!table_.Has(input) && !table_.Has(weight)) return Missing(whole, "");
+  if (!table_.Has(input)) return Missing(input, " (W needs it)");
+  if (!table_.Has(weight)) return Missing(weight, " (the other half of I)");
+  return absl::OkStatus();
+}
+
+// What an action needs of its own rank comes before it.
+absl::Status Validator::CheckOrder(int rank, size_t position) const {
+  for (const Action& needed : NeedsOf(schedule_.actions[rank][position])) {
+    const int32_t at = table_.PositionOf(needed);
+    if (at == ActionTable::kMissing || at < static_cast<int32_t>(position))
+      continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Place(rank, position), ": use before ", ToString(needed),
+                     ", which is action ", at + 1));
   }
   return absl::OkStatus();
+}
+
+// Of those that are missing, other checks complain where it is wrong.
+std::vector<Action> Validator::NeedsOf(const Action& action) const {
+  std::vector<Action> needs;
+  const auto add_needs_of = [&](const Action& user) {
+    for (const auto& [kind, needed] : kNeedsOfKinds) {
+      if (kind == user.kind)
+        needs.push_back({user.stage, user.micro_batch, needed});
+    }
+  };
+  add_needs_of(action);
+  const size_t value = values_.NeededBy(action);
+  if (value == Values::kNone) return needs;
+  if (!values_.CrossesRanks(value)) {
+    add_needs_of(values_.SendOf(value));  // made on this rank, without a send
+  } else if (has_communication_) {
+    needs.push_back(values_.ReceiveOf(value));
+  }
+  return needs;
+}
+
+// Every value that another rank needs is sent and received once, no other is,
+// and two ranks issue what passes between them in the same order, one by one:
+// for backends that match messages by their order (NCCL).
+absl::Status Validator::CheckMessages() const {
+  std::map<std::pair<int, int>, Messages> all;
+  for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
+    for (size_t i = 0; i < schedule_.actions[rank].size(); ++i) {
+      const Action& action = schedule_.actions[rank][i];
+      if (IsCompute(action.kind)) {
+        RETURN_IF_ERROR(CheckPresent(action));
+        continue;
+      }
+      const size_t value = values_.CarriedBy(action);
+      if (value == Values::kNone || !values_.CrossesRanks(value))
+        return absl::InvalidArgumentError(absl::StrCat(
+            Place(rank, i), ": there is no other rank to exchange this with"));
+      const int other =
+          IsSend(action.kind) ? values_.UserOf(value) : values_.MakerOf(value);
+      all[{rank, schedule_.rank_of_stage[other]}].push_back({value, i});
+    }
+  }
+  for (const auto& [ranks, messages] : all) {
+    if (ranks.first > ranks.second) continue;
+    RETURN_IF_ERROR(
+        CheckSameOrder(ranks, messages, all[{ranks.second, ranks.first}]));
+  }
+  return absl::OkStatus();
+}
+
+// A send and receive for each value that another rank needs.
+absl::Status Validator::CheckPresent(const Action& computation) const {
+  const size_t value = values_.MadeBy(computation);
+  if (value == Values::kNone || !values_.CrossesRanks(value))
+    return absl::OkStatus();
+  for (const Action& action :
+       {values_.SendOf(value), values_.ReceiveOf(value)}) {
+    if (!table_.Has(action)) return Missing(action, "");
+  }
+  return absl::OkStatus();
+}
+
+// Both hold the same values, since each is sent and received once.
+absl::Status Validator::CheckSameOrder(std::pair<int, int> ranks,
+                                       const Messages& mine,
+                                       const Messages& theirs) const {
+  for (size_t i = 0; i < mine.size(); ++i) {
+    if (mine[i].value == theirs[i].value) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranks ", ranks.first, " and ", ranks.second,
+                     " disagree about the message number ", i + 1,
+                     " between them: ", Place(ranks.first, mine[i].position),
+                     " against ", Place(ranks.second, theirs[i].position),
+                     "; both must issue them in the same order"));
+  }
+  return absl::OkStatus();
+}
+
+// The schedule is complete, with every rank's own order right. The error names
+// the cycle, one rank a line. Below, `done` is as DryRun returns it.
+absl::Status Validator::CheckNoDeadlock() const {
+  const std::vector<size_t> done = DryRun(schedule_, [](int, size_t) {});
+  for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
+    if (done[rank] == schedule_.actions[rank].size()) continue;
+    std::string message = "deadlock, ranks wait for each other in a cycle:";
+    for (const int waiting : CycleFrom(rank, done)) {
+      absl::StrAppend(&message, "\n  ", DescribeWait(waiting, done));
+    }
+    return absl::InvalidArgumentError(message);
+  }
+  return absl::OkStatus();
+}
+
+// The value that `rank` is stuck without.
+size_t Validator::AwaitedBy(int rank, const std::vector<size_t>& done) const {
+  return values_.NeededBy(schedule_.actions[rank][done[rank]]);
+}
+
+// The ranks of the cycle, each waiting for the next, the last for the first.
+// Every stuck rank waits for a stuck one, so that following them from any of
+// them ends in a cycle.
+std::vector<int> Validator::CycleFrom(int rank,
+                                      const std::vector<size_t>& done) const {
+  std::vector<int> path;
+  while (std::find(path.begin(), path.end(), rank) == path.end()) {
+    path.push_back(rank);
+    rank = schedule_.rank_of_stage[values_.MakerOf(AwaitedBy(rank, done))];
+  }
+  path.erase(path.begin(), std::find(path.begin(), path.end(), rank));
+  return path;
+}
+
+// "rank 0, action 2 (0B0) waits for 1B0, which is action 5 of rank 1".
+std::string Validator::DescribeWait(int rank,
+                                    const std::vector<size_t>& done) const {
+  const size_t value = AwaitedBy(rank, done);
+  const int other = schedule_.rank_of_stage[values_.MakerOf(value)];
+  const std::vector<Action>& others = schedule_.actions[other];
+  // Where there is communication, what has to happen is the send.
+  const auto awaited =
+      std::find_if(others.begin(), others.end(), [&](const Action& action) {
+        return has_communication_
+                   ? IsSend(action.kind) && values_.CarriedBy(action) == value
+                   : values_.MadeBy(action) == value;
+      });
+  return absl::StrCat(Place(rank, done[rank]), " waits for ",
+                      ToString(*awaited), ", which is action ",
+                      awaited - others.begin() + 1, " of rank ", other);
 }
 
 int PeakActivations(const std::vector<Action>& actions) {
@@ -270,159 +374,11 @@ int PeakActivations(const std::vector<Action>& actions) {
   return peak;
 }
 
-// What one rank issues with one other rank, in order.
-struct Issued {
-  size_t value;
-  size_t position;  // in the rank's list
-};
-
-using Messages = std::vector<Issued>;
-
-bool CrossesRanks(const Schedule& schedule, const Values& values,
-                  size_t value) {
-  return schedule.rank_of_stage[values.MakerOf(value)] !=
-         schedule.rank_of_stage[values.UserOf(value)];
-}
-
-// A send and receive for each value that another rank needs.
-absl::Status CheckPresent(const Schedule& schedule, const ActionTable& table,
-                          const Values& values, const Action& computation) {
-  const size_t value = values.MadeBy(computation);
-  if (value == Values::kNone || !CrossesRanks(schedule, values, value))
-    return absl::OkStatus();
-  for (const Action& action : {values.SendOf(value), values.ReceiveOf(value)}) {
-    if (table.PositionOf(action) == ActionTable::kMissing)
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank ", schedule.rank_of_stage[action.stage],
-                       ": missing action ", ToString(action)));
-  }
-  return absl::OkStatus();
-}
-
-// Adds the communication action at `position` to its rank's messages with its
-// peer.
-absl::Status AddMessage(const Schedule& schedule, const Values& values,
-                        int rank, size_t position,
-                        std::map<std::pair<int, int>, Messages>* all) {
-  const Action& action = schedule.actions[rank][position];
-  const size_t value = values.CarriedBy(action);
-  if (value == Values::kNone || !CrossesRanks(schedule, values, value))
-    return absl::InvalidArgumentError(
-        absl::StrCat(PlaceOf(rank, position, action),
-                     ": there is no other rank to exchange this with"));
-  const int other_stage =
-      IsSend(action.kind) ? values.UserOf(value) : values.MakerOf(value);
-  const int peer = schedule.rank_of_stage[other_stage];
-  (*all)[{rank, peer}].push_back({value, position});
-  return absl::OkStatus();
-}
-
-// Both hold the same values, since each is sent and received once.
-absl::Status CheckSameOrder(const Schedule& schedule, std::pair<int, int> ranks,
-                            const Messages& mine, const Messages& theirs) {
-  for (size_t i = 0; i < mine.size(); ++i) {
-    if (mine[i].value == theirs[i].value) continue;
-    const auto place = [&](int rank, const Issued& issued) {
-      return PlaceOf(rank, issued.position,
-                     schedule.actions[rank][issued.position]);
-    };
-    return absl::InvalidArgumentError(
-        absl::StrCat("ranks ", ranks.first, " and ", ranks.second,
-                     " disagree about the message number ", i + 1,
-                     " between them: ", place(ranks.first, mine[i]),
-                     " against ", place(ranks.second, theirs[i]),
-                     "; both must issue them in the same order"));
-  }
-  return absl::OkStatus();
-}
-
-// Every value that another rank needs is sent and received once, no other is,
-// and two ranks issue what passes between them in the same order, one by one:
-// for backends that match messages by their order (NCCL).
-absl::Status CheckMessages(const Schedule& schedule, const ActionTable& table) {
-  const Values values(schedule);
-  std::map<std::pair<int, int>, Messages> all;
-  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    for (size_t i = 0; i < schedule.actions[rank].size(); ++i) {
-      const Action& action = schedule.actions[rank][i];
-      RETURN_IF_ERROR(IsCompute(action.kind)
-                          ? CheckPresent(schedule, table, values, action)
-                          : AddMessage(schedule, values, rank, i, &all));
-    }
-  }
-  for (const auto& [ranks, messages] : all) {
-    if (ranks.first > ranks.second) continue;
-    RETURN_IF_ERROR(CheckSameOrder(schedule, ranks, messages,
-                                   all[{ranks.second, ranks.first}]));
-  }
-  return absl::OkStatus();
-}
-
-// The rank that `rank`, stuck before its action `position`, waits for.
-int WaitsForRank(const Schedule& schedule, int rank, size_t position) {
-  const Values values(schedule);
-  const size_t value = values.NeededBy(schedule.actions[rank][position]);
-  return schedule.rank_of_stage[values.MakerOf(value)];
-}
-
-// The ranks of the cycle, each waiting for the next, the last for the first.
-// `done` as DryRun returns it. Every stuck rank waits for a stuck one, so that
-// following them from any of them ends in a cycle.
-std::vector<int> CycleFrom(const Schedule& schedule, int rank,
-                           const std::vector<size_t>& done) {
-  std::vector<int> path;
-  while (std::find(path.begin(), path.end(), rank) == path.end()) {
-    path.push_back(rank);
-    rank = WaitsForRank(schedule, rank, done[rank]);
-  }
-  path.erase(path.begin(), std::find(path.begin(), path.end(), rank));
-  return path;
-}
-
-// "rank 0, action 2 (0B0), waits for 1B0, which rank 1 has as action 5".
-std::string DescribeWait(const Schedule& schedule, int rank, size_t position) {
-  const Values values(schedule);
-  const Action& stuck = schedule.actions[rank][position];
-  const size_t value = values.NeededBy(stuck);
-  const int other = WaitsForRank(schedule, rank, position);
-  const std::vector<Action>& others = schedule.actions[other];
-  // Where there is communication, what has to happen is the send.
-  const bool sent = HasCommunication(schedule);
-  const auto awaited =
-      std::find_if(others.begin(), others.end(), [&](const Action& action) {
-        return sent ? IsSend(action.kind) && values.CarriedBy(action) == value
-                    : values.MadeBy(action) == value;
-      });
-  return absl::StrCat(PlaceOf(rank, position, stuck), " waits for ",
-                      ToString(*awaited), ", which is action ",
-                      awaited - others.begin() + 1, " of rank ", other);
-}
-
-// The schedule is complete, with every rank's own order right. The error names
-// the cycle, one rank a line.
-absl::Status CheckNoDeadlock(const Schedule& schedule) {
-  const std::vector<size_t> done = DryRun(schedule, [](int, size_t) {});
-  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    if (done[rank] == schedule.actions[rank].size()) continue;
-    std::string message = "deadlock, ranks wait for each other in a cycle:";
-    for (const int waiting : CycleFrom(schedule, rank, done)) {
-      absl::StrAppend(&message, "\n  ",
-                      DescribeWait(schedule, waiting, done[waiting]));
-    }
-    return absl::InvalidArgumentError(message);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<ScheduleFacts> Validate(const Schedule& schedule) {
   ASSIGN_OR_RETURN(const ActionTable table, ActionTable::Create(schedule));
-  RETURN_IF_ERROR(CheckActions(schedule, table));
-  if (HasCommunication(schedule)) {
-    RETURN_IF_ERROR(CheckMessages(schedule, table));
-  }
-  RETURN_IF_ERROR(CheckNoDeadlock(schedule));
+  RETURN_IF_ERROR(Validator(schedule, table).Check());
   ScheduleFacts facts;
   for (const std::vector<Action>& actions : schedule.actions) {
     facts.peak_activations.push_back(PeakActivations(actions));

@@ -1,11 +1,9 @@
-#include "parallel/pipeline/schedule/validate.h"
-
 #include <string>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/pipeline/schedule/schedule_csv.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {

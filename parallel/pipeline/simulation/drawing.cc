@@ -1,5 +1,3 @@
-#include "parallel/pipeline/simulation/drawing.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/simulation/trace.h"
 
 namespace rankwise {
 namespace {
@@ -62,22 +61,12 @@ Measures Measure(const Timeline& timeline) {
   return all;
 }
 
-// 'a' for micro-batch 0, 10, 20, ...
-char Letter(char first, int micro_batch) {
-  return static_cast<char>(first + micro_batch % 10);
-}
-
 char CharacterOf(const Action& action) {
-  switch (action.kind) {
-    case ActionKind::kForward:
-      return Letter('0', action.micro_batch);
-    case ActionKind::kBackward:
-      return Letter('a', action.micro_batch);
-    case ActionKind::kInputGrad:
-      return Letter('A', action.micro_batch);
-    default:
-      return kFill;
-  }
+  if (action.kind == ActionKind::kWeightGrad) return kFill;
+  const char of_first = action.kind == ActionKind::kForward    ? '0'
+                        : action.kind == ActionKind::kBackward ? 'a'
+                                                               : 'A';
+  return static_cast<char>(of_first + action.micro_batch % 10);
 }
 
 class Drawing {

@@ -1,5 +1,3 @@
-#include "parallel/pipeline/simulation/drawing.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
+#include "parallel/pipeline/simulation/trace.h"
 
 namespace rankwise {
 namespace {

@@ -1,6 +1,6 @@
-#include "parallel/pipeline/simulation/formulas.h"
-
 #include <algorithm>
+
+#include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {
 namespace {
@@ -16,41 +16,35 @@ double MeanOverShorterPipelines(int p, double steps) {
 }
 
 ScheduleFormulas Naive(int p, int m) {
-  ScheduleFormulas formulas;
-  formulas.wall_bubble = (p - 1.0) / p;
-  formulas.wall_text = "(p-1)/p";
   // Rank r's part of the p*m turns is all but the first r half-turns each way.
   double sum = 0;
   for (int rank = 0; rank < p; ++rank) {
     const double turns = static_cast<double>(p) * m - rank;
     sum += (turns - m) / turns;
   }
-  formulas.span_bubble = sum / p;
-  formulas.peak_activations = 1;
-  return formulas;
+  return {.span_bubble = sum / p,
+          .wall_bubble = (p - 1.0) / p,
+          .wall_text = "(p-1)/p",
+          .peak_activations = 1};
 }
 
 // Huang et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2.1.
 ScheduleFormulas Flushed(int p, int m, int peak) {
-  ScheduleFormulas formulas;
-  formulas.wall_bubble = (p - 1.0) / (m + p - 1.0);
-  formulas.wall_text = "(p-1)/(m+p-1)";
-  formulas.span_bubble = MeanOverShorterPipelines(p, m);
-  formulas.peak_activations = peak;
-  return formulas;
+  return {.span_bubble = MeanOverShorterPipelines(p, m),
+          .wall_bubble = (p - 1.0) / (m + p - 1.0),
+          .wall_text = "(p-1)/(m+p-1)",
+          .peak_activations = peak};
 }
 
 // Narayanan et al. 2021, section 2.2.2.
 ScheduleFormulas Interleaved(int p, int m, int v) {
-  ScheduleFormulas formulas;
-  if (m % p != 0) return formulas;
+  if (m % p != 0) return {};
   const double steps = static_cast<double>(v) * m;
-  formulas.wall_bubble = (p - 1.0) / (steps + p - 1.0);
-  formulas.wall_text = "(p-1)/(v*m+p-1)";
-  formulas.span_bubble = MeanOverShorterPipelines(p, steps);
-  formulas.peak_activations =
-      std::min(2.0 * (p - 1) + (v - 1.0) * p + 1, steps) / v;
-  return formulas;
+  return {.span_bubble = MeanOverShorterPipelines(p, steps),
+          .wall_bubble = (p - 1.0) / (steps + p - 1.0),
+          .wall_text = "(p-1)/(v*m+p-1)",
+          .peak_activations =
+              std::min(2.0 * (p - 1) + (v - 1.0) * p + 1, steps) / v};
 }
 
 // Qi et al. 2023, table 1: (p-1)(F+I-W), where W fits into the time that 1F1B

@@ -1,5 +1,4 @@
 // The simulator against the papers: everything that has a closed form.
-#include "parallel/pipeline/simulation/formulas.h"
 
 #include <algorithm>
 #include <string>
@@ -9,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/pipeline/schedule/schedule.h"
-#include "parallel/pipeline/schedule/validate.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "parallel/pipeline/simulation/timeline.h"
 

@@ -5,13 +5,11 @@
 #include <cstddef>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/pipeline/schedule/actions.h"
 #include "parallel/pipeline/schedule/dry_run.h"
-#include "parallel/pipeline/schedule/validate.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -106,9 +104,9 @@ class Simulation {
 
   // When `value`, made at `seconds`, is where it is used.
   double Deliver(size_t value, double seconds) {
+    if (!values_.CrossesRanks(value)) return seconds;
     const int from = schedule_.rank_of_stage[values_.MakerOf(value)];
     const int to = schedule_.rank_of_stage[values_.UserOf(value)];
-    if (from == to) return seconds;
     // Both directions carry the output of the earlier of the two stages.
     const StageCosts& sized =
         CostsOf(std::min(values_.MakerOf(value), values_.UserOf(value)));
@@ -157,8 +155,7 @@ std::vector<Message> MessagesInOrder(const Schedule& schedule,
     for (size_t i = 0; i < timeline.ranks[rank].size(); ++i) {
       const Span& span = timeline.ranks[rank][i];
       const size_t value = values.MadeBy(span.action);
-      if (value != Values::kNone &&
-          schedule.rank_of_stage[values.UserOf(value)] != rank)
+      if (value != Values::kNone && values.CrossesRanks(value))
         messages.push_back({value, span.end_seconds, i});
     }
   }

@@ -1,13 +1,15 @@
 // What a schedule would take: the other half of the engine, which needs no
-// devices.
+// devices; and the closed forms in the papers to compare with (formulas.cc).
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_SIMULATE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_SIMULATE_H_
 
-#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/timeline.h"
 
 namespace rankwise {
@@ -18,8 +20,7 @@ struct StageCosts {
   double input_grad_seconds = 1;
   double weight_grad_seconds = 1;
   double backward_seconds = 2;  // of a whole backward
-  double output_bytes =
-      0;  // to the next stage; its gradient comes back as large
+  double output_bytes = 0;      // to the next stage; its gradient is as large
 };
 
 // A message takes alpha + bytes * beta from the end of the action that made it;
@@ -48,6 +49,22 @@ absl::StatusOr<Timeline> Simulate(const Schedule& schedule,
 // issue what passes between them in the same order. Stages on the same rank
 // hand over in memory and get neither. Fails as Validate does.
 absl::StatusOr<Schedule> AddCommunication(const Schedule& compute);
+
+// What is known of a schedule whose stages all cost the same and whose messages
+// take no time. Empty where no closed form is known.
+struct ScheduleFormulas {
+  std::optional<double> span_bubble;  // shares, as in Bubbles
+  std::optional<double> wall_bubble;
+  std::string wall_text;  // the wall bubble's formula: "(p-1)/(m+p-1)"
+  // Of the rank that keeps most, in whole micro-batches: one stage's
+  // activations count as a share of 1/v.
+  std::optional<double> peak_activations;
+};
+
+// `shape.chunks` must be set, and backward_seconds be the sum of its halves.
+// Names that are not in ScheduleNames() have no formulas.
+ScheduleFormulas FormulasOf(const std::string& name, const ScheduleShape& shape,
+                            const StageCosts& costs);
 
 }  // namespace rankwise
 

@@ -3,7 +3,6 @@
 #include <benchmark/benchmark.h>
 
 #include "parallel/pipeline/schedule/schedule.h"
-#include "parallel/pipeline/schedule/validate.h"
 #include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {

@@ -13,8 +13,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/pipeline/schedule/schedule.h"
-#include "parallel/pipeline/schedule/schedule_csv.h"
-#include "parallel/pipeline/schedule/validate.h"
 #include "parallel/pipeline/simulation/strict_backend_for_test.h"
 
 namespace rankwise {

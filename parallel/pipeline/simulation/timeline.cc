@@ -1,11 +1,7 @@
 #include "parallel/pipeline/simulation/timeline.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
 #include <numeric>
-
-#include "parallel/pipeline/schedule/actions.h"
 
 namespace rankwise {
 namespace {
@@ -21,12 +17,6 @@ double Mean(const std::vector<double>& values) {
 }
 
 }  // namespace
-
-double Now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 Extent ExtentOf(const std::vector<Span>& spans) {
   Extent extent;

@@ -20,9 +20,6 @@ struct Timeline {
   std::vector<std::vector<Span>> ranks;  // [num_ranks], each in order of start
 };
 
-// The steady clock, in seconds: what measured spans are told in.
-double Now();
-
 // A rank's computation; communication spans are passed over.
 struct Extent {
   // From the first start to the last end; infinite where there is none.

@@ -18,18 +18,12 @@ struct Look {
 };
 
 Look LookOf(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return {"forward", "thread_state_running"};
-    case ActionKind::kBackward:
-      return {"backward", "rail_response"};
-    case ActionKind::kInputGrad:
-      return {"input_grad", "rail_animation"};
-    case ActionKind::kWeightGrad:
-      return {"weight_grad", "rail_idle"};
-    default:
-      return {IsSend(kind) ? "send" : "receive", "grey"};
-  }
+  constexpr Look kOfComputation[] = {{"forward", "thread_state_running"},
+                                     {"backward", "rail_response"},
+                                     {"input_grad", "rail_animation"},
+                                     {"weight_grad", "rail_idle"}};
+  if (IsCompute(kind)) return kOfComputation[static_cast<size_t>(kind)];
+  return {IsSend(kind) ? "send" : "receive", "grey"};
 }
 
 double FirstStart(const Timeline& timeline) {

@@ -1,4 +1,5 @@
-// Timelines as files for Perfetto (ui.perfetto.dev) and chrome://tracing.
+// Timelines as files for Perfetto (ui.perfetto.dev) and chrome://tracing, and
+// for a terminal (drawing.cc).
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_
 
@@ -32,6 +33,13 @@ TraceProcess ToTraceProcess(const NamedTimeline& timeline, int number,
 // names the file.
 absl::Status WriteTrace(const std::string& path,
                         absl::Span<const NamedTimeline> timelines);
+
+// One line per rank, at most `width` columns wide, in which time runs to the
+// right, and a line of legend. Shows computation only. Where there is room an
+// action is its name, else a character for the last digit of its micro-batch.
+// Empty where the timeline is too large to be drawn: more actions on a rank
+// than columns, or more than 64 ranks.
+std::string DrawTimeline(const Timeline& timeline, int width);
 
 }  // namespace rankwise
 

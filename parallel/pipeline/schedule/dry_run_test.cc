@@ -1,4 +1,4 @@
-#include "parallel/pipeline/schedule/issue_order.h"
+#include "parallel/pipeline/schedule/dry_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline/schedule/builders.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
 
