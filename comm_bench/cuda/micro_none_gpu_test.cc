@@ -5,6 +5,7 @@
 #include "comm_bench/cuda/benchmarks.h"
 #include "comm_bench/cuda/peer_copy.h"
 #include "parallel/device/device_facts.h"
+#include "parallel/device/require_gpus.h"
 
 namespace rankwise::micro {
 namespace {
@@ -17,6 +18,7 @@ TEST(MicroGpuTest, ABuildWithoutCudaSaysWhyItMeasuresNothing) {
     EXPECT_EQ(refused.message(), WhyNoGpu());
   }
   EXPECT_FALSE(failed);
+  GTEST_SKIP() << WhyNotOn(1);  // what the kernels compute was not tested
 }
 
 }  // namespace

@@ -127,12 +127,12 @@ function chartHeight(width) {
   return width < 800 ? 350 : 430;
 }
 
-// Of a chart of so many rows, in two lines each where it is narrow.
+// Of a chart of `rows` rows, in two lines each where it is narrow.
 function rowsHeight(width, rows) {
   return width < 800 ? 150 + 40 * rows : 105 + 34 * rows;
 }
 
-// Two pictures of one figure: beside each other, or, where that is too narrow,
+// Two pictures of one figure: side by side, or, where that is too narrow,
 // the first above the second. {x, y, x2, y2, height}: what is added to the axes.
 // `labels`: pixels for the labels of the right one's axis.
 function halves(width, labels) {

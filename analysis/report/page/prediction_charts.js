@@ -1,4 +1,4 @@
-// What was predicted, beside what was measured afterwards.
+// What was predicted, next to what was measured afterwards.
 
 // Predictions from the same runs that differ in the number of replicas only are
 // one line.
