@@ -166,10 +166,7 @@ RankRun::RankRun(const Schedule& schedule, Stages& stages, Transport& transport,
 }
 
 void RankRun::Next() {
-  if (IsCompute(actions_[next_].kind)) {
-    Compute(next_++);
-    return;
-  }
+  if (IsCompute(actions_[next_].kind)) return Compute(next_++);
   Communicate(next_++);
   while (send_order_.size() > options_.max_sends) {
     FinishSend(send_order_.front());
@@ -252,11 +249,11 @@ void RankRun::Compute(size_t position) {
           ? runner.Evaluate(action.micro_batch, input)
           : runner.Perform(action.kind, action.micro_batch, input);
   range.Close();
-  const size_t made = values_.MadeBy(action);
-  if (made != Values::kNone) made_[made].tensor = result;
   end.emplace(device_);
-  if (made != Values::kNone && !device_.is_cpu())
-    made_[made].ready.emplace(device_);
+  if (const size_t made = values_.MadeBy(action); made != Values::kNone) {
+    made_[made].tensor = result;
+    if (!device_.is_cpu()) made_[made].ready.emplace(device_);
+  }
   if (!shares_.empty() && action.kind == ActionKind::kForward &&
       action.stage + 1 == schedule_.num_stages())
     shares_[action.micro_batch] = result;
@@ -273,8 +270,7 @@ void RankRun::Count(const Action& action) {
     on_gradients_ready(action.stage);
 }
 
-// What was made here, or what arrives, for its only user: `stage`, whose stream
-// is current.
+// A value for its only user: `stage`, whose stream is current.
 at::Tensor RankRun::Take(size_t value, int stage) {
   auto made = made_.extract(value);
   if (!made.empty()) {
@@ -366,26 +362,9 @@ struct PipelineExecutor::Parts {
               config),
         transport(pipeline, config.devices[0]) {}
 
-  void ShareLoss(at::Tensor& loss, int rank_of_loss);
-
   RanksHere ranks;
   GroupTransport transport;
 };
-
-// Gives all ranks the loss of the last stage's.
-void PipelineExecutor::Parts::ShareLoss(at::Tensor& loss, int rank_of_loss) {
-  constexpr int kTag = 0;  // nothing else is in flight
-  std::vector<P2POp> ops;
-  if (transport.rank() != rank_of_loss) {
-    ops.push_back({false, rank_of_loss, kTag, loss});
-  } else {
-    for (int peer = 0; peer < transport.num_ranks(); ++peer) {
-      if (peer != rank_of_loss) ops.push_back({true, peer, kTag, loss});
-    }
-  }
-  for (P2POp& op : ops) transport.Start(op);
-  for (P2POp& op : ops) transport.Wait(op);
-}
 
 PipelineExecutor::PipelineExecutor(const Group& pipeline,
                                    const std::vector<Stage*>& stages,
@@ -407,8 +386,8 @@ ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
   parts_->ranks.stages.CheckFits(schedule, transport.num_ranks());
   transport.Connect(schedule);
   const auto runs = parts_->ranks.Run(schedule, {&transport}, {});
-  at::Tensor loss = runs[0]->SumOfShares();
-  parts_->ShareLoss(loss, schedule.rank_of_stage.back());
+  const at::Tensor loss = runs[0]->SumOfShares();
+  transport.Broadcast(loss, schedule.rank_of_stage.back());
   ExecutorStep step = runs[0]->TakeStep();
   step.loss = loss;
   return step;

@@ -102,6 +102,16 @@ at::Tensor GroupTransport::Exchange(int peer, const at::Tensor& mine, int tag) {
   return receive.tensor;
 }
 
+void GroupTransport::Broadcast(const at::Tensor& tensor, int root) {
+  std::vector<P2POp> ops;
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (peer != rank() && (rank() == root || peer == root))
+      ops.push_back({rank() == root, peer, /*tag=*/0, tensor});
+  }
+  for (P2POp& op : ops) Start(op);
+  for (P2POp& op : ops) Wait(op);
+}
+
 void GroupTransport::Connect(const Schedule& schedule) {
   if (device().is_cpu()) return;
   std::set<int> peers;

@@ -121,6 +121,10 @@ class GroupTransport : public Transport {
   // it; `tag` is not in use.
   at::Tensor Exchange(int peer, const at::Tensor& mine, int tag = 0);
 
+  // Overwrites every rank's `tensor` with rank `root`'s. All ranks call it,
+  // while nothing else is in flight.
+  void Broadcast(const at::Tensor& tensor, int root);
+
   // NCCL connects two ranks at their first message, and blocks the host of the
   // one until the other has come as far. Here the pairs of ranks that
   // `schedule` has messages between meet in one order on all ranks, which
