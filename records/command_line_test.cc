@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
 
 ABSL_FLAG(int, size, 3, "a number");
 ABSL_FLAG(bool, fast, false, "a switch");

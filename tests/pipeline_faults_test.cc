@@ -6,7 +6,6 @@
 #include <signal.h>
 
 #include <cstdio>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

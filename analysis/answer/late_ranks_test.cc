@@ -3,11 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <regex>
 #include <string>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"

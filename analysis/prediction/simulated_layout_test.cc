@@ -1,6 +1,5 @@
 #include "analysis/prediction/simulated_layout.h"
 
-#include <cmath>
 #include <random>
 
 #include "gtest/gtest.h"

@@ -1,6 +1,5 @@
 #include "analysis/report/answer_for_test.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/answer/answer.h"
 #include "analysis/cost_model/network_model.h"

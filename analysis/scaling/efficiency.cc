@@ -1,6 +1,5 @@
 #include "analysis/scaling/efficiency.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

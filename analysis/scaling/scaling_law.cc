@@ -6,7 +6,6 @@
 #include <limits>
 #include <random>
 #include <set>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"

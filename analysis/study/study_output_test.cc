@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "analysis/runs/run_trace.h"

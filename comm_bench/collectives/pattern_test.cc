@@ -1,8 +1,6 @@
 #include "comm_bench/collectives/pattern.h"
 
-#include <algorithm>
 #include <limits>
-#include <string>
 
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/empty.h"

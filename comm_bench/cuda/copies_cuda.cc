@@ -1,7 +1,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "comm_bench/cuda/byte_pattern.h"

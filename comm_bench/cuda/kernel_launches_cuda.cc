@@ -1,7 +1,6 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "comm_bench/cuda/gpu.h"

@@ -1,7 +1,6 @@
 #include "comm_bench/modes/ladder.h"
 
 #include <atomic>
-#include <cmath>
 #include <string>
 #include <vector>
 

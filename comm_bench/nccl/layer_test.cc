@@ -2,12 +2,10 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/collective.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

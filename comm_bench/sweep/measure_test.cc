@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"

@@ -2,7 +2,6 @@
 #ifndef RANKWISE_PARALLEL_COMM_TEST_RANKS_H_
 #define RANKWISE_PARALLEL_COMM_TEST_RANKS_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

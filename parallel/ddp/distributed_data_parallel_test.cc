@@ -2,9 +2,7 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 
 #include <memory>
-#include <numeric>
 #include <string>
-#include <vector>
 
 #include "ATen/Functions.h"
 #include "gmock/gmock.h"

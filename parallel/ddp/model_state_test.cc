@@ -1,6 +1,5 @@
 #include "parallel/ddp/model_state.h"
 
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <set>

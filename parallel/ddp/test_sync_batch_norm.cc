@@ -1,6 +1,5 @@
 #include "parallel/ddp/test_sync_batch_norm.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "ATen/CPUGeneratorImpl.h"

@@ -2,9 +2,7 @@
 
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,4 @@
 // Checkpoints in shards, as several ranks save them.
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"

@@ -3,7 +3,6 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>

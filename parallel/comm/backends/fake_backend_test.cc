@@ -1,7 +1,6 @@
 #include "parallel/comm/backends/fake_backend.h"
 
 #include <chrono>
-#include <string>
 
 #include "ATen/Functions.h"
 #include "gmock/gmock.h"

@@ -1,7 +1,6 @@
 #include "parallel/comm/diagnosis/collective_log.h"
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "ATen/ops/ones.h"

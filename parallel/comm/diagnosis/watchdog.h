@@ -13,7 +13,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"

@@ -12,7 +12,6 @@
 
 #include "ATen/ops/ones.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "c10/util/Exception.h"

@@ -1,6 +1,4 @@
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/status/status.h"
