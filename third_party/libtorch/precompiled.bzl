@@ -2,16 +2,20 @@
 
 Parsing torch's headers takes g++ 10 to 15 s a file; a precompiled header takes a third to a half of a file's whole time away. It is
 made once per configuration, by the flags with which the toolchain compiles everything else, as g++ uses it under equal flags only
-(-Winvalid-pch in .bazelrc makes a difference an error).
+(-Winvalid-pch in .bazelrc makes a difference an error). There are two, as each file pays for what its precompiled header holds:
+g++ instantiates in every file the templates that its inline functions call.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-_TORCH = "//third_party/libtorch:torch"
-_PRECOMPILED = "//third_party/libtorch:precompiled"
+# By the target that is named among the deps; the first that is found counts.
+_PRECOMPILED = {
+    "//third_party/libtorch:nn": "//third_party/libtorch:precompiled_nn",
+    "//third_party/libtorch:torch": "//third_party/libtorch:precompiled",
+}
 
-# Found through the system includes of _PRECOMPILED. Its name is unlike that of the header in the source tree, which has no
-# compiled form beside it.
+# Found through the system includes of the targets above. Its name is unlike those of the headers in the source tree, which have no
+# compiled form next to them.
 _INCLUDED_NAME = "rankwise_torch_precompiled.h"
 
 def _precompiled_header_impl(ctx):
@@ -25,9 +29,10 @@ def _precompiled_header_impl(ctx):
     merged = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
     context = merged.compilation_context
 
-    header = ctx.actions.declare_file("_precompiled/" + _INCLUDED_NAME)
+    folder = "_%s/" % ctx.label.name
+    header = ctx.actions.declare_file(folder + _INCLUDED_NAME)
     ctx.actions.symlink(output = header, target_file = ctx.file.hdr)
-    compiled = ctx.actions.declare_file("_precompiled/" + _INCLUDED_NAME + ".gch")
+    compiled = ctx.actions.declare_file(folder + _INCLUDED_NAME + ".gch")
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
@@ -74,9 +79,11 @@ precompiled_header = rule(
 )
 
 def _with_precompiled(rule, deps, copts, kwargs):
-    if type(deps) == "list" and _TORCH in deps:
-        deps = deps + [_PRECOMPILED]
-        copts = copts + ["-include", _INCLUDED_NAME]
+    for torch, precompiled in _PRECOMPILED.items():
+        if type(deps) == "list" and torch in deps:
+            deps = deps + [precompiled]
+            copts = copts + ["-include", _INCLUDED_NAME]
+            break
     rule(deps = deps, copts = copts, **kwargs)
 
 def cc_library(deps = [], copts = [], **kwargs):
