@@ -186,7 +186,7 @@ TEST(TraceTest, PipelinesShowTheirActionsAndThePrediction) {
     // The loss, too, travels.
     EXPECT_EQ(trace.Of(rank, "communication").size(), 3u * 7);
   }
-  // Beside the last step.
+  // The prediction is drawn at the time of the last step.
   EXPECT_NEAR(trace.Of(2, "forward")[0].start, trace.Of(0, "forward")[6].start,
               kRounding);
 }

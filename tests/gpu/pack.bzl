@@ -38,7 +38,7 @@ pack = rule(
     attrs = {
         "tests": attr.label_list(doc = "cc_tests that skip themselves where GPUs are missing"),
         "programs": attr.label_list(doc = "binaries that `run` starts with flags of its own"),
-        "scripts": attr.label_list(allow_files = True, doc = "Python files beside `run`'s own folder"),
+        "scripts": attr.label_list(allow_files = True, doc = "Python files in addition to `run`'s own folder"),
         "run": attr.label(mandatory = True, allow_single_file = True, doc = "what the archive is started by"),
         "configuration": attr.string(mandatory = True, doc = "cuda or cpu"),
         "_packer": attr.label(default = "//tests/gpu:packer", executable = True, cfg = "host"),

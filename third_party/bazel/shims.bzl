@@ -2,7 +2,7 @@
 
 Bazel's own WORKSPACE suffix fetches these repositories unless the workspace names them first. Debian ships the
 sources of some (bazel-platforms, bazel-rules-java, bazel-rules-proto); the others need so little that the folders
-beside this file serve instead.
+next to this file serve instead.
 """
 
 _DEBIAN_RULES = "/usr/share/bazel"

@@ -19,7 +19,7 @@ def _release_of(repository_ctx, nvcc):
     return ""
 
 def _home_of(repository_ctx, nvcc):
-    """The toolkit's folder, asked from nvcc itself: the one in PATH may be a link or a script."""
+    """The toolkit's folder, as nvcc itself reports it: the one in PATH may be a link or a script."""
     result = repository_ctx.execute([nvcc, "--dryrun", "-E", "-x", "cu", "/dev/null"])
     for line in result.stderr.splitlines():
         if line.startswith("#$ TOP="):

@@ -35,7 +35,7 @@ pkg_config_repository = repository_rule(
     attrs = {
         "targets": attr.string_list_dict(mandatory = True, doc = "cc_library name -> pkg-config modules"),
         "linkopts": attr.string_list_dict(doc = "what a target links before its modules, where pkg-config does not say"),
-        "deps": attr.string_list_dict(doc = "what a target brings besides its modules"),
+        "deps": attr.string_list_dict(doc = "what a target brings in addition to its modules"),
         "debian_package": attr.string(mandatory = True, doc = "the package to install where a module is missing"),
     },
     local = True,

@@ -30,7 +30,7 @@ _plotly_repository = repository_rule(
         "version": attr.string(mandatory = True, doc = "of that wheel, as its folders are named"),
     },
     environ = ["PLOTLY_JS"],
-    doc = "One target, :plotly_js, a file plotly.min.js; its licence (MIT) lies beside it as LICENSE.txt and heads the file itself.",
+    doc = "One target, :plotly_js, a file plotly.min.js; its licence (MIT) is next to it as LICENSE.txt and heads the file itself.",
 )
 
 def plotly_repository(name):
