@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -26,7 +25,6 @@
 #include "absl/strings/str_split.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "parallel/pipeline/simulation/timeline.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "records/command_line.h"
 #include "third_party/absl/status_macros.h"
@@ -211,21 +209,14 @@ absl::StatusOr<SimulationCosts> CostsFromFlags() {
       .link = {.alpha_seconds = link[0], .beta_seconds_per_byte = link[1]}};
 }
 
-absl::StatusOr<ScheduleShape> ShapeFromFlags(const std::string& schedule) {
-  ScheduleShape shape;
-  shape.num_ranks = absl::GetFlag(FLAGS_pp);
-  shape.num_micro_batches = absl::GetFlag(FLAGS_microbatches);
-  shape.chunks = absl::GetFlag(FLAGS_chunks);
-  ScheduleShape silent = {.num_ranks = 4, .num_micro_batches = 8};
-  std::error_code ignored;
-  if (!IsScheduleName(schedule) && std::filesystem::exists(schedule, ignored)) {
-    ASSIGN_OR_RETURN(const Schedule file, ReadScheduleCsv(schedule));
-    silent.num_ranks = file.num_ranks();
-    silent.num_micro_batches = file.num_micro_batches;
-  }
-  if (shape.num_ranks == 0) shape.num_ranks = silent.num_ranks;
-  if (shape.num_micro_batches == 0)
-    shape.num_micro_batches = silent.num_micro_batches;
+// A file has a shape of its own.
+ScheduleShape ShapeFromFlags(const std::string& schedule) {
+  ScheduleShape shape = {absl::GetFlag(FLAGS_pp),
+                         absl::GetFlag(FLAGS_microbatches),
+                         absl::GetFlag(FLAGS_chunks)};
+  if (!IsScheduleName(schedule)) return shape;
+  if (shape.num_ranks == 0) shape.num_ranks = 4;
+  if (shape.num_micro_batches == 0) shape.num_micro_batches = 8;
   return shape;
 }
 
@@ -249,13 +240,15 @@ absl::StatusOr<Config> ConfigFromFlags() {
         absl::StrCat("--width=", config.width, ": must not be negative"));
   if (config.width == 0) config.width = TerminalWidth();
   ASSIGN_OR_RETURN(config.costs, CostsFromFlags());
-  ASSIGN_OR_RETURN(const ScheduleShape shape, ShapeFromFlags(name));
-  ASSIGN_OR_RETURN(config.schedule, OpenSchedule(name, shape));
+  ASSIGN_OR_RETURN(config.schedule, OpenSchedule(name, ShapeFromFlags(name)));
   ASSIGN_OR_RETURN(config.facts, Validate(config.schedule));
   return config;
 }
 
-absl::Status WriteFiles(const Config& config, const Timeline& timeline) {
+absl::Status Run(const Config& config) {
+  ASSIGN_OR_RETURN(const Timeline timeline,
+                   Simulate(config.schedule, config.costs));
+  std::cout << Report(config, timeline);
   if (!config.csv.empty()) {
     RETURN_IF_ERROR(WriteScheduleCsv(config.schedule, config.csv));
     std::cout << "\nschedule: " << config.csv << "\n";
@@ -264,14 +257,6 @@ absl::Status WriteFiles(const Config& config, const Timeline& timeline) {
     RETURN_IF_ERROR(WriteTrace(config.trace, {{"simulated", &timeline}}));
     std::cout << "\ntrace, for ui.perfetto.dev: " << config.trace << "\n";
   }
-  return absl::OkStatus();
-}
-
-absl::Status Run(const Config& config) {
-  ASSIGN_OR_RETURN(const Timeline timeline,
-                   Simulate(config.schedule, config.costs));
-  std::cout << Report(config, timeline);
-  RETURN_IF_ERROR(WriteFiles(config, timeline));
   std::cout.flush();
   return std::cout
              ? absl::OkStatus()

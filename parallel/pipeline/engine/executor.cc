@@ -14,7 +14,7 @@
 #include "parallel/pipeline/engine/stage_runner.h"
 #include "parallel/pipeline/engine/stage_streams.h"
 #include "parallel/pipeline/engine/transport.h"
-#include "parallel/pipeline/schedule/dry_run.h"
+#include "parallel/pipeline/schedule/actions.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "parallel/trace/operators.h"
 
@@ -215,8 +215,7 @@ RankRun::InFlight RankRun::MakeOp(size_t position, size_t value) {
   P2POp& op = in_flight.op;
   op.is_send = IsSend(action.kind);
   op.tag = static_cast<int>(value);
-  op.peer = schedule_.rank_of_stage[op.is_send ? values_.UserOf(value)
-                                               : values_.MakerOf(value)];
+  op.peer = op.is_send ? values_.RankOfUser(value) : values_.RankOfMaker(value);
   if (op.is_send) {
     op.tensor = ToWire(Take(value, action.stage));
   } else {
@@ -310,28 +309,35 @@ void RankRun::FinishSend(size_t value) {
   Wait(std::move(sent.mapped()));
 }
 
-// The ranks of a pipeline that run in this process.
-struct RanksHere {
+}  // namespace
+
+struct PipelineExecutor::Parts {
   // `devices`: by stage.
-  RanksHere(const std::vector<Stage*>& held, std::vector<c10::Device> devices,
-            const ExecutorConfig& config)
+  Parts(const std::vector<Stage*>& held, std::vector<c10::Device> devices,
+        const ExecutorConfig& config)
       : stages(held, std::move(devices), config) {
     for (const c10::Device& device : config.devices)
       buffers.emplace_back(device, config.skip_communication);
   }
 
-  // Their parts of `schedule`, over their transports.
-  std::vector<std::unique_ptr<RankRun>> Run(
-      const Schedule& schedule, const std::vector<Transport*>& transports,
-      const RankRun::Options& options);
+  int num_ranks() const {
+    return group.has_value() ? group->num_ranks()
+                             : static_cast<int>(transports.size());
+  }
+  // The parts of the ranks here in `schedule`.
+  std::vector<std::unique_ptr<RankRun>> Run(const Schedule& schedule,
+                                            const RankRun::Options& options);
 
   Stages stages;
-  std::vector<WireBuffers> buffers;  // by rank here
+  std::vector<WireBuffers> buffers;      // by rank here
+  std::optional<GroupTransport> group;   // one rank is here,
+  std::optional<LocalTransports> local;  // or all are
+  std::vector<Transport*> transports;    // by rank here
 };
 
-std::vector<std::unique_ptr<RankRun>> RanksHere::Run(
-    const Schedule& schedule, const std::vector<Transport*>& transports,
-    const RankRun::Options& options) {
+std::vector<std::unique_ptr<RankRun>> PipelineExecutor::Parts::Run(
+    const Schedule& schedule, const RankRun::Options& options) {
+  if (group.has_value()) group->Connect(schedule);
   std::vector<std::unique_ptr<RankRun>> runs;
   for (Transport* transport : transports) {
     runs.push_back(std::make_unique<RankRun>(schedule, stages, *transport,
@@ -353,23 +359,14 @@ std::vector<std::unique_ptr<RankRun>> RanksHere::Run(
   return runs;
 }
 
-}  // namespace
-
-struct PipelineExecutor::Parts {
-  Parts(const Group& pipeline, const std::vector<Stage*>& held,
-        const ExecutorConfig& config)
-      : ranks(held, std::vector<c10::Device>(held.size(), config.devices.at(0)),
-              config),
-        transport(pipeline, config.devices[0]) {}
-
-  RanksHere ranks;
-  GroupTransport transport;
-};
-
 PipelineExecutor::PipelineExecutor(const Group& pipeline,
                                    const std::vector<Stage*>& stages,
                                    const ExecutorConfig& config)
-    : parts_(std::make_unique<Parts>(pipeline, stages, config)) {
+    : parts_(std::make_unique<Parts>(
+          stages, std::vector<c10::Device>(stages.size(), config.devices.at(0)),
+          config)) {
+  parts_->group.emplace(pipeline, config.devices[0]);
+  parts_->transports = {&*parts_->group};
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const int rank = config.rank_of_stage[stage];
     const bool is_ours = rank == pipeline.place();
@@ -379,58 +376,27 @@ PipelineExecutor::PipelineExecutor(const Group& pipeline,
   }
 }
 
-PipelineExecutor::~PipelineExecutor() = default;
-
-ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
-  GroupTransport& transport = parts_->transport;
-  parts_->ranks.stages.CheckFits(schedule, transport.num_ranks());
-  transport.Connect(schedule);
-  const auto runs = parts_->ranks.Run(schedule, {&transport}, {});
-  const at::Tensor loss = runs[0]->SumOfShares();
-  transport.Broadcast(loss, schedule.rank_of_stage.back());
-  ExecutorStep step = runs[0]->TakeStep();
-  step.loss = loss;
-  return step;
-}
-
-void PipelineExecutor::RunForward(int micro_batches) {
-  GroupTransport& transport = parts_->transport;
-  const Schedule schedule =
-      MakeForwardSchedule(parts_->ranks.stages.config.rank_of_stage,
-                          transport.num_ranks(), micro_batches);
-  // Enough for every stage of this rank to be ahead of its reader.
-  const size_t stages_here = schedule.StagesOf(transport.rank()).size();
-  transport.Connect(schedule);
-  parts_->ranks.Run(schedule, {&transport},
-                    {.evaluate = true, .max_sends = 2 * stages_here + 2});
-}
-
-struct LocalExecutor::Parts {
-  Parts(const std::vector<Stage*>& held, std::vector<c10::Device> of_stages,
-        const ExecutorConfig& config)
-      : ranks(held, std::move(of_stages), config),
-        transports(config.devices, ranks.stages.streams) {}
-
-  RanksHere ranks;
-  LocalTransports transports;
-};
-
-LocalExecutor::LocalExecutor(const std::vector<Stage*>& stages,
-                             const ExecutorConfig& config) {
+PipelineExecutor::PipelineExecutor(const std::vector<Stage*>& stages,
+                                   const ExecutorConfig& config) {
   std::vector<c10::Device> of_stages;
   for (int rank : config.rank_of_stage)
     of_stages.push_back(config.devices.at(static_cast<size_t>(rank)));
   parts_ = std::make_unique<Parts>(stages, std::move(of_stages), config);
+  parts_->local.emplace(config.devices, parts_->stages.streams);
+  parts_->transports = parts_->local->All();
 }
 
-LocalExecutor::~LocalExecutor() = default;
+PipelineExecutor::~PipelineExecutor() = default;
 
-std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
-  const std::vector<Transport*> transports = parts_->transports.All();
-  parts_->ranks.stages.CheckFits(schedule, static_cast<int>(transports.size()));
-  const auto runs = parts_->ranks.Run(schedule, transports, {});
+std::vector<ExecutorStep> PipelineExecutor::Run(const Schedule& schedule) {
+  parts_->stages.CheckFits(schedule, parts_->num_ranks());
+  const auto runs = parts_->Run(schedule, {});
+  const int last_rank = schedule.rank_of_stage.back();
+  std::optional<GroupTransport>& group = parts_->group;
   const at::Tensor loss =
-      runs[static_cast<size_t>(schedule.rank_of_stage.back())]->SumOfShares();
+      runs[group.has_value() ? 0 : static_cast<size_t>(last_rank)]
+          ->SumOfShares();
+  if (group.has_value()) group->Broadcast(loss, last_rank);
   std::vector<ExecutorStep> steps;
   for (const auto& run : runs) {
     steps.push_back(run->TakeStep());
@@ -439,12 +405,46 @@ std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
   return steps;
 }
 
-void LocalExecutor::RunForward(int micro_batches) {
-  const std::vector<Transport*> transports = parts_->transports.All();
-  parts_->ranks.Run(
-      MakeForwardSchedule(parts_->ranks.stages.config.rank_of_stage,
-                          static_cast<int>(transports.size()), micro_batches),
-      transports, {.evaluate = true});
+void PipelineExecutor::RunForward(int micro_batches) {
+  const Schedule schedule = MakeForwardSchedule(
+      parts_->stages.config.rank_of_stage, parts_->num_ranks(), micro_batches);
+  RankRun::Options options = {.evaluate = true};
+  if (parts_->group.has_value()) {
+    // Enough for every stage of this rank to be ahead of its reader.
+    const int rank = parts_->group->rank();
+    options.max_sends = 2 * schedule.StagesOf(rank).size() + 2;
+  }
+  parts_->Run(schedule, options);
+}
+
+void ExecutorStep::Read(const HostAnchor& anchor) {
+  if (has_times()) return;
+  events->end->Wait();
+  const DeviceEvent& start = events->start;
+  start_seconds = *anchor.HostSeconds(start);
+  const auto seconds = [&](const DeviceEvent& event) {
+    return start_seconds + WaitForSecondsBetween(start, event);
+  };
+  end_seconds = seconds(*events->end);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    spans[i].start_seconds = seconds(*events->spans[i].first);
+    spans[i].end_seconds = seconds(*events->spans[i].second);
+  }
+  // Stages with streams of their own may start in another order than the
+  // host's.
+  if (!start.device().is_cpu()) {
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const Span& a, const Span& b) {
+                       return a.start_seconds < b.start_seconds;
+                     });
+  }
+  events.reset();
+}
+
+double ExecutorStep::wait_seconds() const {
+  double sum = 0;
+  for (const MessageWait& wait : waits) sum += wait.seconds.Wait();
+  return sum;
 }
 
 }  // namespace rankwise

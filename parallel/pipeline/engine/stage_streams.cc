@@ -1,6 +1,8 @@
 #include "parallel/pipeline/engine/stage_streams.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "c10/core/CachingDeviceAllocator.h"
@@ -10,30 +12,20 @@
 namespace rankwise {
 namespace {
 
-bool ShareParameters(const Stage& a, const Stage& b) {
-  const std::vector<at::Tensor> of_b = b.Parameters();
-  for (const at::Tensor& mine : a.Parameters()) {
-    for (const at::Tensor& theirs : of_b) {
-      if (mine.is_same(theirs)) return true;
-    }
-  }
-  return false;
-}
-
 // Per stage the first one that it shares parameters with, over others or
 // directly; itself where there is none.
 std::vector<size_t> FirstRelatives(const std::vector<Stage*>& stages) {
   std::vector<size_t> first(stages.size());
+  std::iota(first.begin(), first.end(), 0);
+  std::map<const c10::TensorImpl*, size_t> users;  // the first of a parameter
   for (size_t i = 0; i < stages.size(); ++i) {
-    first[i] = i;
-    for (size_t j = 0; j < i; ++j) {
-      if (stages[i] == nullptr || stages[j] == nullptr ||
-          !ShareParameters(*stages[i], *stages[j]))
-        continue;
-      const size_t old = first[i];
-      for (size_t k = 0; k <= i; ++k) {
-        if (first[k] == old) first[k] = first[j];
-      }
+    if (stages[i] == nullptr) continue;
+    for (const at::Tensor& parameter : stages[i]->Parameters()) {
+      const size_t user =
+          users.emplace(parameter.unsafeGetTensorImpl(), i).first->second;
+      const size_t from = std::max(first[i], first[user]);
+      const size_t to = std::min(first[i], first[user]);
+      std::replace(first.begin(), first.end(), from, to);
     }
   }
   return first;

@@ -8,7 +8,7 @@
 #include "ATen/core/Tensor.h"
 #include "c10/core/Device.h"
 #include "c10/core/Stream.h"
-#include "parallel/pipeline/engine/stage.h"
+#include "parallel/pipeline/engine/executor.h"
 
 namespace rankwise {
 

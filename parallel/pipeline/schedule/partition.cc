@@ -1,15 +1,16 @@
-#include "parallel/pipeline/schedule/partition.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -43,10 +44,8 @@ absl::Status CheckCosts(absl::Span<const double> costs) {
 // The linear partition problem, one stage more at a time.
 class Balancer {
  public:
-  explicit Balancer(absl::Span<const double> costs)
-      : sums_(costs.size() + 1, 0), best_(costs.size() + 1) {
-    for (size_t i = 0; i < costs.size(); ++i)
-      sums_[i + 1] = sums_[i] + costs[i];
+  explicit Balancer(absl::Span<const double> costs) : sums_(costs.size() + 1) {
+    std::partial_sum(costs.begin(), costs.end(), sums_.begin() + 1);
     best_ = sums_;  // of one stage
   }
 
@@ -64,13 +63,10 @@ class Balancer {
   }
 
   Cuts Result() const {
-    Cuts cuts;
+    Cuts cuts(starts_.size());
     size_t end = sums_.size() - 1;
-    for (auto starts = starts_.rbegin(); starts != starts_.rend(); ++starts) {
-      end = (*starts)[end];
-      cuts.push_back(end);
-    }
-    std::reverse(cuts.begin(), cuts.end());
+    for (size_t stage = cuts.size(); stage > 0; --stage)
+      end = cuts[stage - 1] = starts_[stage - 1][end];
     return cuts;
   }
 

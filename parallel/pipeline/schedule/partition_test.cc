@@ -1,4 +1,4 @@
-#include "parallel/pipeline/schedule/partition.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,14 +1,17 @@
 // Schedules by name: the papers' (schedule.cc names each one's), or a CSV file;
-// their form in files; and a dry run that finds what would go wrong.
+// their form in files; a validation that finds what would go wrong; and where
+// to cut a model's layers into stages.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "parallel/pipeline/schedule/actions.h"
 
 namespace rankwise {
@@ -34,8 +37,8 @@ absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
                                       const ScheduleShape& shape);
 
 // MakeSchedule if `name` is one of ScheduleNames(), else the CSV file of that
-// path, validated and without its communication. The file must
-// fit `shape`: num_ranks, num_micro_batches and, unless 0, chunks.
+// path, validated and without its communication. The file must fit those of
+// `shape`'s numbers that are not 0.
 absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
                                       const ScheduleShape& shape);
 
@@ -80,6 +83,23 @@ struct ScheduleFacts {
 // rank; or, for a deadlock, who waits for what in a cycle. Accepts schedules
 // with and without communication.
 absl::StatusOr<ScheduleFacts> Validate(const Schedule& schedule);
+
+// The first layer of every stage but the first: {2, 5} cuts 8 layers into
+// [0, 2), [2, 5), [5, 8).
+using Cuts = std::vector<size_t>;
+
+// Contiguous, none empty, with the least possible cost of the costliest stage;
+// exact, by dynamic programming. Of equally good cuts the later one.
+// InvalidArgument with both numbers for more stages than layers, or a cost that
+// is negative or not finite.
+absl::StatusOr<Cuts> BalanceLayers(absl::Span<const double> layer_costs,
+                                   size_t num_stages);
+
+// "2,5": for a model of `num_layers` into `num_stages`. InvalidArgument that
+// names the cut: outside the model, not ascending, not a number, too few or too
+// many.
+absl::StatusOr<Cuts> ParseCuts(absl::string_view text, size_t num_layers,
+                               size_t num_stages);
 
 }  // namespace rankwise
 

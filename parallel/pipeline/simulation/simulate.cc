@@ -4,12 +4,12 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/pipeline/schedule/dry_run.h"
-#include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/schedule/actions.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -105,8 +105,8 @@ class Simulation {
   // When `value`, made at `seconds`, is where it is used.
   double Deliver(size_t value, double seconds) {
     if (!values_.CrossesRanks(value)) return seconds;
-    const int from = schedule_.rank_of_stage[values_.MakerOf(value)];
-    const int to = schedule_.rank_of_stage[values_.UserOf(value)];
+    const int from = values_.RankOfMaker(value);
+    const int to = values_.RankOfUser(value);
     // Both directions carry the output of the earlier of the two stages.
     const StageCosts& sized =
         CostsOf(std::min(values_.MakerOf(value), values_.UserOf(value)));
@@ -133,14 +133,7 @@ class Simulation {
 struct Message {
   size_t value;
   double sent_seconds;
-  size_t position;  // of the action that makes it, in its rank's list
-};
-
-// A communication action that goes behind the first `behind` computations of
-// its rank.
-struct Insertion {
-  size_t behind;
-  Action action;
+  size_t behind;  // the number of its rank's computations that come before it
 };
 
 // All messages in the order in which they would be sent if every F, I and W
@@ -156,7 +149,7 @@ std::vector<Message> MessagesInOrder(const Schedule& schedule,
       const Span& span = timeline.ranks[rank][i];
       const size_t value = values.MadeBy(span.action);
       if (value != Values::kNone && values.CrossesRanks(value))
-        messages.push_back({value, span.end_seconds, i});
+        messages.push_back({value, span.end_seconds, i + 1});
     }
   }
   std::stable_sort(messages.begin(), messages.end(),
@@ -166,43 +159,14 @@ std::vector<Message> MessagesInOrder(const Schedule& schedule,
   return messages;
 }
 
-// A receive goes right behind what its rank last issued with the same peer: no
-// earlier, or the two ranks would issue in different orders.
-std::vector<std::vector<Insertion>> InsertionsOf(
-    const Schedule& schedule, const std::vector<Message>& messages) {
-  const Values values(schedule);
-  std::vector<std::vector<Insertion>> insertions(schedule.actions.size());
-  // [rank, peer]: behind how many computations of the rank they last met.
-  std::map<std::pair<int, int>, size_t> last_met;
-  for (const Message& message : messages) {
-    const int from = schedule.rank_of_stage[values.MakerOf(message.value)];
-    const int to = schedule.rank_of_stage[values.UserOf(message.value)];
-    const size_t behind = message.position + 1;
-    insertions[from].push_back({behind, values.SendOf(message.value)});
-    last_met[{from, to}] = behind;
-    insertions[to].push_back(
-        {last_met[{to, from}], values.ReceiveOf(message.value)});
-  }
-  for (std::vector<Insertion>& of_rank : insertions) {
-    std::stable_sort(of_rank.begin(), of_rank.end(),
-                     [](const Insertion& a, const Insertion& b) {
-                       return a.behind < b.behind;
-                     });
-  }
-  return insertions;
+double IdleShare(double busy_seconds, double seconds) {
+  return seconds > 0 ? (seconds - busy_seconds) / seconds : 0;
 }
 
-std::vector<Action> Merge(const std::vector<Action>& compute,
-                          const std::vector<Insertion>& insertions) {
-  std::vector<Action> merged;
-  merged.reserve(compute.size() + insertions.size());
-  auto next = insertions.begin();
-  for (size_t done = 0; done <= compute.size(); ++done) {
-    for (; next != insertions.end() && next->behind == done; ++next)
-      merged.push_back(next->action);
-    if (done < compute.size()) merged.push_back(compute[done]);
-  }
-  return merged;
+double Mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(values.size());
 }
 
 }  // namespace
@@ -223,12 +187,73 @@ absl::StatusOr<Schedule> AddCommunication(const Schedule& compute) {
   Schedule schedule = ComputationOf(compute);
   ASSIGN_OR_RETURN(const Timeline timeline,
                    Simulate(schedule, {.stages = {StageCosts{}}, .link = {}}));
-  const std::vector<std::vector<Insertion>> insertions =
-      InsertionsOf(schedule, MessagesInOrder(schedule, timeline));
+  const Values values(schedule);
+  // By rank: what goes behind how many of its computations.
+  std::vector<std::multimap<size_t, Action>> insertions(
+      schedule.actions.size());
+  // [rank, peer]: behind how many computations of the rank they last met. A
+  // receive goes right behind what its rank last issued with the same peer: no
+  // earlier, or the two ranks would issue in different orders.
+  std::map<std::pair<int, int>, size_t> last_met;
+  for (const Message& message : MessagesInOrder(schedule, timeline)) {
+    const int from = values.RankOfMaker(message.value);
+    const int to = values.RankOfUser(message.value);
+    last_met[{from, to}] = message.behind;
+    insertions[from].emplace(message.behind, values.SendOf(message.value));
+    insertions[to].emplace(last_met[{to, from}],
+                           values.ReceiveOf(message.value));
+  }
   for (size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    schedule.actions[rank] = Merge(schedule.actions[rank], insertions[rank]);
+    const std::vector<Action> computations =
+        std::exchange(schedule.actions[rank], {});
+    for (size_t done = 0; done <= computations.size(); ++done) {
+      const auto [begin, end] = insertions[rank].equal_range(done);
+      for (auto next = begin; next != end; ++next)
+        schedule.actions[rank].push_back(next->second);
+      if (done < computations.size())
+        schedule.actions[rank].push_back(computations[done]);
+    }
   }
   return schedule;
+}
+
+Extent ExtentOf(const std::vector<Span>& spans) {
+  Extent extent;
+  for (const Span& span : spans) {
+    if (!IsCompute(span.action.kind)) continue;
+    extent.overlapped_seconds +=
+        std::max(0.0, std::min(span.end_seconds, extent.end_seconds) -
+                          span.start_seconds);
+    extent.start_seconds = std::min(extent.start_seconds, span.start_seconds);
+    extent.end_seconds = std::max(extent.end_seconds, span.end_seconds);
+    (span.action.kind == ActionKind::kForward ? extent.forward_seconds
+                                              : extent.backward_seconds) +=
+        span.end_seconds - span.start_seconds;
+  }
+  return extent;
+}
+
+Bubbles MeasureBubbles(const Timeline& timeline) {
+  Bubbles bubbles;
+  std::vector<Extent> extents;
+  Extent all;
+  for (const std::vector<Span>& spans : timeline.ranks) {
+    extents.push_back(ExtentOf(spans));
+    all.start_seconds =
+        std::min(all.start_seconds, extents.back().start_seconds);
+    all.end_seconds = std::max(all.end_seconds, extents.back().end_seconds);
+  }
+  bubbles.wall_seconds = all.seconds();
+  for (const Extent& extent : extents) {
+    bubbles.busy_seconds.push_back(extent.busy_seconds());
+    bubbles.span_per_rank.push_back(
+        IdleShare(extent.busy_seconds(), extent.seconds()));
+    bubbles.wall_per_rank.push_back(
+        IdleShare(extent.busy_seconds(), all.seconds()));
+  }
+  bubbles.span = Mean(bubbles.span_per_rank);
+  bubbles.wall = Mean(bubbles.wall_per_rank);
+  return bubbles;
 }
 
 }  // namespace rankwise

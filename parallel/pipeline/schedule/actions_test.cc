@@ -1,4 +1,4 @@
-#include "parallel/pipeline/schedule/dry_run.h"
+#include "parallel/pipeline/schedule/actions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
