@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "parallel/comm/group.h"
-#include "parallel/ddp/engine.h"
+#include "parallel/ddp/gradient_sync.h"
 #include "parallel/device/device_event.h"
 #include "torch/types.h"
 

@@ -153,8 +153,9 @@ class PipelineExecutor {
   // all ranks.
   void RunForward(int micro_batches);
 
+  struct Parts;  // of the implementation
+
  private:
-  struct Parts;
   std::unique_ptr<Parts> parts_;
 };
 

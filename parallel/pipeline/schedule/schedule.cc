@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -338,40 +338,31 @@ absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
 
 Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
                              int num_micro_batches) {
-  // An action and its place in the one order of all ranks' actions. A rank has
-  // time for `chunks` stages between two micro-batches; what a stage makes at
-  // an even time travels at the odd one after it.
-  struct Event {
-    int time, stage, rank;  // the stage that computes or sends
-    Action action;
-  };
-  const int num_stages = static_cast<int>(rank_of_stage.size());
-  const int chunks = (num_stages + num_ranks - 1) / num_ranks;
-  std::vector<Event> events;
-  for (int i = 0; i < num_micro_batches; ++i) {
-    for (int stage = 0; stage < num_stages; ++stage) {
-      const int time = 2 * (i * chunks + stage);
-      const int rank = rank_of_stage[stage];
-      events.push_back({time, stage, rank, {stage, i, ActionKind::kForward}});
-      if (stage + 1 == num_stages) continue;
-      const int next = rank_of_stage[stage + 1];
-      if (next == rank) continue;
-      events.push_back(
-          {time + 1, stage, rank, {stage, i, ActionKind::kSendForward}});
-      events.push_back(
-          {time + 1, stage, next, {stage + 1, i, ActionKind::kRecvForward}});
-    }
-  }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return std::tie(a.time, b.stage) < std::tie(b.time, a.stage);
-  });
   Schedule schedule;
   schedule.name = "forward";
   schedule.num_micro_batches = num_micro_batches;
   schedule.rank_of_stage = std::move(rank_of_stage);
   schedule.actions.resize(num_ranks);
-  for (const Event& event : events)
-    schedule.actions[event.rank].push_back(event.action);
+  const Values values(schedule);
+  // A rank has time for `chunks` stages between two micro-batches; what a stage
+  // makes at an even time travels at the odd one after it. At one time, the
+  // last stage comes first.
+  const int num_stages = schedule.num_stages();
+  const int chunks = (num_stages + num_ranks - 1) / num_ranks;
+  std::multimap<std::pair<int, int>, Action> in_order;  // by time and -stage
+  for (int i = 0; i < num_micro_batches; ++i) {
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const int time = 2 * (i * chunks + stage);
+      const Action forward = {stage, i, ActionKind::kForward};
+      in_order.insert({{time, -stage}, forward});
+      const size_t value = values.MadeBy(forward);
+      if (value == Values::kNone || !values.CrossesRanks(value)) continue;
+      in_order.insert({{time + 1, -stage}, values.SendOf(value)});
+      in_order.insert({{time + 1, -stage}, values.ReceiveOf(value)});
+    }
+  }
+  for (const auto& [place, action] : in_order)
+    schedule.actions[schedule.rank_of_stage[action.stage]].push_back(action);
   return schedule;
 }
 
