@@ -90,7 +90,8 @@ std::string Describe(const torch::nn::Module& module) {
   return text;
 }
 
-// Every rank's description, by place; empty when all are equal.
+// Every rank's description, by place, as long as the longest; empty when all
+// are equal.
 absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
     const std::string& own, const Group& group) {
   const auto hash =
@@ -100,25 +101,22 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
   ASSIGN_OR_RETURN(std::vector<torch::Tensor> summaries,
                    Gather(summary, group));
   std::vector<std::string> texts;
-  std::vector<int64_t> sizes;
+  int64_t longest = 0;
   bool equal = true;
   for (const torch::Tensor& other : summaries) {
-    sizes.push_back(other[0].item<int64_t>());
+    longest = std::max(longest, other[0].item<int64_t>());
     equal = equal && other.equal(summary);
   }
   if (equal) return texts;
 
-  std::string padded = own;
-  padded.resize(*std::max_element(sizes.begin(), sizes.end()));
+  std::string padded = own;  // with empty lines
+  padded.resize(longest, '\n');
   ASSIGN_OR_RETURN(
       std::vector<torch::Tensor> all,
-      Gather(at::from_blob(padded.data(), {static_cast<int64_t>(padded.size())},
-                           torch::kByte),
-             group));
-  for (size_t place = 0; place < all.size(); ++place) {
-    texts.emplace_back(static_cast<const char*>(all[place].const_data_ptr()),
-                       sizes[place]);
-  }
+      Gather(at::from_blob(padded.data(), {longest}, torch::kByte), group));
+  for (const torch::Tensor& text : all)
+    texts.emplace_back(static_cast<const char*>(text.const_data_ptr()),
+                       longest);
   return texts;
 }
 

@@ -14,7 +14,7 @@
 #include "parallel/pipeline/engine/stage_runner.h"
 #include "parallel/pipeline/engine/stage_streams.h"
 #include "parallel/pipeline/engine/transport.h"
-#include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "parallel/trace/operators.h"
 

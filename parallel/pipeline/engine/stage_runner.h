@@ -8,7 +8,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "parallel/pipeline/engine/executor.h"
-#include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "torch/csrc/autograd/edge.h"
 
 namespace rankwise {

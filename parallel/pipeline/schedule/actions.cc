@@ -1,11 +1,10 @@
-#include "parallel/pipeline/schedule/actions.h"
-
 #include <algorithm>
 #include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {
@@ -99,18 +98,13 @@ size_t Values::MadeBy(const Action& action) const {
 }
 
 size_t Values::CarriedBy(const Action& action) const {
-  switch (action.kind) {
-    case ActionKind::kSendForward:
-      return Number(kOutput, action.stage, action.micro_batch);
-    case ActionKind::kRecvForward:
-      return Number(kOutput, action.stage - 1, action.micro_batch);
-    case ActionKind::kSendBackward:
-      return Number(kGradient, action.stage, action.micro_batch);
-    case ActionKind::kRecvBackward:
-      return Number(kGradient, action.stage + 1, action.micro_batch);
-    default:
-      return kNone;
-  }
+  const bool forward = action.kind == ActionKind::kSendForward ||
+                       action.kind == ActionKind::kRecvForward;
+  const Action computation = {
+      action.stage, action.micro_batch,
+      forward ? ActionKind::kForward : ActionKind::kBackward};
+  if (IsSend(action.kind)) return MadeBy(computation);
+  return IsReceive(action.kind) ? NeededBy(computation) : kNone;
 }
 
 int Values::MakerOf(size_t value) const {

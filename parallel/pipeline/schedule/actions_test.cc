@@ -1,4 +1,3 @@
-#include "parallel/pipeline/schedule/actions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

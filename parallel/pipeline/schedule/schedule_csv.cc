@@ -22,11 +22,7 @@ namespace {
 // No machine has more; a typo's number must not ask for memory without end.
 constexpr int32_t kHighestNumber = 1'000'000;
 
-absl::string_view LeadingDigits(absl::string_view text) {
-  size_t length = 0;
-  while (length < text.size() && absl::ascii_isdigit(text[length])) ++length;
-  return text.substr(0, length);
-}
+constexpr absl::string_view kDigits = "0123456789";
 
 // Why a cell that torch.distributed.pipelining knows is none for us.
 absl::string_view ReasonAgainst(absl::string_view cell) {
@@ -34,7 +30,7 @@ absl::string_view ReasonAgainst(absl::string_view cell) {
     return "an action that runs a forward and a backward at once is not "
            "supported; write the two actions in two cells";
   for (const absl::string_view kind : {"UNSHARD", "RESHARD", "REDUCE_GRAD"}) {
-    if (absl::EndsWith(cell.substr(0, cell.find_last_not_of("0123456789") + 1),
+    if (absl::EndsWith(cell.substr(0, cell.find_last_not_of(kDigits) + 1),
                        kind))
       return "actions of sharded parameters are not supported; write the file "
              "with computation only";
@@ -44,9 +40,10 @@ absl::string_view ReasonAgainst(absl::string_view cell) {
 }
 
 absl::StatusOr<Action> ParseAction(absl::string_view cell) {
-  const absl::string_view stage = LeadingDigits(cell);
+  const absl::string_view stage =
+      cell.substr(0, cell.find_first_not_of(kDigits));
   const absl::string_view rest = cell.substr(stage.size());
-  const size_t kind_length = rest.find_last_not_of("0123456789") + 1;
+  const size_t kind_length = rest.find_last_not_of(kDigits) + 1;
   const absl::string_view micro_batch = rest.substr(kind_length);
   for (int kind = 0; kind < kNumActionKinds; ++kind) {
     Action action;

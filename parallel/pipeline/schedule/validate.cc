@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/pipeline/schedule/actions.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
@@ -28,12 +27,8 @@ constexpr struct {
     {Kind::kSendBackward, Kind::kInputGrad},
 };
 
-// What one rank issues with one other rank, in order.
-struct Issued {
-  size_t value;
-  size_t position;  // in the rank's list
-};
-using Messages = std::vector<Issued>;
+// What one rank issues with one other rank: positions in its list.
+using Messages = std::vector<size_t>;
 
 class Validator {
  public:
@@ -231,7 +226,7 @@ absl::Status Validator::CheckMessages() const {
       return Refuse(rank, i, "there is no other rank to exchange this with");
     const int peer = IsSend(action.kind) ? values_.RankOfUser(value)
                                          : values_.RankOfMaker(value);
-    all[{rank, peer}].push_back({value, i});
+    all[{rank, peer}].push_back(i);
     return absl::OkStatus();
   }));
   for (const auto& [ranks, messages] : all) {
@@ -258,13 +253,17 @@ absl::Status Validator::CheckPresent(const Action& computation) const {
 absl::Status Validator::CheckSameOrder(std::pair<int, int> ranks,
                                        const Messages& mine,
                                        const Messages& theirs) const {
+  const auto value_at = [&](int rank, size_t position) {
+    return values_.CarriedBy(schedule_.actions[rank][position]);
+  };
   for (size_t i = 0; i < mine.size(); ++i) {
-    if (mine[i].value == theirs[i].value) continue;
+    if (value_at(ranks.first, mine[i]) == value_at(ranks.second, theirs[i]))
+      continue;
     return absl::InvalidArgumentError(
         absl::StrCat("ranks ", ranks.first, " and ", ranks.second,
                      " disagree about the message number ", i + 1,
-                     " between them: ", Place(ranks.first, mine[i].position),
-                     " against ", Place(ranks.second, theirs[i].position),
+                     " between them: ", Place(ranks.first, mine[i]),
+                     " against ", Place(ranks.second, theirs[i]),
                      "; both must issue them in the same order"));
   }
   return absl::OkStatus();

@@ -1,6 +1,6 @@
 // What a schedule would take: the other half of the engine, which needs no
 // devices; the bubbles of what was simulated or measured; and the closed forms
-// in the papers to compare with (formulas.cc).
+// in the papers to compare with.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_SIMULATE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_SIMULATE_H_
 
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/pipeline/schedule/actions.h"
 #include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {

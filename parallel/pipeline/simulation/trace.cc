@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {
@@ -216,8 +216,9 @@ absl::Status WriteTrace(const std::string& path,
 
 std::string DrawTimeline(const Timeline& timeline, int width) {
   const size_t ranks = timeline.ranks.size();
-  const std::string widest_prefix = absl::StrCat("rank ", ranks - 1, " |");
-  const int columns = width - static_cast<int>(widest_prefix.size()) - 1;
+  const int prefix =
+      static_cast<int>(absl::StrCat("rank ", ranks - 1, " ").size());
+  const int columns = width - prefix - 2;
   const Measures measures = Measure(timeline);
   if (ranks == 0 || ranks > kMostRanks || columns < 1 ||
       measures.most_spans > static_cast<size_t>(columns) ||
@@ -226,10 +227,9 @@ std::string DrawTimeline(const Timeline& timeline, int width) {
   const Drawing drawing(measures, columns);
   std::string text;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const std::string prefix = absl::StrCat("rank ", rank);
-    absl::StrAppend(&text, prefix,
-                    std::string(widest_prefix.size() - 1 - prefix.size(), ' '),
-                    "|", drawing.Line(timeline.ranks[rank]), "|\n");
+    absl::StrAppendFormat(&text, "%-*s|%s|\n", prefix,
+                          absl::StrCat("rank ", rank),
+                          drawing.Line(timeline.ranks[rank]));
   }
   absl::StrAppend(&text, drawing.Legend(), "\n");
   return text;
