@@ -103,7 +103,6 @@ class RankRun {
           size_t rank_here, const Options& options);
 
   bool done() const { return next_ == actions_.size(); }
-  // Issues the next action.
   void Next();
   // After the last action: waits for the sends that nobody has waited for.
   void Finish();

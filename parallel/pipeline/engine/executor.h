@@ -109,8 +109,7 @@ struct ExecutorStep {
 
   bool has_times() const { return !events.has_value(); }
 
-  // Whether the device is past the step, so that Read does not block. Never
-  // blocks.
+  // Whether the device is past the step, and Read does not block.
   bool reached() const { return has_times() || events->end->reached(); }
 
   // Fills in the times, unless they are there; blocks until the device is past

@@ -95,7 +95,7 @@ struct TestStages {
 // An executor's configuration for `schedule`.
 ExecutorConfig ConfigFor(const Schedule& schedule);
 
-// A step of an executor of one rank.
+// A step of an executor that runs one rank.
 ExecutorStep StepOf(PipelineExecutor& executor, const Schedule& schedule);
 
 // The step with its times; blocks until the device is past it.

@@ -221,7 +221,6 @@ at::Tensor Message(int64_t bytes, c10::Device device) {
   return at::zeros({bytes}, at::TensorOptions(at::kByte).device(device));
 }
 
-// The median of `count` measurements.
 template <typename Measure>
 double MedianSeconds(int count, Measure measure) {
   constexpr int kWarmup = 2;
