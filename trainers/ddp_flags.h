@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/ddp/engine.h"
+#include "parallel/ddp/gradient_sync.h"
 
 namespace rankwise {
 

@@ -13,7 +13,7 @@
 #include "analysis/prediction/prediction.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/stats/statistics.h"
-#include "parallel/pipeline/simulation/timeline.h"
+#include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {
 

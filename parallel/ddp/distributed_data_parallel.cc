@@ -95,18 +95,15 @@ absl::Status CheckConfig(const DdpConfig& config) {
 
 }  // namespace
 
-void BackwardEnd::Watch(const at::Tensor& output) {
-  end_ = std::make_shared<std::optional<DeviceEvent>>();
-  if (!output.requires_grad()) return;
-  output.register_hook([end = end_, device = device_](const at::Tensor&) {
+std::shared_ptr<std::optional<DeviceEvent>> WatchBackwardEnd(
+    const at::Tensor& output, c10::Device device) {
+  auto end = std::make_shared<std::optional<DeviceEvent>>();
+  if (!output.requires_grad()) return end;
+  output.register_hook([end, device](const at::Tensor&) {
     torch::autograd::Engine::get_default_engine().queue_callback(
         [end, device] { end->emplace(device); });
   });
-}
-
-std::optional<DeviceEvent> BackwardEnd::Take() {
-  if (end_ == nullptr) return std::nullopt;
-  return std::exchange(*std::exchange(end_, nullptr), std::nullopt);
+  return end;
 }
 
 absl::StatusOr<std::unique_ptr<DistributedDataParallel>>
@@ -145,8 +142,7 @@ DistributedDataParallel::DistributedDataParallel(torch::nn::Module& module,
     : module_(module),
       group_(group),
       device_(group.communicator()->device()),
-      config_(config),
-      backward_end_(device_) {
+      config_(config) {
   for (NamedTensor& item : ModelParameters(module)) {
     if (!item.tensor.requires_grad()) continue;
     names_.push_back(std::move(item.name));
@@ -241,7 +237,8 @@ void DistributedDataParallel::BeforeBackward(
                                         : std::vector<torch::Tensor>{});
   ready_times_ = reducer_->get_backward_stats();
   backward_start_ns_ = SteadyNowNs();
-  if (MarksBackward()) backward_end_.Watch(outputs.front());
+  if (MarksBackward())
+    backward_end_ = WatchBackwardEnd(outputs.front(), device_);
 }
 
 bool DistributedDataParallel::MarksBackward() const {
@@ -251,7 +248,9 @@ bool DistributedDataParallel::MarksBackward() const {
 
 void DistributedDataParallel::AfterBackward() {
   int64_t comm_start_ns = group_.communicator()->last_collective_start_ns();
-  std::optional<DeviceEvent> own_end = backward_end_.Take();
+  std::optional<DeviceEvent> own_end;
+  if (const auto end = std::exchange(backward_end_, nullptr); end != nullptr)
+    own_end = std::move(*end);
   exposed_ = 0;
   if (config_.static_graph && !graph_recorded_) {
     // The first backward only counted gradients and left the reduction to this

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
 #include "parallel/comm/group.h"
-#include "parallel/ddp/engine.h"
+#include "parallel/ddp/gradient_sync.h"
 #include "parallel/device/device_event.h"
 #include "torch/types.h"
 
@@ -58,27 +58,15 @@ struct DdpConfig {
   bool skip_communication = false;
 };
 
-// When backward's own work ends on a device, apart from what waits for
-// communication. Autograd ends a backward with callbacks, in the order in which
-// they were queued, on the streams of whoever called backward(). c10d::Reducer
-// queues one when the last bucket is launched, which makes the stream wait for
-// all buckets (finalize_backward). What is queued when backward begins comes
-// before it: after the gradients and before the waiting.
-class BackwardEnd {
- public:
-  explicit BackwardEnd(c10::Device device) : device_(device) {}
-
-  // Before backward(), which starts from `output`; forgets the one before.
-  void Watch(const at::Tensor& output);
-
-  // After backward(): the moment after the device's own work; none where it was
-  // not watched. Once.
-  std::optional<DeviceEvent> Take();
-
- private:
-  const c10::Device device_;
-  std::shared_ptr<std::optional<DeviceEvent>> end_;  // null: not watched
-};
+// When backward's own work ends on `device`, apart from what waits for
+// communication: filled in by a backward() from `output`, which is to follow.
+// Autograd ends a backward with callbacks, in the order in which they were
+// queued, on the streams of whoever called backward(). c10d::Reducer queues one
+// when the last bucket is launched, which makes the stream wait for all buckets
+// (finalize_backward). What is queued when backward begins comes before it:
+// after the gradients and before the waiting.
+std::shared_ptr<std::optional<DeviceEvent>> WatchBackwardEnd(
+    const at::Tensor& output, c10::Device device);
 
 class DistributedDataParallel : public DataParallelEngine {
  public:
@@ -140,7 +128,8 @@ class DistributedDataParallel : public DataParallelEngine {
   // With skip_communication: when a bucket was last handed over, in nanoseconds
   // of the steady clock; 0 before the first. Else null.
   std::shared_ptr<std::atomic<int64_t>> last_local_bucket_;
-  BackwardEnd backward_end_;  // of a device; unused on a CPU
+  // Of the backward under way; null on a CPU, and where it is not to be marked.
+  std::shared_ptr<std::optional<DeviceEvent>> backward_end_;
   PendingDuration exposed_;
 };
 

@@ -328,7 +328,6 @@ torch::autograd::Engine& Engine() {
 
 TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
   const torch::Tensor weight = at::ones({4}).requires_grad_();
-  BackwardEnd end(at::kCPU);
   std::optional<DeviceEvent> gradient, waiting;
   // As c10d::Reducer does with the last gradient.
   weight.register_hook([&](const torch::Tensor&) {
@@ -336,23 +335,19 @@ TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
     Engine().queue_callback([&] { waiting.emplace(at::kCPU); });
   });
   const torch::Tensor loss = (weight * 2).sum();
-  end.Watch(loss);
+  const auto end = WatchBackwardEnd(loss, at::kCPU);
   loss.backward();
-  const std::optional<DeviceEvent> own = end.Take();
+  const std::optional<DeviceEvent>& own = *end;
   ASSERT_TRUE(own.has_value() && gradient.has_value() && waiting.has_value());
   EXPECT_GE(SecondsBetween(*gradient, *own), 0);
   EXPECT_GE(SecondsBetween(*own, *waiting), 0);
-  EXPECT_FALSE(end.Take().has_value()) << "once";
 }
 
 TEST(BackwardEndTest, IsNotThereWithoutABackward) {
-  BackwardEnd end(at::kCPU);
-  EXPECT_FALSE(end.Take().has_value());
   const torch::Tensor weight = at::ones({4}).requires_grad_();
-  end.Watch(weight.sum());
-  EXPECT_FALSE(end.Take().has_value());
-  end.Watch(at::ones({}));
-  EXPECT_FALSE(end.Take().has_value()) << "needs no gradient";
+  EXPECT_FALSE(WatchBackwardEnd(weight.sum(), at::kCPU)->has_value());
+  EXPECT_FALSE(WatchBackwardEnd(at::ones({}), at::kCPU)->has_value())
+      << "needs no gradient";
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // What every data-parallel engine must do, tested on both over real Gloo.
-#include "parallel/ddp/engine.h"
 
 #include <memory>
 #include <string>

@@ -27,39 +27,24 @@ using torch::nn::Module;
 // Python's DDP sends parameters and buffers in flat pieces of this size.
 constexpr size_t kBroadcastBytes = size_t{250} << 20;
 
-// Calls `visit(prefix, module)` for a module and then its children.
-void Walk(const Module& module, const std::string& prefix,
-          const std::function<void(const std::string&, const Module&)>& visit) {
-  visit(prefix, module);
-  for (const auto& child : module.named_children()) {
-    Walk(*child.value(), prefix + child.key() + ".", visit);
+// Each tensor once, under its first name.
+std::vector<NamedTensor> Unique(
+    const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
+  std::unordered_set<const c10::TensorImpl*> seen;
+  std::vector<NamedTensor> unique;
+  for (const auto& item : tensors) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second)
+      unique.push_back({item.key(), item.value()});
   }
+  return unique;
 }
 
 bool HasSparseGradient(const Module& module) {
-  if (const auto* embedding = module.as<torch::nn::EmbeddingImpl>()) {
+  if (const auto* embedding = module.as<torch::nn::EmbeddingImpl>())
     return embedding->options.sparse();
-  }
-  if (const auto* bag = module.as<torch::nn::EmbeddingBagImpl>()) {
-    return bag->options.sparse();
-  }
-  return false;
+  const auto* bag = module.as<torch::nn::EmbeddingBagImpl>();
+  return bag != nullptr && bag->options.sparse();
 }
-
-// Appends tensors, each only once.
-class Collector {
- public:
-  void Add(std::string name, const torch::Tensor& tensor, bool sparse) {
-    if (!tensor.defined()) return;
-    if (!seen_.insert(tensor.unsafeGetTensorImpl()).second) return;
-    tensors_.push_back({std::move(name), tensor, sparse});
-  }
-  std::vector<NamedTensor> Take() { return std::move(tensors_); }
-
- private:
-  std::unordered_set<const c10::TensorImpl*> seen_;
-  std::vector<NamedTensor> tensors_;
-};
 
 // Every rank's `tensor` of the CPU, by place in the group; shapes must agree.
 absl::StatusOr<std::vector<torch::Tensor>> Gather(const torch::Tensor& tensor,
@@ -105,7 +90,8 @@ std::string Describe(const torch::nn::Module& module) {
   return text;
 }
 
-// Every rank's description, by place; empty when all are equal.
+// Every rank's description, by place, as long as the longest; empty when all
+// are equal.
 absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
     const std::string& own, const Group& group) {
   const auto hash =
@@ -115,77 +101,67 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
   ASSIGN_OR_RETURN(std::vector<torch::Tensor> summaries,
                    Gather(summary, group));
   std::vector<std::string> texts;
-  std::vector<int64_t> sizes;
+  int64_t longest = 0;
   bool equal = true;
   for (const torch::Tensor& other : summaries) {
-    sizes.push_back(other[0].item<int64_t>());
+    longest = std::max(longest, other[0].item<int64_t>());
     equal = equal && other.equal(summary);
   }
   if (equal) return texts;
 
-  std::string padded = own;
-  padded.resize(*std::max_element(sizes.begin(), sizes.end()));
+  std::string padded = own;  // with empty lines
+  padded.resize(longest, '\n');
   ASSIGN_OR_RETURN(
       std::vector<torch::Tensor> all,
-      Gather(at::from_blob(padded.data(), {static_cast<int64_t>(padded.size())},
-                           torch::kByte),
-             group));
-  for (size_t place = 0; place < all.size(); ++place) {
-    texts.emplace_back(static_cast<const char*>(all[place].const_data_ptr()),
-                       sizes[place]);
-  }
+      Gather(at::from_blob(padded.data(), {longest}, torch::kByte), group));
+  for (const torch::Tensor& text : all)
+    texts.emplace_back(static_cast<const char*>(text.const_data_ptr()),
+                       longest);
   return texts;
 }
 
-// A tensor's name and form, from its line of a description.
-using Entry = std::pair<std::string, std::string>;
+using Lines = std::vector<std::string>;
 
-std::vector<Entry> Parse(const std::string& text) {
-  std::vector<Entry> entries;
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const Entry entry = absl::StrSplit(line, absl::MaxSplits('\t', 1));
-    entries.push_back(entry);
-  }
-  return entries;
-}
-
-// `ranks`: of `zero` and of `other`, in the job.
-std::string Difference(const std::vector<Entry>& zero,
-                       const std::vector<Entry>& other, size_t index,
+// At line `index` of two descriptions; `ranks`: theirs, in the job.
+std::string Difference(const Lines& first, const Lines& other, size_t index,
                        std::pair<int, int> ranks) {
-  if (index < zero.size() && index < other.size() &&
-      zero[index].first == other[index].first) {
-    return absl::StrCat(zero[index].first, " is ", zero[index].second,
-                        " on rank ", ranks.first, " and ", other[index].second,
-                        " on rank ", ranks.second);
-  }
-  const auto present = [&](const std::vector<Entry>& entries) {
-    return index < entries.size()
-               ? absl::StrJoin({entries[index].first, entries[index].second},
-                               ", ")
-               : "missing";
+  // A tensor's name and form.
+  const auto entry =
+      [&](const Lines& lines) -> std::pair<std::string, std::string> {
+    if (index >= lines.size()) return {"missing", ""};
+    return absl::StrSplit(lines[index], absl::MaxSplits('\t', 1));
   };
-  return absl::StrCat("tensor ", index + 1, " is ", present(zero), " on rank ",
-                      ranks.first, " (of ", zero.size(), ") and ",
-                      present(other), " on rank ", ranks.second, " (of ",
-                      other.size(), ")");
+  const auto [name, form] = entry(first);
+  const auto [other_name, other_form] = entry(other);
+  if (name == other_name) {
+    return absl::StrCat(name, " is ", form, " on rank ", ranks.first, " and ",
+                        other_form, " on rank ", ranks.second);
+  }
+  return absl::StrCat("tensor ", index + 1, " is ", name,
+                      form.empty() ? "" : ", ", form, " on rank ", ranks.first,
+                      " (of ", first.size(), ") and ", other_name,
+                      other_form.empty() ? "" : ", ", other_form, " on rank ",
+                      ranks.second, " (of ", other.size(), ")");
 }
 
 absl::Status FirstDifference(const std::vector<std::string>& texts,
                              const Group& group) {
-  const std::vector<Entry> zero = Parse(texts[0]);
+  const auto lines_of = [](const std::string& text) -> Lines {
+    return absl::StrSplit(text, '\n', absl::SkipEmpty());
+  };
+  const Lines first = lines_of(texts[0]);
   size_t first_index = SIZE_MAX;
   std::string difference;
   for (size_t place = 1; place < texts.size(); ++place) {
     if (texts[place] == texts[0]) continue;
-    const std::vector<Entry> other = Parse(texts[place]);
+    const Lines other = lines_of(texts[place]);
     const auto index = static_cast<size_t>(
-        std::mismatch(zero.begin(), zero.end(), other.begin(), other.end())
+        std::mismatch(first.begin(), first.end(), other.begin(), other.end())
             .first -
-        zero.begin());
+        first.begin());
     if (index >= first_index) continue;
     first_index = index;
-    difference = Difference(zero, other, index,
+    difference = Difference(first, other, index,
                             {group.ranks()[0], group.ranks()[place]});
   }
   return absl::FailedPreconditionError(
@@ -223,24 +199,22 @@ absl::Status Diverged(const std::string& name, const std::vector<int>& outliers,
 }  // namespace
 
 std::vector<NamedTensor> ModelParameters(const Module& module) {
-  Collector collector;
-  Walk(module, "", [&](const std::string& prefix, const Module& part) {
-    const bool sparse = HasSparseGradient(part);
-    for (const auto& item : part.named_parameters(/*recurse=*/false)) {
-      collector.Add(prefix + item.key(), item.value(), sparse);
-    }
+  std::vector<NamedTensor> parameters = Unique(module.named_parameters());
+  std::unordered_set<const c10::TensorImpl*> sparse;
+  module.apply([&](const Module& part) {
+    if (!HasSparseGradient(part)) return;
+    for (const torch::Tensor& weight : part.parameters(/*recurse=*/false))
+      sparse.insert(weight.unsafeGetTensorImpl());
   });
-  return collector.Take();
+  for (NamedTensor& parameter : parameters) {
+    parameter.sparse_gradient =
+        sparse.count(parameter.tensor.unsafeGetTensorImpl()) > 0;
+  }
+  return parameters;
 }
 
 std::vector<NamedTensor> ModelBuffers(const Module& module) {
-  Collector collector;
-  Walk(module, "", [&](const std::string& prefix, const Module& part) {
-    for (const auto& item : part.named_buffers(/*recurse=*/false)) {
-      collector.Add(prefix + item.key(), item.value(), /*sparse=*/false);
-    }
-  });
-  return collector.Take();
+  return Unique(module.named_buffers());
 }
 
 void BroadcastFromFirst(const std::vector<NamedTensor>& tensors,

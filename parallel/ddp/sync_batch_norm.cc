@@ -196,22 +196,19 @@ void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
 using torch::nn::Module;
 using ModulePtr = std::shared_ptr<Module>;
 
-template <typename BatchNorm>
-std::optional<BatchNormState> StateOf(const Module& module) {
-  const auto* norm = dynamic_cast<const BatchNorm*>(&module);
-  if (norm == nullptr) return std::nullopt;
-  return BatchNormState{norm->options,     norm->weight,
-                        norm->bias,        norm->running_mean,
-                        norm->running_var, norm->num_batches_tracked};
-}
-
-// Nothing for a module that is no BatchNorm.
-std::optional<BatchNormState> BatchNormStateOf(const Module& module) {
-  std::optional<BatchNormState> state =
-      StateOf<torch::nn::BatchNorm1dImpl>(module);
-  if (!state) state = StateOf<torch::nn::BatchNorm2dImpl>(module);
-  if (!state) state = StateOf<torch::nn::BatchNorm3dImpl>(module);
-  return state;
+// The layer that takes the place of `module`; null where it is no BatchNorm.
+std::shared_ptr<SyncBatchNormImpl> Synced(const Module& module,
+                                          const Group& group) {
+  std::shared_ptr<SyncBatchNormImpl> synced;
+  const auto try_as = [&](const auto* norm) {
+    if (norm != nullptr)
+      synced = std::make_shared<SyncBatchNormImpl>(*norm, group);
+  };
+  try_as(dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module));
+  try_as(dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module));
+  try_as(dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module));
+  if (synced != nullptr) synced->train(module.is_training());
+  return synced;
 }
 
 struct Replaced {
@@ -220,71 +217,46 @@ struct Replaced {
   std::shared_ptr<SyncBatchNormImpl> new_layer;
 };
 
-class Conversion {
- public:
-  explicit Conversion(Group group) : group_(std::move(group)) {}
-
-  void ConvertBelow(Module& parent, const std::string& prefix) {
-    // A copy: what it lists is replaced on the way.
-    const auto children = parent.named_children();
-    for (const auto& child : children) {
-      const std::string name = absl::StrCat(prefix, child.key());
-      if (Replaced* layer = Find(child.value(), name); layer != nullptr) {
-        parent.replace_module(child.key(), layer->new_layer);
-        ReplaceInContainer(parent, *layer);
-      } else {
-        ConvertBelow(*child.value(), name + ".");
-      }
+// Containers call their own list, not the registered children.
+void ReplaceInContainer(Module& parent, const Replaced& layer) {
+  if (auto* sequence = dynamic_cast<torch::nn::SequentialImpl*>(&parent)) {
+    for (torch::nn::AnyModule& entry : *sequence) {
+      if (entry.ptr() == layer.old_layer)
+        entry = torch::nn::AnyModule(layer.new_layer);
+    }
+  } else if (auto* list = dynamic_cast<torch::nn::ModuleListImpl*>(&parent)) {
+    for (ModulePtr& entry : *list) {
+      if (entry == layer.old_layer) entry = layer.new_layer;
+    }
+  } else if (auto* dict = dynamic_cast<torch::nn::ModuleDictImpl*>(&parent)) {
+    for (auto& entry : *dict) {
+      if (entry.value() == layer.old_layer) entry.value() = layer.new_layer;
     }
   }
+}
 
-  // Something that still holds a layer would go on calling it.
-  absl::StatusOr<int64_t> Count() const {
-    for (const auto& [module, layer] : replaced_) {
-      if (layer.old_layer.use_count() == 1) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
-          "batch norm '", layer.name,
-          "' cannot be replaced: its parent holds it by type, in addition to "
-          "having "
-          "registered it, and would go on calling it; hold it in a "
-          "torch::nn::Sequential instead"));
+// Adds to `all`, by replaced layer.
+void ConvertBelow(Module& parent, const std::string& prefix, const Group& group,
+                  std::map<const Module*, Replaced>& all) {
+  // A copy: what it lists is replaced on the way.
+  const auto children = parent.named_children();
+  for (const auto& child : children) {
+    const std::string name = absl::StrCat(prefix, child.key());
+    auto layer = all.find(child.value().get());
+    if (layer == all.end()) {
+      auto synced = Synced(*child.value(), group);
+      if (synced == nullptr) {
+        ConvertBelow(*child.value(), name + ".", group, all);
+        continue;
+      }
+      layer = all.emplace(child.value().get(),
+                          Replaced{name, child.value(), std::move(synced)})
+                  .first;
     }
-    return static_cast<int64_t>(replaced_.size());
+    parent.replace_module(child.key(), layer->second.new_layer);
+    ReplaceInContainer(parent, layer->second);
   }
-
- private:
-  // The layer that takes the place of `module`; null where it is no BatchNorm.
-  Replaced* Find(const ModulePtr& module, const std::string& name) {
-    if (auto known = replaced_.find(module.get()); known != replaced_.end())
-      return &known->second;
-    const std::optional<BatchNormState> state = BatchNormStateOf(*module);
-    if (!state.has_value()) return nullptr;
-    auto layer = std::make_shared<SyncBatchNormImpl>(*state, group_);
-    layer->train(module->is_training());
-    return &(replaced_[module.get()] = {name, module, std::move(layer)});
-  }
-
-  // Containers call their own list, not the registered children.
-  static void ReplaceInContainer(Module& parent, const Replaced& layer) {
-    if (auto* sequence = dynamic_cast<torch::nn::SequentialImpl*>(&parent)) {
-      for (torch::nn::AnyModule& entry : *sequence) {
-        if (entry.ptr() == layer.old_layer)
-          entry = torch::nn::AnyModule(layer.new_layer);
-      }
-    } else if (auto* list = dynamic_cast<torch::nn::ModuleListImpl*>(&parent)) {
-      for (ModulePtr& entry : *list) {
-        if (entry == layer.old_layer) entry = layer.new_layer;
-      }
-    } else if (auto* dict = dynamic_cast<torch::nn::ModuleDictImpl*>(&parent)) {
-      for (auto& entry : *dict) {
-        if (entry.value() == layer.old_layer) entry.value() = layer.new_layer;
-      }
-    }
-  }
-
-  const Group group_;
-  std::map<const Module*, Replaced> replaced_;
-};
+}
 
 }  // namespace
 
@@ -299,30 +271,23 @@ SyncedBatch SyncBatchNormForward(const at::Tensor& x, const at::Tensor& weight,
   TORCH_CHECK(weight.defined() == bias.defined(),
               "SyncBatchNorm takes both a weight and a bias, or neither");
   SyncedBatch batch;
-  // Function takes no undefined tensor but as an empty optional.
-  const auto given = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-  };
+  // Function takes no undefined tensor but inside an optional.
   batch.output = SyncBatchNormFunction::apply(
-      x, given(weight), given(bias),
+      x, std::optional(weight), std::optional(bias),
       Setup{eps, group.process_group(), &batch.moments});
   return batch;
 }
 
-SyncBatchNormImpl::SyncBatchNormImpl(const BatchNormState& state, Group group)
-    : torch::nn::Module("SyncBatchNorm"),
-      options_(state.options),
-      group_(std::move(group)) {
+void SyncBatchNormImpl::Register() {
   const auto trains = [](const torch::Tensor& parameter) {
     return parameter.defined() && parameter.requires_grad();
   };
   // In the order of BatchNorm's own registration; undefined ones too.
-  weight_ = register_parameter("weight", state.weight, trains(state.weight));
-  bias_ = register_parameter("bias", state.bias, trains(state.bias));
-  running_mean_ = register_buffer("running_mean", state.running_mean);
-  running_var_ = register_buffer("running_var", state.running_var);
-  num_batches_tracked_ =
-      register_buffer("num_batches_tracked", state.num_batches_tracked);
+  register_parameter("weight", weight_, trains(weight_));
+  register_parameter("bias", bias_, trains(bias_));
+  register_buffer("running_mean", running_mean_);
+  register_buffer("running_var", running_var_);
+  register_buffer("num_batches_tracked", num_batches_tracked_);
 }
 
 torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& x) {
@@ -366,14 +331,23 @@ void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
 
 absl::StatusOr<int64_t> ConvertToSyncBatchNorm(Module& model,
                                                const Group& group) {
-  if (BatchNormStateOf(model).has_value()) {
+  if (Synced(model, group) != nullptr) {
     return absl::FailedPreconditionError(
         "the model is a batch norm itself, and nothing holds it in which it "
         "could be replaced; put it into a torch::nn::Sequential");
   }
-  Conversion conversion(group);
-  conversion.ConvertBelow(model, "");
-  return conversion.Count();
+  std::map<const Module*, Replaced> all;
+  ConvertBelow(model, "", group, all);
+  for (const auto& [module, layer] : all) {
+    // Something that still holds a layer would go on calling it.
+    if (layer.old_layer.use_count() == 1) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "batch norm '", layer.name,
+        "' cannot be replaced: its parent holds it by type, in addition to "
+        "having registered it, and would go on calling it; hold it in a "
+        "torch::nn::Sequential instead"));
+  }
+  return static_cast<int64_t>(all.size());
 }
 
 }  // namespace rankwise

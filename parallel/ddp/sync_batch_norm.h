@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <ostream>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "parallel/comm/group.h"
@@ -28,18 +29,23 @@ namespace rankwise {
 absl::StatusOr<int64_t> ConvertToSyncBatchNorm(torch::nn::Module& model,
                                                const Group& group);
 
-// Parameters and buffers of a BatchNorm layer, under the same names; the
-// tensors may be undefined, as they are in a layer without them.
-struct BatchNormState {
-  torch::nn::BatchNormOptions options;
-  torch::Tensor weight, bias;
-  torch::Tensor running_mean, running_var, num_batches_tracked;
-};
-
 // As torch.nn.SyncBatchNorm, on CPUs too.
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
-  SyncBatchNormImpl(const BatchNormState& state, Group group);
+  // With the options and tensors of `layer`, a BatchNorm of any dimension,
+  // under the same names; they may be undefined there and are then here.
+  template <typename BatchNorm>
+  SyncBatchNormImpl(const BatchNorm& layer, Group group)
+      : torch::nn::Module("SyncBatchNorm"),
+        options_(layer.options),
+        group_(std::move(group)),
+        weight_(layer.weight),
+        bias_(layer.bias),
+        running_mean_(layer.running_mean),
+        running_var_(layer.running_var),
+        num_batches_tracked_(layer.num_batches_tracked) {
+    Register();
+  }
 
   // [B, C, ...] to the same. Training: a collective of the group, as are its
   // backwards (SyncBatchNormForward); B may differ between ranks and be
@@ -51,6 +57,7 @@ class SyncBatchNormImpl : public torch::nn::Module {
   void pretty_print(std::ostream& stream) const override;
 
  private:
+  void Register();
   torch::Tensor ForwardAlone(const torch::Tensor& x);
   torch::Tensor ForwardTogether(const torch::Tensor& x);
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "parallel/comm/test_ranks.h"  // IWYU pragma: export
-#include "parallel/ddp/engine.h"
+#include "parallel/ddp/gradient_sync.h"
 #include "torch/nn/module.h"
 #include "torch/nn/modules/linear.h"
 #include "torch/types.h"

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -23,10 +22,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "parallel/pipeline/simulation/timeline.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "records/command_line.h"
 #include "third_party/absl/status_macros.h"
@@ -85,18 +84,14 @@ std::string MicroBatches(double count) {
 
 std::string Title(const Schedule& schedule, const SimulationCosts& costs) {
   const StageCosts& stage = costs.stages[0];
-  std::string title = absl::StrFormat(
+  return absl::StrFormat(
       "%s: %d ranks, %d stages, %d micro-batches\n"
-      "each stage: F %g s, B %g s = I %g s + W %g s",
+      "each stage: F %g s, B %g s = I %g s + W %g s; a message: %g s\n\n",
       schedule.name, schedule.num_ranks(), schedule.num_stages(),
       schedule.num_micro_batches, stage.forward_seconds, stage.backward_seconds,
-      stage.input_grad_seconds, stage.weight_grad_seconds);
-  const double message_seconds =
+      stage.input_grad_seconds, stage.weight_grad_seconds,
       costs.link.alpha_seconds +
-      stage.output_bytes * costs.link.beta_seconds_per_byte;
-  absl::StrAppend(&title,
-                  absl::StrFormat("; a message: %g s\n\n", message_seconds));
-  return title;
+          stage.output_bytes * costs.link.beta_seconds_per_byte);
 }
 
 // Simulated figures next to the formulas'.
@@ -135,18 +130,14 @@ std::string RankTable(const Schedule& schedule, const Bubbles& bubbles,
                                       "busy s", "bubble, wall", "bubble, span",
                                       "peak activations", "stages");
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    std::string stages;
     const std::vector<int> own = schedule.StagesOf(rank);
-    for (const int stage : own) absl::StrAppend(&stages, " ", stage);
-    absl::StrAppend(
-        &table,
-        absl::StrFormat("%-6d%10.6g%14s%14s%18s %s\n", rank,
-                        bubbles.busy_seconds[rank],
-                        Percent(bubbles.wall_per_rank[rank]),
-                        Percent(bubbles.span_per_rank[rank]),
-                        MicroBatches(1.0 * facts.peak_activations[rank] /
-                                     static_cast<double>(own.size())),
-                        stages));
+    absl::StrAppendFormat(&table, "%-6d%10.6g%14s%14s%18s  %s\n", rank,
+                          bubbles.busy_seconds[rank],
+                          Percent(bubbles.wall_per_rank[rank]),
+                          Percent(bubbles.span_per_rank[rank]),
+                          MicroBatches(1.0 * facts.peak_activations[rank] /
+                                       static_cast<double>(own.size())),
+                          absl::StrJoin(own, " "));
   }
   return table;
 }
@@ -168,16 +159,14 @@ absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view flag,
                                                  const std::string& text,
                                                  absl::string_view names) {
   const size_t count = std::count(names.begin(), names.end(), ',') + 1;
-  std::vector<double> numbers;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    double number = 0;
-    if (!absl::SimpleAtod(part, &number) || !std::isfinite(number) ||
-        number < 0)
-      break;
-    numbers.push_back(number);
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
+  std::vector<double> numbers(parts.size());
+  bool good = parts.size() == count;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    good = good && absl::SimpleAtod(parts[i], &numbers[i]) &&
+           std::isfinite(numbers[i]) && numbers[i] >= 0;
   }
-  const size_t parts = std::count(text.begin(), text.end(), ',') + 1;
-  if (numbers.size() == count && parts == count) return numbers;
+  if (good) return numbers;
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, "=", text, ": must be ", names, ": ", count,
                    " finite numbers that are not negative"));
@@ -200,32 +189,23 @@ absl::StatusOr<SimulationCosts> CostsFromFlags() {
   if (costs[0] + costs[1] + costs[2] <= 0)
     return absl::InvalidArgumentError(
         absl::StrCat("--costs=", text, ": one must be above 0"));
-  StageCosts stage;
-  stage.forward_seconds = costs[0];
-  stage.input_grad_seconds = costs[1];
-  stage.weight_grad_seconds = costs[2];
-  stage.backward_seconds = costs[1] + costs[2];
-  stage.output_bytes = bytes;
   return SimulationCosts{
-      .stages = {stage},
+      .stages = {StageCosts{.forward_seconds = costs[0],
+                            .input_grad_seconds = costs[1],
+                            .weight_grad_seconds = costs[2],
+                            .backward_seconds = costs[1] + costs[2],
+                            .output_bytes = bytes}},
       .link = {.alpha_seconds = link[0], .beta_seconds_per_byte = link[1]}};
 }
 
-absl::StatusOr<ScheduleShape> ShapeFromFlags(const std::string& schedule) {
-  ScheduleShape shape;
-  shape.num_ranks = absl::GetFlag(FLAGS_pp);
-  shape.num_micro_batches = absl::GetFlag(FLAGS_microbatches);
-  shape.chunks = absl::GetFlag(FLAGS_chunks);
-  ScheduleShape silent = {.num_ranks = 4, .num_micro_batches = 8};
-  std::error_code ignored;
-  if (!IsScheduleName(schedule) && std::filesystem::exists(schedule, ignored)) {
-    ASSIGN_OR_RETURN(const Schedule file, ReadScheduleCsv(schedule));
-    silent.num_ranks = file.num_ranks();
-    silent.num_micro_batches = file.num_micro_batches;
-  }
-  if (shape.num_ranks == 0) shape.num_ranks = silent.num_ranks;
-  if (shape.num_micro_batches == 0)
-    shape.num_micro_batches = silent.num_micro_batches;
+// A file has a shape of its own.
+ScheduleShape ShapeFromFlags(const std::string& schedule) {
+  ScheduleShape shape = {absl::GetFlag(FLAGS_pp),
+                         absl::GetFlag(FLAGS_microbatches),
+                         absl::GetFlag(FLAGS_chunks)};
+  if (!IsScheduleName(schedule)) return shape;
+  if (shape.num_ranks == 0) shape.num_ranks = 4;
+  if (shape.num_micro_batches == 0) shape.num_micro_batches = 8;
   return shape;
 }
 
@@ -249,13 +229,15 @@ absl::StatusOr<Config> ConfigFromFlags() {
         absl::StrCat("--width=", config.width, ": must not be negative"));
   if (config.width == 0) config.width = TerminalWidth();
   ASSIGN_OR_RETURN(config.costs, CostsFromFlags());
-  ASSIGN_OR_RETURN(const ScheduleShape shape, ShapeFromFlags(name));
-  ASSIGN_OR_RETURN(config.schedule, OpenSchedule(name, shape));
+  ASSIGN_OR_RETURN(config.schedule, OpenSchedule(name, ShapeFromFlags(name)));
   ASSIGN_OR_RETURN(config.facts, Validate(config.schedule));
   return config;
 }
 
-absl::Status WriteFiles(const Config& config, const Timeline& timeline) {
+absl::Status Run(const Config& config) {
+  ASSIGN_OR_RETURN(const Timeline timeline,
+                   Simulate(config.schedule, config.costs));
+  std::cout << Report(config, timeline);
   if (!config.csv.empty()) {
     RETURN_IF_ERROR(WriteScheduleCsv(config.schedule, config.csv));
     std::cout << "\nschedule: " << config.csv << "\n";
@@ -264,14 +246,6 @@ absl::Status WriteFiles(const Config& config, const Timeline& timeline) {
     RETURN_IF_ERROR(WriteTrace(config.trace, {{"simulated", &timeline}}));
     std::cout << "\ntrace, for ui.perfetto.dev: " << config.trace << "\n";
   }
-  return absl::OkStatus();
-}
-
-absl::Status Run(const Config& config) {
-  ASSIGN_OR_RETURN(const Timeline timeline,
-                   Simulate(config.schedule, config.costs));
-  std::cout << Report(config, timeline);
-  RETURN_IF_ERROR(WriteFiles(config, timeline));
   std::cout.flush();
   return std::cout
              ? absl::OkStatus()

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/ddp/engine.h"
 #include "parallel/ddp/gradient_sync.h"
 #include "parallel/device/require_gpus.h"
 #include "parallel/launch/rank_env.h"

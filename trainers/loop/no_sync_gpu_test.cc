@@ -17,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/ddp/engine.h"
 #include "parallel/ddp/gradient_sync.h"
 #include "parallel/device/refuse_waits_for_test.h"
 #include "parallel/device/require_gpus.h"

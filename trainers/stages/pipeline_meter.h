@@ -12,10 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/pipeline/engine/executor_step.h"
+#include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "parallel/pipeline/simulation/timeline.h"
 #include "records/record.h"
 #include "trainers/loop/worker.h"
 

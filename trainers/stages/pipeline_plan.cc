@@ -19,7 +19,6 @@
 #include "absl/strings/strip.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device_facts.h"
-#include "parallel/pipeline/schedule/partition.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/pipeline/simulation/timeline.h"
+#include "parallel/pipeline/simulation/simulate.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/evaluate.h"

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/device/device_event.h"
-#include "parallel/pipeline/engine/executor_step.h"
+#include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/training_run.h"

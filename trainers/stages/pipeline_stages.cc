@@ -226,7 +226,7 @@ void PipelineStages::ConnectDevices(int64_t largest_bytes) {
   config.rank_of_stage = plan_.rank_of_stage();
   config.recompute = plan_.config().recompute;
   config.skip_communication = config_.skip_communication;
-  local_executor_ = std::make_unique<LocalExecutor>(Pointers(), config);
+  executor_ = std::make_unique<PipelineExecutor>(Pointers(), config);
   link_ = MeasureCopies(worker_.devices, largest_bytes);
 }
 
@@ -270,27 +270,20 @@ void PipelineStages::Begin(absl::Span<const Batch> micro_batches,
 }
 
 std::vector<ExecutorStep> PipelineStages::Run(const Schedule& schedule) {
-  if (local_executor_ != nullptr) return local_executor_->Run(schedule);
-  std::vector<ExecutorStep> steps;
-  steps.push_back(executor_->Run(schedule));
-  return steps;
+  return executor_->Run(schedule);
 }
 
 void PipelineStages::RunForward(int micro_batches) {
-  if (local_executor_ != nullptr) {
-    local_executor_->RunForward(micro_batches);
-  } else {
-    executor_->RunForward(micro_batches);
-  }
+  executor_->RunForward(micro_batches);
 }
 
 PendingDuration PipelineStages::BroadcastBuffers() {
-  if (local_executor_ != nullptr || config_.skip_communication) return 0;
+  if (plan_.in_one_process() || config_.skip_communication) return 0;
   return BroadcastFromFirst(model_.buffers(), worker_.mesh->group("dp"));
 }
 
 PendingDuration PipelineStages::ExchangeGradients() {
-  if (local_executor_ != nullptr) return 0;
+  if (plan_.in_one_process()) return 0;
   replica_gradients_->Start(shared_here_);
   PendingDuration exposed = replica_gradients_->Finish();
   if (config_.skip_communication || shared_with_peers_.empty()) return exposed;

@@ -14,8 +14,6 @@
 #include "parallel/ddp/gradient_sync.h"
 #include "parallel/device/device_event.h"
 #include "parallel/pipeline/engine/executor.h"
-#include "parallel/pipeline/engine/executor_step.h"
-#include "parallel/pipeline/engine/stage.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "samplers/datasets/dataset.h"
@@ -158,8 +156,7 @@ class PipelineStages {
   // By stage: without those shared here.
   std::vector<std::vector<torch::Tensor>> own_parameters_;
   std::unique_ptr<GradientSync> replica_gradients_;  // with a process per rank
-  std::unique_ptr<PipelineExecutor> executor_;       // with a process per rank
-  std::unique_ptr<LocalExecutor> local_executor_;    // in one process
+  std::unique_ptr<PipelineExecutor> executor_;
 };
 
 }  // namespace rankwise

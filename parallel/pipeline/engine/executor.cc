@@ -14,35 +14,39 @@
 #include "parallel/pipeline/engine/stage_runner.h"
 #include "parallel/pipeline/engine/stage_streams.h"
 #include "parallel/pipeline/engine/transport.h"
-#include "parallel/pipeline/schedule/dry_run.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "parallel/trace/operators.h"
 
 namespace rankwise {
-namespace {
 
-bool CompletesGradients(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kWeightGrad;
-}
-
-// The stages of this process: what its runs use, step after step.
-struct Stages {
+// What the runs of a process use, step after step.
+struct PipelineExecutor::Parts {
   // `devices`: by stage.
-  Stages(const std::vector<Stage*>& stages, std::vector<c10::Device> devices,
-         ExecutorConfig executor_config);
+  Parts(const std::vector<Stage*>& stages, std::vector<c10::Device> devices,
+        const ExecutorConfig& executor_config);
 
-  // That `schedule` is one for these stages on `num_ranks` ranks.
-  void CheckFits(const Schedule& schedule, int num_ranks) const;
+  int num_ranks() const {
+    return group.has_value() ? group->num_ranks()
+                             : static_cast<int>(transports.size());
+  }
+  // That `schedule` is one for these stages.
+  void CheckFits(const Schedule& schedule) const;
 
   const ExecutorConfig config;
   StageStreams streams;
   // By stage, null where another process runs it.
   std::vector<std::unique_ptr<StageRunner>> runners;
+  std::optional<GroupTransport> group;   // of the one rank here,
+  std::optional<LocalTransports> local;  // or of all ranks
+  std::vector<Transport*> transports;    // by rank here
+  std::vector<WireBuffers> buffers;      // by rank here
 };
 
-Stages::Stages(const std::vector<Stage*>& stages,
-               std::vector<c10::Device> devices, ExecutorConfig executor_config)
-    : config(std::move(executor_config)), streams(stages, std::move(devices)) {
+PipelineExecutor::Parts::Parts(const std::vector<Stage*>& stages,
+                               std::vector<c10::Device> devices,
+                               const ExecutorConfig& executor_config)
+    : config(executor_config), streams(stages, std::move(devices)) {
   TORCH_CHECK(!stages.empty(), "a pipeline without stages");
   TORCH_CHECK(stages.size() == config.rank_of_stage.size(), stages.size(),
               " stages, but ranks for ", config.rank_of_stage.size());
@@ -52,12 +56,14 @@ Stages::Stages(const std::vector<Stage*>& stages,
                                        : std::make_unique<StageRunner>(
                                              stage, is_last, config.recompute));
   }
+  for (const c10::Device& device : config.devices)
+    buffers.emplace_back(device, config.skip_communication);
 }
 
-void Stages::CheckFits(const Schedule& schedule, int num_ranks) const {
-  TORCH_CHECK(schedule.num_ranks() == num_ranks, "schedule ", schedule.name,
+void PipelineExecutor::Parts::CheckFits(const Schedule& schedule) const {
+  TORCH_CHECK(schedule.num_ranks() == num_ranks(), "schedule ", schedule.name,
               " is for ", schedule.num_ranks(), " ranks; the pipeline has ",
-              num_ranks);
+              num_ranks());
   TORCH_CHECK(static_cast<size_t>(schedule.num_stages()) == runners.size(),
               "schedule ", schedule.name, " is for ", schedule.num_stages(),
               " stages; the model was cut into ", runners.size());
@@ -67,6 +73,12 @@ void Stages::CheckFits(const Schedule& schedule, int num_ranks) const {
                 schedule.rank_of_stage[stage], "; the model was cut so that ",
                 "rank ", config.rank_of_stage[stage], " holds it");
   }
+}
+
+namespace {
+
+bool CompletesGradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kWeightGrad;
 }
 
 // One rank's part of one step: performs the actions of its list. Receives are
@@ -85,12 +97,12 @@ class RankRun {
     size_t max_sends = 0;
   };
 
-  // Of the transport's rank. The step starts now. All of these outlive the run.
-  RankRun(const Schedule& schedule, Stages& stages, Transport& transport,
-          WireBuffers& buffers, const Options& options);
+  // Of the rank with that number here. The step starts now. All of these
+  // outlive the run.
+  RankRun(const Schedule& schedule, PipelineExecutor::Parts& parts,
+          size_t rank_here, const Options& options);
 
   bool done() const { return next_ == actions_.size(); }
-  // Issues the next action.
   void Next();
   // After the last action: waits for the sends that nobody has waited for.
   void Finish();
@@ -122,12 +134,12 @@ class RankRun {
   void FinishSend(size_t value);
 
   const Schedule& schedule_;
-  const std::vector<Action>& actions_;
   const Values values_;
-  const SendReleases releases_;
-  Stages& stages_;
+  PipelineExecutor::Parts& parts_;
   Transport& transport_;
   WireBuffers& buffers_;
+  const std::vector<Action>& actions_;
+  const SendReleases releases_;
   const c10::Device device_;
   const Options options_;
 
@@ -142,24 +154,24 @@ class RankRun {
   int activations_ = 0;
 };
 
-RankRun::RankRun(const Schedule& schedule, Stages& stages, Transport& transport,
-                 WireBuffers& buffers, const Options& options)
+RankRun::RankRun(const Schedule& schedule, PipelineExecutor::Parts& parts,
+                 size_t rank_here, const Options& options)
     : schedule_(schedule),
-      actions_(schedule.actions[transport.rank()]),
       values_(schedule),
-      releases_(FindSendReleases(schedule, transport.rank())),
-      stages_(stages),
-      transport_(transport),
-      buffers_(buffers),
-      device_(transport.device()),
+      parts_(parts),
+      transport_(*parts.transports[rank_here]),
+      buffers_(parts.buffers[rank_here]),
+      actions_(schedule.actions[transport_.rank()]),
+      releases_(FindSendReleases(schedule, transport_.rank())),
+      device_(transport_.device()),
       options_(options),
       missing_gradients_(schedule.num_stages()) {
-  transport.TakeWaits();  // those between two steps belong to neither
+  transport_.TakeWaits();  // those between two steps belong to neither
   for (const Action& action : actions_) {
     if (CompletesGradients(action.kind)) ++missing_gradients_[action.stage];
     step_.spans.push_back({action});
   }
-  if (!options_.evaluate && schedule.rank_of_stage.back() == transport.rank())
+  if (!options_.evaluate && schedule.rank_of_stage.back() == transport_.rank())
     shares_.resize(schedule.num_micro_batches);
   step_.events.emplace(DeviceEvent(device_));
   step_.events->spans.resize(actions_.size());
@@ -196,8 +208,8 @@ void RankRun::Communicate(size_t position) {
   const size_t value = values_.CarriedBy(action);
   // A send follows what made the value; a receive follows nothing.
   const c10::MultiStreamGuard stream(is_send
-                                         ? stages_.streams.Of(action.stage)
-                                         : stages_.streams.Arrivals(device_));
+                                         ? parts_.streams.Of(action.stage)
+                                         : parts_.streams.Arrivals(device_));
   step_.events->spans[position].first.emplace(device_);
   auto& table = is_send ? sends_ : receives_;
   InFlight& in_flight =
@@ -215,12 +227,11 @@ RankRun::InFlight RankRun::MakeOp(size_t position, size_t value) {
   P2POp& op = in_flight.op;
   op.is_send = IsSend(action.kind);
   op.tag = static_cast<int>(value);
-  op.peer = schedule_.rank_of_stage[op.is_send ? values_.UserOf(value)
-                                               : values_.MakerOf(value)];
+  op.peer = op.is_send ? values_.RankOfUser(value) : values_.RankOfMaker(value);
   if (op.is_send) {
     op.tensor = ToWire(Take(value, action.stage));
   } else {
-    const Stage& stage = stages_.runners[action.stage]->stage();
+    const Stage& stage = parts_.runners[action.stage]->stage();
     const bool forward = action.kind == ActionKind::kRecvForward;
     in_flight.value = buffers_.Take(
         WireShape(forward ? stage.InputShape(action.micro_batch)
@@ -228,15 +239,15 @@ RankRun::InFlight RankRun::MakeOp(size_t position, size_t value) {
         forward ? stage.InputType() : stage.OutputType());
     op.tensor = in_flight.value;
   }
-  if (stages_.config.skip_communication && !options_.evaluate)
+  if (parts_.config.skip_communication && !options_.evaluate)
     op.tensor = at::zeros({1}, op.tensor.options());
   return in_flight;
 }
 
 void RankRun::Compute(size_t position) {
   const Action& action = actions_[position];
-  StageRunner& runner = *stages_.runners[action.stage];
-  const c10::MultiStreamGuard stream(stages_.streams.Of(action.stage));
+  StageRunner& runner = *parts_.runners[action.stage];
+  const c10::MultiStreamGuard stream(parts_.streams.Of(action.stage));
   const size_t needed = values_.NeededBy(action);
   at::Tensor input;
   if (needed != Values::kNone) input = Take(needed, action.stage);
@@ -265,7 +276,7 @@ void RankRun::Count(const Action& action) {
   step_.peak_activations = std::max(step_.peak_activations, activations_);
   if (!CompletesGradients(action.kind)) return;
   --activations_;
-  const auto& on_gradients_ready = stages_.config.on_gradients_ready;
+  const auto& on_gradients_ready = parts_.config.on_gradients_ready;
   if (--missing_gradients_[action.stage] == 0 && on_gradients_ready)
     on_gradients_ready(action.stage);
 }
@@ -276,8 +287,8 @@ at::Tensor RankRun::Take(size_t value, int stage) {
   if (!made.empty()) {
     const at::Tensor& tensor = made.mapped().tensor;
     if (made.mapped().ready.has_value()) {
-      made.mapped().ready->Block(stages_.streams.HomeOf(stage));
-      RecordUse(tensor, stages_.streams.HomeOf(stage));
+      made.mapped().ready->Block(parts_.streams.HomeOf(stage));
+      RecordUse(tensor, parts_.streams.HomeOf(stage));
     }
     return FromWire(ToWire(tensor));
   }
@@ -288,7 +299,7 @@ at::Tensor RankRun::Take(size_t value, int stage) {
               "AddCommunication");
   const at::Tensor tensor = FromWire(received.mapped().value);
   Wait(std::move(received.mapped()));
-  RecordUse(tensor, stages_.streams.HomeOf(stage));
+  RecordUse(tensor, parts_.streams.HomeOf(stage));
   const auto arrived = releases_.find(value);
   if (arrived != releases_.end()) {
     for (size_t sent : arrived->second) FinishSend(sent);
@@ -305,39 +316,19 @@ void RankRun::FinishSend(size_t value) {
   auto sent = sends_.extract(value);
   if (sent.empty()) return;
   // The stage that made it may write to its memory again after this.
-  const c10::MultiStreamGuard stream(
-      stages_.streams.Of(values_.MakerOf(value)));
+  const c10::MultiStreamGuard stream(parts_.streams.Of(values_.MakerOf(value)));
   Wait(std::move(sent.mapped()));
 }
 
-// The ranks of a pipeline that run in this process.
-struct RanksHere {
-  // `devices`: by stage.
-  RanksHere(const std::vector<Stage*>& held, std::vector<c10::Device> devices,
-            const ExecutorConfig& config)
-      : stages(held, std::move(devices), config) {
-    for (const c10::Device& device : config.devices)
-      buffers.emplace_back(device, config.skip_communication);
-  }
-
-  // Their parts of `schedule`, over their transports.
-  std::vector<std::unique_ptr<RankRun>> Run(
-      const Schedule& schedule, const std::vector<Transport*>& transports,
-      const RankRun::Options& options);
-
-  Stages stages;
-  std::vector<WireBuffers> buffers;  // by rank here
-};
-
-std::vector<std::unique_ptr<RankRun>> RanksHere::Run(
-    const Schedule& schedule, const std::vector<Transport*>& transports,
+// The parts of this process's ranks in `schedule`.
+std::vector<std::unique_ptr<RankRun>> RunRanks(
+    const Schedule& schedule, PipelineExecutor::Parts& parts,
     const RankRun::Options& options) {
+  if (parts.group.has_value()) parts.group->Connect(schedule);
   std::vector<std::unique_ptr<RankRun>> runs;
-  for (Transport* transport : transports) {
-    runs.push_back(std::make_unique<RankRun>(schedule, stages, *transport,
-                                             buffers[runs.size()], options));
-  }
-  stages.streams.Begin();
+  for (size_t rank = 0; rank < parts.transports.size(); ++rank)
+    runs.push_back(std::make_unique<RankRun>(schedule, parts, rank, options));
+  parts.streams.Begin();
   if (runs.size() == 1) {
     while (!runs[0]->done()) runs[0]->Next();
   } else {
@@ -349,27 +340,20 @@ std::vector<std::unique_ptr<RankRun>> RanksHere::Run(
                 " cannot run: its ranks wait for each other in a cycle");
     run->Finish();
   }
-  stages.streams.End();
+  parts.streams.End();
   return runs;
 }
 
 }  // namespace
 
-struct PipelineExecutor::Parts {
-  Parts(const Group& pipeline, const std::vector<Stage*>& held,
-        const ExecutorConfig& config)
-      : ranks(held, std::vector<c10::Device>(held.size(), config.devices.at(0)),
-              config),
-        transport(pipeline, config.devices[0]) {}
-
-  RanksHere ranks;
-  GroupTransport transport;
-};
-
 PipelineExecutor::PipelineExecutor(const Group& pipeline,
                                    const std::vector<Stage*>& stages,
                                    const ExecutorConfig& config)
-    : parts_(std::make_unique<Parts>(pipeline, stages, config)) {
+    : parts_(std::make_unique<Parts>(
+          stages, std::vector<c10::Device>(stages.size(), config.devices.at(0)),
+          config)) {
+  parts_->group.emplace(pipeline, config.devices[0]);
+  parts_->transports = {&*parts_->group};
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const int rank = config.rank_of_stage[stage];
     const bool is_ours = rank == pipeline.place();
@@ -379,58 +363,27 @@ PipelineExecutor::PipelineExecutor(const Group& pipeline,
   }
 }
 
-PipelineExecutor::~PipelineExecutor() = default;
-
-ExecutorStep PipelineExecutor::Run(const Schedule& schedule) {
-  GroupTransport& transport = parts_->transport;
-  parts_->ranks.stages.CheckFits(schedule, transport.num_ranks());
-  transport.Connect(schedule);
-  const auto runs = parts_->ranks.Run(schedule, {&transport}, {});
-  const at::Tensor loss = runs[0]->SumOfShares();
-  transport.Broadcast(loss, schedule.rank_of_stage.back());
-  ExecutorStep step = runs[0]->TakeStep();
-  step.loss = loss;
-  return step;
-}
-
-void PipelineExecutor::RunForward(int micro_batches) {
-  GroupTransport& transport = parts_->transport;
-  const Schedule schedule =
-      MakeForwardSchedule(parts_->ranks.stages.config.rank_of_stage,
-                          transport.num_ranks(), micro_batches);
-  // Enough for every stage of this rank to be ahead of its reader.
-  const size_t stages_here = schedule.StagesOf(transport.rank()).size();
-  transport.Connect(schedule);
-  parts_->ranks.Run(schedule, {&transport},
-                    {.evaluate = true, .max_sends = 2 * stages_here + 2});
-}
-
-struct LocalExecutor::Parts {
-  Parts(const std::vector<Stage*>& held, std::vector<c10::Device> of_stages,
-        const ExecutorConfig& config)
-      : ranks(held, std::move(of_stages), config),
-        transports(config.devices, ranks.stages.streams) {}
-
-  RanksHere ranks;
-  LocalTransports transports;
-};
-
-LocalExecutor::LocalExecutor(const std::vector<Stage*>& stages,
-                             const ExecutorConfig& config) {
+PipelineExecutor::PipelineExecutor(const std::vector<Stage*>& stages,
+                                   const ExecutorConfig& config) {
   std::vector<c10::Device> of_stages;
   for (int rank : config.rank_of_stage)
     of_stages.push_back(config.devices.at(static_cast<size_t>(rank)));
   parts_ = std::make_unique<Parts>(stages, std::move(of_stages), config);
+  parts_->local.emplace(config.devices, parts_->streams);
+  parts_->transports = parts_->local->All();
 }
 
-LocalExecutor::~LocalExecutor() = default;
+PipelineExecutor::~PipelineExecutor() = default;
 
-std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
-  const std::vector<Transport*> transports = parts_->transports.All();
-  parts_->ranks.stages.CheckFits(schedule, static_cast<int>(transports.size()));
-  const auto runs = parts_->ranks.Run(schedule, transports, {});
+std::vector<ExecutorStep> PipelineExecutor::Run(const Schedule& schedule) {
+  parts_->CheckFits(schedule);
+  const auto runs = RunRanks(schedule, *parts_, {});
+  const int last_rank = schedule.rank_of_stage.back();
+  std::optional<GroupTransport>& group = parts_->group;
   const at::Tensor loss =
-      runs[static_cast<size_t>(schedule.rank_of_stage.back())]->SumOfShares();
+      runs[group.has_value() ? 0 : static_cast<size_t>(last_rank)]
+          ->SumOfShares();
+  if (group.has_value()) group->Broadcast(loss, last_rank);
   std::vector<ExecutorStep> steps;
   for (const auto& run : runs) {
     steps.push_back(run->TakeStep());
@@ -439,12 +392,46 @@ std::vector<ExecutorStep> LocalExecutor::Run(const Schedule& schedule) {
   return steps;
 }
 
-void LocalExecutor::RunForward(int micro_batches) {
-  const std::vector<Transport*> transports = parts_->transports.All();
-  parts_->ranks.Run(
-      MakeForwardSchedule(parts_->ranks.stages.config.rank_of_stage,
-                          static_cast<int>(transports.size()), micro_batches),
-      transports, {.evaluate = true});
+void PipelineExecutor::RunForward(int micro_batches) {
+  const Schedule schedule = MakeForwardSchedule(
+      parts_->config.rank_of_stage, parts_->num_ranks(), micro_batches);
+  RankRun::Options options = {.evaluate = true};
+  if (parts_->group.has_value()) {
+    // Enough for every stage of this rank to be ahead of its reader.
+    const int rank = parts_->group->rank();
+    options.max_sends = 2 * schedule.StagesOf(rank).size() + 2;
+  }
+  RunRanks(schedule, *parts_, options);
+}
+
+void ExecutorStep::Read(const HostAnchor& anchor) {
+  if (has_times()) return;
+  events->end->Wait();
+  const DeviceEvent& start = events->start;
+  start_seconds = *anchor.HostSeconds(start);
+  const auto seconds = [&](const DeviceEvent& event) {
+    return start_seconds + WaitForSecondsBetween(start, event);
+  };
+  end_seconds = seconds(*events->end);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    spans[i].start_seconds = seconds(*events->spans[i].first);
+    spans[i].end_seconds = seconds(*events->spans[i].second);
+  }
+  // Stages with streams of their own may start in another order than the
+  // host's.
+  if (!start.device().is_cpu()) {
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const Span& a, const Span& b) {
+                       return a.start_seconds < b.start_seconds;
+                     });
+  }
+  events.reset();
+}
+
+double ExecutorStep::wait_seconds() const {
+  double sum = 0;
+  for (const MessageWait& wait : waits) sum += wait.seconds.Wait();
+  return sum;
 }
 
 }  // namespace rankwise

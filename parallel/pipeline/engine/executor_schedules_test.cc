@@ -66,7 +66,7 @@ void ExpectLikeOneProcess(const Group& group, int rank,
         Same(stages.stages[stage]->Gradients(), reference.gradients[stage]));
   };
   PipelineExecutor executor(group, stages.pointers(), config);
-  const ExecutorStep step = WaitFor(executor.Run(schedule));
+  const ExecutorStep step = WaitFor(StepOf(executor, schedule));
   EXPECT_TRUE(at::equal(step.loss, reference.loss));
   std::sort(ready.begin(), ready.end());
   EXPECT_EQ(ready, schedule.StagesOf(rank));

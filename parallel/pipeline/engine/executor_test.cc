@@ -43,7 +43,7 @@ void ExpectLikeOneProcess(TestLayers layers, bool recompute) {
       ExecutorConfig config = ConfigFor(schedule);
       config.recompute = recompute;
       PipelineExecutor executor(group, stages.pointers(), config);
-      const ExecutorStep step = executor.Run(schedule);
+      const ExecutorStep step = StepOf(executor, schedule);
       EXPECT_TRUE(at::equal(step.loss, reference.loss)) << schedule.name;
       for (int stage : schedule.StagesOf(rank)) {
         EXPECT_TRUE(
@@ -71,7 +71,7 @@ TEST(ExecutorTest, SixteenBits) {
   OnRanks(2, [&](const Group& group, int rank) {
     const TestStages stages(TestLayers::kBf16, schedule, rank);
     PipelineExecutor executor(group, stages.pointers(), ConfigFor(schedule));
-    const ExecutorStep step = WaitFor(executor.Run(schedule));
+    const ExecutorStep step = WaitFor(StepOf(executor, schedule));
     EXPECT_EQ(step.sent_bytes, (3 + 3 + 2) * 6 * 2);
     EXPECT_EQ(step.received_bytes, step.sent_bytes);
   });
@@ -88,7 +88,7 @@ TEST(ExecutorTest, GradientsAddUpOverStepsAndBytesAreCounted) {
     const TestStages stages(TestLayers::kLinear, schedule, rank);
     PipelineExecutor executor(group, stages.pointers(), ConfigFor(schedule));
     for (int step = 1; step <= 3; ++step) {
-      const ExecutorStep result = WaitFor(executor.Run(schedule));
+      const ExecutorStep result = WaitFor(StepOf(executor, schedule));
       EXPECT_EQ(result.sent_bytes, (3 + 3 + 2) * 6 * 4);
       EXPECT_EQ(result.received_bytes, result.sent_bytes);
       EXPECT_GE(result.wait_seconds(), 0);
@@ -105,7 +105,7 @@ TEST(ExecutorTest, BuffersOfSendsAreFreedWithinTheStep) {
   OnRanks(2, [&](const Group& group, int rank) {
     const TestStages stages(TestLayers::kLinear, schedule, rank);
     PipelineExecutor executor(group, stages.pointers(), ConfigFor(schedule));
-    const ExecutorStep step = WaitFor(executor.Run(schedule));
+    const ExecutorStep step = WaitFor(StepOf(executor, schedule));
     int freed = 0;
     for (const Span& span : step.spans) {
       const bool is_send = IsSend(span.action.kind);
@@ -128,7 +128,7 @@ TEST(ExecutorTest, APipelineMayBePartOfTheJob) {
     PipelineExecutor executor(*pipeline, stages.pointers(),
                               ConfigFor(schedule));
     executor.RunForward(4);
-    EXPECT_TRUE(at::equal(executor.Run(schedule).loss, reference.loss));
+    EXPECT_TRUE(at::equal(executor.Run(schedule)[0].loss, reference.loss));
     for (int stage : schedule.StagesOf(rank)) {
       EXPECT_TRUE(
           Same(stages.stages[stage]->Gradients(), reference.gradients[stage]));
@@ -157,7 +157,7 @@ TEST_P(ExecutorForwardTest, EvaluationComputesEveryMicroBatchOnce) {
         EXPECT_TRUE(Same(stages.stages.back()->outputs(), reference.shares));
       }
       // A step between evaluations, and fewer micro-batches.
-      EXPECT_TRUE(at::equal(executor.Run(schedule).loss, reference.loss));
+      EXPECT_TRUE(at::equal(executor.Run(schedule)[0].loss, reference.loss));
       executor.RunForward(4);
     });
   }

@@ -12,7 +12,6 @@
 #include "parallel/pipeline/engine/test_pipeline.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "parallel/pipeline/simulation/timeline.h"
 
 namespace rankwise {
 namespace {
@@ -52,7 +51,7 @@ void ExpectLikeOneProcess(TestLayers layers, const Schedule& schedule,
   const Reference reference = ComputeReference(layers, schedule.num_stages(),
                                                schedule.num_micro_batches);
   const auto stages = AllStages(layers, schedule);
-  LocalExecutor executor(Pointers(stages), config);
+  PipelineExecutor executor(Pointers(stages), config);
   executor.RunForward(schedule.num_micro_batches);
   EXPECT_TRUE(Same(stages.back()->outputs(), reference.shares));
   EXPECT_FALSE(stages.back()->saw_gradients());
@@ -117,7 +116,7 @@ TEST(LocalExecutorTest, AFilesScheduleIsFollowed) {
 TEST(LocalExecutorTest, WhatCrossesIsCopiedAndCounted) {
   const Schedule schedule = TestSchedule("1f1b", {2, 3, 1}).at(0);
   const auto stages = AllStages(TestLayers::kLinear, schedule);
-  LocalExecutor executor(Pointers(stages), Slots(schedule));
+  PipelineExecutor executor(Pointers(stages), Slots(schedule));
   for (const ExecutorStep& step : executor.Run(schedule)) {
     EXPECT_EQ(step.sent_bytes, (3 + 3 + 2) * 6 * 4);
     EXPECT_EQ(step.received_bytes, step.sent_bytes);
@@ -131,7 +130,7 @@ TEST(LocalExecutorTest, SkippedMessagesAreOneNumber) {
   const auto stages = AllStages(TestLayers::kLinear, schedule);
   ExecutorConfig config = Slots(schedule);
   config.skip_communication = true;
-  LocalExecutor executor(Pointers(stages), config);
+  PipelineExecutor executor(Pointers(stages), config);
   for (const ExecutorStep& step : executor.Run(schedule)) {
     EXPECT_EQ(step.sent_bytes, 3 * 4);
     EXPECT_TRUE(step.loss.isfinite().item<bool>());
@@ -141,7 +140,7 @@ TEST(LocalExecutorTest, SkippedMessagesAreOneNumber) {
 TEST(LocalExecutorTest, AnotherScheduleThanTheModelsIsRefused) {
   const Schedule schedule = TestSchedule("1f1b", {2, 3, 1}).at(0);
   const auto stages = AllStages(TestLayers::kLinear, schedule);
-  LocalExecutor executor(Pointers(stages), Slots(schedule));
+  PipelineExecutor executor(Pointers(stages), Slots(schedule));
   EXPECT_THAT(
       [&] {
         executor.Run(TestSchedule("zbv", {1, 3, 2}).at(0));

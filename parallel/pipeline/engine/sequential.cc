@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "parallel/pipeline/schedule/partition.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/utils.h"
@@ -151,7 +150,7 @@ at::Tensor SequentialPipeline::Step(const at::Tensor& inputs,
         is_last ? targets.chunk(micro_batches) : std::vector<at::Tensor>(),
         loss);
   }
-  return executor_->Run(schedule_).loss;
+  return executor_->Run(schedule_).front().loss;
 }
 
 }  // namespace rankwise

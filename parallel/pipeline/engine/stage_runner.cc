@@ -148,17 +148,18 @@ StageRunner::StageRunner(Stage* stage, bool is_last, bool recompute)
 
 at::Tensor StageRunner::Perform(ActionKind kind, int micro_batch,
                                 const at::Tensor& tensor) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return Forward(micro_batch, tensor);
-    case ActionKind::kBackward:
-      return Backward(micro_batch, tensor);
-    case ActionKind::kInputGrad:
-      return InputGrad(micro_batch, tensor);
-    default:
-      WeightGrad(micro_batch);
-      return at::Tensor();
-  }
+  if (kind == ActionKind::kForward) return Forward(micro_batch, tensor);
+  const auto found = kept_.find(micro_batch);
+  TORCH_CHECK(found != kept_.end(), "backward of micro-batch ", micro_batch,
+              " before its forward, or twice");
+  if (kind == ActionKind::kInputGrad)
+    return InputGrad(micro_batch, found->second, tensor);
+  Kept kept = std::move(found->second);
+  kept_.erase(found);
+  if (kind == ActionKind::kBackward)
+    return Backward(micro_batch, std::move(kept), tensor);
+  if (kept.backward != nullptr) kept.backward->WeightGrad();
+  return at::Tensor();
 }
 
 at::Tensor StageRunner::Forward(int micro_batch, const at::Tensor& input) {
@@ -172,24 +173,19 @@ at::Tensor StageRunner::Forward(int micro_batch, const at::Tensor& input) {
   return output.detach();
 }
 
-at::Tensor StageRunner::Backward(int micro_batch,
+at::Tensor StageRunner::Backward(int micro_batch, Kept kept,
                                  const at::Tensor& grad_output) {
-  Kept& kept = Find(micro_batch);
   const at::Tensor output = OutputOf(micro_batch, kept);
-  const at::Tensor input = kept.input;
-  kept_.erase(micro_batch);
   // A first stage without parameters has nothing to compute.
   if (!output.requires_grad()) return at::Tensor();
   torch::autograd::backward({output}, {RootGradient(output, grad_output)});
-  if (!input.defined() || input.grad().defined()) {
-    return input.defined() ? input.grad() : at::Tensor();
-  }
-  return at::zeros_like(input);
+  if (!kept.input.defined()) return at::Tensor();
+  const at::Tensor& gradient = kept.input.grad();
+  return gradient.defined() ? gradient : at::zeros_like(kept.input);
 }
 
-at::Tensor StageRunner::InputGrad(int micro_batch,
+at::Tensor StageRunner::InputGrad(int micro_batch, Kept& kept,
                                   const at::Tensor& grad_output) {
-  Kept& kept = Find(micro_batch);
   TORCH_CHECK(kept.backward == nullptr, "I of micro-batch ", micro_batch,
               " ran twice");
   const at::Tensor output = OutputOf(micro_batch, kept);
@@ -200,25 +196,11 @@ at::Tensor StageRunner::InputGrad(int micro_batch,
   return kept.backward->InputGrad(RootGradient(output, grad_output));
 }
 
-void StageRunner::WeightGrad(int micro_batch) {
-  const std::unique_ptr<SplitBackward> backward =
-      std::move(Find(micro_batch).backward);
-  kept_.erase(micro_batch);
-  if (backward != nullptr) backward->WeightGrad();
-}
-
 at::Tensor StageRunner::Evaluate(int micro_batch, const at::Tensor& input) {
   const at::NoGradGuard no_grad;
   at::Tensor output = stage_->Forward(micro_batch, input);
   if (!is_last_) CheckAnnounced(micro_batch, output);
   return output;
-}
-
-StageRunner::Kept& StageRunner::Find(int micro_batch) {
-  const auto kept = kept_.find(micro_batch);
-  TORCH_CHECK(kept != kept_.end(), "backward of micro-batch ", micro_batch,
-              " before its forward, or twice");
-  return kept->second;
 }
 
 at::Tensor StageRunner::Compute(int micro_batch, const at::Tensor& input) {
@@ -246,22 +228,19 @@ void StageRunner::CheckAnnounced(int micro_batch,
               output.scalar_type());
 }
 
-at::Tensor StageRunner::Recompute(int micro_batch, const at::Tensor& input) {
+// The output with its graph, computed once more where only the input was kept.
+at::Tensor StageRunner::OutputOf(int micro_batch, const Kept& kept) {
+  if (kept.output.defined()) return kept.output;
   const std::vector<at::Tensor> buffers = stage_->Buffers();
   std::vector<at::Tensor> before;
   for (const at::Tensor& buffer : buffers) before.push_back(buffer.clone());
   const at::AutoGradMode grad_mode(true);
-  at::Tensor output = Compute(micro_batch, input);
+  at::Tensor output = Compute(micro_batch, kept.input);
   // Past autograd, which may have saved a buffer in the graph and would refuse
   // one that has changed, although no gradient depends on it.
   for (size_t i = 0; i < buffers.size(); ++i)
     buffers[i].variable_data().copy_(before[i]);
   return output;
-}
-
-const at::Tensor& StageRunner::OutputOf(int micro_batch, Kept& kept) {
-  if (!kept.output.defined()) kept.output = Recompute(micro_batch, kept.input);
-  return kept.output;
 }
 
 at::Tensor StageRunner::RootGradient(const at::Tensor& output,

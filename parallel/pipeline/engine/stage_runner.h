@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
-#include "parallel/pipeline/engine/stage.h"
-#include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/engine/executor.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "torch/csrc/autograd/edge.h"
 
 namespace rankwise {
@@ -91,17 +91,14 @@ class StageRunner {
   };
 
   at::Tensor Forward(int micro_batch, const at::Tensor& input);
-  at::Tensor Backward(int micro_batch, const at::Tensor& grad_output);
-  at::Tensor InputGrad(int micro_batch, const at::Tensor& grad_output);
-  void WeightGrad(int micro_batch);
-  Kept& Find(int micro_batch);
+  at::Tensor Backward(int micro_batch, Kept kept,
+                      const at::Tensor& grad_output);
+  at::Tensor InputGrad(int micro_batch, Kept& kept,
+                       const at::Tensor& grad_output);
   // The stage's output, checked against what it announced.
   at::Tensor Compute(int micro_batch, const at::Tensor& input);
   void CheckAnnounced(int micro_batch, const at::Tensor& output) const;
-  // Compute once more.
-  at::Tensor Recompute(int micro_batch, const at::Tensor& input);
-  // The output with its graph, recomputed if need be.
-  const at::Tensor& OutputOf(int micro_batch, Kept& kept);
+  at::Tensor OutputOf(int micro_batch, const Kept& kept);
   at::Tensor RootGradient(const at::Tensor& output,
                           const at::Tensor& grad_output) const;
 

@@ -1,6 +1,8 @@
 #include "parallel/pipeline/engine/stage_streams.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "c10/core/CachingDeviceAllocator.h"
@@ -10,41 +12,26 @@
 namespace rankwise {
 namespace {
 
-bool ShareParameters(const Stage& a, const Stage& b) {
-  const std::vector<at::Tensor> of_b = b.Parameters();
-  for (const at::Tensor& mine : a.Parameters()) {
-    for (const at::Tensor& theirs : of_b) {
-      if (mine.is_same(theirs)) return true;
-    }
-  }
-  return false;
-}
-
 // Per stage the first one that it shares parameters with, over others or
 // directly; itself where there is none.
 std::vector<size_t> FirstRelatives(const std::vector<Stage*>& stages) {
   std::vector<size_t> first(stages.size());
+  std::iota(first.begin(), first.end(), 0);
+  std::map<const c10::TensorImpl*, size_t> users;  // the first of a parameter
   for (size_t i = 0; i < stages.size(); ++i) {
-    first[i] = i;
-    for (size_t j = 0; j < i; ++j) {
-      if (stages[i] == nullptr || stages[j] == nullptr ||
-          !ShareParameters(*stages[i], *stages[j]))
-        continue;
-      const size_t old = first[i];
-      for (size_t k = 0; k <= i; ++k) {
-        if (first[k] == old) first[k] = first[j];
-      }
+    if (stages[i] == nullptr) continue;
+    for (const at::Tensor& parameter : stages[i]->Parameters()) {
+      const size_t user =
+          users.emplace(parameter.unsafeGetTensorImpl(), i).first->second;
+      const size_t from = std::max(first[i], first[user]);
+      const size_t to = std::min(first[i], first[user]);
+      std::replace(first.begin(), first.end(), from, to);
     }
   }
   return first;
 }
 
 }  // namespace
-
-c10::Stream NewStream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type())
-      .getStreamFromGlobalPool(device);
-}
 
 void RecordUse(const at::Tensor& tensor, const c10::Stream& stream) {
   if (!tensor.defined() || tensor.device().is_cpu()) return;
@@ -59,10 +46,8 @@ StageStreams::StageStreams(const std::vector<Stage*>& stages,
   for (size_t i = 0; i < stages.size(); ++i) {
     const c10::Device device = devices_[i];
     if (stages[i] == nullptr || device.is_cpu()) continue;
-    if (std::find(used_.begin(), used_.end(), device) == used_.end()) {
-      used_.push_back(device);
-      arrivals_.push_back({Add(device)});
-    }
+    const auto [arrivals, is_first] = arrivals_.try_emplace(device);
+    if (is_first) arrivals->second.push_back(Add(device));
     // Relatives have the same streams, one on each device of any of them.
     std::vector<c10::Stream>& streams = of_stage_[relatives[i]];
     const bool is_new = std::none_of(
@@ -85,19 +70,18 @@ c10::Stream StageStreams::HomeOf(size_t stage) const {
 const std::vector<c10::Stream>& StageStreams::Arrivals(
     c10::Device device) const {
   static const auto* const kNone = new std::vector<c10::Stream>;
-  const auto found = std::find(used_.begin(), used_.end(), device);
-  return found == used_.end()
-             ? *kNone
-             : arrivals_[static_cast<size_t>(found - used_.begin())];
+  const auto found = arrivals_.find(device);
+  return found == arrivals_.end() ? *kNone : found->second;
 }
 
 c10::Stream StageStreams::Add(c10::Device device) {
-  all_.push_back(NewStream(device));
+  all_.push_back(c10::impl::VirtualGuardImpl(device.type())
+                     .getStreamFromGlobalPool(device));
   return all_.back();
 }
 
 void StageStreams::Begin() const {
-  for (const c10::Device& device : used_) {
+  for (const auto& [device, arrivals] : arrivals_) {
     const DeviceEvent given(device);
     for (const c10::Stream& stream : all_) given.Block(stream);
   }
@@ -106,7 +90,8 @@ void StageStreams::Begin() const {
 void StageStreams::End() const {
   for (const c10::Stream& stream : all_) {
     const DeviceEvent done(stream);
-    for (const c10::Device& device : used_) done.Block(CurrentStream(device));
+    for (const auto& [device, arrivals] : arrivals_)
+      done.Block(CurrentStream(device));
   }
 }
 

@@ -3,17 +3,15 @@
 #define RANKWISE_PARALLEL_PIPELINE_ENGINE_STAGE_STREAMS_H_
 
 #include <cstddef>
+#include <unordered_map>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "c10/core/Device.h"
 #include "c10/core/Stream.h"
-#include "parallel/pipeline/engine/stage.h"
+#include "parallel/pipeline/engine/executor.h"
 
 namespace rankwise {
-
-// One of the device's pool. Not for a CPU.
-c10::Stream NewStream(c10::Device device);
 
 // Tells the allocator that `stream` works with `tensor`, too: its memory is not
 // given to anybody else before `stream` has done what it was given by the time
@@ -47,7 +45,8 @@ class StageStreams {
   // CPU.
   const std::vector<c10::Stream>& Arrivals(c10::Device device) const;
 
-  // Another stream that begins and ends with the stages'.
+  // Another stream of the device's pool, which begins and ends with the
+  // stages'. Not for a CPU.
   c10::Stream Add(c10::Device device);
 
   // All streams wait for what the devices' current streams have been given.
@@ -58,8 +57,8 @@ class StageStreams {
  private:
   std::vector<c10::Device> devices_;                // of the stages
   std::vector<std::vector<c10::Stream>> of_stage_;  // [stage]
-  std::vector<std::vector<c10::Stream>> arrivals_;  // as used_
-  std::vector<c10::Device> used_;                   // accelerators, once each
+  // Of each accelerator that has a stage here.
+  std::unordered_map<c10::Device, std::vector<c10::Stream>> arrivals_;
   std::vector<c10::Stream> all_;
 };
 

@@ -96,7 +96,7 @@ void ExpectLikeTheCpu(TestLayers layers, const std::string& name,
   ExecutorConfig config;
   config.devices = devices;
   config.rank_of_stage = schedule.rank_of_stage;
-  LocalExecutor executor(gpus.pointers, config);
+  PipelineExecutor executor(gpus.pointers, config);
   executor.RunForward(kMicroBatches);
   std::vector<ExecutorStep> steps;
   for (int i = 0; i < kSteps; ++i) steps = executor.Run(schedule);
@@ -132,7 +132,7 @@ TEST(StreamsGpuTest, StagesOfOneRankComputeWhatTheCpuDoes) {
   PipelineExecutor executor(Group(), gpus.pointers, config);
   executor.RunForward(kMicroBatches);
   std::vector<ExecutorStep> steps;
-  for (int i = 0; i < kSteps; ++i) steps.push_back(executor.Run(schedule));
+  for (int i = 0; i < kSteps; ++i) steps.push_back(StepOf(executor, schedule));
   ExpectNear(reference.loss, steps.back().loss);
   ExpectGradients(reference, gpus);
   // Steps that are read late say when they were.

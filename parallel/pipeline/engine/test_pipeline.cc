@@ -223,6 +223,10 @@ ExecutorConfig ConfigFor(const Schedule& schedule) {
   return config;
 }
 
+ExecutorStep StepOf(PipelineExecutor& executor, const Schedule& schedule) {
+  return std::move(executor.Run(schedule).front());
+}
+
 ExecutorStep WaitFor(ExecutorStep step) {
   step.Read(HostAnchor(step.events->start.device()));
   return step;

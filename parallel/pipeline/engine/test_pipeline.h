@@ -14,7 +14,6 @@
 #include "c10/core/Device.h"
 #include "parallel/comm/group.h"
 #include "parallel/pipeline/engine/executor.h"
-#include "parallel/pipeline/engine/stage.h"
 #include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
@@ -95,6 +94,9 @@ struct TestStages {
 
 // An executor's configuration for `schedule`.
 ExecutorConfig ConfigFor(const Schedule& schedule);
+
+// A step of an executor that runs one rank.
+ExecutorStep StepOf(PipelineExecutor& executor, const Schedule& schedule);
 
 // The step with its times; blocks until the device is past it.
 ExecutorStep WaitFor(ExecutorStep step);

@@ -217,62 +217,53 @@ void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
 
 namespace {
 
-constexpr int64_t kSmallBytes = 4;
-constexpr int64_t kMaxLargeBytes = int64_t{4} << 20;
-constexpr int kWarmupTrips = 2;  // or copies, as below
-constexpr int kSmallTrips = 20, kLargeTrips = 7, kCopies = 7;
-
-double Median(std::vector<double> seconds) {
-  const auto median = seconds.begin() + seconds.size() / 2;
-  std::nth_element(seconds.begin(), median, seconds.end());
-  return *median;
-}
-
 at::Tensor Message(int64_t bytes, c10::Device device) {
   return at::zeros({bytes}, at::TensorOptions(at::kByte).device(device));
 }
 
-void Pass(GroupTransport& transport, int peer, bool is_send,
-          const at::Tensor& tensor) {
-  P2POp op{is_send, peer, /*tag=*/0, tensor};
-  transport.Start(op);
-  transport.Wait(op);
-  DeviceEvent(transport.device()).Wait();  // on a GPU Wait above only queues
+template <typename Measure>
+double MedianSeconds(int count, Measure measure) {
+  constexpr int kWarmup = 2;
+  for (int i = 0; i < kWarmup; ++i) measure();
+  std::vector<double> seconds(static_cast<size_t>(count));
+  std::generate(seconds.begin(), seconds.end(), measure);
+  const auto median = seconds.begin() + count / 2;
+  std::nth_element(seconds.begin(), median, seconds.end());
+  return *median;
 }
 
-// The median half round trip with `peer`; both sides call it.
-double HalfTripSeconds(GroupTransport& transport, int peer, int64_t bytes,
-                       int trips) {
-  const at::Tensor tensor = Message(bytes, transport.device());
+// Half a round trip with `peer`; both sides call it.
+double HalfTripSeconds(GroupTransport& transport, int peer,
+                       const at::Tensor& tensor) {
   const bool starts = transport.rank() < peer;
-  std::vector<double> seconds;
-  for (int trip = 0; trip < kWarmupTrips + trips; ++trip) {
-    const double start = SteadySeconds();
-    Pass(transport, peer, starts, tensor);
-    Pass(transport, peer, !starts, tensor);
-    if (trip >= kWarmupTrips) seconds.push_back((SteadySeconds() - start) / 2);
+  const double start = SteadySeconds();
+  for (const bool is_send : {starts, !starts}) {
+    P2POp op{is_send, peer, /*tag=*/0, tensor};
+    transport.Start(op);
+    transport.Wait(op);
+    DeviceEvent(transport.device()).Wait();  // on a GPU Wait above only queues
   }
-  return Median(std::move(seconds));
+  return (SteadySeconds() - start) / 2;
 }
 
-// The median time of a copy, by the target's clock: ATen makes its stream wait
-// for the copy.
-double CopySeconds(c10::Device source, c10::Device target, int64_t bytes) {
-  const at::Tensor from = Message(bytes, source);
-  at::Tensor to = Message(bytes, target);
-  std::vector<double> seconds;
-  for (int copy = 0; copy < kWarmupTrips + kCopies; ++copy) {
-    DeviceEvent(source).Wait();
-    const DeviceEvent start(target);
-    to.copy_(from, /*non_blocking=*/true);
-    const double taken = WaitForSecondsBetween(start, DeviceEvent(target));
-    if (copy >= kWarmupTrips) seconds.push_back(taken);
-  }
-  return Median(std::move(seconds));
+// Of a copy, by the target's clock: ATen makes its stream wait for the copy.
+double CopySeconds(const at::Tensor& from, at::Tensor to) {
+  DeviceEvent(from.device()).Wait();
+  const DeviceEvent start(to.device());
+  to.copy_(from, /*non_blocking=*/true);
+  return WaitForSecondsBetween(start, DeviceEvent(to.device()));
 }
 
-int64_t LargeBytes(int64_t message_bytes) {
-  return std::clamp(message_bytes, kSmallBytes, kMaxLargeBytes);
+// `median_seconds(bytes, count)`: the median time of that number of
+// messages.
+template <typename MedianOf>
+LinkCosts CostsBy(int64_t message_bytes, MedianOf median_seconds) {
+  constexpr int64_t kSmallBytes = 4, kMaxLargeBytes = int64_t{4} << 20;
+  constexpr int kSmallCount = 20, kLargeCount = 7;
+  const int64_t large = std::clamp(message_bytes, kSmallBytes, kMaxLargeBytes);
+  const double small_seconds = median_seconds(kSmallBytes, kSmallCount);
+  return FitLink(kSmallBytes, small_seconds, large,
+                 median_seconds(large, kLargeCount));
 }
 
 }  // namespace
@@ -298,16 +289,16 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
   if (num_pairs == 0) return mean;
   GroupTransport transport(pipeline, device);
   const int rank = transport.rank();
-  const int64_t large = LargeBytes(message_bytes);
   LinkCosts next;  // with the rank after
   for (int parity : {0, 1}) {
     const int peer = rank % 2 == parity ? rank + 1 : rank - 1;
     if (peer < 0 || peer >= pipeline.size()) continue;
-    const double small_seconds =
-        HalfTripSeconds(transport, peer, kSmallBytes, kSmallTrips);
     const LinkCosts link =
-        FitLink(kSmallBytes, small_seconds, large,
-                HalfTripSeconds(transport, peer, large, kLargeTrips));
+        CostsBy(message_bytes, [&](int64_t bytes, int count) {
+          const at::Tensor tensor = Message(bytes, device);
+          return MedianSeconds(
+              count, [&] { return HalfTripSeconds(transport, peer, tensor); });
+        });
     if (peer > rank) next = link;
   }
   for (const std::vector<double>& costs :
@@ -322,12 +313,14 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
 LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
                         int64_t message_bytes) {
   LinkCosts mean;
-  const int64_t large = LargeBytes(message_bytes);
   const auto pairs = static_cast<double>(devices.size()) - 1;
   for (size_t i = 0; i + 1 < devices.size(); ++i) {
-    const LinkCosts link = FitLink(
-        kSmallBytes, CopySeconds(devices[i], devices[i + 1], kSmallBytes),
-        large, CopySeconds(devices[i], devices[i + 1], large));
+    const LinkCosts link =
+        CostsBy(message_bytes, [&](int64_t bytes, int count) {
+          const at::Tensor from = Message(bytes, devices[i]);
+          const at::Tensor to = Message(bytes, devices[i + 1]);
+          return MedianSeconds(count, [&] { return CopySeconds(from, to); });
+        });
     mean.alpha_seconds += link.alpha_seconds / pairs;
     mean.beta_seconds_per_byte += link.beta_seconds_per_byte / pairs;
   }

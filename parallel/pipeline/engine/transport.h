@@ -18,9 +18,9 @@
 #include "c10/core/Stream.h"
 #include "parallel/comm/group.h"
 #include "parallel/device/device_event.h"
-#include "parallel/pipeline/engine/executor_step.h"
+#include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/engine/stage_streams.h"
-#include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 

@@ -1,15 +1,21 @@
-#include "parallel/pipeline/schedule/actions.h"
-
 #include <algorithm>
 #include <iterator>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {
 
 bool MakesInputGrad(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kInputGrad;
+}
+
+int CostOf(ActionKind kind) {
+  if (!IsCompute(kind)) return 0;
+  return kind == ActionKind::kBackward ? 2 : 1;
 }
 
 // `schedule` with only the actions that `keep` accepts.
@@ -68,20 +74,27 @@ Schedule FirstMicroBatches(const Schedule& schedule, int num_micro_batches) {
   return first;
 }
 
+size_t Values::Number(Kind kind, int maker, int micro_batch) const {
+  const int user = kind == kOutput ? maker + 1 : maker - 1;
+  const auto [first, last] = std::minmax(maker, user);
+  if (first < 0 || last >= stages_) return kNone;
+  const int row = kind == kOutput ? maker : stages_ + maker;
+  return static_cast<size_t>(row) * static_cast<size_t>(micro_batches_) +
+         static_cast<size_t>(micro_batch);
+}
+
 size_t Values::NeededBy(const Action& action) const {
-  const size_t stage = static_cast<size_t>(action.stage);
   if (action.kind == ActionKind::kForward)
-    return stage == 0 ? kNone : Forward(stage - 1, action.micro_batch);
-  if (!MakesInputGrad(action.kind) || stage + 1 == stages_) return kNone;
-  return Backward(stage + 1, action.micro_batch);
+    return Number(kOutput, action.stage - 1, action.micro_batch);
+  if (!MakesInputGrad(action.kind)) return kNone;
+  return Number(kGradient, action.stage + 1, action.micro_batch);
 }
 
 size_t Values::MadeBy(const Action& action) const {
-  const size_t stage = static_cast<size_t>(action.stage);
   if (action.kind == ActionKind::kForward)
-    return stage + 1 == stages_ ? kNone : Forward(stage, action.micro_batch);
-  if (!MakesInputGrad(action.kind) || stage == 0) return kNone;
-  return Backward(stage, action.micro_batch);
+    return Number(kOutput, action.stage, action.micro_batch);
+  if (!MakesInputGrad(action.kind)) return kNone;
+  return Number(kGradient, action.stage, action.micro_batch);
 }
 
 size_t Values::CarriedBy(const Action& action) const {
@@ -95,27 +108,121 @@ size_t Values::CarriedBy(const Action& action) const {
 }
 
 int Values::MakerOf(size_t value) const {
-  return static_cast<int>(value / micro_batches_ % stages_);
+  return static_cast<int>(value / static_cast<size_t>(micro_batches_)) %
+         stages_;
+}
+
+int Values::MicroBatchOf(size_t value) const {
+  return static_cast<int>(value % static_cast<size_t>(micro_batches_));
 }
 
 int Values::UserOf(size_t value) const {
   return IsGradient(value) ? MakerOf(value) - 1 : MakerOf(value) + 1;
 }
 
-bool Values::CrossesRanks(size_t value) const {
-  return rank_of_stage_[MakerOf(value)] != rank_of_stage_[UserOf(value)];
-}
-
 Action Values::SendOf(size_t value) const {
   return {
-      MakerOf(value), static_cast<int32_t>(value % micro_batches_),
+      MakerOf(value), MicroBatchOf(value),
       IsGradient(value) ? ActionKind::kSendBackward : ActionKind::kSendForward};
 }
 
 Action Values::ReceiveOf(size_t value) const {
   return {
-      UserOf(value), static_cast<int32_t>(value % micro_batches_),
+      UserOf(value), MicroBatchOf(value),
       IsGradient(value) ? ActionKind::kRecvBackward : ActionKind::kRecvForward};
+}
+
+std::vector<size_t> DryRun(
+    const Schedule& schedule,
+    const std::function<void(int rank, size_t position)>& visit) {
+  const Values values(schedule);
+  const bool has_communication = HasCommunication(schedule);
+  std::vector<char> there(values.count(), 0);
+  std::vector<size_t> waits_for(schedule.actions.size(), Values::kNone);
+  std::vector<size_t> done(schedule.actions.size(), 0);
+  std::vector<int> runnable;
+  for (int rank = schedule.num_ranks() - 1; rank >= 0; --rank) {
+    runnable.push_back(rank);
+  }
+
+  const auto deliver = [&](size_t value) {
+    there[value] = 1;
+    const int user = values.RankOfUser(value);
+    if (waits_for[user] != value) return;
+    waits_for[user] = Values::kNone;
+    runnable.push_back(user);
+  };
+  // What other stages can use once `action` is done.
+  const auto delivered_by = [&](const Action& action) {
+    if (IsSend(action.kind)) return values.CarriedBy(action);
+    const size_t value = values.MadeBy(action);
+    const bool is_sent = has_communication && value != Values::kNone &&
+                         values.CrossesRanks(value);
+    return is_sent ? Values::kNone : value;
+  };
+
+  while (!runnable.empty()) {
+    const int rank = runnable.back();
+    runnable.pop_back();
+    const std::vector<Action>& actions = schedule.actions[rank];
+    for (size_t& i = done[rank]; i < actions.size(); ++i) {
+      const size_t needed = values.NeededBy(actions[i]);
+      if (needed != Values::kNone && !there[needed]) {
+        waits_for[rank] = needed;
+        break;
+      }
+      visit(rank, i);
+      const size_t made = delivered_by(actions[i]);
+      if (made != Values::kNone) deliver(made);
+    }
+  }
+  return done;
+}
+
+std::vector<int> IssueOrder(const Schedule& schedule) {
+  const Values values(schedule);
+  std::vector<int> there(values.count(), 0);  // when values are
+  std::vector<int> clock(schedule.actions.size(), 0);
+  // Messages come before computations that start at the same time, as they may
+  // need them. On one rank a computation that starts at that time comes after
+  // all of them in its list, because computations take time.
+  std::vector<std::tuple<int, bool, int>> starts;  // time, computes, rank
+  DryRun(schedule, [&](int rank, size_t position) {
+    const Action& action = schedule.actions[rank][position];
+    int& time = clock[rank];
+    const size_t needed = values.NeededBy(action);
+    if (needed != Values::kNone) time = std::max(time, there[needed]);
+    starts.emplace_back(time, IsCompute(action.kind), rank);
+    time += CostOf(action.kind);
+    // A send need not follow straight behind what made its value.
+    if (IsSend(action.kind)) there[values.CarriedBy(action)] = time;
+    const size_t made = values.MadeBy(action);
+    if (made != Values::kNone) there[made] = time;
+  });
+  std::sort(starts.begin(), starts.end());
+  std::vector<int> ranks;
+  for (const auto& start : starts) ranks.push_back(std::get<2>(start));
+  return ranks;
+}
+
+SendReleases FindSendReleases(const Schedule& schedule, int rank) {
+  const Values values(schedule);
+  SendReleases releases;
+  for (int peer = 0; peer < schedule.num_ranks(); ++peer) {
+    if (peer == rank) continue;
+    std::vector<size_t> consumed;  // since the peer's last send to this rank
+    for (const Action& action : schedule.actions[peer]) {
+      const size_t sent = values.CarriedBy(action);
+      const size_t needed = values.NeededBy(action);
+      if (needed != Values::kNone && values.RankOfMaker(needed) == rank) {
+        consumed.push_back(needed);
+      } else if (IsSend(action.kind) && !consumed.empty() &&
+                 values.RankOfUser(sent) == rank) {
+        releases[sent] = std::exchange(consumed, {});
+      }
+    }
+  }
+  return releases;
 }
 
 }  // namespace rankwise

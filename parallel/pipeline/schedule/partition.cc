@@ -1,15 +1,16 @@
-#include "parallel/pipeline/schedule/partition.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -43,10 +44,8 @@ absl::Status CheckCosts(absl::Span<const double> costs) {
 // The linear partition problem, one stage more at a time.
 class Balancer {
  public:
-  explicit Balancer(absl::Span<const double> costs)
-      : sums_(costs.size() + 1, 0), best_(costs.size() + 1) {
-    for (size_t i = 0; i < costs.size(); ++i)
-      sums_[i + 1] = sums_[i] + costs[i];
+  explicit Balancer(absl::Span<const double> costs) : sums_(costs.size() + 1) {
+    std::partial_sum(costs.begin(), costs.end(), sums_.begin() + 1);
     best_ = sums_;  // of one stage
   }
 
@@ -64,13 +63,10 @@ class Balancer {
   }
 
   Cuts Result() const {
-    Cuts cuts;
+    Cuts cuts(starts_.size());
     size_t end = sums_.size() - 1;
-    for (auto starts = starts_.rbegin(); starts != starts_.rend(); ++starts) {
-      end = (*starts)[end];
-      cuts.push_back(end);
-    }
-    std::reverse(cuts.begin(), cuts.end());
+    for (size_t stage = cuts.size(); stage > 0; --stage)
+      end = cuts[stage - 1] = starts_[stage - 1][end];
     return cuts;
   }
 
@@ -107,22 +103,6 @@ class Balancer {
   std::vector<std::vector<size_t>> starts_;  // of stage 1, 2, ..., by its end
 };
 
-absl::Status CheckCut(absl::string_view text, const Cuts& before, int64_t cut,
-                      size_t num_layers) {
-  if (cut < 1 || cut >= static_cast<int64_t>(num_layers)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the cut ", cut, " in '", text, "' is outside the model: of ",
-        num_layers, " layers, a later stage begins with layer 1 to ",
-        num_layers - 1));
-  }
-  if (!before.empty() && cut <= static_cast<int64_t>(before.back())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the cut ", cut, " in '", text, "' does not come after ",
-                     before.back(), ": cuts ascend"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<Cuts> BalanceLayers(absl::Span<const double> layer_costs,
@@ -142,14 +122,21 @@ absl::StatusOr<Cuts> ParseCuts(absl::string_view text, size_t num_layers,
     words = absl::StrSplit(text, ',');
   }
   Cuts cuts;
+  const auto refuse = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("the cut ", why...));
+  };
   for (const absl::string_view word : words) {
     int64_t cut = 0;
-    if (!absl::SimpleAtoi(word, &cut)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the cut '", word, "' in '", text,
-                       "' is not a number; cuts are written as 2,5"));
-    }
-    RETURN_IF_ERROR(CheckCut(text, cuts, cut, num_layers));
+    if (!absl::SimpleAtoi(word, &cut))
+      return refuse("'", word, "' in '", text,
+                    "' is not a number; cuts are written as 2,5");
+    if (cut < 1 || cut >= static_cast<int64_t>(num_layers))
+      return refuse(
+          cut, " in '", text, "' is outside the model: of ", num_layers,
+          " layers, a later stage begins with layer 1 to ", num_layers - 1);
+    if (!cuts.empty() && cut <= static_cast<int64_t>(cuts.back()))
+      return refuse(cut, " in '", text, "' does not come after ", cuts.back(),
+                    ": cuts ascend");
     cuts.push_back(static_cast<size_t>(cut));
   }
   if (cuts.size() + 1 == num_stages) return cuts;

@@ -1,5 +1,3 @@
-#include "parallel/pipeline/schedule/partition.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +9,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {

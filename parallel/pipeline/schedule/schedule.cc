@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -128,45 +128,35 @@ Schedule InterleavedOneForwardOneBackward(int p, int m, int v) {
   return schedule;
 }
 
-// The list of one rank in the schedule in the shape of a V. `down` is its stage
-// on the way down the V, `up` the one on the way back up; each counts its own
-// F, I and W.
+// Two ways through the stages of a schedule in the shape of a V.
+enum Way { kDown, kUp };
+
+// The list of one rank, which has one stage on each way and counts the F, I and
+// W of each.
 class RankList {
  public:
-  RankList(int rank, int p, int m)
-      : down_{rank, {}}, up_{2 * p - 1 - rank, {}}, m_(m) {}
+  RankList(int rank, int p, int m) : stages_{rank, 2 * p - 1 - rank}, m_(m) {}
 
-  void Down(absl::string_view kinds) { Add(down_, kinds); }
-  void Up(absl::string_view kinds) { Add(up_, kinds); }
-
-  int DownCount(ActionKind kind) const { return Count(down_, kind); }
-  int UpCount(ActionKind kind) const { return Count(up_, kind); }
-  std::vector<Action> Take() { return std::move(actions_); }
-
- private:
-  struct Chunk {
-    int stage;
-    int count[kNumActionKinds];
-  };
-
-  static int Count(const Chunk& chunk, ActionKind kind) {
-    return chunk.count[static_cast<size_t>(kind)];
+  int Count(Way way, ActionKind kind) const {
+    return counts_[way][static_cast<size_t>(kind)];
   }
-
   // The next action of each kind in "FIW" that `kinds` names.
-  void Add(Chunk& chunk, absl::string_view kinds) {
+  void Add(Way way, absl::string_view kinds) {
     for (const char letter : kinds) {
       const ActionKind kind = letter == 'F'   ? ActionKind::kForward
                               : letter == 'I' ? ActionKind::kInputGrad
                                               : ActionKind::kWeightGrad;
-      const int micro_batch = chunk.count[static_cast<size_t>(kind)]++;
+      const int micro_batch = counts_[way][static_cast<size_t>(kind)]++;
       if (micro_batch < m_)
-        actions_.push_back({chunk.stage, micro_batch, kind});
+        actions_.push_back({stages_[way], micro_batch, kind});
     }
   }
+  std::vector<Action> Take() { return std::move(actions_); }
 
-  Chunk down_, up_;
-  int m_;
+ private:
+  const int stages_[2];
+  const int m_;
+  int counts_[2][kNumActionKinds] = {};
   std::vector<Action> actions_;
 };
 
@@ -174,27 +164,27 @@ std::vector<Action> ZbvActions(int rank, int p, int m) {
   const int n = std::max(m, 2 * p - 1);
   RankList list(rank, p, m);
   // Warm-up, until the first micro-batch comes back up ...
-  for (int i = 0; i < 2 * (p - rank) - 1; ++i) list.Down("F");
+  for (int i = 0; i < 2 * (p - rank) - 1; ++i) list.Add(kDown, "F");
   for (int i = 0; i < rank; ++i) {
-    list.Up("F");
-    list.Down("F");
+    list.Add(kUp, "F");
+    list.Add(kDown, "F");
   }
   // ... and turns at the last stage.
-  for (int i = 0; i < p - rank; ++i) list.Up("FIW");
+  for (int i = 0; i < p - rank; ++i) list.Add(kUp, "FIW");
   // Steady state: one micro-batch down and back, one up and back.
-  while (list.UpCount(ActionKind::kForward) < n) {
-    if (list.DownCount(ActionKind::kForward) < n) list.Down("F");
-    list.Down("IW");
-    list.Up("FIW");
+  while (list.Count(kUp, ActionKind::kForward) < n) {
+    if (list.Count(kDown, ActionKind::kForward) < n) list.Add(kDown, "F");
+    list.Add(kDown, "IW");
+    list.Add(kUp, "FIW");
   }
   // Cool-down: the gradients that others wait for first.
   for (int i = 0; i < rank; ++i) {
-    list.Down("I");
-    list.Up("I");
+    list.Add(kDown, "I");
+    list.Add(kUp, "I");
   }
-  for (int i = 0; i < p - rank; ++i) list.Down("IW");
-  while (list.UpCount(ActionKind::kWeightGrad) < n) list.Up("W");
-  while (list.DownCount(ActionKind::kWeightGrad) < n) list.Down("W");
+  for (int i = 0; i < p - rank; ++i) list.Add(kDown, "IW");
+  while (list.Count(kUp, ActionKind::kWeightGrad) < n) list.Add(kUp, "W");
+  while (list.Count(kDown, ActionKind::kWeightGrad) < n) list.Add(kDown, "W");
   return list.Take();
 }
 
@@ -285,31 +275,17 @@ absl::Status CheckFileFits(const Schedule& schedule,
         "--", flag, "=", requested, " does not fit --schedule=", schedule.name,
         ", which has ", has, " ", what));
   };
-  if (schedule.num_ranks() != shape.num_ranks)
+  if (shape.num_ranks != 0 && shape.num_ranks != schedule.num_ranks())
     return refuse("pp", shape.num_ranks, "rows, one per rank",
                   schedule.num_ranks());
-  if (schedule.num_micro_batches != shape.num_micro_batches)
+  if (shape.num_micro_batches != 0 &&
+      shape.num_micro_batches != schedule.num_micro_batches)
     return refuse("microbatches", shape.num_micro_batches, "micro-batches",
                   schedule.num_micro_batches);
   if (shape.chunks != 0 &&
-      shape.chunks * shape.num_ranks != schedule.num_stages())
+      shape.chunks * schedule.num_ranks() != schedule.num_stages())
     return refuse("chunks", shape.chunks, "stages", schedule.num_stages());
   return absl::OkStatus();
-}
-
-absl::StatusOr<Schedule> OpenFile(const std::string& path,
-                                  const ScheduleShape& shape) {
-  const absl::StatusOr<Schedule> schedule = ReadScheduleCsv(path);
-  if (absl::IsNotFound(schedule.status()))
-    return absl::InvalidArgumentError(
-        absl::StrCat("--schedule=", path, ": neither one of ",
-                     absl::StrJoin(ScheduleNames(), ", "), " nor a file"));
-  if (!schedule.ok()) return schedule.status();
-  RETURN_IF_ERROR(CheckFileFits(*schedule, shape));
-  if (const auto facts = Validate(*schedule); !facts.ok())
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", facts.status().message()));
-  return ComputationOf(*schedule);
 }
 
 }  // namespace
@@ -346,47 +322,47 @@ absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
 
 absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
                                       const ScheduleShape& shape) {
-  if (FindGenerator(name) != nullptr) return MakeSchedule(name, shape);
-  RETURN_IF_ERROR(CheckShape(shape));
-  return OpenFile(name, shape);
+  if (IsScheduleName(name)) return MakeSchedule(name, shape);
+  const absl::StatusOr<Schedule> schedule = ReadScheduleCsv(name);
+  if (absl::IsNotFound(schedule.status()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--schedule=", name, ": neither one of ",
+                     absl::StrJoin(ScheduleNames(), ", "), " nor a file"));
+  if (!schedule.ok()) return schedule.status();
+  RETURN_IF_ERROR(CheckFileFits(*schedule, shape));
+  if (const auto facts = Validate(*schedule); !facts.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": ", facts.status().message()));
+  return ComputationOf(*schedule);
 }
 
 Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
                              int num_micro_batches) {
-  // An action and its place in the one order of all ranks' actions. A rank has
-  // time for `chunks` stages between two micro-batches; what a stage makes at
-  // an even time travels at the odd one after it.
-  struct Event {
-    int time, stage, rank;  // the stage that computes or sends
-    Action action;
-  };
-  const int num_stages = static_cast<int>(rank_of_stage.size());
-  const int chunks = (num_stages + num_ranks - 1) / num_ranks;
-  std::vector<Event> events;
-  for (int i = 0; i < num_micro_batches; ++i) {
-    for (int stage = 0; stage < num_stages; ++stage) {
-      const int time = 2 * (i * chunks + stage);
-      const int rank = rank_of_stage[stage];
-      events.push_back({time, stage, rank, {stage, i, ActionKind::kForward}});
-      if (stage + 1 == num_stages) continue;
-      const int next = rank_of_stage[stage + 1];
-      if (next == rank) continue;
-      events.push_back(
-          {time + 1, stage, rank, {stage, i, ActionKind::kSendForward}});
-      events.push_back(
-          {time + 1, stage, next, {stage + 1, i, ActionKind::kRecvForward}});
-    }
-  }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return std::tie(a.time, b.stage) < std::tie(b.time, a.stage);
-  });
   Schedule schedule;
   schedule.name = "forward";
   schedule.num_micro_batches = num_micro_batches;
   schedule.rank_of_stage = std::move(rank_of_stage);
   schedule.actions.resize(num_ranks);
-  for (const Event& event : events)
-    schedule.actions[event.rank].push_back(event.action);
+  const Values values(schedule);
+  // A rank has time for `chunks` stages between two micro-batches; what a stage
+  // makes at an even time travels at the odd one after it. At one time, the
+  // last stage comes first.
+  const int num_stages = schedule.num_stages();
+  const int chunks = (num_stages + num_ranks - 1) / num_ranks;
+  std::multimap<std::pair<int, int>, Action> in_order;  // by time and -stage
+  for (int i = 0; i < num_micro_batches; ++i) {
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const int time = 2 * (i * chunks + stage);
+      const Action forward = {stage, i, ActionKind::kForward};
+      in_order.insert({{time, -stage}, forward});
+      const size_t value = values.MadeBy(forward);
+      if (value == Values::kNone || !values.CrossesRanks(value)) continue;
+      in_order.insert({{time + 1, -stage}, values.SendOf(value)});
+      in_order.insert({{time + 1, -stage}, values.ReceiveOf(value)});
+    }
+  }
+  for (const auto& [place, action] : in_order)
+    schedule.actions[schedule.rank_of_stage[action.stage]].push_back(action);
   return schedule;
 }
 

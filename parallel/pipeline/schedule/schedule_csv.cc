@@ -22,11 +22,7 @@ namespace {
 // No machine has more; a typo's number must not ask for memory without end.
 constexpr int32_t kHighestNumber = 1'000'000;
 
-absl::string_view LeadingDigits(absl::string_view text) {
-  size_t length = 0;
-  while (length < text.size() && absl::ascii_isdigit(text[length])) ++length;
-  return text.substr(0, length);
-}
+constexpr absl::string_view kDigits = "0123456789";
 
 // Why a cell that torch.distributed.pipelining knows is none for us.
 absl::string_view ReasonAgainst(absl::string_view cell) {
@@ -34,7 +30,7 @@ absl::string_view ReasonAgainst(absl::string_view cell) {
     return "an action that runs a forward and a backward at once is not "
            "supported; write the two actions in two cells";
   for (const absl::string_view kind : {"UNSHARD", "RESHARD", "REDUCE_GRAD"}) {
-    if (absl::EndsWith(cell.substr(0, cell.find_last_not_of("0123456789") + 1),
+    if (absl::EndsWith(cell.substr(0, cell.find_last_not_of(kDigits) + 1),
                        kind))
       return "actions of sharded parameters are not supported; write the file "
              "with computation only";
@@ -44,9 +40,10 @@ absl::string_view ReasonAgainst(absl::string_view cell) {
 }
 
 absl::StatusOr<Action> ParseAction(absl::string_view cell) {
-  const absl::string_view stage = LeadingDigits(cell);
+  const absl::string_view stage =
+      cell.substr(0, cell.find_first_not_of(kDigits));
   const absl::string_view rest = cell.substr(stage.size());
-  const size_t kind_length = rest.find_last_not_of("0123456789") + 1;
+  const size_t kind_length = rest.find_last_not_of(kDigits) + 1;
   const absl::string_view micro_batch = rest.substr(kind_length);
   for (int kind = 0; kind < kNumActionKinds; ++kind) {
     Action action;
@@ -60,58 +57,26 @@ absl::StatusOr<Action> ParseAction(absl::string_view cell) {
   return absl::InvalidArgumentError(ReasonAgainst(cell));
 }
 
-// Turns cells into a schedule, which grows with them.
-class Builder {
- public:
-  explicit Builder(const std::string& path) { schedule_.name = path; }
+constexpr int kNoRank = -1;
 
-  absl::Status AddRow(absl::string_view row) {
-    schedule_.actions.emplace_back();
-    const std::vector<absl::string_view> cells = absl::StrSplit(row, ',');
-    for (size_t column = 0; column < cells.size(); ++column) {
-      const absl::string_view cell = absl::StripAsciiWhitespace(cells[column]);
-      if (cell.empty()) continue;
-      const absl::StatusOr<Action> action = ParseAction(cell);
-      const absl::Status status = action.ok() ? Add(*action) : action.status();
-      if (!status.ok())
-        return absl::InvalidArgumentError(absl::StrCat(
-            schedule_.name, ", row ", schedule_.num_ranks(), ", column ",
-            column + 1, ": ", Quoted(cell), ": ", status.message()));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Schedule> Finish() && {
-    for (int stage = 0; stage < schedule_.num_stages(); ++stage) {
-      if (schedule_.rank_of_stage[stage] == kNoRank)
-        return absl::InvalidArgumentError(absl::StrCat(
-            schedule_.name, ": no rank has stage ", stage, ", although stage ",
-            schedule_.num_stages() - 1, " is there"));
-    }
-    return std::move(schedule_);
-  }
-
- private:
-  static constexpr int kNoRank = -1;
-
-  absl::Status Add(const Action& action) {
-    const int rank = schedule_.num_ranks() - 1;
-    if (action.stage >= schedule_.num_stages())
-      schedule_.rank_of_stage.resize(action.stage + 1, kNoRank);
-    int& home = schedule_.rank_of_stage[action.stage];
-    if (home != kNoRank && home != rank)
-      return absl::InvalidArgumentError(
-          absl::StrCat("row ", home + 1, " has stage ", action.stage,
-                       " already; a stage is on one rank"));
-    home = rank;
-    schedule_.num_micro_batches =
-        std::max(schedule_.num_micro_batches, action.micro_batch + 1);
-    schedule_.actions.back().push_back(action);
-    return absl::OkStatus();
-  }
-
-  Schedule schedule_;
-};
+// Adds the action in `cell` to the last rank of `schedule`, which grows with
+// it.
+absl::Status AddCell(absl::string_view cell, Schedule& schedule) {
+  ASSIGN_OR_RETURN(const Action action, ParseAction(cell));
+  const int rank = schedule.num_ranks() - 1;
+  if (action.stage >= schedule.num_stages())
+    schedule.rank_of_stage.resize(action.stage + 1, kNoRank);
+  int& home = schedule.rank_of_stage[action.stage];
+  if (home != kNoRank && home != rank)
+    return absl::InvalidArgumentError(
+        absl::StrCat("row ", home + 1, " has stage ", action.stage,
+                     " already; a stage is on one rank"));
+  home = rank;
+  schedule.num_micro_batches =
+      std::max(schedule.num_micro_batches, action.micro_batch + 1);
+  schedule.actions.back().push_back(action);
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -121,11 +86,28 @@ absl::StatusOr<Schedule> ParseScheduleCsv(const std::string& path,
   if (rows.empty())
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": the file is empty"));
-  Builder builder(path);
+  Schedule schedule;
+  schedule.name = path;
   for (const absl::string_view row : absl::StrSplit(rows, '\n')) {
-    RETURN_IF_ERROR(builder.AddRow(row));
+    schedule.actions.emplace_back();
+    int column = 0;
+    for (absl::string_view cell : absl::StrSplit(row, ',')) {
+      ++column;
+      cell = absl::StripAsciiWhitespace(cell);
+      if (cell.empty()) continue;
+      if (const absl::Status status = AddCell(cell, schedule); !status.ok())
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ", row ", schedule.num_ranks(), ", column ",
+                         column, ": ", Quoted(cell), ": ", status.message()));
+    }
   }
-  return std::move(builder).Finish();
+  for (int stage = 0; stage < schedule.num_stages(); ++stage) {
+    if (schedule.rank_of_stage[stage] == kNoRank)
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": no rank has stage ", stage, ", although stage ",
+                       schedule.num_stages() - 1, " is there"));
+  }
+  return schedule;
 }
 
 absl::StatusOr<Schedule> ReadScheduleCsv(const std::string& path) {

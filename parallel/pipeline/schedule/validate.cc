@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/pipeline/schedule/dry_run.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
@@ -15,116 +14,6 @@ namespace rankwise {
 namespace {
 
 using Kind = ActionKind;
-
-// Positions fit their type.
-constexpr size_t kMostActionsPerRank = size_t{1} << 30;
-
-absl::Status CheckRanks(const Schedule& schedule) {
-  if (schedule.num_micro_batches < 1 || schedule.rank_of_stage.empty())
-    return absl::InvalidArgumentError("the schedule is empty");
-  for (int stage = 0; stage < schedule.num_stages(); ++stage) {
-    const int rank = schedule.rank_of_stage[stage];
-    if (rank < 0 || rank >= schedule.num_ranks())
-      return absl::InvalidArgumentError(
-          absl::StrCat("stage ", stage, " is on rank ", rank, " of ",
-                       schedule.num_ranks(), " ranks"));
-  }
-  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    if (schedule.actions[rank].empty())
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank ", rank, " has no actions"));
-    if (schedule.actions[rank].size() > kMostActionsPerRank)
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rank ", rank, " has more than ", kMostActionsPerRank, " actions"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRange(const Schedule& schedule, int rank,
-                        const Action& action) {
-  if (action.stage < 0 || action.stage >= schedule.num_stages())
-    return absl::InvalidArgumentError(absl::StrCat(
-        "there is no such stage among ", schedule.num_stages(), " stages"));
-  if (action.micro_batch < 0 ||
-      action.micro_batch >= schedule.num_micro_batches)
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no such micro-batch among ",
-                     schedule.num_micro_batches, " micro-batches"));
-  const int home = schedule.rank_of_stage[action.stage];
-  if (home != rank)
-    return absl::InvalidArgumentError(
-        absl::StrCat("stage ", action.stage, " is on rank ", home));
-  return absl::OkStatus();
-}
-
-// "rank 1, action 5 (1F3)": positions in a rank's list count from 1.
-std::string PlaceOf(int rank, size_t position, const Action& action) {
-  return absl::StrCat("rank ", rank, ", action ", position + 1, " (",
-                      ToString(action), ")");
-}
-
-// The position of every action in its rank's list.
-class ActionTable {
- public:
-  static constexpr int32_t kMissing = -1;
-
-  // InvalidArgument that names the place: a stage, micro-batch or rank that
-  // does not exist, an action on another rank than its stage's, a doubled one.
-  static absl::StatusOr<ActionTable> Create(const Schedule& schedule);
-
-  int32_t PositionOf(const Action& action) const {
-    const std::vector<int32_t>& positions =
-        positions_[static_cast<size_t>(action.kind)];
-    return positions.empty() ? kMissing : positions[Cell(action)];
-  }
-  bool Has(const Action& action) const {
-    return PositionOf(action) != kMissing;
-  }
-
- private:
-  size_t Cell(const Action& action) const {
-    return static_cast<size_t>(action.stage) * micro_batches_ +
-           static_cast<size_t>(action.micro_batch);
-  }
-  absl::Status Add(const Schedule& schedule, int rank, size_t position);
-
-  size_t micro_batches_ = 0;
-  // [kind][stage, micro-batch]; empty for a kind that does not occur.
-  std::vector<int32_t> positions_[kNumActionKinds];
-};
-
-absl::Status ActionTable::Add(const Schedule& schedule, int rank,
-                              size_t position) {
-  const Action& action = schedule.actions[rank][position];
-  const auto refuse = [&](absl::string_view reason) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(PlaceOf(rank, position, action), ": ", reason));
-  };
-  const absl::Status in_range = CheckRange(schedule, rank, action);
-  if (!in_range.ok()) return refuse(in_range.message());
-  std::vector<int32_t>& positions =
-      positions_[static_cast<size_t>(action.kind)];
-  if (positions.empty())
-    positions.resize(schedule.rank_of_stage.size() * micro_batches_, kMissing);
-  int32_t& cell = positions[Cell(action)];
-  if (cell != kMissing)
-    return refuse(
-        absl::StrCat("doubled: it is this rank's action ", cell + 1, " too"));
-  cell = static_cast<int32_t>(position);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ActionTable> ActionTable::Create(const Schedule& schedule) {
-  RETURN_IF_ERROR(CheckRanks(schedule));
-  ActionTable table;
-  table.micro_batches_ = static_cast<size_t>(schedule.num_micro_batches);
-  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    for (size_t i = 0; i < schedule.actions[rank].size(); ++i) {
-      RETURN_IF_ERROR(table.Add(schedule, rank, i));
-    }
-  }
-  return table;
-}
 
 // Which action of a stage needs which other of the same micro-batch.
 constexpr struct {
@@ -138,50 +27,23 @@ constexpr struct {
     {Kind::kSendBackward, Kind::kInputGrad},
 };
 
-// What one rank issues with one other rank, in order.
-struct Issued {
-  size_t value;
-  size_t position;  // in the rank's list
-};
+// What one rank issues with one other rank: positions in its list.
+using Messages = std::vector<size_t>;
 
-using Messages = std::vector<Issued>;
-
-// The checks of a schedule whose actions all exist, each once.
 class Validator {
  public:
-  Validator(const Schedule& schedule, const ActionTable& table)
+  explicit Validator(const Schedule& schedule)
       : schedule_(schedule),
-        table_(table),
         values_(schedule),
         has_communication_(HasCommunication(schedule)) {}
 
-  absl::Status Check() const {
-    for (int stage = 0; stage < schedule_.num_stages(); ++stage) {
-      for (int i = 0; i < schedule_.num_micro_batches; ++i) {
-        RETURN_IF_ERROR(CheckComplete(stage, i));
-      }
-    }
-    for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
-      for (size_t i = 0; i < schedule_.actions[rank].size(); ++i) {
-        RETURN_IF_ERROR(CheckOrder(rank, i));
-      }
-    }
-    if (has_communication_) {
-      RETURN_IF_ERROR(CheckMessages());
-    }
-    return CheckNoDeadlock();
-  }
+  absl::Status Check();
 
  private:
-  absl::Status Missing(const Action& action, absl::string_view detail) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", schedule_.rank_of_stage[action.stage],
-                     ": missing action ", ToString(action), detail));
-  }
-  std::string Place(int rank, size_t position) const {
-    return PlaceOf(rank, position, schedule_.actions[rank][position]);
-  }
+  static constexpr int32_t kMissing = -1;
 
+  absl::Status CheckRanks() const;
+  absl::Status AddToTable(int rank, size_t position);
   absl::Status CheckComplete(int stage, int micro_batch) const;
   absl::Status CheckOrder(int rank, size_t position) const;
   std::vector<Action> NeedsOf(const Action& action) const;
@@ -190,15 +52,114 @@ class Validator {
   absl::Status CheckSameOrder(std::pair<int, int> ranks, const Messages& mine,
                               const Messages& theirs) const;
   absl::Status CheckNoDeadlock() const;
-  size_t AwaitedBy(int rank, const std::vector<size_t>& done) const;
   std::vector<int> CycleFrom(int rank, const std::vector<size_t>& done) const;
   std::string DescribeWait(int rank, const std::vector<size_t>& done) const;
 
+  // Calls check(rank, position) for every action; the first error.
+  template <typename CheckAction>
+  absl::Status ForEachAction(CheckAction check) const {
+    for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
+      for (size_t i = 0; i < schedule_.actions[rank].size(); ++i) {
+        RETURN_IF_ERROR(check(rank, i));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // "rank 1, action 5 (1F3)": positions in a rank's list count from 1.
+  std::string Place(int rank, size_t position) const {
+    return absl::StrCat("rank ", rank, ", action ", position + 1, " (",
+                        ToString(schedule_.actions[rank][position]), ")");
+  }
+  template <typename... Reason>
+  absl::Status Refuse(int rank, size_t position, const Reason&... why) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Place(rank, position), ": ", why...));
+  }
+  absl::Status Missing(const Action& action, absl::string_view detail) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", schedule_.rank_of_stage[action.stage],
+                     ": missing action ", ToString(action), detail));
+  }
+
+  size_t Cell(const Action& action) const {
+    return static_cast<size_t>(action.stage) * schedule_.num_micro_batches +
+           action.micro_batch;
+  }
+  int32_t PositionOf(const Action& action) const {
+    const auto& positions = positions_[static_cast<size_t>(action.kind)];
+    return positions.empty() ? kMissing : positions[Cell(action)];
+  }
+  bool Has(const Action& action) const {
+    return PositionOf(action) != kMissing;
+  }
+
   const Schedule& schedule_;
-  const ActionTable& table_;
   const Values values_;
   const bool has_communication_;
+  // The position of every action in its rank's list: [kind][stage,
+  // micro-batch]; empty for a kind that does not occur.
+  std::vector<int32_t> positions_[kNumActionKinds];
 };
+
+absl::Status Validator::Check() {
+  RETURN_IF_ERROR(CheckRanks());
+  RETURN_IF_ERROR(ForEachAction(
+      [this](int rank, size_t i) { return AddToTable(rank, i); }));
+  for (int stage = 0; stage < schedule_.num_stages(); ++stage) {
+    for (int i = 0; i < schedule_.num_micro_batches; ++i) {
+      RETURN_IF_ERROR(CheckComplete(stage, i));
+    }
+  }
+  RETURN_IF_ERROR(ForEachAction(
+      [this](int rank, size_t i) { return CheckOrder(rank, i); }));
+  if (has_communication_) {
+    RETURN_IF_ERROR(CheckMessages());
+  }
+  return CheckNoDeadlock();
+}
+
+absl::Status Validator::CheckRanks() const {
+  if (schedule_.num_micro_batches < 1 || schedule_.rank_of_stage.empty())
+    return absl::InvalidArgumentError("the schedule is empty");
+  const int num_ranks = schedule_.num_ranks();
+  for (int stage = 0; stage < schedule_.num_stages(); ++stage) {
+    const int rank = schedule_.rank_of_stage[stage];
+    if (rank < 0 || rank >= num_ranks)
+      return absl::InvalidArgumentError(absl::StrCat(
+          "stage ", stage, " is on rank ", rank, " of ", num_ranks, " ranks"));
+  }
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    if (schedule_.actions[rank].empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", rank, " has no actions"));
+  }
+  return absl::OkStatus();
+}
+
+// Refuses a stage, micro-batch or rank that does not exist, an action on
+// another rank than its stage's, and a doubled one.
+absl::Status Validator::AddToTable(int rank, size_t position) {
+  const Action& action = schedule_.actions[rank][position];
+  if (action.stage < 0 || action.stage >= schedule_.num_stages())
+    return Refuse(rank, position, "there is no such stage among ",
+                  schedule_.num_stages(), " stages");
+  if (action.micro_batch < 0 ||
+      action.micro_batch >= schedule_.num_micro_batches)
+    return Refuse(rank, position, "there is no such micro-batch among ",
+                  schedule_.num_micro_batches, " micro-batches");
+  const int home = schedule_.rank_of_stage[action.stage];
+  if (home != rank)
+    return Refuse(rank, position, "stage ", action.stage, " is on rank ", home);
+  auto& positions = positions_[static_cast<size_t>(action.kind)];
+  if (positions.empty()) positions.resize(values_.count() / 2, kMissing);
+  int32_t& cell = positions[Cell(action)];
+  if (cell != kMissing)
+    return Refuse(rank, position, "doubled: it is this rank's action ",
+                  cell + 1, " too");
+  cell = static_cast<int32_t>(position);
+  return absl::OkStatus();
+}
 
 // One F, and one B or both of I and W.
 absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
@@ -206,36 +167,33 @@ absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
   const Action whole = {stage, micro_batch, Kind::kBackward};
   const Action input = {stage, micro_batch, Kind::kInputGrad};
   const Action weight = {stage, micro_batch, Kind::kWeightGrad};
-  if (!table_.Has(forward)) return Missing(forward, "");
-  if (table_.Has(whole)) {
+  if (!Has(forward)) return Missing(forward, "");
+  if (Has(whole)) {
     for (const Action& half : {input, weight}) {
-      if (!table_.Has(half)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          Place(schedule_.rank_of_stage[stage], table_.PositionOf(half)),
-          ": doubled: ", ToString(whole), " computes it already"));
+      if (Has(half))
+        return Refuse(schedule_.rank_of_stage[stage], PositionOf(half),
+                      "doubled: ", ToString(whole), " computes it already");
     }
     return absl::OkStatus();
   }
-  if (!table_.Has(input) && !table_.Has(weight)) return Missing(whole, "");
-  if (!table_.Has(input)) return Missing(input, " (W needs it)");
-  if (!table_.Has(weight)) return Missing(weight, " (the other half of I)");
+  if (!Has(input) && !Has(weight)) return Missing(whole, "");
+  if (!Has(input)) return Missing(input, " (W needs it)");
+  if (!Has(weight)) return Missing(weight, " (the other half of I)");
   return absl::OkStatus();
 }
 
 // What an action needs of its own rank comes before it.
 absl::Status Validator::CheckOrder(int rank, size_t position) const {
   for (const Action& needed : NeedsOf(schedule_.actions[rank][position])) {
-    const int32_t at = table_.PositionOf(needed);
-    if (at == ActionTable::kMissing || at < static_cast<int32_t>(position))
-      continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(Place(rank, position), ": use before ", ToString(needed),
-                     ", which is action ", at + 1));
+    const int32_t at = PositionOf(needed);
+    if (at >= static_cast<int32_t>(position))
+      return Refuse(rank, position, "use before ", ToString(needed),
+                    ", which is action ", at + 1);
   }
   return absl::OkStatus();
 }
 
-// Of those that are missing, other checks complain where it is wrong.
+// Those that are missing are left to the other checks.
 std::vector<Action> Validator::NeedsOf(const Action& action) const {
   std::vector<Action> needs;
   const auto add_needs_of = [&](const Action& user) {
@@ -260,22 +218,17 @@ std::vector<Action> Validator::NeedsOf(const Action& action) const {
 // for backends that match messages by their order (NCCL).
 absl::Status Validator::CheckMessages() const {
   std::map<std::pair<int, int>, Messages> all;
-  for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
-    for (size_t i = 0; i < schedule_.actions[rank].size(); ++i) {
-      const Action& action = schedule_.actions[rank][i];
-      if (IsCompute(action.kind)) {
-        RETURN_IF_ERROR(CheckPresent(action));
-        continue;
-      }
-      const size_t value = values_.CarriedBy(action);
-      if (value == Values::kNone || !values_.CrossesRanks(value))
-        return absl::InvalidArgumentError(absl::StrCat(
-            Place(rank, i), ": there is no other rank to exchange this with"));
-      const int other =
-          IsSend(action.kind) ? values_.UserOf(value) : values_.MakerOf(value);
-      all[{rank, schedule_.rank_of_stage[other]}].push_back({value, i});
-    }
-  }
+  RETURN_IF_ERROR(ForEachAction([&](int rank, size_t i) {
+    const Action& action = schedule_.actions[rank][i];
+    if (IsCompute(action.kind)) return CheckPresent(action);
+    const size_t value = values_.CarriedBy(action);
+    if (value == Values::kNone || !values_.CrossesRanks(value))
+      return Refuse(rank, i, "there is no other rank to exchange this with");
+    const int peer = IsSend(action.kind) ? values_.RankOfUser(value)
+                                         : values_.RankOfMaker(value);
+    all[{rank, peer}].push_back(i);
+    return absl::OkStatus();
+  }));
   for (const auto& [ranks, messages] : all) {
     if (ranks.first > ranks.second) continue;
     RETURN_IF_ERROR(
@@ -291,7 +244,7 @@ absl::Status Validator::CheckPresent(const Action& computation) const {
     return absl::OkStatus();
   for (const Action& action :
        {values_.SendOf(value), values_.ReceiveOf(value)}) {
-    if (!table_.Has(action)) return Missing(action, "");
+    if (!Has(action)) return Missing(action, "");
   }
   return absl::OkStatus();
 }
@@ -300,13 +253,17 @@ absl::Status Validator::CheckPresent(const Action& computation) const {
 absl::Status Validator::CheckSameOrder(std::pair<int, int> ranks,
                                        const Messages& mine,
                                        const Messages& theirs) const {
+  const auto value_at = [&](int rank, size_t position) {
+    return values_.CarriedBy(schedule_.actions[rank][position]);
+  };
   for (size_t i = 0; i < mine.size(); ++i) {
-    if (mine[i].value == theirs[i].value) continue;
+    if (value_at(ranks.first, mine[i]) == value_at(ranks.second, theirs[i]))
+      continue;
     return absl::InvalidArgumentError(
         absl::StrCat("ranks ", ranks.first, " and ", ranks.second,
                      " disagree about the message number ", i + 1,
-                     " between them: ", Place(ranks.first, mine[i].position),
-                     " against ", Place(ranks.second, theirs[i].position),
+                     " between them: ", Place(ranks.first, mine[i]),
+                     " against ", Place(ranks.second, theirs[i]),
                      "; both must issue them in the same order"));
   }
   return absl::OkStatus();
@@ -327,30 +284,27 @@ absl::Status Validator::CheckNoDeadlock() const {
   return absl::OkStatus();
 }
 
-// The value that `rank` is stuck without.
-size_t Validator::AwaitedBy(int rank, const std::vector<size_t>& done) const {
-  return values_.NeededBy(schedule_.actions[rank][done[rank]]);
-}
-
 // The ranks of the cycle, each waiting for the next, the last for the first.
 // Every stuck rank waits for a stuck one, so that following them from any of
 // them ends in a cycle.
 std::vector<int> Validator::CycleFrom(int rank,
                                       const std::vector<size_t>& done) const {
   std::vector<int> path;
-  while (std::find(path.begin(), path.end(), rank) == path.end()) {
+  auto first = path.end();
+  while ((first = std::find(path.begin(), path.end(), rank)) == path.end()) {
     path.push_back(rank);
-    rank = schedule_.rank_of_stage[values_.MakerOf(AwaitedBy(rank, done))];
+    rank = values_.RankOfMaker(
+        values_.NeededBy(schedule_.actions[rank][done[rank]]));
   }
-  path.erase(path.begin(), std::find(path.begin(), path.end(), rank));
+  path.erase(path.begin(), first);
   return path;
 }
 
 // "rank 0, action 2 (0B0) waits for 1B0, which is action 5 of rank 1".
 std::string Validator::DescribeWait(int rank,
                                     const std::vector<size_t>& done) const {
-  const size_t value = AwaitedBy(rank, done);
-  const int other = schedule_.rank_of_stage[values_.MakerOf(value)];
+  const size_t value = values_.NeededBy(schedule_.actions[rank][done[rank]]);
+  const int other = values_.RankOfMaker(value);
   const std::vector<Action>& others = schedule_.actions[other];
   // Where there is communication, what has to happen is the send.
   const auto awaited =
@@ -377,8 +331,7 @@ int PeakActivations(const std::vector<Action>& actions) {
 }  // namespace
 
 absl::StatusOr<ScheduleFacts> Validate(const Schedule& schedule) {
-  ASSIGN_OR_RETURN(const ActionTable table, ActionTable::Create(schedule));
-  RETURN_IF_ERROR(Validator(schedule, table).Check());
+  RETURN_IF_ERROR(Validator(schedule).Check());
   ScheduleFacts facts;
   for (const std::vector<Action>& actions : schedule.actions) {
     facts.peak_activations.push_back(PeakActivations(actions));

@@ -9,7 +9,6 @@
 #include "gtest/gtest.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "parallel/pipeline/simulation/timeline.h"
 
 namespace rankwise {
 namespace {

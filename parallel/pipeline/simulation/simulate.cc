@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/pipeline/schedule/dry_run.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
@@ -105,8 +105,8 @@ class Simulation {
   // When `value`, made at `seconds`, is where it is used.
   double Deliver(size_t value, double seconds) {
     if (!values_.CrossesRanks(value)) return seconds;
-    const int from = schedule_.rank_of_stage[values_.MakerOf(value)];
-    const int to = schedule_.rank_of_stage[values_.UserOf(value)];
+    const int from = values_.RankOfMaker(value);
+    const int to = values_.RankOfUser(value);
     // Both directions carry the output of the earlier of the two stages.
     const StageCosts& sized =
         CostsOf(std::min(values_.MakerOf(value), values_.UserOf(value)));
@@ -132,77 +132,109 @@ class Simulation {
 // A value on its way to another rank.
 struct Message {
   size_t value;
-  double sent_seconds;
-  size_t position;  // of the action that makes it, in its rank's list
+  size_t behind;  // the number of its rank's computations that come before it
 };
 
-// A communication action that goes behind the first `behind` computations of
-// its rank.
-struct Insertion {
-  size_t behind;
-  Action action;
-};
-
-// All messages in the order in which they would be sent if every F, I and W
+// All messages by the second in which they would be sent if every F, I and W
 // took as long, and B twice as long. Any order of this kind, in which each
 // message comes after those that had to be there before it was made, leads to
 // lists that cannot deadlock; this one is near the order in real time.
-std::vector<Message> MessagesInOrder(const Schedule& schedule,
-                                     const Timeline& timeline) {
-  const Values values(schedule);
-  std::vector<Message> messages;
-  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    for (size_t i = 0; i < timeline.ranks[rank].size(); ++i) {
-      const Span& span = timeline.ranks[rank][i];
-      const size_t value = values.MadeBy(span.action);
+std::multimap<double, Message> MessagesInOrder(const Values& values,
+                                               const Timeline& timeline) {
+  std::multimap<double, Message> messages;
+  for (const std::vector<Span>& spans : timeline.ranks) {
+    for (size_t i = 0; i < spans.size(); ++i) {
+      const size_t value = values.MadeBy(spans[i].action);
       if (value != Values::kNone && values.CrossesRanks(value))
-        messages.push_back({value, span.end_seconds, i});
+        messages.insert({spans[i].end_seconds, {value, i + 1}});
     }
   }
-  std::stable_sort(messages.begin(), messages.end(),
-                   [](const Message& a, const Message& b) {
-                     return a.sent_seconds < b.sent_seconds;
-                   });
   return messages;
 }
 
-// A receive goes right behind what its rank last issued with the same peer: no
-// earlier, or the two ranks would issue in different orders.
-std::vector<std::vector<Insertion>> InsertionsOf(
-    const Schedule& schedule, const std::vector<Message>& messages) {
-  const Values values(schedule);
-  std::vector<std::vector<Insertion>> insertions(schedule.actions.size());
-  // [rank, peer]: behind how many computations of the rank they last met.
-  std::map<std::pair<int, int>, size_t> last_met;
-  for (const Message& message : messages) {
-    const int from = schedule.rank_of_stage[values.MakerOf(message.value)];
-    const int to = schedule.rank_of_stage[values.UserOf(message.value)];
-    const size_t behind = message.position + 1;
-    insertions[from].push_back({behind, values.SendOf(message.value)});
-    last_met[{from, to}] = behind;
-    insertions[to].push_back(
-        {last_met[{to, from}], values.ReceiveOf(message.value)});
-  }
-  for (std::vector<Insertion>& of_rank : insertions) {
-    std::stable_sort(of_rank.begin(), of_rank.end(),
-                     [](const Insertion& a, const Insertion& b) {
-                       return a.behind < b.behind;
-                     });
-  }
-  return insertions;
+double IdleShare(double busy_seconds, double seconds) {
+  return seconds > 0 ? (seconds - busy_seconds) / seconds : 0;
 }
 
-std::vector<Action> Merge(const std::vector<Action>& compute,
-                          const std::vector<Insertion>& insertions) {
-  std::vector<Action> merged;
-  merged.reserve(compute.size() + insertions.size());
-  auto next = insertions.begin();
-  for (size_t done = 0; done <= compute.size(); ++done) {
-    for (; next != insertions.end() && next->behind == done; ++next)
-      merged.push_back(next->action);
-    if (done < compute.size()) merged.push_back(compute[done]);
+double Mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(values.size());
+}
+
+// Mean over ranks of k / (steps + k), k = 0 .. p-1 ranks away from the last:
+// what 1F1B and its kin idle between their first and last action. Rank r starts
+// r forwards after the first and ends r backwards before the end, so that its
+// idle time is that of a pipeline of p - r ranks.
+double MeanOverShorterPipelines(int p, double steps) {
+  double sum = 0;
+  for (int k = 0; k < p; ++k) sum += k / (steps + k);
+  return sum / p;
+}
+
+ScheduleFormulas Naive(int p, int m) {
+  // Rank r's part of the p*m turns is all but the first r half-turns each way.
+  double sum = 0;
+  for (int rank = 0; rank < p; ++rank) {
+    const double turns = static_cast<double>(p) * m - rank;
+    sum += (turns - m) / turns;
   }
-  return merged;
+  return {.span_bubble = sum / p,
+          .wall_bubble = (p - 1.0) / p,
+          .wall_text = "(p-1)/p",
+          .peak_activations = 1};
+}
+
+// Huang et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2.1.
+ScheduleFormulas Flushed(int p, int m, int peak) {
+  return {.span_bubble = MeanOverShorterPipelines(p, m),
+          .wall_bubble = (p - 1.0) / (m + p - 1.0),
+          .wall_text = "(p-1)/(m+p-1)",
+          .peak_activations = peak};
+}
+
+// Narayanan et al. 2021, section 2.2.2.
+ScheduleFormulas Interleaved(int p, int m, int v) {
+  if (m % p != 0) return {};
+  const double steps = static_cast<double>(v) * m;
+  return {.span_bubble = MeanOverShorterPipelines(p, steps),
+          .wall_bubble = (p - 1.0) / (steps + p - 1.0),
+          .wall_text = "(p-1)/(v*m+p-1)",
+          .peak_activations =
+              std::min(2.0 * (p - 1) + (v - 1.0) * p + 1, steps) / v};
+}
+
+// Qi et al. 2023, table 1: (p-1)(F+I-W), where W fits into the time that 1F1B
+// waits, W <= F and W <= I. A longer W leaves what no schedule of this
+// placement avoids: (p-1)F until the last rank starts, (p-1)I until the first
+// gradient is at the first rank.
+ScheduleFormulas HandcraftedH1(int p, int m, const StageCosts& costs) {
+  ScheduleFormulas formulas;
+  formulas.peak_activations = std::min(p, m);
+  if (m < p) return formulas;
+  const double f = costs.forward_seconds, i = costs.input_grad_seconds,
+               w = costs.weight_grad_seconds;
+  const double idle = (p - 1) * std::max({f + i - w, f, i});
+  const double seconds = m * (f + i + w) + idle;
+  formulas.wall_bubble = seconds > 0 ? idle / seconds : 0;
+  formulas.wall_text = w <= std::min(f, i)
+                           ? "(p-1)(F+I-W) / (m(F+I+W) + (p-1)(F+I-W))"
+                           : "(p-1)max(F,I) / (m(F+I+W) + (p-1)max(F,I))";
+  return formulas;
+}
+
+// Qi et al. 2024, section 6: no bubble within a rank's span where F = I = W,
+// once there are micro-batches enough to fill the warm-up.
+ScheduleFormulas HandcraftedV(int p, int m, const StageCosts& costs) {
+  ScheduleFormulas formulas;
+  formulas.peak_activations = std::min(p, m);
+  const bool equal = costs.forward_seconds == costs.input_grad_seconds &&
+                     costs.forward_seconds == costs.weight_grad_seconds;
+  if (!equal || m < 2 * p - 1) return formulas;
+  formulas.span_bubble = 0;
+  formulas.wall_bubble = (p - 1.0) / (6.0 * m + p - 1.0);
+  formulas.wall_text = "(p-1)/(6m+p-1)";
+  return formulas;
 }
 
 }  // namespace
@@ -223,12 +255,86 @@ absl::StatusOr<Schedule> AddCommunication(const Schedule& compute) {
   Schedule schedule = ComputationOf(compute);
   ASSIGN_OR_RETURN(const Timeline timeline,
                    Simulate(schedule, {.stages = {StageCosts{}}, .link = {}}));
-  const std::vector<std::vector<Insertion>> insertions =
-      InsertionsOf(schedule, MessagesInOrder(schedule, timeline));
+  const Values values(schedule);
+  // By rank: what goes behind how many of its computations.
+  std::vector<std::multimap<size_t, Action>> insertions(
+      schedule.actions.size());
+  // [rank, peer]: behind how many computations of the rank they last met. A
+  // receive goes right behind what its rank last issued with the same peer: no
+  // earlier, or the two ranks would issue in different orders.
+  std::map<std::pair<int, int>, size_t> last_met;
+  for (const auto& [seconds, message] : MessagesInOrder(values, timeline)) {
+    const int from = values.RankOfMaker(message.value);
+    const int to = values.RankOfUser(message.value);
+    last_met[{from, to}] = message.behind;
+    insertions[from].emplace(message.behind, values.SendOf(message.value));
+    insertions[to].emplace(last_met[{to, from}],
+                           values.ReceiveOf(message.value));
+  }
   for (size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    schedule.actions[rank] = Merge(schedule.actions[rank], insertions[rank]);
+    const std::vector<Action> computations =
+        std::exchange(schedule.actions[rank], {});
+    for (size_t done = 0; done <= computations.size(); ++done) {
+      const auto [begin, end] = insertions[rank].equal_range(done);
+      for (auto next = begin; next != end; ++next)
+        schedule.actions[rank].push_back(next->second);
+      if (done < computations.size())
+        schedule.actions[rank].push_back(computations[done]);
+    }
   }
   return schedule;
+}
+
+Extent ExtentOf(const std::vector<Span>& spans) {
+  Extent extent;
+  for (const Span& span : spans) {
+    if (!IsCompute(span.action.kind)) continue;
+    extent.overlapped_seconds +=
+        std::max(0.0, std::min(span.end_seconds, extent.end_seconds) -
+                          span.start_seconds);
+    extent.start_seconds = std::min(extent.start_seconds, span.start_seconds);
+    extent.end_seconds = std::max(extent.end_seconds, span.end_seconds);
+    (span.action.kind == ActionKind::kForward ? extent.forward_seconds
+                                              : extent.backward_seconds) +=
+        span.end_seconds - span.start_seconds;
+  }
+  return extent;
+}
+
+Bubbles MeasureBubbles(const Timeline& timeline) {
+  Bubbles bubbles;
+  std::vector<Extent> extents;
+  Extent all;
+  for (const std::vector<Span>& spans : timeline.ranks) {
+    extents.push_back(ExtentOf(spans));
+    all.start_seconds =
+        std::min(all.start_seconds, extents.back().start_seconds);
+    all.end_seconds = std::max(all.end_seconds, extents.back().end_seconds);
+  }
+  bubbles.wall_seconds = all.seconds();
+  for (const Extent& extent : extents) {
+    bubbles.busy_seconds.push_back(extent.busy_seconds());
+    bubbles.span_per_rank.push_back(
+        IdleShare(extent.busy_seconds(), extent.seconds()));
+    bubbles.wall_per_rank.push_back(
+        IdleShare(extent.busy_seconds(), all.seconds()));
+  }
+  bubbles.span = Mean(bubbles.span_per_rank);
+  bubbles.wall = Mean(bubbles.wall_per_rank);
+  return bubbles;
+}
+
+ScheduleFormulas FormulasOf(const std::string& name, const ScheduleShape& shape,
+                            const StageCosts& costs) {
+  const int p = shape.num_ranks;
+  const int m = shape.num_micro_batches;
+  if (name == "naive") return Naive(p, m);
+  if (name == "gpipe") return Flushed(p, m, m);
+  if (name == "1f1b") return Flushed(p, m, std::min(p, m));
+  if (name == "interleaved_1f1b") return Interleaved(p, m, shape.chunks);
+  if (name == "zero_bubble_h1") return HandcraftedH1(p, m, costs);
+  if (name == "zbv") return HandcraftedV(p, m, costs);
+  return {};
 }
 
 }  // namespace rankwise

@@ -2,7 +2,7 @@
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_STRICT_BACKEND_FOR_TEST_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_STRICT_BACKEND_FOR_TEST_H_
 
-#include "parallel/pipeline/schedule/actions.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 

@@ -1,5 +1,5 @@
 // Timelines as files for Perfetto (ui.perfetto.dev) and chrome://tracing, and
-// for a terminal (drawing.cc).
+// for a terminal.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_TRACE_H_
 
@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "parallel/pipeline/simulation/timeline.h"
+#include "parallel/pipeline/simulation/simulate.h"
 #include "parallel/trace/chrome_trace.h"
 
 namespace rankwise {

@@ -1,4 +1,3 @@
-#include "parallel/pipeline/schedule/dry_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
