@@ -73,47 +73,25 @@ std::vector<CostPoint> PointsOf(const CallSeconds& calls, double spread) {
   return points;
 }
 
-// The sums of a weighted straight line; weights are 1 / expected^2.
-struct LineSums {
-  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
-
-  void Add(double x, double y, double expected) {
-    const double weight = 1 / (expected * expected);
-    w += weight;
-    wx += weight * x;
-    wxx += weight * x * x;
-    wy += weight * y;
-    wxy += weight * x * y;
-  }
-
-  double Determinant() const { return w * wxx - wx * wx; }
-
-  CostLine NonNegativeLine() const {
-    CostLine line;
-    line.beta_seconds_per_byte =
-        std::max(0.0, (w * wxy - wx * wy) / Determinant());
-    line.alpha_seconds = (wy - line.beta_seconds_per_byte * wx) / w;
-    if (line.alpha_seconds >= 0) return line;
-    line.alpha_seconds = 0;
-    line.beta_seconds_per_byte = wxy / wxx;
-    return line;
-  }
-};
-
-// Least squares with the usual intervals (Student's t, two parameters).
+// Least squares of relative errors, with the usual intervals (Student's t, two
+// parameters).
 CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
   // What is weighted by a noisy time is fitted too low: the weights come from
   // the measured times first, and then twice from the line itself.
   CostLine line;
-  LineSums sums;
+  LeastSquares sums;
   for (int pass = 0; pass < 3; ++pass) {
-    sums = LineSums();
+    sums = {};
     for (const CostPoint& point : points) {
-      const double expected = line.SecondsFor(point.bytes);
-      sums.Add(point.bytes, point.median_seconds,
-               pass > 0 && expected > 0 ? expected : point.median_seconds);
+      const double fitted = line.SecondsFor(point.bytes);
+      const double expected =
+          pass > 0 && fitted > 0 ? fitted : point.median_seconds;
+      sums.Add(1 / expected, point.bytes / expected,
+               point.median_seconds / expected);
     }
-    line = sums.NonNegativeLine();
+    const auto [alpha, beta] = sums.SolveNotNegative();
+    line.alpha_seconds = alpha;
+    line.beta_seconds_per_byte = beta;
   }
   double squares = 0;
   for (const CostPoint& point : points) {
@@ -128,9 +106,9 @@ CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
     return Widened({value - half_width, value + half_width}, value, spread);
   };
   line.alpha_interval =
-      interval(line.alpha_seconds, half * std::sqrt(sums.wxx));
+      interval(line.alpha_seconds, half * std::sqrt(sums.x1x1));
   line.beta_interval =
-      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.w));
+      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.x0x0));
   return line;
 }
 

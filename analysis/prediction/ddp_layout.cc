@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/prediction/simulated_layout.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "records/text.h"
@@ -29,18 +29,12 @@ std::tuple<int, int64_t, bool> Unlikeness(const RecordedDdp& run,
 // Of the runs with this batch, those of the world size that is most alike.
 Runs MostAlike(const DdpRecordings& recordings, double batch,
                int64_t world_size) {
-  Runs best;
+  std::map<std::tuple<int, int64_t, bool>, Runs> by_unlikeness;
   for (const RecordedDdp& run : recordings.runs) {
     if (run.batch != batch) continue;
-    if (!best.empty()) {
-      const auto mine = Unlikeness(run, world_size);
-      const auto others = Unlikeness(*best[0], world_size);
-      if (mine > others) continue;
-      if (mine < others) best.clear();
-    }
-    best.push_back(&run);
+    by_unlikeness[Unlikeness(run, world_size)].push_back(&run);
   }
-  return best;
+  return by_unlikeness.empty() ? Runs() : by_unlikeness.begin()->second;
 }
 
 ComputeParts MedianParts(const Runs& runs) {
@@ -59,16 +53,10 @@ ComputeParts MedianParts(const Runs& runs) {
 // the part of the smallest batch in proportion.
 double LineAt(const std::map<double, ComputeParts>& parts,
               double ComputeParts::*part, double batch) {
-  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-  for (const auto& [size, measured] : parts) {
-    n += 1;
-    x += size;
-    y += measured.*part;
-    xx += size * size;
-    xy += size * (measured.*part);
-  }
-  const double slope = (n * xy - x * y) / (n * xx - x * x);
-  const double value = (y - slope * x) / n + slope * batch;
+  LeastSquares sums;
+  for (const auto& [size, measured] : parts) sums.Add(1, size, measured.*part);
+  const auto [start, slope] = sums.Solve();
+  const double value = start + slope * batch;
   const auto smallest = parts.begin();
   const double least =
       smallest->second.*part * std::min(1.0, batch / smallest->first) * 0.5;
@@ -169,8 +157,8 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
       }
       return SimulateDdpStep(trace, seconds);
     };
-    samples.push_back(SampleOf(times(CostSide::kLow), times(CostSide::kMiddle),
-                               times(CostSide::kHigh)));
+    samples.push_back({times(CostSide::kMiddle), times(CostSide::kLow),
+                       times(CostSide::kHigh)});
   }
   return samples;
 }

@@ -1,5 +1,5 @@
+#include "analysis/prediction/recordings.h"
 #include "analysis/prediction/runs_for_test.h"
-#include "analysis/prediction/simulated_layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -30,7 +30,7 @@ double Seconds(const DdpRecordings& recordings, const Layout& layout,
                const NetworkModel& network) {
   const auto simulated = SimulateDdpLayout(recordings, layout, network);
   EXPECT_TRUE(simulated.ok()) << simulated.status();
-  return simulated->runs[0][0].seconds;
+  return simulated->runs[0][0].middle.step_seconds;
 }
 
 // 10 ms, then backward of 20 ms, then 4 ms.

@@ -15,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/prediction/recordings.h"
-#include "analysis/prediction/simulated_layout.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
@@ -43,17 +42,18 @@ std::vector<Samples> Thinned(absl::Span<const Samples> runs) {
   return thinned;
 }
 
-// The sample with communication `z` standard deviations dearer.
-double At(const StepSample& sample, double z) {
-  const double side = z < 0 ? sample.seconds - sample.low_seconds
-                            : sample.high_seconds - sample.seconds;
-  return sample.seconds + z / kNormal95 * side;
+// The step with communication `z` standard deviations dearer.
+double SecondsWith(const StepSample& sample, double z) {
+  const double middle = sample.middle.step_seconds;
+  const double side = z < 0 ? middle - sample.low.step_seconds
+                            : sample.high.step_seconds - middle;
+  return middle + z / kNormal95 * side;
 }
 
-std::vector<double> SecondsAt(const Samples& run, double z) {
+std::vector<double> ValuesOf(const Samples& run, double StepTimes::*part) {
   std::vector<double> values;
   values.reserve(run.size());
-  for (const StepSample& sample : run) values.push_back(At(sample, z));
+  for (const StepSample& sample : run) values.push_back(sample.middle.*part);
   return values;
 }
 
@@ -83,7 +83,9 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
   std::mt19937_64 random(kSeed);
   std::normal_distribution<double> normal;
   std::vector<double> medians;
-  for (const Samples& run : runs) medians.push_back(Median(SecondsAt(run, 0)));
+  for (const Samples& run : runs) {
+    medians.push_back(Median(ValuesOf(run, &StepTimes::step_seconds)));
+  }
   const double count = static_cast<double>(runs.size());
   const double spread =
       runs.size() < 2 ? 0
@@ -97,7 +99,7 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
       std::uniform_int_distribution<size_t> pick(0, run.size() - 1);
       std::vector<double>& values = resampled.emplace_back();
       for (size_t k = 0; k < run.size(); ++k) {
-        values.push_back(At(run[pick(random)], z));
+        values.push_back(SecondsWith(run[pick(random)], z));
       }
     }
     const Center center = CenterOf(resampled, ranks);
@@ -185,7 +187,7 @@ ModelError TryOnRecorded(const DdpRecordings& ddp,
         SimulateDdpLayout(ddp, layout, network);
     if (!simulated.ok()) continue;
     const double predicted =
-        EstimateStep(simulated->runs, simulated->waiting).seconds;
+        EstimateStep(simulated->runs, simulated->waiting).step_seconds;
     const double off = predicted / Median(seconds) - 1;
     squares += off * off;
     ++error.configurations;
@@ -212,26 +214,22 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                      const ModelError& error) {
   // The stages of a pipeline are costed otherwise.
   const bool tried = layout.pp == 1 && layout.dp > 1;
-  const StepEstimate step = EstimateStep(simulated.runs, simulated.waiting,
-                                         tried ? error.deviation : 0);
-  Prediction prediction;
-  prediction.layout = layout;
-  prediction.step_seconds = step.seconds;
-  prediction.step_interval = step.interval;
-  prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
+  Prediction prediction{EstimateStep(simulated.runs, simulated.waiting,
+                                     tried ? error.deviation : 0),
+                        layout, static_cast<int64_t>(simulated.runs.size())};
   const double examples =
       layout.dp * layout.batch_per_rank * layout.micro_batches;
-  prediction.examples_per_second = examples / step.seconds;
+  const Interval& step = prediction.step_interval;
+  prediction.examples_per_second = examples / prediction.step_seconds;
   prediction.examples_interval = {
-      examples / step.interval.high,
-      step.interval.low > 0 ? examples / step.interval.low
-                            : std::numeric_limits<double>::infinity()};
-  prediction.exposed_comm_seconds = step.exposed_comm_seconds;
-  prediction.bubble_seconds = step.bubble_seconds;
+      examples / step.high, step.low > 0
+                                ? examples / step.low
+                                : std::numeric_limits<double>::infinity()};
   prediction.peak_bytes = simulated.peak_bytes;
   prediction.extrapolated = simulated.extrapolated;
   if (simulated.waiting > 1) {
-    simulated.assumptions.push_back(NoiseLine(simulated, step.noise_seconds));
+    simulated.assumptions.push_back(
+        NoiseLine(simulated, prediction.noise_seconds));
   }
   if (simulated.runs.size() == 1) {
     simulated.assumptions.push_back(
@@ -331,33 +329,25 @@ double SecondsAt(const CostEstimate& cost, CostSide side) {
   return side == CostSide::kHigh ? cost.interval.high : cost.seconds;
 }
 
-StepSample SampleOf(const StepTimes& low, const StepTimes& middle,
-                    const StepTimes& high) {
-  return {middle.step_seconds, low.step_seconds, high.step_seconds,
-          middle.exposed_comm_seconds, middle.bubble_seconds};
-}
-
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
                           int64_t ranks, double model_deviation) {
   const std::vector<Samples> thinned = Thinned(runs);
   std::vector<std::vector<double>> values;
-  std::vector<double> exposed, bubbles;
+  Samples all;
   for (const Samples& run : thinned) {
-    values.push_back(SecondsAt(run, 0));
-    for (const StepSample& sample : run) {
-      exposed.push_back(sample.exposed_comm_seconds);
-      bubbles.push_back(sample.bubble_seconds);
-    }
+    values.push_back(ValuesOf(run, &StepTimes::step_seconds));
+    all.insert(all.end(), run.begin(), run.end());
   }
   const Center center = CenterOf(values, ranks);
   StepEstimate estimate;
-  estimate.seconds = center.median + center.noise;
+  estimate.step_seconds = center.median + center.noise;
   estimate.noise_seconds = center.noise;
-  estimate.exposed_comm_seconds = Median(exposed);
-  estimate.bubble_seconds = Median(bubbles);
-  estimate.interval = DrawInterval(thinned, ranks, model_deviation);
-  estimate.interval.low = std::min(estimate.interval.low, estimate.seconds);
-  estimate.interval.high = std::max(estimate.interval.high, estimate.seconds);
+  estimate.exposed_comm_seconds =
+      Median(ValuesOf(all, &StepTimes::exposed_comm_seconds));
+  estimate.bubble_seconds = Median(ValuesOf(all, &StepTimes::bubble_seconds));
+  const Interval drawn = DrawInterval(thinned, ranks, model_deviation);
+  estimate.step_interval = {std::min(drawn.low, estimate.step_seconds),
+                            std::max(drawn.high, estimate.step_seconds)};
   return estimate;
 }
 

@@ -15,6 +15,8 @@
 namespace rankwise {
 namespace {
 
+constexpr size_t kMostCandidates = 10;  // in a text
+
 // "0.8 % of its step is exposed communication, 12 % idle in bubbles"
 std::string Losses(const Prediction& prediction) {
   const double step = prediction.step_seconds;
@@ -83,20 +85,20 @@ std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
 }
 
 // Each assumption once, in order of its first use.
-std::string Assumptions(absl::Span<const PredictedRow> rows) {
+std::string Assumptions(absl::Span<const Prediction> predictions) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;
-  for (const PredictedRow& row : rows) {
-    for (const std::string& line : row.prediction.assumptions) {
+  for (const Prediction& prediction : predictions) {
+    for (const std::string& line : prediction.assumptions) {
       auto found =
           absl::c_find_if(lines, [&](auto& l) { return l.first == line; });
       if (found == lines.end()) found = lines.insert(lines.end(), {line, {}});
-      found->second.push_back(row.prediction.layout.Name());
+      found->second.push_back(prediction.layout.Name());
     }
   }
   std::string text = lines.empty() ? "" : "Assumed:\n";
   for (const auto& [line, layouts] : lines) {
     absl::StrAppend(&text, "  ",
-                    layouts.size() == rows.size() && rows.size() > 1
+                    layouts.size() == predictions.size() && layouts.size() > 1
                         ? "all"
                         : absl::StrJoin(layouts, "; "),
                     ": ", line, ".\n");
@@ -140,24 +142,21 @@ absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
   return result;
 }
 
-std::string PredictionTable(absl::Span<const PredictedRow> rows) {
-  const bool with_efficiency =
-      absl::c_any_of(rows, [](const PredictedRow& row) {
-        return row.one_rank_examples_per_second > 0;
-      });
+std::string PredictionTable(absl::Span<const Prediction> predictions,
+                            double one_rank_examples_per_second) {
+  const bool with_efficiency = one_rank_examples_per_second > 0;
   // All of one work.
   const ExampleUnit unit =
-      rows.empty() ? ExampleUnit() : rows[0].prediction.unit;
+      predictions.empty() ? ExampleUnit() : predictions[0].unit;
   std::vector<std::string> header = {
       "layout",        "batch",        "step ms", "95 % interval",
       unit.RateName(), "exposed comm", "bubble",  "memory MB"};
   if (with_efficiency) header.push_back("efficiency");
   TextTable table(std::move(header), /*left_columns=*/1);
   bool extrapolated = false;
-  for (const PredictedRow& row : rows) {
-    const Prediction& prediction = row.prediction;
+  for (const Prediction& prediction : predictions) {
     const double step = prediction.step_seconds;
-    const double ideal = row.one_rank_examples_per_second *
+    const double ideal = one_rank_examples_per_second *
                          static_cast<double>(prediction.layout.world_size());
     extrapolated |= prediction.extrapolated;
     std::vector<std::string> cells = {
@@ -175,25 +174,20 @@ std::string PredictionTable(absl::Span<const PredictedRow> rows) {
             ? "-"
             : absl::StrFormat("%.3g", prediction.peak_bytes * 1e-6)};
     if (with_efficiency) {
-      cells.push_back(ideal > 0
-                          ? PercentText(prediction.examples_per_second / ideal)
-                          : "-");
+      cells.push_back(PercentText(prediction.examples_per_second / ideal));
     }
     table.AddRow(std::move(cells));
   }
   return absl::StrCat(table.ToString(),
                       extrapolated ? "* beyond what was measured.\n" : "", "\n",
-                      Assumptions(rows));
+                      Assumptions(predictions));
 }
 
-std::string RecommendationText(const Recommendation& recommendation,
-                               size_t most) {
-  std::vector<PredictedRow> rows;
-  for (const Prediction& candidate : recommendation.candidates) {
-    if (rows.size() < most) rows.push_back({candidate});
-  }
+std::string RecommendationText(const Recommendation& recommendation) {
   std::string text =
-      absl::StrCat(recommendation.reason, "\n\n", PredictionTable(rows));
+      absl::StrCat(recommendation.reason, "\n\n",
+                   PredictionTable(absl::MakeSpan(recommendation.candidates)
+                                       .subspan(0, kMostCandidates)));
   for (const std::string& reason : recommendation.left_out) {
     absl::StrAppend(&text, "Left out: ", reason, ".\n");
   }
