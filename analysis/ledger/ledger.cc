@@ -64,8 +64,10 @@ absl::Span<const ScheduleRecord> RecordsOfStep(
   return absl::MakeSpan(records).subspan(begin, *next - begin);
 }
 
+// One without schedule records.
 std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
                                   absl::Span<const ScheduleRecord> records) {
+  if (trace.schedules.empty()) return {{.rank = trace.run.rank}};
   std::vector<LedgerPlace> places;
   for (const ScheduleRecord& record : records) {
     places.push_back({.rank = trace.run.rank,
@@ -86,15 +88,16 @@ bool AreOf(absl::Span<const ScheduleRecord> records,
   return true;
 }
 
-absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
-    const RunTrace& run, const RankTrace& trace, size_t first) {
+absl::StatusOr<std::vector<LedgerPlace>> ReadPlacesOf(const RankTrace& trace,
+                                                      const RunTrace& run,
+                                                      size_t first) {
   std::vector<LedgerPlace> places;
   size_t next = 0;
   for (size_t i = first; i < trace.steps.size(); ++i) {
     const StepRecord& step = trace.steps[i];
     const auto records = RecordsOfStep(trace.schedules, step.step, &next);
     if (i == first) places = PlacesOf(trace, records);
-    if (!AreOf(records, places)) {
+    if (!trace.schedules.empty() && !AreOf(records, places)) {
       return RunError(
           run, absl::StrCat("step ", step.step, " of rank ", trace.run.rank,
                             " has ", records.size(),
@@ -102,19 +105,10 @@ absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
                             "did two runs write the file at once?"));
     }
     for (size_t p = 0; p < places.size(); ++p) {
-      Add(step, &records[p], &places[p]);
+      Add(step, records.empty() ? nullptr : &records[p], &places[p]);
     }
   }
   return places;
-}
-
-LedgerPlace PlaceWithoutSchedule(const RankTrace& trace, size_t first) {
-  LedgerPlace place{.rank = trace.run.rank};
-  place.steps.reserve(trace.steps.size() - first);
-  for (size_t i = first; i < trace.steps.size(); ++i) {
-    Add(trace.steps[i], nullptr, &place);
-  }
-  return place;
 }
 
 // All values in ascending order, with the sample that each is from.
@@ -133,18 +127,12 @@ std::vector<std::pair<double, size_t>> Merged(
 constexpr size_t kStepsForNoise = 1 << 16;
 
 void Add(const LedgerParts& parts, LedgerParts* sum) {
-  sum->compute_seconds += parts.compute_seconds;
-  sum->exposed_comm_seconds += parts.exposed_comm_seconds;
-  sum->bubble_seconds += parts.bubble_seconds;
-  sum->data_wait_seconds += parts.data_wait_seconds;
-  sum->residual_seconds += parts.residual_seconds;
+  for (const auto part : kLedgerParts) sum->*part += parts.*part;
 }
 
-LedgerParts Over(const LedgerParts& sum, size_t count) {
-  const double n = static_cast<double>(count);
-  return {sum.compute_seconds / n, sum.exposed_comm_seconds / n,
-          sum.bubble_seconds / n, sum.data_wait_seconds / n,
-          sum.residual_seconds / n};
+LedgerParts Over(LedgerParts sum, size_t count) {
+  for (const auto part : kLedgerParts) sum.*part /= static_cast<double>(count);
+  return sum;
 }
 
 std::vector<double> ComputeSeconds(const LedgerPlace& place) {
@@ -252,16 +240,18 @@ double MedianResidualShare(const std::vector<LedgerPlace>& places) {
 
 }  // namespace
 
+double LedgerParts::Total() const {
+  double total = 0;
+  for (const auto part : kLedgerParts) total += this->*part;
+  return total;
+}
+
 absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
                                                     size_t first) {
   std::vector<LedgerPlace> places;
   for (const RankTrace& trace : run.ranks) {
-    if (trace.schedules.empty()) {
-      places.push_back(PlaceWithoutSchedule(trace, first));
-      continue;
-    }
     ASSIGN_OR_RETURN(std::vector<LedgerPlace> of_rank,
-                     PlacesOfPipeline(run, trace, first));
+                     ReadPlacesOf(trace, run, first));
     absl::c_move(of_rank, std::back_inserter(places));
   }
   return places;

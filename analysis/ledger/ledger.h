@@ -34,11 +34,13 @@ struct LedgerParts {
   double data_wait_seconds = 0;
   double residual_seconds = 0;  // whatever the others do not explain
 
-  double Total() const {
-    return compute_seconds + exposed_comm_seconds + bubble_seconds +
-           data_wait_seconds + residual_seconds;
-  }
+  double Total() const;
 };
+
+inline constexpr double LedgerParts::*kLedgerParts[] = {
+    &LedgerParts::compute_seconds, &LedgerParts::exposed_comm_seconds,
+    &LedgerParts::bubble_seconds, &LedgerParts::data_wait_seconds,
+    &LedgerParts::residual_seconds};
 
 struct RankLedger {
   int64_t rank = 0;
