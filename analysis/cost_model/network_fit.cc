@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,10 +45,8 @@ double SpreadOfLaunches(const CallSeconds& calls) {
       if (std::isfinite(deviation)) deviations[launch].push_back(deviation);
     }
   }
-  std::vector<double> shifts;
-  for (const auto& [launch, of_sizes] : deviations) {
-    shifts.push_back(Median(of_sizes));
-  }
+  const std::vector<double> shifts = NumbersOf(
+      deviations, [](const auto& launch) { return Median(launch.second); });
   if (shifts.size() < 2) return 0;
   const double count = static_cast<double>(shifts.size());
   return StudentTwoSidedQuantile(kOutside, count - 1) *
@@ -113,12 +112,10 @@ CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
 }
 
 double MedianRelativeError(const CostCurve& curve) {
-  std::vector<double> errors;
-  for (const CostPoint& point : curve.points) {
-    errors.push_back(std::abs(
-        curve.line.SecondsFor(point.bytes) / point.median_seconds - 1));
-  }
-  return Median(errors);
+  return Median(NumbersOf(curve.points, [&](const CostPoint& point) {
+    return std::abs(curve.line.SecondsFor(point.bytes) / point.median_seconds -
+                    1);
+  }));
 }
 
 // "float32 sum, in place, barrier": how a collective was measured.
@@ -128,11 +125,6 @@ std::string WayOf(const CollectiveRecord& record) {
       record.root < 0 ? "" : absl::StrCat(" root ", record.root),
       record.in_place ? ", in place" : ", out of place", ", sync ",
       record.sync);
-}
-
-std::string NameOf(const CollectiveRecord& record, int64_t world_size) {
-  return absl::StrCat(record.collective, " of ", record.bytes, " bytes on ",
-                      world_size, " ranks");
 }
 
 // Empty, or why the records are not the cost of a call by all ranks.
@@ -174,7 +166,10 @@ class Collector {
     for (const CollectiveRow& row : CollectiveRows(run)) {
       const std::string why = WhyNotAdded(run, row);
       if (why.empty()) continue;
-      LeaveOut(NameOf(*row.ranks[0], run.ranks[0].run.world_size), why);
+      const CollectiveRecord& first = *row.ranks[0];
+      LeaveOut(absl::StrCat(first.collective, " of ", first.bytes, " bytes on ",
+                            run.ranks[0].run.world_size, " ranks"),
+               why);
     }
   }
 
@@ -243,11 +238,10 @@ class Collector {
     const auto sizes = [&](const auto& way) {
       return sizes_of_way_.at({collective, way.first});
     };
-    return std::max_element(ways.begin(), ways.end(),
-                            [&](const auto& a, const auto& b) {
-                              return sizes(a) < sizes(b);
-                            })
-        ->first;
+    const auto fewer = [&](const auto& a, const auto& b) {
+      return sizes(a) < sizes(b);
+    };
+    return absl::c_max_element(ways, fewer)->first;
   }
 
   void LeaveOut(const std::string& what, const std::string& why) {

@@ -38,15 +38,15 @@ Runs MostAlike(const DdpRecordings& recordings, double batch,
 }
 
 ComputeParts MedianParts(const Runs& runs) {
-  std::vector<double> before, backward, after;
-  for (const RecordedDdp* run : runs) {
-    for (const ComputeParts& parts : run->steps) {
-      before.push_back(parts.before_backward_seconds);
-      backward.push_back(parts.backward_seconds);
-      after.push_back(parts.after_backward_seconds);
+  ComputeParts medians;
+  for (const auto part : kComputeParts) {
+    std::vector<double> seconds;
+    for (const RecordedDdp* run : runs) {
+      for (const ComputeParts& step : run->steps) seconds.push_back(step.*part);
     }
+    medians.*part = Median(seconds);
   }
-  return {Median(before), Median(backward), Median(after)};
+  return medians;
 }
 
 // Least squares through (batch, part), at `batch`; where that is below zero,
@@ -91,9 +91,7 @@ absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
   }
   ComputeSource source;
   source.runs = by_batch[nearest];
-  for (double ComputeParts::*part :
-       {&ComputeParts::before_backward_seconds, &ComputeParts::backward_seconds,
-        &ComputeParts::after_backward_seconds}) {
+  for (const auto part : kComputeParts) {
     const double there = LineAt(parts, part, nearest);
     source.factors.*part = there > 0 ? LineAt(parts, part, batch) / there : 1;
   }
@@ -137,11 +135,9 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
   std::vector<StepSample> samples;
   for (const ComputeParts& parts : run.steps) {
     DdpStepTrace trace;
-    trace.before_backward_seconds =
-        parts.before_backward_seconds * factors.before_backward_seconds;
-    trace.backward_seconds = parts.backward_seconds * factors.backward_seconds;
-    trace.after_backward_seconds =
-        parts.after_backward_seconds * factors.after_backward_seconds;
+    for (const auto part : kComputeParts) {
+      trace.*part = parts.*part * factors.*part;
+    }
     // Without communication, what follows it is part of backward already.
     if (!run.skips_communication) {
       trace.after_backward_seconds += plan.tail_seconds;
@@ -151,11 +147,10 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
           {bucket.bytes, bucket.ready_seconds * trace.backward_seconds});
     }
     const auto times = [&](CostSide side) {
-      std::vector<double> seconds;
-      for (const CostEstimate& cost : costs) {
-        seconds.push_back(SecondsAt(cost, side));
-      }
-      return SimulateDdpStep(trace, seconds);
+      return SimulateDdpStep(trace,
+                             NumbersOf(costs, [side](const CostEstimate& cost) {
+                               return SecondsAt(cost, side);
+                             }));
     };
     samples.push_back({times(CostSide::kMiddle), times(CostSide::kLow),
                        times(CostSide::kHigh)});

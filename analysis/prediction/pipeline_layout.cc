@@ -254,10 +254,9 @@ absl::StatusOr<std::vector<StepSample>> SamplesOf(const RecordedPipeline& run,
                      Simulate(schedule, {step.stages, messages.At(side)}));
     std::vector<std::vector<double>> all_reduce;
     for (const std::vector<CostEstimate>& rank : calls) {
-      std::vector<double>& seconds = all_reduce.emplace_back();
-      for (const CostEstimate& call : rank) {
-        seconds.push_back(SecondsAt(call, side));
-      }
+      all_reduce.push_back(NumbersOf(rank, [side](const CostEstimate& call) {
+        return SecondsAt(call, side);
+      }));
     }
     return PipelineStep(timeline, scale, all_reduce, run.outside_seconds);
   };

@@ -173,8 +173,8 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                                          int64_t global_batch) {
   // The efficiency of weak scaling, or under a global batch of strong scaling,
   // is against one rank with this batch (docs/metrics.md).
-  Layout one;
-  one.batch_per_rank = global_batch > 0 ? global_batch : batch_per_rank;
+  const Layout one = {.batch_per_rank =
+                          global_batch > 0 ? global_batch : batch_per_rank};
   const auto base = predictor.Predict(one);
   std::vector<Prediction> predictions;
   std::string refusals;
@@ -184,10 +184,10 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                      one.batch_per_rank, ": ", base.status().message(), ".\n");
   }
   for (int64_t size : sizes) {
-    Layout layout;
-    layout.dp = size;
-    layout.batch_per_rank =
-        global_batch > 0 ? global_batch / size : batch_per_rank;
+    const Layout layout = {.dp = size,
+                           .batch_per_rank = global_batch > 0
+                                                 ? global_batch / size
+                                                 : batch_per_rank};
     if (global_batch % size != 0) {
       absl::StrAppend(&refusals, "Not predicted: ", layout.Name(),
                       ": a global batch of ", global_batch,

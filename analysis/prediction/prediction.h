@@ -39,8 +39,8 @@ struct ScoredPrediction {
   bool covered = false;         // measured lies in step_interval
 };
 
-// How far runs differ is not known from fewer: the interval of two runs holds
-// almost everything, and that of one leaves the difference out.
+// The interval of two runs holds almost everything, and that of one leaves out
+// how far runs differ.
 constexpr int64_t kFewestRunsForCoverage = 3;
 
 bool CountsForCoverage(const ScoredPrediction& point);
@@ -96,12 +96,10 @@ class Predictor {
 };
 
 // Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
-// size that exchange nothing (--skip_communication; a pipeline's ranks exchange
-// messages even so, so its larger ones are held out); predicts every other cell
-// of the larger ones, and compares. `runs` are those that `cells` were grouped
-// from, and the points hold pointers into `cells`. Fit `network` on
-// measurements of at most `fit_up_to` ranks too. FailedPrecondition where
-// either side is empty.
+// size that exchange nothing (--skip_communication); predicts every other cell,
+// and compares (docs/prediction.md). `runs` are those that `cells` were grouped
+// from; the points hold pointers into `cells`. Fit `network` on at most
+// `fit_up_to` ranks too. FailedPrecondition where either side is empty.
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        absl::Span<const Cell> cells,
                                        int64_t fit_up_to,

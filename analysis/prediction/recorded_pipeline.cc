@@ -144,8 +144,7 @@ void ReadPlace(const std::vector<const RankTrace*>& ranks, const Steps& steps,
     for (const ScheduleRecord& schedule : rank->schedules) {
       activations = std::max(activations, schedule.peak_activations);
     }
-    for (size_t i = config.warmup_steps; i < rank->steps.size(); ++i) {
-      const StepRecord& step = rank->steps[i];
+    for (const StepRecord& step : MeasuredSteps(*rank, config)) {
       optimizer.push_back(step.optimizer_seconds);
       const SchedulesOfStep& schedules = steps.at(step.step);
       const auto schedule =

@@ -19,6 +19,9 @@
 
 namespace rankwise {
 
+// Of a trainer that is predicted: ddp, model_parallel or pipeline.
+bool IsPredictable(const RunRecord& run);
+
 // The backend `fake` pretends its ranks: they are rank 0's mirror images, share
 // no cores, and are never late.
 bool IsFake(const RunTrace& run);
@@ -30,8 +33,8 @@ RunTrace MirrorFakeRanks(RunTrace run);
 // Examples of a rank's step; of a pipeline, of a replica's step. Median.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 
-// Those of ddp, model_parallel and pipeline that can be measured and whose
-// steps were not captured. FailedPrecondition, naming the flag and two files,
+// Those of predictable trainers that can be measured and whose steps were not
+// captured. FailedPrecondition, naming the flag and two files,
 // where they did not train the same thing, and where all were captured.
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config);
@@ -50,11 +53,11 @@ struct ComputeParts {
   double before_backward_seconds = 0;  // data, forward
   double backward_seconds = 0;         // until the last bucket is ready
   double after_backward_seconds = 0;   // optimizer, and what is between steps
-
-  double Total() const {
-    return before_backward_seconds + backward_seconds + after_backward_seconds;
-  }
 };
+
+inline constexpr double ComputeParts::*kComputeParts[] = {
+    &ComputeParts::before_backward_seconds, &ComputeParts::backward_seconds,
+    &ComputeParts::after_backward_seconds};
 
 // One rank's step without its communication.
 struct DdpStepTrace : ComputeParts {
@@ -70,10 +73,10 @@ absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
     const RunTrace& run, const ThroughputConfig& config);
 
 // The same gradients in buckets of `bucket_bytes` (above 0), as the Reducer
-// fills them: neighbours are joined until they reach `bucket_bytes`, which is
-// exact, and larger ones are cut into equal pieces, as if their gradients had
-// arrived evenly since the bucket before, but into none that is smaller than a
-// tensor that is known to be in it.
+// fills them: neighbours are joined until they reach `bucket_bytes`; larger
+// ones are cut into equal pieces, as if their gradients had arrived evenly
+// since the bucket before, but into none smaller than a tensor known to be in
+// it.
 std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
                                   double bucket_bytes);
 
@@ -194,11 +197,8 @@ struct StepEstimate : StepTimes {  // medians
 // largest of n is the 0.5^(1/n) quantile of one. `runs`: one list of samples
 // per run, none of them empty.
 //
-// The interval holds what the samples of the steps leave open (bootstrap), what
-// the costs of communication do, how far a new run lies from those that were
-// recorded (Student's t with one degree less than there are runs; of one run it
-// is not known), and the model's own error: `model_deviation` is its standard
-// deviation as a share of the step.
+// The interval is that of docs/prediction.md, with the model's own error:
+// `model_deviation` is its standard deviation as a share of the step.
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
                           int64_t ranks, double model_deviation = 0);
 
@@ -229,11 +229,8 @@ absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
 
 // Buckets are reduced one after the other, each from when it is ready and the
 // one before is done, during backward; the optimizer waits for all of them (Li
-// et al., "PyTorch Distributed", VLDB 2020, section 3.2). So do NCCL and the
-// fake backend. Gloo runs two calls at a time: as they share what one would
-// have alone, the last one ends at the same moment; only their latencies may
-// overlap, so many small buckets take at most as long as said here.
-// `all_reduce_seconds`: of each bucket.
+// et al., "PyTorch Distributed", VLDB 2020, section 3.2; docs/prediction.md for
+// backends that run several at a time). `all_reduce_seconds`: of each bucket.
 StepTimes SimulateDdpStep(const DdpStepTrace& trace,
                           absl::Span<const double> all_reduce_seconds);
 

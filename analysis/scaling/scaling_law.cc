@@ -84,18 +84,12 @@ struct LogPoint {
 std::vector<LogPoint> LogPoints(absl::Span<const ScalingPoint> points) {
   std::vector<LogPoint> result;
   for (const ScalingPoint& point : points) {
-    std::vector<double> logs;
-    for (double x : point.throughputs) logs.push_back(std::log(x));
+    const std::vector<double> logs =
+        NumbersOf(point.throughputs, [](double x) { return std::log(x); });
     result.push_back(
         {point.ranks, logs.size(), Mean(logs), StandardDeviation(logs)});
   }
   return result;
-}
-
-std::vector<double> Means(absl::Span<const LogPoint> points) {
-  std::vector<double> means;
-  for (const LogPoint& point : points) means.push_back(point.mean);
-  return means;
 }
 
 std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
@@ -116,7 +110,7 @@ std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
 // that matters alone, or those of all where all matter alike.
 Parameters DegreesOfFreedom(ScalingLaw law, absl::Span<const LogPoint> points) {
   constexpr double kStep = 1e-6;
-  std::vector<double> centres = Means(points);
+  std::vector<double> centres = NumbersOf(points, &LogPoint::mean);
   const auto solve = [&] {
     return SumSquares(law, Speedups(points, centres)).Solve();
   };
@@ -144,12 +138,10 @@ Parameters DegreesOfFreedom(ScalingLaw law, absl::Span<const LogPoint> points) {
 std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
                                  std::mt19937_64* random) {
   std::normal_distribution<double> normal;
-  std::vector<double> shifts;
-  for (const LogPoint& point : points) {
+  return NumbersOf(points, [&](const LogPoint& point) {
     const double n = static_cast<double>(point.repetitions);
-    shifts.push_back(point.deviation / std::sqrt(n) * normal(*random));
-  }
-  return shifts;
+    return point.deviation / std::sqrt(n) * normal(*random);
+  });
 }
 
 // Normal shifts become Student's, as the deviations are themselves estimates.
@@ -161,7 +153,7 @@ std::vector<double> Shifted(absl::Span<const LogPoint> points,
                             std::mt19937_64* random) {
   std::chi_squared_distribution<double> chi_squared(degrees_of_freedom);
   const double factor = std::sqrt(degrees_of_freedom / chi_squared(*random));
-  std::vector<double> centres = Means(points);
+  std::vector<double> centres = NumbersOf(points, &LogPoint::mean);
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += std::clamp(factor * shifts[i], -50.0, 50.0);
   }
@@ -183,10 +175,9 @@ std::vector<Interval> Intervals(ScalingLaw law,
       values[p].push_back(Fit(law, Speedups(points, centres))[p]);
     }
   }
-  const double tail = (1 - config.confidence) / 2;
   std::vector<Interval> intervals;
   for (const std::vector<double>& v : values) {
-    intervals.push_back({Quantile(v, tail), Quantile(v, 1 - tail)});
+    intervals.push_back({Quantile(v, 0.025), Quantile(v, 0.975)});
   }
   return intervals;
 }
@@ -238,11 +229,9 @@ absl::Status CheckPoints(ScalingLaw law,
 
 double MedianRelativeError(const FittedLaw& fitted,
                            absl::Span<const Observed> points) {
-  std::vector<double> errors;
-  for (const Observed& point : points) {
-    errors.push_back(std::abs(fitted.Speedup(point.ranks) / point.speedup - 1));
-  }
-  return Median(errors);
+  return Median(NumbersOf(points, [&](const Observed& point) {
+    return std::abs(fitted.Speedup(point.ranks) / point.speedup - 1);
+  }));
 }
 
 // Where the derivative of N / (1 + a (N - 1) + b N (N - 1)) is 0 (Gunther 2007,
@@ -271,7 +260,8 @@ absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
                                         const BootstrapConfig& config) {
   RETURN_IF_ERROR(CheckPoints(law, points));
   const std::vector<LogPoint> logs = LogPoints(points);
-  const std::vector<Observed> observed = Speedups(logs, Means(logs));
+  const std::vector<Observed> observed =
+      Speedups(logs, NumbersOf(logs, &LogPoint::mean));
   const Parameters values = Fit(law, observed);
   const std::vector<Interval> intervals = Intervals(law, logs, config);
   const std::vector<std::string>& names = TextOf(law).parameters;

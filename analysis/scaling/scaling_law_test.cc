@@ -153,7 +153,7 @@ std::vector<int> Covered(ScalingLaw law, const std::vector<double>& truth,
       }
       points.push_back(point);
     }
-    const auto fitted = FitScalingLaw(law, points, {250, 0.95, 7});
+    const auto fitted = FitScalingLaw(law, points, {250, 7});
     for (size_t p = 0; p < truth.size(); ++p) {
       const Interval& interval = fitted->parameters[p].interval;
       covered[p] += interval.low <= truth[p] && truth[p] <= interval.high;

@@ -13,15 +13,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-double SortedQuantile(const std::vector<double>& sorted, double q) {
-  const double position = q * static_cast<double>(sorted.size() - 1);
-  const size_t below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  const double weight = position - static_cast<double>(below);
-  if (weight == 0) return sorted[below];
-  return sorted[below] + weight * (sorted[above] - sorted[below]);
-}
-
 // The regularised incomplete beta function I_x(a, b), by the series of DLMF
 // 8.17.8 (https://dlmf.nist.gov/8.17), whose terms are all positive.
 double IncompleteBeta(double a, double b, double x) {
@@ -71,12 +62,8 @@ double PValue(const Difference& difference) {
 }
 
 std::vector<double> Logarithms(absl::Span<const double> sample) {
-  std::vector<double> logs;
-  for (double x : sample) {
-    assert(x > 0);
-    logs.push_back(std::log(x));
-  }
-  return logs;
+  assert(absl::c_all_of(sample, [](double x) { return x > 0; }));
+  return NumbersOf(sample, [](double x) { return std::log(x); });
 }
 
 }  // namespace
@@ -87,7 +74,12 @@ double Quantile(absl::Span<const double> sample, double q) {
   const auto is_nan = [](double x) { return std::isnan(x); };
   if (sorted.empty() || absl::c_any_of(sorted, is_nan)) return kUnknown;
   absl::c_sort(sorted);
-  return SortedQuantile(sorted, q);
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(position);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double weight = position - static_cast<double>(below);
+  if (weight == 0) return sorted[below];
+  return sorted[below] + weight * (sorted[above] - sorted[below]);
 }
 
 double Median(absl::Span<const double> sample) { return Quantile(sample, 0.5); }

@@ -5,11 +5,22 @@
 #define RANKWISE_ANALYSIS_STATS_STATISTICS_H_
 
 #include <array>
+#include <functional>
+#include <iterator>
 #include <vector>
 
 #include "absl/types/span.h"
 
 namespace rankwise {
+
+// `number` of each element, in order; it may be a pointer to a member.
+template <typename Range, typename Number>
+std::vector<double> NumbersOf(const Range& range, Number number) {
+  std::vector<double> numbers;
+  numbers.reserve(std::size(range));
+  for (const auto& x : range) numbers.push_back(std::invoke(number, x));
+  return numbers;
+}
 
 // The q-quantile by linear interpolation between order statistics (Hyndman and
 // Fan 1996, type 7: NumPy's default). NaN for an empty sample or one that
