@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,10 +45,8 @@ double SpreadOfLaunches(const CallSeconds& calls) {
       if (std::isfinite(deviation)) deviations[launch].push_back(deviation);
     }
   }
-  std::vector<double> shifts;
-  for (const auto& [launch, of_sizes] : deviations) {
-    shifts.push_back(Median(of_sizes));
-  }
+  const std::vector<double> shifts = NumbersOf(
+      deviations, [](const auto& launch) { return Median(launch.second); });
   if (shifts.size() < 2) return 0;
   const double count = static_cast<double>(shifts.size());
   return StudentTwoSidedQuantile(kOutside, count - 1) *
@@ -73,47 +72,25 @@ std::vector<CostPoint> PointsOf(const CallSeconds& calls, double spread) {
   return points;
 }
 
-// The sums of a weighted straight line; weights are 1 / expected^2.
-struct LineSums {
-  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
-
-  void Add(double x, double y, double expected) {
-    const double weight = 1 / (expected * expected);
-    w += weight;
-    wx += weight * x;
-    wxx += weight * x * x;
-    wy += weight * y;
-    wxy += weight * x * y;
-  }
-
-  double Determinant() const { return w * wxx - wx * wx; }
-
-  CostLine NonNegativeLine() const {
-    CostLine line;
-    line.beta_seconds_per_byte =
-        std::max(0.0, (w * wxy - wx * wy) / Determinant());
-    line.alpha_seconds = (wy - line.beta_seconds_per_byte * wx) / w;
-    if (line.alpha_seconds >= 0) return line;
-    line.alpha_seconds = 0;
-    line.beta_seconds_per_byte = wxy / wxx;
-    return line;
-  }
-};
-
-// Least squares with the usual intervals (Student's t, two parameters).
+// Least squares of relative errors, with the usual intervals (Student's t, two
+// parameters).
 CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
   // What is weighted by a noisy time is fitted too low: the weights come from
   // the measured times first, and then twice from the line itself.
   CostLine line;
-  LineSums sums;
+  LeastSquares sums;
   for (int pass = 0; pass < 3; ++pass) {
-    sums = LineSums();
+    sums = {};
     for (const CostPoint& point : points) {
-      const double expected = line.SecondsFor(point.bytes);
-      sums.Add(point.bytes, point.median_seconds,
-               pass > 0 && expected > 0 ? expected : point.median_seconds);
+      const double fitted = line.SecondsFor(point.bytes);
+      const double expected =
+          pass > 0 && fitted > 0 ? fitted : point.median_seconds;
+      sums.Add(1 / expected, point.bytes / expected,
+               point.median_seconds / expected);
     }
-    line = sums.NonNegativeLine();
+    const auto [alpha, beta] = sums.SolveNotNegative();
+    line.alpha_seconds = alpha;
+    line.beta_seconds_per_byte = beta;
   }
   double squares = 0;
   for (const CostPoint& point : points) {
@@ -128,19 +105,17 @@ CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
     return Widened({value - half_width, value + half_width}, value, spread);
   };
   line.alpha_interval =
-      interval(line.alpha_seconds, half * std::sqrt(sums.wxx));
+      interval(line.alpha_seconds, half * std::sqrt(sums.x1x1));
   line.beta_interval =
-      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.w));
+      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.x0x0));
   return line;
 }
 
 double MedianRelativeError(const CostCurve& curve) {
-  std::vector<double> errors;
-  for (const CostPoint& point : curve.points) {
-    errors.push_back(std::abs(
-        curve.line.SecondsFor(point.bytes) / point.median_seconds - 1));
-  }
-  return Median(errors);
+  return Median(NumbersOf(curve.points, [&](const CostPoint& point) {
+    return std::abs(curve.line.SecondsFor(point.bytes) / point.median_seconds -
+                    1);
+  }));
 }
 
 // "float32 sum, in place, barrier": how a collective was measured.
@@ -150,11 +125,6 @@ std::string WayOf(const CollectiveRecord& record) {
       record.root < 0 ? "" : absl::StrCat(" root ", record.root),
       record.in_place ? ", in place" : ", out of place", ", sync ",
       record.sync);
-}
-
-std::string NameOf(const CollectiveRecord& record, int64_t world_size) {
-  return absl::StrCat(record.collective, " of ", record.bytes, " bytes on ",
-                      world_size, " ranks");
 }
 
 // Empty, or why the records are not the cost of a call by all ranks.
@@ -196,7 +166,10 @@ class Collector {
     for (const CollectiveRow& row : CollectiveRows(run)) {
       const std::string why = WhyNotAdded(run, row);
       if (why.empty()) continue;
-      LeaveOut(NameOf(*row.ranks[0], run.ranks[0].run.world_size), why);
+      const CollectiveRecord& first = *row.ranks[0];
+      LeaveOut(absl::StrCat(first.collective, " of ", first.bytes, " bytes on ",
+                            run.ranks[0].run.world_size, " ranks"),
+               why);
     }
   }
 
@@ -265,11 +238,10 @@ class Collector {
     const auto sizes = [&](const auto& way) {
       return sizes_of_way_.at({collective, way.first});
     };
-    return std::max_element(ways.begin(), ways.end(),
-                            [&](const auto& a, const auto& b) {
-                              return sizes(a) < sizes(b);
-                            })
-        ->first;
+    const auto fewer = [&](const auto& a, const auto& b) {
+      return sizes(a) < sizes(b);
+    };
+    return absl::c_max_element(ways, fewer)->first;
   }
 
   void LeaveOut(const std::string& what, const std::string& why) {

@@ -152,10 +152,7 @@ CostPoint CostCurve::PointAt(double bytes) const {
 }
 
 double CostCurve::SecondsFor(double bytes) const {
-  const CostPoint nearest = PointAt(bytes);
-  const double there = line.SecondsFor(nearest.bytes);
-  const double factor = there > 0 ? line.SecondsFor(bytes) / there : 1;
-  return nearest.median_seconds * factor;
+  return GrownSeconds(*this, {}, bytes);
 }
 
 double CostCurve::InterpolationError() const {

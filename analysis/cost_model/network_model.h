@@ -49,10 +49,9 @@ struct CostCurve {
   // busbw = bytes / seconds * bus_factor; NaN: not known.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
 
-  // Between two measured sizes on the straight line through their medians,
-  // which is exact wherever alpha and beta are the same for both. Beyond the
-  // measured sizes the nearest point, whose `bytes` says so. Without points
-  // that of `line`.
+  // Between two measured sizes on the straight line through their medians;
+  // beyond them the nearest point, whose `bytes` says so. Without points that
+  // of `line`.
   CostPoint PointAt(double bytes) const;
 
   // The median of PointAt, continued by the growth of `line` beyond the
@@ -65,11 +64,9 @@ struct CostCurve {
   double InterpolationError() const;
 };
 
-// The medians of all launches' calls, and the line by weighted least squares:
-// relative residuals, so that microseconds and seconds weigh alike, alpha and
-// beta not negative. Calls of several launches (--relaunch) widen the intervals
-// by how far launches lie apart at all sizes alike. A collective that moves no
-// data, such as a barrier, has one size, 0, and a beta of 0.
+// The medians of all launches' calls, the line by least squares of relative
+// errors, and their intervals (docs/cost_model.md, "A curve"). A collective
+// that moves no data, such as a barrier, has one size, 0, and a beta of 0.
 // FailedPrecondition where fewer than 3 distinct sizes have samples.
 absl::StatusOr<CostCurve> FitCostCurve(const CallSeconds& calls);
 
@@ -91,23 +88,15 @@ struct BenchmarkSelection {
   bool Takes(const RunTrace& run) const;
 };
 
-// Of every iteration the slowest rank's time, divided by the record's trips;
-// iterations that some rank calls late are left out. Rows by all ranks of a run
-// of two or more count, through c10d, by the host's clock, with a warm cache,
-// one call at a time, and neither captured nor with registered buffers. Where a
-// collective was measured in several ways (dtype, op, root, in place, sync),
-// the one with the most sizes over all runs counts; where the library chose
-// another algorithm for the same size in another launch, the first counts. Each
-// launch of each run has a number of its own. What is left out is appended to
-// `left_out`, with the reason, unless that is null.
-//
-// In the order of collective and world size.
+// The samples of docs/cost_model.md in the order of collective and world size;
+// each launch of each run has a number of its own. What is left out is appended
+// to `left_out`, with the reason, unless that is null.
 std::vector<CollectiveSamples> CollectSamples(
     absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
     const BenchmarkSelection& selection = {});
 
-// How alpha and beta of a collective grow with the number of ranks n: the
-// shapes of Thakur, Rabenseifner and Gropp 2005, sections 3 and 4.
+// How alpha and beta of a collective grow with the number of ranks n (Thakur,
+// Rabenseifner and Gropp 2005, sections 3 and 4).
 enum class Growth {
   kFlat,  // not at all: a message, or a fake backend
   kTree,  // alpha as ceil(log2 n), beta not
@@ -171,12 +160,11 @@ struct NetworkModel {
 // A model of every call alike, whatever its kind and the world's size.
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);
 
-// From the collective records of the selected comm_bench runs, of one backend;
-// other records do not matter. Rows that CollectSamples leaves out and
-// collectives with too few sizes are appended to `left_out`, with the reason,
-// unless that is null. The growth is chosen by FitGrowth where two or more
-// world sizes were measured. NotFound, saying what to run, where nothing is
-// left; InvalidArgument where backends differ.
+// From the collective records of the selected comm_bench runs, of one backend.
+// Rows that CollectSamples leaves out and collectives with too few sizes are
+// appended to `left_out`, with the reason, unless that is null. NotFound,
+// saying what to run, where nothing is left; InvalidArgument where backends
+// differ.
 absl::StatusOr<NetworkModel> FitNetwork(
     absl::Span<const RunTrace> runs,
     std::vector<std::string>* left_out = nullptr,

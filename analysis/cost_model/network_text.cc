@@ -181,22 +181,8 @@ std::string IntervalText(const Interval& interval, double unit) {
                          interval.high / unit);
 }
 
-std::string BandwidthText(double seconds_per_byte) {
-  return seconds_per_byte > 0 ? Number(1e-9 / seconds_per_byte) : "-";
-}
-
 std::string PercentOf(double share) {
   return absl::StrFormat("%.1f", share * 100);
-}
-
-std::string GrowthText(const CollectiveCosts& costs) {
-  std::string text =
-      absl::StrCat(costs.collective, " grows as ", GrowthName(costs.growth));
-  if (costs.growth_is_assumed) {
-    return absl::StrCat(text, ", assumed: one world size was measured");
-  }
-  return absl::StrCat(text, ", the best fit to ", costs.curves.size(),
-                      " world sizes");
 }
 
 }  // namespace
@@ -237,14 +223,21 @@ std::string NetworkText(const NetworkModel& network) {
                     IntervalText(line.alpha_interval, 1e-6),
                     Number(line.beta_seconds_per_byte * 1e9),
                     IntervalText(line.beta_interval, 1e-9),
-                    BandwidthText(line.beta_seconds_per_byte),
+                    line.beta_seconds_per_byte > 0
+                        ? Number(1e-9 / line.beta_seconds_per_byte)
+                        : "-",
                     PercentOf(curve.median_relative_error),
                     PercentOf(curve.InterpolationError())});
     }
   }
   std::string text = absl::StrCat(network.name, "\n\n", table.ToString(), "\n");
   for (const CollectiveCosts& costs : network.collectives) {
-    absl::StrAppend(&text, GrowthText(costs), "\n");
+    absl::StrAppend(&text, costs.collective, " grows as ",
+                    GrowthName(costs.growth),
+                    costs.growth_is_assumed
+                        ? ", assumed: one world size was measured\n"
+                        : absl::StrCat(", the best fit to ",
+                                       costs.curves.size(), " world sizes\n"));
   }
   return text;
 }

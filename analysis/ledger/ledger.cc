@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -64,8 +65,10 @@ absl::Span<const ScheduleRecord> RecordsOfStep(
   return absl::MakeSpan(records).subspan(begin, *next - begin);
 }
 
+// One without schedule records.
 std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
                                   absl::Span<const ScheduleRecord> records) {
+  if (trace.schedules.empty()) return {{.rank = trace.run.rank}};
   std::vector<LedgerPlace> places;
   for (const ScheduleRecord& record : records) {
     places.push_back({.rank = trace.run.rank,
@@ -86,15 +89,16 @@ bool AreOf(absl::Span<const ScheduleRecord> records,
   return true;
 }
 
-absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
-    const RunTrace& run, const RankTrace& trace, size_t first) {
+absl::StatusOr<std::vector<LedgerPlace>> ReadPlacesOf(const RankTrace& trace,
+                                                      const RunTrace& run,
+                                                      size_t first) {
   std::vector<LedgerPlace> places;
   size_t next = 0;
   for (size_t i = first; i < trace.steps.size(); ++i) {
     const StepRecord& step = trace.steps[i];
     const auto records = RecordsOfStep(trace.schedules, step.step, &next);
     if (i == first) places = PlacesOf(trace, records);
-    if (!AreOf(records, places)) {
+    if (!trace.schedules.empty() && !AreOf(records, places)) {
       return RunError(
           run, absl::StrCat("step ", step.step, " of rank ", trace.run.rank,
                             " has ", records.size(),
@@ -102,30 +106,10 @@ absl::StatusOr<std::vector<LedgerPlace>> PlacesOfPipeline(
                             "did two runs write the file at once?"));
     }
     for (size_t p = 0; p < places.size(); ++p) {
-      Add(step, &records[p], &places[p]);
+      Add(step, records.empty() ? nullptr : &records[p], &places[p]);
     }
   }
   return places;
-}
-
-LedgerPlace PlaceWithoutSchedule(const RankTrace& trace, size_t first) {
-  LedgerPlace place{.rank = trace.run.rank};
-  place.steps.reserve(trace.steps.size() - first);
-  for (size_t i = first; i < trace.steps.size(); ++i) {
-    Add(trace.steps[i], nullptr, &place);
-  }
-  return place;
-}
-
-// All values in ascending order, with the sample that each is from.
-std::vector<std::pair<double, size_t>> Merged(
-    const std::vector<std::vector<double>>& samples) {
-  std::vector<std::pair<double, size_t>> merged;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    for (double value : samples[i]) merged.emplace_back(value, i);
-  }
-  std::sort(merged.begin(), merged.end());
-  return merged;
 }
 
 // More say nothing more about the slowest of a step: it is known to less than
@@ -133,27 +117,12 @@ std::vector<std::pair<double, size_t>> Merged(
 constexpr size_t kStepsForNoise = 1 << 16;
 
 void Add(const LedgerParts& parts, LedgerParts* sum) {
-  sum->compute_seconds += parts.compute_seconds;
-  sum->exposed_comm_seconds += parts.exposed_comm_seconds;
-  sum->bubble_seconds += parts.bubble_seconds;
-  sum->data_wait_seconds += parts.data_wait_seconds;
-  sum->residual_seconds += parts.residual_seconds;
+  for (const auto part : kLedgerParts) sum->*part += parts.*part;
 }
 
-LedgerParts Over(const LedgerParts& sum, size_t count) {
-  const double n = static_cast<double>(count);
-  return {sum.compute_seconds / n, sum.exposed_comm_seconds / n,
-          sum.bubble_seconds / n, sum.data_wait_seconds / n,
-          sum.residual_seconds / n};
-}
-
-std::vector<double> ComputeSeconds(const LedgerPlace& place) {
-  std::vector<double> seconds;
-  seconds.reserve(place.steps.size());
-  for (const LedgerParts& parts : place.steps) {
-    seconds.push_back(parts.compute_seconds);
-  }
-  return seconds;
+LedgerParts Over(LedgerParts sum, size_t count) {
+  for (const auto part : kLedgerParts) sum.*part /= static_cast<double>(count);
+  return sum;
 }
 
 double WaitingSeconds(const LedgerParts& parts) {
@@ -212,12 +181,10 @@ double SlowestByChance(const std::vector<std::vector<double>>& compute) {
   std::vector<std::vector<double>> samples(compute.size());
   double slowest = 0;
   for (size_t rank = 0; rank < compute.size(); ++rank) {
-    double sum = 0;
     for (size_t i = 0; i < compute[rank].size(); i += stride) {
       samples[rank].push_back(compute[rank][i]);
-      sum += compute[rank][i];
     }
-    slowest = std::max(slowest, sum / samples[rank].size());
+    slowest = std::max(slowest, Mean(samples[rank]));
   }
   return ExpectedMaximum(samples) - slowest;
 }
@@ -240,7 +207,6 @@ void MeasureImbalance(const std::vector<std::vector<double>>& compute,
 
 double MedianResidualShare(const std::vector<LedgerPlace>& places) {
   std::vector<double> shares;
-  shares.reserve(places.size() * places[0].steps.size());
   for (const LedgerPlace& place : places) {
     for (const LedgerParts& parts : place.steps) {
       const double step = parts.Total();
@@ -250,18 +216,130 @@ double MedianResidualShare(const std::vector<LedgerPlace>& places) {
   return Median(shares);
 }
 
+// Of stragglers.
+constexpr double kChance = 0.05;          // of a false alarm; 1 - confidence
+constexpr double kWorthReporting = 0.01;  // of the step
+constexpr size_t kBatches = 16;           // over all runs
+constexpr size_t kShortestBatch = 5;      // steps
+constexpr size_t kFewestBatches = 3;
+
+// A rank, or a stage of a process that runs several.
+struct Compared {
+  int64_t rank = 0;
+  int64_t stage = 0;  // compared with those of the same stage
+  // Of each batch of steps, all runs in a row, the median own time.
+  std::vector<double> batch_seconds = {};
+};
+
+// What is compared over all runs.
+struct Batches {
+  std::vector<Compared> compared;
+  std::vector<size_t> run_ends;  // in batch_seconds
+  std::vector<double> step_seconds;
+};
+
+int64_t StageOf(const RunTrace& run, const LedgerPlace& place) {
+  if (place.stage != -1) return place.stage;
+  const auto& schedules = run.ranks[place.rank].schedules;
+  return schedules.empty() ? 0 : schedules[0].pipeline_rank;
+}
+
+double MedianOwnSeconds(absl::Span<const LedgerParts> steps) {
+  return Median(NumbersOf(steps, [](const LedgerParts& parts) {
+    return parts.compute_seconds + parts.data_wait_seconds;
+  }));
+}
+
+absl::Status AddRun(const RunTrace& run, const std::vector<LedgerPlace>& places,
+                    size_t batches, Batches& all) {
+  std::vector<Compared> of_run;
+  for (const LedgerPlace& place : places) {
+    of_run.push_back({place.rank, StageOf(run, place)});
+  }
+  if (all.run_ends.empty()) all.compared = of_run;
+  if (!absl::c_equal(of_run, all.compared,
+                     [](const Compared& a, const Compared& b) {
+                       return a.rank == b.rank && a.stage == b.stage;
+                     })) {
+    return RunError(
+        run,
+        "its ranks and stages are not those of the repetitions before it; were "
+        "different configurations given as one?");
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto steps = absl::MakeSpan(places[i].steps);
+    for (size_t batch = 0; batch < batches; ++batch) {
+      const size_t begin = batch * steps.size() / batches;
+      const size_t end = (batch + 1) * steps.size() / batches;
+      all.compared[i].batch_seconds.push_back(
+          MedianOwnSeconds(steps.subspan(begin, end - begin)));
+    }
+  }
+  all.run_ends.push_back(all.compared[0].batch_seconds.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Batches> ReadBatches(absl::Span<const RunTrace* const> runs,
+                                    const ThroughputConfig& config) {
+  Batches all;
+  for (const RunTrace* run : runs) {
+    RETURN_IF_ERROR(CheckMeasurable(*run, config));
+    absl::c_move(JobStepSeconds(*run, config),
+                 std::back_inserter(all.step_seconds));
+  }
+  const size_t length =
+      std::max(kShortestBatch, all.step_seconds.size() / kBatches);
+  for (const RunTrace* run : runs) {
+    ASSIGN_OR_RETURN(const std::vector<LedgerPlace> places,
+                     ReadPlaces(*run, config.warmup_steps));
+    const size_t batches = std::max<size_t>(1, places[0].steps.size() / length);
+    RETURN_IF_ERROR(AddRun(*run, places, batches, all));
+  }
+  return all;
+}
+
+// Per batch, what `one` takes beyond the median of those of its stage; empty
+// where it is the only one.
+std::vector<double> DelaysOf(const Compared& one,
+                             absl::Span<const Compared> compared) {
+  std::vector<double> delays;
+  for (size_t batch = 0; batch < one.batch_seconds.size(); ++batch) {
+    std::vector<double> others;
+    for (const Compared& other : compared) {
+      if (other.stage == one.stage && other.rank != one.rank) {
+        others.push_back(other.batch_seconds[batch]);
+      }
+    }
+    if (others.empty()) return {};
+    delays.push_back(one.batch_seconds[batch] - Median(others));
+  }
+  return delays;
+}
+
+bool IsSlowerInEveryRun(absl::Span<const double> delays,
+                        const std::vector<size_t>& run_ends) {
+  size_t begin = 0;
+  for (size_t end : run_ends) {
+    if (Mean(delays.subspan(begin, end - begin)) <= 0) return false;
+    begin = end;
+  }
+  return true;
+}
+
 }  // namespace
+
+double LedgerParts::Total() const {
+  double total = 0;
+  for (const auto part : kLedgerParts) total += this->*part;
+  return total;
+}
 
 absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
                                                     size_t first) {
   std::vector<LedgerPlace> places;
   for (const RankTrace& trace : run.ranks) {
-    if (trace.schedules.empty()) {
-      places.push_back(PlaceWithoutSchedule(trace, first));
-      continue;
-    }
     ASSIGN_OR_RETURN(std::vector<LedgerPlace> of_rank,
-                     PlacesOfPipeline(run, trace, first));
+                     ReadPlacesOf(trace, run, first));
     absl::c_move(of_rank, std::back_inserter(places));
   }
   return places;
@@ -278,8 +356,14 @@ double ExpectedMaximum(const std::vector<std::vector<double>>& samples) {
     assert(!sample.empty());
     log_product -= std::log(static_cast<double>(sample.size()));
   }
+  // All values in ascending order, with the sample that each is from.
+  std::vector<std::pair<double, size_t>> merged;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (double value : samples[i]) merged.emplace_back(value, i);
+  }
+  absl::c_sort(merged);
   double before = 0, expected = 0;
-  for (const auto& [value, i] : Merged(samples)) {
+  for (const auto& [value, i] : merged) {
     if (below[i]++ == 0) {
       --unseen;
     } else {
@@ -298,10 +382,10 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
   RETURN_IF_ERROR(CheckMeasurable(run, config));
   ASSIGN_OR_RETURN(std::vector<LedgerPlace> places,
                    ReadPlaces(run, config.warmup_steps));
-
   std::vector<std::vector<double>> compute;
-  for (const LedgerPlace& place : places)
-    compute.push_back(ComputeSeconds(place));
+  for (const LedgerPlace& place : places) {
+    compute.push_back(NumbersOf(place.steps, &LedgerParts::compute_seconds));
+  }
   const size_t steps = compute[0].size();
   Ledger ledger;
   ledger.ranks = MeasureRanks(places, compute);
@@ -316,6 +400,40 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
   ledger.captured_seconds /= static_cast<double>(steps * places.size());
   ledger.median_residual_share = MedianResidualShare(places);
   return ledger;
+}
+
+absl::StatusOr<std::optional<Straggler>> FindStraggler(
+    absl::Span<const RunTrace* const> runs, const ThroughputConfig& config) {
+  ASSIGN_OR_RETURN(const Batches all, ReadBatches(runs, config));
+  Straggler slowest;
+  std::vector<double> delays;
+  size_t candidates = 0;
+  for (const Compared& one : all.compared) {
+    std::vector<double> of_one = DelaysOf(one, all.compared);
+    if (of_one.size() < kFewestBatches) continue;
+    const double seconds = Mean(of_one);
+    if (++candidates > 1 && seconds <= slowest.seconds) continue;
+    slowest.rank = one.rank;
+    slowest.seconds = seconds;
+    delays = std::move(of_one);
+  }
+  if (candidates == 0) return std::nullopt;
+  const double count = static_cast<double>(delays.size());
+  const double error = StandardDeviation(delays) / std::sqrt(count);
+  const auto half_width = [&](double p) {
+    return StudentTwoSidedQuantile(p, count - 1) * error;
+  };
+  slowest.interval = {slowest.seconds - half_width(kChance),
+                      slowest.seconds + half_width(kChance)};
+  slowest.share = slowest.seconds / Median(all.step_seconds);
+  // The largest of several delays: the bound of Bonferroni.
+  const double least =
+      slowest.seconds - half_width(kChance / static_cast<double>(candidates));
+  if (least <= 0 || slowest.share < kWorthReporting ||
+      !IsSlowerInEveryRun(delays, all.run_ends)) {
+    return std::nullopt;
+  }
+  return slowest;
 }
 
 }  // namespace rankwise

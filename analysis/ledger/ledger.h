@@ -34,11 +34,13 @@ struct LedgerParts {
   double data_wait_seconds = 0;
   double residual_seconds = 0;  // whatever the others do not explain
 
-  double Total() const {
-    return compute_seconds + exposed_comm_seconds + bubble_seconds +
-           data_wait_seconds + residual_seconds;
-  }
+  double Total() const;
 };
+
+inline constexpr double LedgerParts::*kLedgerParts[] = {
+    &LedgerParts::compute_seconds, &LedgerParts::exposed_comm_seconds,
+    &LedgerParts::bubble_seconds, &LedgerParts::data_wait_seconds,
+    &LedgerParts::residual_seconds};
 
 struct RankLedger {
   int64_t rank = 0;
@@ -61,9 +63,7 @@ struct Ledger {
   // beyond them where they did not wait for it.
   double imbalance_seconds = 0;
   // Of imbalance_seconds, what is due to chance: the others wait for another
-  // rank in another step. The expected maximum over the ranks, each drawn
-  // independently from its own steps, beyond the largest of their means; at
-  // most imbalance_seconds less that largest mean beyond the mean of all.
+  // rank in another step ("noise" of docs/metrics.md).
   double noise_seconds = 0;
   // Of compute_seconds, in the optimizer; mean over ranks and steps.
   double optimizer_seconds = 0;
@@ -122,15 +122,12 @@ struct Straggler {
   double share = 0;   // `seconds` of the median step
 };
 
-// The slowest rank over all `runs`, which are repetitions of one cell. None
-// where that may be chance (its interval, widened for having picked one of
-// several ranks, holds 0), where some repetition does not show it, where it
-// costs less than 1 % of the step, and where the runs are too short to tell.
-//
-// The interval is by batch means (Law and Kelton, Simulation Modeling and
-// Analysis, 1991, section 9.5.3) with Student's t: steps that follow each other
-// may be correlated, batches of them hardly are. Within a batch a rank's time
-// is its median, so that single slow steps of any rank count for nothing.
+// The slowest rank over all `runs`, which are repetitions of one cell, by batch
+// means with Student's t (Law and Kelton, Simulation Modeling and Analysis,
+// 1991, section 9.5.3). None where that may be chance (its interval, widened
+// for having picked one of several ranks, holds 0), where some repetition does
+// not show it, where it costs less than 1 % of the step, and where the runs are
+// too short to tell.
 //
 // Fails where MeasureLedger does, and where the runs differ in their ranks.
 absl::StatusOr<std::optional<Straggler>> FindStraggler(
@@ -193,8 +190,8 @@ absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
 // The ledger against an experiment: the same cell with communication switched
 // off. What the step got shorter by should be what the ledger calls exposed
 // communication, and what communication slowed computing down by. A pipeline
-// still waits for its stages then, by messages of one number: of its exposed
-// communication and bubble, what went away counts.
+// still waits for its stages then: of its exposed communication and bubble,
+// what went away counts.
 struct Ablation {
   const Cell* cell = nullptr;
   const Cell* without = nullptr;

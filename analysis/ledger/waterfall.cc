@@ -103,49 +103,40 @@ const CellLedger* WithoutCommunication(const Cell& cell,
 // A loss of less than this share of the step is a rounding error.
 constexpr double kNothing = 1e-12;
 
-// The causes within the computation: mean over ranks, imbalance left out.
-struct ComputeLoss {
-  double smaller_batch = 0;
-  double shared_machine = 0;
-  double communication = 0;  // during computing, or within captured steps
-};
-
+// What a step of `cell` lost, cause by cause, against one of `base`.
 class Explainer {
  public:
   Explainer(absl::Span<const CellLedger> cells, const CellLedger& base,
-            const CellLedger& cell)
+            const CellLedger& cell, Scaling scaling)
       : cells_(cells),
         base_(base),
         cell_(cell),
         work_(WorkPerRank(*cell.cell) / WorkPerRank(*base.cell)),
         communication_(cell.ledger.IsCaptured()
                            ? LossCause::kCommInGraph
-                           : LossCause::kCommBesideCompute) {}
+                           : LossCause::kCommBesideCompute) {
+    result_.cell = cell.cell;
+    result_.base = base.cell;
+    result_.scaling = scaling;
+    result_.ideal_seconds = work_ * StepSeconds(*base.cell);
+    result_.measured_seconds = StepSeconds(*cell.cell);
+  }
 
-  Waterfall Explain(Scaling scaling) {
+  Waterfall Explain() {
     const Ledger& base = base_.ledger;
     const Ledger& cell = cell_.ledger;
-    result_.cell = cell_.cell;
-    result_.base = base_.cell;
-    result_.scaling = scaling;
-    result_.ideal_seconds = work_ * StepSeconds(*base_.cell);
-    result_.measured_seconds = StepSeconds(*cell_.cell);
-    const ComputeLoss compute = SplitCompute();
+    const auto add_part = [&](LossCause cause, double LedgerParts::*part) {
+      Add(cause, cell.critical.*part - work_ * base.critical.*part);
+    };
+    AddCompute();
     MergeCaptured();
-    Add(LossCause::kSmallerBatch, compute.smaller_batch);
-    Add(LossCause::kSharedMachine, compute.shared_machine);
-    Add(communication_, compute.communication);
-    Add(LossCause::kExposedComm,
-        cell.critical.exposed_comm_seconds -
-            work_ * base.critical.exposed_comm_seconds);
-    Add(LossCause::kBubble,
-        cell.critical.bubble_seconds - work_ * base.critical.bubble_seconds);
+    add_part(LossCause::kExposedComm, &LedgerParts::exposed_comm_seconds);
+    add_part(LossCause::kBubble, &LedgerParts::bubble_seconds);
     Add(LossCause::kImbalance,
         cell.imbalance_seconds - cell.noise_seconds -
             work_ * (base.imbalance_seconds - base.noise_seconds));
     Add(LossCause::kNoise, cell.noise_seconds - work_ * base.noise_seconds);
-    Add(LossCause::kDataWait, cell.critical.data_wait_seconds -
-                                  work_ * base.critical.data_wait_seconds);
+    add_part(LossCause::kDataWait, &LedgerParts::data_wait_seconds);
     double rest = result_.measured_seconds - result_.ideal_seconds;
     for (const Loss& loss : result_.losses) rest -= loss.seconds;
     Add(LossCause::kRest, rest);
@@ -153,7 +144,45 @@ class Explainer {
   }
 
  private:
-  ComputeLoss SplitCompute();
+  // The causes within the computation: mean over ranks, imbalance left out.
+  void AddCompute() {
+    const Cell& cell = *cell_.cell;
+    const Cell& base = *base_.cell;
+    const bool captured = cell_.ledger.IsCaptured();
+    const CellLedger* alone = WithPassesOf(cell, base, cells_);
+    if (alone == nullptr && ExamplesPerPass(cell) == ExamplesPerPass(base)) {
+      alone = &base_;
+    }
+    if (alone == nullptr) {
+      Merge(LossCause::kSmallerBatch, LossCause::kSharedMachine,
+            absl::StrCat(base.Name(), " was not run with --batch_size=",
+                         BatchText(ExamplesPerPass(cell))));
+    }
+    const CellLedger* without = WithoutCommunication(cell, cells_);
+    if (without != nullptr && without->ledger.IsCaptured() != captured) {
+      without = nullptr;
+    }
+    const double slowed = SlowedByCommunication(without);
+    if (slowed == 0) {
+      const char* why =
+          without != nullptr
+              ? ", computed no faster with --skip_communication: a quieter "
+                "machine or more --ablations would tell"
+          : captured ? ", was not run with --skip_communication and captured"
+                     : ", was not run with --skip_communication";
+      Merge(alone == nullptr ? LossCause::kSmallerBatch
+                             : LossCause::kSharedMachine,
+            communication_,
+            absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch),
+                         why));
+    }
+    const double rest = cell_.ledger.MeanComputeSeconds() - slowed;
+    const double by_itself = alone == nullptr ? rest : ComputeAlone(*alone);
+    Add(LossCause::kSmallerBatch,
+        by_itself - work_ * base_.ledger.MeanComputeSeconds());
+    Add(LossCause::kSharedMachine, rest - by_itself);
+    Add(communication_, slowed);
+  }
 
   // What a rank of `cell_` would compute if its passes were as fast as those of
   // `alone`, whose passes hold as many examples. The optimizer's work follows
@@ -211,44 +240,6 @@ class Explainer {
   const LossCause communication_;
   Waterfall result_;
 };
-
-ComputeLoss Explainer::SplitCompute() {
-  const Cell& cell = *cell_.cell;
-  const Cell& base = *base_.cell;
-  const CellLedger* alone = WithPassesOf(cell, base, cells_);
-  if (alone == nullptr && ExamplesPerPass(cell) == ExamplesPerPass(base)) {
-    alone = &base_;
-  }
-  const CellLedger* without = WithoutCommunication(cell, cells_);
-  if (without != nullptr &&
-      without->ledger.IsCaptured() != cell_.ledger.IsCaptured()) {
-    without = nullptr;
-  }
-  const double ideal = work_ * base_.ledger.MeanComputeSeconds();
-  const double with = cell_.ledger.MeanComputeSeconds();
-  const double slowed = SlowedByCommunication(without);
-  if (alone == nullptr) {
-    Merge(LossCause::kSmallerBatch, LossCause::kSharedMachine,
-          absl::StrCat(base.Name(), " was not run with --batch_size=",
-                       BatchText(ExamplesPerPass(cell))));
-  }
-  if (without == nullptr || slowed == 0) {
-    Merge(
-        alone == nullptr ? LossCause::kSmallerBatch : LossCause::kSharedMachine,
-        communication_,
-        absl::StrCat(
-            cell.Name(), ", batch ", BatchText(cell.rank_batch),
-            without == nullptr
-                ? absl::StrCat(", was not run with --skip_communication",
-                               cell_.ledger.IsCaptured() ? " and captured" : "")
-                : std::string(", computed no faster with --skip_communication: "
-                              "a quieter machine or more --ablations would "
-                              "tell")));
-  }
-  if (alone == nullptr) return {with - ideal - slowed, 0, slowed};
-  const double by_itself = ComputeAlone(*alone);
-  return {by_itself - ideal, with - slowed - by_itself, slowed};
-}
 
 absl::Status CheckLedger(const CellLedger& ledger) {
   if (ledger.cell == nullptr) {
@@ -338,7 +329,7 @@ absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
     RETURN_IF_ERROR(CheckLedger(*ledger));
   }
   RETURN_IF_ERROR(CheckEfficiency(*base.cell, *cell.cell, scaling, config));
-  return Explainer(cells, base, cell).Explain(scaling);
+  return Explainer(cells, base, cell, scaling).Explain();
 }
 
 std::string LossName(LossCause cause) { return TextOf(cause).name; }

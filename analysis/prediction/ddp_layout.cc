@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/prediction/simulated_layout.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "records/text.h"
@@ -29,46 +29,34 @@ std::tuple<int, int64_t, bool> Unlikeness(const RecordedDdp& run,
 // Of the runs with this batch, those of the world size that is most alike.
 Runs MostAlike(const DdpRecordings& recordings, double batch,
                int64_t world_size) {
-  Runs best;
+  std::map<std::tuple<int, int64_t, bool>, Runs> by_unlikeness;
   for (const RecordedDdp& run : recordings.runs) {
     if (run.batch != batch) continue;
-    if (!best.empty()) {
-      const auto mine = Unlikeness(run, world_size);
-      const auto others = Unlikeness(*best[0], world_size);
-      if (mine > others) continue;
-      if (mine < others) best.clear();
-    }
-    best.push_back(&run);
+    by_unlikeness[Unlikeness(run, world_size)].push_back(&run);
   }
-  return best;
+  return by_unlikeness.empty() ? Runs() : by_unlikeness.begin()->second;
 }
 
 ComputeParts MedianParts(const Runs& runs) {
-  std::vector<double> before, backward, after;
-  for (const RecordedDdp* run : runs) {
-    for (const ComputeParts& parts : run->steps) {
-      before.push_back(parts.before_backward_seconds);
-      backward.push_back(parts.backward_seconds);
-      after.push_back(parts.after_backward_seconds);
+  ComputeParts medians;
+  for (const auto part : kComputeParts) {
+    std::vector<double> seconds;
+    for (const RecordedDdp* run : runs) {
+      for (const ComputeParts& step : run->steps) seconds.push_back(step.*part);
     }
+    medians.*part = Median(seconds);
   }
-  return {Median(before), Median(backward), Median(after)};
+  return medians;
 }
 
 // Least squares through (batch, part), at `batch`; where that is below zero,
 // the part of the smallest batch in proportion.
 double LineAt(const std::map<double, ComputeParts>& parts,
               double ComputeParts::*part, double batch) {
-  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-  for (const auto& [size, measured] : parts) {
-    n += 1;
-    x += size;
-    y += measured.*part;
-    xx += size * size;
-    xy += size * (measured.*part);
-  }
-  const double slope = (n * xy - x * y) / (n * xx - x * x);
-  const double value = (y - slope * x) / n + slope * batch;
+  LeastSquares sums;
+  for (const auto& [size, measured] : parts) sums.Add(1, size, measured.*part);
+  const auto [start, slope] = sums.Solve();
+  const double value = start + slope * batch;
   const auto smallest = parts.begin();
   const double least =
       smallest->second.*part * std::min(1.0, batch / smallest->first) * 0.5;
@@ -103,9 +91,7 @@ absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
   }
   ComputeSource source;
   source.runs = by_batch[nearest];
-  for (double ComputeParts::*part :
-       {&ComputeParts::before_backward_seconds, &ComputeParts::backward_seconds,
-        &ComputeParts::after_backward_seconds}) {
+  for (const auto part : kComputeParts) {
     const double there = LineAt(parts, part, nearest);
     source.factors.*part = there > 0 ? LineAt(parts, part, batch) / there : 1;
   }
@@ -149,11 +135,9 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
   std::vector<StepSample> samples;
   for (const ComputeParts& parts : run.steps) {
     DdpStepTrace trace;
-    trace.before_backward_seconds =
-        parts.before_backward_seconds * factors.before_backward_seconds;
-    trace.backward_seconds = parts.backward_seconds * factors.backward_seconds;
-    trace.after_backward_seconds =
-        parts.after_backward_seconds * factors.after_backward_seconds;
+    for (const auto part : kComputeParts) {
+      trace.*part = parts.*part * factors.*part;
+    }
     // Without communication, what follows it is part of backward already.
     if (!run.skips_communication) {
       trace.after_backward_seconds += plan.tail_seconds;
@@ -163,14 +147,13 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
           {bucket.bytes, bucket.ready_seconds * trace.backward_seconds});
     }
     const auto times = [&](CostSide side) {
-      std::vector<double> seconds;
-      for (const CostEstimate& cost : costs) {
-        seconds.push_back(SecondsAt(cost, side));
-      }
-      return SimulateDdpStep(trace, seconds);
+      return SimulateDdpStep(trace,
+                             NumbersOf(costs, [side](const CostEstimate& cost) {
+                               return SecondsAt(cost, side);
+                             }));
     };
-    samples.push_back(SampleOf(times(CostSide::kLow), times(CostSide::kMiddle),
-                               times(CostSide::kHigh)));
+    samples.push_back({times(CostSide::kMiddle), times(CostSide::kLow),
+                       times(CostSide::kHigh)});
   }
   return samples;
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -9,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/prediction/simulated_layout.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
@@ -70,7 +69,7 @@ absl::StatusOr<Recordings> FindStages(
   };
   const bool cuts = CutsBackward(schedule);
   bool other_stages = true;
-  Recordings best;
+  std::map<std::tuple<bool, int64_t, double, std::string>, Recordings> found;
   for (const RecordedPipeline& recorded : recordings) {
     if (recorded.pp != layout.pp || recorded.stages != schedule.num_stages() ||
         recorded.micro_batch_examples != layout.batch_per_rank) {
@@ -78,72 +77,54 @@ absl::StatusOr<Recordings> FindStages(
     }
     other_stages = false;
     if (cuts && !recorded.cuts_backward) continue;
-    if (!best.empty()) {
-      const auto mine = unlikeness(recorded), others = unlikeness(*best[0]);
-      if (mine > others) continue;
-      if (mine < others) best.clear();
-    }
-    best.push_back(&recorded);
+    found[unlikeness(recorded)].push_back(&recorded);
   }
-  if (!best.empty()) return best;
+  if (!found.empty()) return found.begin()->second;
   return NothingFits(
-      layout,
-      other_stages
-          ? "no timeline of as many stages on as many ranks, with "
-            "micro-batches "
-            "as large, was recorded, and the stages of another cut are not "
-            "those of this one"
-          : "what the halves of its backward take was not recorded");
+      layout, other_stages
+                  ? "no timeline of as many stages on as many ranks, with "
+                    "micro-batches as large, was recorded, and the stages of "
+                    "another cut are not those of this one"
+                  : "what the halves of its backward take was not recorded");
 }
 
-// What messages between two stages take.
-struct MessageLinks {
-  std::array<LinkCosts, 3> links;  // by CostSide
-  bool extrapolated = false;
+// What messages between two stages take: alpha and beta through the smallest
+// and the largest.
+struct MessageCosts {
+  double low_bytes = 0, high_bytes = 0;
+  CostEstimate low, high;
   bool own = false;  // as the trainer measured it
 
-  const LinkCosts& at(CostSide side) const {
-    return links[static_cast<size_t>(side)];
+  LinkCosts At(CostSide side) const {
+    const double most = SecondsAt(high, side);
+    LinkCosts link;
+    if (high_bytes > low_bytes) {
+      link.beta_seconds_per_byte = std::max(
+          0.0, (most - SecondsAt(low, side)) / (high_bytes - low_bytes));
+    }
+    link.alpha_seconds =
+        std::max(0.0, most - link.beta_seconds_per_byte * high_bytes);
+    return link;
   }
 };
 
-LinkCosts LineThrough(double low, double low_seconds, double high,
-                      double high_seconds) {
-  LinkCosts link;
-  if (high > low) {
-    link.beta_seconds_per_byte =
-        std::max(0.0, (high_seconds - low_seconds) / (high - low));
-  }
-  link.alpha_seconds =
-      std::max(0.0, high_seconds - link.beta_seconds_per_byte * high);
-  return link;
-}
-
-// By alpha and beta through the smallest and the largest message. Without a
-// cost of messages in the network, the trainer's own measurement.
-MessageLinks LinksOf(const NetworkModel& network,
-                     const RecordedPipeline& recorded) {
+// Without a cost of messages in the network, the trainer's own measurement.
+MessageCosts MessageCostsOf(const NetworkModel& network,
+                            const RecordedPipeline& recorded) {
   double low = 0, high = 0;
   for (const StageCosts& stage : recorded.steps[0].stages) {
     if (stage.output_bytes == 0) continue;
     low = low == 0 ? stage.output_bytes : std::min(low, stage.output_bytes);
     high = std::max(high, stage.output_bytes);
   }
-  MessageLinks result;
   for (const char* collective : {"ping_pong", "send_recv"}) {
     const auto at_low = network.Estimate(collective, low, 2);
     const auto at_high = network.Estimate(collective, high, 2);
-    if (!at_low.ok() || !at_high.ok()) continue;
-    for (const CostSide side : kCostSides) {
-      result.links[static_cast<size_t>(side)] = LineThrough(
-          low, SecondsAt(*at_low, side), high, SecondsAt(*at_high, side));
-    }
-    result.extrapolated = at_low->extrapolated || at_high->extrapolated;
-    return result;
+    if (at_low.ok() && at_high.ok()) return {low, high, *at_low, *at_high};
   }
-  result.own = true;
-  result.links.fill({.alpha_seconds = recorded.message_seconds});
-  return result;
+  const double measured = recorded.message_seconds;
+  const CostEstimate any = {measured, {measured, measured}};
+  return {0, 0, any, any, /*own=*/true};
 }
 
 // The longest that a rank is between its first action's start and its last
@@ -261,41 +242,33 @@ std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
 // What the all-reduces of each rank's stages cost.
 using StageCalls = std::vector<std::vector<CostEstimate>>;  // [pp][]
 
-// The recorded steps in another schedule, with other costs of communication.
-struct StepSimulator {
-  const Schedule& schedule;
-  const MessageLinks& messages;
-  const StageCalls& calls;
-  const double scale;
-
-  absl::StatusOr<StepTimes> Step(const RecordedPipeline& run,
-                                 const RecordedStages& step,
-                                 CostSide side) const {
+// The steps of `run` in another schedule, with other costs of communication.
+absl::StatusOr<std::vector<StepSample>> SamplesOf(const RecordedPipeline& run,
+                                                  const Schedule& schedule,
+                                                  const MessageCosts& messages,
+                                                  const StageCalls& calls,
+                                                  double scale) {
+  const auto times = [&](const RecordedStages& step,
+                         CostSide side) -> absl::StatusOr<StepTimes> {
     ASSIGN_OR_RETURN(const Timeline timeline,
-                     Simulate(schedule, {step.stages, messages.at(side)}));
+                     Simulate(schedule, {step.stages, messages.At(side)}));
     std::vector<std::vector<double>> all_reduce;
     for (const std::vector<CostEstimate>& rank : calls) {
-      std::vector<double>& seconds = all_reduce.emplace_back();
-      for (const CostEstimate& call : rank) {
-        seconds.push_back(SecondsAt(call, side));
-      }
+      all_reduce.push_back(NumbersOf(rank, [side](const CostEstimate& call) {
+        return SecondsAt(call, side);
+      }));
     }
     return PipelineStep(timeline, scale, all_reduce, run.outside_seconds);
+  };
+  std::vector<StepSample> samples;
+  for (const RecordedStages& step : run.steps) {
+    StepSample& sample = samples.emplace_back();
+    ASSIGN_OR_RETURN(sample.low, times(step, CostSide::kLow));
+    ASSIGN_OR_RETURN(sample.middle, times(step, CostSide::kMiddle));
+    ASSIGN_OR_RETURN(sample.high, times(step, CostSide::kHigh));
   }
-
-  absl::StatusOr<std::vector<StepSample>> Samples(
-      const RecordedPipeline& run) const {
-    std::vector<StepSample> samples;
-    for (const RecordedStages& step : run.steps) {
-      ASSIGN_OR_RETURN(const StepTimes low, Step(run, step, CostSide::kLow));
-      ASSIGN_OR_RETURN(const StepTimes middle,
-                       Step(run, step, CostSide::kMiddle));
-      ASSIGN_OR_RETURN(const StepTimes high, Step(run, step, CostSide::kHigh));
-      samples.push_back(SampleOf(low, middle, high));
-    }
-    return samples;
-  }
-};
+  return samples;
+}
 
 }  // namespace
 
@@ -335,7 +308,7 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
   ASSIGN_OR_RETURN(const double scale, Calibrate(found));
 
   const RecordedPipeline& recorded = *found.front();
-  const MessageLinks messages = LinksOf(network, recorded);
+  const MessageCosts messages = MessageCostsOf(network, recorded);
   SimulatedLayout result;
   result.assumptions = Assumptions(recorded, layout, scale, messages.own);
   StageGradients gradients(layout.pp);
@@ -344,7 +317,8 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
                      GradientsOf(recordings, recorded, layout, gradient_bytes,
                                  &result.assumptions));
   }
-  result.extrapolated = recorded.dp != layout.dp || messages.extrapolated;
+  result.extrapolated = recorded.dp != layout.dp || messages.low.extrapolated ||
+                        messages.high.extrapolated;
   StageCalls calls;
   for (const std::vector<double>& rank : gradients) {
     std::vector<CostEstimate>& of_rank = calls.emplace_back();
@@ -354,10 +328,9 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
       result.extrapolated |= of_rank.back().extrapolated;
     }
   }
-  const StepSimulator simulator{schedule, messages, calls, scale};
   for (const RecordedPipeline* run : found) {
-    ASSIGN_OR_RETURN(std::vector<StepSample> samples, simulator.Samples(*run));
-    result.runs.push_back(std::move(samples));
+    ASSIGN_OR_RETURN(result.runs.emplace_back(),
+                     SamplesOf(*run, schedule, messages, calls, scale));
   }
   result.waiting = layout.dp;
   result.peak_bytes = PeakBytesOf(recordings, recorded, facts);

@@ -1,6 +1,6 @@
 #include "absl/status/statusor.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/prediction/runs_for_test.h"
-#include "analysis/prediction/simulated_layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -104,7 +104,7 @@ double Seconds(const std::vector<RecordedPipeline>& recordings,
                const Layout& layout, const NetworkModel& network) {
   const auto simulated = SimulatePipelineLayout(recordings, layout, 0, network);
   EXPECT_TRUE(simulated.ok()) << simulated.status();
-  return simulated.ok() ? simulated->runs[0][0].seconds : 0;
+  return simulated.ok() ? simulated->runs[0][0].middle.step_seconds : 0;
 }
 
 std::string Refusal(const absl::StatusOr<SimulatedLayout>& simulated) {
@@ -211,7 +211,7 @@ TEST(SimulatePipelineLayout, TimeThatTheSimulationLacksIsBubble) {
       Recordings({run}), LayoutOf(config), 0, NoNetwork());
   ASSERT_TRUE(simulated.ok()) << simulated.status();
   // Rank 0 computes four times 30 ms in twice (4 + 1) times 30 ms.
-  EXPECT_NEAR(simulated->runs[0][0].bubble_seconds, 0.180, 1e-6);
+  EXPECT_NEAR(simulated->runs[0][0].middle.bubble_seconds, 0.180, 1e-6);
 }
 
 TEST(CollectPipelines, StepsWithoutATimelineFollowTheirSchedulesRecord) {
@@ -298,7 +298,7 @@ TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {
   const auto simulated = SimulatePipelineLayout(recordings, LayoutOf(config), 0,
                                                 FlatNetwork(0, 1e-9));
   ASSERT_TRUE(simulated.ok()) << simulated.status();
-  EXPECT_NEAR(simulated->runs[0][0].exposed_comm_seconds, 0.004, 1e-9);
+  EXPECT_NEAR(simulated->runs[0][0].middle.exposed_comm_seconds, 0.004, 1e-9);
   EXPECT_EQ(simulated->waiting, 2);
   EXPECT_FALSE(simulated->extrapolated);
 }
@@ -312,7 +312,8 @@ TEST(SimulatePipelineLayout, ReplicasWithoutTrafficSplitTheModelsGradients) {
   const auto simulated = SimulatePipelineLayout(recordings, LayoutOf(config),
                                                 6e6, FlatNetwork(0, 1e-9));
   ASSERT_TRUE(simulated.ok()) << simulated.status();
-  EXPECT_NEAR(simulated->runs[0][0].seconds, PipelineStepSeconds(config), 1e-6);
+  EXPECT_NEAR(simulated->runs[0][0].middle.step_seconds,
+              PipelineStepSeconds(config), 1e-6);
   EXPECT_TRUE(simulated->extrapolated);
   EXPECT_THAT(simulated->assumptions, Contains(HasSubstr("optimizer's time")));
 }

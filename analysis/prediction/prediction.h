@@ -19,33 +19,15 @@
 
 namespace rankwise {
 
-// One way to train on dp * pp ranks.
-struct Layout {
-  int64_t dp = 1;
-  int64_t pp = 1;
-  int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
-  int64_t micro_batches = 1;
-  std::string schedule = "";  // of pp > 1
-  double bucket_bytes = 0;    // of DDP's all-reduces; 0: as recorded
-
-  int64_t world_size() const { return dp * pp; }
-  std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
-};
-
-struct Prediction {
-  Layout layout;
-  // The job's median step: Throughput::step_seconds.
-  double step_seconds = 0;
-  Interval step_interval;   // 95 %, of the median step of a run to come
+struct Prediction : StepEstimate {  // of Throughput::step_seconds
+  Layout layout = {};
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
   double examples_per_second = 0;
-  Interval examples_interval;  // up to infinity where the step's begins at 0
-  ExampleUnit unit;            // in which rates are printed
-  double exposed_comm_seconds = 0;
-  double bubble_seconds = 0;
-  double peak_bytes = 0;                 // of the fullest rank; 0: not known
-  bool extrapolated = false;             // beyond what was measured
-  std::vector<std::string> assumptions;  // one line each
+  Interval examples_interval = {};  // up to infinity where the step's is from 0
+  ExampleUnit unit = {};            // in which rates are printed
+  double peak_bytes = 0;            // of the fullest rank; 0: not known
+  bool extrapolated = false;        // beyond what was measured
+  std::vector<std::string> assumptions = {};  // one line each
 };
 
 // A prediction and the truth that it had not seen.
@@ -57,8 +39,8 @@ struct ScoredPrediction {
   bool covered = false;         // measured lies in step_interval
 };
 
-// How far runs differ is not known from fewer: the interval of two runs holds
-// almost everything, and that of one leaves the difference out.
+// The interval of two runs holds almost everything, and that of one leaves out
+// how far runs differ.
 constexpr int64_t kFewestRunsForCoverage = 3;
 
 bool CountsForCoverage(const ScoredPrediction& point);
@@ -114,12 +96,10 @@ class Predictor {
 };
 
 // Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
-// size that exchange nothing (--skip_communication; a pipeline's ranks exchange
-// messages even so, so its larger ones are held out); predicts every other cell
-// of the larger ones, and compares. `runs` are those that `cells` were grouped
-// from, and the points hold pointers into `cells`. Fit `network` on
-// measurements of at most `fit_up_to` ranks too. FailedPrecondition where
-// either side is empty.
+// size that exchange nothing (--skip_communication); predicts every other cell,
+// and compares (docs/prediction.md). `runs` are those that `cells` were grouped
+// from; the points hold pointers into `cells`. Fit `network` on at most
+// `fit_up_to` ranks too. FailedPrecondition where either side is empty.
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        absl::Span<const Cell> cells,
                                        int64_t fit_up_to,
@@ -144,41 +124,20 @@ struct Recommendation {
 absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
                                          const RecommendConfig& config);
 
-// A prediction and what its efficiency is against: one rank with the same batch
-// per rank, or where the global batch is held equal, with all of that.
-struct PredictedRow {
-  Prediction prediction;
-  double one_rank_examples_per_second = 0;  // 0: not known
-};
-
 // One line each, those beyond what was measured marked "*", and below every
-// assumption once, with the layouts that it is made for.
-std::string PredictionTable(absl::Span<const PredictedRow> rows);
+// assumption once, with the layouts that it is made for. Where
+// `one_rank_examples_per_second` is above 0, with the efficiency against that:
+// one rank with the same batch per rank, or where the global batch is held
+// equal, with all of that.
+std::string PredictionTable(absl::Span<const Prediction> predictions,
+                            double one_rank_examples_per_second = 0);
 
 // Every held-out point next to its prediction, the median error, the coverage
 // and the median width of the intervals.
 std::string ScoreTable(const Score& score);
 
-// The reason, the `most` fastest candidates, and what was left out.
-std::string RecommendationText(const Recommendation& recommendation,
-                               size_t most = 10);
-
-// The flags of //analysis:predict, as typed.
-struct PredictFlags {
-  std::string records;
-  std::string world_sizes = "8,64,1024";
-  std::string link = "";
-  int64_t fit_up_to = 0;
-  std::string memory_limit = "";
-  int64_t global_batch = 0;
-  bool recommend = false;
-  int64_t warmup_steps = 10;
-};
-
-// InvalidArgument, naming the flag, for values that cannot be;
-// FailedPrecondition, with the command that would fix it, for records that are
-// not there, cannot be read or do not suffice.
-absl::StatusOr<std::string> RunPredict(const PredictFlags& flags);
+// The reason, the 10 fastest candidates, and what was left out.
+std::string RecommendationText(const Recommendation& recommendation);
 
 }  // namespace rankwise
 

@@ -15,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/prediction/recordings.h"
-#include "analysis/prediction/simulated_layout.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
@@ -43,18 +42,17 @@ std::vector<Samples> Thinned(absl::Span<const Samples> runs) {
   return thinned;
 }
 
-// The sample with communication `z` standard deviations dearer.
-double At(const StepSample& sample, double z) {
-  const double side = z < 0 ? sample.seconds - sample.low_seconds
-                            : sample.high_seconds - sample.seconds;
-  return sample.seconds + z / kNormal95 * side;
+// The step with communication `z` standard deviations dearer.
+double SecondsWith(const StepSample& sample, double z) {
+  const double middle = sample.middle.step_seconds;
+  const double side = z < 0 ? middle - sample.low.step_seconds
+                            : sample.high.step_seconds - middle;
+  return middle + z / kNormal95 * side;
 }
 
-std::vector<double> SecondsAt(const Samples& run, double z) {
-  std::vector<double> values;
-  values.reserve(run.size());
-  for (const StepSample& sample : run) values.push_back(At(sample, z));
-  return values;
+std::vector<double> PartOf(const Samples& run, double StepTimes::*part) {
+  return NumbersOf(
+      run, [part](const StepSample& sample) { return sample.middle.*part; });
 }
 
 struct Center {
@@ -82,8 +80,9 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
                       double model_deviation) {
   std::mt19937_64 random(kSeed);
   std::normal_distribution<double> normal;
-  std::vector<double> medians;
-  for (const Samples& run : runs) medians.push_back(Median(SecondsAt(run, 0)));
+  const std::vector<double> medians = NumbersOf(runs, [](const Samples& run) {
+    return Median(PartOf(run, &StepTimes::step_seconds));
+  });
   const double count = static_cast<double>(runs.size());
   const double spread =
       runs.size() < 2 ? 0
@@ -97,7 +96,7 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
       std::uniform_int_distribution<size_t> pick(0, run.size() - 1);
       std::vector<double>& values = resampled.emplace_back();
       for (size_t k = 0; k < run.size(); ++k) {
-        values.push_back(At(run[pick(random)], z));
+        values.push_back(SecondsWith(run[pick(random)], z));
       }
     }
     const Center center = CenterOf(resampled, ranks);
@@ -111,15 +110,10 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
 // Sizes of buckets to try in addition to those recorded.
 constexpr double kBucketBytes[] = {1 << 20, 4 << 20, 25 << 20, 100 << 20};
 
-std::vector<double> SizesOf(const std::vector<ReadyBucket>& buckets) {
-  std::vector<double> sizes;
-  for (const ReadyBucket& bucket : buckets) sizes.push_back(bucket.bytes);
-  return sizes;
-}
-
 double GradientBytes(const DdpRecordings& ddp) {
   if (ddp.plans.empty()) return 0;
-  return absl::c_accumulate(SizesOf(ddp.plans[0].buckets), 0.0);
+  return absl::c_accumulate(
+      NumbersOf(ddp.plans[0].buckets, &ReadyBucket::bytes), 0.0);
 }
 
 // Those limits of buckets that give others than were recorded, each set once.
@@ -129,9 +123,12 @@ std::vector<double> OtherBuckets(const DdpRecordings& ddp,
   if (layout.dp == 1) return limits;
   const BucketPlan& plan =
       NearestPlan(ddp.plans, layout.batch_per_rank, layout.dp);
-  std::set<std::vector<double>> seen = {SizesOf(plan.buckets)};
+  std::set<std::vector<double>> seen = {
+      NumbersOf(plan.buckets, &ReadyBucket::bytes)};
   for (double bytes : kBucketBytes) {
-    if (seen.insert(SizesOf(Rebucket(plan.buckets, bytes))).second) {
+    if (seen.insert(
+                NumbersOf(Rebucket(plan.buckets, bytes), &ReadyBucket::bytes))
+            .second) {
       limits.push_back(bytes);
     }
   }
@@ -142,13 +139,6 @@ std::string DoesNotDivide(const std::string& name, int64_t global_batch,
                           int64_t parts) {
   return absl::StrCat(name, ": a global batch of ", global_batch,
                       " does not divide by ", parts);
-}
-
-absl::Status NothingRecorded() {
-  return absl::FailedPreconditionError(
-      "nothing to predict from: neither ddp with the traffic of its steps nor "
-      "a pipeline with timelines was recorded; record them: bazel run "
-      "//trainers:ddp -- --nproc=2 --traffic_steps=10 --record=FILE");
 }
 
 // What the slowest of many adds, and how much of it is a guess.
@@ -178,14 +168,14 @@ ModelError TryOnRecorded(const DdpRecordings& ddp,
   ModelError error;
   double squares = 0;
   for (const auto& [configuration, seconds] : measured) {
-    Layout layout;
-    layout.dp = configuration.first;
-    layout.batch_per_rank = static_cast<int64_t>(configuration.second);
+    const auto [dp, batch] = configuration;
+    const Layout layout = {.dp = dp,
+                           .batch_per_rank = static_cast<int64_t>(batch)};
     const absl::StatusOr<SimulatedLayout> simulated =
         SimulateDdpLayout(ddp, layout, network);
     if (!simulated.ok()) continue;
     const double predicted =
-        EstimateStep(simulated->runs, simulated->waiting).seconds;
+        EstimateStep(simulated->runs, simulated->waiting).step_seconds;
     const double off = predicted / Median(seconds) - 1;
     squares += off * off;
     ++error.configurations;
@@ -212,26 +202,22 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                      const ModelError& error) {
   // The stages of a pipeline are costed otherwise.
   const bool tried = layout.pp == 1 && layout.dp > 1;
-  const StepEstimate step = EstimateStep(simulated.runs, simulated.waiting,
-                                         tried ? error.deviation : 0);
-  Prediction prediction;
-  prediction.layout = layout;
-  prediction.step_seconds = step.seconds;
-  prediction.step_interval = step.interval;
-  prediction.fitted_runs = static_cast<int64_t>(simulated.runs.size());
+  Prediction prediction{EstimateStep(simulated.runs, simulated.waiting,
+                                     tried ? error.deviation : 0),
+                        layout, static_cast<int64_t>(simulated.runs.size())};
   const double examples =
       layout.dp * layout.batch_per_rank * layout.micro_batches;
-  prediction.examples_per_second = examples / step.seconds;
+  const Interval& step = prediction.step_interval;
+  prediction.examples_per_second = examples / prediction.step_seconds;
   prediction.examples_interval = {
-      examples / step.interval.high,
-      step.interval.low > 0 ? examples / step.interval.low
-                            : std::numeric_limits<double>::infinity()};
-  prediction.exposed_comm_seconds = step.exposed_comm_seconds;
-  prediction.bubble_seconds = step.bubble_seconds;
+      examples / step.high, step.low > 0
+                                ? examples / step.low
+                                : std::numeric_limits<double>::infinity()};
   prediction.peak_bytes = simulated.peak_bytes;
   prediction.extrapolated = simulated.extrapolated;
   if (simulated.waiting > 1) {
-    simulated.assumptions.push_back(NoiseLine(simulated, step.noise_seconds));
+    simulated.assumptions.push_back(
+        NoiseLine(simulated, prediction.noise_seconds));
   }
   if (simulated.runs.size() == 1) {
     simulated.assumptions.push_back(
@@ -242,24 +228,22 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   return prediction;
 }
 
-// How all-reduces of more ranks than were measured are costed, in words.
-std::vector<std::string> NetworkLines(const NetworkModel& network,
-                                      int64_t world_size) {
-  std::vector<std::string> lines;
-  for (const CollectiveCosts& costs : network.collectives) {
-    if (costs.collective != "all_reduce" || world_size == 1) continue;
-    const int64_t largest = costs.curves.back().world_size;
-    if (world_size <= largest) continue;
-    const char* growth = costs.growth == Growth::kRing   ? "a ring"
-                         : costs.growth == Growth::kTree ? "a tree"
-                                                         : "no size";
-    lines.push_back(absl::StrCat(
-        "all-reduces of ", world_size, " ranks cost what those of ", largest,
-        " do, grown as in ", growth,
-        costs.growth_is_assumed ? " (assumed: one world size was measured)"
-                                : " (as between the measured world sizes)"));
+// How all-reduces of more ranks than were measured are costed, in words; ""
+// where they are not.
+std::string NetworkLine(const NetworkModel& network, int64_t world_size) {
+  const CollectiveCosts* costs = network.Find("all_reduce");
+  if (costs == nullptr || costs->collective == kAnyCollective ||
+      world_size <= costs->curves.back().world_size) {
+    return "";
   }
-  return lines;
+  const char* growth = costs->growth == Growth::kRing   ? "a ring"
+                       : costs->growth == Growth::kTree ? "a tree"
+                                                        : "no size";
+  return absl::StrCat(
+      "all-reduces of ", world_size, " ranks cost what those of ",
+      costs->curves.back().world_size, " do, grown as in ", growth,
+      costs->growth_is_assumed ? " (assumed: one world size was measured)"
+                               : " (as between the measured world sizes)");
 }
 
 std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
@@ -267,9 +251,8 @@ std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
                                   std::vector<std::string>* left_out) {
   std::vector<Layout> layouts;
   if (ddp.plans.empty()) return layouts;
-  Layout layout;
-  layout.dp = world_size;
-  layout.batch_per_rank = global_batch / world_size;
+  Layout layout = {.dp = world_size,
+                   .batch_per_rank = global_batch / world_size};
   if (global_batch % world_size != 0) {
     left_out->push_back(DoesNotDivide(layout.Name(), global_batch, world_size));
     return layouts;
@@ -297,10 +280,8 @@ std::vector<Layout> PipelineCandidates(
   std::vector<Layout> layouts;
   std::set<int64_t> refused;  // numbers of ranks
   for (const auto& [pp, examples] : cuts) {
-    Layout layout;
-    layout.pp = pp;
-    layout.dp = world_size / pp;
-    layout.batch_per_rank = examples;
+    Layout layout = {
+        .dp = world_size / pp, .pp = pp, .batch_per_rank = examples};
     const int64_t part = layout.dp * examples;
     if (world_size % pp != 0) {
       if (!refused.insert(pp).second) continue;
@@ -331,33 +312,25 @@ double SecondsAt(const CostEstimate& cost, CostSide side) {
   return side == CostSide::kHigh ? cost.interval.high : cost.seconds;
 }
 
-StepSample SampleOf(const StepTimes& low, const StepTimes& middle,
-                    const StepTimes& high) {
-  return {middle.step_seconds, low.step_seconds, high.step_seconds,
-          middle.exposed_comm_seconds, middle.bubble_seconds};
-}
-
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
                           int64_t ranks, double model_deviation) {
   const std::vector<Samples> thinned = Thinned(runs);
   std::vector<std::vector<double>> values;
-  std::vector<double> exposed, bubbles;
+  Samples all;
   for (const Samples& run : thinned) {
-    values.push_back(SecondsAt(run, 0));
-    for (const StepSample& sample : run) {
-      exposed.push_back(sample.exposed_comm_seconds);
-      bubbles.push_back(sample.bubble_seconds);
-    }
+    values.push_back(PartOf(run, &StepTimes::step_seconds));
+    all.insert(all.end(), run.begin(), run.end());
   }
   const Center center = CenterOf(values, ranks);
   StepEstimate estimate;
-  estimate.seconds = center.median + center.noise;
+  estimate.step_seconds = center.median + center.noise;
   estimate.noise_seconds = center.noise;
-  estimate.exposed_comm_seconds = Median(exposed);
-  estimate.bubble_seconds = Median(bubbles);
-  estimate.interval = DrawInterval(thinned, ranks, model_deviation);
-  estimate.interval.low = std::min(estimate.interval.low, estimate.seconds);
-  estimate.interval.high = std::max(estimate.interval.high, estimate.seconds);
+  estimate.exposed_comm_seconds =
+      Median(PartOf(all, &StepTimes::exposed_comm_seconds));
+  estimate.bubble_seconds = Median(PartOf(all, &StepTimes::bubble_seconds));
+  const Interval drawn = DrawInterval(thinned, ranks, model_deviation);
+  estimate.step_interval = {std::min(drawn.low, estimate.step_seconds),
+                            std::max(drawn.high, estimate.step_seconds)};
   return estimate;
 }
 
@@ -377,7 +350,10 @@ absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
     return ddp.status();
   }
   if (predictor.ddp_.plans.empty() && predictor.pipelines_.empty()) {
-    return NothingRecorded();
+    return absl::FailedPreconditionError(
+        "nothing to predict from: neither ddp with the traffic of its steps "
+        "nor a pipeline with timelines was recorded; record them: bazel run "
+        "//trainers:ddp -- --nproc=2 --traffic_steps=10 --record=FILE");
   }
   predictor.error_ = TryOnRecorded(predictor.ddp_, network);
   return predictor;
@@ -396,8 +372,9 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
                        ? SimulateDdpLayout(ddp_, layout, network_)
                        : SimulatePipelineLayout(pipelines_, layout,
                                                 GradientBytes(ddp_), network_));
-  for (std::string& line : NetworkLines(network_, layout.dp)) {
-    simulated.assumptions.push_back(std::move(line));
+  std::string network_line = NetworkLine(network_, layout.dp);
+  if (!network_line.empty()) {
+    simulated.assumptions.push_back(std::move(network_line));
   }
   Prediction prediction = Summarize(layout, std::move(simulated), error_);
   prediction.unit = unit_;

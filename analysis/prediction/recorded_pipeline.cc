@@ -12,11 +12,14 @@
 namespace rankwise {
 namespace {
 
-// Sum and number of one stage's actions of one kind.
 struct Total {
   double seconds = 0;
   double count = 0;
 
+  void Add(double more) {
+    seconds += more;
+    ++count;
+  }
   double Mean() const { return count == 0 ? 0 : seconds / count; }
 };
 
@@ -35,13 +38,11 @@ class StageReader {
           span.stage < 0 || span.stage >= static_cast<int64_t>(kinds_.size()))
         continue;
       const double seconds = span.end_seconds - span.start_seconds;
-      kinds_[span.stage][kind].seconds += seconds;
-      kinds_[span.stage][kind].count += 1;
+      kinds_[span.stage][kind].Add(seconds);
       place_of_[span.stage] = place;
       busy += seconds;
     }
-    busy_[place].seconds += busy;
-    busy_[place].count += 1;
+    busy_[place].Add(busy);
   }
 
   // Every stage has a forward and a backward.
@@ -56,16 +57,17 @@ class StageReader {
   double busy_seconds(int64_t place) const { return busy_[place].Mean(); }
   const std::vector<int64_t>& place_of() const { return place_of_; }
 
-  StageCosts Costs(int64_t stage) const {
+  // Of micro-batches that take `factor` times as long as the recorded ones.
+  StageCosts Costs(int64_t stage, double factor) const {
     const Kinds& kinds = kinds_[stage];
     StageCosts costs;
-    costs.forward_seconds = kinds[kForward].Mean();
-    costs.input_grad_seconds = kinds[kInputGrad].Mean();
-    costs.weight_grad_seconds = kinds[kWeightGrad].Mean();
+    costs.forward_seconds = kinds[kForward].Mean() * factor;
+    costs.input_grad_seconds = kinds[kInputGrad].Mean() * factor;
+    costs.weight_grad_seconds = kinds[kWeightGrad].Mean() * factor;
     costs.backward_seconds =
         kinds[kWeightGrad].count > 0
             ? costs.input_grad_seconds + costs.weight_grad_seconds
-            : kinds[kBackward].Mean();
+            : kinds[kBackward].Mean() * factor;
     return costs;
   }
 
@@ -76,14 +78,6 @@ class StageReader {
   std::vector<int64_t> place_of_;  // [stage]
   std::vector<Total> busy_;        // [place]
 };
-
-StageCosts Scaled(StageCosts costs, double factor) {
-  costs.forward_seconds *= factor;
-  costs.input_grad_seconds *= factor;
-  costs.weight_grad_seconds *= factor;
-  costs.backward_seconds *= factor;
-  return costs;
-}
 
 using Steps = std::map<int64_t, SchedulesOfStep>;
 
@@ -119,9 +113,8 @@ std::vector<RecordedStages> StepsFrom(const Steps& steps,
       for (int64_t stage = 0; stage < pipeline.stages; ++stage) {
         const int64_t place = reader.place_of()[stage];
         const double usual = reader.busy_seconds(place);
-        recorded.stages.push_back(
-            Scaled(reader.Costs(stage),
-                   usual > 0 ? schedules[place]->busy_seconds / usual : 1));
+        recorded.stages.push_back(reader.Costs(
+            stage, usual > 0 ? schedules[place]->busy_seconds / usual : 1));
       }
       for (const ScheduleRecord* schedule : schedules) {
         recorded.span_seconds =
@@ -151,8 +144,7 @@ void ReadPlace(const std::vector<const RankTrace*>& ranks, const Steps& steps,
     for (const ScheduleRecord& schedule : rank->schedules) {
       activations = std::max(activations, schedule.peak_activations);
     }
-    for (size_t i = config.warmup_steps; i < rank->steps.size(); ++i) {
-      const StepRecord& step = rank->steps[i];
+    for (const StepRecord& step : MeasuredSteps(*rank, config)) {
       optimizer.push_back(step.optimizer_seconds);
       const SchedulesOfStep& schedules = steps.at(step.step);
       const auto schedule =
@@ -188,15 +180,6 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   return bytes;
 }
 
-// Boundaries between stages that lie on two ranks.
-int64_t Crossings(const std::vector<int64_t>& place_of) {
-  int64_t crossings = 0;
-  for (size_t stage = 0; stage + 1 < place_of.size(); ++stage) {
-    crossings += place_of[stage] != place_of[stage + 1];
-  }
-  return crossings;
-}
-
 // What stages hand on, and how long that takes. A boundary carries as much one
 // way as the other. With one stage per rank the ranks' bytes separate the
 // boundaries, else all are taken to be alike.
@@ -211,7 +194,11 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
     seconds += schedule.transfer_seconds;
   }
   const double m = pipeline->micro_batches;
-  const double messages = 2 * m * Crossings(place_of);
+  double boundaries = 0;  // between stages that lie on two ranks
+  for (size_t stage = 0; stage + 1 < place_of.size(); ++stage) {
+    boundaries += place_of[stage] != place_of[stage + 1];
+  }
+  const double messages = 2 * m * boundaries;
   if (messages == 0) return;
   pipeline->message_seconds = seconds / messages;
   std::vector<double> outputs(pipeline->stages, total / messages);
@@ -228,25 +215,8 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
   }
 }
 
-// All of the rank's records are of one place in a pipeline of this shape.
-bool HasOnePlace(const RankTrace& rank, const RecordedPipeline& pipeline) {
-  if (rank.schedules.empty()) return false;
-  const ScheduleRecord& first = rank.schedules[0];
-  if (first.pipeline_rank < 0 || first.pipeline_rank >= pipeline.pp ||
-      first.replica < 0 || first.replica >= pipeline.dp) {
-    return false;
-  }
-  return absl::c_all_of(rank.schedules, [&](const ScheduleRecord& schedule) {
-    return schedule.pipeline_size == pipeline.pp &&
-           schedule.replicas == pipeline.dp &&
-           schedule.stages == pipeline.stages &&
-           schedule.pipeline_rank == first.pipeline_rank &&
-           schedule.replica == first.replica;
-  });
-}
-
-// A process per place of each replica. Several stages in one process are not
-// what a rank of a pipeline does.
+// A process per place of each replica, whose records agree about the pipeline.
+// Several stages in one process are not what a rank of a pipeline does.
 bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
   const int64_t ranks = run.ranks.size();
   if (pipeline.pp < 2 || pipeline.pp > ranks || pipeline.dp < 1 ||
@@ -254,7 +224,18 @@ bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
     return false;
   }
   return absl::c_all_of(run.ranks, [&](const RankTrace& rank) {
-    return HasOnePlace(rank, pipeline);
+    return !rank.schedules.empty() &&
+           absl::c_all_of(rank.schedules, [&](const ScheduleRecord& schedule) {
+             const ScheduleRecord& first = rank.schedules[0];
+             return schedule.pipeline_size == pipeline.pp &&
+                    schedule.replicas == pipeline.dp &&
+                    schedule.stages == pipeline.stages &&
+                    schedule.pipeline_rank == first.pipeline_rank &&
+                    schedule.replica == first.replica &&
+                    first.pipeline_rank >= 0 &&
+                    first.pipeline_rank < pipeline.pp && first.replica >= 0 &&
+                    first.replica < pipeline.dp;
+           });
   });
 }
 

@@ -25,14 +25,6 @@ constexpr const char* kWork[] = {
 constexpr const char* kDdp[] = {"ddp", "bucket_cap_mb", "first_bucket_mb",
                                 "comm_hook", "find_unused_parameters"};
 
-bool IsDdp(const RunTrace& run) { return run.ranks[0].run.binary == "ddp"; }
-
-bool IsTrainer(const RunTrace& run) {
-  if (run.ranks.empty()) return false;
-  const std::string& binary = run.ranks[0].run.binary;
-  return binary == "ddp" || binary == "model_parallel" || binary == "pipeline";
-}
-
 absl::Status Differ(const std::string& what, const RunTrace& a,
                     const std::string& value_a, const RunTrace& b,
                     const std::string& value_b) {
@@ -44,12 +36,12 @@ absl::Status Differ(const std::string& what, const RunTrace& a,
 }
 
 // Of the runs that have the flag.
-template <typename Runs, typename Filter>
-absl::Status CheckFlag(const Runs& runs, const char* flag, Filter filter) {
+absl::Status CheckFlag(const std::vector<const RunTrace*>& runs,
+                       const char* flag) {
   const RunTrace* first = nullptr;
   for (const RunTrace* run : runs) {
     const RunRecord& record = run->ranks[0].run;
-    if (!filter(*run) || record.flags.count(flag) == 0) continue;
+    if (record.flags.count(flag) == 0) continue;
     if (first == nullptr) first = run;
     const std::string expected = FlagOf(first->ranks[0].run, flag);
     if (FlagOf(record, flag) == expected) continue;
@@ -60,13 +52,12 @@ absl::Status CheckFlag(const Runs& runs, const char* flag, Filter filter) {
 }
 
 absl::Status CheckAlike(const std::vector<const RunTrace*>& runs) {
-  const auto any = [](const RunTrace&) { return true; };
-  for (const char* flag : kWork) {
-    RETURN_IF_ERROR(CheckFlag(runs, flag, any));
-  }
-  for (const char* flag : kDdp) {
-    RETURN_IF_ERROR(CheckFlag(runs, flag, IsDdp));
-  }
+  for (const char* flag : kWork) RETURN_IF_ERROR(CheckFlag(runs, flag));
+  std::vector<const RunTrace*> ddp = runs;
+  std::erase_if(ddp, [](const RunTrace* run) {
+    return run->ranks[0].run.binary != "ddp";
+  });
+  for (const char* flag : kDdp) RETURN_IF_ERROR(CheckFlag(ddp, flag));
   for (const RunTrace* run : runs) {
     const RunRecord& a = runs[0]->ranks[0].run;
     const RunRecord& b = run->ranks[0].run;
@@ -83,11 +74,6 @@ absl::Status CheckAlike(const std::vector<const RunTrace*>& runs) {
     }
   }
   return absl::OkStatus();
-}
-
-template <typename Records>
-void SetRank(Records& records, int64_t rank) {
-  for (auto& record : records) record.rank = rank;
 }
 
 // The bytes at which the Reducer closes a bucket.
@@ -162,8 +148,8 @@ RecordedDdp Collect(const RunTrace& run, const ThroughputConfig& config) {
   for (const RankTrace& rank : run.ranks) {
     recorded.peak_bytes = std::max(recorded.peak_bytes, PeakBytes(rank));
     if (recorded.fake && rank.run.rank > 0) continue;  // a mirror image
-    for (size_t i = config.warmup_steps; i < rank.steps.size(); ++i) {
-      recorded.steps.push_back(PartsOf(rank.steps[i]));
+    for (const StepRecord& step : MeasuredSteps(rank, config)) {
+      recorded.steps.push_back(PartsOf(step));
     }
   }
   return recorded;
@@ -190,10 +176,7 @@ BucketPlan PlanOf(const std::vector<DdpStepTrace>& traces) {
 
 // Of the traced steps, what they had after backward beyond the optimizer.
 double TailOf(const RunTrace& run, const std::vector<DdpStepTrace>& traces) {
-  std::vector<double> after, optimizer;
-  for (const DdpStepTrace& trace : traces) {
-    after.push_back(trace.after_backward_seconds);
-  }
+  std::vector<double> optimizer;
   for (const RankTrace& rank : run.ranks) {
     for (const TrafficRecord& traffic : rank.traffic) {
       for (const StepRecord& step : rank.steps) {
@@ -203,6 +186,8 @@ double TailOf(const RunTrace& run, const std::vector<DdpStepTrace>& traces) {
     }
   }
   if (optimizer.empty()) return 0;
+  const std::vector<double> after =
+      NumbersOf(traces, &DdpStepTrace::after_backward_seconds);
   return std::max(0.0, Median(after) - Median(optimizer));
 }
 
@@ -217,6 +202,11 @@ double BroadcastBytes(const RankTrace& rank) {
 
 }  // namespace
 
+bool IsPredictable(const RunRecord& run) {
+  return run.binary == "ddp" || run.binary == "model_parallel" ||
+         run.binary == "pipeline";
+}
+
 bool IsFake(const RunTrace& run) { return run.ranks[0].run.backend == "fake"; }
 
 RunTrace MirrorFakeRanks(RunTrace run) {
@@ -227,26 +217,22 @@ RunTrace MirrorFakeRanks(RunTrace run) {
     image.run = run.ranks[0].run;
     image.run.rank = rank;
     image.steps = run.ranks[0].steps;
-    SetRank(image.steps, rank);
+    for (StepRecord& step : image.steps) step.rank = rank;
     run.ranks.push_back(std::move(image));
   }
   return run;
 }
 
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {
-  std::vector<double> examples;
-  const std::vector<StepRecord>& steps = run.ranks[0].steps;
-  for (size_t i = config.warmup_steps; i < steps.size(); ++i) {
-    examples.push_back(static_cast<double>(steps[i].examples));
-  }
-  return Median(examples);
+  return Median(
+      NumbersOf(MeasuredSteps(run.ranks[0], config), &StepRecord::examples));
 }
 
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config) {
   std::vector<const RunTrace*> usable, captured;
   for (const RunTrace& run : runs) {
-    if (!IsTrainer(run)) continue;
+    if (run.ranks.empty() || !IsPredictable(run.ranks[0].run)) continue;
     const absl::StatusOr<Throughput> throughput =
         MeasureThroughput(run, config);
     if (!throughput.ok()) continue;

@@ -1,5 +1,6 @@
 // What a study's runs say about computing, buckets of gradients and the stages
-// of pipelines: what predictions are made from.
+// of pipelines, and a layout's steps, simulated one by one from that: what
+// predictions are made from.
 #ifndef RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 #define RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 
@@ -9,11 +10,17 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "analysis/cost_model/network_model.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
+#include "analysis/stats/statistics.h"
 #include "parallel/pipeline/simulation/simulate.h"
+#include "parallel/pipeline/simulation/timeline.h"
 
 namespace rankwise {
+
+// Of a trainer that is predicted: ddp, model_parallel or pipeline.
+bool IsPredictable(const RunRecord& run);
 
 // The backend `fake` pretends its ranks: they are rank 0's mirror images, share
 // no cores, and are never late.
@@ -26,8 +33,8 @@ RunTrace MirrorFakeRanks(RunTrace run);
 // Examples of a rank's step; of a pipeline, of a replica's step. Median.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 
-// Those of ddp, model_parallel and pipeline that can be measured and whose
-// steps were not captured. FailedPrecondition, naming the flag and two files,
+// Those of predictable trainers that can be measured and whose steps were not
+// captured. FailedPrecondition, naming the flag and two files,
 // where they did not train the same thing, and where all were captured.
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config);
@@ -46,11 +53,11 @@ struct ComputeParts {
   double before_backward_seconds = 0;  // data, forward
   double backward_seconds = 0;         // until the last bucket is ready
   double after_backward_seconds = 0;   // optimizer, and what is between steps
-
-  double Total() const {
-    return before_backward_seconds + backward_seconds + after_backward_seconds;
-  }
 };
+
+inline constexpr double ComputeParts::*kComputeParts[] = {
+    &ComputeParts::before_backward_seconds, &ComputeParts::backward_seconds,
+    &ComputeParts::after_backward_seconds};
 
 // One rank's step without its communication.
 struct DdpStepTrace : ComputeParts {
@@ -66,10 +73,10 @@ absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
     const RunTrace& run, const ThroughputConfig& config);
 
 // The same gradients in buckets of `bucket_bytes` (above 0), as the Reducer
-// fills them: neighbours are joined until they reach `bucket_bytes`, which is
-// exact, and larger ones are cut into equal pieces, as if their gradients had
-// arrived evenly since the bucket before, but into none that is smaller than a
-// tensor that is known to be in it.
+// fills them: neighbours are joined until they reach `bucket_bytes`; larger
+// ones are cut into equal pieces, as if their gradients had arrived evenly
+// since the bucket before, but into none smaller than a tensor known to be in
+// it.
 std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
                                   double bucket_bytes);
 
@@ -145,6 +152,112 @@ struct RecordedPipeline {
 // much there was in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
+
+// One way to train on dp * pp ranks.
+struct Layout {
+  int64_t dp = 1;
+  int64_t pp = 1;
+  int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
+  int64_t micro_batches = 1;
+  std::string schedule = "";  // of pp > 1
+  double bucket_bytes = 0;    // of DDP's all-reduces; 0: as recorded
+
+  int64_t world_size() const { return dp * pp; }
+  std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
+};
+
+// Of one simulated step.
+struct StepTimes {
+  double step_seconds = 0;
+  double exposed_comm_seconds = 0;
+  double bubble_seconds = 0;
+};
+
+// One recorded step of one rank, or of one replica of a pipeline, with the
+// communication of the requested layout: as its cost is estimated, and with it
+// as cheap, and as dear, as its 95 % interval says.
+struct StepSample {
+  StepTimes middle, low, high;
+};
+
+// Which end of a cost's 95 % interval.
+enum class CostSide { kLow, kMiddle, kHigh };
+
+double SecondsAt(const CostEstimate& cost, CostSide side);
+
+struct StepEstimate : StepTimes {  // medians
+  Interval step_interval =
+      {};  // 95 %, of the median step of a run that is to come
+  // What the slowest of the ranks adds to the median of one.
+  double noise_seconds = 0;
+};
+
+// The median step of `ranks` (or replicas) that wait for each other, each as
+// variable from step to step as the samples of its run: the median of the
+// largest of n is the 0.5^(1/n) quantile of one. `runs`: one list of samples
+// per run, none of them empty.
+//
+// The interval is that of docs/prediction.md, with the model's own error:
+// `model_deviation` is its standard deviation as a share of the step.
+StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
+                          int64_t ranks, double model_deviation = 0);
+
+struct SimulatedLayout {
+  std::vector<std::vector<StepSample>> runs;  // per run that was recorded
+  int64_t waiting = 1;  // ranks or replicas that wait for the slowest
+  double peak_bytes = 0;
+  bool extrapolated = false;
+  std::vector<std::string> assumptions;
+};
+
+// Where a layout's computing comes from.
+struct ComputeSource {
+  std::vector<const RecordedDdp*> runs;  // repetitions of one cell
+  // Of the runs' parts, for a batch that was not run.
+  ComputeParts factors = {1, 1, 1};
+  bool extrapolated = false;
+  std::vector<std::string> assumptions;
+};
+
+// The runs whose computing is most like that of `world_size` ranks with `batch`
+// examples each: those of as many ranks; else of the most ranks below; else of
+// the fewest. At one world size, runs that communicate come before those with
+// --skip_communication. A batch between or beyond those recorded follows a line
+// through them; FailedPrecondition, with the command, where there is only one.
+absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
+                                          double batch, int64_t world_size);
+
+// Buckets are reduced one after the other, each from when it is ready and the
+// one before is done, during backward; the optimizer waits for all of them (Li
+// et al., "PyTorch Distributed", VLDB 2020, section 3.2; docs/prediction.md for
+// backends that run several at a time). `all_reduce_seconds`: of each bucket.
+StepTimes SimulateDdpStep(const DdpStepTrace& trace,
+                          absl::Span<const double> all_reduce_seconds);
+
+// Fails as FindCompute and the network's Estimate do, and where no run of ddp
+// was recorded.
+absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
+    const DdpRecordings& recordings, const Layout& layout,
+    const NetworkModel& network);
+
+// The step of a pipeline whose computation ran as `timeline` says. A rank that
+// has left its schedule waits for the averages of its stages' gradients over
+// the replicas, each started when the stage's last gradient was there and the
+// average before is done, and then does what is `outside` the schedule; then
+// its next step may begin, as long after that of the first rank as this one
+// did. The step and its parts are those of the rank that takes longest. `scale`
+// stretches the timeline, but not the computing in it: what it adds is bubble.
+StepTimes PipelineStep(const Timeline& timeline, double scale,
+                       const std::vector<std::vector<double>>& all_reduce,
+                       absl::Span<const double> outside);
+
+// FailedPrecondition, with the command that would record what is missing, where
+// no timeline fits: of as many stages on as many ranks, micro-batches as large,
+// and a backward that is cut where the schedule cuts it. `gradient_bytes`: of
+// the whole model, for replicas whose traffic was not recorded; 0: not known.
+absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
+    absl::Span<const RecordedPipeline> recordings, const Layout& layout,
+    double gradient_bytes, const NetworkModel& network);
 
 }  // namespace rankwise
 

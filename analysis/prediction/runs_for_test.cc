@@ -1,7 +1,7 @@
 #include "analysis/prediction/runs_for_test.h"
 
 #include "absl/strings/str_cat.h"
-#include "analysis/prediction/simulated_layout.h"
+#include "analysis/prediction/recordings.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/run_origin.h"
 

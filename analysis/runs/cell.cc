@@ -166,11 +166,7 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
 }  // namespace
 
 std::vector<double> Cell::Values(double Throughput::*metric) const {
-  std::vector<double> values;
-  for (const Throughput& repetition : repetitions) {
-    values.push_back(repetition.*metric);
-  }
-  return values;
+  return NumbersOf(repetitions, metric);
 }
 
 double Cell::ExamplesPerSecond() const {

@@ -88,11 +88,10 @@ std::string BatchText(double examples);
 
 // Groups runs into cells by trainer, world size, batch and its division into
 // micro-batches, replicas and stages, threads, the kinds of CPU and of device,
-// the backend, and the flags that do not follow the world size. Order:
-// "single" first, then by trainer, world size and batch. Runs of comm_bench,
-// which have no steps, are skipped. Runs that cannot be measured are left
-// out, and why is appended to `left_out`; so is why a run that stays has no
-// PipelineUse in spite of schedule records.
+// the backend, and the flags that do not follow the world size: "single" first,
+// then by trainer, world size and batch. Runs of comm_bench are skipped. Why a
+// run cannot be measured, or has no PipelineUse in spite of schedule records,
+// is appended to `left_out`.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);
@@ -112,12 +111,9 @@ class RateColumn {
   std::string name_;
 };
 
-// Model FLOPs utilisation (Chowdhery et al. 2022, "PaLM", appendix B): the
-// operations that training the model needs, three times those of its forward
-// pass, at the cell's examples per second, over the peak of all its devices
-// that --peak_tflops states. The backward pass counts as two forward ones; what
-// is computed again (--recompute) does not count. NaN where the runs do not
-// record the model's operations, or state no peak or several.
+// MFU of docs/metrics.md: model FLOPs utilisation (Chowdhery et al. 2022,
+// "PaLM", appendix B) against the peak that --peak_tflops states. NaN where the
+// runs do not record the model's operations, or state no peak or several.
 double ModelFlopsUtilization(const Cell& cell);
 
 }  // namespace rankwise

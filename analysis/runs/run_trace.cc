@@ -24,7 +24,6 @@ struct Keeper {
   RankTrace& trace;
   void operator()(const StepRecord& r) { trace.steps.push_back(r); }
   void operator()(const ScheduleRecord& r) { trace.schedules.push_back(r); }
-  void operator()(const EvalRecord& r) { trace.evals.push_back(r); }
   void operator()(const CollectiveRecord& r) { trace.collectives.push_back(r); }
   void operator()(const TrafficRecord& r) { trace.traffic.push_back(r); }
   void operator()(const TimelineRecord& r) { trace.timelines.push_back(r); }

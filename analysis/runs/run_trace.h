@@ -20,7 +20,6 @@ struct RankTrace {
   std::vector<StepRecord> steps = {};  // in the order they were taken
   // In the order they were written.
   std::vector<ScheduleRecord> schedules = {};
-  std::vector<EvalRecord> evals = {};
   std::vector<CollectiveRecord> collectives = {};
   std::vector<TrafficRecord> traffic = {};
   std::vector<TimelineRecord> timelines = {};
@@ -35,12 +34,12 @@ struct RunTrace {
   std::vector<int64_t> torn_lines = {};
 };
 
-// Reads every run of a record file, or of a folder's *.jsonl in the order of
-// their names, several files at a time. Records belong to the latest run record
-// of their rank; run records with one run_id are one run. Torn lines are
-// skipped: TornLines names them. Fails as RecordFilesIn and VisitRecords do,
-// and where a rank opens one run twice or the ranks of a run disagree about the
-// world size; of several files that fail, with the first one's error.
+// Reads every run of RecordFilesIn(path), several files at a time. Records
+// belong to the latest run record of their rank; run records with one run_id
+// are one run. Torn lines are skipped: TornLines names them. Fails as
+// RecordFilesIn and VisitRecords do, and where a rank opens one run twice or
+// the ranks of a run disagree about the world size: with the first file's
+// error.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
 // The record files that `path` names: itself where it is a file, and of a

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/stats/statistics.h"
 #include "third_party/absl/status_macros.h"
@@ -46,7 +46,7 @@ Sums SumSteps(const RunTrace& run, size_t first) {
 }
 
 double Sum(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
+  return absl::c_accumulate(values, 0.0);
 }
 
 using Place = std::pair<int64_t, int64_t>;  // replica, pipeline rank
@@ -137,9 +137,7 @@ void MeasureSteps(const Steps& steps, PipelineUse* result) {
   std::vector<StepUse> uses;
   for (const auto& [step, places] : steps) uses.push_back(MeasureStep(places));
   const auto values = [&uses](double StepUse::*metric) {
-    std::vector<double> sample;
-    for (const StepUse& use : uses) sample.push_back(use.*metric);
-    return sample;
+    return NumbersOf(uses, metric);
   };
   result->schedule_seconds = Median(values(&StepUse::seconds));
   result->wall_bubble = Median(values(&StepUse::wall_bubble));
@@ -157,6 +155,12 @@ void MeasureSteps(const Steps& steps, PipelineUse* result) {
 
 }  // namespace
 
+absl::Span<const StepRecord> MeasuredSteps(const RankTrace& rank,
+                                           const ThroughputConfig& config) {
+  const size_t first = std::min<size_t>(config.warmup_steps, rank.steps.size());
+  return absl::MakeSpan(rank.steps).subspan(first);
+}
+
 absl::Status CheckMeasurable(const RunTrace& run,
                              const ThroughputConfig& config) {
   RETURN_IF_ERROR(CheckRun(run));
@@ -171,8 +175,8 @@ absl::Status CheckMeasurable(const RunTrace& run,
                           kMinMeasuredSteps, " are needed"));
   }
   for (const RankTrace& trace : run.ranks) {
-    if (std::any_of(
-            trace.steps.begin() + config.warmup_steps, trace.steps.end(),
+    if (absl::c_any_of(
+            MeasuredSteps(trace, config),
             [](const StepRecord& step) { return step.step_seconds > 0; })) {
       return absl::OkStatus();
     }
@@ -184,10 +188,8 @@ std::vector<double> JobStepSeconds(const RunTrace& run,
                                    const ThroughputConfig& config) {
   std::vector<double> longest;
   for (const RankTrace& trace : run.ranks) {
-    std::vector<double> seconds;
-    for (size_t i = config.warmup_steps; i < trace.steps.size(); ++i) {
-      seconds.push_back(trace.steps[i].step_seconds);
-    }
+    std::vector<double> seconds =
+        NumbersOf(MeasuredSteps(trace, config), &StepRecord::step_seconds);
     if (Sum(seconds) > Sum(longest)) longest = std::move(seconds);
   }
   return longest;
@@ -219,10 +221,9 @@ double PipelineUse::PredictionError() const {
 
 absl::StatusOr<std::map<int64_t, SchedulesOfStep>> SchedulesByStep(
     const RunTrace& run, const ThroughputConfig& config) {
-  const std::vector<StepRecord>& taken = run.ranks[0].steps;
   Steps steps;
-  for (size_t i = config.warmup_steps; i < taken.size(); ++i) {
-    steps[taken[i].step];
+  for (const StepRecord& step : MeasuredSteps(run.ranks[0], config)) {
+    steps[step.step];
   }
   for (const RankTrace& trace : run.ranks) {
     for (const ScheduleRecord& record : trace.schedules) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
 
 namespace rankwise {
@@ -38,16 +39,18 @@ struct Throughput {
   bool captured = false;  // a measured step was launched as one graph
 };
 
+// The rank's steps after warm-up; none where there are too few.
+absl::Span<const StepRecord> MeasuredSteps(const RankTrace& rank,
+                                           const ThroughputConfig& config);
+
 // Fails, naming the file, where CheckRun does, where too few steps are left
 // after warm-up, and where these took no time.
 absl::Status CheckMeasurable(const RunTrace& run,
                              const ThroughputConfig& config);
 
 // The job's steps after warm-up: those of the rank whose steps take longest in
-// sum. Each rank's steps follow each other, and nothing aligns the ranks at a
-// step's end: a rank that ends a step late waits less in the next one. So the
-// job takes the largest sum of one rank, not the sum of every step's largest.
-// Expects a run that CheckMeasurable accepts.
+// sum, as nothing aligns the ranks at a step's end (docs/metrics.md). Expects a
+// run that CheckMeasurable accepts.
 std::vector<double> JobStepSeconds(const RunTrace& run,
                                    const ThroughputConfig& config);
 

@@ -12,195 +12,185 @@
 namespace rankwise {
 namespace {
 
-// What is wrong with a comparison, each with what would fix it.
 using Reasons = std::vector<std::string>;
 
-struct Pair {
-  const Cell& base;
-  const Cell& cell;
+// Gathers what is wrong with a comparison, each with what would fix it.
+class PairCheck {
+ public:
+  PairCheck(const Cell& base, const Cell& cell) : base_(base), cell_(cell) {}
 
+  // What no force passes over: there is nothing to compare.
+  void CheckFinal(Scaling scaling) {
+    for (const Cell* cell : Cells()) {
+      if (!cell->IsAblation()) continue;
+      Add(cell->Name(), " ran without communication (--skip_communication), ",
+          "and is compared with nothing: run it without that flag");
+    }
+    CheckHeld(scaling);
+  }
+
+  void CheckFixable(const ComparisonConfig& config) {
+    for (const Cell* cell : Cells()) CheckCell(*cell, config);
+    CheckSetup();
+    CheckCode();
+  }
+
+  // What the two were run with.
+  void CheckSetup() {
+    CheckFlags();
+    CheckMachine();
+  }
+
+  void CheckRepetitions() {
+    for (const Cell* cell : Cells()) {
+      if (cell->repetitions.size() >= 2) continue;
+      Add(cell->Name(), " has ", cell->repetitions.size(),
+          " repetition, and an interval needs 2 or more: pass --repetitions");
+    }
+  }
+
+  const Reasons& reasons() const { return reasons_; }
+  absl::Status FirstReason() const {
+    return reasons_.empty() ? absl::OkStatus()
+                            : absl::FailedPreconditionError(reasons_[0]);
+  }
+
+ private:
   // Each once: a cell may be its own base.
   std::vector<const Cell*> Cells() const {
-    if (&base == &cell) return {&base};
-    return {&base, &cell};
+    if (&base_ == &cell_) return {&base_};
+    return {&base_, &cell_};
+  }
+
+  template <typename... Parts>
+  void Add(const Parts&... parts) {
+    reasons_.push_back(absl::StrCat(parts...));
   }
 
   void Differ(absl::string_view what, absl::string_view base_value,
-              absl::string_view value, absl::string_view fix,
-              Reasons& reasons) const {
-    reasons.push_back(absl::StrCat(cell.Name(), " and its base case ",
-                                   base.Name(), " differ in ", what, ": ",
-                                   value, " and ", base_value, "; ", fix));
+              absl::string_view value, absl::string_view fix) {
+    Add(cell_.Name(), " and its base case ", base_.Name(), " differ in ", what,
+        ": ", value, " and ", base_value, "; ", fix);
   }
-};
 
-// Flags that only one of the two trainers has are not compared.
-void CheckFlags(const Pair& pair, Reasons& reasons) {
-  for (const auto& [name, value] : pair.cell.run.flags) {
-    if (FollowsWorldSizeOrOutput(name)) continue;
-    const auto other = pair.base.run.flags.find(name);
-    if (other == pair.base.run.flags.end() || other->second == value) continue;
-    pair.Differ(absl::StrCat("--", name),
-                absl::StrCat("\"", other->second, "\""),
-                absl::StrCat("\"", value, "\""),
-                absl::StrCat("run both with the same --", name), reasons);
+  // Flags that only one of the two trainers has are not compared.
+  void CheckFlags() {
+    for (const auto& [name, value] : cell_.run.flags) {
+      if (FollowsWorldSizeOrOutput(name)) continue;
+      const auto other = base_.run.flags.find(name);
+      if (other == base_.run.flags.end() || other->second == value) continue;
+      Differ(absl::StrCat("--", name), absl::StrCat("\"", other->second, "\""),
+             absl::StrCat("\"", value, "\""),
+             absl::StrCat("run both with the same --", name));
+    }
   }
-}
 
-void CheckMachine(const Pair& pair, Reasons& reasons) {
-  const RunRecord& a = pair.base.run;
-  const RunRecord& b = pair.cell.run;
-  struct Property {
-    const char* what;
-    std::string of_base, of_cell;
-    const char* fix;
-  };
-  const bool communicate = !a.backend.empty() && !b.backend.empty();
-  const Property properties[] = {
-      {"threads per rank", absl::StrCat(a.threads_per_rank),
-       absl::StrCat(b.threads_per_rank), "run both with the same --threads"},
-      {"the device", DeviceKind(a), DeviceKind(b),
-       "run both with the same --device"},
-      {"the CPU", a.host.cpu_model, b.host.cpu_model,
-       "run both on one kind of machine"},
-      {"the backend", communicate ? a.backend : "",
-       communicate ? b.backend : "", "run both with the same --backend"}};
-  for (const auto& [what, of_base, of_cell, fix] : properties) {
-    if (of_base != of_cell) pair.Differ(what, of_base, of_cell, fix, reasons);
-  }
-}
-
-void CheckCode(const Pair& pair, Reasons& reasons) {
-  const RunRecord& a = pair.base.run;
-  const RunRecord& b = pair.cell.run;
-  if (a.versions.torch != b.versions.torch) {
-    pair.Differ("the version of torch", a.versions.torch, b.versions.torch,
-                "run both again with one, into a new --output_dir", reasons);
-  }
-  // Where one is unknown, CheckCell says so.
-  if (!a.source_hash.empty() && !b.source_hash.empty() &&
-      a.source_hash != b.source_hash) {
-    const auto name = [](const RunRecord& run) {
-      return absl::StrCat(run.source_hash, " of ", CommitText(run));
+  void CheckMachine() {
+    const RunRecord& a = base_.run;
+    const RunRecord& b = cell_.run;
+    const auto check = [this](const char* what, const std::string& of_base,
+                              const std::string& of_cell, const char* fix) {
+      if (of_base != of_cell) Differ(what, of_base, of_cell, fix);
     };
-    pair.Differ("the source they were built from", name(a), name(b),
-                "run both again from one, into a new --output_dir", reasons);
+    check("threads per rank", absl::StrCat(a.threads_per_rank),
+          absl::StrCat(b.threads_per_rank), "run both with the same --threads");
+    check("the device", DeviceKind(a), DeviceKind(b),
+          "run both with the same --device");
+    check("the CPU", a.host.cpu_model, b.host.cpu_model,
+          "run both on one kind of machine");
+    if (a.backend.empty() || b.backend.empty()) return;
+    check("the backend", a.backend, b.backend,
+          "run both with the same --backend");
   }
-}
 
-// What is wrong with one of the two cells by itself.
-void CheckCell(const Cell& cell, const ComparisonConfig& config,
-               Reasons& reasons) {
-  if (!cell.shared_device.empty()) {
-    reasons.push_back(absl::StrCat(
-        "two ranks of ", cell.Name(), " shared the device ", cell.shared_device,
-        ": pass --device=auto, and no more ranks than there are devices"));
+  void CheckCode() {
+    const RunRecord& a = base_.run;
+    const RunRecord& b = cell_.run;
+    if (a.versions.torch != b.versions.torch) {
+      Differ("the version of torch", a.versions.torch, b.versions.torch,
+             "run both again with one, into a new --output_dir");
+    }
+    // Where one is unknown, CheckCell says so.
+    if (!a.source_hash.empty() && !b.source_hash.empty() &&
+        a.source_hash != b.source_hash) {
+      const auto name = [](const RunRecord& run) {
+        return absl::StrCat(run.source_hash, " of ", CommitText(run));
+      };
+      Differ("the source they were built from", name(a), name(b),
+             "run both again from one, into a new --output_dir");
+    }
   }
-  if (cell.several_devices_per_rank) {
-    reasons.push_back(absl::StrCat(
-        "a rank of ", cell.Name(),
-        " used several devices, and efficiency compares ranks of one device "
-        "each: run a process per device, by --nproc"));
-  }
-  if (cell.oversubscribed && !config.allow_oversubscribed) {
-    reasons.push_back(absl::StrCat(
-        "the ranks of ", cell.Name(),
-        " had more threads than cores: lower --threads, leave out that world "
-        "size, or pass --oversubscribe to compare them anyway"));
-  }
-  const std::string doubt = WhyNotOneCode(cell.code_versions);
-  if (!doubt.empty()) {
-    reasons.push_back(absl::StrCat(
-        "the repetitions of ", cell.Name(), " ", doubt,
-        ": run them again, into a new --output_dir, or pass --force to compare "
-        "them anyway"));
-  }
-}
 
-Reasons FewRepetitions(const Pair& pair) {
-  Reasons reasons;
-  for (const Cell* cell : pair.Cells()) {
-    if (cell->repetitions.size() >= 2) continue;
-    reasons.push_back(absl::StrCat(
-        cell->Name(), " has ", cell->repetitions.size(),
-        " repetition, and an interval needs 2 or more: pass --repetitions"));
+  // What is wrong with one of the two cells by itself.
+  void CheckCell(const Cell& cell, const ComparisonConfig& config) {
+    if (!cell.shared_device.empty()) {
+      Add("two ranks of ", cell.Name(), " shared the device ",
+          cell.shared_device,
+          ": pass --device=auto, and no more ranks than there are devices");
+    }
+    if (cell.several_devices_per_rank) {
+      Add("a rank of ", cell.Name(),
+          " used several devices, and efficiency compares ranks of one device "
+          "each: run a process per device, by --nproc");
+    }
+    if (cell.oversubscribed && !config.allow_oversubscribed) {
+      Add("the ranks of ", cell.Name(),
+          " had more threads than cores: lower --threads, leave out that world "
+          "size, or pass --oversubscribe to compare them anyway");
+    }
+    const std::string doubt = WhyNotOneCode(cell.code_versions);
+    if (!doubt.empty()) {
+      Add("the repetitions of ", cell.Name(), " ", doubt,
+          ": run them again, into a new --output_dir, or pass --force to "
+          "compare them anyway");
+    }
   }
-  return reasons;
-}
 
-void CheckMemory(const Pair& pair, absl::string_view fix, Reasons& reasons) {
-  for (const Cell* cell : pair.Cells()) {
-    if (cell->peak_bytes > 0) continue;
-    reasons.push_back(absl::StrCat(
-        "the peak memory of ", cell->Name(),
-        ", which fixed-memory scaling holds equal, is not in its records: ",
-        "run it again, as trainers record it now"));
-    return;
+  // What the way of scaling holds equal.
+  void CheckHeld(Scaling scaling) {
+    const std::string fix = absl::StrCat(
+        "//:study -- --scaling=", ScalingName(scaling), " runs such ones");
+    switch (scaling) {
+      case Scaling::kStrong:
+        if (base_.global_batch == cell_.global_batch) return;
+        return Differ("the global batch, which strong scaling holds equal",
+                      absl::StrCat(base_.global_batch),
+                      absl::StrCat(cell_.global_batch), fix);
+      case Scaling::kWeak:
+        if (base_.rank_batch == cell_.rank_batch) return;
+        return Differ("the batch per rank, which weak scaling holds equal",
+                      BatchText(base_.rank_batch), BatchText(cell_.rank_batch),
+                      fix);
+      case Scaling::kFixedMemory:
+        return CheckMemory(fix);
+    }
   }
-  const double base = pair.base.peak_bytes, peak = pair.cell.peak_bytes;
-  if (std::abs(peak - base) <= kMemoryTolerance * base) return;
-  pair.Differ(
-      "the peak memory of a rank, which fixed-memory scaling holds equal",
-      FormatBytes(std::llround(base)), FormatBytes(std::llround(peak)), fix,
-      reasons);
-}
 
-// What the way of scaling holds equal.
-void CheckHeld(const Pair& pair, Scaling scaling, Reasons& reasons) {
-  const Cell& base = pair.base;
-  const Cell& cell = pair.cell;
-  const std::string fix = absl::StrCat(
-      "//:study -- --scaling=", ScalingName(scaling), " runs such ones");
-  switch (scaling) {
-    case Scaling::kStrong:
-      if (base.global_batch == cell.global_batch) return;
-      return pair.Differ("the global batch, which strong scaling holds equal",
-                         absl::StrCat(base.global_batch),
-                         absl::StrCat(cell.global_batch), fix, reasons);
-    case Scaling::kWeak:
-      if (base.rank_batch == cell.rank_batch) return;
-      return pair.Differ("the batch per rank, which weak scaling holds equal",
-                         BatchText(base.rank_batch), BatchText(cell.rank_batch),
-                         fix, reasons);
-    case Scaling::kFixedMemory:
-      return CheckMemory(pair, fix, reasons);
+  void CheckMemory(const std::string& fix) {
+    for (const Cell* cell : Cells()) {
+      if (cell->peak_bytes > 0) continue;
+      return Add("the peak memory of ", cell->Name(),
+                 ", which fixed-memory scaling holds equal, is not in its "
+                 "records: run it again, as trainers record it now");
+    }
+    const double base = base_.peak_bytes, peak = cell_.peak_bytes;
+    if (std::abs(peak - base) <= kMemoryTolerance * base) return;
+    Differ("the peak memory of a rank, which fixed-memory scaling holds equal",
+           FormatBytes(std::llround(base)), FormatBytes(std::llround(peak)),
+           fix);
   }
-}
 
-// Reasons that no force passes over: there is nothing to compare.
-Reasons FinalReasons(const Pair& pair, Scaling scaling) {
-  Reasons reasons;
-  for (const Cell* cell : pair.Cells()) {
-    if (!cell->IsAblation()) continue;
-    reasons.push_back(absl::StrCat(
-        cell->Name(), " ran without communication (--skip_communication), ",
-        "and is compared with nothing: run it without that flag"));
-  }
-  CheckHeld(pair, scaling, reasons);
-  return reasons;
-}
-
-Reasons FixableReasons(const Pair& pair, const ComparisonConfig& config) {
-  Reasons reasons;
-  for (const Cell* cell : pair.Cells()) CheckCell(*cell, config, reasons);
-  CheckFlags(pair, reasons);
-  CheckMachine(pair, reasons);
-  CheckCode(pair, reasons);
-  return reasons;
-}
-
-absl::Status FirstOf(const Reasons& reasons) {
-  return reasons.empty() ? absl::OkStatus()
-                         : absl::FailedPreconditionError(reasons[0]);
-}
+  const Cell& base_;
+  const Cell& cell_;
+  Reasons reasons_;
+};
 
 // Whether `other` may be the base case of `cell` as far as what was run goes.
 bool Fits(const Cell& other, const Cell& cell, Scaling scaling) {
-  const Pair pair{other, cell};
-  Reasons reasons = FinalReasons(pair, scaling);
-  CheckFlags(pair, reasons);
-  CheckMachine(pair, reasons);
-  return reasons.empty();
+  PairCheck comparison(other, cell);
+  comparison.CheckFinal(scaling);
+  comparison.CheckSetup();
+  return comparison.reasons().empty();
 }
 
 Ratio Speedup(const Cell& base, const Cell& cell) {
@@ -245,18 +235,18 @@ absl::string_view ScalingName(Scaling scaling) {
 
 absl::Status CheckComparable(const Cell& base, const Cell& cell,
                              Scaling scaling, const ComparisonConfig& config) {
-  const Pair pair{base, cell};
-  if (!config.force) {
-    RETURN_IF_ERROR(FirstOf(FixableReasons(pair, config)));
-  }
-  return FirstOf(FinalReasons(pair, scaling));
+  PairCheck comparison(base, cell);
+  if (!config.force) comparison.CheckFixable(config);
+  comparison.CheckFinal(scaling);
+  return comparison.FirstReason();
 }
 
 absl::Status CheckEfficiency(const Cell& base, const Cell& cell,
                              Scaling scaling, const ComparisonConfig& config) {
-  absl::Status status = CheckComparable(base, cell, scaling, config);
-  if (!status.ok() || config.force) return status;
-  return FirstOf(FewRepetitions({base, cell}));
+  RETURN_IF_ERROR(CheckComparable(base, cell, scaling, config));
+  PairCheck comparison(base, cell);
+  if (!config.force) comparison.CheckRepetitions();
+  return comparison.FirstReason();
 }
 
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
@@ -300,10 +290,10 @@ absl::StatusOr<Efficiency> CompareToBase(const Cell& base, const Cell& cell,
   result.efficiency = result.speedup / ideal;
   result.efficiency_interval = {result.speedup_interval.low / ideal,
                                 result.speedup_interval.high / ideal};
-  const Reasons few = FewRepetitions({base, cell});
-  Reasons forced = FixableReasons({base, cell}, config);
-  forced.insert(forced.end(), few.begin(), few.end());
-  result.warning = absl::StrJoin(forced, "; ");
+  PairCheck forced(base, cell);
+  forced.CheckFixable(config);
+  forced.CheckRepetitions();
+  result.warning = absl::StrJoin(forced.reasons(), "; ");
   return result;
 }
 

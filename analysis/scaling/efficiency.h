@@ -43,13 +43,11 @@ absl::Status CheckComparable(const Cell& base, const Cell& cell,
                              Scaling scaling,
                              const ComparisonConfig& config = {});
 
-// The base case for `cell`: the fastest cell of the trainer "single" whose
-// configuration fits, or one of `cell`'s own trainer and schedule on one rank
-// that is faster beyond its 95 % interval; where no "single" fits, the fastest
-// that fits of the smallest world size of `cell`'s trainer. Where none fits,
-// the first "single", or else the first of its trainer, so that CheckComparable
-// can say why. It may be `cell` itself. Never null; NotFound where there is
-// none.
+// The base case for `cell` (docs/metrics.md, "Scaling"): the fastest "single"
+// that fits, or a faster cell of its own trainer on one rank; else the fastest
+// that fits of its trainer's smallest world size, which may be `cell` itself.
+// Where none fits, the first "single", or else the first of its trainer, so
+// that CheckComparable can say why. Never null; NotFound where there is none.
 absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
                                      const Cell& cell, Scaling scaling);
 

@@ -1,6 +1,7 @@
 #include "analysis/scaling/scaling_law.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -15,46 +16,6 @@
 
 namespace rankwise {
 namespace {
-
-// The normal equations a p = b; of one parameter only a00 and b0.
-struct NormalEquations {
-  double a00 = 0, a01 = 0, a11 = 0, b0 = 0, b1 = 0;
-  bool one = false;
-};
-
-NormalEquations EquationsOf(absl::Span<const LinearObservation> points) {
-  NormalEquations sums;
-  for (const LinearObservation& point : points) {
-    sums.one = point.factors.size() == 1;
-    const double x0 = point.factors[0] / point.observed;
-    const double x1 = sums.one ? 0 : point.factors[1] / point.observed;
-    const double y = 1 - point.fixed / point.observed;
-    sums.a00 += x0 * x0;
-    sums.a01 += x0 * x1;
-    sums.a11 += x1 * x1;
-    sums.b0 += x0 * y;
-    sums.b1 += x1 * y;
-  }
-  return sums;
-}
-
-std::vector<double> Solve(const NormalEquations& s) {
-  if (s.one) return {s.b0 / s.a00};
-  const double determinant = s.a00 * s.a11 - s.a01 * s.a01;
-  return {(s.b0 * s.a11 - s.b1 * s.a01) / determinant,
-          (s.b1 * s.a00 - s.b0 * s.a01) / determinant};
-}
-
-// The better of the two edges, on which one of two parameters is 0.
-std::vector<double> SolveOnEdge(const NormalEquations& s) {
-  const double p0 = std::max(0.0, s.b0 / s.a00);
-  const double p1 = std::max(0.0, s.b1 / s.a11);
-  // By how much each lowers the sum of squares.
-  const double gain0 = p0 * (2 * s.b0 - p0 * s.a00);
-  const double gain1 = p1 * (2 * s.b1 - p1 * s.a11);
-  return gain0 >= gain1 ? std::vector<double>{p0, 0}
-                        : std::vector<double>{0, p1};
-}
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -77,26 +38,37 @@ struct Observed {
   double speedup = 0;
 };
 
-// Every law is linear in its parameters: Gustafson the speedup, the others its
-// inverse.
-LinearObservation LinearForm(ScalingLaw law, const Observed& point) {
+using Parameters = std::array<double, 2>;  // the second of USL alone
+
+// Every law is linear in its parameters: observed = fixed + factors *
+// parameters. Gustafson's observes the speedup, the others its inverse.
+struct LinearForm {
+  double observed = 1;
+  double fixed = 0;
+  Parameters factors = {};
+};
+
+LinearForm LinearFormOf(ScalingLaw law, const Observed& point) {
   const double n = point.ranks;
-  if (law == ScalingLaw::kGustafson) return {point.speedup, n, {1 - n}};
-  LinearObservation form = {1 / point.speedup, 1 / n, {1 - 1 / n}};
-  if (law == ScalingLaw::kUsl) form.factors.push_back(n - 1);
-  return form;
+  if (law == ScalingLaw::kGustafson) return {point.speedup, n, {1 - n, 0}};
+  return {1 / point.speedup,
+          1 / n,
+          {1 - 1 / n, law == ScalingLaw::kUsl ? n - 1 : 0}};
 }
 
-std::vector<LinearObservation> LinearForms(ScalingLaw law,
-                                           absl::Span<const Observed> points) {
-  std::vector<LinearObservation> forms;
-  for (const Observed& point : points) forms.push_back(LinearForm(law, point));
-  return forms;
+// Of the squares of relative errors.
+LeastSquares SumSquares(ScalingLaw law, absl::Span<const Observed> points) {
+  LeastSquares sums;
+  for (const Observed& point : points) {
+    const auto [observed, fixed, factors] = LinearFormOf(law, point);
+    sums.Add(factors[0] / observed, factors[1] / observed,
+             1 - fixed / observed);
+  }
+  return sums;
 }
 
-std::vector<double> Solve(ScalingLaw law, absl::Span<const Observed> points) {
-  std::vector<double> parameters =
-      FitRelativeNotNegative(LinearForms(law, points));
+Parameters Fit(ScalingLaw law, absl::Span<const Observed> points) {
+  Parameters parameters = SumSquares(law, points).SolveNotNegative();
   if (law != ScalingLaw::kUsl) parameters[0] = std::min(parameters[0], 1.0);
   return parameters;
 }
@@ -112,18 +84,12 @@ struct LogPoint {
 std::vector<LogPoint> LogPoints(absl::Span<const ScalingPoint> points) {
   std::vector<LogPoint> result;
   for (const ScalingPoint& point : points) {
-    std::vector<double> logs;
-    for (double x : point.throughputs) logs.push_back(std::log(x));
+    const std::vector<double> logs =
+        NumbersOf(point.throughputs, [](double x) { return std::log(x); });
     result.push_back(
         {point.ranks, logs.size(), Mean(logs), StandardDeviation(logs)});
   }
   return result;
-}
-
-std::vector<double> Means(absl::Span<const LogPoint> points) {
-  std::vector<double> means;
-  for (const LogPoint& point : points) means.push_back(point.mean);
-  return means;
 }
 
 std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
@@ -142,18 +108,17 @@ std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
 // How many degrees of freedom each parameter's spread has when it is put
 // together from those of the points (Satterthwaite 1946): those of the point
 // that matters alone, or those of all where all matter alike.
-std::vector<double> DegreesOfFreedom(ScalingLaw law,
-                                     absl::Span<const LogPoint> points) {
+Parameters DegreesOfFreedom(ScalingLaw law, absl::Span<const LogPoint> points) {
   constexpr double kStep = 1e-6;
-  std::vector<double> centres = Means(points);
+  std::vector<double> centres = NumbersOf(points, &LogPoint::mean);
   const auto solve = [&] {
-    return FitRelative(LinearForms(law, Speedups(points, centres)));
+    return SumSquares(law, Speedups(points, centres)).Solve();
   };
-  const std::vector<double> at = solve();
-  std::vector<double> sums(at.size(), 0), squares(at.size(), 0);
+  const Parameters at = solve();
+  Parameters sums = {}, squares = {};
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += kStep;
-    const std::vector<double> shifted = solve();
+    const Parameters shifted = solve();
     centres[i] = points[i].mean;
     const double n = static_cast<double>(points[i].repetitions);
     for (size_t p = 0; p < at.size(); ++p) {
@@ -173,12 +138,10 @@ std::vector<double> DegreesOfFreedom(ScalingLaw law,
 std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
                                  std::mt19937_64* random) {
   std::normal_distribution<double> normal;
-  std::vector<double> shifts;
-  for (const LogPoint& point : points) {
+  return NumbersOf(points, [&](const LogPoint& point) {
     const double n = static_cast<double>(point.repetitions);
-    shifts.push_back(point.deviation / std::sqrt(n) * normal(*random));
-  }
-  return shifts;
+    return point.deviation / std::sqrt(n) * normal(*random);
+  });
 }
 
 // Normal shifts become Student's, as the deviations are themselves estimates.
@@ -190,7 +153,7 @@ std::vector<double> Shifted(absl::Span<const LogPoint> points,
                             std::mt19937_64* random) {
   std::chi_squared_distribution<double> chi_squared(degrees_of_freedom);
   const double factor = std::sqrt(degrees_of_freedom / chi_squared(*random));
-  std::vector<double> centres = Means(points);
+  std::vector<double> centres = NumbersOf(points, &LogPoint::mean);
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += std::clamp(factor * shifts[i], -50.0, 50.0);
   }
@@ -202,20 +165,19 @@ std::vector<Interval> Intervals(ScalingLaw law,
                                 absl::Span<const LogPoint> points,
                                 const BootstrapConfig& config) {
   std::mt19937_64 random(config.seed);
-  const std::vector<double> freedom = DegreesOfFreedom(law, points);
-  std::vector<std::vector<double>> values(freedom.size());
+  const Parameters freedom = DegreesOfFreedom(law, points);
+  std::vector<std::vector<double>> values(TextOf(law).parameters.size());
   for (int i = 0; i < config.resamples; ++i) {
     const std::vector<double> shifts = RandomShifts(points, &random);
-    for (size_t p = 0; p < freedom.size(); ++p) {
+    for (size_t p = 0; p < values.size(); ++p) {
       const std::vector<double> centres =
           Shifted(points, shifts, freedom[p], &random);
-      values[p].push_back(Solve(law, Speedups(points, centres))[p]);
+      values[p].push_back(Fit(law, Speedups(points, centres))[p]);
     }
   }
-  const double tail = (1 - config.confidence) / 2;
   std::vector<Interval> intervals;
   for (const std::vector<double>& v : values) {
-    intervals.push_back({Quantile(v, tail), Quantile(v, 1 - tail)});
+    intervals.push_back({Quantile(v, 0.025), Quantile(v, 0.975)});
   }
   return intervals;
 }
@@ -267,16 +229,14 @@ absl::Status CheckPoints(ScalingLaw law,
 
 double MedianRelativeError(const FittedLaw& fitted,
                            absl::Span<const Observed> points) {
-  std::vector<double> errors;
-  for (const Observed& point : points) {
-    errors.push_back(std::abs(fitted.Speedup(point.ranks) / point.speedup - 1));
-  }
-  return Median(errors);
+  return Median(NumbersOf(points, [&](const Observed& point) {
+    return std::abs(fitted.Speedup(point.ranks) / point.speedup - 1);
+  }));
 }
 
 // Where the derivative of N / (1 + a (N - 1) + b N (N - 1)) is 0 (Gunther 2007,
 // section 4.4.2).
-double BestRanks(ScalingLaw law, absl::Span<const double> parameters) {
+double BestRanks(ScalingLaw law, const Parameters& parameters) {
   if (law != ScalingLaw::kUsl || parameters[1] == 0) return kInfinity;
   return std::max(1.0,
                   std::sqrt(std::max(0.0, 1 - parameters[0]) / parameters[1]));
@@ -284,22 +244,8 @@ double BestRanks(ScalingLaw law, absl::Span<const double> parameters) {
 
 }  // namespace
 
-std::vector<double> FitRelative(absl::Span<const LinearObservation> points) {
-  return Solve(EquationsOf(points));
-}
-
-std::vector<double> FitRelativeNotNegative(
-    absl::Span<const LinearObservation> points) {
-  const NormalEquations equations = EquationsOf(points);
-  const std::vector<double> free = Solve(equations);
-  if (equations.one) return {std::max(0.0, free[0])};
-  const bool allowed =
-      absl::c_all_of(free, [](double p) { return std::isfinite(p) && p >= 0; });
-  return allowed ? free : SolveOnEdge(equations);
-}
-
 double FittedLaw::Speedup(double ranks) const {
-  const LinearObservation form = LinearForm(law, {ranks, 1});
+  const LinearForm form = LinearFormOf(law, {ranks, 1});
   double value = form.fixed;
   for (size_t i = 0; i < parameters.size(); ++i) {
     value += form.factors[i] * parameters[i].value;
@@ -314,13 +260,14 @@ absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
                                         const BootstrapConfig& config) {
   RETURN_IF_ERROR(CheckPoints(law, points));
   const std::vector<LogPoint> logs = LogPoints(points);
-  const std::vector<Observed> observed = Speedups(logs, Means(logs));
-  const std::vector<double> values = Solve(law, observed);
+  const std::vector<Observed> observed =
+      Speedups(logs, NumbersOf(logs, &LogPoint::mean));
+  const Parameters values = Fit(law, observed);
   const std::vector<Interval> intervals = Intervals(law, logs, config);
-  const std::vector<std::string> names = TextOf(law).parameters;
+  const std::vector<std::string>& names = TextOf(law).parameters;
   FittedLaw fitted;
   fitted.law = law;
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < names.size(); ++i) {
     fitted.parameters.push_back({names[i], values[i], intervals[i]});
   }
   fitted.median_relative_error = MedianRelativeError(fitted, observed);

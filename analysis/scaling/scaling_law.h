@@ -27,7 +27,6 @@ struct ScalingPoint {
 
 struct BootstrapConfig {
   int resamples = 10000;
-  double confidence = 0.95;
   uint64_t seed = 0;  // equal seeds and points give equal intervals
 };
 
@@ -50,17 +49,11 @@ struct FittedLaw {
 std::string ScalingLawName(ScalingLaw law);
 
 // Fits the ratios of the points' geometric means to the base's, which `points`
-// holds once, at ranks 1. The squares of relative errors are least: of the
-// speedups for Gustafson, of their inverses for the others, in which the laws
-// are linear. Serial fractions lie between 0 and 1, coefficients are not
-// negative.
+// holds once, at ranks 1, by least squares of relative errors. Serial fractions
+// lie between 0 and 1, coefficients are not negative.
 //
-// The intervals are a parametric bootstrap that few repetitions do not make too
-// narrow: each resample moves every mean by as much as means of lognormal
-// repetitions of that point's own spread vary, widened from the normal to
-// Student's t with the degrees of freedom of Satterthwaite (1946), and fits
-// again; they run between the quantiles of what was fitted. They hold the
-// spread of repetitions, not the law's own misfit: that is
+// The intervals are the parametric bootstrap of docs/metrics.md: they hold the
+// spread of repetitions, not the law's own misfit, which is
 // median_relative_error. A truth of 0 is covered always.
 //
 // FailedPrecondition where there are fewer distinct world sizes above the base
@@ -74,24 +67,6 @@ absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
 // (1/S - 1/N) / (1 - 1/N) (Karp and Flatt 1990). Where it grows with N, the
 // loss is overhead, not serial work.
 double KarpFlatt(double speedup, double ranks);
-
-// observed = fixed + factors * parameters, with observed > 0 and one or two
-// factors, as many in every observation of a fit.
-struct LinearObservation {
-  double observed = 1;
-  double fixed = 0;
-  std::vector<double> factors;
-};
-
-// The parameters of which the squares of the relative errors are least,
-// whatever their signs; not finite where the observations do not determine
-// them.
-std::vector<double> FitRelative(absl::Span<const LinearObservation> points);
-
-// Likewise, of parameters that are not negative. Every factor must be other
-// than 0 in some observation.
-std::vector<double> FitRelativeNotNegative(
-    absl::Span<const LinearObservation> points);
 
 }  // namespace rankwise
 

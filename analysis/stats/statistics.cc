@@ -13,15 +13,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-double SortedQuantile(const std::vector<double>& sorted, double q) {
-  const double position = q * static_cast<double>(sorted.size() - 1);
-  const size_t below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  const double weight = position - static_cast<double>(below);
-  if (weight == 0) return sorted[below];
-  return sorted[below] + weight * (sorted[above] - sorted[below]);
-}
-
 // The regularised incomplete beta function I_x(a, b), by the series of DLMF
 // 8.17.8 (https://dlmf.nist.gov/8.17), whose terms are all positive.
 double IncompleteBeta(double a, double b, double x) {
@@ -71,12 +62,8 @@ double PValue(const Difference& difference) {
 }
 
 std::vector<double> Logarithms(absl::Span<const double> sample) {
-  std::vector<double> logs;
-  for (double x : sample) {
-    assert(x > 0);
-    logs.push_back(std::log(x));
-  }
-  return logs;
+  assert(absl::c_all_of(sample, [](double x) { return x > 0; }));
+  return NumbersOf(sample, [](double x) { return std::log(x); });
 }
 
 }  // namespace
@@ -87,7 +74,12 @@ double Quantile(absl::Span<const double> sample, double q) {
   const auto is_nan = [](double x) { return std::isnan(x); };
   if (sorted.empty() || absl::c_any_of(sorted, is_nan)) return kUnknown;
   absl::c_sort(sorted);
-  return SortedQuantile(sorted, q);
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(position);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double weight = position - static_cast<double>(below);
+  if (weight == 0) return sorted[below];
+  return sorted[below] + weight * (sorted[above] - sorted[below]);
 }
 
 double Median(absl::Span<const double> sample) { return Quantile(sample, 0.5); }
@@ -165,6 +157,31 @@ Ratio RatioOf(absl::Span<const double> numerator,
   ratio.interval = {ratio.value * std::exp(-half),
                     ratio.value * std::exp(half)};
   return ratio;
+}
+
+void LeastSquares::Add(double x0, double x1, double y) {
+  x0x0 += x0 * x0;
+  x0x1 += x0 * x1;
+  x1x1 += x1 * x1;
+  x0y += x0 * y;
+  x1y += x1 * y;
+}
+
+std::array<double, 2> LeastSquares::Solve() const {
+  if (x1x1 == 0) return {x0y / x0x0, 0};
+  const double p1 = (x0x0 * x1y - x0x1 * x0y) / Determinant();
+  return {(x0y - p1 * x0x1) / x0x0, p1};
+}
+
+std::array<double, 2> LeastSquares::SolveNotNegative() const {
+  const std::array<double, 2> free = Solve();
+  if (absl::c_all_of(free, [](double p) { return std::isfinite(p) && p >= 0; }))
+    return free;
+  // The better of the two edges, by how much each lowers the sum of squares.
+  const double p0 = std::max(0.0, x0y / x0x0);
+  const double p1 = x1x1 == 0 ? 0 : std::max(0.0, x1y / x1x1);
+  const bool first = p0 * (2 * x0y - p0 * x0x0) >= p1 * (2 * x1y - p1 * x1x1);
+  return first ? std::array<double, 2>{p0, 0} : std::array<double, 2>{0, p1};
 }
 
 std::vector<double> HolmCorrected(absl::Span<const double> p_values) {

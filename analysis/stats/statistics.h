@@ -4,11 +4,23 @@
 #ifndef RANKWISE_ANALYSIS_STATS_STATISTICS_H_
 #define RANKWISE_ANALYSIS_STATS_STATISTICS_H_
 
+#include <array>
+#include <functional>
+#include <iterator>
 #include <vector>
 
 #include "absl/types/span.h"
 
 namespace rankwise {
+
+// `number` of each element, in order; it may be a pointer to a member.
+template <typename Range, typename Number>
+std::vector<double> NumbersOf(const Range& range, Number number) {
+  std::vector<double> numbers;
+  numbers.reserve(std::size(range));
+  for (const auto& x : range) numbers.push_back(std::invoke(number, x));
+  return numbers;
+}
 
 // The q-quantile by linear interpolation between order statistics (Hyndman and
 // Fan 1996, type 7: NumPy's default). NaN for an empty sample or one that
@@ -61,6 +73,23 @@ struct Ratio {
 // Both samples hold one value or more, all above 0.
 Ratio RatioOf(absl::Span<const double> numerator,
               absl::Span<const double> denominator);
+
+// Least squares of y = p[0] x0 + p[1] x1. Whoever wants relative errors or
+// other weights divides both sides before they are added.
+struct LeastSquares {
+  double x0x0 = 0, x0x1 = 0, x1x1 = 0, x0y = 0, x1y = 0;  // sums
+
+  void Add(double x0, double x1, double y);
+  double Determinant() const { return x0x0 * x1x1 - x0x1 * x0x1; }
+
+  // Where every x1 was 0, p[1] is, too. Not finite where the observations do
+  // not determine the parameters.
+  std::array<double, 2> Solve() const;
+
+  // Likewise, of parameters that are not negative. Without observations that
+  // determine both one of them is 0. x0 must be other than 0 in some.
+  std::array<double, 2> SolveNotNegative() const;
+};
 
 // Holm's correction (1979) of the p of several tests, in their order: rejecting
 // what is below alpha rejects a true hypothesis among them with a probability

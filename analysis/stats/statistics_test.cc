@@ -195,5 +195,81 @@ TEST(HolmCorrected, TestsThatWereNotMadeDoNotCount) {
   EXPECT_NEAR(corrected[2], 0.02, 1e-12);
 }
 
+struct Observation {
+  double observed = 1;
+  double fixed = 0;
+  double x0 = 0, x1 = 0;
+};
+using Observations = std::vector<Observation>;
+
+// 20 + p0 x + p1 x^2.
+Observations Exact(double p0, double p1) {
+  Observations points;
+  for (double x : {1, 2, 5, 9}) {
+    points.push_back({20 + p0 * x + p1 * x * x, 20, x, x * x});
+  }
+  return points;
+}
+
+// Of relative errors.
+LeastSquares Relative(const Observations& points) {
+  LeastSquares sums;
+  for (const auto& [observed, fixed, x0, x1] : points) {
+    sums.Add(x0 / observed, x1 / observed, 1 - fixed / observed);
+  }
+  return sums;
+}
+
+TEST(LeastSquares, RecoversWhatIsExact) {
+  const auto fitted = Relative(Exact(3, -0.125)).Solve();
+  EXPECT_NEAR(fitted[0], 3, 1e-9);
+  EXPECT_NEAR(fitted[1], -0.125, 1e-9);
+}
+
+TEST(LeastSquares, WeighsRelativeErrorsAsShares) {
+  // y = p x: an observation counts by (p x / y - 1)^2, so that p is the sum of
+  // x / y over the sum of (x / y)^2.
+  const auto fitted = Relative({{1, 0, 1}, {2000, 0, 1000}}).Solve();
+  EXPECT_NEAR(fitted[0], 1.5 / 1.25, 1e-12);
+  EXPECT_EQ(fitted[1], 0);
+}
+
+double Squares(const Observations& points, double p0, double p1) {
+  double sum = 0;
+  for (const auto& [observed, fixed, x0, x1] : points) {
+    const double off = (fixed + p0 * x0 + p1 * x1) / observed - 1;
+    sum += off * off;
+  }
+  return sum;
+}
+
+TEST(LeastSquares, NothingNearbyThatIsNotNegativeIsBetter) {
+  std::mt19937_64 random(9);
+  std::uniform_real_distribution<double> parameter(-1, 1), noise(0.9, 1.1);
+  for (int trial = 0; trial < 100; ++trial) {
+    Observations points = Exact(parameter(random), 0.1 * parameter(random));
+    for (Observation& point : points) point.observed *= noise(random);
+    const auto fitted = Relative(points).SolveNotNegative();
+    ASSERT_GE(fitted[0], 0);
+    ASSERT_GE(fitted[1], 0);
+    const double least = Squares(points, fitted[0], fitted[1]);
+    for (double d0 : {-0.01, 0.0, 0.01}) {
+      for (double d1 : {-0.001, 0.0, 0.001}) {
+        if (fitted[0] + d0 < 0 || fitted[1] + d1 < 0) continue;
+        EXPECT_LE(least,
+                  Squares(points, fitted[0] + d0, fitted[1] + d1) + 1e-12)
+            << trial;
+      }
+    }
+  }
+}
+
+TEST(LeastSquares, UndeterminedParametersAreNotInvented) {
+  // Both factors are alike: one of them takes all.
+  const auto fitted = Relative({{4, 1, 1, 1}, {4, 1, 1, 1}}).SolveNotNegative();
+  EXPECT_NEAR(fitted[0] + fitted[1], 3, 1e-12);
+  EXPECT_EQ(Relative({{1, 2, 1}}).SolveNotNegative()[0], 0);
+}
+
 }  // namespace
 }  // namespace rankwise

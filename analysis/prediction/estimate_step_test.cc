@@ -1,7 +1,6 @@
-#include "analysis/prediction/simulated_layout.h"
-
 #include <random>
 
+#include "analysis/prediction/recordings.h"
 #include "gtest/gtest.h"
 
 namespace rankwise {
@@ -9,7 +8,7 @@ namespace {
 
 using Runs = std::vector<std::vector<StepSample>>;
 
-StepSample Sure(double seconds) { return {seconds, seconds, seconds}; }
+StepSample Sure(double seconds) { return {{seconds}, {seconds}, {seconds}}; }
 
 std::vector<StepSample> Normal(double mean, double deviation, int count,
                                uint64_t seed) {
@@ -23,14 +22,14 @@ std::vector<StepSample> Normal(double mean, double deviation, int count,
 TEST(EstimateStep, OneRankTakesTheMedian) {
   const Runs runs = {{Sure(1), Sure(2), Sure(9)}};
   const StepEstimate estimate = EstimateStep(runs, 1);
-  EXPECT_EQ(estimate.seconds, 2);
+  EXPECT_EQ(estimate.step_seconds, 2);
   EXPECT_EQ(estimate.noise_seconds, 0);
 }
 
 TEST(EstimateStep, RunsCountAlikeHoweverLong) {
   const Runs runs = {Normal(1, 0, 5, 0), Normal(2, 0, 500, 0),
                      Normal(3, 0, 5, 0)};
-  EXPECT_EQ(EstimateStep(runs, 1).seconds, 2);
+  EXPECT_EQ(EstimateStep(runs, 1).step_seconds, 2);
 }
 
 TEST(EstimateStep, TheSlowestOfManySetsThePace) {
@@ -38,8 +37,8 @@ TEST(EstimateStep, TheSlowestOfManySetsThePace) {
   // 0.5450 deviations for n = 2, 1.7286 for 16.
   const Runs runs = {Normal(1, 0.1, 500, 1), Normal(1, 0.1, 500, 2),
                      Normal(1, 0.1, 500, 3), Normal(1, 0.1, 500, 4)};
-  EXPECT_NEAR(EstimateStep(runs, 2).seconds, 1.0545, 0.01);
-  EXPECT_NEAR(EstimateStep(runs, 16).seconds, 1.1729, 0.015);
+  EXPECT_NEAR(EstimateStep(runs, 2).step_seconds, 1.0545, 0.01);
+  EXPECT_NEAR(EstimateStep(runs, 16).step_seconds, 1.1729, 0.015);
 }
 
 TEST(EstimateStep, WhatRunsDifferByIsNotNoiseOfSteps) {
@@ -50,15 +49,16 @@ TEST(EstimateStep, WhatRunsDifferByIsNotNoiseOfSteps) {
 
 TEST(EstimateStep, SameStepsGiveNoInterval) {
   const StepEstimate estimate = EstimateStep(Runs{{Sure(2), Sure(2)}}, 8);
-  EXPECT_EQ(estimate.interval.low, 2);
-  EXPECT_EQ(estimate.interval.high, 2);
+  EXPECT_EQ(estimate.step_interval.low, 2);
+  EXPECT_EQ(estimate.step_interval.high, 2);
 }
 
 TEST(EstimateStep, IntervalHoldsTheCostsOfCommunication) {
-  const Runs runs = {std::vector<StepSample>(50, {1, 0.9, 1.2, 0.3, 0.1})};
+  const Runs runs = {
+      std::vector<StepSample>(50, {{1, 0.3, 0.1}, {0.9}, {1.2}})};
   const StepEstimate estimate = EstimateStep(runs, 1);
-  EXPECT_NEAR(estimate.interval.low, 0.9, 0.02);
-  EXPECT_NEAR(estimate.interval.high, 1.2, 0.04);
+  EXPECT_NEAR(estimate.step_interval.low, 0.9, 0.02);
+  EXPECT_NEAR(estimate.step_interval.high, 1.2, 0.04);
   EXPECT_EQ(estimate.exposed_comm_seconds, 0.3);
   EXPECT_EQ(estimate.bubble_seconds, 0.1);
 }
@@ -66,15 +66,15 @@ TEST(EstimateStep, IntervalHoldsTheCostsOfCommunication) {
 TEST(EstimateStep, IntervalHoldsTheModelsOwnError) {
   const Runs runs = {std::vector<StepSample>(50, Sure(2))};
   const StepEstimate estimate = EstimateStep(runs, 1, /*model_deviation=*/0.1);
-  EXPECT_EQ(estimate.seconds, 2);
-  EXPECT_NEAR(estimate.interval.low, 2 - 1.96 * 0.2, 0.06);
-  EXPECT_NEAR(estimate.interval.high, 2 + 1.96 * 0.2, 0.06);
+  EXPECT_EQ(estimate.step_seconds, 2);
+  EXPECT_NEAR(estimate.step_interval.low, 2 - 1.96 * 0.2, 0.06);
+  EXPECT_NEAR(estimate.step_interval.high, 2 + 1.96 * 0.2, 0.06);
 }
 
 TEST(EstimateStep, EqualInputGivesEqualIntervals) {
   const Runs runs = {Normal(1, 0.1, 50, 1), Normal(1.1, 0.1, 50, 2)};
-  EXPECT_EQ(EstimateStep(runs, 4).interval.low,
-            EstimateStep(runs, 4).interval.low);
+  EXPECT_EQ(EstimateStep(runs, 4).step_interval.low,
+            EstimateStep(runs, 4).step_interval.low);
 }
 
 // Runs differ by 3 %, steps by 10 %: the interval from 4 runs must hold the
@@ -90,9 +90,10 @@ TEST(EstimateStep, IntervalCoversARunToCome) {
       runs.push_back(Normal(of_run(random), 0.1, 41, random()));
     }
     std::vector<double> next;
-    for (const StepSample& step : runs.back()) next.push_back(step.seconds);
+    for (const StepSample& step : runs.back())
+      next.push_back(step.middle.step_seconds);
     runs.pop_back();
-    const Interval interval = EstimateStep(runs, 1).interval;
+    const Interval interval = EstimateStep(runs, 1).step_interval;
     const double truth = Median(next);
     covered += truth >= interval.low && truth <= interval.high;
   }

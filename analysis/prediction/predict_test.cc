@@ -1,8 +1,15 @@
+// The binary, as a person runs it.
+
+#include <sys/wait.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/prediction/prediction.h"
 #include "analysis/prediction/runs_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,6 +47,39 @@ std::string Folder(const std::string& name) {
     WriteRun(folder, config);
   }
   return folder;
+}
+
+// The flags of //analysis:predict.
+struct PredictFlags {
+  std::string records;
+  std::string world_sizes = "8,64,1024";
+  std::string link = "";
+  int64_t fit_up_to = 0;
+  std::string memory_limit = "";
+  int64_t global_batch = 0;
+  bool recommend = false;
+  int64_t warmup_steps = 10;
+};
+
+// What the binary prints; where it fails, that by its exit code.
+absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
+  const std::string command = absl::StrCat(
+      "analysis/prediction/predict '--records=", flags.records,
+      "' --world_sizes=", flags.world_sizes, " --link=", flags.link,
+      " --fit_up_to=", flags.fit_up_to, " --memory_limit=", flags.memory_limit,
+      " --global_batch=", flags.global_batch,
+      flags.recommend ? " --recommend" : "",
+      " --warmup_steps=", flags.warmup_steps, " 2>&1");
+  std::string text;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  char buffer[4096];
+  while (const size_t read = std::fread(buffer, 1, sizeof(buffer), pipe)) {
+    text.append(buffer, read);
+  }
+  const int exit_code = WEXITSTATUS(::pclose(pipe));
+  if (exit_code == 0) return text;
+  return exit_code == 2 ? absl::InvalidArgumentError(text)
+                        : absl::FailedPreconditionError(text);
 }
 
 std::string Refusal(const PredictFlags& flags, absl::StatusCode code) {
