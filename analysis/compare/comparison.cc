@@ -1,8 +1,6 @@
 #include "analysis/compare/comparison.h"
 
-#include <cassert>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -18,12 +16,6 @@
 
 namespace rankwise {
 namespace {
-
-const Metric* FindMetric(absl::string_view name) {
-  const Metric* found = absl::c_find_if(
-      kMetrics, [name](const Metric& metric) { return metric.name == name; });
-  return found == std::end(kMetrics) ? nullptr : found;
-}
 
 struct Prefix {
   double factor;
@@ -156,12 +148,8 @@ class Pairer {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // Judges a change that has its corrected p.
-Verdict Judge(const Change& change, double step_seconds,
-              const ChangeConfig& config) {
-  const double floor = kNegligibleStepShare * step_seconds;
-  const bool negligible =
-      change.metric->part_of_step && std::abs(change.b - change.a) < floor;
-  if (negligible) return Verdict::kSame;
+Verdict Judge(const Change& change, const ChangeConfig& config) {
+  if (std::abs(change.b - change.a) < change.negligible) return Verdict::kSame;
   if (std::isnan(change.corrected_p)) return Verdict::kTooFew;
   const bool significant = change.corrected_p < config.alpha;
   // How many times as bad B is; infinite or 0 where one side is 0.
@@ -173,80 +161,65 @@ Verdict Judge(const Change& change, double step_seconds,
   return worse > limit ? Verdict::kWorse : Verdict::kBetter;
 }
 
-bool AllPositive(const MetricSample& sample) {
-  return absl::c_all_of(sample.values, [](double x) { return x > 0; });
+bool AllPositive(const std::vector<double>& values) {
+  return absl::c_all_of(values, [](double x) { return x > 0; });
 }
 
 // Without its corrected p and its verdict.
-Change Measure(const ConfigurationPair& pair, const MetricSample& a,
-               const MetricSample& b) {
+Change Measure(const ConfigurationPair& pair, const Metric& metric,
+               const std::vector<double>& a, const std::vector<double>& b) {
   Change change;
   change.name = pair.a->name;
   change.unit = pair.a->unit;
-  change.metric = &MetricNamed(a.metric);
-  change.repetitions_a = a.values.size();
-  change.repetitions_b = b.values.size();
+  change.metric = &metric;
+  change.repetitions_a = a.size();
+  change.repetitions_b = b.size();
   if (AllPositive(a) && AllPositive(b)) {
-    const Ratio ratio = RatioOf(b.values, a.values);
-    change.a = GeometricMean(a.values);
-    change.b = GeometricMean(b.values);
+    const Ratio ratio = RatioOf(b, a);
+    change.a = GeometricMean(a);
+    change.b = GeometricMean(b);
     change.ratio = ratio.value;
     change.interval = ratio.interval;
     change.p_value = ratio.p_value;
   } else {
-    change.a = Mean(a.values);
-    change.b = Mean(b.values);
+    change.a = Mean(a);
+    change.b = Mean(b);
     change.ratio = change.b / change.a;
     change.interval = {kUnknown, kUnknown};
-    change.p_value = WelchP(b.values, a.values);
+    change.p_value = WelchP(b, a);
+  }
+  const auto steps = pair.a->samples.find("step_seconds");
+  if (metric.part_of_step && steps != pair.a->samples.end()) {
+    change.negligible = kNegligibleStepShare * Median(steps->second);
   }
   return change;
 }
 
-const MetricSample* Find(const Configuration& configuration,
-                         absl::string_view metric) {
-  for (const MetricSample& sample : configuration.samples) {
-    if (sample.metric == metric && !sample.values.empty()) return &sample;
-  }
-  return nullptr;
-}
-
-// A change, and what its verdict needs besides.
-struct Measured {
-  Change change;
-  double step_seconds = 0;
-};
-
 // Metrics that are 0 throughout, such as communication on one rank, say
 // nothing.
 void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
-                std::vector<Measured>& changes) {
+                std::vector<Change>& changes) {
   for (const Metric& metric : kMetrics) {
-    const MetricSample* a = Find(*pair.a, metric.name);
-    const MetricSample* b = Find(*pair.b, metric.name);
-    const bool wanted = config.metrics.empty() ||
-                        absl::c_linear_search(config.metrics, metric.name);
-    if (a == nullptr || b == nullptr || !wanted) continue;
-    if (Mean(a->values) == 0 && Mean(b->values) == 0) continue;
-    changes.push_back({Measure(pair, *a, *b), a->step_seconds});
+    const std::string name(metric.name);
+    const auto a = pair.a->samples.find(name), b = pair.b->samples.find(name);
+    if (a == pair.a->samples.end() || b == pair.b->samples.end()) continue;
+    const bool wanted =
+        config.metrics.empty() || absl::c_linear_search(config.metrics, name);
+    if (!wanted || (Mean(a->second) == 0 && Mean(b->second) == 0)) continue;
+    changes.push_back(Measure(pair, metric, a->second, b->second));
   }
 }
 
 // Every figure is a test, and of many tests some find a change where there is
 // none: the verdicts are by p corrected for their number.
-std::vector<Change> Judged(std::vector<Measured> measured,
-                           const ChangeConfig& config) {
+void JudgeAll(const ChangeConfig& config, std::vector<Change>& changes) {
   std::vector<double> p_values;
-  for (const Measured& one : measured) p_values.push_back(one.change.p_value);
+  for (const Change& change : changes) p_values.push_back(change.p_value);
   const std::vector<double> corrected = HolmCorrected(p_values);
-  std::vector<Change> changes;
-  for (size_t i = 0; i < measured.size(); ++i) {
-    Change& change = measured[i].change;
-    change.corrected_p = corrected[i];
-    change.verdict = Judge(change, measured[i].step_seconds, config);
-    changes.push_back(std::move(change));
+  for (size_t i = 0; i < changes.size(); ++i) {
+    changes[i].corrected_p = corrected[i];
+    changes[i].verdict = Judge(changes[i], config);
   }
-  return changes;
 }
 
 void AddCodeRemark(const Configuration& configuration, const char* side,
@@ -276,19 +249,13 @@ std::vector<std::string> RemarksOf(const Pairing& pairing) {
 
 }  // namespace
 
-const Metric& MetricNamed(absl::string_view name) {
-  const Metric* metric = FindMetric(name);
-  assert(metric != nullptr);
-  return *metric;
-}
-
 absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text) {
   std::vector<std::string> known;
   for (const Metric& metric : kMetrics) known.emplace_back(metric.name);
   if (text.empty()) return known;
   std::vector<std::string> names = absl::StrSplit(text, ',');
   for (const std::string& name : names) {
-    if (FindMetric(name) != nullptr) continue;
+    if (absl::c_linear_search(known, name)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics=", text, ": there is no \"", name,
                      "\"; there are ", absl::StrJoin(known, ", ")));
@@ -345,12 +312,6 @@ bool Comparison::HasRegression() const {
   });
 }
 
-bool Comparison::IsComplete() const {
-  return lost.empty() && absl::c_none_of(changes, [](const Change& change) {
-           return change.verdict == Verdict::kTooFew;
-         });
-}
-
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
                                              const RecordSet& b,
                                              const ChangeConfig& config) {
@@ -376,11 +337,10 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
   for (const Configuration* only : pairing.only_a) {
     comparison.lost.push_back(only->name);
   }
-  std::vector<Measured> measured;
   for (const ConfigurationPair& pair : pairing.pairs) {
-    AddChanges(pair, config, measured);
+    AddChanges(pair, config, comparison.changes);
   }
-  comparison.changes = Judged(std::move(measured), config);
+  JudgeAll(config, comparison.changes);
   if (!comparison.changes.empty()) return comparison;
   return absl::FailedPreconditionError(absl::StrCat(
       "what ", a.path, " and ", b.path, " have in common holds no --metrics=",

@@ -42,30 +42,25 @@ std::map<std::string, std::string> TrainerFlags(const RunRecord& run) {
   return flags;
 }
 
-std::vector<MetricSample> SamplesOf(const Cell& cell,
-                                    absl::Span<const RunTrace> runs,
-                                    const ThroughputConfig& config) {
-  const std::vector<double> steps = cell.Values(&Throughput::step_seconds);
-  MetricSample exposed{"exposed_comm_seconds", {}, Median(steps)};
-  MetricSample data_wait{"data_wait_seconds", {}, Median(steps)};
-  MetricSample peak{"peak_bytes", {}};
-  for (size_t index : cell.run_indices) {
-    const RunTrace& run = runs[index];
-    exposed.values.push_back(
-        MeanSeconds(run, config, &StepRecord::exposed_comm_seconds));
-    data_wait.values.push_back(
-        MeanSeconds(run, config, &StepRecord::data_wait_seconds));
-    if (PeakBytes(run) > 0) peak.values.push_back(PeakBytes(run));
-  }
-  std::vector<MetricSample> samples = {
-      {"step_seconds", steps},
+std::map<std::string, std::vector<double>> SamplesOf(
+    const Cell& cell, absl::Span<const RunTrace> runs,
+    const ThroughputConfig& config) {
+  std::map<std::string, std::vector<double>> samples = {
+      {"step_seconds", cell.Values(&Throughput::step_seconds)},
       {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
   // Within captured steps it is not known.
-  if (!std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)))) {
-    samples.push_back(std::move(exposed));
+  const bool knows_exposed =
+      !std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)));
+  for (size_t index : cell.run_indices) {
+    const RunTrace& run = runs[index];
+    if (knows_exposed) {
+      samples["exposed_comm_seconds"].push_back(
+          MeanSeconds(run, config, &StepRecord::exposed_comm_seconds));
+    }
+    samples["data_wait_seconds"].push_back(
+        MeanSeconds(run, config, &StepRecord::data_wait_seconds));
+    if (PeakBytes(run) > 0) samples["peak_bytes"].push_back(PeakBytes(run));
   }
-  samples.push_back(std::move(data_wait));
-  if (!peak.values.empty()) samples.push_back(std::move(peak));
   return samples;
 }
 
@@ -182,20 +177,6 @@ std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
   return name;
 }
 
-void AddLaunch(const std::vector<double>& seconds, CallUnit unit,
-               Configuration& configuration) {
-  std::vector<MetricSample>& samples = configuration.samples;
-  if (samples.empty()) samples.push_back({"call_seconds", {}});
-  std::vector<double>& values = samples[0].values;
-  if (unit == CallUnit::kIteration) {
-    values.insert(values.end(), seconds.begin(), seconds.end());
-    configuration.unit = "iteration";
-  } else {
-    values.push_back(Median(seconds));
-    configuration.unit = "launch";
-  }
-}
-
 void AddOnce(std::string text, std::vector<std::string>& texts) {
   if (absl::c_linear_search(texts, text)) return;
   texts.push_back(std::move(text));
@@ -214,15 +195,21 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   const std::vector<double> seconds = SlowestSeconds(row);
   if (seconds.empty()) return "no iteration counts";
   const Key key = {IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
-  Configuration& configuration = configurations[key];
-  configuration.name = NameOf(run, row);
-  if (std::isnan(configuration.bus_factor)) {
-    configuration.bus_factor = row.ranks[0]->bus_factor;
+  Configuration& call = configurations[key];
+  std::tie(call.identity, call.flags, call.cpus) = key;
+  call.name = NameOf(run, row);
+  call.bytes = row.ranks[0]->bytes;
+  call.ranks = GroupSize(*row.ranks[0], run.world_size);
+  if (std::isnan(call.bus_factor)) call.bus_factor = row.ranks[0]->bus_factor;
+  AddOnce(CodeVersion(run), call.code_versions);
+  std::vector<double>& values = call.samples["call_seconds"];
+  if (unit == CallUnit::kLaunch) {
+    call.unit = "launch";
+    values.push_back(Median(seconds));
+  } else {
+    call.unit = "iteration";
+    values.insert(values.end(), seconds.begin(), seconds.end());
   }
-  std::tie(configuration.identity, configuration.flags, configuration.cpus) =
-      key;
-  AddOnce(CodeVersion(run), configuration.code_versions);
-  AddLaunch(seconds, unit, configuration);
   return "";
 }
 
@@ -274,8 +261,7 @@ std::vector<Configuration> CallConfigurations(
     result.push_back(std::move(configuration));
   }
   const auto order = [](const Configuration& c) {
-    return std::pair(c.identity.at("collective"),
-                     std::stoll(c.identity.at("bytes")));
+    return std::pair(c.identity.at("collective"), c.bytes);
   };
   absl::c_stable_sort(result,
                       [&](const Configuration& a, const Configuration& b) {

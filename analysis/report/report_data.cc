@@ -274,13 +274,12 @@ json NetworkData(const NetworkModel& network) {
 }
 
 json CallData(const Configuration& call) {
-  const std::vector<double>& seconds = call.samples[0].values;
+  const std::vector<double>& seconds = call.samples.at("call_seconds");
   json data(call.identity);
   data["name"] = call.name;
   // As numbers, unlike the rest of the identity.
-  for (const char* name : {"bytes", "ranks"}) {
-    data[name] = std::stoll(call.identity.at(name));
-  }
+  data["bytes"] = call.bytes;
+  data["ranks"] = call.ranks;
   data["seconds"] = Median(seconds);
   data["launches"] = seconds.size();
   data["bus_factor"] = call.bus_factor;

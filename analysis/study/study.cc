@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -26,7 +25,7 @@
 #include "analysis/report/report.h"
 #include "analysis/study/fixed_memory.h"
 #include "analysis/study/programs.h"
-#include "analysis/study/study_flags.h"
+#include "analysis/study/study_config.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_output.h"
 #include "analysis/study/study_plan.h"
@@ -78,12 +77,7 @@ struct Study {
   StudyDescription description;
 };
 
-struct CommandLine {
-  std::vector<char*> positional;  // the binary's name first
-  // study.flags of --output_dir under --resume, and of --from where it has one.
-  std::optional<StudyDescription> folder;
-};
-
+// study.flags of --output_dir under --resume, and of --from where it has one.
 absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
   const std::string from = absl::GetFlag(FLAGS_from);
   const bool resume = absl::GetFlag(FLAGS_resume);
@@ -111,14 +105,14 @@ absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
 }
 
 // Sets all flags: those given in argv, else what the folder's study.flags says,
-// else their defaults. Exits as ParseFlags does where argv is wrong; fails
-// where the file is.
-absl::StatusOr<CommandLine> ParseCommandLine(int argc, char** argv) {
-  CommandLine line;
-  line.positional = ParseFlags(argc, argv);
-  ASSIGN_OR_RETURN(line.folder, ReadFolder());
-  if (!line.folder.has_value()) return line;
-  for (const auto& [name, value] : line.folder->flags) {
+// which is returned, else their defaults. Exits as ParseFlags does where argv
+// is wrong; fails where the file is.
+absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
+                                                                 char** argv) {
+  RETURN_IF_ERROR(RefuseArguments(ParseFlags(argc, argv), "--world_sizes=1,2"));
+  ASSIGN_OR_RETURN(const auto folder, ReadFolder());
+  if (!folder.has_value()) return folder;
+  for (const auto& [name, value] : folder->flags) {
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
     std::string error = "there is no such flag";
     if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
@@ -126,23 +120,24 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, char** argv) {
         absl::StrCat("study.flags: --", name, "=", value, ": ", error));
   }
   ParseFlags(argc, argv);  // once more: it wins
-  return line;
+  return folder;
 }
 
 std::string OwnPath() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-absl::Status FindBinaries(const StudyConfig& study,
+absl::Status FindPrograms(const StudyConfig& study,
                           const std::string& trainer_dir) {
-  for (const std::string& trainer : study.trainers) {
-    RETURN_IF_ERROR(TrainerPath(trainer_dir, trainer).status());
+  std::vector<std::string> programs = study.trainers;
+  const bool only_single = programs == std::vector<std::string>{"single"};
+  if (study.comm_bench && !only_single && LargestWorldSize(study) > 1) {
+    programs.push_back("comm_bench");
   }
-  const bool only_single = study.trainers == std::vector<std::string>{"single"};
-  if (!study.comm_bench || only_single || LargestWorldSize(study) == 1) {
-    return absl::OkStatus();
+  for (const std::string& program : programs) {
+    RETURN_IF_ERROR(ProgramPath(trainer_dir, program).status());
   }
-  return CommBenchPath(trainer_dir).status();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
@@ -153,13 +148,11 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
         "--run_timeout: expected a time above 0, such as 10m");
   }
   runner.on_terminal = isatty(STDOUT_FILENO) == 1;
-  const std::string trainer_dir = absl::GetFlag(FLAGS_trainer_dir);
-  if (!trainer_dir.empty()) {
-    runner.trainer_dir = UserPath(trainer_dir);
-  } else {
+  runner.trainer_dir = UserPath(absl::GetFlag(FLAGS_trainer_dir));
+  if (runner.trainer_dir.empty()) {
     ASSIGN_OR_RETURN(runner.trainer_dir, FindTrainerDir(OwnPath()));
   }
-  RETURN_IF_ERROR(FindBinaries(study, runner.trainer_dir));
+  RETURN_IF_ERROR(FindPrograms(study, runner.trainer_dir));
   std::string output_dir = absl::GetFlag(FLAGS_output_dir);
   if (output_dir.empty()) {
     output_dir = absl::FormatTime("results/%Y%m%d-%H%M%S", absl::Now(),
@@ -167,12 +160,6 @@ absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
   }
   runner.output_dir = UserPath(output_dir);
   return runner;
-}
-
-// The plotly.min.js of the report.
-absl::StatusOr<std::string> PlotlyFromFlags() {
-  const std::string plotly = absl::GetFlag(FLAGS_plotly_js);
-  return plotly.empty() ? FindPlotly(OwnPath()) : UserPath(plotly);
 }
 
 // "Scaling study, 2026-01-31": run ids begin with the day.
@@ -194,7 +181,10 @@ absl::Status Report(const Answer& answer, const std::string& title,
         "nothing in the records could be measured");
   }
   if (!absl::GetFlag(FLAGS_report)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string plotly, PlotlyFromFlags());
+  std::string plotly = UserPath(absl::GetFlag(FLAGS_plotly_js));
+  if (plotly.empty()) {
+    ASSIGN_OR_RETURN(plotly, FindPlotly(OwnPath()));
+  }
   const std::string path = dir + "/report.html";
   RETURN_IF_ERROR(WriteReport(
       answer,
@@ -238,19 +228,17 @@ absl::StatusOr<Study> DescribedStudy() {
   return study;
 }
 
-int64_t CountRecorded(const StudyPlan& plan, const std::string& dir) {
-  return absl::c_count_if(plan.runs, [&dir](const PlannedRun& run) {
-    std::error_code error;
-    return std::filesystem::exists(PathsOfRun(dir, run).record, error);
-  });
-}
-
 int DryRun(const Study& study, const StudyPlan& plan) {
   const RunTimes times = RunTimes::Load(
       UserPath("results"), study.runner.output_dir, study.description);
   std::cout << DryRunText(study.config, plan, times);
   if (absl::GetFlag(FLAGS_resume)) {
-    std::cout << CountRecorded(plan, study.runner.output_dir) << " of "
+    const auto is_recorded = [&study](const PlannedRun& run) {
+      std::error_code error;
+      return std::filesystem::exists(
+          PathsOfRun(study.runner.output_dir, run).record, error);
+    };
+    std::cout << absl::c_count_if(plan.runs, is_recorded) << " of "
               << plan.runs.size() << " runs are complete already.\n";
   }
   if (absl::GetFlag(FLAGS_verbose)) {
@@ -280,7 +268,8 @@ void SayHowToGoOn(const std::string& dir) {
 
 // The exit code of a study that was run.
 int Conclude(StudyResult result, const StudyPlan& plan,
-             const std::string& warnings, const std::string& dir) {
+             const std::string& warnings, const std::string& dir,
+             int interrupted_by) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
   const bool answered =
@@ -289,14 +278,14 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
   }
-  if (result.interrupted_by != 0) {
+  if (interrupted_by != 0) {
     std::cout << "Interrupted: the running trainer was ended; " << complete
               << " of " << plan.runs.size() << " runs are complete and kept.\n";
   }
   if (complete < plan.runs.size()) SayHowToGoOn(dir);
   std::cout << "Records: " << dir
             << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
-  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (interrupted_by != 0) return 128 + interrupted_by;
   return result.failed.empty() && answered ? 0 : kFailed;
 }
 
@@ -304,36 +293,35 @@ int Conclude(StudyResult result, const StudyPlan& plan,
 absl::StatusOr<int> RunAll(Study study) {
   const std::string& dir = study.runner.output_dir;
   ASSIGN_OR_RETURN(const auto lock, PrepareFolder(study));
-  const HeldSignals held;
-  const auto found = FindFixedMemoryRuns(study.config, study.runner, std::cout);
-  if (!found.ok() && !absl::IsOutOfRange(found.status())) {
-    return Complain(kProgram, found.status(), kFailed);
-  }
-  RETURN_IF_ERROR(found.status());  // --memory_limit is too small
-  if (found->interrupted_by != 0) {
+  HeldSignals signals;
+  const auto found = FindFixedMemoryRuns(study.config, study.runner, signals);
+  if (absl::IsCancelled(found.status())) {
     std::cout << "Interrupted while looking for batches.\n";
     SayHowToGoOn(dir);
-    return 128 + found->interrupted_by;
+    return 128 + signals.interrupted_by();
   }
-  for (const PlannedRun& run : found->runs) {
+  if (absl::IsOutOfRange(found.status())) {  // --memory_limit is too small
+    return found.status();
+  }
+  if (!found.ok()) return Complain(kProgram, found.status(), kFailed);
+  for (const PlannedRun& run : *found) {
     study.config.largest_global_batch =
         std::max(study.config.largest_global_batch, run.GlobalBatch());
   }
-  const StudyPlan plan = PlanStudy(study.config, found->runs);
+  const StudyPlan plan = PlanStudy(study.config, *found);
   std::cout << StudyHeading(study.config, plan, study.host, dir) << std::flush;
-  StudyResult result =
-      RunStudy(study.config, plan.runs, study.runner, std::cout);
-  const std::string warnings = absl::StrCat(
-      OverLimitText(study.config, found->runs, plan.runs, result.runs, dir),
-      DifferentCodeText(result.runs));
-  return Conclude(std::move(result), plan, warnings, dir);
+  StudyResult result = RunStudy(study.config, plan.runs, study.runner, signals);
+  const std::string warnings =
+      OverLimitText(study.config, *found, result.runs, dir) +
+      DifferentCodeText(result.runs);
+  return Conclude(std::move(result), plan, warnings, dir,
+                  signals.interrupted_by());
 }
 
 absl::StatusOr<int> Main(int argc, char** argv) {
-  ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(argc, argv));
-  RETURN_IF_ERROR(RefuseArguments(line.positional, "--world_sizes=1,2"));
-  const std::string from = absl::GetFlag(FLAGS_from);
-  if (!from.empty()) return ReadAgain(UserPath(from));
+  ASSIGN_OR_RETURN(const auto folder, ParseCommandLine(argc, argv));
+  const std::string from = UserPath(absl::GetFlag(FLAGS_from));
+  if (!from.empty()) return ReadAgain(from);
   ASSIGN_OR_RETURN(Study study, DescribedStudy());
   const StudyPlan plan = PlanStudy(study.config);
   const bool trains = absl::c_any_of(
@@ -343,8 +331,8 @@ absl::StatusOr<int> Main(int argc, char** argv) {
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
   if (absl::GetFlag(FLAGS_resume)) {
-    RETURN_IF_ERROR(CheckSameStudy(*line.folder, study.description,
-                                   absl::GetFlag(FLAGS_force)));
+    RETURN_IF_ERROR(
+        CheckSameStudy(*folder, study.description, absl::GetFlag(FLAGS_force)));
   }
   if (absl::GetFlag(FLAGS_dry_run)) return DryRun(study, plan);
   return RunAll(std::move(study));

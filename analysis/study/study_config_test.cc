@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/study/study_plan.h"
+#include "analysis/study/study_config.h"
 
 namespace rankwise {
 namespace {

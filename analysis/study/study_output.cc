@@ -242,10 +242,9 @@ std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
   for (const PlannedRun& run : plan.runs) {
     std::vector<std::string> words =
         RunArguments(config, run, PathsOfRun(runner.output_dir, run).record);
-    words.insert(words.begin(),
-                 run.IsTraining()
-                     ? absl::StrCat(runner.trainer_dir, "/", run.trainer)
-                     : CommBenchPath(runner.trainer_dir).value_or(run.trainer));
+    words.insert(
+        words.begin(),
+        ProgramPath(runner.trainer_dir, run.trainer).value_or(run.trainer));
     for (std::string& word : words) word = ShellWord(word);
     absl::StrAppend(&text, absl::StrJoin(words, " "), "\n");
   }

@@ -14,6 +14,11 @@
 namespace rankwise {
 namespace {
 
+// The schedules' own numbers of stages per rank.
+int64_t ChunksPerRank(absl::string_view schedule) {
+  return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
+}
+
 // Repetitions are equal. The base case comes first, what is no training last.
 struct ByConfiguration {
   bool operator()(const PlannedRun& a, const PlannedRun& b) const {

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <iostream>
 #include <map>
-#include <ostream>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
-#include "analysis/study/programs.h"
 #include "analysis/study/study_folder.h"
 #include "third_party/absl/status_macros.h"
 
@@ -71,60 +70,43 @@ absl::StatusOr<RunTrace> LoadChecked(const StudyConfig& config,
   return std::move(runs.front());
 }
 
-absl::StatusOr<CommandEnd> StartAndWait(const StudyConfig& config,
-                                        const PlannedRun& planned,
-                                        const StudyRunnerConfig& runner,
-                                        const RunPaths& paths) {
-  ASSIGN_OR_RETURN(const std::string binary,
-                   planned.IsTraining()
-                       ? TrainerPath(runner.trainer_dir, planned.trainer)
-                       : CommBenchPath(runner.trainer_dir));
-  std::error_code ignored;
-  fs::remove(paths.incomplete, ignored);  // runs append to what is there
-  Command command;
-  command.arguments = RunArguments(config, planned, paths.incomplete);
-  command.arguments.insert(command.arguments.begin(), binary);
-  command.output_path = paths.log;
-  command.timeout = runner.run_timeout;
-  return RunCommand(command);
-}
-
 constexpr int kShownLogLines = 20;
 
-std::string RoundedDuration(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
+using Clock = std::chrono::steady_clock;
+
+absl::Duration Since(Clock::time_point start) {
+  return absl::FromChrono(Clock::now() - start);
 }
 
 // One line a run: "[ 3/20] ddp x2, batch 32 per rank, run 1: 1612 images/s,
 // 5.2 s; about 1m20s left".
 class Progress {
  public:
-  Progress(size_t total, bool on_terminal, std::ostream& out)
-      : total_(total), on_terminal_(on_terminal), out_(out) {}
+  Progress(size_t total, bool on_terminal)
+      : total_(total), on_terminal_(on_terminal) {}
 
   void Begin(const PlannedRun& run) {
     heading_ = absl::StrFormat("[%2d/%d] %s, run %d: ", ++count_, total_,
                                run.Name(), run.repetition);
-    if (on_terminal_) out_ << heading_ << "..." << std::flush;
+    if (on_terminal_) std::cout << heading_ << "..." << std::flush;
   }
   void End(absl::string_view outcome, bool goes_on = true) {
-    if (on_terminal_) out_ << "\r\033[K";
-    out_ << heading_ << outcome;
+    if (on_terminal_) std::cout << "\r\033[K";
+    std::cout << heading_ << outcome;
     const size_t left = total_ - count_;
     if (left > 0 && goes_on) {
-      const absl::Duration a_run =
-          absl::FromChrono(std::chrono::steady_clock::now() - start_) / count_;
-      out_ << "; about " << RoundedDuration(a_run * left) << " left";
+      std::cout << "; about "
+                << absl::FormatDuration(absl::Trunc(
+                       Since(start_) / count_ * left, absl::Seconds(1)))
+                << " left";
     }
-    out_ << std::endl;
+    std::cout << std::endl;
   }
 
  private:
   const size_t total_;
   const bool on_terminal_;
-  std::ostream& out_;
-  const std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
+  const Clock::time_point start_ = Clock::now();
   size_t count_ = 0;
   std::string heading_;
 };
@@ -145,11 +127,10 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
 class StudyRunner {
  public:
   StudyRunner(const StudyConfig& config, const StudyRunnerConfig& runner,
-              size_t total, std::ostream& out)
+              size_t total)
       : config_(config),
         runner_(runner),
-        progress_(total, runner.on_terminal, out),
-        out_(out) {}
+        progress_(total, runner.on_terminal) {}
 
   void Keep(RunTrace run, const PlannedRun& planned) {
     ++tallies_[planned.CellStem()].done;
@@ -157,27 +138,27 @@ class StudyRunner {
   }
 
   // False: the study was interrupted.
-  bool RunOne(const PlannedRun& run) {
+  bool RunOne(const PlannedRun& run, HeldSignals& signals) {
     progress_.Begin(run);
     Tally& tally = tallies_[run.CellStem()];
     if (tally.failed > 0 && tally.done == 0) {
       progress_.End("skipped, as this configuration has only failed so far");
       return true;
     }
-    RunOutcome outcome = MakeRun(config_, run, runner_);
-    if (outcome.interrupted_by != 0) {
-      result_.interrupted_by = outcome.interrupted_by;
+    const Clock::time_point start = Clock::now();
+    absl::StatusOr<RunTrace> trace = MakeRun(config_, run, runner_, signals);
+    const absl::Duration elapsed = Since(start);
+    if (trace.ok()) {
+      progress_.End(Achieved(*trace, config_, elapsed));
+      AddDuration(runner_.output_dir, run.FileStem(), elapsed);
+      Keep(*std::move(trace), run);
+    } else if (absl::IsCancelled(trace.status())) {
       progress_.End("interrupted", /*goes_on=*/false);
       return false;
-    }
-    if (outcome.trace.ok()) {
-      progress_.End(Achieved(*outcome.trace, config_, outcome.elapsed));
-      AddDuration(runner_.output_dir, run.FileStem(), outcome.elapsed);
-      Keep(*std::move(outcome.trace), run);
     } else {
       ++tally.failed;
       progress_.End("failed");
-      Report(run, outcome.trace.status());
+      Report(run, trace.status());
     }
     return true;
   }
@@ -200,17 +181,16 @@ class StudyRunner {
     const std::string log_path = PathsOfRun(runner_.output_dir, run).log;
     result_.failed.push_back(absl::StrCat(run.Name(), ", run ", run.repetition,
                                           ": ", status.message()));
-    out_ << "  " << status.message() << "\n";
+    std::cout << "  " << status.message() << "\n";
     const std::string lines = LastLines(log_path, kShownLogLines);
     if (lines.empty()) return;
-    out_ << "  its last lines (all of them in " << log_path << "):\n"
-         << lines << std::endl;
+    std::cout << "  its last lines (all of them in " << log_path << "):\n"
+              << lines << std::endl;
   }
 
   const StudyConfig& config_;
   const StudyRunnerConfig& runner_;
   Progress progress_;
-  std::ostream& out_;
   std::map<std::string, Tally> tallies_;  // by cell
   StudyResult result_;
 };
@@ -223,34 +203,29 @@ RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run) {
           absl::StrCat(dir, "/logs/", run.FileStem(), ".log")};
 }
 
-RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
-                   const StudyRunnerConfig& runner) {
+absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
+                                 const PlannedRun& planned,
+                                 const StudyRunnerConfig& runner,
+                                 HeldSignals& signals) {
   const RunPaths paths = PathsOfRun(runner.output_dir, planned);
-  RunOutcome outcome;
-  const absl::StatusOr<CommandEnd> end =
-      StartAndWait(config, planned, runner, paths);
-  if (!end.ok()) {
-    outcome.trace = end.status();
-    return outcome;
-  }
-  outcome.elapsed = end->elapsed;
-  outcome.interrupted_by = end->interrupted_by;
-  if (!end->ok()) {
-    outcome.trace = end->timed_out
-                        ? absl::DeadlineExceededError(end->Describe())
-                        : absl::UnknownError(end->Describe());
-    return outcome;
-  }
-  outcome.trace = LoadChecked(config, planned, paths.incomplete);
-  if (!outcome.trace.ok()) return outcome;
+  ASSIGN_OR_RETURN(const std::string binary,
+                   ProgramPath(runner.trainer_dir, planned.trainer));
   std::error_code error;
+  fs::remove(paths.incomplete, error);  // runs append to what is there
+  Command command;
+  command.arguments = RunArguments(config, planned, paths.incomplete);
+  command.arguments.insert(command.arguments.begin(), binary);
+  command.output_path = paths.log;
+  command.timeout = runner.run_timeout;
+  RETURN_IF_ERROR(RunCommand(command, signals));
+  ASSIGN_OR_RETURN(RunTrace run,
+                   LoadChecked(config, planned, paths.incomplete));
   fs::rename(paths.incomplete, paths.record, error);
   if (error) {
-    outcome.trace = Wrong(paths.record, "cannot be written: ", error.message());
-  } else {
-    outcome.trace->source = paths.record;
+    return Wrong(paths.record, "cannot be written: ", error.message());
   }
-  return outcome;
+  run.source = paths.record;
+  return run;
 }
 
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
@@ -269,7 +244,7 @@ absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
 
 StudyResult RunStudy(const StudyConfig& config,
                      const std::vector<PlannedRun>& plan,
-                     const StudyRunnerConfig& runner, std::ostream& progress) {
+                     const StudyRunnerConfig& runner, HeldSignals& signals) {
   std::vector<PlannedRun> missing;
   std::vector<std::pair<RunTrace, PlannedRun>> finished;
   for (const PlannedRun& run : plan) {
@@ -280,14 +255,14 @@ StudyResult RunStudy(const StudyConfig& config,
       missing.push_back(run);
     }
   }
-  StudyRunner study(config, runner, missing.size(), progress);
+  StudyRunner study(config, runner, missing.size());
   for (auto& [run, planned] : finished) study.Keep(std::move(run), planned);
   if (!finished.empty()) {
-    progress << "Kept: " << finished.size() << " of " << plan.size()
-             << " runs are complete already." << std::endl;
+    std::cout << "Kept: " << finished.size() << " of " << plan.size()
+              << " runs are complete already." << std::endl;
   }
   for (const PlannedRun& run : missing) {
-    if (!study.RunOne(run)) break;
+    if (!study.RunOne(run, signals)) break;
   }
   return study.Take();
 }
