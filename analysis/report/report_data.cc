@@ -50,37 +50,27 @@ json RowData(const Answer& answer, const ScalingRow& row) {
 }
 
 // `base_ranks`: a law counts ranks in units of these.
-json LawData(const FittedLaw& law, double base_ranks, double max_ranks) {
+json LawData(const FittedLaw& law, int64_t base_ranks, int64_t max_ranks) {
   const auto parameter_data = [](const LawParameter& parameter) {
     return json{{"name", parameter.name},
                 {"value", parameter.value},
                 {"interval", IntervalData(parameter.interval)}};
   };
   json ranks = json::array(), speedups = json::array();
-  const double furthest = kDrawnBeyond * max_ranks / base_ranks;
+  const double unit = static_cast<double>(base_ranks);
+  const double furthest = kDrawnBeyond * static_cast<double>(max_ranks) / unit;
   for (int i = 0; i <= kCurvePoints; ++i) {
     const double n = std::pow(furthest, static_cast<double>(i) / kCurvePoints);
-    ranks.push_back(n * base_ranks);
+    ranks.push_back(n * unit);
     speedups.push_back(law.Speedup(n));
   }
   return {
       {"name", ScalingLawName(law.law)},
       {"parameters", DataOfEach(law.parameters, parameter_data)},
       {"error", law.median_relative_error},
-      {"best_ranks", law.best_ranks * base_ranks},
       {"ranks", ranks},
       {"speedups", speedups},
   };
-}
-
-// Of the rows with a base: that base's ranks; 1 without any.
-double BaseRanks(const ScalingSeries& series) {
-  for (const ScalingRow* row : series.rows) {
-    if (row->base != nullptr) {
-      return static_cast<double>(row->base->run.world_size);
-    }
-  }
-  return 1;
 }
 
 json SerialFractionData(const SerialFraction& fraction) {
@@ -90,16 +80,11 @@ json SerialFractionData(const SerialFraction& fraction) {
 }
 
 json SeriesData(const Answer& answer, const ScalingSeries& series) {
-  const double base_ranks = BaseRanks(series);
-  double max_ranks = 1;
-  for (const ScalingRow* row : series.rows) {
-    max_ranks =
-        std::max(max_ranks, static_cast<double>(row->cell->run.world_size));
-  }
+  const int64_t base_ranks = series.rows.front()->base->run.world_size;
+  const int64_t max_ranks = series.rows.back()->cell->run.world_size;
   const auto point_data = [&answer](const ScalingRow* row) {
     return json{{"cell", CellIndex(answer.cells, row->cell)},
-                {"efficiency", EfficiencyData(*row)},
-                {"is_base", row->base == nullptr}};
+                {"efficiency", EfficiencyData(*row)}};
   };
   const auto law_data = [=](const FittedLaw& law) {
     return LawData(law, base_ranks, max_ranks);
@@ -199,7 +184,6 @@ json PredictionData(const Prediction& prediction) {
   const Layout& layout = prediction.layout;
   return {
       {"name", layout.Name()},
-      {"dp", layout.dp},
       {"pp", layout.pp},
       {"ranks", layout.world_size()},
       {"batch_per_rank", layout.batch_per_rank},

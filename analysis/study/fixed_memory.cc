@@ -21,7 +21,8 @@ namespace rankwise {
 namespace {
 
 constexpr int64_t kSmallestBatch = 8;  // others are multiples of it
-constexpr int64_t kSecondBatch = 64;   // probed after the smallest
+constexpr int64_t kLargestBatch = 1 << 20;
+constexpr int64_t kSecondBatch = 64;  // probed after the smallest
 constexpr size_t kMaxProbes = 8;
 // A batch that is this close to what memory allows is large enough.
 constexpr double kTolerance = 0.05;
@@ -50,36 +51,34 @@ int64_t RoundedDown(double batch) {
 }
 
 // The largest batch that fitted; expects that the smallest did.
-Probe Best(const MemorySearchConfig& config, const MemoryProbes& probes) {
+Probe Best(int64_t limit_bytes, const MemoryProbes& probes) {
   Probe best = probes.begin();
   for (Probe probe = best; probe != probes.end(); ++probe) {
-    if (probe->second <= config.limit_bytes) best = probe;
+    if (probe->second <= limit_bytes) best = probe;
   }
   return best;
 }
 
 // What memory allows, by the line through the best probe and the one above it,
 // or below it where there is none above.
-double AllowedBatch(const MemorySearchConfig& config,
-                    const MemoryProbes& probes) {
-  const Probe best = Best(config, probes), above = std::next(best);
+double AllowedBatch(int64_t limit_bytes, const MemoryProbes& probes) {
+  const Probe best = Best(limit_bytes, probes), above = std::next(best);
   const Probe low = above == probes.end() ? std::prev(best) : best;
   const double slope = Slope(low, std::next(low));
   if (slope <= 0) return std::numeric_limits<double>::infinity();
   return static_cast<double>(low->first) +
-         static_cast<double>(config.limit_bytes - low->second) / slope;
+         static_cast<double>(limit_bytes - low->second) / slope;
 }
 
 // The batch to probe next; the best one where there is nothing to gain.
-int64_t NextBatch(const MemorySearchConfig& config,
-                  const MemoryProbes& probes) {
-  const int64_t best = Best(config, probes)->first;
-  const Probe failed = absl::c_find_if(probes, [&config](const auto& probe) {
-    return probe.second > config.limit_bytes;
-  });
-  const int64_t most = std::min(best * kLargestLeap, config.largest_batch);
+int64_t NextBatch(int64_t limit_bytes, const MemoryProbes& probes) {
+  const int64_t best = Best(limit_bytes, probes)->first;
+  const Probe failed = absl::c_find_if(
+      probes,
+      [limit_bytes](const auto& probe) { return probe.second > limit_bytes; });
+  const int64_t most = std::min(best * kLargestLeap, kLargestBatch);
   const int64_t next = RoundedDown(
-      std::min(AllowedBatch(config, probes), static_cast<double>(most)));
+      std::min(AllowedBatch(limit_bytes, probes), static_cast<double>(most)));
   if (static_cast<double>(next) <=
       static_cast<double>(best) * (1 + kTolerance)) {
     return best;
@@ -89,9 +88,9 @@ int64_t NextBatch(const MemorySearchConfig& config,
 }
 
 // By the bytes per example between the outermost probes; never less than half.
-int64_t SmallerBatch(const MemorySearchConfig& config, const MemoryFit& fit) {
+int64_t SmallerBatch(int64_t limit_bytes, const MemoryFit& fit) {
   const double slope = Slope(fit.probes.begin(), std::prev(fit.probes.end()));
-  const double over = static_cast<double>(fit.peak_bytes - config.limit_bytes);
+  const double over = static_cast<double>(fit.peak_bytes - limit_bytes);
   const double batch = static_cast<double>(fit.batch);
   const double next =
       slope > 0 ? std::max(batch / 2, batch - over / slope) : batch / 2;
@@ -100,11 +99,11 @@ int64_t SmallerBatch(const MemorySearchConfig& config, const MemoryFit& fit) {
 }
 
 // `during`: "with its smallest batch", ...
-absl::Status NothingFits(const MemorySearchConfig& config, int64_t peak,
+absl::Status NothingFits(int64_t limit_bytes, int64_t peak,
                          absl::string_view during, int64_t batch) {
   return absl::OutOfRangeError(
       absl::StrCat("needs ", MemoryText(peak), " ", during, ", ", batch,
-                   ", and the limit is ", MemoryText(config.limit_bytes)));
+                   ", and the limit is ", MemoryText(limit_bytes)));
 }
 
 StudyConfig ShortRuns(StudyConfig config) {
@@ -176,44 +175,42 @@ absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config,
       return ProbeRun(steps, prober, run, signals);
     };
   };
-  const MemorySearchConfig search{.limit_bytes = config.memory_limit_bytes};
-  ASSIGN_OR_RETURN(
-      MemoryFit fit,
-      LargestBatch(search, probe_in("/probes", ShortRuns(config))));
-  return ConfirmBatch(search, std::move(fit),
-                      probe_in("/probes/whole", config));
+  const int64_t limit = config.memory_limit_bytes;
+  ASSIGN_OR_RETURN(MemoryFit fit,
+                   LargestBatch(limit, probe_in("/probes", ShortRuns(config))));
+  return ConfirmBatch(limit, std::move(fit), probe_in("/probes/whole", config));
 }
 
 }  // namespace
 
 absl::StatusOr<MemoryFit> LargestBatch(
-    const MemorySearchConfig& config,
+    int64_t limit_bytes,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe) {
   MemoryProbes probes;
   int64_t batch = kSmallestBatch;
   while (probes.count(batch) == 0 && probes.size() < kMaxProbes) {
     ASSIGN_OR_RETURN(const int64_t peak, probe(batch));
-    if (probes.empty() && peak > config.limit_bytes) {
-      return NothingFits(config, peak, "with its smallest batch", batch);
+    if (probes.empty() && peak > limit_bytes) {
+      return NothingFits(limit_bytes, peak, "with its smallest batch", batch);
     }
     probes[batch] = peak;
-    batch = probes.size() == 1 ? kSecondBatch : NextBatch(config, probes);
+    batch = probes.size() == 1 ? kSecondBatch : NextBatch(limit_bytes, probes);
   }
-  const auto [best, peak] = *Best(config, probes);
+  const auto [best, peak] = *Best(limit_bytes, probes);
   return MemoryFit{best, peak, std::move(probes)};
 }
 
 absl::StatusOr<MemoryFit> ConfirmBatch(
-    const MemorySearchConfig& config, MemoryFit fit,
+    int64_t limit_bytes, MemoryFit fit,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run) {
   while (true) {
     ASSIGN_OR_RETURN(fit.peak_bytes, whole_run(fit.batch));
-    if (fit.peak_bytes <= config.limit_bytes) return fit;
+    if (fit.peak_bytes <= limit_bytes) return fit;
     if (fit.batch <= kSmallestBatch) {
-      return NothingFits(config, fit.peak_bytes,
+      return NothingFits(limit_bytes, fit.peak_bytes,
                          "over a whole run with its smallest batch", fit.batch);
     }
-    fit.batch = SmallerBatch(config, fit);
+    fit.batch = SmallerBatch(limit_bytes, fit);
   }
 }
 

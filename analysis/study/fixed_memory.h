@@ -18,11 +18,6 @@
 
 namespace rankwise {
 
-struct MemorySearchConfig {
-  int64_t limit_bytes = 0;
-  int64_t largest_batch = 1 << 20;
-};
-
 using MemoryProbes = std::map<int64_t, int64_t>;  // batch -> peak bytes
 
 struct MemoryFit {
@@ -34,11 +29,11 @@ struct MemoryFit {
 // Memory is taken to grow linearly with the batch: two probes give the line,
 // and the batch that it allows is probed too, so that the answer has been seen
 // to fit. Where the line was wrong, the search goes on between what fitted and
-// what did not. Batches are multiples of 8, the smallest. `probe` says the peak
-// memory of a batch. OutOfRange where not even the smallest batch fits; fails
-// where `probe` does.
+// what did not. Batches are multiples of 8, the smallest, up to 2^20. `probe`
+// says the peak memory of a batch. OutOfRange where not even the smallest batch
+// fits; fails where `probe` does.
 absl::StatusOr<MemoryFit> LargestBatch(
-    const MemorySearchConfig& config,
+    int64_t limit_bytes,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe);
 
 // The batch of `fit`, or, where a whole run with it needs more than the limit,
@@ -46,7 +41,7 @@ absl::StatusOr<MemoryFit> LargestBatch(
 // peak under the limit; peak_bytes is then that peak. OutOfRange where none
 // is left; fails where `whole_run` does.
 absl::StatusOr<MemoryFit> ConfirmBatch(
-    const MemorySearchConfig& config, MemoryFit fit,
+    int64_t limit_bytes, MemoryFit fit,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run);
 
 // StudyPlan::searched with their batches. Short runs, whose records go to the

@@ -229,8 +229,8 @@ absl::StatusOr<Study> DescribedStudy() {
 }
 
 int DryRun(const Study& study, const StudyPlan& plan) {
-  const RunTimes times = RunTimes::Load(
-      UserPath("results"), study.runner.output_dir, study.description);
+  const RunTimes times(UserPath("results"), study.runner.output_dir,
+                       study.description);
   std::cout << DryRunText(study.config, plan, times);
   if (absl::GetFlag(FLAGS_resume)) {
     const auto is_recorded = [&study](const PlannedRun& run) {

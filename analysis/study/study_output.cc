@@ -43,6 +43,7 @@ constexpr std::pair<absl::string_view, double> kSecondsPerExample[] = {
 // Flags that make another model of the name.
 constexpr absl::string_view kSizes[] = {
     "--model_size=", "--depth=", "--width=", "--sequence_length="};
+constexpr char kRough[] = "a rough guess for an idle EPYC core";
 constexpr double kEfficiency = 0.6;
 // 36 rows of --max_seconds=0.3 at most.
 constexpr double kCommBenchSeconds = 15;
@@ -74,7 +75,7 @@ double StartUpSeconds(const PlannedRun& run) {
 
 std::optional<RunTime> RoughTime(const StudyConfig& config,
                                  const PlannedRun& run) {
-  if (!run.IsTraining()) return RunTime{kCommBenchSeconds, "rough"};
+  if (!run.IsTraining()) return RunTime{kCommBenchSeconds, kRough};
   const auto known = absl::c_find_if(
       kSecondsPerExample,
       [&config](const auto& model) { return model.first == config.model; });
@@ -89,12 +90,7 @@ std::optional<RunTime> RoughTime(const StudyConfig& config,
   return RunTime{StartUpSeconds(run) +
                      static_cast<double>(config.max_steps * run.GlobalBatch()) *
                          known->second / speedup,
-                 "rough"};
-}
-
-// The cell of a run: its name without "-rep3".
-std::string CellOf(const std::string& run) {
-  return run.substr(0, run.rfind("-rep"));
+                 kRough};
 }
 
 std::string BatchColumn(const PlannedRun& run) {
@@ -114,9 +110,7 @@ class Listing {
       a_run = absl::StrFormat("%.1f", time->seconds);
       in_all = absl::StrFormat("%.0f", seconds);
       seconds_ += seconds;
-      sources_.insert(time->source == "rough"
-                          ? "a rough guess for an idle EPYC core"
-                          : "the runs in " + time->source);
+      sources_.insert(time->source);
     } else {
       ++unknown_;
     }
@@ -153,19 +147,16 @@ class Listing {
 
 }  // namespace
 
-RunTimes RunTimes::Load(const std::string& results_dir,
-                        const std::string& own_dir,
-                        const StudyDescription& study) {
-  RunTimes times;
-  times.Read(own_dir, study);
+RunTimes::RunTimes(const std::string& results_dir, const std::string& own_dir,
+                   const StudyDescription& study) {
+  Read(own_dir, study);
   std::vector<std::string> dirs;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(results_dir, error)) {
     dirs.push_back(entry.path().string());
   }
   std::sort(dirs.rbegin(), dirs.rend());  // their names are times
-  for (const std::string& dir : dirs) times.Read(dir, study);
-  return times;
+  for (const std::string& dir : dirs) Read(dir, study);
 }
 
 void RunTimes::Read(const std::string& dir, const StudyDescription& study) {
@@ -178,12 +169,12 @@ void RunTimes::Read(const std::string& dir, const StudyDescription& study) {
       !absl::SimpleAtod(max_steps->second, &steps) || steps < 1) {
     return;
   }
-  std::map<std::string, std::vector<double>> seconds;
+  std::map<std::string, std::vector<double>> seconds;  // by cell
   for (const auto& [run, took] : ReadDurations(dir)) {
-    seconds[CellOf(run)].push_back(took);
+    seconds[run.substr(0, run.rfind("-rep"))].push_back(took);
   }
   for (const auto& [cell, took] : seconds) {
-    by_cell_.insert({cell, {Median(took), steps, dir}});
+    by_cell_.insert({cell, {{Median(took), "the runs in " + dir}, steps}});
   }
 }
 
@@ -191,12 +182,12 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
                                     const PlannedRun& run) const {
   const auto earlier = by_cell_.find(run.CellStem());
   if (earlier == by_cell_.end()) return RoughTime(config, run);
-  const auto& [seconds, steps, source] = earlier->second;
-  if (!run.IsTraining()) return RunTime{seconds, source};
-  const double start_up = std::min(seconds, StartUpSeconds(run));
-  return RunTime{start_up + (seconds - start_up) *
-                                static_cast<double>(config.max_steps) / steps,
-                 source};
+  auto [time, steps] = earlier->second;
+  if (!run.IsTraining()) return time;
+  const double start_up = std::min(time.seconds, StartUpSeconds(run));
+  time.seconds = start_up + (time.seconds - start_up) *
+                                static_cast<double>(config.max_steps) / steps;
+  return time;
 }
 
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,

@@ -17,18 +17,18 @@ namespace rankwise {
 
 struct RunTime {
   double seconds = 0;  // of one run, start-up included
-  std::string source;  // "results/20260131-235959", or "rough"
+  // "the runs in results/20260131-235959", or "a rough guess ..."
+  std::string source;
 };
 
+// How long a study's runs take.
 class RunTimes {
  public:
-  // Reads every study in `results_dir` and the one in `own_dir` that trained
-  // the same model on the same data and machine as the one that `study`
-  // describes. The latest says most; folders that are no studies are passed
-  // over.
-  static RunTimes Load(const std::string& results_dir,
-                       const std::string& own_dir,
-                       const StudyDescription& study);
+  // By every study in `results_dir` and the one in `own_dir` that trained the
+  // same model on the same data and machine as the one that `study` describes,
+  // the latest first; folders that are no studies are passed over.
+  RunTimes(const std::string& results_dir, const std::string& own_dir,
+           const StudyDescription& study);
 
   // The median of the cell's earlier runs, of other lengths in proportion to
   // the steps. Without any a rough guess: start-up of 0.5 s and 0.3 s per rank,
@@ -39,13 +39,12 @@ class RunTimes {
                             const PlannedRun& run) const;
 
  private:
-  struct Earlier {
-    double seconds = 0;
-    double steps = 0;
-    std::string source;
-  };
   void Read(const std::string& dir, const StudyDescription& study);
 
+  struct Earlier {
+    RunTime time;
+    double steps = 0;
+  };
   std::map<std::string, Earlier> by_cell_;  // PlannedRun::CellStem
 };
 

@@ -52,11 +52,9 @@ class Cells {
   void AddAuxiliary() {
     const Repetitions main = cells_;
     for (const auto& [run, repetitions] : main) {
-      if (run.world_size > 1) AddAblations(run);
-    }
-    for (const auto& [run, repetitions] : main) {
-      if (!config_.comm_bench || run.world_size == 1) continue;
-      AddOnce({"comm_bench", run.world_size, 0}, 1);
+      if (run.world_size == 1) continue;
+      AddAblations(run);
+      if (config_.comm_bench) AddOnce({"comm_bench", run.world_size, 0}, 1);
     }
   }
 
@@ -205,15 +203,6 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
   return arguments;
 }
 
-void AddPipelineArguments(const PlannedRun& run,
-                          std::vector<std::string>* arguments) {
-  arguments->insert(arguments->end(),
-                    {absl::StrCat("--pp=", run.world_size), "--dp=1",
-                     absl::StrCat("--schedule=", run.schedule),
-                     absl::StrCat("--chunks=", ChunksPerRank(run.schedule)),
-                     absl::StrCat("--microbatches=", run.micro_batches)});
-}
-
 }  // namespace
 
 std::string PlannedRun::Name() const {
@@ -284,7 +273,13 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
   if (run.trainer != "single") {
     arguments.push_back(absl::StrCat("--nproc=", run.world_size));
   }
-  if (run.trainer == "pipeline") AddPipelineArguments(run, &arguments);
+  if (run.trainer == "pipeline") {
+    arguments.insert(arguments.end(),
+                     {absl::StrCat("--pp=", run.world_size), "--dp=1",
+                      absl::StrCat("--schedule=", run.schedule),
+                      absl::StrCat("--chunks=", ChunksPerRank(run.schedule)),
+                      absl::StrCat("--microbatches=", run.micro_batches)});
+  }
   if (run.skip_communication) {
     arguments.push_back("--skip_communication=true");
   } else if (run.trainer == "ddp" && config.traffic_steps > 0) {
