@@ -1,8 +1,11 @@
 #include "analysis/compare/comparison.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -16,20 +19,6 @@
 
 namespace rankwise {
 namespace {
-
-struct Prefix {
-  double factor;
-  absl::string_view name;
-};
-
-// The value with the largest of `prefixes` that it reaches, else the last.
-std::string Scaled(double value, absl::Span<const Prefix> prefixes) {
-  for (const Prefix& prefix : prefixes) {
-    if (value < prefix.factor && &prefix != &prefixes.back()) continue;
-    return absl::StrFormat("%.4g %s", value / prefix.factor, prefix.name);
-  }
-  return "";
-}
 
 using Values = std::map<std::string, std::string>;
 
@@ -56,94 +45,63 @@ std::vector<std::string> Differences(const Values& a, const Values& b,
   return result;
 }
 
-Values Without(Values flags, const std::set<std::string>& ignored) {
-  std::erase_if(flags, [&ignored](const auto& flag) {
-    return ignored.count(flag.first) > 0;
-  });
-  return flags;
-}
-
-std::string OnlyIn(const char* side, const Values& has, const Values& other) {
-  std::vector<std::string> flags;
-  for (const auto& [name, value] : has) {
-    if (other.count(name) == 0) {
-      flags.push_back(absl::StrCat("--", name, "=", value));
-    }
-  }
-  if (flags.empty()) return "";
-  return absl::StrCat("only ", side, " has ", absl::StrJoin(flags, " "));
-}
-
+// The flags that differ, and those that one side has alone.
 std::string Remark(const Configuration& a, const Configuration& b) {
   std::vector<std::string> remarks =
       Differences(a.flags, b.flags, "--", Missing::kFits);
-  for (std::string remark :
-       {OnlyIn("A", a.flags, b.flags), OnlyIn("B", b.flags, a.flags)}) {
-    if (!remark.empty()) remarks.push_back(std::move(remark));
+  for (const auto& [side, has, other] :
+       {std::tuple("A", &a, &b), std::tuple("B", &b, &a)}) {
+    std::vector<std::string> own;
+    for (const auto& [name, value] : has->flags) {
+      if (other->flags.count(name) > 0) continue;
+      own.push_back(absl::StrCat("--", name, "=", value));
+    }
+    if (own.empty()) continue;
+    remarks.push_back(
+        absl::StrCat("only ", side, " has ", absl::StrJoin(own, " ")));
   }
   return absl::StrJoin(remarks, ", ");
 }
 
-// Which configurations of two sets belong together, by their places.
-class Pairer {
- public:
-  Pairer(absl::Span<const Configuration> a, absl::Span<const Configuration> b,
-         const std::set<std::string>& ignored)
-      : a_(a), b_(b), ignored_(ignored) {}
+// What must be equal in two configurations that belong together.
+struct Criterion {
+  bool same_cpus = true;
+  Missing missing_flags = Missing::kDiffers;
+  const std::set<std::string>& ignored_flags;
 
-  Pairing Pair() {
-    for (const bool same_cpus : {true, false}) {
-      PairWhere(same_cpus, Missing::kDiffers);
-      PairWhere(same_cpus, Missing::kFits);
+  bool Fits(const Configuration& a, const Configuration& b) const {
+    if (a.identity != b.identity || (same_cpus && a.cpus != b.cpus)) {
+      return false;
     }
-    Pairing result;
-    for (size_t i = 0; i < a_.size(); ++i) {
-      const auto partner = partner_.find(i);
-      if (partner == partner_.end()) {
-        result.only_a.push_back(&a_[i]);
-        continue;
-      }
-      const Configuration& b = b_[partner->second];
-      result.pairs.push_back({&a_[i], &b, Remark(a_[i], b)});
+    Values flags_a = a.flags, flags_b = b.flags;
+    for (const std::string& flag : ignored_flags) {
+      flags_a.erase(flag);
+      flags_b.erase(flag);
     }
-    for (size_t j = 0; j < b_.size(); ++j) {
-      if (taken_.count(j) == 0) result.only_b.push_back(&b_[j]);
-    }
-    return result;
+    return Differences(flags_a, flags_b, "", missing_flags).empty();
   }
-
- private:
-  bool Fit(size_t i, size_t j, bool same_cpus, Missing missing) const {
-    if (a_[i].identity != b_[j].identity) return false;
-    if (same_cpus && a_[i].cpus != b_[j].cpus) return false;
-    return Differences(Without(a_[i].flags, ignored_),
-                       Without(b_[j].flags, ignored_), "", missing)
-        .empty();
-  }
-
-  // Pairs those of what is left that fit nothing else of what is left.
-  void PairWhere(bool same_cpus, Missing missing) {
-    std::map<size_t, std::vector<size_t>> fits_a, fits_b;
-    for (size_t i = 0; i < a_.size(); ++i) {
-      for (size_t j = 0; j < b_.size(); ++j) {
-        if (partner_.count(i) > 0 || taken_.count(j) > 0) continue;
-        if (!Fit(i, j, same_cpus, missing)) continue;
-        fits_a[i].push_back(j);
-        fits_b[j].push_back(i);
-      }
-    }
-    for (const auto& [i, fits] : fits_a) {
-      if (fits.size() != 1 || fits_b[fits[0]].size() != 1) continue;
-      partner_[i] = fits[0];
-      taken_.insert(fits[0]);
-    }
-  }
-
-  const absl::Span<const Configuration> a_, b_;
-  const std::set<std::string>& ignored_;
-  std::map<size_t, size_t> partner_;  // of a_ in b_
-  std::set<size_t> taken_;            // of b_
 };
+
+// Pairs those of what is left that fit nothing else of what is left.
+void PairBy(const Criterion& criterion, Pairing& pairing) {
+  using Fits =
+      std::map<const Configuration*, std::vector<const Configuration*>>;
+  Fits of_a, of_b;
+  for (const Configuration* a : pairing.only_a) {
+    for (const Configuration* b : pairing.only_b) {
+      if (!criterion.Fits(*a, *b)) continue;
+      of_a[a].push_back(b);
+      of_b[b].push_back(a);
+    }
+  }
+  for (const auto& [a, fits] : of_a) {
+    const Configuration* b = fits[0];
+    if (fits.size() != 1 || of_b[b].size() != 1) continue;
+    pairing.pairs.push_back({a, b, Remark(*a, *b)});
+    std::erase(pairing.only_a, a);
+    std::erase(pairing.only_b, b);
+  }
+}
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -222,19 +180,16 @@ void JudgeAll(const ChangeConfig& config, std::vector<Change>& changes) {
   }
 }
 
-void AddCodeRemark(const Configuration& configuration, const char* side,
-                   std::vector<std::string>& remarks) {
-  const std::string doubt = WhyNotOneCode(configuration.code_versions);
-  if (doubt.empty()) return;
-  remarks.push_back(absl::StrCat(configuration.name, ": its repetitions in ",
-                                 side, " ", doubt));
-}
-
 std::vector<std::string> RemarksOf(const Pairing& pairing) {
   std::vector<std::string> remarks;
   for (const ConfigurationPair& pair : pairing.pairs) {
-    AddCodeRemark(*pair.a, "A", remarks);
-    AddCodeRemark(*pair.b, "B", remarks);
+    for (const auto& [side, configuration] :
+         {std::pair("A", pair.a), std::pair("B", pair.b)}) {
+      const std::string doubt = WhyNotOneCode(configuration->code_versions);
+      if (doubt.empty()) continue;
+      remarks.push_back(absl::StrCat(
+          configuration->name, ": its repetitions in ", side, " ", doubt));
+    }
     if (pair.remark.empty()) continue;
     remarks.push_back(absl::StrCat(pair.a->name, ": ", pair.remark));
   }
@@ -264,21 +219,35 @@ absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text) {
 }
 
 std::string FormatValue(const Metric& metric, double value) {
-  switch (metric.unit) {
-    case Metric::Unit::kSeconds:
-      return Scaled(value, {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}});
-    case Metric::Unit::kBytes:
-      return Scaled(value, {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}});
-    case Metric::Unit::kPerSecond:
-      break;
+  using Prefixes = std::vector<std::pair<double, absl::string_view>>;
+  Prefixes prefixes = {{1, "/s"}};
+  if (metric.unit == Metric::Unit::kSeconds) {
+    prefixes = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
+  } else if (metric.unit == Metric::Unit::kBytes) {
+    prefixes = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}};
   }
-  return absl::StrFormat("%.4g /s", value);
+  // The largest that the value reaches, else the last.
+  const auto reached = std::find_if(
+      prefixes.begin(), std::prev(prefixes.end()),
+      [value](const auto& prefix) { return !(value < prefix.first); });
+  return absl::StrFormat("%.4g %s", value / reached->first, reached->second);
 }
 
 Pairing PairConfigurations(absl::Span<const Configuration> a,
                            absl::Span<const Configuration> b,
                            const std::set<std::string>& ignored_flags) {
-  return Pairer(a, b, ignored_flags).Pair();
+  Pairing pairing;
+  for (const Configuration& one : a) pairing.only_a.push_back(&one);
+  for (const Configuration& one : b) pairing.only_b.push_back(&one);
+  for (const bool same_cpus : {true, false}) {
+    for (const Missing missing : {Missing::kDiffers, Missing::kFits}) {
+      PairBy({same_cpus, missing, ignored_flags}, pairing);
+    }
+  }
+  absl::c_sort(pairing.pairs, [](const auto& one, const auto& other) {
+    return one.a < other.a;  // places in `a`
+  });
+  return pairing;
 }
 
 std::string NearestMiss(absl::Span<const Configuration> a,

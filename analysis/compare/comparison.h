@@ -96,8 +96,7 @@ struct Change {
   // Geometric means over the repetitions; means where one of these is 0.
   double a = 0, b = 0;
   double ratio = 1;  // b / a; infinite where a is 0
-  // 95 %, of this ratio alone: see RatioOf. NaN where one of the two has fewer
-  // than 2 repetitions, or one that is 0.
+  // 95 %: see RatioOf. NaN where a repetition is 0, or a side has fewer than 2.
   Interval interval;
   // A difference between `a` and `b` of less than this is none.
   double negligible = 0;

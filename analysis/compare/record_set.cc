@@ -87,18 +87,17 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
 
 // Configurations of one name get the flags in which they differ into the name.
 void SeparateByFlags(std::vector<Configuration>& configurations) {
-  std::map<std::string, std::vector<Configuration*>> by_name;
-  for (Configuration& c : configurations) by_name[c.name].push_back(&c);
-  for (auto& [name, same] : by_name) {
-    std::map<std::string, std::set<std::string>> values;
-    for (const Configuration* c : same) {
-      for (const auto& [flag, value] : c->flags) values[flag].insert(value);
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
+  for (const Configuration& c : configurations) {
+    for (const auto& [flag, value] : c.flags) {
+      values[{c.name, flag}].insert(value);
     }
-    for (Configuration* c : same) {
-      for (const auto& [flag, value] : c->flags) {
-        if (values[flag].size() == 1) continue;
-        absl::StrAppend(&c->name, ", --", flag, "=", value);
-      }
+  }
+  for (Configuration& c : configurations) {
+    const std::string name = c.name;
+    for (const auto& [flag, value] : c.flags) {
+      if (values[{name, flag}].size() == 1) continue;
+      absl::StrAppend(&c.name, ", --", flag, "=", value);
     }
   }
 }

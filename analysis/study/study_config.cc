@@ -1,9 +1,7 @@
 #include "analysis/study/study_config.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <set>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
@@ -196,14 +194,8 @@ absl::StatusOr<std::vector<std::string>> ParseNames(
 std::vector<std::string> TrainerFlags() {
   std::vector<std::string> flags = absl::StrSplit(
       absl::GetFlag(FLAGS_trainer_flags), ' ', absl::SkipEmpty());
-  for (const auto& [name, value] :
-       std::initializer_list<std::pair<absl::string_view, std::string>>{
-           {"model", absl::GetFlag(FLAGS_model)},
-           {"dataset", absl::GetFlag(FLAGS_dataset)},
-           {"device", absl::GetFlag(FLAGS_device)},
-           {"backend", absl::GetFlag(FLAGS_backend)},
-           {"precision", absl::GetFlag(FLAGS_precision)},
-           {"data_dir", UserPath(absl::GetFlag(FLAGS_data_dir))}}) {
+  for (const char* name : kHandedOnFlags) {
+    const std::string value = absl::FindCommandLineFlag(name)->CurrentValue();
     if (!value.empty()) flags.push_back(absl::StrCat("--", name, "=", value));
   }
   return flags;
@@ -257,6 +249,7 @@ absl::Status SetLists(StudyConfig* config) {
 absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
   StudyConfig config;
   RETURN_IF_ERROR(SetLists(&config));
+  absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
   config.micro_batches = absl::GetFlag(FLAGS_microbatches);
   config.repetitions = absl::GetFlag(FLAGS_repetitions);
   config.ablations = absl::GetFlag(FLAGS_ablations);
@@ -283,8 +276,6 @@ StudyDescription DescribeStudy(const StudyConfig& study, const HostInfo& host) {
       description.flags[std::string(name)] = flag->CurrentValue();
     }
   }
-  std::string& data_dir = description.flags["data_dir"];
-  if (!data_dir.empty()) data_dir = UserPath(data_dir);
   description.origin = {
       {"schema_version", RunRecord().schema_version},
       {"source_hash", ThisBuildStamp().source_hash},

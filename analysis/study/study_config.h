@@ -53,14 +53,19 @@ struct StudyConfig {
   int64_t largest_global_batch = 0;
 };
 
-// Fails with a message that names the flag to change.
+// The flags that every trainer takes as they are, as it does --trainer_flags.
+inline constexpr const char* kHandedOnFlags[] = {
+    "model", "dataset", "device", "backend", "precision", "data_dir"};
+
+// Makes --data_dir a UserPath. Fails with a message that names the flag to
+// change.
 absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host);
 
-// What study.flags says of a study that these flags describe.
+// What study.flags says of a study that the flags describe.
 StudyDescription DescribeStudy(const StudyConfig& study, const HostInfo& host);
 
-// "1,2,4" as world sizes, "strong,weak", "single,ddp", and "gpipe,1f1b"; each
-// refuses what is empty, unknown or said twice. `flag`: for messages.
+// "1,2,4", "strong,weak", "single,ddp", and "gpipe,1f1b"; each refuses what is
+// empty, unknown or said twice. `flag`: for messages.
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text);
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text);

@@ -29,10 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the time of a run depends on, in addition to what its name says.
-constexpr const char* kDecisiveFlags[] = {
-    "model",   "dataset",   "data_dir",     "device",
-    "backend", "precision", "trainer_flags"};
+// What the time of a run depends on, in addition to what its name and the flags
+// of the trainers say.
 constexpr const char* kDecisiveOrigin[] = {"cpu_model", "cores",
                                            "threads_per_rank"};
 
@@ -65,7 +63,8 @@ bool IsAlike(const StudyDescription& a, const StudyDescription& b) {
              in_a->second == in_b->second;
     });
   };
-  return same(a.flags, b.flags, kDecisiveFlags) &&
+  return same(a.flags, b.flags, kHandedOnFlags) &&
+         same(a.flags, b.flags, {"trainer_flags"}) &&
          same(a.origin, b.origin, kDecisiveOrigin);
 }
 

@@ -78,39 +78,6 @@ absl::Duration Since(Clock::time_point start) {
   return absl::FromChrono(Clock::now() - start);
 }
 
-// One line a run: "[ 3/20] ddp x2, batch 32 per rank, run 1: 1612 images/s,
-// 5.2 s; about 1m20s left".
-class Progress {
- public:
-  Progress(size_t total, bool on_terminal)
-      : total_(total), on_terminal_(on_terminal) {}
-
-  void Begin(const PlannedRun& run) {
-    heading_ = absl::StrFormat("[%2d/%d] %s, run %d: ", ++count_, total_,
-                               run.Name(), run.repetition);
-    if (on_terminal_) std::cout << heading_ << "..." << std::flush;
-  }
-  void End(absl::string_view outcome, bool goes_on = true) {
-    if (on_terminal_) std::cout << "\r\033[K";
-    std::cout << heading_ << outcome;
-    const size_t left = total_ - count_;
-    if (left > 0 && goes_on) {
-      std::cout << "; about "
-                << absl::FormatDuration(absl::Trunc(
-                       Since(start_) / count_ * left, absl::Seconds(1)))
-                << " left";
-    }
-    std::cout << std::endl;
-  }
-
- private:
-  const size_t total_;
-  const bool on_terminal_;
-  const Clock::time_point start_ = Clock::now();
-  size_t count_ = 0;
-  std::string heading_;
-};
-
 // "1612 images/s, 5.2 s".
 std::string Achieved(const RunTrace& run, const StudyConfig& config,
                      absl::Duration elapsed) {
@@ -124,13 +91,13 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
                          unit.RateName(), seconds);
 }
 
+// Makes runs, with a line for each: "[ 3/20] ddp x2, batch 32 per rank, run 1:
+// 1612 images/s, 5.2 s; about 1m20s left".
 class StudyRunner {
  public:
   StudyRunner(const StudyConfig& config, const StudyRunnerConfig& runner,
               size_t total)
-      : config_(config),
-        runner_(runner),
-        progress_(total, runner.on_terminal) {}
+      : config_(config), runner_(runner), total_(total) {}
 
   void Keep(RunTrace run, const PlannedRun& planned) {
     ++tallies_[planned.CellStem()].done;
@@ -139,28 +106,25 @@ class StudyRunner {
 
   // False: the study was interrupted.
   bool RunOne(const PlannedRun& run, HeldSignals& signals) {
-    progress_.Begin(run);
-    Tally& tally = tallies_[run.CellStem()];
-    if (tally.failed > 0 && tally.done == 0) {
-      progress_.End("skipped, as this configuration has only failed so far");
-      return true;
+    const std::string heading = absl::StrFormat(
+        "[%2d/%d] %s, run %d: ", ++count_, total_, run.Name(), run.repetition);
+    if (runner_.on_terminal) std::cout << heading << "..." << std::flush;
+    const absl::StatusOr<std::string> outcome = Outcome(run, signals);
+    const bool goes_on = !absl::IsCancelled(outcome.status());
+    if (runner_.on_terminal) std::cout << "\r\033[K";
+    std::cout << heading
+              << (outcome.ok() ? *outcome
+                  : goes_on    ? "failed"
+                               : "interrupted");
+    if (count_ < total_ && goes_on) {
+      const absl::Duration left = Since(start_) / count_ * (total_ - count_);
+      std::cout << "; about "
+                << absl::FormatDuration(absl::Trunc(left, absl::Seconds(1)))
+                << " left";
     }
-    const Clock::time_point start = Clock::now();
-    absl::StatusOr<RunTrace> trace = MakeRun(config_, run, runner_, signals);
-    const absl::Duration elapsed = Since(start);
-    if (trace.ok()) {
-      progress_.End(Achieved(*trace, config_, elapsed));
-      AddDuration(runner_.output_dir, run.FileStem(), elapsed);
-      Keep(*std::move(trace), run);
-    } else if (absl::IsCancelled(trace.status())) {
-      progress_.End("interrupted", /*goes_on=*/false);
-      return false;
-    } else {
-      ++tally.failed;
-      progress_.End("failed");
-      Report(run, trace.status());
-    }
-    return true;
+    std::cout << std::endl;
+    if (!outcome.ok() && goes_on) Report(run, outcome.status());
+    return goes_on;
   }
 
   // The order in which the folder is read: the same runs, the same answer.
@@ -177,6 +141,26 @@ class StudyRunner {
     int failed = 0;
   };
 
+  // Makes the run, unless its configuration has only failed; in words.
+  absl::StatusOr<std::string> Outcome(const PlannedRun& run,
+                                      HeldSignals& signals) {
+    Tally& tally = tallies_[run.CellStem()];
+    if (tally.failed > 0 && tally.done == 0) {
+      return "skipped, as this configuration has only failed so far";
+    }
+    const Clock::time_point start = Clock::now();
+    absl::StatusOr<RunTrace> trace = MakeRun(config_, run, runner_, signals);
+    const absl::Duration elapsed = Since(start);
+    if (!trace.ok()) {
+      ++tally.failed;
+      return trace.status();
+    }
+    AddDuration(runner_.output_dir, run.FileStem(), elapsed);
+    const std::string achieved = Achieved(*trace, config_, elapsed);
+    Keep(*std::move(trace), run);
+    return achieved;
+  }
+
   void Report(const PlannedRun& run, const absl::Status& status) {
     const std::string log_path = PathsOfRun(runner_.output_dir, run).log;
     result_.failed.push_back(absl::StrCat(run.Name(), ", run ", run.repetition,
@@ -190,7 +174,9 @@ class StudyRunner {
 
   const StudyConfig& config_;
   const StudyRunnerConfig& runner_;
-  Progress progress_;
+  const size_t total_;
+  const Clock::time_point start_ = Clock::now();
+  size_t count_ = 0;
   std::map<std::string, Tally> tallies_;  // by cell
   StudyResult result_;
 };
