@@ -121,18 +121,17 @@ std::string SerialTrend(absl::Span<const SerialFraction> fractions) {
       "from ", PercentText(first.value), " on ", first.world_size, " ranks to ",
       PercentText(last.value), " on ", last.world_size);
   if (last.interval.low > first.interval.high) {
-    return absl::StrCat("rises ", from_to,
-                        ": overhead that grows with the ranks, not work that "
-                        "stays serial");
+    return "rises " + from_to +
+           ": overhead that grows with the ranks, not work that stays serial";
   }
   if (last.interval.high < first.interval.low) {
-    return absl::StrCat("falls ", from_to,
-                        ": most is lost with the first ranks that are added, "
-                        "little with more");
+    return "falls " + from_to +
+           ": most is lost with the first ranks that are added, little with "
+           "more";
   }
-  return absl::StrCat("goes ", from_to,
-                      ", which is no change beyond the intervals: as work that "
-                      "stays serial would have it");
+  return "goes " + from_to +
+         ", which is no change beyond the intervals: as work that stays "
+         "serial would have it";
 }
 
 std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,

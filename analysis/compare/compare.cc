@@ -75,9 +75,8 @@ absl::StatusOr<Options> OptionsFromFlags() {
         "--alpha=", change.alpha, ": expected a number from 1e-6 to 1"));
   }
   ASSIGN_OR_RETURN(change.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
-  const std::vector<std::string> ignored =
+  change.ignored_flags =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
-  change.ignored_flags.insert(ignored.begin(), ignored.end());
   const std::string unit = absl::GetFlag(FLAGS_repetitions_of_calls);
   if (unit != "launches" && unit != "iterations") {
     return absl::InvalidArgumentError(absl::StrCat(

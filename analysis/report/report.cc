@@ -28,17 +28,13 @@ namespace {
 
 using ::nlohmann::json;
 
-// A list of what `data_of` says of every member of `list`.
-template <typename List, typename DataOf>
-json DataOfEach(const List& list, const DataOf& data_of) {
+// A list of what `data_of` says of every member of `list`, in its `context`.
+template <typename List, typename DataOf, typename... Context>
+json DataOfEach(const List& list, const DataOf& data_of,
+                const Context&... context) {
   json data = json::array();
-  for (const auto& one : list) data.push_back(data_of(one));
+  for (const auto& one : list) data.push_back(data_of(context..., one));
   return data;
-}
-template <typename List, typename DataOf>
-json DataOfEach(const Answer& answer, const List& list, const DataOf& data_of) {
-  return DataOfEach(list,
-                    [&](const auto& one) { return data_of(answer, one); });
 }
 
 constexpr int kCurvePoints = 40;
@@ -191,12 +187,6 @@ json CurveData(const std::string& collective, const CostCurve& curve) {
           {"interpolation_error", curve.InterpolationError()}};
 }
 
-// Null where it is not known.
-template <typename T>
-json Known(T value, bool is_known) {
-  return is_known ? json(value) : json(nullptr);
-}
-
 json PredictionData(const Prediction& prediction) {
   const Layout& layout = prediction.layout;
   return {
@@ -292,14 +282,15 @@ json ScoredData(const Answer& answer, const ScoredPrediction& point) {
           {"cell", CellIndex(answer.cells, point.cell)},
           {"measured_seconds", point.measured_seconds},
           {"error", point.error},
-          {"covered", Known(point.covered, CountsForCoverage(point))}};
+          {"covered",
+           CountsForCoverage(point) ? json(point.covered) : json(nullptr)}};
 }
 
 json ScoreData(const Answer& answer, const Score& score) {
-  return {{"points", DataOfEach(answer, score.points, ScoredData)},
+  return {{"points", DataOfEach(score.points, ScoredData, answer)},
           {"fitted_up_to", score.fitted_up_to},
           {"median_absolute_error", score.median_absolute_error},
-          {"coverage", Known(score.coverage, !std::isnan(score.coverage))},
+          {"coverage", score.coverage},  // not known: NaN, null in JSON
           {"median_relative_width", score.median_relative_width},
           {"left_out", score.left_out}};
 }
@@ -336,15 +327,15 @@ json ReportData(const Answer& answer) {
           {"cells", CellsData(answer.cells)},
           {"rate_unit", RateColumn(answer.cells).name()},
           {"origin", OriginData(answer.cells)},
-          {"rows", DataOfEach(answer, answer.rows, RowData)},
-          {"series", DataOfEach(answer, answer.series, SeriesData)},
-          {"ledgers", DataOfEach(answer, answer.ledgers, LedgerData)},
-          {"waterfalls", DataOfEach(answer, answer.waterfalls, WaterfallData)},
-          {"ablations", DataOfEach(answer, answer.ablations, AblationData)},
+          {"rows", DataOfEach(answer.rows, RowData, answer)},
+          {"series", DataOfEach(answer.series, SeriesData, answer)},
+          {"ledgers", DataOfEach(answer.ledgers, LedgerData, answer)},
+          {"waterfalls", DataOfEach(answer.waterfalls, WaterfallData, answer)},
+          {"ablations", DataOfEach(answer.ablations, AblationData, answer)},
           {"networks", DataOfEach(answer.networks, NetworkData)},
           {"calls", CallsData(answer.calls)},
-          {"timelines", DataOfEach(answer, answer.timelines, PictureData)},
-          {"scores", DataOfEach(answer, answer.scores, ScoreData)},
+          {"timelines", DataOfEach(answer.timelines, PictureData, answer)},
+          {"scores", DataOfEach(answer.scores, ScoreData, answer)},
           {"predictions", DataOfEach(answer.predictions, PredictionData)},
           {"losses", DataOfEach(answer.losses, LossCurveData)}};
 }

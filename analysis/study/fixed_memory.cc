@@ -100,18 +100,10 @@ int64_t SmallerBatch(int64_t limit_bytes, const MemoryFit& fit) {
 
 // `during`: "with its smallest batch", ...
 absl::Status NothingFits(int64_t limit_bytes, int64_t peak,
-                         absl::string_view during, int64_t batch) {
-  return absl::OutOfRangeError(
-      absl::StrCat("needs ", MemoryText(peak), " ", during, ", ", batch,
-                   ", and the limit is ", MemoryText(limit_bytes)));
-}
-
-StudyConfig ShortRuns(StudyConfig config) {
-  config.max_steps = kProbeSteps;
-  config.warmup_steps = 0;
-  config.train_size = 0;
-  config.traffic_steps = 0;
-  return config;
+                         absl::string_view during) {
+  return absl::OutOfRangeError(absl::StrCat(
+      "needs ", MemoryText(peak), " ", during, ", ", kSmallestBatch,
+      ", and the limit is ", MemoryText(limit_bytes)));
 }
 
 // Of the fullest rank: of its accelerators where it has any, else of its
@@ -175,9 +167,12 @@ absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config,
       return ProbeRun(steps, prober, run, signals);
     };
   };
+  StudyConfig brief = config;
+  brief.max_steps = kProbeSteps;
+  brief.warmup_steps = brief.train_size = brief.traffic_steps = 0;
   const int64_t limit = config.memory_limit_bytes;
   ASSIGN_OR_RETURN(MemoryFit fit,
-                   LargestBatch(limit, probe_in("/probes", ShortRuns(config))));
+                   LargestBatch(limit, probe_in("/probes", brief)));
   return ConfirmBatch(limit, std::move(fit), probe_in("/probes/whole", config));
 }
 
@@ -191,7 +186,7 @@ absl::StatusOr<MemoryFit> LargestBatch(
   while (probes.count(batch) == 0 && probes.size() < kMaxProbes) {
     ASSIGN_OR_RETURN(const int64_t peak, probe(batch));
     if (probes.empty() && peak > limit_bytes) {
-      return NothingFits(limit_bytes, peak, "with its smallest batch", batch);
+      return NothingFits(limit_bytes, peak, "with its smallest batch");
     }
     probes[batch] = peak;
     batch = probes.size() == 1 ? kSecondBatch : NextBatch(limit_bytes, probes);
@@ -208,7 +203,7 @@ absl::StatusOr<MemoryFit> ConfirmBatch(
     if (fit.peak_bytes <= limit_bytes) return fit;
     if (fit.batch <= kSmallestBatch) {
       return NothingFits(limit_bytes, fit.peak_bytes,
-                         "over a whole run with its smallest batch", fit.batch);
+                         "over a whole run with its smallest batch");
     }
     fit.batch = SmallerBatch(limit_bytes, fit);
   }

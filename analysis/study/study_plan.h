@@ -4,6 +4,7 @@
 #define RANKWISE_ANALYSIS_STUDY_STUDY_PLAN_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,16 +33,14 @@ struct PlannedRun {
   bool IsTraining() const { return trainer != "comm_bench"; }
   // Examples a step of all ranks.
   int64_t GlobalBatch() const;
-};
-
-// One configuration: a run, whose repetition does not count, and how often.
-struct PlannedCell {
-  PlannedRun run;
-  int64_t repetitions = 1;
+  // The base case comes first, what is no training last; repetitions are equal.
+  bool operator<(const PlannedRun& other) const;
 };
 
 struct StudyPlan {
-  std::vector<PlannedCell> cells;  // by trainer, single first
+  // Of every configuration, a run whose repetition does not count, how often it
+  // is run; by trainer, single first.
+  std::map<PlannedRun, int64_t> cells;
   std::vector<PlannedRun> runs;
   // Under Scaling::kFixedMemory: their batch_size is to be searched.
   std::vector<PlannedRun> searched;

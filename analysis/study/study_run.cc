@@ -26,14 +26,6 @@ absl::Status Wrong(const std::string& path, const Parts&... parts) {
   return absl::FailedPreconditionError(absl::StrCat(path, ": ", parts...));
 }
 
-absl::Status CheckCollectives(const RunTrace& run, const std::string& path) {
-  for (const RankTrace& rank : run.ranks) {
-    if (!rank.collectives.empty()) continue;
-    return Wrong(path, "rank ", rank.run.rank, " measured nothing");
-  }
-  return absl::OkStatus();
-}
-
 // What a run of config.max_steps steps, or of the benchmark, must have.
 absl::Status CheckRecords(const RunTrace& run, const StudyConfig& config,
                           const PlannedRun& planned, const std::string& path) {
@@ -50,7 +42,13 @@ absl::Status CheckRecords(const RunTrace& run, const StudyConfig& config,
     return Wrong(path, "has the records of ", run.ranks.size(), " of ",
                  planned.world_size, " ranks");
   }
-  if (!planned.IsTraining()) return CheckCollectives(run, path);
+  if (!planned.IsTraining()) {
+    for (const RankTrace& rank : run.ranks) {
+      if (!rank.collectives.empty()) continue;
+      return Wrong(path, "rank ", rank.run.rank, " measured nothing");
+    }
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const auto throughput,
                    MeasureThroughput(run, {config.warmup_steps}));
   const int64_t steps = config.warmup_steps + throughput.steps;
