@@ -163,9 +163,9 @@ class Analysis {
   void FitNetworks() {
     std::set<std::string> backends;
     for (const RunTrace& run : runs_) {
-      if (run.ranks.empty() || run.ranks[0].run.binary != "comm_bench")
-        continue;
-      backends.insert(run.ranks[0].run.backend);
+      for (const RankTrace& rank : run.ranks) {
+        if (rank.run.binary == "comm_bench") backends.insert(rank.run.backend);
+      }
     }
     for (const std::string& backend : backends) {
       absl::StatusOr<NetworkModel> network =

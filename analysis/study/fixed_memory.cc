@@ -121,11 +121,10 @@ absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
   return peak;
 }
 
-// The peak memory of `run`, which is made unless runner.output_dir has it.
-absl::StatusOr<int64_t> ProbeRun(StudyConfig config,
-                                 const StudyRunnerConfig& runner,
-                                 const PlannedRun& run, HeldSignals& signals) {
-  const std::string& dir = runner.output_dir;
+// The peak memory of `run`, which is made unless config.output_dir has it.
+absl::StatusOr<int64_t> ProbeRun(StudyConfig config, const PlannedRun& run,
+                                 HeldSignals& signals) {
+  const std::string& dir = config.output_dir;
   const std::string log = PathsOfRun(dir, run).log;
   const int64_t too_large = kTooLarge * config.memory_limit_bytes;
   // The file that says so in later sessions: the search then goes the same way.
@@ -134,8 +133,8 @@ absl::StatusOr<int64_t> ProbeRun(StudyConfig config,
   if (std::filesystem::exists(mark, ignored)) return too_large;
   config.largest_global_batch = run.GlobalBatch();
   RETURN_IF_ERROR(PrepareStudyFolder(dir, FolderUse::kResume));
-  absl::StatusOr<RunTrace> trace = FindFinishedRun(config, run, dir);
-  if (!trace.ok()) trace = MakeRun(config, run, runner, signals);
+  absl::StatusOr<RunTrace> trace = FindFinishedRun(config, run);
+  if (!trace.ok()) trace = MakeRun(config, run, signals);
   if (absl::IsUnknown(trace.status()) && run.batch_size > kSmallestBatch) {
     std::cout << "Probe: " << run.Name() << ": " << trace.status().message()
               << ", which counts as too large; its output is in " << log
@@ -156,24 +155,22 @@ absl::StatusOr<int64_t> ProbeRun(StudyConfig config,
 }
 
 // The largest batch of one cell.
-absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config,
-                                     const StudyRunnerConfig& runner,
-                                     PlannedRun run, HeldSignals& signals) {
-  const auto probe_in = [&](std::string folder, const StudyConfig& steps) {
-    StudyRunnerConfig prober = runner;
-    prober.output_dir += folder;
-    return [&run, &signals, prober, steps](int64_t batch) {
-      run.batch_size = batch;
-      return ProbeRun(steps, prober, run, signals);
-    };
-  };
-  StudyConfig brief = config;
+absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config, PlannedRun run,
+                                     HeldSignals& signals) {
+  StudyConfig brief = config, whole = config;
+  brief.output_dir += "/probes";
   brief.max_steps = kProbeSteps;
   brief.warmup_steps = brief.train_size = brief.traffic_steps = 0;
+  whole.output_dir += "/probes/whole";
+  const auto probe_by = [&run, &signals](const StudyConfig& probe) {
+    return [&run, &signals, &probe](int64_t batch) {
+      run.batch_size = batch;
+      return ProbeRun(probe, run, signals);
+    };
+  };
   const int64_t limit = config.memory_limit_bytes;
-  ASSIGN_OR_RETURN(MemoryFit fit,
-                   LargestBatch(limit, probe_in("/probes", brief)));
-  return ConfirmBatch(limit, std::move(fit), probe_in("/probes/whole", config));
+  ASSIGN_OR_RETURN(MemoryFit fit, LargestBatch(limit, probe_by(brief)));
+  return ConfirmBatch(limit, std::move(fit), probe_by(whole));
 }
 
 }  // namespace
@@ -210,11 +207,10 @@ absl::StatusOr<MemoryFit> ConfirmBatch(
 }
 
 absl::StatusOr<std::vector<PlannedRun>> FindFixedMemoryRuns(
-    const StudyConfig& config, const StudyRunnerConfig& runner,
-    HeldSignals& signals) {
+    const StudyConfig& config, HeldSignals& signals) {
   std::vector<PlannedRun> found;
   for (PlannedRun run : PlanStudy(config).searched) {
-    const auto fit = SearchCell(config, runner, run, signals);
+    const auto fit = SearchCell(config, run, signals);
     if (absl::IsOutOfRange(fit.status())) {
       run.batch_size = kSmallestBatch;
       return absl::OutOfRangeError(absl::StrCat("--memory_limit: ", run.Name(),
@@ -231,15 +227,15 @@ absl::StatusOr<std::vector<PlannedRun>> FindFixedMemoryRuns(
 
 std::string OverLimitText(const StudyConfig& config,
                           absl::Span<const PlannedRun> fixed_memory,
-                          absl::Span<const RunTrace> runs,
-                          const std::string& dir) {
+                          absl::Span<const RunTrace> runs) {
   std::map<std::string, const RunTrace*> by_source;
   for (const RunTrace& run : runs) by_source[run.source] = &run;
   std::string text;
   for (PlannedRun run : fixed_memory) {
     for (run.repetition = 1; run.repetition <= config.repetitions;
          ++run.repetition) {
-      const auto trace = by_source.find(PathsOfRun(dir, run).record);
+      const auto trace =
+          by_source.find(PathsOfRun(config.output_dir, run).record);
       if (trace == by_source.end()) continue;
       const auto peak = PeakMemory(*trace->second);
       if (!peak.ok() || *peak <= config.memory_limit_bytes) continue;

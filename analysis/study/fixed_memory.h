@@ -52,16 +52,13 @@ absl::StatusOr<MemoryFit> ConfirmBatch(
 // takes too long ends the search. OutOfRange, naming the cell and what it
 // needs, where not even its smallest batch fits; Cancelled by `signals`.
 absl::StatusOr<std::vector<PlannedRun>> FindFixedMemoryRuns(
-    const StudyConfig& config, const StudyRunnerConfig& runner,
-    HeldSignals& signals);
+    const StudyConfig& config, HeldSignals& signals);
 
 // One line for every repetition of the cells of `fixed_memory` among `runs`
-// that recorded more than the limit all the same; "" without any. `dir`: the
-// study's folder.
+// that recorded more than the limit all the same; "" without any.
 std::string OverLimitText(const StudyConfig& config,
                           absl::Span<const PlannedRun> fixed_memory,
-                          absl::Span<const RunTrace> runs,
-                          const std::string& dir);
+                          absl::Span<const RunTrace> runs);
 
 }  // namespace rankwise
 

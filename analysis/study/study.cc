@@ -1,8 +1,6 @@
 // The scaling study: trains at several world sizes, and says how well that
 // scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -73,7 +71,6 @@ constexpr char kUsage[] =
 struct Study {
   HostInfo host;
   StudyConfig config;
-  StudyRunnerConfig runner;
   StudyDescription description;
 };
 
@@ -127,39 +124,35 @@ std::string OwnPath() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-absl::Status FindPrograms(const StudyConfig& study,
-                          const std::string& trainer_dir) {
+absl::Status FindPrograms(const StudyConfig& study) {
   std::vector<std::string> programs = study.trainers;
   const bool only_single = programs == std::vector<std::string>{"single"};
   if (study.comm_bench && !only_single && LargestWorldSize(study) > 1) {
     programs.push_back("comm_bench");
   }
   for (const std::string& program : programs) {
-    RETURN_IF_ERROR(ProgramPath(trainer_dir, program).status());
+    RETURN_IF_ERROR(ProgramPath(study.trainer_dir, program).status());
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
-  StudyRunnerConfig runner;
-  runner.run_timeout = absl::GetFlag(FLAGS_run_timeout);
-  if (runner.run_timeout <= absl::ZeroDuration()) {
+// Sets where and how long the study's runs are made.
+absl::Status SetPlaces(StudyConfig& study) {
+  study.run_timeout = absl::GetFlag(FLAGS_run_timeout);
+  if (study.run_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         "--run_timeout: expected a time above 0, such as 10m");
   }
-  runner.on_terminal = isatty(STDOUT_FILENO) == 1;
-  runner.trainer_dir = UserPath(absl::GetFlag(FLAGS_trainer_dir));
-  if (runner.trainer_dir.empty()) {
-    ASSIGN_OR_RETURN(runner.trainer_dir, FindTrainerDir(OwnPath()));
+  study.trainer_dir = UserPath(absl::GetFlag(FLAGS_trainer_dir));
+  if (study.trainer_dir.empty()) {
+    ASSIGN_OR_RETURN(study.trainer_dir, FindTrainerDir(OwnPath()));
   }
-  RETURN_IF_ERROR(FindPrograms(study, runner.trainer_dir));
-  std::string output_dir = absl::GetFlag(FLAGS_output_dir);
-  if (output_dir.empty()) {
-    output_dir = absl::FormatTime("results/%Y%m%d-%H%M%S", absl::Now(),
-                                  absl::LocalTimeZone());
+  study.output_dir = UserPath(absl::GetFlag(FLAGS_output_dir));
+  if (study.output_dir.empty()) {
+    study.output_dir = UserPath(absl::FormatTime(
+        "results/%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
   }
-  runner.output_dir = UserPath(output_dir);
-  return runner;
+  return FindPrograms(study);
 }
 
 // "Scaling study, 2026-01-31": run ids begin with the day.
@@ -222,27 +215,27 @@ absl::StatusOr<Study> DescribedStudy() {
   Study study;
   study.host = CollectHostInfo();
   ASSIGN_OR_RETURN(study.config, ConfigFromFlags(study.host));
-  ASSIGN_OR_RETURN(study.runner, RunnerFromFlags(study.config));
+  RETURN_IF_ERROR(SetPlaces(study.config));
   study.description = DescribeStudy(study.config, study.host);
   RETURN_IF_ERROR(FlagfileText(study.description).status());
   return study;
 }
 
 int DryRun(const Study& study, const StudyPlan& plan) {
-  const RunTimes times(UserPath("results"), study.runner.output_dir,
+  const RunTimes times(UserPath("results"), study.config.output_dir,
                        study.description);
   std::cout << DryRunText(study.config, plan, times);
   if (absl::GetFlag(FLAGS_resume)) {
     const auto is_recorded = [&study](const PlannedRun& run) {
       std::error_code error;
       return std::filesystem::exists(
-          PathsOfRun(study.runner.output_dir, run).record, error);
+          PathsOfRun(study.config.output_dir, run).record, error);
     };
     std::cout << absl::c_count_if(plan.runs, is_recorded) << " of "
               << plan.runs.size() << " runs are complete already.\n";
   }
   if (absl::GetFlag(FLAGS_verbose)) {
-    std::cout << "\n" << CommandsText(study.config, plan, study.runner);
+    std::cout << "\n" << CommandsText(study.config, plan);
   }
   return 0;
 }
@@ -250,7 +243,7 @@ int DryRun(const Study& study, const StudyPlan& plan) {
 // The folder with study.flags in it, which is this process's while the result
 // lives.
 absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const Study& study) {
-  const std::string& dir = study.runner.output_dir;
+  const std::string& dir = study.config.output_dir;
   const bool resume = absl::GetFlag(FLAGS_resume);
   RETURN_IF_ERROR(
       PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew));
@@ -291,10 +284,10 @@ int Conclude(StudyResult result, const StudyPlan& plan,
 
 // Fails before it has run anything; a failed run is an exit code.
 absl::StatusOr<int> RunAll(Study study) {
-  const std::string& dir = study.runner.output_dir;
+  const std::string& dir = study.config.output_dir;
   ASSIGN_OR_RETURN(const auto lock, PrepareFolder(study));
   HeldSignals signals;
-  const auto found = FindFixedMemoryRuns(study.config, study.runner, signals);
+  const auto found = FindFixedMemoryRuns(study.config, signals);
   if (absl::IsCancelled(found.status())) {
     std::cout << "Interrupted while looking for batches.\n";
     SayHowToGoOn(dir);
@@ -309,10 +302,10 @@ absl::StatusOr<int> RunAll(Study study) {
         std::max(study.config.largest_global_batch, run.GlobalBatch());
   }
   const StudyPlan plan = PlanStudy(study.config, *found);
-  std::cout << StudyHeading(study.config, plan, study.host, dir) << std::flush;
-  StudyResult result = RunStudy(study.config, plan.runs, study.runner, signals);
+  std::cout << StudyHeading(study.config, plan, study.host) << std::flush;
+  StudyResult result = RunStudy(study.config, plan.runs, signals);
   const std::string warnings =
-      OverLimitText(study.config, *found, result.runs, dir) +
+      OverLimitText(study.config, *found, result.runs) +
       DifferentCodeText(result.runs);
   return Conclude(std::move(result), plan, warnings, dir,
                   signals.interrupted_by());

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "analysis/scaling/efficiency.h"
 #include "analysis/study/study_folder.h"
 #include "records/run_origin.h"
@@ -51,14 +52,20 @@ struct StudyConfig {
   // Examples of the largest step of any run; 0: batch_size * the largest world
   // size.
   int64_t largest_global_batch = 0;
+  std::string trainer_dir;  // of the trainers' binaries
+  // Takes STEM.jsonl of every run that ended well, logs/STEM.log of every run,
+  // and durations.csv; what another run recorded stays STEM.jsonl.incomplete.
+  // It must have been prepared by PrepareStudyFolder before a run is made.
+  std::string output_dir;
+  absl::Duration run_timeout = absl::Minutes(10);
 };
 
 // The flags that every trainer takes as they are, as it does --trainer_flags.
 inline constexpr const char* kHandedOnFlags[] = {
     "model", "dataset", "device", "backend", "precision", "data_dir"};
 
-// Makes --data_dir a UserPath. Fails with a message that names the flag to
-// change.
+// All but the places and the timeout, which study.cc's flags say. Makes
+// --data_dir a UserPath. Fails with a message that names the flag to change.
 absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host);
 
 // What study.flags says of a study that the flags describe.

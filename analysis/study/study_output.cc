@@ -190,7 +190,7 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
 }
 
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
-                         const HostInfo& host, const std::string& output_dir) {
+                         const HostInfo& host) {
   const int64_t threads = ThreadsPerRank(config);
   const int64_t benchmarks = absl::c_count_if(
       plan.runs, [](const PlannedRun& run) { return !run.IsTraining(); });
@@ -203,7 +203,7 @@ std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
       ", ", Counted(threads, "thread"), " per rank at every size, on ",
       host.cores, " cores of ",
       host.cpu_model.empty() ? "a CPU" : host.cpu_model, ".\nRecords go to ",
-      output_dir, ".\n");
+      config.output_dir, ".\n");
 }
 
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
@@ -226,15 +226,14 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
   return text;
 }
 
-std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
-                         const StudyRunnerConfig& runner) {
+std::string CommandsText(const StudyConfig& config, const StudyPlan& plan) {
   std::string text;
   for (const PlannedRun& run : plan.runs) {
     std::vector<std::string> words =
-        RunArguments(config, run, PathsOfRun(runner.output_dir, run).record);
+        RunArguments(config, run, PathsOfRun(config.output_dir, run).record);
     words.insert(
         words.begin(),
-        ProgramPath(runner.trainer_dir, run.trainer).value_or(run.trainer));
+        ProgramPath(config.trainer_dir, run.trainer).value_or(run.trainer));
     for (std::string& word : words) word = ShellWord(word);
     absl::StrAppend(&text, absl::StrJoin(words, " "), "\n");
   }

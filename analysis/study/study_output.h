@@ -50,7 +50,7 @@ class RunTimes {
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
-                         const HostInfo& host, const std::string& output_dir);
+                         const HostInfo& host);
 
 // The cells with their repetitions and times, the sum, and where the times come
 // from.
@@ -58,8 +58,7 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
                        const RunTimes& times);
 
 // The commands of all runs, one a line.
-std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
-                         const StudyRunnerConfig& runner);
+std::string CommandsText(const StudyConfig& config, const StudyPlan& plan);
 
 // "Not run: WHAT: why." for each.
 std::string NotRunText(const StudyPlan& plan);

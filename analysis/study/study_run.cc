@@ -1,5 +1,7 @@
 #include "analysis/study/study_run.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -93,9 +95,8 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
 // 1612 images/s, 5.2 s; about 1m20s left".
 class StudyRunner {
  public:
-  StudyRunner(const StudyConfig& config, const StudyRunnerConfig& runner,
-              size_t total)
-      : config_(config), runner_(runner), total_(total) {}
+  StudyRunner(const StudyConfig& config, size_t total)
+      : config_(config), total_(total) {}
 
   void Keep(RunTrace run, const PlannedRun& planned) {
     ++tallies_[planned.CellStem()].done;
@@ -106,10 +107,10 @@ class StudyRunner {
   bool RunOne(const PlannedRun& run, HeldSignals& signals) {
     const std::string heading = absl::StrFormat(
         "[%2d/%d] %s, run %d: ", ++count_, total_, run.Name(), run.repetition);
-    if (runner_.on_terminal) std::cout << heading << "..." << std::flush;
+    if (on_terminal_) std::cout << heading << "..." << std::flush;
     const absl::StatusOr<std::string> outcome = Outcome(run, signals);
     const bool goes_on = !absl::IsCancelled(outcome.status());
-    if (runner_.on_terminal) std::cout << "\r\033[K";
+    if (on_terminal_) std::cout << "\r\033[K";
     std::cout << heading
               << (outcome.ok() ? *outcome
                   : goes_on    ? "failed"
@@ -147,20 +148,20 @@ class StudyRunner {
       return "skipped, as this configuration has only failed so far";
     }
     const Clock::time_point start = Clock::now();
-    absl::StatusOr<RunTrace> trace = MakeRun(config_, run, runner_, signals);
+    absl::StatusOr<RunTrace> trace = MakeRun(config_, run, signals);
     const absl::Duration elapsed = Since(start);
     if (!trace.ok()) {
       ++tally.failed;
       return trace.status();
     }
-    AddDuration(runner_.output_dir, run.FileStem(), elapsed);
+    AddDuration(config_.output_dir, run.FileStem(), elapsed);
     const std::string achieved = Achieved(*trace, config_, elapsed);
     Keep(*std::move(trace), run);
     return achieved;
   }
 
   void Report(const PlannedRun& run, const absl::Status& status) {
-    const std::string log_path = PathsOfRun(runner_.output_dir, run).log;
+    const std::string log_path = PathsOfRun(config_.output_dir, run).log;
     result_.failed.push_back(absl::StrCat(run.Name(), ", run ", run.repetition,
                                           ": ", status.message()));
     std::cout << "  " << status.message() << "\n";
@@ -171,8 +172,8 @@ class StudyRunner {
   }
 
   const StudyConfig& config_;
-  const StudyRunnerConfig& runner_;
   const size_t total_;
+  const bool on_terminal_ = isatty(STDOUT_FILENO) == 1;
   const Clock::time_point start_ = Clock::now();
   size_t count_ = 0;
   std::map<std::string, Tally> tallies_;  // by cell
@@ -189,18 +190,17 @@ RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run) {
 
 absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
                                  const PlannedRun& planned,
-                                 const StudyRunnerConfig& runner,
                                  HeldSignals& signals) {
-  const RunPaths paths = PathsOfRun(runner.output_dir, planned);
+  const RunPaths paths = PathsOfRun(config.output_dir, planned);
   ASSIGN_OR_RETURN(const std::string binary,
-                   ProgramPath(runner.trainer_dir, planned.trainer));
+                   ProgramPath(config.trainer_dir, planned.trainer));
   std::error_code error;
   fs::remove(paths.incomplete, error);  // runs append to what is there
   Command command;
   command.arguments = RunArguments(config, planned, paths.incomplete);
   command.arguments.insert(command.arguments.begin(), binary);
   command.output_path = paths.log;
-  command.timeout = runner.run_timeout;
+  command.timeout = config.run_timeout;
   RETURN_IF_ERROR(RunCommand(command, signals));
   ASSIGN_OR_RETURN(RunTrace run,
                    LoadChecked(config, planned, paths.incomplete));
@@ -213,9 +213,8 @@ absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
 }
 
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
-                                         const PlannedRun& planned,
-                                         const std::string& dir) {
-  const RunPaths paths = PathsOfRun(dir, planned);
+                                         const PlannedRun& planned) {
+  const RunPaths paths = PathsOfRun(config.output_dir, planned);
   std::error_code ignored;
   if (!fs::exists(paths.record, ignored)) {
     return absl::NotFoundError(absl::StrCat(paths.record, " is not there"));
@@ -228,18 +227,18 @@ absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
 
 StudyResult RunStudy(const StudyConfig& config,
                      const std::vector<PlannedRun>& plan,
-                     const StudyRunnerConfig& runner, HeldSignals& signals) {
+                     HeldSignals& signals) {
   std::vector<PlannedRun> missing;
   std::vector<std::pair<RunTrace, PlannedRun>> finished;
   for (const PlannedRun& run : plan) {
-    auto found = FindFinishedRun(config, run, runner.output_dir);
+    auto found = FindFinishedRun(config, run);
     if (found.ok()) {
       finished.emplace_back(*std::move(found), run);
     } else {
       missing.push_back(run);
     }
   }
-  StudyRunner study(config, runner, missing.size());
+  StudyRunner study(config, missing.size());
   for (auto& [run, planned] : finished) study.Keep(std::move(run), planned);
   if (!finished.empty()) {
     std::cout << "Kept: " << finished.size() << " of " << plan.size()

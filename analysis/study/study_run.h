@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/programs.h"
 #include "analysis/study/study_plan.h"
@@ -22,29 +21,17 @@ struct RunPaths {
 
 RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run);
 
-struct StudyRunnerConfig {
-  std::string trainer_dir;
-  // Takes STEM.jsonl of every run that ended well, logs/STEM.log of every run,
-  // and durations.csv; what another run recorded stays STEM.jsonl.incomplete.
-  // It must have been prepared by PrepareStudyFolder.
-  std::string output_dir;
-  absl::Duration run_timeout = absl::Minutes(10);
-  bool on_terminal = false;  // also show the run that is going on
-};
-
 // Runs `planned` to its end and checks that it recorded what it should. Fails
 // as RunCommand does (programs.h), and where the records are wrong.
 absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
                                  const PlannedRun& planned,
-                                 const StudyRunnerConfig& runner,
                                  HeldSignals& signals);
 
-// The records of `planned` where `dir` has them whole. NotFound without them;
-// records of something else, or that were cut short, are renamed to
+// The records of `planned` where its folder has them whole. NotFound without
+// them; records of something else, or that were cut short, are renamed to
 // RunPaths::incomplete, and are NotFound too.
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
-                                         const PlannedRun& planned,
-                                         const std::string& dir);
+                                         const PlannedRun& planned);
 
 struct StudyResult {
   // By file name, those among them that were found finished.
@@ -57,8 +44,7 @@ struct StudyResult {
 // its last lines, and the study goes on, without the other repetitions of a
 // configuration that has only failed.
 StudyResult RunStudy(const StudyConfig& config,
-                     const std::vector<PlannedRun>& plan,
-                     const StudyRunnerConfig& runner, HeldSignals& signals);
+                     const std::vector<PlannedRun>& plan, HeldSignals& signals);
 
 }  // namespace rankwise
 
