@@ -55,40 +55,34 @@ constexpr char kUsage[] =
     "is, or where the records cannot be compared, 2 for wrong flags and "
     "arguments. docs/compare.md says how it is judged.";
 
-struct Options {
-  RecordSetConfig records;
-  ChangeConfig change;
-};
-
-absl::StatusOr<Options> OptionsFromFlags() {
-  Options options;
-  ChangeConfig& change = options.change;
-  change.threshold = absl::GetFlag(FLAGS_threshold);
-  if (!(change.threshold >= 0 && change.threshold < 100)) {
+absl::StatusOr<ChangeConfig> ConfigFromFlags() {
+  ChangeConfig config;
+  config.threshold = absl::GetFlag(FLAGS_threshold);
+  if (!(config.threshold >= 0 && config.threshold < 100)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--threshold=", change.threshold,
+        absl::StrCat("--threshold=", config.threshold,
                      ": expected a share from 0, such as 0.05"));
   }
-  change.alpha = absl::GetFlag(FLAGS_alpha);
-  if (!(change.alpha >= 1e-6 && change.alpha < 1)) {
+  config.alpha = absl::GetFlag(FLAGS_alpha);
+  if (!(config.alpha >= 1e-6 && config.alpha < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--alpha=", change.alpha, ": expected a number from 1e-6 to 1"));
+        "--alpha=", config.alpha, ": expected a number from 1e-6 to 1"));
   }
-  ASSIGN_OR_RETURN(change.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
-  change.ignored_flags =
+  ASSIGN_OR_RETURN(config.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
+  config.ignored_flags =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
   const std::string unit = absl::GetFlag(FLAGS_repetitions_of_calls);
   if (unit != "launches" && unit != "iterations") {
     return absl::InvalidArgumentError(absl::StrCat(
         "--repetitions_of_calls=", unit, ": expected launches or iterations"));
   }
-  if (unit == "iterations") options.records.calls = CallUnit::kIteration;
-  options.records.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  if (options.records.throughput.warmup_steps < 0) {
+  if (unit == "iterations") config.records.calls = CallUnit::kIteration;
+  config.records.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  if (config.records.throughput.warmup_steps < 0) {
     return absl::InvalidArgumentError(
         "--warmup_steps: expected a number from 0");
   }
-  return options;
+  return config;
 }
 
 absl::Status CheckTwo(const std::string& a, const std::string& b) {
@@ -102,16 +96,16 @@ absl::Status CheckTwo(const std::string& a, const std::string& b) {
 // Whether the gate is passed.
 absl::StatusOr<bool> Compare(const std::string& path_a,
                              const std::string& path_b,
-                             const Options& options) {
-  ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, options.records));
-  ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, options.records));
+                             const ChangeConfig& config) {
+  ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, config.records));
+  ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, config.records));
   if (!absl::GetFlag(FLAGS_force)) {
     RETURN_IF_ERROR(CheckCode(a));
     RETURN_IF_ERROR(CheckCode(b));
   }
   ASSIGN_OR_RETURN(const Comparison comparison,
-                   CompareRecordSets(a, b, options.change));
-  std::fputs(ComparisonText(a, b, comparison, options.change).c_str(), stdout);
+                   CompareRecordSets(a, b, config));
+  std::fputs(ComparisonText(a, b, comparison, config).c_str(), stdout);
   const std::string csv = UserPath(absl::GetFlag(FLAGS_csv));
   if (!csv.empty()) {
     RETURN_IF_ERROR(ReplaceFile(csv, ComparisonCsv(comparison)));
@@ -124,11 +118,11 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
 
 // The exit code.
 int Run(const std::string& path_a, const std::string& path_b) {
-  const absl::StatusOr<Options> options = OptionsFromFlags();
-  absl::Status usage = options.status();
+  const absl::StatusOr<ChangeConfig> config = ConfigFromFlags();
+  absl::Status usage = config.status();
   usage.Update(CheckTwo(path_a, path_b));
   if (!usage.ok()) return Complain("compare", usage, kBadUsage);
-  const absl::StatusOr<bool> passed = Compare(path_a, path_b, *options);
+  const absl::StatusOr<bool> passed = Compare(path_a, path_b, *config);
   if (!passed.ok()) return Complain("compare", passed.status(), kFailed);
   return *passed ? 0 : 1;
 }

@@ -81,6 +81,7 @@ enum class Verdict {
 };
 
 struct ChangeConfig {
+  RecordSetConfig records;           // how either side is measured
   double threshold = 0.05;           // a change by less than this share is none
   double alpha = 0.05;               // what corrected_p must be below
   std::vector<std::string> metrics;  // names of kMetrics; empty: all

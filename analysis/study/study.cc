@@ -31,7 +31,6 @@
 #include "analysis/text/program.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
-#include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, output_dir, "",
@@ -69,7 +68,6 @@ constexpr char kUsage[] =
 
 // A study that is described, and may begin.
 struct Study {
-  HostInfo host;
   StudyConfig config;
   StudyDescription description;
 };
@@ -213,10 +211,9 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
 
 absl::StatusOr<Study> DescribedStudy() {
   Study study;
-  study.host = CollectHostInfo();
-  ASSIGN_OR_RETURN(study.config, ConfigFromFlags(study.host));
+  ASSIGN_OR_RETURN(study.config, ConfigFromFlags());
   RETURN_IF_ERROR(SetPlaces(study.config));
-  study.description = DescribeStudy(study.config, study.host);
+  study.description = DescribeStudy(study.config);
   RETURN_IF_ERROR(FlagfileText(study.description).status());
   return study;
 }
@@ -302,7 +299,7 @@ absl::StatusOr<int> RunAll(Study study) {
         std::max(study.config.largest_global_batch, run.GlobalBatch());
   }
   const StudyPlan plan = PlanStudy(study.config, *found);
-  std::cout << StudyHeading(study.config, plan, study.host) << std::flush;
+  std::cout << StudyHeading(study.config, plan) << std::flush;
   StudyResult result = RunStudy(study.config, plan.runs, signals);
   const std::string warnings =
       OverLimitText(study.config, *found, result.runs) +

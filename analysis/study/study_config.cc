@@ -17,6 +17,7 @@
 #include "analysis/text/program.h"
 #include "records/command_line.h"
 #include "records/record.h"
+#include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
@@ -246,7 +247,8 @@ absl::Status SetLists(StudyConfig* config) {
 
 }  // namespace
 
-absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
+absl::StatusOr<StudyConfig> ConfigFromFlags() {
+  const HostInfo host = CollectHostInfo();
   StudyConfig config;
   RETURN_IF_ERROR(SetLists(&config));
   absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
@@ -261,6 +263,7 @@ absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
   config.train_size = absl::GetFlag(FLAGS_train_size);
   config.threads = absl::GetFlag(FLAGS_threads);
   config.cores = host.cores;
+  config.cpu_model = host.cpu_model;
   config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
   config.seed = absl::GetFlag(FLAGS_seed);
   config.trainer_flags = TrainerFlags();
@@ -269,7 +272,7 @@ absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host) {
   return config;
 }
 
-StudyDescription DescribeStudy(const StudyConfig& study, const HostInfo& host) {
+StudyDescription DescribeStudy(const StudyConfig& study) {
   StudyDescription description;
   for (const auto& [name, flag] : absl::GetAllFlags()) {
     if (absl::EndsWith(flag->Filename(), "study/study_config.cc")) {
@@ -279,8 +282,8 @@ StudyDescription DescribeStudy(const StudyConfig& study, const HostInfo& host) {
   description.origin = {
       {"schema_version", RunRecord().schema_version},
       {"source_hash", ThisBuildStamp().source_hash},
-      {"cpu_model", host.cpu_model},
-      {"cores", absl::StrCat(host.cores)},
+      {"cpu_model", study.cpu_model},
+      {"cores", absl::StrCat(study.cores)},
       {"threads_per_rank", absl::StrCat(ThreadsPerRank(study))}};
   return description;
 }

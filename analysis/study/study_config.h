@@ -14,7 +14,6 @@
 #include "absl/time/time.h"
 #include "analysis/scaling/efficiency.h"
 #include "analysis/study/study_folder.h"
-#include "records/run_origin.h"
 
 ABSL_DECLARE_FLAG(int64_t, warmup_steps);
 ABSL_DECLARE_FLAG(bool, oversubscribe);
@@ -39,7 +38,8 @@ struct StudyConfig {
   int64_t warmup_steps = 10;
   int64_t train_size = 0;
   int64_t threads = 0;
-  int64_t cores = 1;  // of this machine
+  int64_t cores = 1;      // of this machine
+  std::string cpu_model;  // of this machine; "" unknown
   bool oversubscribe = false;
   uint64_t seed = 0;
   // All flags that every trainer takes as they are, each as "--name=value".
@@ -66,10 +66,10 @@ inline constexpr const char* kHandedOnFlags[] = {
 
 // All but the places and the timeout, which study.cc's flags say. Makes
 // --data_dir a UserPath. Fails with a message that names the flag to change.
-absl::StatusOr<StudyConfig> ConfigFromFlags(const HostInfo& host);
+absl::StatusOr<StudyConfig> ConfigFromFlags();
 
 // What study.flags says of a study that the flags describe.
-StudyDescription DescribeStudy(const StudyConfig& study, const HostInfo& host);
+StudyDescription DescribeStudy(const StudyConfig& study);
 
 // "1,2,4", "strong,weak", "single,ddp", and "gpipe,1f1b"; each refuses what is
 // empty, unknown or said twice. `flag`: for messages.

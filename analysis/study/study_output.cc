@@ -189,8 +189,7 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
   return time;
 }
 
-std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
-                         const HostInfo& host) {
+std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan) {
   const int64_t threads = ThreadsPerRank(config);
   const int64_t benchmarks = absl::c_count_if(
       plan.runs, [](const PlannedRun& run) { return !run.IsTraining(); });
@@ -201,9 +200,9 @@ std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
       config.max_steps, " steps",
       benchmarks > 0 ? absl::StrCat(" and ", benchmarks, " of comm_bench") : "",
       ", ", Counted(threads, "thread"), " per rank at every size, on ",
-      host.cores, " cores of ",
-      host.cpu_model.empty() ? "a CPU" : host.cpu_model, ".\nRecords go to ",
-      config.output_dir, ".\n");
+      config.cores, " cores of ",
+      config.cpu_model.empty() ? "a CPU" : config.cpu_model,
+      ".\nRecords go to ", config.output_dir, ".\n");
 }
 
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,

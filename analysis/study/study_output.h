@@ -11,7 +11,6 @@
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_plan.h"
 #include "analysis/study/study_run.h"
-#include "records/run_origin.h"
 
 namespace rankwise {
 
@@ -49,8 +48,7 @@ class RunTimes {
 };
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
-std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
-                         const HostInfo& host);
+std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan);
 
 // The cells with their repetitions and times, the sum, and where the times come
 // from.
