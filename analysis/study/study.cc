@@ -66,12 +66,6 @@ constexpr char kUsage[] =
     "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
     "  ./bazelw run //:study -- --from=DIR             the answer once more";
 
-// A study that is described, and may begin.
-struct Study {
-  StudyConfig config;
-  StudyDescription description;
-};
-
 // study.flags of --output_dir under --resume, and of --from where it has one.
 absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
   const std::string from = absl::GetFlag(FLAGS_from);
@@ -209,44 +203,43 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
   return GiveAnswer(std::move(runs), dir) ? 0 : kFailed;
 }
 
-absl::StatusOr<Study> DescribedStudy() {
-  Study study;
-  ASSIGN_OR_RETURN(study.config, ConfigFromFlags());
-  RETURN_IF_ERROR(SetPlaces(study.config));
-  study.description = DescribeStudy(study.config);
-  RETURN_IF_ERROR(FlagfileText(study.description).status());
+// The study that the flags describe, and that study.flags can hold.
+absl::StatusOr<StudyConfig> DescribedStudy() {
+  ASSIGN_OR_RETURN(StudyConfig study, ConfigFromFlags());
+  RETURN_IF_ERROR(SetPlaces(study));
+  RETURN_IF_ERROR(FlagfileText(DescribeStudy(study)).status());
   return study;
 }
 
-int DryRun(const Study& study, const StudyPlan& plan) {
-  const RunTimes times(UserPath("results"), study.config.output_dir,
-                       study.description);
-  std::cout << DryRunText(study.config, plan, times);
+int DryRun(const StudyConfig& study, const StudyPlan& plan) {
+  const RunTimes times(UserPath("results"), study.output_dir,
+                       DescribeStudy(study));
+  std::cout << DryRunText(study, plan, times);
   if (absl::GetFlag(FLAGS_resume)) {
     const auto is_recorded = [&study](const PlannedRun& run) {
       std::error_code error;
-      return std::filesystem::exists(
-          PathsOfRun(study.config.output_dir, run).record, error);
+      return std::filesystem::exists(PathsOfRun(study.output_dir, run).record,
+                                     error);
     };
     std::cout << absl::c_count_if(plan.runs, is_recorded) << " of "
               << plan.runs.size() << " runs are complete already.\n";
   }
   if (absl::GetFlag(FLAGS_verbose)) {
-    std::cout << "\n" << CommandsText(study.config, plan);
+    std::cout << "\n" << CommandsText(study, plan);
   }
   return 0;
 }
 
 // The folder with study.flags in it, which is this process's while the result
 // lives.
-absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const Study& study) {
-  const std::string& dir = study.config.output_dir;
+absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const StudyConfig& study) {
+  const std::string& dir = study.output_dir;
   const bool resume = absl::GetFlag(FLAGS_resume);
   RETURN_IF_ERROR(
       PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew));
   ASSIGN_OR_RETURN(std::shared_ptr<void> lock, LockFolder(dir));
   if (resume) return lock;
-  ASSIGN_OR_RETURN(const std::string text, FlagfileText(study.description));
+  ASSIGN_OR_RETURN(const std::string text, FlagfileText(DescribeStudy(study)));
   RETURN_IF_ERROR(ReplaceFile(StudyFilePath(dir), text));
   return lock;
 }
@@ -280,11 +273,11 @@ int Conclude(StudyResult result, const StudyPlan& plan,
 }
 
 // Fails before it has run anything; a failed run is an exit code.
-absl::StatusOr<int> RunAll(Study study) {
-  const std::string& dir = study.config.output_dir;
+absl::StatusOr<int> RunAll(StudyConfig study) {
+  const std::string& dir = study.output_dir;
   ASSIGN_OR_RETURN(const auto lock, PrepareFolder(study));
   HeldSignals signals;
-  const auto found = FindFixedMemoryRuns(study.config, signals);
+  const auto found = FindFixedMemoryRuns(study, signals);
   if (absl::IsCancelled(found.status())) {
     std::cout << "Interrupted while looking for batches.\n";
     SayHowToGoOn(dir);
@@ -295,15 +288,14 @@ absl::StatusOr<int> RunAll(Study study) {
   }
   if (!found.ok()) return Complain(kProgram, found.status(), kFailed);
   for (const PlannedRun& run : *found) {
-    study.config.largest_global_batch =
-        std::max(study.config.largest_global_batch, run.GlobalBatch());
+    study.largest_global_batch =
+        std::max(study.largest_global_batch, run.GlobalBatch());
   }
-  const StudyPlan plan = PlanStudy(study.config, *found);
-  std::cout << StudyHeading(study.config, plan) << std::flush;
-  StudyResult result = RunStudy(study.config, plan.runs, signals);
-  const std::string warnings =
-      OverLimitText(study.config, *found, result.runs) +
-      DifferentCodeText(result.runs);
+  const StudyPlan plan = PlanStudy(study, *found);
+  std::cout << StudyHeading(study, plan) << std::flush;
+  StudyResult result = RunStudy(study, plan.runs, signals);
+  const std::string warnings = OverLimitText(study, *found, result.runs) +
+                               DifferentCodeText(result.runs);
   return Conclude(std::move(result), plan, warnings, dir,
                   signals.interrupted_by());
 }
@@ -312,8 +304,8 @@ absl::StatusOr<int> Main(int argc, char** argv) {
   ASSIGN_OR_RETURN(const auto folder, ParseCommandLine(argc, argv));
   const std::string from = UserPath(absl::GetFlag(FLAGS_from));
   if (!from.empty()) return ReadAgain(from);
-  ASSIGN_OR_RETURN(Study study, DescribedStudy());
-  const StudyPlan plan = PlanStudy(study.config);
+  ASSIGN_OR_RETURN(StudyConfig study, DescribedStudy());
+  const StudyPlan plan = PlanStudy(study);
   const bool trains = absl::c_any_of(
       plan.runs, [](const PlannedRun& run) { return run.IsTraining(); });
   if (!trains && plan.searched.empty()) {
@@ -321,8 +313,8 @@ absl::StatusOr<int> Main(int argc, char** argv) {
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
   if (absl::GetFlag(FLAGS_resume)) {
-    RETURN_IF_ERROR(
-        CheckSameStudy(*folder, study.description, absl::GetFlag(FLAGS_force)));
+    RETURN_IF_ERROR(CheckSameStudy(*folder, DescribeStudy(study),
+                                   absl::GetFlag(FLAGS_force)));
   }
   if (absl::GetFlag(FLAGS_dry_run)) return DryRun(study, plan);
   return RunAll(std::move(study));
