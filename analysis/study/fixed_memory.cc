@@ -15,6 +15,7 @@
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/study/study_folder.h"
+#include "analysis/study/study_run.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {

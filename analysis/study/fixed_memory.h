@@ -14,7 +14,6 @@
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/programs.h"
 #include "analysis/study/study_plan.h"
-#include "analysis/study/study_run.h"
 
 namespace rankwise {
 

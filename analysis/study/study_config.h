@@ -60,7 +60,7 @@ struct StudyConfig {
   absl::Duration run_timeout = absl::Minutes(10);
 };
 
-// The flags that every trainer takes as they are, as it does --trainer_flags.
+// The flags that are passed on to every trainer as they are.
 inline constexpr const char* kHandedOnFlags[] = {
     "model", "dataset", "device", "backend", "precision", "data_dir"};
 

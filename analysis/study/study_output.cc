@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
-#include "analysis/study/programs.h"
+#include "analysis/study/study_run.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 

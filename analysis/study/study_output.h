@@ -10,7 +10,6 @@
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_plan.h"
-#include "analysis/study/study_run.h"
 
 namespace rankwise {
 
