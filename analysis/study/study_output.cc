@@ -98,51 +98,24 @@ std::string BatchColumn(const PlannedRun& run) {
   return absl::StrCat(run.micro_batches, " x ", run.batch_size);
 }
 
-// The cells' rows and what they add up to.
-class Listing {
- public:
-  void Add(const PlannedRun& run, const std::string& batch, int64_t repetitions,
-           const std::optional<RunTime>& time) {
-    std::string a_run = "?", in_all = "?";
-    if (time.has_value()) {
-      const double seconds = time->seconds * static_cast<double>(repetitions);
-      a_run = absl::StrFormat("%.1f", time->seconds);
-      in_all = absl::StrFormat("%.0f", seconds);
-      seconds_ += seconds;
-      sources_.insert(time->source);
-    } else {
-      ++unknown_;
-    }
-    table_.AddRow(
-        {absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ",
-                      run.schedule,
-                      run.skip_communication ? " without communication" : ""),
-         absl::StrCat(run.world_size), batch, absl::StrCat(repetitions), a_run,
-         in_all});
+std::vector<std::string> RowOf(const PlannedRun& run, std::string batch,
+                               int64_t repetitions,
+                               const std::optional<RunTime>& time) {
+  std::string a_run = "?", in_all = "?";
+  if (time.has_value()) {
+    a_run = absl::StrFormat("%.1f", time->seconds);
+    in_all = absl::StrFormat("%.0f",
+                             time->seconds * static_cast<double>(repetitions));
   }
-
-  std::string ToString() const {
-    std::string text =
-        absl::StrCat(table_.ToString(), "\nIn all about ",
-                     absl::FormatDuration(absl::Ceil(absl::Seconds(seconds_),
-                                                     absl::Seconds(1))));
-    if (unknown_ > 0) {
-      absl::StrAppend(&text, " without the ", Counted(unknown_, "cell"),
-                      " marked ?, whose time is not known yet");
-    }
-    if (!sources_.empty()) {
-      absl::StrAppend(&text, ", by ", absl::StrJoin(sources_, " and "));
-    }
-    return text + ".\n";
-  }
-
- private:
-  TextTable table_ =
-      TextTable({"cell", "ranks", "batch", "runs", "s a run", "s in all"}, 1);
-  double seconds_ = 0;
-  int64_t unknown_ = 0;            // cells without a time
-  std::set<std::string> sources_;  // of the others
-};
+  return {
+      absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ", run.schedule,
+                   run.skip_communication ? " without communication" : ""),
+      absl::StrCat(run.world_size),
+      std::move(batch),
+      absl::StrCat(repetitions),
+      a_run,
+      in_all};
+}
 
 }  // namespace
 
@@ -207,14 +180,35 @@ std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan) {
 
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
                        const RunTimes& times) {
-  Listing listing;
+  TextTable table({"cell", "ranks", "batch", "runs", "s a run", "s in all"}, 1);
+  double seconds = 0;
+  int64_t unknown = plan.searched.size();  // cells without a time
+  std::set<std::string> sources;           // of the others
   for (const auto& [run, repetitions] : plan.cells) {
-    listing.Add(run, BatchColumn(run), repetitions, times.Of(config, run));
+    const std::optional<RunTime> time = times.Of(config, run);
+    table.AddRow(RowOf(run, BatchColumn(run), repetitions, time));
+    if (time.has_value()) {
+      seconds += time->seconds * static_cast<double>(repetitions);
+      sources.insert(time->source);
+    } else {
+      ++unknown;
+    }
   }
   for (const PlannedRun& run : plan.searched) {
-    listing.Add(run, "largest", config.repetitions, std::nullopt);
+    table.AddRow(RowOf(run, "largest", config.repetitions, std::nullopt));
   }
-  std::string text = listing.ToString() + NotRunText(plan);
+  std::string text =
+      absl::StrCat(table.ToString(), "\nIn all about ",
+                   absl::FormatDuration(
+                       absl::Ceil(absl::Seconds(seconds), absl::Seconds(1))));
+  if (unknown > 0) {
+    absl::StrAppend(&text, " without the ", Counted(unknown, "cell"),
+                    " marked ?, whose time is not known yet");
+  }
+  if (!sources.empty()) {
+    absl::StrAppend(&text, ", by ", absl::StrJoin(sources, " and "));
+  }
+  absl::StrAppend(&text, ".\n", NotRunText(plan));
   if (!plan.searched.empty()) {
     absl::StrAppend(
         &text, "largest: the batch whose peak memory stays under ",
