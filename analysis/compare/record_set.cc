@@ -181,8 +181,8 @@ void AddOnce(std::string text, std::vector<std::string>& texts) {
   texts.push_back(std::move(text));
 }
 
-// Identity, flags, kinds of CPU.
-using Key = std::tuple<Identity, Identity, std::string>;
+// The order of the rows: collective, bytes, identity, flags, kinds of CPU.
+using Key = std::tuple<std::string, int64_t, Identity, Identity, std::string>;
 using Configurations = std::map<Key, Configuration>;
 
 // Adds a launch's row; else why it is left out.
@@ -193,11 +193,11 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   if (!why.empty()) return why;
   const std::vector<double> seconds = SlowestSeconds(row);
   if (seconds.empty()) return "no iteration counts";
-  const Key key = {IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
+  const Key key = {row.ranks[0]->collective, row.ranks[0]->bytes,
+                   IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
   Configuration& call = configurations[key];
-  std::tie(call.identity, call.flags, call.cpus) = key;
+  std::tie(std::ignore, call.bytes, call.identity, call.flags, call.cpus) = key;
   call.name = NameOf(run, row);
-  call.bytes = row.ranks[0]->bytes;
   call.ranks = GroupSize(*row.ranks[0], run.world_size);
   if (std::isnan(call.bus_factor)) call.bus_factor = row.ranks[0]->bus_factor;
   AddOnce(CodeVersion(run), call.code_versions);
@@ -259,13 +259,6 @@ std::vector<Configuration> CallConfigurations(
   for (auto& [key, configuration] : configurations) {
     result.push_back(std::move(configuration));
   }
-  const auto order = [](const Configuration& c) {
-    return std::pair(c.identity.at("collective"), c.bytes);
-  };
-  absl::c_stable_sort(result,
-                      [&](const Configuration& a, const Configuration& b) {
-                        return order(a) < order(b);
-                      });
   return result;
 }
 
