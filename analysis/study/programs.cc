@@ -85,30 +85,19 @@ absl::StatusOr<pid_t> Start(const Command& command) {
   return child;
 }
 
-// By a clock that nobody sets.
-using Clock = std::chrono::steady_clock;
-
-// The next held signal, or 0 when `patience` since `start` is over.
-int NextSignal(Clock::time_point start, absl::Duration patience) {
-  const sigset_t set = SetOfHeldSignals();
-  while (true) {
-    const absl::Duration left =
-        patience - absl::FromChrono(Clock::now() - start);
-    if (left <= absl::ZeroDuration()) return 0;
-    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
-    const int signal = sigtimedwait(&set, nullptr, &wait);
-    if (signal > 0) return signal;
-  }
-}
-
 // Waits for the child for up to `patience`, or until an interrupt comes, which
 // does not count where `interrupted_by` is null. False: it still runs.
 bool WaitFor(pid_t child, absl::Duration patience, int* status,
              int* interrupted_by) {
+  using Clock = std::chrono::steady_clock;  // that nobody sets
   const Clock::time_point start = Clock::now();
+  const sigset_t set = SetOfHeldSignals();
   while (waitpid(child, status, WNOHANG) != child) {
-    const int signal = NextSignal(start, patience);
-    if (signal == 0) return false;
+    const absl::Duration left =
+        patience - absl::FromChrono(Clock::now() - start);
+    if (left <= absl::ZeroDuration()) return false;
+    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
+    const int signal = sigtimedwait(&set, nullptr, &wait);
     if (interrupted_by == nullptr) continue;
     if (!absl::c_linear_search(kInterrupts, signal)) continue;
     *interrupted_by = signal;
