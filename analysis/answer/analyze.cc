@@ -49,35 +49,6 @@ TimelinePicture PictureOf(const Cell& cell, const RunTrace& run) {
   return picture;
 }
 
-// One per cell that trains (not of ablations), from its first repetition.
-std::vector<LossCurve> LossCurves(absl::Span<const Cell> cells,
-                                  absl::Span<const RunTrace> runs) {
-  std::vector<LossCurve> curves;
-  for (const Cell& cell : cells) {
-    if (cell.IsAblation()) continue;
-    curves.push_back(CurveOf(cell, runs[cell.run_indices.front()]));
-  }
-  return curves;
-}
-
-// One per cell with timeline records, from its last repetition that has them:
-// the first replica's ranks.
-std::vector<TimelinePicture> TimelinePictures(absl::Span<const Cell> cells,
-                                              absl::Span<const RunTrace> runs) {
-  std::vector<TimelinePicture> pictures;
-  for (const Cell& cell : cells) {
-    if (cell.IsAblation()) continue;
-    for (auto index = cell.run_indices.rbegin();
-         index != cell.run_indices.rend(); ++index) {
-      TimelinePicture picture = PictureOf(cell, runs[*index]);
-      if (picture.measured.empty()) continue;
-      pictures.push_back(std::move(picture));
-      break;
-    }
-  }
-  return pictures;
-}
-
 constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
 
 // The repetition in the middle by the time of its critical rank: one whole
@@ -87,10 +58,6 @@ Ledger MedianLedger(std::vector<Ledger> ledgers) {
     return a.critical.Total() < b.critical.Total();
   });
   return std::move(ledgers[(ledgers.size() - 1) / 2]);
-}
-
-bool MeasuresCalls(const RunTrace& run) {
-  return !run.ranks.empty() && run.ranks[0].run.binary == "comm_bench";
 }
 
 class Analysis {
@@ -110,8 +77,7 @@ class Analysis {
     answer_->ablations = FindAblations(answer_->ledgers);
     FitNetworks();
     answer_->calls = CallConfigurations(runs_, CallUnit::kLaunch, &left_out_);
-    answer_->timelines = TimelinePictures(answer_->cells, runs_);
-    answer_->losses = LossCurves(answer_->cells, runs_);
+    AddPictures();
     WriteNotes();
     answer_->findings = FindingsOf(*answer_);
     return std::move(answer_);
@@ -148,21 +114,21 @@ class Analysis {
       }
       if (ledgers.empty()) continue;
       answer_->ledgers.push_back({&cell, MedianLedger(std::move(ledgers))});
-      AddStraggler(cell, measured);
+      AddStraggler(answer_->ledgers.back(), measured);
     }
   }
 
-  void AddStraggler(const Cell& cell,
+  void AddStraggler(const CellLedger& of_cell,
                     const std::vector<const RunTrace*>& repetitions) {
+    const Cell& cell = *of_cell.cell;
     if (cell.IsAblation()) return;
-    if (cell.run.world_size > 1 && LedgerOf(&cell)->ledger.IsCaptured()) {
-      left_out_.push_back(absl::StrCat(
-          "of the search for a straggler, ", CellLabel(cell),
-          ": within a captured step nobody sees who waits for whom"));
-      return;
+    absl::StatusOr<std::optional<Straggler>> straggler =
+        absl::UnknownError(absl::StrCat(CellLabel(cell),
+                                        ": within a captured step nobody sees "
+                                        "who waits for whom"));
+    if (cell.run.world_size == 1 || !of_cell.ledger.IsCaptured()) {
+      straggler = FindStraggler(repetitions, config_.throughput);
     }
-    const absl::StatusOr<std::optional<Straggler>> straggler =
-        FindStraggler(repetitions, config_.throughput);
     if (!straggler.ok()) {
       left_out_.push_back(absl::StrCat("of the search for a straggler, ",
                                        straggler.status().message()));
@@ -197,7 +163,9 @@ class Analysis {
   void FitNetworks() {
     std::set<std::string> backends;
     for (const RunTrace& run : runs_) {
-      if (MeasuresCalls(run)) backends.insert(run.ranks[0].run.backend);
+      for (const RankTrace& rank : run.ranks) {
+        if (rank.run.binary == "comm_bench") backends.insert(rank.run.backend);
+      }
     }
     for (const std::string& backend : backends) {
       absl::StatusOr<NetworkModel> network =
@@ -263,6 +231,22 @@ class Analysis {
     }
   }
 
+  // Of every cell that is compared the losses of its first repetition, and the
+  // timeline of the last one that recorded one.
+  void AddPictures() {
+    for (const Cell& cell : answer_->cells) {
+      if (cell.IsAblation()) continue;
+      answer_->losses.push_back(CurveOf(cell, runs_[cell.run_indices.front()]));
+      for (size_t i = cell.run_indices.size(); i > 0; --i) {
+        TimelinePicture picture =
+            PictureOf(cell, runs_[cell.run_indices[i - 1]]);
+        if (picture.measured.empty()) continue;
+        answer_->timelines.push_back(std::move(picture));
+        break;
+      }
+    }
+  }
+
   // What the reader must know to trust the figures.
   void WriteNotes() {
     std::vector<std::string> notes;
@@ -292,9 +276,9 @@ class Analysis {
     }
     notes.insert(notes.end(), answer_->notes.begin(), answer_->notes.end());
     answer_->notes.clear();
-    std::set<std::string> said;
     for (const std::string& note : notes) {
-      if (said.insert(note).second) answer_->notes.push_back(note);
+      if (absl::c_linear_search(answer_->notes, note)) continue;
+      answer_->notes.push_back(note);
     }
   }
 

@@ -98,10 +98,9 @@ struct Answer {
 };
 
 // Depends on the runs alone: records read back from disk give the same answer.
+// What follows are its steps.
 std::unique_ptr<Answer> Analyze(std::vector<RunTrace> runs,
                                 const AnswerConfig& config);
-
-// The steps of Analyze:
 
 // One row per cell and way of scaling, base cases first. A cell that fits
 // several ways of scaling is compared by the one whose base has the larger

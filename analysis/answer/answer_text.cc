@@ -89,8 +89,7 @@ std::string PercentInterval(const Interval& interval) {
 // "ddp", with the marks that the notes explain.
 std::string MarkedTrainer(const ScalingRow& row) {
   const bool forced = row.efficiency.ok() && !row.efficiency->warning.empty();
-  return absl::StrCat(row.cell->Trainer(), row.cell->oversubscribed ? "*" : "",
-                      forced ? "!" : "");
+  return Name(*row.cell) + (forced ? "!" : "");
 }
 
 std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,

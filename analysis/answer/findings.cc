@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -143,18 +144,17 @@ std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
   for (const Waterfall& waterfall : answer.waterfalls) {
     largest = std::max(largest, waterfall.cell->run.world_size);
   }
-  std::vector<const Waterfall*> told;
-  const Waterfall* pipeline = nullptr;
+  std::vector<const Waterfall*> told, pipelines;
   for (const Waterfall& waterfall : answer.waterfalls) {
     if (waterfall.cell->run.world_size != largest) continue;
-    if (waterfall.cell->pipelines.empty()) {
-      told.push_back(&waterfall);
-    } else if (pipeline == nullptr ||
-               waterfall.measured_seconds < pipeline->measured_seconds) {
-      pipeline = &waterfall;
-    }
+    (waterfall.cell->pipelines.empty() ? told : pipelines)
+        .push_back(&waterfall);
   }
-  if (pipeline != nullptr) told.push_back(pipeline);
+  const auto fastest = absl::c_min_element(
+      pipelines, [](const Waterfall* a, const Waterfall* b) {
+        return a->measured_seconds < b->measured_seconds;
+      });
+  if (fastest != pipelines.end()) told.push_back(*fastest);
   return told;
 }
 
@@ -175,14 +175,11 @@ std::string StragglerSentence(const Answer& answer) {
 }
 
 Finding WhatCostsMost(const Answer& answer) {
-  std::vector<std::string> sentences;
+  std::string text;
   for (const Waterfall* waterfall : WorthTelling(answer)) {
-    sentences.push_back(CostSentence(*waterfall));
+    absl::StrAppend(&text, CostSentence(*waterfall), "\n");
   }
-  if (const std::string text = StragglerSentence(answer); !text.empty()) {
-    sentences.push_back(text);
-  }
-  return {"What costs most", absl::StrJoin(sentences, "\n")};
+  return {"What costs most", text + StragglerSentence(answer)};
 }
 
 // The remedy of each told waterfall's largest loss, once.
@@ -200,15 +197,12 @@ Finding WhatToChange(const Answer& answer) {
 }
 
 std::string RateInterval(const Prediction& prediction) {
-  const Interval interval = {
-      prediction.unit.Rate(prediction.examples_interval.low),
-      prediction.unit.Rate(prediction.examples_interval.high)};
-  if (std::isnan(interval.low)) return "no interval";
-  if (std::isinf(interval.high)) {
-    return absl::StrFormat("95 %% interval from %.0f up", interval.low);
-  }
-  return absl::StrFormat("95 %% interval [%.0f, %.0f]", interval.low,
-                         interval.high);
+  const double low = prediction.unit.Rate(prediction.examples_interval.low);
+  const double high = prediction.unit.Rate(prediction.examples_interval.high);
+  if (std::isnan(low)) return "no interval";
+  return std::isinf(high)
+             ? absl::StrFormat("95 %% interval from %.0f up", low)
+             : absl::StrFormat("95 %% interval [%.0f, %.0f]", low, high);
 }
 
 // The predictions are of one trainer at rising world sizes.
@@ -255,27 +249,26 @@ std::string LessOrMore(double saved_seconds) {
 }
 
 std::string AblationSentence(const Ablation& ablation) {
-  const std::string name = CellLabel(*ablation.cell);
+  const std::string saved =
+      absl::StrCat("Without communication, ", CellLabel(*ablation.cell),
+                   ", takes ", LessOrMore(ablation.saved_seconds), " a step");
   if (ablation.saved_seconds <= 0) {
-    return absl::StrCat("Without communication, ", name, ", takes ",
-                        LessOrMore(ablation.saved_seconds),
-                        " a step: the machine was not the same for both, and "
-                        "the ledger is not tested.");
+    return saved +
+           ": the machine was not the same for both, and the ledger is not "
+           "tested.";
   }
   if (ablation.captured) {
-    return absl::StrFormat(
-        "Without communication, %s, takes %s a step. Its steps are captured "
-        "graphs, whose parts the ledger cannot separate: this is all that is "
-        "known of what communication costs there.",
-        name, LessOrMore(ablation.saved_seconds));
+    return saved +
+           ". Its steps are captured graphs, whose parts the ledger cannot "
+           "separate: this is all that is known of what communication costs "
+           "there.";
   }
-  return absl::StrFormat(
-      "Without communication, %s, takes %s a step: by the ledger %s waiting "
-      "and %s computing, which explains it but for %s.",
-      name, LessOrMore(ablation.saved_seconds),
+  return absl::StrCat(
+      saved, ": by the ledger ",
       LessOrMore(ablation.exposed_seconds + ablation.bubble_seconds),
-      LessOrMore(ablation.slowed_seconds),
-      PercentText(std::abs(ablation.disagreement)));
+      " waiting and ", LessOrMore(ablation.slowed_seconds),
+      " computing, which explains it but for ",
+      PercentText(std::abs(ablation.disagreement)), ".");
 }
 
 // "; 80.0 % of them lay in their 95 % interval, which is 0.40 times as wide as
@@ -304,18 +297,15 @@ std::string ScoreSentence(const Score& score) {
 }
 
 Finding HowFarToTrust(const Answer& answer) {
-  std::vector<std::string> sentences;
-  if (const std::string text = ResidualSentence(answer); !text.empty()) {
-    sentences.push_back(text);
-  }
+  std::string text = ResidualSentence(answer);
   for (const Ablation& ablation : answer.ablations) {
     if (!ablation.cell->pipelines.empty()) continue;  // in the report's table
-    sentences.push_back(AblationSentence(ablation));
+    absl::StrAppend(&text, "\n", AblationSentence(ablation));
   }
   for (const Score& score : answer.scores) {
-    sentences.push_back(ScoreSentence(score));
+    absl::StrAppend(&text, "\n", ScoreSentence(score));
   }
-  return {"How far to trust this", absl::StrJoin(sentences, "\n")};
+  return {"How far to trust this", text};
 }
 
 }  // namespace
@@ -333,6 +323,7 @@ std::vector<Finding> FindingsOf(const Answer& answer) {
   for (Finding& finding : std::vector<Finding>{
            HowWellItScales(answer), WhatCostsMost(answer), WhatToChange(answer),
            WhatComesNext(answer), HowFarToTrust(answer)}) {
+    absl::StripAsciiWhitespace(&finding.text);
     if (!finding.text.empty()) findings.push_back(std::move(finding));
   }
   return findings;

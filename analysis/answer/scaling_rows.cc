@@ -16,44 +16,33 @@ namespace {
 constexpr Scaling kScalings[] = {Scaling::kStrong, Scaling::kWeak,
                                  Scaling::kFixedMemory};
 
-// A comparison that CheckComparable allows, or that is forced.
-struct Candidate {
-  Scaling scaling;
-  const Cell* base;
-};
-
 std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
                                const AnswerConfig& config) {
-  const ComparisonConfig& comparison = config.comparison;
-  std::vector<Candidate> candidates;
+  std::vector<ScalingRow> rows;
   absl::Status refusal;
+  int64_t largest = 0;  // global batch of a base
   for (Scaling scaling : kScalings) {
     // Equal batches hold equal memory: that says nothing new.
-    if (scaling == Scaling::kFixedMemory && !candidates.empty()) break;
+    if (scaling == Scaling::kFixedMemory && !rows.empty()) break;
     const absl::StatusOr<const Cell*> base = FindBase(cells, cell, scaling);
     if (!base.ok()) return {{&cell, "-", nullptr, base.status()}};
     if (*base == &cell) return {{&cell, "base", nullptr}};
-    absl::Status comparable =
-        CheckComparable(**base, cell, scaling, comparison);
+    const absl::Status comparable =
+        CheckComparable(**base, cell, scaling, config.comparison);
     refusal.Update(comparable);
-    if (comparable.ok()) candidates.push_back({scaling, *base});
-  }
-  if (candidates.empty()) return {{&cell, "-", nullptr, refusal}};
-  int64_t largest = 0;
-  for (const Candidate& candidate : candidates) {
-    largest = std::max(largest, candidate.base->global_batch);
-  }
-  std::vector<ScalingRow> rows;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.base->global_batch < largest) continue;
-    if (!rows.empty() && rows[0].base == candidate.base) {
+    if (!comparable.ok()) continue;
+    largest = std::max(largest, (*base)->global_batch);
+    if (!rows.empty() && rows[0].base == *base) {
       rows[0].scaling = "both";
       continue;
     }
-    rows.push_back(
-        {&cell, std::string(ScalingName(candidate.scaling)), candidate.base,
-         CompareToBase(*candidate.base, cell, candidate.scaling, comparison)});
+    rows.push_back({&cell, std::string(ScalingName(scaling)), *base,
+                    CompareToBase(**base, cell, scaling, config.comparison)});
   }
+  if (rows.empty()) return {{&cell, "-", nullptr, refusal}};
+  std::erase_if(rows, [largest](const ScalingRow& row) {
+    return row.base->global_batch < largest;
+  });
   return rows;
 }
 
@@ -132,18 +121,17 @@ std::string SerialTrend(absl::Span<const SerialFraction> fractions) {
       "from ", PercentText(first.value), " on ", first.world_size, " ranks to ",
       PercentText(last.value), " on ", last.world_size);
   if (last.interval.low > first.interval.high) {
-    return absl::StrCat("rises ", from_to,
-                        ": overhead that grows with the ranks, not work that "
-                        "stays serial");
+    return "rises " + from_to +
+           ": overhead that grows with the ranks, not work that stays serial";
   }
   if (last.interval.high < first.interval.low) {
-    return absl::StrCat("falls ", from_to,
-                        ": most is lost with the first ranks that are added, "
-                        "little with more");
+    return "falls " + from_to +
+           ": most is lost with the first ranks that are added, little with "
+           "more";
   }
-  return absl::StrCat("goes ", from_to,
-                      ", which is no change beyond the intervals: as work that "
-                      "stays serial would have it");
+  return "goes " + from_to +
+         ", which is no change beyond the intervals: as work that stays "
+         "serial would have it";
 }
 
 std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,

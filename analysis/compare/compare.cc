@@ -55,44 +55,34 @@ constexpr char kUsage[] =
     "is, or where the records cannot be compared, 2 for wrong flags and "
     "arguments. docs/compare.md says how it is judged.";
 
-struct Options {
-  RecordSetConfig records;
-  ChangeConfig change;
-};
-
-absl::StatusOr<CallUnit> ParseCallUnit(const std::string& text) {
-  if (text == "launches") return CallUnit::kLaunch;
-  if (text == "iterations") return CallUnit::kIteration;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--repetitions_of_calls=", text, ": expected launches or iterations"));
-}
-
-absl::StatusOr<Options> OptionsFromFlags() {
-  Options options;
-  ChangeConfig& change = options.change;
-  change.threshold = absl::GetFlag(FLAGS_threshold);
-  if (!(change.threshold >= 0 && change.threshold < 100)) {
+absl::StatusOr<ChangeConfig> ConfigFromFlags() {
+  ChangeConfig config;
+  config.threshold = absl::GetFlag(FLAGS_threshold);
+  if (!(config.threshold >= 0 && config.threshold < 100)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--threshold=", change.threshold,
+        absl::StrCat("--threshold=", config.threshold,
                      ": expected a share from 0, such as 0.05"));
   }
-  change.alpha = absl::GetFlag(FLAGS_alpha);
-  if (!(change.alpha >= 1e-6 && change.alpha < 1)) {
+  config.alpha = absl::GetFlag(FLAGS_alpha);
+  if (!(config.alpha >= 1e-6 && config.alpha < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--alpha=", change.alpha, ": expected a number from 1e-6 to 1"));
+        "--alpha=", config.alpha, ": expected a number from 1e-6 to 1"));
   }
-  ASSIGN_OR_RETURN(change.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
-  const std::vector<std::string> ignored =
+  ASSIGN_OR_RETURN(config.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
+  config.ignored_flags =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
-  change.ignored_flags.insert(ignored.begin(), ignored.end());
-  ASSIGN_OR_RETURN(options.records.calls,
-                   ParseCallUnit(absl::GetFlag(FLAGS_repetitions_of_calls)));
-  options.records.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  if (options.records.throughput.warmup_steps < 0) {
+  const std::string unit = absl::GetFlag(FLAGS_repetitions_of_calls);
+  if (unit != "launches" && unit != "iterations") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--repetitions_of_calls=", unit, ": expected launches or iterations"));
+  }
+  if (unit == "iterations") config.records.calls = CallUnit::kIteration;
+  config.records.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  if (config.records.throughput.warmup_steps < 0) {
     return absl::InvalidArgumentError(
         "--warmup_steps: expected a number from 0");
   }
-  return options;
+  return config;
 }
 
 absl::Status CheckTwo(const std::string& a, const std::string& b) {
@@ -106,33 +96,33 @@ absl::Status CheckTwo(const std::string& a, const std::string& b) {
 // Whether the gate is passed.
 absl::StatusOr<bool> Compare(const std::string& path_a,
                              const std::string& path_b,
-                             const Options& options) {
-  ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, options.records));
-  ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, options.records));
+                             const ChangeConfig& config) {
+  ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, config.records));
+  ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, config.records));
   if (!absl::GetFlag(FLAGS_force)) {
     RETURN_IF_ERROR(CheckCode(a));
     RETURN_IF_ERROR(CheckCode(b));
   }
   ASSIGN_OR_RETURN(const Comparison comparison,
-                   CompareRecordSets(a, b, options.change));
-  std::fputs(ComparisonText(a, b, comparison, options.change).c_str(), stdout);
+                   CompareRecordSets(a, b, config));
+  std::fputs(ComparisonText(a, b, comparison, config).c_str(), stdout);
   const std::string csv = UserPath(absl::GetFlag(FLAGS_csv));
   if (!csv.empty()) {
     RETURN_IF_ERROR(ReplaceFile(csv, ComparisonCsv(comparison)));
   }
-  const bool missing =
-      absl::GetFlag(FLAGS_require_all) && !comparison.IsComplete();
-  if (missing) std::fputs(MissingText(comparison).c_str(), stdout);
-  return !comparison.HasRegression() && !missing;
+  const std::string missing =
+      absl::GetFlag(FLAGS_require_all) ? MissingText(comparison) : "";
+  std::fputs(missing.c_str(), stdout);
+  return !comparison.HasRegression() && missing.empty();
 }
 
 // The exit code.
 int Run(const std::string& path_a, const std::string& path_b) {
-  const absl::StatusOr<Options> options = OptionsFromFlags();
-  absl::Status usage = options.status();
+  const absl::StatusOr<ChangeConfig> config = ConfigFromFlags();
+  absl::Status usage = config.status();
   usage.Update(CheckTwo(path_a, path_b));
   if (!usage.ok()) return Complain("compare", usage, kBadUsage);
-  const absl::StatusOr<bool> passed = Compare(path_a, path_b, *options);
+  const absl::StatusOr<bool> passed = Compare(path_a, path_b, *config);
   if (!passed.ok()) return Complain("compare", passed.status(), kFailed);
   return *passed ? 0 : 1;
 }

@@ -1,10 +1,11 @@
 #include "analysis/compare/comparison.h"
 
-#include <cassert>
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -18,26 +19,6 @@
 
 namespace rankwise {
 namespace {
-
-const Metric* FindMetric(absl::string_view name) {
-  const Metric* found = absl::c_find_if(
-      kMetrics, [name](const Metric& metric) { return metric.name == name; });
-  return found == std::end(kMetrics) ? nullptr : found;
-}
-
-struct Prefix {
-  double factor;
-  absl::string_view name;
-};
-
-// The value with the largest of `prefixes` that it reaches, else the last.
-std::string Scaled(double value, absl::Span<const Prefix> prefixes) {
-  for (const Prefix& prefix : prefixes) {
-    if (value < prefix.factor && &prefix != &prefixes.back()) continue;
-    return absl::StrFormat("%.4g %s", value / prefix.factor, prefix.name);
-  }
-  return "";
-}
 
 using Values = std::map<std::string, std::string>;
 
@@ -64,104 +45,69 @@ std::vector<std::string> Differences(const Values& a, const Values& b,
   return result;
 }
 
-Values Without(Values flags, const std::set<std::string>& ignored) {
-  std::erase_if(flags, [&ignored](const auto& flag) {
-    return ignored.count(flag.first) > 0;
-  });
-  return flags;
-}
-
-std::string OnlyIn(const char* side, const Values& has, const Values& other) {
-  std::vector<std::string> flags;
-  for (const auto& [name, value] : has) {
-    if (other.count(name) == 0) {
-      flags.push_back(absl::StrCat("--", name, "=", value));
-    }
-  }
-  if (flags.empty()) return "";
-  return absl::StrCat("only ", side, " has ", absl::StrJoin(flags, " "));
-}
-
+// The flags that differ, and those that one side has alone.
 std::string Remark(const Configuration& a, const Configuration& b) {
   std::vector<std::string> remarks =
       Differences(a.flags, b.flags, "--", Missing::kFits);
-  for (std::string remark :
-       {OnlyIn("A", a.flags, b.flags), OnlyIn("B", b.flags, a.flags)}) {
-    if (!remark.empty()) remarks.push_back(std::move(remark));
+  for (const auto& [side, has, other] :
+       {std::tuple("A", &a, &b), std::tuple("B", &b, &a)}) {
+    std::vector<std::string> own;
+    for (const auto& [name, value] : has->flags) {
+      if (other->flags.count(name) > 0) continue;
+      own.push_back(absl::StrCat("--", name, "=", value));
+    }
+    if (own.empty()) continue;
+    remarks.push_back(
+        absl::StrCat("only ", side, " has ", absl::StrJoin(own, " ")));
   }
   return absl::StrJoin(remarks, ", ");
 }
 
-// Which configurations of two sets belong together, by their places.
-class Pairer {
- public:
-  Pairer(absl::Span<const Configuration> a, absl::Span<const Configuration> b,
-         const std::set<std::string>& ignored)
-      : a_(a), b_(b), ignored_(ignored) {}
+// What must be equal in two configurations that belong together.
+struct Criterion {
+  bool same_cpus = true;
+  Missing missing_flags = Missing::kDiffers;
+  const std::set<std::string>& ignored_flags;
 
-  Pairing Pair() {
-    for (const bool same_cpus : {true, false}) {
-      PairWhere(same_cpus, Missing::kDiffers);
-      PairWhere(same_cpus, Missing::kFits);
+  bool Fits(const Configuration& a, const Configuration& b) const {
+    if (a.identity != b.identity || (same_cpus && a.cpus != b.cpus)) {
+      return false;
     }
-    Pairing result;
-    for (size_t i = 0; i < a_.size(); ++i) {
-      const auto partner = partner_.find(i);
-      if (partner == partner_.end()) {
-        result.only_a.push_back(&a_[i]);
-        continue;
-      }
-      const Configuration& b = b_[partner->second];
-      result.pairs.push_back({&a_[i], &b, Remark(a_[i], b)});
+    Values flags_a = a.flags, flags_b = b.flags;
+    for (const std::string& flag : ignored_flags) {
+      flags_a.erase(flag);
+      flags_b.erase(flag);
     }
-    for (size_t j = 0; j < b_.size(); ++j) {
-      if (taken_.count(j) == 0) result.only_b.push_back(&b_[j]);
-    }
-    return result;
+    return Differences(flags_a, flags_b, "", missing_flags).empty();
   }
-
- private:
-  bool Fit(size_t i, size_t j, bool same_cpus, Missing missing) const {
-    if (a_[i].identity != b_[j].identity) return false;
-    if (same_cpus && a_[i].cpus != b_[j].cpus) return false;
-    return Differences(Without(a_[i].flags, ignored_),
-                       Without(b_[j].flags, ignored_), "", missing)
-        .empty();
-  }
-
-  // Pairs those of what is left that fit nothing else of what is left.
-  void PairWhere(bool same_cpus, Missing missing) {
-    std::map<size_t, std::vector<size_t>> fits_a, fits_b;
-    for (size_t i = 0; i < a_.size(); ++i) {
-      for (size_t j = 0; j < b_.size(); ++j) {
-        if (partner_.count(i) > 0 || taken_.count(j) > 0) continue;
-        if (!Fit(i, j, same_cpus, missing)) continue;
-        fits_a[i].push_back(j);
-        fits_b[j].push_back(i);
-      }
-    }
-    for (const auto& [i, fits] : fits_a) {
-      if (fits.size() != 1 || fits_b[fits[0]].size() != 1) continue;
-      partner_[i] = fits[0];
-      taken_.insert(fits[0]);
-    }
-  }
-
-  const absl::Span<const Configuration> a_, b_;
-  const std::set<std::string>& ignored_;
-  std::map<size_t, size_t> partner_;  // of a_ in b_
-  std::set<size_t> taken_;            // of b_
 };
+
+// Pairs those of what is left that fit nothing else of what is left.
+void PairBy(const Criterion& criterion, Pairing& pairing) {
+  using Fits =
+      std::map<const Configuration*, std::vector<const Configuration*>>;
+  Fits of_a, of_b;
+  for (const Configuration* a : pairing.only_a) {
+    for (const Configuration* b : pairing.only_b) {
+      if (!criterion.Fits(*a, *b)) continue;
+      of_a[a].push_back(b);
+      of_b[b].push_back(a);
+    }
+  }
+  for (const auto& [a, fits] : of_a) {
+    const Configuration* b = fits[0];
+    if (fits.size() != 1 || of_b[b].size() != 1) continue;
+    pairing.pairs.push_back({a, b, Remark(*a, *b)});
+    std::erase(pairing.only_a, a);
+    std::erase(pairing.only_b, b);
+  }
+}
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // Judges a change that has its corrected p.
-Verdict Judge(const Change& change, double step_seconds,
-              const ChangeConfig& config) {
-  const double floor = kNegligibleStepShare * step_seconds;
-  const bool negligible =
-      change.metric->part_of_step && std::abs(change.b - change.a) < floor;
-  if (negligible) return Verdict::kSame;
+Verdict Judge(const Change& change, const ChangeConfig& config) {
+  if (std::abs(change.b - change.a) < change.negligible) return Verdict::kSame;
   if (std::isnan(change.corrected_p)) return Verdict::kTooFew;
   const bool significant = change.corrected_p < config.alpha;
   // How many times as bad B is; infinite or 0 where one side is 0.
@@ -173,95 +119,77 @@ Verdict Judge(const Change& change, double step_seconds,
   return worse > limit ? Verdict::kWorse : Verdict::kBetter;
 }
 
-bool AllPositive(const MetricSample& sample) {
-  return absl::c_all_of(sample.values, [](double x) { return x > 0; });
+bool AllPositive(const std::vector<double>& values) {
+  return absl::c_all_of(values, [](double x) { return x > 0; });
 }
 
 // Without its corrected p and its verdict.
-Change Measure(const ConfigurationPair& pair, const MetricSample& a,
-               const MetricSample& b) {
+Change Measure(const ConfigurationPair& pair, const Metric& metric,
+               const std::vector<double>& a, const std::vector<double>& b) {
   Change change;
   change.name = pair.a->name;
   change.unit = pair.a->unit;
-  change.metric = &MetricNamed(a.metric);
-  change.repetitions_a = a.values.size();
-  change.repetitions_b = b.values.size();
+  change.metric = &metric;
+  change.repetitions_a = a.size();
+  change.repetitions_b = b.size();
   if (AllPositive(a) && AllPositive(b)) {
-    const Ratio ratio = RatioOf(b.values, a.values);
-    change.a = GeometricMean(a.values);
-    change.b = GeometricMean(b.values);
+    const Ratio ratio = RatioOf(b, a);
+    change.a = GeometricMean(a);
+    change.b = GeometricMean(b);
     change.ratio = ratio.value;
     change.interval = ratio.interval;
     change.p_value = ratio.p_value;
   } else {
-    change.a = Mean(a.values);
-    change.b = Mean(b.values);
+    change.a = Mean(a);
+    change.b = Mean(b);
     change.ratio = change.b / change.a;
     change.interval = {kUnknown, kUnknown};
-    change.p_value = WelchP(b.values, a.values);
+    change.p_value = WelchP(b, a);
+  }
+  const auto steps = pair.a->samples.find("step_seconds");
+  if (metric.part_of_step && steps != pair.a->samples.end()) {
+    change.negligible = kNegligibleStepShare * Median(steps->second);
   }
   return change;
 }
 
-const MetricSample* Find(const Configuration& configuration,
-                         absl::string_view metric) {
-  for (const MetricSample& sample : configuration.samples) {
-    if (sample.metric == metric && !sample.values.empty()) return &sample;
-  }
-  return nullptr;
-}
-
-// A change, and what its verdict needs besides.
-struct Measured {
-  Change change;
-  double step_seconds = 0;
-};
-
 // Metrics that are 0 throughout, such as communication on one rank, say
 // nothing.
 void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
-                std::vector<Measured>& changes) {
+                std::vector<Change>& changes) {
   for (const Metric& metric : kMetrics) {
-    const MetricSample* a = Find(*pair.a, metric.name);
-    const MetricSample* b = Find(*pair.b, metric.name);
-    const bool wanted = config.metrics.empty() ||
-                        absl::c_linear_search(config.metrics, metric.name);
-    if (a == nullptr || b == nullptr || !wanted) continue;
-    if (Mean(a->values) == 0 && Mean(b->values) == 0) continue;
-    changes.push_back({Measure(pair, *a, *b), a->step_seconds});
+    const std::string name(metric.name);
+    const auto a = pair.a->samples.find(name), b = pair.b->samples.find(name);
+    if (a == pair.a->samples.end() || b == pair.b->samples.end()) continue;
+    const bool wanted =
+        config.metrics.empty() || absl::c_linear_search(config.metrics, name);
+    if (!wanted || (Mean(a->second) == 0 && Mean(b->second) == 0)) continue;
+    changes.push_back(Measure(pair, metric, a->second, b->second));
   }
 }
 
 // Every figure is a test, and of many tests some find a change where there is
 // none: the verdicts are by p corrected for their number.
-std::vector<Change> Judged(std::vector<Measured> measured,
-                           const ChangeConfig& config) {
+void JudgeAll(const ChangeConfig& config, std::vector<Change>& changes) {
   std::vector<double> p_values;
-  for (const Measured& one : measured) p_values.push_back(one.change.p_value);
+  for (const Change& change : changes) p_values.push_back(change.p_value);
   const std::vector<double> corrected = HolmCorrected(p_values);
-  std::vector<Change> changes;
-  for (size_t i = 0; i < measured.size(); ++i) {
-    Change& change = measured[i].change;
-    change.corrected_p = corrected[i];
-    change.verdict = Judge(change, measured[i].step_seconds, config);
-    changes.push_back(std::move(change));
+  for (size_t i = 0; i < changes.size(); ++i) {
+    changes[i].corrected_p = corrected[i];
+    changes[i].verdict = Judge(changes[i], config);
   }
-  return changes;
-}
-
-void AddCodeRemark(const Configuration& configuration, const char* side,
-                   std::vector<std::string>& remarks) {
-  const std::string doubt = WhyNotOneCode(configuration.code_versions);
-  if (doubt.empty()) return;
-  remarks.push_back(absl::StrCat(configuration.name, ": its repetitions in ",
-                                 side, " ", doubt));
 }
 
 std::vector<std::string> RemarksOf(const Pairing& pairing) {
   std::vector<std::string> remarks;
   for (const ConfigurationPair& pair : pairing.pairs) {
-    AddCodeRemark(*pair.a, "A", remarks);
-    AddCodeRemark(*pair.b, "B", remarks);
+    for (const auto& [side, configuration] :
+         {std::pair("A", pair.a), std::pair("B", pair.b)}) {
+      const std::string doubt = WhyNotOneCode(configuration->code_versions);
+      if (doubt.empty()) continue;
+      remarks.push_back(absl::StrCat(
+          configuration->name, ": its repetitions in ", side, " ", doubt));
+    }
     if (pair.remark.empty()) continue;
     remarks.push_back(absl::StrCat(pair.a->name, ": ", pair.remark));
   }
@@ -276,19 +204,13 @@ std::vector<std::string> RemarksOf(const Pairing& pairing) {
 
 }  // namespace
 
-const Metric& MetricNamed(absl::string_view name) {
-  const Metric* metric = FindMetric(name);
-  assert(metric != nullptr);
-  return *metric;
-}
-
 absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text) {
   std::vector<std::string> known;
   for (const Metric& metric : kMetrics) known.emplace_back(metric.name);
   if (text.empty()) return known;
   std::vector<std::string> names = absl::StrSplit(text, ',');
   for (const std::string& name : names) {
-    if (FindMetric(name) != nullptr) continue;
+    if (absl::c_linear_search(known, name)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics=", text, ": there is no \"", name,
                      "\"; there are ", absl::StrJoin(known, ", ")));
@@ -297,21 +219,35 @@ absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text) {
 }
 
 std::string FormatValue(const Metric& metric, double value) {
-  switch (metric.unit) {
-    case Metric::Unit::kSeconds:
-      return Scaled(value, {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}});
-    case Metric::Unit::kBytes:
-      return Scaled(value, {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}});
-    case Metric::Unit::kPerSecond:
-      break;
+  using Prefixes = std::vector<std::pair<double, absl::string_view>>;
+  Prefixes prefixes = {{1, "/s"}};
+  if (metric.unit == Metric::Unit::kSeconds) {
+    prefixes = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
+  } else if (metric.unit == Metric::Unit::kBytes) {
+    prefixes = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}};
   }
-  return absl::StrFormat("%.4g /s", value);
+  // The largest that the value reaches, else the last.
+  const auto reached = std::find_if(
+      prefixes.begin(), std::prev(prefixes.end()),
+      [value](const auto& prefix) { return !(value < prefix.first); });
+  return absl::StrFormat("%.4g %s", value / reached->first, reached->second);
 }
 
 Pairing PairConfigurations(absl::Span<const Configuration> a,
                            absl::Span<const Configuration> b,
                            const std::set<std::string>& ignored_flags) {
-  return Pairer(a, b, ignored_flags).Pair();
+  Pairing pairing;
+  for (const Configuration& one : a) pairing.only_a.push_back(&one);
+  for (const Configuration& one : b) pairing.only_b.push_back(&one);
+  for (const bool same_cpus : {true, false}) {
+    for (const Missing missing : {Missing::kDiffers, Missing::kFits}) {
+      PairBy({same_cpus, missing, ignored_flags}, pairing);
+    }
+  }
+  absl::c_sort(pairing.pairs, [](const auto& one, const auto& other) {
+    return one.a < other.a;  // places in `a`
+  });
+  return pairing;
 }
 
 std::string NearestMiss(absl::Span<const Configuration> a,
@@ -345,12 +281,6 @@ bool Comparison::HasRegression() const {
   });
 }
 
-bool Comparison::IsComplete() const {
-  return lost.empty() && absl::c_none_of(changes, [](const Change& change) {
-           return change.verdict == Verdict::kTooFew;
-         });
-}
-
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
                                              const RecordSet& b,
                                              const ChangeConfig& config) {
@@ -376,11 +306,10 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
   for (const Configuration* only : pairing.only_a) {
     comparison.lost.push_back(only->name);
   }
-  std::vector<Measured> measured;
   for (const ConfigurationPair& pair : pairing.pairs) {
-    AddChanges(pair, config, measured);
+    AddChanges(pair, config, comparison.changes);
   }
-  comparison.changes = Judged(std::move(measured), config);
+  JudgeAll(config, comparison.changes);
   if (!comparison.changes.empty()) return comparison;
   return absl::FailedPreconditionError(absl::StrCat(
       "what ", a.path, " and ", b.path, " have in common holds no --metrics=",

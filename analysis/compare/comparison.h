@@ -39,9 +39,6 @@ inline constexpr Metric kMetrics[] = {
     {"call_seconds", Metric::Unit::kSeconds, false},
 };
 
-// Requires a name of kMetrics.
-const Metric& MetricNamed(absl::string_view name);
-
 // "step_seconds,call_seconds" as their names; "" stands for all.
 // InvalidArgument for one that does not exist, naming those that do.
 absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text);
@@ -84,6 +81,7 @@ enum class Verdict {
 };
 
 struct ChangeConfig {
+  RecordSetConfig records;           // how either side is measured
   double threshold = 0.05;           // a change by less than this share is none
   double alpha = 0.05;               // what corrected_p must be below
   std::vector<std::string> metrics;  // names of kMetrics; empty: all
@@ -99,9 +97,10 @@ struct Change {
   // Geometric means over the repetitions; means where one of these is 0.
   double a = 0, b = 0;
   double ratio = 1;  // b / a; infinite where a is 0
-  // 95 %, of this ratio alone: see RatioOf. NaN where one of the two has fewer
-  // than 2 repetitions, or one that is 0.
+  // 95 %: see RatioOf. NaN where a repetition is 0, or a side has fewer than 2.
   Interval interval;
+  // A difference between `a` and `b` of less than this is none.
+  double negligible = 0;
   // Welch's, of the logarithms; of the values where one is 0. NaN with fewer
   // than 2 repetitions.
   double p_value = 1;
@@ -116,8 +115,6 @@ struct Comparison {
   std::vector<std::string> lost;     // names of what only A has
 
   bool HasRegression() const;
-  // B has every configuration of A, with enough repetitions to be judged.
-  bool IsComplete() const;
 };
 
 // FailedPrecondition where a run is in both, where the two have no
@@ -135,7 +132,8 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config);
 
-// What Comparison::IsComplete lacks, in a line; "" where it holds.
+// Which configurations of A are missing in B, or have too few repetitions to be
+// judged, in a line; "" where none does.
 std::string MissingText(const Comparison& comparison);
 
 // A header and a line per change, fields quoted as RFC 4180 says. Values in

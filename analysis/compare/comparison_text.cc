@@ -36,10 +36,9 @@ std::string RepetitionsText(const Change& change) {
   if (change.repetitions_b != change.repetitions_a) {
     absl::StrAppend(&count, "/", change.repetitions_b);
   }
-  const char* plural =
-      std::max(change.repetitions_a, change.repetitions_b) == 1 ? "" : "s";
-  if (change.unit == "launch" && *plural != 0) plural = "es";
-  return absl::StrCat(count, " ", change.unit, plural);
+  const bool one = std::max(change.repetitions_a, change.repetitions_b) == 1;
+  const char* plural = change.unit == "launch" ? "es" : "s";
+  return absl::StrCat(count, " ", change.unit, one ? "" : plural);
 }
 
 std::string PText(double p) {
@@ -65,7 +64,6 @@ size_t CountOf(const Comparison& comparison, Verdict verdict) {
   });
 }
 
-// What counts as a repetition.
 std::string UnitNotes(const Comparison& comparison) {
   constexpr std::pair<absl::string_view, absl::string_view> kNotes[] = {
       {"run", "Repetitions of trainers are runs, never steps.\n"},
@@ -85,31 +83,32 @@ std::string UnitNotes(const Comparison& comparison) {
   return notes;
 }
 
-// What the column p is.
-std::string CorrectionNote(const Comparison& comparison) {
+// What counts as a repetition, what the column p is, and what is not known.
+std::string Notes(const Comparison& comparison, double threshold) {
+  std::string notes = UnitNotes(comparison);
   const auto tests = absl::c_count_if(
       comparison.changes,
       [](const Change& change) { return !std::isnan(change.p_value); });
-  if (tests < 2) return "";
-  return absl::StrCat("p is corrected for ", tests, " figures (Holm 1979).\n");
-}
-
-std::string FewNote(const Comparison& comparison) {
-  const size_t few = CountOf(comparison, Verdict::kTooFew);
-  if (few == 0) return "";
-  return absl::StrFormat(
-      "%d of %d figures have too few repetitions to be judged: that needs 2 on "
-      "each side (//:study -- --repetitions, comm_bench --relaunch).\n",
-      few, comparison.changes.size());
-}
-
-std::string UnclearNote(const Comparison& comparison, double threshold) {
-  const size_t unclear = CountOf(comparison, Verdict::kUnclear);
-  if (unclear == 0) return "";
-  return absl::StrFormat(
-      "%d of %d figures changed by more than %g %%, which may be chance: more "
-      "repetitions would tell.\n",
-      unclear, comparison.changes.size(), 100 * threshold);
+  if (tests > 1) {
+    absl::StrAppend(&notes, "p is corrected for ", tests,
+                    " figures (Holm 1979).\n");
+  }
+  const size_t figures = comparison.changes.size();
+  if (const size_t few = CountOf(comparison, Verdict::kTooFew); few > 0) {
+    absl::StrAppend(&notes, few, " of ", figures,
+                    " figures have too few repetitions to be judged: that "
+                    "needs 2 on each side (//:study -- --repetitions, "
+                    "comm_bench --relaunch).\n");
+  }
+  if (const size_t unclear = CountOf(comparison, Verdict::kUnclear);
+      unclear > 0) {
+    absl::StrAppendFormat(
+        &notes,
+        "%d of %d figures changed by more than %g %%, which may be chance: "
+        "more repetitions would tell.\n",
+        unclear, figures, 100 * threshold);
+  }
+  return notes;
 }
 
 std::string ResultLine(const Comparison& comparison, double threshold) {
@@ -178,9 +177,7 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
   for (const Change& change : comparison.changes) table.AddRow(RowOf(change));
   std::string text = absl::StrCat(SideText("A", a), SideText("B", b), "\n",
                                   table.ToString(), "\n");
-  absl::StrAppend(&text, UnitNotes(comparison), CorrectionNote(comparison),
-                  FewNote(comparison),
-                  UnclearNote(comparison, config.threshold));
+  absl::StrAppend(&text, Notes(comparison, config.threshold));
   for (const std::string& remark : comparison.remarks) {
     absl::StrAppend(&text, "Note: ", remark, ".\n");
   }

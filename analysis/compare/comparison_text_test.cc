@@ -69,7 +69,7 @@ TEST(ComparisonText, SaysThatRepetitionsAreTooFew) {
 
 TEST(ComparisonText, SaysForHowManyFiguresPIsCorrected) {
   RecordSet a = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
-  a.configurations[0].samples.push_back({"peak_bytes", {5, 6}});
+  a.configurations[0].samples["peak_bytes"] = {5, 6};
   EXPECT_THAT(TextOf(a, a),
               HasSubstr("\np is corrected for 2 figures (Holm 1979).\n"));
 }

@@ -42,30 +42,25 @@ std::map<std::string, std::string> TrainerFlags(const RunRecord& run) {
   return flags;
 }
 
-std::vector<MetricSample> SamplesOf(const Cell& cell,
-                                    absl::Span<const RunTrace> runs,
-                                    const ThroughputConfig& config) {
-  const std::vector<double> steps = cell.Values(&Throughput::step_seconds);
-  MetricSample exposed{"exposed_comm_seconds", {}, Median(steps)};
-  MetricSample data_wait{"data_wait_seconds", {}, Median(steps)};
-  MetricSample peak{"peak_bytes", {}};
-  for (size_t index : cell.run_indices) {
-    const RunTrace& run = runs[index];
-    exposed.values.push_back(
-        MeanSeconds(run, config, &StepRecord::exposed_comm_seconds));
-    data_wait.values.push_back(
-        MeanSeconds(run, config, &StepRecord::data_wait_seconds));
-    if (PeakBytes(run) > 0) peak.values.push_back(PeakBytes(run));
-  }
-  std::vector<MetricSample> samples = {
-      {"step_seconds", steps},
+std::map<std::string, std::vector<double>> SamplesOf(
+    const Cell& cell, absl::Span<const RunTrace> runs,
+    const ThroughputConfig& config) {
+  std::map<std::string, std::vector<double>> samples = {
+      {"step_seconds", cell.Values(&Throughput::step_seconds)},
       {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
   // Within captured steps it is not known.
-  if (!std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)))) {
-    samples.push_back(std::move(exposed));
+  const bool knows_exposed =
+      !std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)));
+  for (size_t index : cell.run_indices) {
+    const RunTrace& run = runs[index];
+    if (knows_exposed) {
+      samples["exposed_comm_seconds"].push_back(
+          MeanSeconds(run, config, &StepRecord::exposed_comm_seconds));
+    }
+    samples["data_wait_seconds"].push_back(
+        MeanSeconds(run, config, &StepRecord::data_wait_seconds));
+    if (PeakBytes(run) > 0) samples["peak_bytes"].push_back(PeakBytes(run));
   }
-  samples.push_back(std::move(data_wait));
-  if (!peak.values.empty()) samples.push_back(std::move(peak));
   return samples;
 }
 
@@ -92,18 +87,17 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
 
 // Configurations of one name get the flags in which they differ into the name.
 void SeparateByFlags(std::vector<Configuration>& configurations) {
-  std::map<std::string, std::vector<Configuration*>> by_name;
-  for (Configuration& c : configurations) by_name[c.name].push_back(&c);
-  for (auto& [name, same] : by_name) {
-    std::map<std::string, std::set<std::string>> values;
-    for (const Configuration* c : same) {
-      for (const auto& [flag, value] : c->flags) values[flag].insert(value);
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
+  for (const Configuration& c : configurations) {
+    for (const auto& [flag, value] : c.flags) {
+      values[{c.name, flag}].insert(value);
     }
-    for (Configuration* c : same) {
-      for (const auto& [flag, value] : c->flags) {
-        if (values[flag].size() == 1) continue;
-        absl::StrAppend(&c->name, ", --", flag, "=", value);
-      }
+  }
+  for (Configuration& c : configurations) {
+    const std::string name = c.name;
+    for (const auto& [flag, value] : c.flags) {
+      if (values[{name, flag}].size() == 1) continue;
+      absl::StrAppend(&c.name, ", --", flag, "=", value);
     }
   }
 }
@@ -182,27 +176,13 @@ std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
   return name;
 }
 
-void AddLaunch(const std::vector<double>& seconds, CallUnit unit,
-               Configuration& configuration) {
-  std::vector<MetricSample>& samples = configuration.samples;
-  if (samples.empty()) samples.push_back({"call_seconds", {}});
-  std::vector<double>& values = samples[0].values;
-  if (unit == CallUnit::kIteration) {
-    values.insert(values.end(), seconds.begin(), seconds.end());
-    configuration.unit = "iteration";
-  } else {
-    values.push_back(Median(seconds));
-    configuration.unit = "launch";
-  }
-}
-
 void AddOnce(std::string text, std::vector<std::string>& texts) {
   if (absl::c_linear_search(texts, text)) return;
   texts.push_back(std::move(text));
 }
 
-// Identity, flags, kinds of CPU.
-using Key = std::tuple<Identity, Identity, std::string>;
+// The order of the rows: collective, bytes, identity, flags, kinds of CPU.
+using Key = std::tuple<std::string, int64_t, Identity, Identity, std::string>;
 using Configurations = std::map<Key, Configuration>;
 
 // Adds a launch's row; else why it is left out.
@@ -213,16 +193,22 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   if (!why.empty()) return why;
   const std::vector<double> seconds = SlowestSeconds(row);
   if (seconds.empty()) return "no iteration counts";
-  const Key key = {IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
-  Configuration& configuration = configurations[key];
-  configuration.name = NameOf(run, row);
-  if (std::isnan(configuration.bus_factor)) {
-    configuration.bus_factor = row.ranks[0]->bus_factor;
+  const Key key = {row.ranks[0]->collective, row.ranks[0]->bytes,
+                   IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
+  Configuration& call = configurations[key];
+  std::tie(std::ignore, call.bytes, call.identity, call.flags, call.cpus) = key;
+  call.name = NameOf(run, row);
+  call.ranks = GroupSize(*row.ranks[0], run.world_size);
+  if (std::isnan(call.bus_factor)) call.bus_factor = row.ranks[0]->bus_factor;
+  AddOnce(CodeVersion(run), call.code_versions);
+  std::vector<double>& values = call.samples["call_seconds"];
+  if (unit == CallUnit::kLaunch) {
+    call.unit = "launch";
+    values.push_back(Median(seconds));
+  } else {
+    call.unit = "iteration";
+    values.insert(values.end(), seconds.begin(), seconds.end());
   }
-  std::tie(configuration.identity, configuration.flags, configuration.cpus) =
-      key;
-  AddOnce(CodeVersion(run), configuration.code_versions);
-  AddLaunch(seconds, unit, configuration);
   return "";
 }
 
@@ -273,14 +259,6 @@ std::vector<Configuration> CallConfigurations(
   for (auto& [key, configuration] : configurations) {
     result.push_back(std::move(configuration));
   }
-  const auto order = [](const Configuration& c) {
-    return std::pair(c.identity.at("collective"),
-                     std::stoll(c.identity.at("bytes")));
-  };
-  absl::c_stable_sort(result,
-                      [&](const Configuration& a, const Configuration& b) {
-                        return order(a) < order(b);
-                      });
   return result;
 }
 

@@ -3,6 +3,7 @@
 #ifndef RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_
 #define RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_
 
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <set>
@@ -24,12 +25,6 @@ enum class CallUnit {
   kIteration,  // every iteration, as if those of a launch were independent
 };
 
-struct MetricSample {
-  std::string metric;          // a name of kMetrics
-  std::vector<double> values;  // one per repetition
-  double step_seconds = 0;     // of a part of the step: the median of the step
-};
-
 // A cell of trainers, or a row of comm_bench, with its repetitions.
 struct Configuration {
   std::string name;  // "ddp on 2 ranks, batch 32"
@@ -40,8 +35,12 @@ struct Configuration {
   std::map<std::string, std::string> flags;
   std::string cpus;  // that it ran on; may differ between A and B
   std::vector<std::string> code_versions;  // of its repetitions, each once
-  std::vector<MetricSample> samples;
-  // Of a row of comm_bench: CollectiveRecord::bus_factor.
+  // By the name of a metric (kMetrics) a value per repetition that has one.
+  std::map<std::string, std::vector<double>> samples;
+  // Of a row of comm_bench: CollectiveRecord::bytes, GroupSize, and
+  // CollectiveRecord::bus_factor.
+  int64_t bytes = 0;
+  int64_t ranks = 1;
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
 };
 

@@ -50,7 +50,7 @@ TEST(LoadRecordSet, ReadsAFileOrAFolder) {
   ASSERT_TRUE(both.ok()) << both.status();
   EXPECT_EQ(both->runs, 2u);
   ASSERT_EQ(both->configurations.size(), 1u);
-  EXPECT_EQ(both->configurations[0].samples[0].values.size(), 2u);
+  EXPECT_EQ(both->configurations[0].samples.at("step_seconds").size(), 2u);
   EXPECT_THAT(both->made_by,
               ElementsAre("an unknown commit, torch 2.11.0, A CPU"));
   EXPECT_EQ(LoadRecordSet(folder + "/a.jsonl", {})->runs, 1u);
@@ -143,15 +143,14 @@ TEST(CallConfigurations, ALaunchIsARepetitionOfTheSlowestRanksMedian) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].name, "all_reduce of 8 B float32 sum on 2 ranks, gloo");
   EXPECT_EQ(found[0].unit, "launch");
-  EXPECT_EQ(found[0].samples[0].metric, "call_seconds");
-  EXPECT_THAT(found[0].samples[0].values, ElementsAre(4, 12));
+  EXPECT_THAT(found[0].samples.at("call_seconds"), ElementsAre(4, 12));
 }
 
 TEST(CallConfigurations, IterationsWhereAskedFor) {
   const auto found =
       MeasureCalls({Launch({1, 2}), Launch({3})}, CallUnit::kIteration);
   EXPECT_EQ(found[0].unit, "iteration");
-  EXPECT_THAT(found[0].samples[0].values, ElementsAre(2, 4, 6));
+  EXPECT_THAT(found[0].samples.at("call_seconds"), ElementsAre(2, 4, 6));
 }
 
 TEST(CallConfigurations, LateIterationsDoNotCountAndTripsDivide) {
@@ -160,7 +159,8 @@ TEST(CallConfigurations, LateIterationsDoNotCountAndTripsDivide) {
     trace.collectives[0].late = {1};
     trace.collectives[0].trips = 2;
   }
-  EXPECT_THAT(MeasureCalls({launch})[0].samples[0].values, ElementsAre(2));
+  EXPECT_THAT(MeasureCalls({launch})[0].samples.at("call_seconds"),
+              ElementsAre(2));
 }
 
 TEST(CallConfigurations, RowsAreToldApartAndOrderedBySize) {
@@ -222,6 +222,8 @@ TEST(CallConfigurations, AGroupsRowHasTheGroupsRanksAndFactor) {
   EXPECT_EQ(found[0].name,
             "all_reduce of 8 B float32 sum on 2 of 8 ranks {0,1}, gloo");
   EXPECT_EQ(found[0].identity.at("ranks"), "2");
+  EXPECT_EQ(found[0].ranks, 2);
+  EXPECT_EQ(found[0].bytes, 8);
   EXPECT_EQ(found[0].identity.at("world size"), "8");
   EXPECT_EQ(found[0].bus_factor, 1);
 }
@@ -270,7 +272,7 @@ TEST(CallConfigurations, ARowWithoutOneOfItsRanksIsLeftOut) {
   const auto found = CallConfigurations({launch, Launch({1, 2})},
                                         CallUnit::kLaunch, &left_out);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_THAT(found[0].samples[0].values, ElementsAre(3));
+  EXPECT_THAT(found[0].samples.at("call_seconds"), ElementsAre(3));
   EXPECT_THAT(left_out,
               ElementsAre(HasSubstr("gloo: has the records of 1 of 2 ranks")));
 }
@@ -282,10 +284,9 @@ std::vector<Configuration> MeasureTrainers(const std::vector<RunTrace>& runs) {
 
 std::vector<double> ValuesOf(const Configuration& configuration,
                              const std::string& metric) {
-  for (const MetricSample& sample : configuration.samples) {
-    if (sample.metric == metric) return sample.values;
-  }
-  return {};
+  const auto found = configuration.samples.find(metric);
+  if (found == configuration.samples.end()) return {};
+  return found->second;
 }
 
 TEST(TrainerConfigurations, ARunIsARepetition) {

@@ -194,6 +194,8 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
                    {"registered", "no"},
                    {"algorithm", "RING"},
                    {"protocol", "LL"}};
+  call.bytes = 4096;
+  call.ranks = 2;
   call.samples = {{"call_seconds", {2e-5}}};
   call.bus_factor = 1;
   answer->calls = {call};

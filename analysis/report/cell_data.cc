@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/report/report.h"
 #include "analysis/runs/throughput.h"
@@ -51,33 +50,30 @@ std::vector<std::string> Marks(const Cell& cell) {
   return marks;
 }
 
-// True where cells may be distinguished by that flag: not by where a run's
-// files lie.
-bool Distinguishes(const std::string& flag) {
-  return !FollowsWorldSizeOrOutput(flag) || IsShapeFlag(flag);
-}
-
 std::string FlagText(const std::string& name, const std::string& value) {
   if (name != "skip_communication") return absl::StrCat(", ", name, "=", value);
   return value == "true" ? ", without communication" : "";
 }
 
-// The flags in which cells of the same label differ, with the cell's values; ""
-// where `cell` has its label for itself, or none differs.
-std::string Distinction(absl::Span<const Cell> cells, const Cell& cell) {
-  const std::string label = CellLabel(cell);
-  std::string text;
-  for (const auto& [name, value] : cell.run.flags) {
-    if (!Distinguishes(name)) continue;
-    const bool differs = absl::c_any_of(
-        cells, [&, &name = name, &value = value](const Cell& other) {
-          const auto flag = other.run.flags.find(name);
-          return flag != other.run.flags.end() && flag->second != value &&
-                 CellLabel(other) == label;
-        });
-    if (differs) text += FlagText(name, value);
+// Of each cell, its label with the flags in which cells of that label differ;
+// not those that say where a run's files lie.
+std::vector<std::string> LabelsOf(absl::Span<const Cell> cells) {
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
+  for (const Cell& cell : cells) {
+    for (const auto& [name, value] : cell.run.flags) {
+      if (FollowsWorldSizeOrOutput(name) && !IsShapeFlag(name)) continue;
+      values[{CellLabel(cell), name}].insert(value);
+    }
   }
-  return text;
+  std::vector<std::string> labels;
+  for (const Cell& cell : cells) {
+    const std::string own = CellLabel(cell);
+    std::string& label = labels.emplace_back(own);
+    for (const auto& [name, value] : cell.run.flags) {
+      if (values[{own, name}].size() > 1) label += FlagText(name, value);
+    }
+  }
+  return labels;
 }
 
 json CellData(const Cell& cell, const RateColumn& rate) {
@@ -86,7 +82,6 @@ json CellData(const Cell& cell, const RateColumn& rate) {
       {"trainer", cell.Trainer()},
       {"ranks", cell.run.world_size},
       {"rank_batch", cell.rank_batch},
-      {"global_batch", cell.global_batch},
       {"runs", cell.repetitions.size()},
       {"examples_per_second", cell.ExamplesPerSecond()},
       {"rate", rate.Of(cell, cell.ExamplesPerSecond())},
@@ -130,9 +125,10 @@ json CellIndex(absl::Span<const Cell> cells, const Cell* cell) {
 json CellsData(absl::Span<const Cell> cells) {
   json data = json::array();
   const RateColumn rate(cells);
-  for (const Cell& cell : cells) {
-    data.push_back(CellData(cell, rate));
-    data.back()["label"] = CellLabel(cell) + Distinction(cells, cell);
+  const std::vector<std::string> labels = LabelsOf(cells);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    data.push_back(CellData(cells[i], rate));
+    data.back()["label"] = labels[i];
   }
   return data;
 }

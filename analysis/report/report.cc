@@ -1,14 +1,18 @@
 #include "analysis/report/report.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "records/record.h"
 #include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"
 
@@ -21,6 +25,275 @@ extern const char kPageErrors[];  // to {{errors}}: runs before all else
 extern const char kPageJs[];      // to {{js}}: every other script
 
 namespace {
+
+using ::nlohmann::json;
+
+// A list of what `data_of` says of every member of `list`, in its `context`.
+template <typename List, typename DataOf, typename... Context>
+json DataOfEach(const List& list, const DataOf& data_of,
+                const Context&... context) {
+  json data = json::array();
+  for (const auto& one : list) data.push_back(data_of(context..., one));
+  return data;
+}
+
+constexpr int kCurvePoints = 40;
+constexpr double kDrawnBeyond = 2;  // times the largest measured size
+
+json EfficiencyData(const ScalingRow& row) {
+  if (!row.efficiency.ok()) return nullptr;
+  const Efficiency& efficiency = *row.efficiency;
+  return {
+      {"speedup", efficiency.speedup},
+      {"speedup_interval", IntervalData(efficiency.speedup_interval)},
+      {"efficiency", efficiency.efficiency},
+      {"efficiency_interval", IntervalData(efficiency.efficiency_interval)},
+      {"warning", efficiency.warning},
+  };
+}
+
+json RowData(const Answer& answer, const ScalingRow& row) {
+  return {
+      {"cell", CellIndex(answer.cells, row.cell)},
+      {"base", CellIndex(answer.cells, row.base)},
+      {"scaling", row.scaling},
+      {"efficiency", EfficiencyData(row)},
+      {"refusal", std::string(row.efficiency.status().message())},
+  };
+}
+
+// `base_ranks`: a law counts ranks in units of these.
+json LawData(const FittedLaw& law, int64_t base_ranks, int64_t max_ranks) {
+  const auto parameter_data = [](const LawParameter& parameter) {
+    return json{{"name", parameter.name},
+                {"value", parameter.value},
+                {"interval", IntervalData(parameter.interval)}};
+  };
+  json ranks = json::array(), speedups = json::array();
+  const double unit = static_cast<double>(base_ranks);
+  const double furthest = kDrawnBeyond * static_cast<double>(max_ranks) / unit;
+  for (int i = 0; i <= kCurvePoints; ++i) {
+    const double n = std::pow(furthest, static_cast<double>(i) / kCurvePoints);
+    ranks.push_back(n * unit);
+    speedups.push_back(law.Speedup(n));
+  }
+  return {
+      {"name", ScalingLawName(law.law)},
+      {"parameters", DataOfEach(law.parameters, parameter_data)},
+      {"error", law.median_relative_error},
+      {"ranks", ranks},
+      {"speedups", speedups},
+  };
+}
+
+json SerialFractionData(const SerialFraction& fraction) {
+  return {{"ranks", fraction.world_size},
+          {"value", fraction.value},
+          {"interval", IntervalData(fraction.interval)}};
+}
+
+json SeriesData(const Answer& answer, const ScalingSeries& series) {
+  const int64_t base_ranks = series.rows.front()->base->run.world_size;
+  const int64_t max_ranks = series.rows.back()->cell->run.world_size;
+  const auto point_data = [&answer](const ScalingRow* row) {
+    return json{{"cell", CellIndex(answer.cells, row->cell)},
+                {"efficiency", EfficiencyData(*row)}};
+  };
+  const auto law_data = [=](const FittedLaw& law) {
+    return LawData(law, base_ranks, max_ranks);
+  };
+  return {{"trainer", series.trainer},
+          {"scaling", std::string(ScalingName(series.scaling))},
+          {"base_ranks", base_ranks},
+          {"points", DataOfEach(series.rows, point_data)},
+          {"laws", DataOfEach(series.laws, law_data)},
+          {"serial_fractions",
+           DataOfEach(series.serial_fractions, SerialFractionData)},
+          {"serial_trend", series.serial_trend},
+          {"no_law", series.no_law}};
+}
+
+json PartsData(const LedgerParts& parts) {
+  return {{"compute", parts.compute_seconds},
+          {"exposed_comm", parts.exposed_comm_seconds},
+          {"bubble", parts.bubble_seconds},
+          {"data_wait", parts.data_wait_seconds},
+          {"residual", parts.residual_seconds}};
+}
+
+json RankLedgerData(const RankLedger& rank) {
+  return {{"rank", rank.rank},
+          {"stage", rank.stage},  // -1: the rank is one place
+          {"parts", PartsData(rank.parts)}};
+}
+
+json LedgerData(const Answer& answer, const CellLedger& of_cell) {
+  return {{"cell", CellIndex(answer.cells, of_cell.cell)},
+          {"critical", PartsData(of_cell.ledger.critical)},
+          {"ranks", DataOfEach(of_cell.ledger.ranks, RankLedgerData)},
+          {"imbalance_seconds", of_cell.ledger.imbalance_seconds},
+          {"noise_seconds", of_cell.ledger.noise_seconds},
+          {"residual_share", of_cell.ledger.median_residual_share},
+          {"captured_seconds", of_cell.ledger.captured_seconds},
+          {"separates_bubble", of_cell.ledger.separates_bubble}};
+}
+
+json LossData(const Loss& loss) {
+  return {{"cause", LossName(loss.cause)},
+          {"remedy", Remedy(loss.cause)},
+          {"seconds", loss.seconds},
+          {"points", loss.efficiency_points}};
+}
+
+json WaterfallData(const Answer& answer, const Waterfall& waterfall) {
+  return {{"cell", CellIndex(answer.cells, waterfall.cell)},
+          {"base", CellIndex(answer.cells, waterfall.base)},
+          {"scaling", std::string(ScalingName(waterfall.scaling))},
+          {"ideal_seconds", waterfall.ideal_seconds},
+          {"measured_seconds", waterfall.measured_seconds},
+          {"losses", DataOfEach(waterfall.losses, LossData)},
+          {"merged", waterfall.merged}};
+}
+
+json AblationData(const Answer& answer, const Ablation& ablation) {
+  return {{"cell", CellIndex(answer.cells, ablation.cell)},
+          {"without", CellIndex(answer.cells, ablation.without)},
+          {"saved_seconds", ablation.saved_seconds},
+          {"exposed_seconds", ablation.exposed_seconds},
+          {"bubble_seconds", ablation.bubble_seconds},
+          {"slowed_seconds", ablation.slowed_seconds},
+          {"captured", ablation.captured},
+          {"disagreement", ablation.disagreement},
+          {"exposed_disagreement", ablation.exposed_disagreement}};
+}
+
+json CurveData(const std::string& collective, const CostCurve& curve) {
+  json points = json::array();
+  for (const CostPoint& point : curve.points) {
+    points.push_back({{"bytes", point.bytes},
+                      {"seconds", point.median_seconds},
+                      {"interval", IntervalData(point.interval)}});
+  }
+  const CostLine& line = curve.line;
+  return {{"collective", collective},
+          {"ranks", curve.world_size},
+          {"bus_factor", curve.bus_factor},  // not known: null
+          {"points", points},
+          {"alpha_seconds", line.alpha_seconds},
+          {"alpha_interval", IntervalData(line.alpha_interval)},
+          {"beta_seconds_per_byte", line.beta_seconds_per_byte},
+          {"beta_interval", IntervalData(line.beta_interval)},
+          {"error", curve.median_relative_error},
+          {"interpolation_error", curve.InterpolationError()}};
+}
+
+json PredictionData(const Prediction& prediction) {
+  const Layout& layout = prediction.layout;
+  return {
+      {"name", layout.Name()},
+      {"pp", layout.pp},
+      {"ranks", layout.world_size()},
+      {"batch_per_rank", layout.batch_per_rank},
+      {"micro_batches", layout.micro_batches},
+      {"schedule", layout.schedule},
+      {"step_seconds", prediction.step_seconds},
+      {"step_interval", IntervalData(prediction.step_interval)},
+      {"rate", prediction.unit.Rate(prediction.examples_per_second)},
+      {"rate_unit", prediction.unit.RateName()},
+      {"exposed_comm_seconds", prediction.exposed_comm_seconds},
+      {"bubble_seconds", prediction.bubble_seconds},
+      {"peak_bytes", prediction.peak_bytes},
+      {"extrapolated", prediction.extrapolated},
+      {"assumptions", prediction.assumptions},
+  };
+}
+
+constexpr size_t kMaxLossPoints = 2000;  // of a curve
+
+json FindingData(const Finding& finding) {
+  return {{"title", finding.title}, {"text", finding.text}};
+}
+
+json TimelineData(const std::vector<TimelineRecord>& timelines) {
+  json data = json::array();
+  for (const TimelineRecord& timeline : timelines) {
+    // One process may have run all of the pipeline's ranks.
+    const int64_t row = std::max(timeline.rank, timeline.pipeline_rank);
+    for (const RecordedSpan& span : timeline.spans) {
+      data.push_back({{"rank", row},
+                      {"action", span.action},
+                      {"stage", span.stage},
+                      {"micro_batch", span.micro_batch},
+                      {"start", span.start_seconds},
+                      {"end", span.end_seconds}});
+    }
+  }
+  return data;
+}
+
+json PictureData(const Answer& answer, const TimelinePicture& picture) {
+  return {{"cell", CellIndex(answer.cells, picture.cell)},
+          {"step", picture.measured.empty() ? 0 : picture.measured[0].step},
+          {"measured", TimelineData(picture.measured)},
+          {"simulated", TimelineData(picture.simulated)}};
+}
+
+json LossCurveData(const LossCurve& curve) {
+  const size_t count = curve.steps.size();
+  const size_t stride = (count + kMaxLossPoints - 1) / kMaxLossPoints;
+  json steps = json::array(), losses = json::array();
+  for (size_t i = 0; i < count; ++i) {
+    if (i % stride != 0 && i + 1 != count) continue;
+    steps.push_back(curve.steps[i]);
+    losses.push_back(curve.losses[i]);
+  }
+  return {{"name", curve.name},
+          {"stride", stride},
+          {"steps", steps},
+          {"losses", losses}};
+}
+
+json NetworkData(const NetworkModel& network) {
+  json curves = json::array();
+  for (const CollectiveCosts& costs : network.collectives) {
+    for (const CostCurve& curve : costs.curves) {
+      curves.push_back(CurveData(costs.collective, curve));
+    }
+  }
+  return {
+      {"name", network.name}, {"backend", network.backend}, {"curves", curves}};
+}
+
+json CallData(const Configuration& call) {
+  const std::vector<double>& seconds = call.samples.at("call_seconds");
+  json data(call.identity);
+  data["name"] = call.name;
+  // As numbers, unlike the rest of the identity.
+  data["bytes"] = call.bytes;
+  data["ranks"] = call.ranks;
+  data["seconds"] = Median(seconds);
+  data["launches"] = seconds.size();
+  data["bus_factor"] = call.bus_factor;
+  return data;
+}
+
+json ScoredData(const Answer& answer, const ScoredPrediction& point) {
+  return {{"prediction", PredictionData(point.prediction)},
+          {"cell", CellIndex(answer.cells, point.cell)},
+          {"measured_seconds", point.measured_seconds},
+          {"error", point.error},
+          {"covered",
+           CountsForCoverage(point) ? json(point.covered) : json(nullptr)}};
+}
+
+json ScoreData(const Answer& answer, const Score& score) {
+  return {{"points", DataOfEach(score.points, ScoredData, answer)},
+          {"fitted_up_to", score.fitted_up_to},
+          {"median_absolute_error", score.median_absolute_error},
+          {"coverage", score.coverage},  // not known: NaN, null in JSON
+          {"median_relative_width", score.median_relative_width},
+          {"left_out", score.left_out}};
+}
 
 // The text of a script that can stand inside a page.
 absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
@@ -44,6 +317,29 @@ absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
 
 }  // namespace
 
+json CallsData(absl::Span<const Configuration> calls) {
+  return DataOfEach(calls, CallData);
+}
+
+json ReportData(const Answer& answer) {
+  return {{"findings", DataOfEach(answer.findings, FindingData)},
+          {"notes", answer.notes},
+          {"cells", CellsData(answer.cells)},
+          {"rate_unit", RateColumn(answer.cells).name()},
+          {"origin", OriginData(answer.cells)},
+          {"rows", DataOfEach(answer.rows, RowData, answer)},
+          {"series", DataOfEach(answer.series, SeriesData, answer)},
+          {"ledgers", DataOfEach(answer.ledgers, LedgerData, answer)},
+          {"waterfalls", DataOfEach(answer.waterfalls, WaterfallData, answer)},
+          {"ablations", DataOfEach(answer.ablations, AblationData, answer)},
+          {"networks", DataOfEach(answer.networks, NetworkData)},
+          {"calls", CallsData(answer.calls)},
+          {"timelines", DataOfEach(answer.timelines, PictureData, answer)},
+          {"scores", DataOfEach(answer.scores, ScoreData, answer)},
+          {"predictions", DataOfEach(answer.predictions, PredictionData)},
+          {"losses", DataOfEach(answer.losses, LossCurveData)}};
+}
+
 std::string HtmlEscaped(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"},
                                     {"<", "&lt;"},
@@ -52,13 +348,13 @@ std::string HtmlEscaped(absl::string_view text) {
                                     {"'", "&#39;"}});
 }
 
-std::string ScriptSafeJson(const nlohmann::json& data) {
+std::string ScriptSafeJson(const json& data) {
   const std::string text =
-      data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      data.dump(-1, ' ', false, json::error_handler_t::replace);
   return absl::StrReplaceAll(text, {{"<", "\\u003c"}});
 }
 
-std::string ReportPage(absl::string_view title, const nlohmann::json& data,
+std::string ReportPage(absl::string_view title, const json& data,
                        absl::string_view plotly) {
   // In one pass, so that what is put in is not searched in its turn.
   return absl::StrReplaceAll(kPageHtml, {{"{{title}}", HtmlEscaped(title)},
@@ -72,7 +368,7 @@ std::string ReportPage(absl::string_view title, const nlohmann::json& data,
 absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
                          const std::string& path) {
   ASSIGN_OR_RETURN(const std::string plotly, ReadPlotly(config.plotly_js));
-  nlohmann::json data = ReportData(answer);
+  json data = ReportData(answer);
   data["command"] = config.command;
   return ReplaceFile(path, ReportPage(config.title, data, plotly));
 }

@@ -185,7 +185,7 @@ bool WriteRun(const std::string& binary, int64_t steps) {
   return true;
 }
 
-// Files of finished runs beside this one's.
+// Files of finished runs next to this one's.
 int64_t FinishedRuns() {
   int64_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,20 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
+#include "analysis/study/programs.h"
 #include "analysis/study/study_plan.h"
-#include "analysis/study/study_run.h"
 
 namespace rankwise {
-
-struct MemorySearchConfig {
-  int64_t limit_bytes = 0;
-  int64_t multiple = 8;       // of which the batch is one
-  int64_t second_batch = 64;  // probed after the smallest
-  int64_t largest_batch = 1 << 20;
-  int max_probes = 8;
-  // A batch that is this close to what memory allows is large enough.
-  double tolerance = 0.05;
-};
 
 using MemoryProbes = std::map<int64_t, int64_t>;  // batch -> peak bytes
 
@@ -39,10 +28,11 @@ struct MemoryFit {
 // Memory is taken to grow linearly with the batch: two probes give the line,
 // and the batch that it allows is probed too, so that the answer has been seen
 // to fit. Where the line was wrong, the search goes on between what fitted and
-// what did not. `probe` says the peak memory of a batch. OutOfRange where
-// not even the smallest batch fits; fails where `probe` does.
+// what did not. Batches are multiples of 8, the smallest, up to 2^20. `probe`
+// says the peak memory of a batch. OutOfRange where not even the smallest batch
+// fits; fails where `probe` does.
 absl::StatusOr<MemoryFit> LargestBatch(
-    const MemorySearchConfig& config,
+    int64_t limit_bytes,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe);
 
 // The batch of `fit`, or, where a whole run with it needs more than the limit,
@@ -50,36 +40,24 @@ absl::StatusOr<MemoryFit> LargestBatch(
 // peak under the limit; peak_bytes is then that peak. OutOfRange where none
 // is left; fails where `whole_run` does.
 absl::StatusOr<MemoryFit> ConfirmBatch(
-    const MemorySearchConfig& config, MemoryFit fit,
+    int64_t limit_bytes, MemoryFit fit,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& whole_run);
 
-// Of the fullest rank: of its accelerators where it has any, else of its
-// process. NotFound where a rank recorded none.
-absl::StatusOr<int64_t> PeakMemory(const RunTrace& run);
+// StudyPlan::searched with their batches. Short runs, whose records go to the
+// folder probes/ of the study's, find each cell's batch, and one of all
+// config.max_steps, in probes/whole/, confirms it; those that are there already
+// are not run again. A run that dies with more than the smallest batch counts
+// as one of too large a batch, for ever by its file STEM.too_large; one that
+// takes too long ends the search. OutOfRange, naming the cell and what it
+// needs, where not even its smallest batch fits; Cancelled by `signals`.
+absl::StatusOr<std::vector<PlannedRun>> FindFixedMemoryRuns(
+    const StudyConfig& config, HeldSignals& signals);
 
-struct FixedMemoryResult {
-  std::vector<PlannedRun> runs;  // StudyPlan::searched with their batches
-  int interrupted_by = 0;        // the signal that ended the search, or 0
-};
-
-// Short runs, whose records go to the folder probes/ of the study's, find each
-// cell's batch, and one of all config.max_steps, in probes/whole/, confirms it;
-// those that are there already are not run again. A run that dies where a
-// smaller batch ran counts as one of too large a batch, for ever by its file
-// STEM.too_large; one that takes too long ends the search. OutOfRange, naming
-// the cell and what it needs, where not even its smallest batch fits. Needs a
-// HeldSignals that lives (programs.h).
-absl::StatusOr<FixedMemoryResult> FindFixedMemoryRuns(
-    const StudyConfig& config, const StudyRunnerConfig& runner,
-    std::ostream& progress);
-
-// One line for every run of `plan` in the cells of `fixed_memory` that recorded
-// more than the limit all the same; "" without any. `dir`: the study's folder.
+// One line for every repetition of the cells of `fixed_memory` among `runs`
+// that recorded more than the limit all the same; "" without any.
 std::string OverLimitText(const StudyConfig& config,
                           absl::Span<const PlannedRun> fixed_memory,
-                          absl::Span<const PlannedRun> plan,
-                          absl::Span<const RunTrace> runs,
-                          const std::string& dir);
+                          absl::Span<const RunTrace> runs);
 
 }  // namespace rankwise
 

@@ -16,11 +16,7 @@ using ::testing::SizeIs;
 
 constexpr int64_t kMegabyte = 1000000;
 
-MemorySearchConfig Under(int64_t megabytes) {
-  MemorySearchConfig config;
-  config.limit_bytes = megabytes * kMegabyte;
-  return config;
-}
+int64_t Under(int64_t megabytes) { return megabytes * kMegabyte; }
 
 std::vector<int64_t> Batches(const MemoryFit& fit) {
   std::vector<int64_t> batches;
@@ -72,11 +68,10 @@ TEST(LargestBatch, WhatTheLineGotWrongIsNarrowedDown) {
 }
 
 TEST(LargestBatch, MemoryThatDoesNotGrowEndsAtTheLargestBatch) {
-  MemorySearchConfig config = Under(100);
-  config.largest_batch = 5000;
-  const auto fit = LargestBatch(config, [](int64_t) { return 50 * kMegabyte; });
+  const auto fit =
+      LargestBatch(Under(100), [](int64_t) { return 50 * kMegabyte; });
   ASSERT_TRUE(fit.ok()) << fit.status();
-  EXPECT_EQ(fit->batch, 5000);
+  EXPECT_EQ(fit->batch, 1 << 20);
 }
 
 TEST(LargestBatch, RefusesALimitBelowTheSmallestBatch) {

@@ -21,17 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// RUNFILES/WORKSPACE/trainers for every workspace: its name is not ours to
-// know.
-std::vector<fs::path> InRunfiles(const fs::path& runfiles) {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (const auto& workspace : fs::directory_iterator(runfiles, error)) {
-    folders.push_back(workspace.path() / "trainers");
-  }
-  return folders;
-}
-
 bool IsExecutable(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
@@ -96,36 +85,23 @@ absl::StatusOr<pid_t> Start(const Command& command) {
   return child;
 }
 
-// By a clock that nobody sets.
-using Clock = std::chrono::steady_clock;
-absl::Duration ElapsedSince(Clock::time_point start) {
-  return absl::FromChrono(Clock::now() - start);
-}
-
-// The next held signal, or 0 when `patience` since `start` is over.
-int NextSignal(Clock::time_point start, absl::Duration patience) {
-  const sigset_t set = SetOfHeldSignals();
-  while (true) {
-    const absl::Duration left = patience - ElapsedSince(start);
-    if (left <= absl::ZeroDuration()) return 0;
-    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
-    const int signal = sigtimedwait(&set, nullptr, &wait);
-    if (signal > 0) return signal;
-  }
-}
-
-// Waits for the child for up to `patience`. False: it still runs.
+// Waits for the child for up to `patience`, or until an interrupt comes, which
+// does not count where `interrupted_by` is null. False: it still runs.
 bool WaitFor(pid_t child, absl::Duration patience, int* status,
              int* interrupted_by) {
+  using Clock = std::chrono::steady_clock;  // that nobody sets
   const Clock::time_point start = Clock::now();
+  const sigset_t set = SetOfHeldSignals();
   while (waitpid(child, status, WNOHANG) != child) {
-    const int signal = NextSignal(start, patience);
-    if (signal == 0) return false;
+    const absl::Duration left =
+        patience - absl::FromChrono(Clock::now() - start);
+    if (left <= absl::ZeroDuration()) return false;
+    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
+    const int signal = sigtimedwait(&set, nullptr, &wait);
+    if (interrupted_by == nullptr) continue;
     if (!absl::c_linear_search(kInterrupts, signal)) continue;
-    if (interrupted_by != nullptr) {
-      *interrupted_by = signal;
-      return false;
-    }
+    *interrupted_by = signal;
+    return false;
   }
   return true;
 }
@@ -134,12 +110,17 @@ bool WaitFor(pid_t child, absl::Duration patience, int* status,
 
 absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path) {
   const fs::path own = fs::absolute(own_path);
-  std::vector<fs::path> candidates = InRunfiles(own.string() + ".runfiles");
+  std::vector<fs::path> candidates;
+  std::error_code error;
+  // RUNFILES/WORKSPACE/trainers, whatever the name of the workspace.
+  for (const auto& workspace :
+       fs::directory_iterator(own.string() + ".runfiles", error)) {
+    candidates.push_back(workspace.path() / "trainers");
+  }
   // The binary is OUTPUTS/analysis/study/study, or its link in the runfiles.
   candidates.push_back(own.parent_path().parent_path().parent_path() /
                        "trainers");
   for (const fs::path& folder : candidates) {
-    std::error_code error;
     if (fs::exists(folder / "ddp", error)) return folder.string();
   }
   return absl::NotFoundError(absl::StrCat(
@@ -147,22 +128,19 @@ absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path) {
       ": start the study by `./bazelw run //:study`, or pass --trainer_dir"));
 }
 
-absl::StatusOr<std::string> TrainerPath(const std::string& dir,
-                                        const std::string& trainer) {
-  const fs::path path = fs::path(dir) / trainer;
-  if (IsExecutable(path)) return path.string();
-  return absl::NotFoundError(
-      absl::StrCat("the trainer ", path.string(),
-                   " is not an executable file; --trainer_dir names its "
-                   "folder"));
-}
-
-absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir) {
+absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
+                                        const std::string& program) {
   const fs::path dir = fs::path(trainer_dir).lexically_normal();
-  for (const fs::path& path :
-       {dir / "comm_bench", dir.parent_path() / "comm_bench" / "comm_bench"}) {
-    if (IsExecutable(path)) return path.string();
+  const fs::path path = dir / program;
+  if (IsExecutable(path)) return path.string();
+  if (program != "comm_bench") {
+    return absl::NotFoundError(
+        absl::StrCat("the trainer ", path.string(),
+                     " is not an executable file; --trainer_dir names its "
+                     "folder"));
   }
+  const fs::path next_to_dir = dir.parent_path() / program / program;
+  if (IsExecutable(next_to_dir)) return next_to_dir.string();
   return absl::NotFoundError(absl::StrCat(
       "comm_bench, which measures communication, is neither in ", dir.string(),
       " nor next to it: build //comm_bench, or go without by "
@@ -186,30 +164,12 @@ HeldSignals::HeldSignals() {
 
 HeldSignals::~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
-bool CommandEnd::ok() const {
-  return exit_code == 0 && signal == 0 && !timed_out && interrupted_by == 0;
-}
-
-std::string CommandEnd::Describe() const {
-  if (interrupted_by != 0) return "was interrupted";
-  if (timed_out) {
-    return absl::StrCat("did not end within ", absl::FormatDuration(elapsed),
-                        " and was ended (--run_timeout)");
-  }
-  if (signal != 0) {
-    return absl::StrCat("was killed by signal ", signal, " (",
-                        strsignal(signal), ")");
-  }
-  return absl::StrCat("exited with code ", exit_code);
-}
-
-absl::StatusOr<CommandEnd> RunCommand(const Command& command) {
-  const Clock::time_point start = Clock::now();
+absl::Status RunCommand(const Command& command, HeldSignals& signals) {
   ASSIGN_OR_RETURN(const pid_t child, Start(command));
-  CommandEnd end;
   int status = 0;
-  if (!WaitFor(child, command.timeout, &status, &end.interrupted_by)) {
-    end.timed_out = end.interrupted_by == 0;
+  const bool ended =
+      WaitFor(child, command.timeout, &status, &signals.interrupted_by_);
+  if (!ended) {
     kill(-child, SIGTERM);
     if (!WaitFor(child, command.grace, &status, nullptr)) {
       kill(-child, SIGKILL);
@@ -217,10 +177,22 @@ absl::StatusOr<CommandEnd> RunCommand(const Command& command) {
     }
   }
   kill(-child, SIGKILL);  // what the command may have left in its group
-  end.elapsed = ElapsedSince(start);
-  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
-  if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
-  return end;
+  if (signals.interrupted_by() != 0) {
+    return absl::CancelledError("was interrupted");
+  }
+  if (!ended) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "did not end within ", absl::FormatDuration(command.timeout),
+        " and was ended (--run_timeout)"));
+  }
+  if (WIFSIGNALED(status)) {
+    return absl::UnknownError(absl::StrCat("was killed by signal ",
+                                           WTERMSIG(status), " (",
+                                           strsignal(WTERMSIG(status)), ")"));
+  }
+  if (WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::UnknownError(
+      absl::StrCat("exited with code ", WEXITSTATUS(status)));
 }
 
 }  // namespace rankwise

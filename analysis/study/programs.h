@@ -8,10 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace rankwise {
+
+struct Command {
+  std::vector<std::string> arguments;  // the path of the binary first
+  std::string output_path;             // takes stdout and stderr
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Between SIGTERM and SIGKILL when it has to be ended.
+  absl::Duration grace = absl::Seconds(8);
+};
 
 // Holds back SIGINT, SIGTERM, SIGHUP and SIGCHLD while it lives, so that
 // RunCommand can wait for them. Construct it in main before any thread.
@@ -22,46 +31,33 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
+  // SIGINT, SIGTERM or SIGHUP, which ended a command and is to end the study;
+  // 0: none of them came.
+  int interrupted_by() const { return interrupted_by_; }
+
  private:
+  friend absl::Status RunCommand(const Command& command, HeldSignals& signals);
+
   sigset_t before_;
-};
-
-struct Command {
-  std::vector<std::string> arguments;  // the path of the binary first
-  std::string output_path;             // takes stdout and stderr
-  absl::Duration timeout = absl::InfiniteDuration();
-  // Between SIGTERM and SIGKILL when it has to be ended.
-  absl::Duration grace = absl::Seconds(8);
-};
-
-struct CommandEnd {
-  int exit_code = 0;       // where it exited
-  int signal = 0;          // that killed it, or 0
-  bool timed_out = false;  // it was ended because of the timeout
-  int interrupted_by = 0;  // SIGINT, SIGTERM or SIGHUP that we were sent, or 0
-  absl::Duration elapsed;
-
-  bool ok() const;
-  std::string Describe() const;  // "exited with code 3", "was killed by ..."
+  int interrupted_by_ = 0;
 };
 
 // Blocks until the command has ended, and with it its process group: what it
-// started is killed. A held signal or the timeout ends it early. The command
-// also ends when this process dies. Needs a HeldSignals that lives.
-absl::StatusOr<CommandEnd> RunCommand(const Command& command);
+// started is killed. It also ends when this process dies. Cancelled where one
+// of `signals` ended it early, DeadlineExceeded where the timeout did, Unknown
+// where it ended badly: "exited with code 3", "was killed by signal 9 ...".
+absl::Status RunCommand(const Command& command, HeldSignals& signals);
 
 // The folder with the trainers' binaries, found from the path of the
 // study's own binary: in its runfiles (`bazel run`, or started by hand from
 // bazel-bin), else next to it in the tree of build outputs. Absolute.
 absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
 
-// dir/trainer; fails unless it is an executable file.
-absl::StatusOr<std::string> TrainerPath(const std::string& dir,
-                                        const std::string& trainer);
-
-// The communication benchmark near the trainers: in their folder, or in the
-// folder comm_bench next to theirs. The error says how to go without.
-absl::StatusOr<std::string> CommBenchPath(const std::string& trainer_dir);
+// The binary of a trainer, TRAINER_DIR/PROGRAM, or of comm_bench: there, or in
+// the folder comm_bench next to TRAINER_DIR. NotFound unless it is an
+// executable file, with what to do about it.
+absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
+                                        const std::string& program);
 
 // plotly.min.js in the runfiles of the study's own binary. The error says how
 // to go without.

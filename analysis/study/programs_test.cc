@@ -17,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class TrainerPathTest : public testing::Test {
+class ProgramPathTest : public testing::Test {
  protected:
-  TrainerPathTest()
+  ProgramPathTest()
       : root_(fs::path(testing::TempDir()) /
               testing::UnitTest::GetInstance()->current_test_info()->name()) {
     fs::remove_all(root_);
@@ -34,49 +34,51 @@ class TrainerPathTest : public testing::Test {
   const fs::path root_;
 };
 
-TEST_F(TrainerPathTest, RunfilesComeFirst) {
+TEST_F(ProgramPathTest, RunfilesComeFirst) {
   MakeBinary("bin/analysis/study/study.runfiles/rankwise/trainers/ddp");
   MakeBinary("bin/trainers/ddp");
   EXPECT_THAT(*FindTrainerDir(Study()),
               HasSubstr("runfiles/rankwise/trainers"));
 }
 
-TEST_F(TrainerPathTest, ElseTheTreeOfOutputs) {
+TEST_F(ProgramPathTest, ElseTheTreeOfOutputs) {
   MakeBinary("bin/trainers/ddp");
   EXPECT_EQ(*FindTrainerDir(Study()), (root_ / "bin/trainers").string());
 }
 
-TEST_F(TrainerPathTest, NowhereSaysWhatToDo) {
+TEST_F(ProgramPathTest, NowhereSaysWhatToDo) {
   EXPECT_THAT(std::string(FindTrainerDir(Study()).status().message()),
               HasSubstr("`./bazelw run //:study`, or pass --trainer_dir"));
 }
 
-TEST_F(TrainerPathTest, CommBenchIsBesideTheTrainers) {
+TEST_F(ProgramPathTest, CommBenchIsBesideTheTrainers) {
   const std::string trainers = (root_ / "trainers").string();
   MakeBinary("trainers/ddp");
-  EXPECT_THAT(std::string(CommBenchPath(trainers).status().message()),
-              HasSubstr("go without by --comm_bench=false"));
+  EXPECT_THAT(
+      std::string(ProgramPath(trainers, "comm_bench").status().message()),
+      HasSubstr("go without by --comm_bench=false"));
   MakeBinary("comm_bench/comm_bench");
-  EXPECT_EQ(*CommBenchPath(trainers),
+  EXPECT_EQ(*ProgramPath(trainers, "comm_bench"),
             (root_ / "comm_bench/comm_bench").string());
   MakeBinary("trainers/comm_bench");
-  EXPECT_EQ(*CommBenchPath(trainers), (root_ / "trainers/comm_bench").string());
+  EXPECT_EQ(*ProgramPath(trainers, "comm_bench"),
+            (root_ / "trainers/comm_bench").string());
 }
 
-TEST_F(TrainerPathTest, PlotlyIsInTheRunfiles) {
+TEST_F(ProgramPathTest, PlotlyIsInTheRunfiles) {
   EXPECT_THAT(std::string(FindPlotly(Study()).status().message()),
               HasSubstr("go without a report by --report=false"));
   MakeBinary("bin/analysis/study/study.runfiles/plotly/plotly.min.js");
   EXPECT_EQ(*FindPlotly(Study()), Study() + ".runfiles/plotly/plotly.min.js");
 }
 
-TEST_F(TrainerPathTest, OnlyExecutableFilesAreTrainers) {
+TEST_F(ProgramPathTest, OnlyExecutableFilesAreTrainers) {
   MakeBinary("ddp");
   std::ofstream(root_ / "single") << "text";
   fs::create_directory(root_ / "folder");
-  EXPECT_EQ(*TrainerPath(root_.string(), "ddp"), (root_ / "ddp").string());
+  EXPECT_EQ(*ProgramPath(root_.string(), "ddp"), (root_ / "ddp").string());
   for (const char* bad : {"single", "folder", "missing"}) {
-    const auto path = TrainerPath(root_.string(), bad);
+    const auto path = ProgramPath(root_.string(), bad);
     ASSERT_FALSE(path.ok()) << bad;
     EXPECT_THAT(std::string(path.status().message()),
                 HasSubstr(std::string(bad) + " is not an executable file"));
@@ -98,77 +100,69 @@ class SubprocessTest : public testing::Test {
     text << std::ifstream(log_).rdbuf();
     return text.str();
   }
-  CommandEnd RunOrDie(const Command& command) {
-    absl::StatusOr<CommandEnd> end = RunCommand(command);
-    EXPECT_TRUE(end.ok()) << end.status();
-    return *end;
-  }
 
-  const HeldSignals held_;
+  HeldSignals signals_;
   const std::string log_ = testing::TempDir() + "/log";
 };
 
 TEST_F(SubprocessTest, CollectsBothOutputs) {
-  const CommandEnd end = RunOrDie(Shell("echo out; echo err >&2"));
-  EXPECT_TRUE(end.ok());
+  const absl::Status end =
+      RunCommand(Shell("echo out; echo err >&2"), signals_);
+  EXPECT_TRUE(end.ok()) << end;
   EXPECT_THAT(Log(), HasSubstr("out\n"));
   EXPECT_THAT(Log(), HasSubstr("err\n"));
 }
 
 TEST_F(SubprocessTest, TellsHowItEnded) {
-  const CommandEnd failed = RunOrDie(Shell("exit 3"));
-  EXPECT_FALSE(failed.ok());
-  EXPECT_EQ(failed.Describe(), "exited with code 3");
-  const CommandEnd killed = RunOrDie(Shell("kill -9 $$"));
-  EXPECT_FALSE(killed.ok());
-  EXPECT_EQ(killed.Describe(), "was killed by signal 9 (Killed)");
+  EXPECT_EQ(RunCommand(Shell("exit 3"), signals_),
+            absl::UnknownError("exited with code 3"));
+  EXPECT_EQ(RunCommand(Shell("kill -9 $$"), signals_),
+            absl::UnknownError("was killed by signal 9 (Killed)"));
 }
 
 TEST_F(SubprocessTest, InputIsEmpty) {
-  EXPECT_TRUE(RunOrDie(Shell("cat")).ok());
+  EXPECT_TRUE(RunCommand(Shell("cat"), signals_).ok());
 }
 
 TEST_F(SubprocessTest, WhatCannotBeExecutedIsNamed) {
   Command command = Shell("");
   command.arguments = {"/no/such/binary"};
-  EXPECT_EQ(RunOrDie(command).exit_code, 127);
+  EXPECT_EQ(RunCommand(command, signals_).message(), "exited with code 127");
   EXPECT_THAT(Log(), HasSubstr("cannot execute /no/such/binary: No such file"));
 }
 
 TEST_F(SubprocessTest, AnUnwritableLogIsNamed) {
   Command command = Shell("true");
   command.output_path = "/no/such/folder/log";
-  EXPECT_THAT(std::string(RunCommand(command).status().message()),
+  EXPECT_THAT(std::string(RunCommand(command, signals_).message()),
               HasSubstr("opening the log /no/such/folder/log"));
 }
 
 TEST_F(SubprocessTest, TheTimeoutEndsIt) {
   Command command = Shell("sleep 600");
   command.timeout = absl::Milliseconds(100);
-  const CommandEnd end = RunOrDie(command);
-  EXPECT_TRUE(end.timed_out);
-  EXPECT_THAT(end.Describe(), HasSubstr("did not end within"));
+  EXPECT_EQ(RunCommand(command, signals_),
+            absl::DeadlineExceededError(
+                "did not end within 100ms and was ended (--run_timeout)"));
 }
 
 TEST_F(SubprocessTest, WhatIgnoresTheEndIsKilled) {
   Command command = Shell("trap '' TERM; while true; do sleep 600; done");
   command.timeout = absl::Milliseconds(200);
   command.grace = absl::Milliseconds(200);
-  const CommandEnd end = RunOrDie(command);
-  EXPECT_TRUE(end.timed_out);
-  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(RunCommand(command, signals_)));
 }
 
 TEST_F(SubprocessTest, ASignalToUsEndsIt) {
   // The command itself sends the Ctrl-C to this process.
-  const CommandEnd end = RunOrDie(Shell("kill -INT $PPID; sleep 600"));
-  EXPECT_EQ(end.interrupted_by, SIGINT);
-  EXPECT_FALSE(end.ok());
-  EXPECT_EQ(end.Describe(), "was interrupted");
+  EXPECT_EQ(signals_.interrupted_by(), 0);
+  EXPECT_EQ(RunCommand(Shell("kill -INT $PPID; sleep 600"), signals_),
+            absl::CancelledError("was interrupted"));
+  EXPECT_EQ(signals_.interrupted_by(), SIGINT);
 }
 
 TEST_F(SubprocessTest, NothingOfItIsLeftRunning) {
-  RunOrDie(Shell("sleep 600 & echo $!"));
+  EXPECT_TRUE(RunCommand(Shell("sleep 600 & echo $!"), signals_).ok());
   const pid_t left = std::stoi(Log());
   // Killed; it is gone as soon as init has taken note.
   for (int i = 0; i < 500 && kill(left, 0) == 0; ++i) {

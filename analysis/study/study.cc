@@ -1,10 +1,7 @@
 // The scaling study: trains at several world sizes, and says how well that
 // scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -26,7 +23,7 @@
 #include "analysis/report/report.h"
 #include "analysis/study/fixed_memory.h"
 #include "analysis/study/programs.h"
-#include "analysis/study/study_flags.h"
+#include "analysis/study/study_config.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_output.h"
 #include "analysis/study/study_plan.h"
@@ -34,7 +31,6 @@
 #include "analysis/text/program.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
-#include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, output_dir, "",
@@ -70,20 +66,7 @@ constexpr char kUsage[] =
     "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
     "  ./bazelw run //:study -- --from=DIR             the answer once more";
 
-// A study that is described, and may begin.
-struct Study {
-  HostInfo host;
-  StudyConfig config;
-  StudyRunnerConfig runner;
-  StudyDescription description;
-};
-
-struct CommandLine {
-  std::vector<char*> positional;  // the binary's name first
-  // study.flags of --output_dir under --resume, and of --from where it has one.
-  std::optional<StudyDescription> folder;
-};
-
+// study.flags of --output_dir under --resume, and of --from where it has one.
 absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
   const std::string from = absl::GetFlag(FLAGS_from);
   const bool resume = absl::GetFlag(FLAGS_resume);
@@ -111,14 +94,14 @@ absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
 }
 
 // Sets all flags: those given in argv, else what the folder's study.flags says,
-// else their defaults. Exits as ParseFlags does where argv is wrong; fails
-// where the file is.
-absl::StatusOr<CommandLine> ParseCommandLine(int argc, char** argv) {
-  CommandLine line;
-  line.positional = ParseFlags(argc, argv);
-  ASSIGN_OR_RETURN(line.folder, ReadFolder());
-  if (!line.folder.has_value()) return line;
-  for (const auto& [name, value] : line.folder->flags) {
+// which is returned, else their defaults. Exits as ParseFlags does where argv
+// is wrong; fails where the file is.
+absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
+                                                                 char** argv) {
+  RETURN_IF_ERROR(RefuseArguments(ParseFlags(argc, argv), "--world_sizes=1,2"));
+  ASSIGN_OR_RETURN(const auto folder, ReadFolder());
+  if (!folder.has_value()) return folder;
+  for (const auto& [name, value] : folder->flags) {
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
     std::string error = "there is no such flag";
     if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
@@ -126,53 +109,42 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, char** argv) {
         absl::StrCat("study.flags: --", name, "=", value, ": ", error));
   }
   ParseFlags(argc, argv);  // once more: it wins
-  return line;
+  return folder;
 }
 
 std::string OwnPath() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-absl::Status FindBinaries(const StudyConfig& study,
-                          const std::string& trainer_dir) {
-  for (const std::string& trainer : study.trainers) {
-    RETURN_IF_ERROR(TrainerPath(trainer_dir, trainer).status());
+absl::Status FindPrograms(const StudyConfig& study) {
+  std::vector<std::string> programs = study.trainers;
+  const bool only_single = programs == std::vector<std::string>{"single"};
+  if (study.comm_bench && !only_single && LargestWorldSize(study) > 1) {
+    programs.push_back("comm_bench");
   }
-  const bool only_single = study.trainers == std::vector<std::string>{"single"};
-  if (!study.comm_bench || only_single || LargestWorldSize(study) == 1) {
-    return absl::OkStatus();
+  for (const std::string& program : programs) {
+    RETURN_IF_ERROR(ProgramPath(study.trainer_dir, program).status());
   }
-  return CommBenchPath(trainer_dir).status();
+  return absl::OkStatus();
 }
 
-absl::StatusOr<StudyRunnerConfig> RunnerFromFlags(const StudyConfig& study) {
-  StudyRunnerConfig runner;
-  runner.run_timeout = absl::GetFlag(FLAGS_run_timeout);
-  if (runner.run_timeout <= absl::ZeroDuration()) {
+// Sets where and how long the study's runs are made.
+absl::Status SetPlaces(StudyConfig& study) {
+  study.run_timeout = absl::GetFlag(FLAGS_run_timeout);
+  if (study.run_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         "--run_timeout: expected a time above 0, such as 10m");
   }
-  runner.on_terminal = isatty(STDOUT_FILENO) == 1;
-  const std::string trainer_dir = absl::GetFlag(FLAGS_trainer_dir);
-  if (!trainer_dir.empty()) {
-    runner.trainer_dir = UserPath(trainer_dir);
-  } else {
-    ASSIGN_OR_RETURN(runner.trainer_dir, FindTrainerDir(OwnPath()));
+  study.trainer_dir = UserPath(absl::GetFlag(FLAGS_trainer_dir));
+  if (study.trainer_dir.empty()) {
+    ASSIGN_OR_RETURN(study.trainer_dir, FindTrainerDir(OwnPath()));
   }
-  RETURN_IF_ERROR(FindBinaries(study, runner.trainer_dir));
-  std::string output_dir = absl::GetFlag(FLAGS_output_dir);
-  if (output_dir.empty()) {
-    output_dir = absl::FormatTime("results/%Y%m%d-%H%M%S", absl::Now(),
-                                  absl::LocalTimeZone());
+  study.output_dir = UserPath(absl::GetFlag(FLAGS_output_dir));
+  if (study.output_dir.empty()) {
+    study.output_dir = UserPath(absl::FormatTime(
+        "results/%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
   }
-  runner.output_dir = UserPath(output_dir);
-  return runner;
-}
-
-// The plotly.min.js of the report.
-absl::StatusOr<std::string> PlotlyFromFlags() {
-  const std::string plotly = absl::GetFlag(FLAGS_plotly_js);
-  return plotly.empty() ? FindPlotly(OwnPath()) : UserPath(plotly);
+  return FindPrograms(study);
 }
 
 // "Scaling study, 2026-01-31": run ids begin with the day.
@@ -194,7 +166,10 @@ absl::Status Report(const Answer& answer, const std::string& title,
         "nothing in the records could be measured");
   }
   if (!absl::GetFlag(FLAGS_report)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string plotly, PlotlyFromFlags());
+  std::string plotly = UserPath(absl::GetFlag(FLAGS_plotly_js));
+  if (plotly.empty()) {
+    ASSIGN_OR_RETURN(plotly, FindPlotly(OwnPath()));
+  }
   const std::string path = dir + "/report.html";
   RETURN_IF_ERROR(WriteReport(
       answer,
@@ -228,47 +203,43 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
   return GiveAnswer(std::move(runs), dir) ? 0 : kFailed;
 }
 
-absl::StatusOr<Study> DescribedStudy() {
-  Study study;
-  study.host = CollectHostInfo();
-  ASSIGN_OR_RETURN(study.config, ConfigFromFlags(study.host));
-  ASSIGN_OR_RETURN(study.runner, RunnerFromFlags(study.config));
-  study.description = DescribeStudy(study.config, study.host);
-  RETURN_IF_ERROR(FlagfileText(study.description).status());
+// The study that the flags describe, and that study.flags can hold.
+absl::StatusOr<StudyConfig> DescribedStudy() {
+  ASSIGN_OR_RETURN(StudyConfig study, ConfigFromFlags());
+  RETURN_IF_ERROR(SetPlaces(study));
+  RETURN_IF_ERROR(FlagfileText(DescribeStudy(study)).status());
   return study;
 }
 
-int64_t CountRecorded(const StudyPlan& plan, const std::string& dir) {
-  return absl::c_count_if(plan.runs, [&dir](const PlannedRun& run) {
-    std::error_code error;
-    return std::filesystem::exists(PathsOfRun(dir, run).record, error);
-  });
-}
-
-int DryRun(const Study& study, const StudyPlan& plan) {
-  const RunTimes times = RunTimes::Load(
-      UserPath("results"), study.runner.output_dir, study.description);
-  std::cout << DryRunText(study.config, plan, times);
+int DryRun(const StudyConfig& study, const StudyPlan& plan) {
+  const RunTimes times(UserPath("results"), study.output_dir,
+                       DescribeStudy(study));
+  std::cout << DryRunText(study, plan, times);
   if (absl::GetFlag(FLAGS_resume)) {
-    std::cout << CountRecorded(plan, study.runner.output_dir) << " of "
+    const auto is_recorded = [&study](const PlannedRun& run) {
+      std::error_code error;
+      return std::filesystem::exists(PathsOfRun(study.output_dir, run).record,
+                                     error);
+    };
+    std::cout << absl::c_count_if(plan.runs, is_recorded) << " of "
               << plan.runs.size() << " runs are complete already.\n";
   }
   if (absl::GetFlag(FLAGS_verbose)) {
-    std::cout << "\n" << CommandsText(study.config, plan, study.runner);
+    std::cout << "\n" << CommandsText(study, plan);
   }
   return 0;
 }
 
 // The folder with study.flags in it, which is this process's while the result
 // lives.
-absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const Study& study) {
-  const std::string& dir = study.runner.output_dir;
+absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const StudyConfig& study) {
+  const std::string& dir = study.output_dir;
   const bool resume = absl::GetFlag(FLAGS_resume);
   RETURN_IF_ERROR(
       PrepareStudyFolder(dir, resume ? FolderUse::kResume : FolderUse::kNew));
   ASSIGN_OR_RETURN(std::shared_ptr<void> lock, LockFolder(dir));
   if (resume) return lock;
-  ASSIGN_OR_RETURN(const std::string text, FlagfileText(study.description));
+  ASSIGN_OR_RETURN(const std::string text, FlagfileText(DescribeStudy(study)));
   RETURN_IF_ERROR(ReplaceFile(StudyFilePath(dir), text));
   return lock;
 }
@@ -280,7 +251,8 @@ void SayHowToGoOn(const std::string& dir) {
 
 // The exit code of a study that was run.
 int Conclude(StudyResult result, const StudyPlan& plan,
-             const std::string& warnings, const std::string& dir) {
+             const std::string& warnings, const std::string& dir,
+             int interrupted_by) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
   const bool answered =
@@ -289,53 +261,51 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
   }
-  if (result.interrupted_by != 0) {
+  if (interrupted_by != 0) {
     std::cout << "Interrupted: the running trainer was ended; " << complete
               << " of " << plan.runs.size() << " runs are complete and kept.\n";
   }
   if (complete < plan.runs.size()) SayHowToGoOn(dir);
   std::cout << "Records: " << dir
             << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
-  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (interrupted_by != 0) return 128 + interrupted_by;
   return result.failed.empty() && answered ? 0 : kFailed;
 }
 
 // Fails before it has run anything; a failed run is an exit code.
-absl::StatusOr<int> RunAll(Study study) {
-  const std::string& dir = study.runner.output_dir;
+absl::StatusOr<int> RunAll(StudyConfig study) {
+  const std::string& dir = study.output_dir;
   ASSIGN_OR_RETURN(const auto lock, PrepareFolder(study));
-  const HeldSignals held;
-  const auto found = FindFixedMemoryRuns(study.config, study.runner, std::cout);
-  if (!found.ok() && !absl::IsOutOfRange(found.status())) {
-    return Complain(kProgram, found.status(), kFailed);
-  }
-  RETURN_IF_ERROR(found.status());  // --memory_limit is too small
-  if (found->interrupted_by != 0) {
+  HeldSignals signals;
+  const auto found = FindFixedMemoryRuns(study, signals);
+  if (absl::IsCancelled(found.status())) {
     std::cout << "Interrupted while looking for batches.\n";
     SayHowToGoOn(dir);
-    return 128 + found->interrupted_by;
+    return 128 + signals.interrupted_by();
   }
-  for (const PlannedRun& run : found->runs) {
-    study.config.largest_global_batch =
-        std::max(study.config.largest_global_batch, run.GlobalBatch());
+  if (absl::IsOutOfRange(found.status())) {  // --memory_limit is too small
+    return found.status();
   }
-  const StudyPlan plan = PlanStudy(study.config, found->runs);
-  std::cout << StudyHeading(study.config, plan, study.host, dir) << std::flush;
-  StudyResult result =
-      RunStudy(study.config, plan.runs, study.runner, std::cout);
-  const std::string warnings = absl::StrCat(
-      OverLimitText(study.config, found->runs, plan.runs, result.runs, dir),
-      DifferentCodeText(result.runs));
-  return Conclude(std::move(result), plan, warnings, dir);
+  if (!found.ok()) return Complain(kProgram, found.status(), kFailed);
+  for (const PlannedRun& run : *found) {
+    study.largest_global_batch =
+        std::max(study.largest_global_batch, run.GlobalBatch());
+  }
+  const StudyPlan plan = PlanStudy(study, *found);
+  std::cout << StudyHeading(study, plan) << std::flush;
+  StudyResult result = RunStudy(study, plan.runs, signals);
+  const std::string warnings = OverLimitText(study, *found, result.runs) +
+                               DifferentCodeText(result.runs);
+  return Conclude(std::move(result), plan, warnings, dir,
+                  signals.interrupted_by());
 }
 
 absl::StatusOr<int> Main(int argc, char** argv) {
-  ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(argc, argv));
-  RETURN_IF_ERROR(RefuseArguments(line.positional, "--world_sizes=1,2"));
-  const std::string from = absl::GetFlag(FLAGS_from);
-  if (!from.empty()) return ReadAgain(UserPath(from));
-  ASSIGN_OR_RETURN(Study study, DescribedStudy());
-  const StudyPlan plan = PlanStudy(study.config);
+  ASSIGN_OR_RETURN(const auto folder, ParseCommandLine(argc, argv));
+  const std::string from = UserPath(absl::GetFlag(FLAGS_from));
+  if (!from.empty()) return ReadAgain(from);
+  ASSIGN_OR_RETURN(StudyConfig study, DescribedStudy());
+  const StudyPlan plan = PlanStudy(study);
   const bool trains = absl::c_any_of(
       plan.runs, [](const PlannedRun& run) { return run.IsTraining(); });
   if (!trains && plan.searched.empty()) {
@@ -343,7 +313,7 @@ absl::StatusOr<int> Main(int argc, char** argv) {
         absl::StrCat("nothing to run: ", absl::StrJoin(plan.not_run, "; ")));
   }
   if (absl::GetFlag(FLAGS_resume)) {
-    RETURN_IF_ERROR(CheckSameStudy(*line.folder, study.description,
+    RETURN_IF_ERROR(CheckSameStudy(*folder, DescribeStudy(study),
                                    absl::GetFlag(FLAGS_force)));
   }
   if (absl::GetFlag(FLAGS_dry_run)) return DryRun(study, plan);

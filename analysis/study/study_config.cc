@@ -1,17 +1,83 @@
+#include "analysis/study/study_config.h"
+
 #include <algorithm>
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "analysis/runs/throughput.h"
-#include "analysis/study/study_plan.h"
+#include "analysis/text/program.h"
+#include "records/command_line.h"
+#include "records/record.h"
+#include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
+
+ABSL_FLAG(
+    std::string, world_sizes, "1,2",
+    "world sizes of every trainer but single; model_parallel and pipeline "
+    "run at those above 1");
+ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
+          "what to run; single is the base case of the others");
+ABSL_FLAG(std::string, schedules, "gpipe,1f1b,interleaved_1f1b,zero_bubble_h1",
+          "of the trainer pipeline; also naive and zbv");
+ABSL_FLAG(int64_t, microbatches, 4,
+          "that the pipeline divides a global batch into under strong scaling; "
+          "times the world size under weak");
+ABSL_FLAG(std::string, scaling, "strong,weak",
+          "strong: the global batch is held equal; weak: the batch per rank; "
+          "fixed_memory: every cell gets the largest batch whose peak memory "
+          "stays under --memory_limit, found by short runs");
+ABSL_FLAG(std::string, memory_limit, "",
+          "of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
+          "accelerator where it has one, else of its process");
+ABSL_FLAG(
+    std::string, pipeline_scaling, "",
+    "of model_parallel and pipeline instead of --scaling; empty: the same "
+    "without weak, if anything else is left");
+ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
+ABSL_FLAG(int64_t, ablations, 3,
+          "runs of every configuration that only separates the causes of a "
+          "loss: cells without communication, and the base case with their "
+          "smaller batches; 0: none");
+ABSL_FLAG(std::string, ablation_schedules, "1f1b",
+          "for which of --schedules; empty: none");
+ABSL_FLAG(bool, comm_bench, true,
+          "also measure communication at every world size above 1, 15 s each");
+ABSL_FLAG(int64_t, traffic_steps, 5,
+          "steps whose communication ddp records, for predictions; 0: none");
+ABSL_FLAG(int64_t, batch_size, 64,
+          "examples a step: of all ranks together under strong, of each rank "
+          "under weak scaling");
+ABSL_FLAG(int64_t, max_steps, 60, "steps of every run, warm-up included");
+ABSL_FLAG(int64_t, warmup_steps, 10,
+          "steps at the start of every run that are left out");
+ABSL_FLAG(int64_t, train_size, 0,
+          "training examples; 0: enough that no run needs a second epoch");
+ABSL_FLAG(int64_t, threads, 0,
+          "compute threads per rank, equal at all world sizes; 0: cores / the "
+          "largest world size, at least 1");
+ABSL_FLAG(bool, oversubscribe, false,
+          "allow more ranks times threads than this machine has cores");
+ABSL_FLAG(uint64_t, seed, 0, "of the trainers, and of the order of the runs");
+ABSL_FLAG(std::string, model, "", "as the trainers take it; empty: theirs");
+ABSL_FLAG(std::string, dataset, "",
+          "synthetic or cifar10; empty: synthetic, which needs no files");
+ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
+ABSL_FLAG(std::string, device, "", "as the trainers take it; empty: auto");
+ABSL_FLAG(std::string, backend, "", "as the trainers take it; empty: auto");
+ABSL_FLAG(std::string, precision, "",
+          "fp32, bf16 or, on a GPU, fp16; empty: fp32");
+ABSL_FLAG(std::string, trainer_flags, "",
+          "more flags for every trainer, with spaces between: '--lr=0.01'");
 
 namespace rankwise {
 namespace {
@@ -23,11 +89,18 @@ absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-absl::Status CheckCores(const StudyConfig& config) {
-  if (config.oversubscribe) return absl::OkStatus();
+absl::Status CheckWorldSizes(const StudyConfig& config) {
   const int64_t threads = ThreadsPerRank(config);
+  const bool divides = absl::c_linear_search(config.trainers, "ddp") &&
+                       absl::c_linear_search(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
-    if (world_size * threads <= config.cores) continue;
+    if (divides && config.batch_size % world_size != 0) {
+      return Bad("--batch_size=", config.batch_size,
+                 ": strong scaling divides it among the ranks, and it does not "
+                 "divide by the world size ",
+                 world_size, ": pass another batch size or --scaling=weak");
+    }
+    if (config.oversubscribe || world_size * threads <= config.cores) continue;
     return Bad("--world_sizes: ", Counted(world_size, "rank"), " of ",
                Counted(threads, "thread"), " need ", world_size * threads,
                " cores, and this machine has ", config.cores,
@@ -37,53 +110,29 @@ absl::Status CheckCores(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckDivision(const StudyConfig& config) {
-  const bool strong = absl::c_linear_search(config.trainers, "ddp") &&
-                      absl::c_linear_search(config.scalings, Scaling::kStrong);
-  for (int64_t world_size : config.world_sizes) {
-    if (!strong || config.batch_size % world_size == 0) continue;
-    return Bad("--batch_size=", config.batch_size,
-               ": strong scaling divides it among the ranks, and it does not "
-               "divide by the world size ",
-               world_size, ": pass another batch size or --scaling=weak");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckMicroBatches(const StudyConfig& config) {
-  if (!absl::c_linear_search(config.trainers, "pipeline"))
-    return absl::OkStatus();
-  if (config.micro_batches < 1) {
-    return Bad("--microbatches=", config.micro_batches, ": expected 1 or more");
-  }
-  if (config.batch_size % config.micro_batches == 0) return absl::OkStatus();
-  return Bad(
-      "--batch_size=", config.batch_size,
-      ": the pipeline divides it into --microbatches=", config.micro_batches,
-      ", and it does not divide: pass another of the two");
-}
-
-// model_parallel and pipeline alone need something to do.
-absl::Status CheckAnyRun(const StudyConfig& config) {
-  const bool all_cut = absl::c_all_of(config.trainers, CutsTheModel);
-  if (!all_cut || LargestWorldSize(config) > 1) return absl::OkStatus();
-  return Bad(
-      "--world_sizes=1: model_parallel and pipeline cut the model over "
-      "the ranks and need 2 or more");
-}
-
-absl::Status CheckMemoryLimit(const StudyConfig& config) {
-  if (SearchesMemory(config) && config.memory_limit_bytes <= 0) {
+// Flags that do not go together. Expects what CheckNumbers accepts.
+absl::Status CheckCombinations(const StudyConfig& config) {
+  if (absl::c_linear_search(config.trainers, "pipeline") &&
+      config.batch_size % config.micro_batches != 0) {
     return Bad(
-        "--memory_limit: --scaling=fixed_memory gives every rank the largest "
-        "batch below it: pass one, such as --memory_limit=4GB");
+        "--batch_size=", config.batch_size,
+        ": the pipeline divides it into --microbatches=", config.micro_batches,
+        ", and it does not divide: pass another of the two");
   }
-  if (SearchesMemory(config) || config.memory_limit_bytes == 0) {
-    return absl::OkStatus();
+  if (absl::c_all_of(config.trainers, CutsTheModel) &&
+      LargestWorldSize(config) == 1) {
+    return Bad(
+        "--world_sizes=1: model_parallel and pipeline cut the model over "
+        "the ranks and need 2 or more");
   }
-  return Bad(
-      "--memory_limit: nothing depends on it but --scaling=fixed_memory: leave "
-      "it out, or ask for that");
+  const bool has_limit = config.memory_limit_bytes > 0;
+  if (SearchesMemory(config) == has_limit) return absl::OkStatus();
+  return has_limit
+             ? Bad("--memory_limit: nothing depends on it but "
+                   "--scaling=fixed_memory: pass both, or leave it out")
+             : Bad("--memory_limit: --scaling=fixed_memory gives every rank "
+                   "the largest batch below it: pass one, such as "
+                   "--memory_limit=4GB");
 }
 
 absl::Status CheckNumbers(const StudyConfig& config) {
@@ -96,6 +145,7 @@ absl::Status CheckNumbers(const StudyConfig& config) {
            Bound{"repetitions", config.repetitions, 1,
                  "1 or more, and 2 or more for an interval"},
            Bound{"batch_size", config.batch_size, 1, "1 or more"},
+           Bound{"microbatches", config.micro_batches, 1, "1 or more"},
            Bound{"warmup_steps", config.warmup_steps, 0, "0 or more"},
            Bound{"train_size", config.train_size, 0,
                  "1 or more, or 0 to choose it"},
@@ -124,30 +174,119 @@ absl::Status CheckTrainerFlags(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckDistinct(absl::string_view flag, absl::string_view text) {
-  std::set<absl::string_view> seen;
-  for (absl::string_view item : absl::StrSplit(text, ',')) {
-    if (seen.insert(item).second) continue;
-    return Bad("--", flag, "=", text, ": ", item, " occurs twice");
-  }
-  return absl::OkStatus();
-}
-
-// The items of `text`, each of which must be one of `known`.
+// The items of `text`, each of which must be one of `known`, and once.
 absl::StatusOr<std::vector<std::string>> ParseNames(
     absl::string_view flag, absl::string_view text,
     const std::vector<absl::string_view>& known) {
   const std::vector<std::string> names = absl::StrSplit(text, ',');
+  std::set<absl::string_view> seen;
   for (const std::string& name : names) {
-    if (absl::c_linear_search(known, name)) continue;
-    return Bad("--", flag, "=", text, ": \"", name,
-               "\" is unknown; expected some of ", absl::StrJoin(known, ","));
+    if (!absl::c_linear_search(known, name)) {
+      return Bad("--", flag, "=", text, ": \"", name,
+                 "\" is unknown; expected some of ", absl::StrJoin(known, ","));
+    }
+    if (seen.insert(name).second) continue;
+    return Bad("--", flag, "=", text, ": ", name, " occurs twice");
   }
-  RETURN_IF_ERROR(CheckDistinct(flag, text));
   return names;
 }
 
+// The flags that are handed on as they are, where they are set.
+std::vector<std::string> TrainerFlags() {
+  std::vector<std::string> flags = absl::StrSplit(
+      absl::GetFlag(FLAGS_trainer_flags), ' ', absl::SkipEmpty());
+  for (const char* name : kHandedOnFlags) {
+    const std::string value = absl::FindCommandLineFlag(name)->CurrentValue();
+    if (!value.empty()) flags.push_back(absl::StrCat("--", name, "=", value));
+  }
+  return flags;
+}
+
+// The trainers' default, or what the last of `flags` says.
+std::string ModelOf(const std::vector<std::string>& flags) {
+  std::string model = "simple_cnn";
+  for (absl::string_view flag : flags) {
+    if (absl::ConsumePrefix(&flag, "--model=")) model = std::string(flag);
+  }
+  return model;
+}
+
+absl::StatusOr<std::vector<Scaling>> PipelineScalings(
+    std::vector<Scaling> scalings) {
+  const std::string text = absl::GetFlag(FLAGS_pipeline_scaling);
+  if (!text.empty()) return ParseScalings("pipeline_scaling", text);
+  if (scalings.size() > 1) std::erase(scalings, Scaling::kWeak);
+  return scalings;
+}
+
+// Fills the flags that are lists of names or sizes.
+absl::Status SetLists(StudyConfig* config) {
+  ASSIGN_OR_RETURN(config->trainers,
+                   ParseTrainers(absl::GetFlag(FLAGS_trainers)));
+  ASSIGN_OR_RETURN(config->world_sizes,
+                   ParseWorldSizes(absl::GetFlag(FLAGS_world_sizes)));
+  ASSIGN_OR_RETURN(config->scalings,
+                   ParseScalings("scaling", absl::GetFlag(FLAGS_scaling)));
+  ASSIGN_OR_RETURN(config->pipeline_scalings,
+                   PipelineScalings(config->scalings));
+  ASSIGN_OR_RETURN(config->schedules,
+                   ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)));
+  const std::string ablated = absl::GetFlag(FLAGS_ablation_schedules);
+  config->ablation_schedules.clear();
+  if (!ablated.empty()) {
+    ASSIGN_OR_RETURN(config->ablation_schedules,
+                     ParseSchedules("ablation_schedules", ablated));
+  }
+  const std::string limit = absl::GetFlag(FLAGS_memory_limit);
+  if (!limit.empty()) {
+    ASSIGN_OR_RETURN(config->memory_limit_bytes,
+                     ParseMemory("memory_limit", limit));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<StudyConfig> ConfigFromFlags() {
+  const HostInfo host = CollectHostInfo();
+  StudyConfig config;
+  RETURN_IF_ERROR(SetLists(&config));
+  absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
+  config.micro_batches = absl::GetFlag(FLAGS_microbatches);
+  config.repetitions = absl::GetFlag(FLAGS_repetitions);
+  config.ablations = absl::GetFlag(FLAGS_ablations);
+  config.comm_bench = absl::GetFlag(FLAGS_comm_bench);
+  config.traffic_steps = absl::GetFlag(FLAGS_traffic_steps);
+  config.batch_size = absl::GetFlag(FLAGS_batch_size);
+  config.max_steps = absl::GetFlag(FLAGS_max_steps);
+  config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  config.train_size = absl::GetFlag(FLAGS_train_size);
+  config.threads = absl::GetFlag(FLAGS_threads);
+  config.cores = host.cores;
+  config.cpu_model = host.cpu_model;
+  config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
+  config.seed = absl::GetFlag(FLAGS_seed);
+  config.trainer_flags = TrainerFlags();
+  config.model = ModelOf(config.trainer_flags);
+  RETURN_IF_ERROR(CheckStudyConfig(config));
+  return config;
+}
+
+StudyDescription DescribeStudy(const StudyConfig& study) {
+  StudyDescription description;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (absl::EndsWith(flag->Filename(), "study/study_config.cc")) {
+      description.flags[std::string(name)] = flag->CurrentValue();
+    }
+  }
+  description.origin = {
+      {"schema_version", RunRecord().schema_version},
+      {"source_hash", ThisBuildStamp().source_hash},
+      {"cpu_model", study.cpu_model},
+      {"cores", absl::StrCat(study.cores)},
+      {"threads_per_rank", absl::StrCat(ThreadsPerRank(study))}};
+  return description;
+}
 
 std::string MemoryText(int64_t bytes) {
   const double amount = static_cast<double>(bytes);
@@ -166,9 +305,10 @@ absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
                "\" is not a world size; expected whole numbers from 1 to ",
                kMaxWorldSize, " with commas between, as in 1,2,4");
   }
-  RETURN_IF_ERROR(CheckDistinct("world_sizes", text));
   absl::c_sort(sizes);
-  return sizes;
+  const auto twice = absl::c_adjacent_find(sizes);
+  if (twice == sizes.end()) return sizes;
+  return Bad("--world_sizes=", text, ": ", *twice, " occurs twice");
 }
 
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
@@ -200,10 +340,6 @@ bool CutsTheModel(absl::string_view trainer) {
   return trainer == "model_parallel" || trainer == "pipeline";
 }
 
-int64_t ChunksPerRank(absl::string_view schedule) {
-  return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
-}
-
 int64_t LayersOfModel(absl::string_view model) {
   if (model == "simple_cnn") return 4;  // conv1, conv2, fc1, fc2
   if (model == "mp_mlp") return 3;      // fc1, relu, fc2
@@ -228,8 +364,7 @@ bool SearchesMemory(const StudyConfig& config) {
 
 absl::Status CheckStudyConfig(const StudyConfig& config) {
   for (const auto& check :
-       {CheckNumbers, CheckTrainerFlags, CheckDivision, CheckMicroBatches,
-        CheckAnyRun, CheckMemoryLimit, CheckCores}) {
+       {CheckNumbers, CheckTrainerFlags, CheckWorldSizes, CheckCombinations}) {
     RETURN_IF_ERROR(check(config));
   }
   return absl::OkStatus();

@@ -1,11 +1,11 @@
+#include "analysis/study/study_config.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 #include <vector>
-
-#include "analysis/study/study_plan.h"
 
 namespace rankwise {
 namespace {

@@ -26,7 +26,7 @@ class StudyTest : public testing::Test {
   // flag counts.
   std::string CommandLine(const std::string& flags) const;
   Outcome Study(const std::string& flags) const;
-  // The same with nothing but the stand-ins beside `flags`. Neither writes a
+  // The same with nothing but the stand-ins and `flags`. Neither writes a
   // report, but for --report.
   Outcome BareStudy(const std::string& flags) const;
 

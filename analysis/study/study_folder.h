@@ -33,12 +33,10 @@ struct StudyDescription {
 // `dir`/study.flags.
 std::string StudyFilePath(const std::string& dir);
 
-// As the text of a flagfile. Fails, naming the flag, where a value holds a line
-// break, which a flagfile cannot hold.
+// A flagfile. Fails, naming the flag, where a value holds a line break.
 absl::StatusOr<std::string> FlagfileText(const StudyDescription& description);
 
-// Fails, naming file and line, where a line is neither a comment nor a flag
-// with its value.
+// Fails, naming file and line, where one is neither a comment nor --flag=value.
 absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path);
 
 // What `now` has otherwise than `before`, "--repetitions is 3, and was 5", in
@@ -47,9 +45,9 @@ std::vector<std::string> Differences(
     const std::map<std::string, std::string>& before,
     const std::map<std::string, std::string>& now);
 
-// Fails, naming every difference, where the study that `folder` describes is
-// not the one that `now` does: its runs would not be repetitions of these.
-// `force` lets another version of the code or another machine pass.
+// Fails, naming every difference, where the two describe different studies: the
+// runs of one would not be repetitions of the other's. `force` lets another
+// version of the code or another machine pass.
 absl::Status CheckSameStudy(const StudyDescription& folder,
                             const StudyDescription& now, bool force);
 
@@ -58,17 +56,16 @@ enum class FolderUse {
   kResume,  // for the study that is in there
 };
 
-// Creates `dir` and `dir`/logs. Refuses a folder that cannot be written to, and
-// for a new study one that already holds records, if only of probes
-// (fixed_memory.h).
+// Creates `dir` and `dir`/logs. Refuses one that cannot be written to, and for
+// a new study one that holds records, if only of probes (fixed_memory.h).
 absl::Status PrepareStudyFolder(const std::string& dir,
                                 FolderUse use = FolderUse::kNew);
 
 // The runs of every *.jsonl in `dir`, in the order of their names.
 absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir);
 
-// Notes in `dir`/durations.csv how long a run took, start-up included; what
-// cannot be written is left out.
+// Adds to `dir`/durations.csv how long a run took, start-up included, if it
+// can.
 void AddDuration(const std::string& dir, const std::string& run,
                  absl::Duration elapsed);
 
@@ -79,9 +76,8 @@ std::map<std::string, double> ReadDurations(const std::string& dir);
 std::string LastLines(const std::string& path, int count);
 
 // Makes the folder this process's own until the result is destroyed or the
-// process ends, however it ends. FailedPrecondition where a living process
-// holds it; NotFound without the folder. Where the file system knows no locks,
-// nobody is kept out.
+// process ends. FailedPrecondition where another one holds it; NotFound without
+// the folder. Where the file system knows no locks, nobody is kept out.
 absl::StatusOr<std::shared_ptr<void>> LockFolder(const std::string& dir);
 
 }  // namespace rankwise

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
-#include "analysis/study/programs.h"
+#include "analysis/study/study_run.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 
@@ -29,10 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the time of a run depends on, in addition to what its name says.
-constexpr const char* kDecisiveFlags[] = {
-    "model",   "dataset",   "data_dir",     "device",
-    "backend", "precision", "trainer_flags"};
+// What the time of a run depends on, in addition to what its name and the flags
+// of the trainers say.
 constexpr const char* kDecisiveOrigin[] = {"cpu_model", "cores",
                                            "threads_per_rank"};
 
@@ -43,6 +41,7 @@ constexpr std::pair<absl::string_view, double> kSecondsPerExample[] = {
 // Flags that make another model of the name.
 constexpr absl::string_view kSizes[] = {
     "--model_size=", "--depth=", "--width=", "--sequence_length="};
+constexpr char kRough[] = "a rough guess for an idle EPYC core";
 constexpr double kEfficiency = 0.6;
 // 36 rows of --max_seconds=0.3 at most.
 constexpr double kCommBenchSeconds = 15;
@@ -64,7 +63,8 @@ bool IsAlike(const StudyDescription& a, const StudyDescription& b) {
              in_a->second == in_b->second;
     });
   };
-  return same(a.flags, b.flags, kDecisiveFlags) &&
+  return same(a.flags, b.flags, kHandedOnFlags) &&
+         same(a.flags, b.flags, {"trainer_flags"}) &&
          same(a.origin, b.origin, kDecisiveOrigin);
 }
 
@@ -74,7 +74,7 @@ double StartUpSeconds(const PlannedRun& run) {
 
 std::optional<RunTime> RoughTime(const StudyConfig& config,
                                  const PlannedRun& run) {
-  if (!run.IsTraining()) return RunTime{kCommBenchSeconds, "rough"};
+  if (!run.IsTraining()) return RunTime{kCommBenchSeconds, kRough};
   const auto known = absl::c_find_if(
       kSecondsPerExample,
       [&config](const auto& model) { return model.first == config.model; });
@@ -89,12 +89,7 @@ std::optional<RunTime> RoughTime(const StudyConfig& config,
   return RunTime{StartUpSeconds(run) +
                      static_cast<double>(config.max_steps * run.GlobalBatch()) *
                          known->second / speedup,
-                 "rough"};
-}
-
-// The cell of a run: its name without "-rep3".
-std::string CellOf(const std::string& run) {
-  return run.substr(0, run.rfind("-rep"));
+                 kRough};
 }
 
 std::string BatchColumn(const PlannedRun& run) {
@@ -103,69 +98,37 @@ std::string BatchColumn(const PlannedRun& run) {
   return absl::StrCat(run.micro_batches, " x ", run.batch_size);
 }
 
-// The cells' rows and what they add up to.
-class Listing {
- public:
-  void Add(const PlannedRun& run, const std::string& batch, int64_t repetitions,
-           const std::optional<RunTime>& time) {
-    std::string a_run = "?", in_all = "?";
-    if (time.has_value()) {
-      const double seconds = time->seconds * static_cast<double>(repetitions);
-      a_run = absl::StrFormat("%.1f", time->seconds);
-      in_all = absl::StrFormat("%.0f", seconds);
-      seconds_ += seconds;
-      sources_.insert(time->source == "rough"
-                          ? "a rough guess for an idle EPYC core"
-                          : "the runs in " + time->source);
-    } else {
-      ++unknown_;
-    }
-    table_.AddRow(
-        {absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ",
-                      run.schedule,
-                      run.skip_communication ? " without communication" : ""),
-         absl::StrCat(run.world_size), batch, absl::StrCat(repetitions), a_run,
-         in_all});
+std::vector<std::string> RowOf(const PlannedRun& run, std::string batch,
+                               int64_t repetitions,
+                               const std::optional<RunTime>& time) {
+  std::string a_run = "?", in_all = "?";
+  if (time.has_value()) {
+    a_run = absl::StrFormat("%.1f", time->seconds);
+    in_all = absl::StrFormat("%.0f",
+                             time->seconds * static_cast<double>(repetitions));
   }
-
-  std::string ToString() const {
-    std::string text =
-        absl::StrCat(table_.ToString(), "\nIn all about ",
-                     absl::FormatDuration(absl::Ceil(absl::Seconds(seconds_),
-                                                     absl::Seconds(1))));
-    if (unknown_ > 0) {
-      absl::StrAppend(&text, " without the ", Counted(unknown_, "cell"),
-                      " marked ?, whose time is not known yet");
-    }
-    if (!sources_.empty()) {
-      absl::StrAppend(&text, ", by ", absl::StrJoin(sources_, " and "));
-    }
-    return text + ".\n";
-  }
-
- private:
-  TextTable table_ =
-      TextTable({"cell", "ranks", "batch", "runs", "s a run", "s in all"}, 1);
-  double seconds_ = 0;
-  int64_t unknown_ = 0;            // cells without a time
-  std::set<std::string> sources_;  // of the others
-};
+  return {
+      absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ", run.schedule,
+                   run.skip_communication ? " without communication" : ""),
+      absl::StrCat(run.world_size),
+      std::move(batch),
+      absl::StrCat(repetitions),
+      a_run,
+      in_all};
+}
 
 }  // namespace
 
-RunTimes RunTimes::Load(const std::string& results_dir,
-                        const std::string& own_dir,
-                        const StudyDescription& study) {
-  RunTimes times;
-  times.Read(own_dir, study);
+RunTimes::RunTimes(const std::string& results_dir, const std::string& own_dir,
+                   const StudyDescription& study) {
+  Read(own_dir, study);
   std::vector<std::string> dirs;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(results_dir, error)) {
     dirs.push_back(entry.path().string());
   }
   std::sort(dirs.rbegin(), dirs.rend());  // their names are times
-  for (const std::string& dir : dirs) times.Read(dir, study);
-  return times;
+  for (const std::string& dir : dirs) Read(dir, study);
 }
 
 void RunTimes::Read(const std::string& dir, const StudyDescription& study) {
@@ -178,12 +141,12 @@ void RunTimes::Read(const std::string& dir, const StudyDescription& study) {
       !absl::SimpleAtod(max_steps->second, &steps) || steps < 1) {
     return;
   }
-  std::map<std::string, std::vector<double>> seconds;
+  std::map<std::string, std::vector<double>> seconds;  // by cell
   for (const auto& [run, took] : ReadDurations(dir)) {
-    seconds[CellOf(run)].push_back(took);
+    seconds[run.substr(0, run.rfind("-rep"))].push_back(took);
   }
   for (const auto& [cell, took] : seconds) {
-    by_cell_.insert({cell, {Median(took), steps, dir}});
+    by_cell_.insert({cell, {{Median(took), "the runs in " + dir}, steps}});
   }
 }
 
@@ -191,16 +154,15 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
                                     const PlannedRun& run) const {
   const auto earlier = by_cell_.find(run.CellStem());
   if (earlier == by_cell_.end()) return RoughTime(config, run);
-  const auto& [seconds, steps, source] = earlier->second;
-  if (!run.IsTraining()) return RunTime{seconds, source};
-  const double start_up = std::min(seconds, StartUpSeconds(run));
-  return RunTime{start_up + (seconds - start_up) *
-                                static_cast<double>(config.max_steps) / steps,
-                 source};
+  auto [time, steps] = earlier->second;
+  if (!run.IsTraining()) return time;
+  const double start_up = std::min(time.seconds, StartUpSeconds(run));
+  time.seconds = start_up + (time.seconds - start_up) *
+                                static_cast<double>(config.max_steps) / steps;
+  return time;
 }
 
-std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
-                         const HostInfo& host, const std::string& output_dir) {
+std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan) {
   const int64_t threads = ThreadsPerRank(config);
   const int64_t benchmarks = absl::c_count_if(
       plan.runs, [](const PlannedRun& run) { return !run.IsTraining(); });
@@ -211,21 +173,42 @@ std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
       config.max_steps, " steps",
       benchmarks > 0 ? absl::StrCat(" and ", benchmarks, " of comm_bench") : "",
       ", ", Counted(threads, "thread"), " per rank at every size, on ",
-      host.cores, " cores of ",
-      host.cpu_model.empty() ? "a CPU" : host.cpu_model, ".\nRecords go to ",
-      output_dir, ".\n");
+      config.cores, " cores of ",
+      config.cpu_model.empty() ? "a CPU" : config.cpu_model,
+      ".\nRecords go to ", config.output_dir, ".\n");
 }
 
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
                        const RunTimes& times) {
-  Listing listing;
+  TextTable table({"cell", "ranks", "batch", "runs", "s a run", "s in all"}, 1);
+  double seconds = 0;
+  int64_t unknown = plan.searched.size();  // cells without a time
+  std::set<std::string> sources;           // of the others
   for (const auto& [run, repetitions] : plan.cells) {
-    listing.Add(run, BatchColumn(run), repetitions, times.Of(config, run));
+    const std::optional<RunTime> time = times.Of(config, run);
+    table.AddRow(RowOf(run, BatchColumn(run), repetitions, time));
+    if (time.has_value()) {
+      seconds += time->seconds * static_cast<double>(repetitions);
+      sources.insert(time->source);
+    } else {
+      ++unknown;
+    }
   }
   for (const PlannedRun& run : plan.searched) {
-    listing.Add(run, "largest", config.repetitions, std::nullopt);
+    table.AddRow(RowOf(run, "largest", config.repetitions, std::nullopt));
   }
-  std::string text = listing.ToString() + NotRunText(plan);
+  std::string text =
+      absl::StrCat(table.ToString(), "\nIn all about ",
+                   absl::FormatDuration(
+                       absl::Ceil(absl::Seconds(seconds), absl::Seconds(1))));
+  if (unknown > 0) {
+    absl::StrAppend(&text, " without the ", Counted(unknown, "cell"),
+                    " marked ?, whose time is not known yet");
+  }
+  if (!sources.empty()) {
+    absl::StrAppend(&text, ", by ", absl::StrJoin(sources, " and "));
+  }
+  absl::StrAppend(&text, ".\n", NotRunText(plan));
   if (!plan.searched.empty()) {
     absl::StrAppend(
         &text, "largest: the batch whose peak memory stays under ",
@@ -236,16 +219,14 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
   return text;
 }
 
-std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
-                         const StudyRunnerConfig& runner) {
+std::string CommandsText(const StudyConfig& config, const StudyPlan& plan) {
   std::string text;
   for (const PlannedRun& run : plan.runs) {
     std::vector<std::string> words =
-        RunArguments(config, run, PathsOfRun(runner.output_dir, run).record);
-    words.insert(words.begin(),
-                 run.IsTraining()
-                     ? absl::StrCat(runner.trainer_dir, "/", run.trainer)
-                     : CommBenchPath(runner.trainer_dir).value_or(run.trainer));
+        RunArguments(config, run, PathsOfRun(config.output_dir, run).record);
+    words.insert(
+        words.begin(),
+        ProgramPath(config.trainer_dir, run.trainer).value_or(run.trainer));
     for (std::string& word : words) word = ShellWord(word);
     absl::StrAppend(&text, absl::StrJoin(words, " "), "\n");
   }

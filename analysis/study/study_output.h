@@ -10,25 +10,23 @@
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_plan.h"
-#include "analysis/study/study_run.h"
-#include "records/run_origin.h"
 
 namespace rankwise {
 
 struct RunTime {
   double seconds = 0;  // of one run, start-up included
-  std::string source;  // "results/20260131-235959", or "rough"
+  // "the runs in results/20260131-235959", or "a rough guess ..."
+  std::string source;
 };
 
+// How long a study's runs take.
 class RunTimes {
  public:
-  // Reads every study in `results_dir` and the one in `own_dir` that trained
-  // the same model on the same data and machine as the one that `study`
-  // describes. The latest says most; folders that are no studies are passed
-  // over.
-  static RunTimes Load(const std::string& results_dir,
-                       const std::string& own_dir,
-                       const StudyDescription& study);
+  // By every study in `results_dir` and the one in `own_dir` that trained the
+  // same model on the same data and machine as the one that `study` describes,
+  // the latest first; folders that are no studies are passed over.
+  RunTimes(const std::string& results_dir, const std::string& own_dir,
+           const StudyDescription& study);
 
   // The median of the cell's earlier runs, of other lengths in proportion to
   // the steps. Without any a rough guess: start-up of 0.5 s and 0.3 s per rank,
@@ -39,19 +37,17 @@ class RunTimes {
                             const PlannedRun& run) const;
 
  private:
-  struct Earlier {
-    double seconds = 0;
-    double steps = 0;
-    std::string source;
-  };
   void Read(const std::string& dir, const StudyDescription& study);
 
+  struct Earlier {
+    RunTime time;
+    double steps = 0;
+  };
   std::map<std::string, Earlier> by_cell_;  // PlannedRun::CellStem
 };
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
-std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan,
-                         const HostInfo& host, const std::string& output_dir);
+std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan);
 
 // The cells with their repetitions and times, the sum, and where the times come
 // from.
@@ -59,8 +55,7 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
                        const RunTimes& times);
 
 // The commands of all runs, one a line.
-std::string CommandsText(const StudyConfig& config, const StudyPlan& plan,
-                         const StudyRunnerConfig& runner);
+std::string CommandsText(const StudyConfig& config, const StudyPlan& plan);
 
 // "Not run: WHAT: why." for each.
 std::string NotRunText(const StudyPlan& plan);

@@ -1,7 +1,6 @@
 #include "analysis/study/study_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <tuple>
 #include <utility>
@@ -14,22 +13,16 @@
 namespace rankwise {
 namespace {
 
-// Repetitions are equal. The base case comes first, what is no training last.
-struct ByConfiguration {
-  bool operator()(const PlannedRun& a, const PlannedRun& b) const {
-    const auto key = [](const PlannedRun& run) {
-      return std::tuple(!run.IsTraining(), run.trainer != "single", run.trainer,
-                        run.schedule, run.world_size, run.batch_size,
-                        run.micro_batches, run.skip_communication);
-    };
-    return key(a) < key(b);
-  }
-};
+// The schedules' own numbers of stages per rank.
+int64_t ChunksPerRank(absl::string_view schedule) {
+  return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
+}
 
-// One run of every configuration; equal ones once.
+// Fills the cells of a plan; equal ones once.
 class Cells {
  public:
-  explicit Cells(const StudyConfig& config) : config_(config) {
+  Cells(const StudyConfig& config, StudyPlan& plan)
+      : config_(config), plan_(plan) {
     for (const std::string& trainer : config.trainers) {
       if (trainer == "single") {
         AddBase();
@@ -39,37 +32,21 @@ class Cells {
     }
   }
 
-  void AddFixedMemory(absl::Span<const PlannedRun> found) {
-    for (const PlannedRun& run : found) AddOnce(run, config_.repetitions);
+  void AddOnce(const PlannedRun& run, int64_t repetitions) {
+    plan_.cells.insert({run, repetitions});
   }
 
   // Last, as it goes through the others.
   void AddAuxiliary() {
-    const Repetitions main = cells_;
+    const std::map<PlannedRun, int64_t> main = plan_.cells;
     for (const auto& [run, repetitions] : main) {
-      if (run.world_size > 1) AddAblations(run);
+      if (run.world_size == 1) continue;
+      AddAblations(run);
+      if (config_.comm_bench) AddOnce({"comm_bench", run.world_size, 0}, 1);
     }
-    for (const auto& [run, repetitions] : main) {
-      if (!config_.comm_bench || run.world_size == 1) continue;
-      AddOnce({"comm_bench", run.world_size, 0}, 1);
-    }
-  }
-
-  // Without its runs.
-  StudyPlan Plan() && {
-    for (const auto& [run, repetitions] : cells_) {
-      plan_.cells.push_back({run, repetitions});
-    }
-    return std::move(plan_);
   }
 
  private:
-  using Repetitions = std::map<PlannedRun, int64_t, ByConfiguration>;
-
-  void AddOnce(const PlannedRun& run, int64_t repetitions) {
-    cells_.insert({run, repetitions});
-  }
-
   void AddBase() {
     const PlannedRun base = {"single", 1, config_.batch_size};
     if (SearchesMemory(config_)) plan_.searched.push_back(base);
@@ -147,8 +124,7 @@ class Cells {
   }
 
   const StudyConfig& config_;
-  Repetitions cells_;
-  StudyPlan plan_;
+  StudyPlan& plan_;
 };
 
 // Fisher and Yates, so that the order does not depend on the library.
@@ -200,15 +176,6 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
   return arguments;
 }
 
-void AddPipelineArguments(const PlannedRun& run,
-                          std::vector<std::string>* arguments) {
-  arguments->insert(arguments->end(),
-                    {absl::StrCat("--pp=", run.world_size), "--dp=1",
-                     absl::StrCat("--schedule=", run.schedule),
-                     absl::StrCat("--chunks=", ChunksPerRank(run.schedule)),
-                     absl::StrCat("--microbatches=", run.micro_batches)});
-}
-
 }  // namespace
 
 std::string PlannedRun::Name() const {
@@ -238,6 +205,15 @@ std::string PlannedRun::FileStem() const {
                       : CellStem();
 }
 
+bool PlannedRun::operator<(const PlannedRun& other) const {
+  const auto key = [](const PlannedRun& run) {
+    return std::tuple(!run.IsTraining(), run.trainer != "single", run.trainer,
+                      run.schedule, run.world_size, run.batch_size,
+                      run.micro_batches, run.skip_communication);
+  };
+  return key(*this) < key(other);
+}
+
 int64_t PlannedRun::GlobalBatch() const {
   if (trainer == "pipeline") return batch_size * micro_batches;
   return trainer == "ddp" ? batch_size * world_size : batch_size;
@@ -245,17 +221,19 @@ int64_t PlannedRun::GlobalBatch() const {
 
 StudyPlan PlanStudy(const StudyConfig& config,
                     absl::Span<const PlannedRun> fixed_memory) {
-  Cells cells(config);
-  cells.AddFixedMemory(fixed_memory);
+  StudyPlan plan;
+  Cells cells(config, plan);
+  for (const PlannedRun& run : fixed_memory) {
+    cells.AddOnce(run, config.repetitions);
+  }
   cells.AddAuxiliary();
-  StudyPlan plan = std::move(cells).Plan();
   // By repetition first, so that more repetitions of some cells do not change
   // which seed gives which order of the others.
   const int64_t most = std::max(config.repetitions, config.ablations);
   for (int64_t repetition = 1; repetition <= most; ++repetition) {
-    for (const PlannedCell& cell : plan.cells) {
-      if (repetition > cell.repetitions) continue;
-      plan.runs.push_back(cell.run);
+    for (const auto& [run, repetitions] : plan.cells) {
+      if (repetition > repetitions) continue;
+      plan.runs.push_back(run);
       plan.runs.back().repetition = repetition;
     }
   }
@@ -279,7 +257,13 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
   if (run.trainer != "single") {
     arguments.push_back(absl::StrCat("--nproc=", run.world_size));
   }
-  if (run.trainer == "pipeline") AddPipelineArguments(run, &arguments);
+  if (run.trainer == "pipeline") {
+    arguments.insert(arguments.end(),
+                     {absl::StrCat("--pp=", run.world_size), "--dp=1",
+                      absl::StrCat("--schedule=", run.schedule),
+                      absl::StrCat("--chunks=", ChunksPerRank(run.schedule)),
+                      absl::StrCat("--microbatches=", run.micro_batches)});
+  }
   if (run.skip_communication) {
     arguments.push_back("--skip_communication=true");
   } else if (run.trainer == "ddp" && config.traffic_steps > 0) {

@@ -139,14 +139,13 @@ std::vector<std::string> Auxiliaries(StudyConfig config) {
   StudyConfig without = config;
   without.ablations = 0;
   without.comm_bench = false;
-  for (const PlannedCell& cell : PlanStudy(without).cells) {
-    main.insert(cell.run.CellStem());
+  for (const auto& [run, repetitions] : PlanStudy(without).cells) {
+    main.insert(run.CellStem());
   }
   std::vector<std::string> more;
-  for (const PlannedCell& cell : PlanStudy(config).cells) {
-    if (main.count(cell.run.CellStem()) > 0) continue;
-    more.push_back(cell.run.CellStem() + " " +
-                   std::to_string(cell.repetitions));
+  for (const auto& [run, repetitions] : PlanStudy(config).cells) {
+    if (main.count(run.CellStem()) > 0) continue;
+    more.push_back(run.CellStem() + " " + std::to_string(repetitions));
   }
   return more;
 }

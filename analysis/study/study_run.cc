@@ -1,10 +1,12 @@
 #include "analysis/study/study_run.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <iostream>
 #include <map>
-#include <ostream>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -13,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
-#include "analysis/study/programs.h"
 #include "analysis/study/study_folder.h"
 #include "third_party/absl/status_macros.h"
 
@@ -25,14 +26,6 @@ namespace fs = std::filesystem;
 template <typename... Parts>
 absl::Status Wrong(const std::string& path, const Parts&... parts) {
   return absl::FailedPreconditionError(absl::StrCat(path, ": ", parts...));
-}
-
-absl::Status CheckCollectives(const RunTrace& run, const std::string& path) {
-  for (const RankTrace& rank : run.ranks) {
-    if (!rank.collectives.empty()) continue;
-    return Wrong(path, "rank ", rank.run.rank, " measured nothing");
-  }
-  return absl::OkStatus();
 }
 
 // What a run of config.max_steps steps, or of the benchmark, must have.
@@ -51,7 +44,13 @@ absl::Status CheckRecords(const RunTrace& run, const StudyConfig& config,
     return Wrong(path, "has the records of ", run.ranks.size(), " of ",
                  planned.world_size, " ranks");
   }
-  if (!planned.IsTraining()) return CheckCollectives(run, path);
+  if (!planned.IsTraining()) {
+    for (const RankTrace& rank : run.ranks) {
+      if (!rank.collectives.empty()) continue;
+      return Wrong(path, "rank ", rank.run.rank, " measured nothing");
+    }
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const auto throughput,
                    MeasureThroughput(run, {config.warmup_steps}));
   const int64_t steps = config.warmup_steps + throughput.steps;
@@ -71,63 +70,13 @@ absl::StatusOr<RunTrace> LoadChecked(const StudyConfig& config,
   return std::move(runs.front());
 }
 
-absl::StatusOr<CommandEnd> StartAndWait(const StudyConfig& config,
-                                        const PlannedRun& planned,
-                                        const StudyRunnerConfig& runner,
-                                        const RunPaths& paths) {
-  ASSIGN_OR_RETURN(const std::string binary,
-                   planned.IsTraining()
-                       ? TrainerPath(runner.trainer_dir, planned.trainer)
-                       : CommBenchPath(runner.trainer_dir));
-  std::error_code ignored;
-  fs::remove(paths.incomplete, ignored);  // runs append to what is there
-  Command command;
-  command.arguments = RunArguments(config, planned, paths.incomplete);
-  command.arguments.insert(command.arguments.begin(), binary);
-  command.output_path = paths.log;
-  command.timeout = runner.run_timeout;
-  return RunCommand(command);
-}
-
 constexpr int kShownLogLines = 20;
 
-std::string RoundedDuration(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
+using Clock = std::chrono::steady_clock;
+
+absl::Duration Since(Clock::time_point start) {
+  return absl::FromChrono(Clock::now() - start);
 }
-
-// One line a run: "[ 3/20] ddp x2, batch 32 per rank, run 1: 1612 images/s,
-// 5.2 s; about 1m20s left".
-class Progress {
- public:
-  Progress(size_t total, bool on_terminal, std::ostream& out)
-      : total_(total), on_terminal_(on_terminal), out_(out) {}
-
-  void Begin(const PlannedRun& run) {
-    heading_ = absl::StrFormat("[%2d/%d] %s, run %d: ", ++count_, total_,
-                               run.Name(), run.repetition);
-    if (on_terminal_) out_ << heading_ << "..." << std::flush;
-  }
-  void End(absl::string_view outcome, bool goes_on = true) {
-    if (on_terminal_) out_ << "\r\033[K";
-    out_ << heading_ << outcome;
-    const size_t left = total_ - count_;
-    if (left > 0 && goes_on) {
-      const absl::Duration a_run =
-          absl::FromChrono(std::chrono::steady_clock::now() - start_) / count_;
-      out_ << "; about " << RoundedDuration(a_run * left) << " left";
-    }
-    out_ << std::endl;
-  }
-
- private:
-  const size_t total_;
-  const bool on_terminal_;
-  std::ostream& out_;
-  const std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-  size_t count_ = 0;
-  std::string heading_;
-};
 
 // "1612 images/s, 5.2 s".
 std::string Achieved(const RunTrace& run, const StudyConfig& config,
@@ -142,14 +91,12 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
                          unit.RateName(), seconds);
 }
 
+// Makes runs, with a line for each: "[ 3/20] ddp x2, batch 32 per rank, run 1:
+// 1612 images/s, 5.2 s; about 1m20s left".
 class StudyRunner {
  public:
-  StudyRunner(const StudyConfig& config, const StudyRunnerConfig& runner,
-              size_t total, std::ostream& out)
-      : config_(config),
-        runner_(runner),
-        progress_(total, runner.on_terminal, out),
-        out_(out) {}
+  StudyRunner(const StudyConfig& config, size_t total)
+      : config_(config), total_(total) {}
 
   void Keep(RunTrace run, const PlannedRun& planned) {
     ++tallies_[planned.CellStem()].done;
@@ -157,29 +104,26 @@ class StudyRunner {
   }
 
   // False: the study was interrupted.
-  bool RunOne(const PlannedRun& run) {
-    progress_.Begin(run);
-    Tally& tally = tallies_[run.CellStem()];
-    if (tally.failed > 0 && tally.done == 0) {
-      progress_.End("skipped, as this configuration has only failed so far");
-      return true;
+  bool RunOne(const PlannedRun& run, HeldSignals& signals) {
+    const std::string heading = absl::StrFormat(
+        "[%2d/%d] %s, run %d: ", ++count_, total_, run.Name(), run.repetition);
+    if (on_terminal_) std::cout << heading << "..." << std::flush;
+    const absl::StatusOr<std::string> outcome = Outcome(run, signals);
+    const bool goes_on = !absl::IsCancelled(outcome.status());
+    if (on_terminal_) std::cout << "\r\033[K";
+    std::cout << heading
+              << (outcome.ok() ? *outcome
+                  : goes_on    ? "failed"
+                               : "interrupted");
+    if (count_ < total_ && goes_on) {
+      const absl::Duration left = Since(start_) / count_ * (total_ - count_);
+      std::cout << "; about "
+                << absl::FormatDuration(absl::Trunc(left, absl::Seconds(1)))
+                << " left";
     }
-    RunOutcome outcome = MakeRun(config_, run, runner_);
-    if (outcome.interrupted_by != 0) {
-      result_.interrupted_by = outcome.interrupted_by;
-      progress_.End("interrupted", /*goes_on=*/false);
-      return false;
-    }
-    if (outcome.trace.ok()) {
-      progress_.End(Achieved(*outcome.trace, config_, outcome.elapsed));
-      AddDuration(runner_.output_dir, run.FileStem(), outcome.elapsed);
-      Keep(*std::move(outcome.trace), run);
-    } else {
-      ++tally.failed;
-      progress_.End("failed");
-      Report(run, outcome.trace.status());
-    }
-    return true;
+    std::cout << std::endl;
+    if (!outcome.ok() && goes_on) Report(run, outcome.status());
+    return goes_on;
   }
 
   // The order in which the folder is read: the same runs, the same answer.
@@ -196,21 +140,42 @@ class StudyRunner {
     int failed = 0;
   };
 
+  // Makes the run, unless its configuration has only failed; in words.
+  absl::StatusOr<std::string> Outcome(const PlannedRun& run,
+                                      HeldSignals& signals) {
+    Tally& tally = tallies_[run.CellStem()];
+    if (tally.failed > 0 && tally.done == 0) {
+      return "skipped, as this configuration has only failed so far";
+    }
+    const Clock::time_point start = Clock::now();
+    absl::StatusOr<RunTrace> trace = MakeRun(config_, run, signals);
+    const absl::Duration elapsed = Since(start);
+    if (!trace.ok()) {
+      ++tally.failed;
+      return trace.status();
+    }
+    AddDuration(config_.output_dir, run.FileStem(), elapsed);
+    const std::string achieved = Achieved(*trace, config_, elapsed);
+    Keep(*std::move(trace), run);
+    return achieved;
+  }
+
   void Report(const PlannedRun& run, const absl::Status& status) {
-    const std::string log_path = PathsOfRun(runner_.output_dir, run).log;
+    const std::string log_path = PathsOfRun(config_.output_dir, run).log;
     result_.failed.push_back(absl::StrCat(run.Name(), ", run ", run.repetition,
                                           ": ", status.message()));
-    out_ << "  " << status.message() << "\n";
+    std::cout << "  " << status.message() << "\n";
     const std::string lines = LastLines(log_path, kShownLogLines);
     if (lines.empty()) return;
-    out_ << "  its last lines (all of them in " << log_path << "):\n"
-         << lines << std::endl;
+    std::cout << "  its last lines (all of them in " << log_path << "):\n"
+              << lines << std::endl;
   }
 
   const StudyConfig& config_;
-  const StudyRunnerConfig& runner_;
-  Progress progress_;
-  std::ostream& out_;
+  const size_t total_;
+  const bool on_terminal_ = isatty(STDOUT_FILENO) == 1;
+  const Clock::time_point start_ = Clock::now();
+  size_t count_ = 0;
   std::map<std::string, Tally> tallies_;  // by cell
   StudyResult result_;
 };
@@ -223,40 +188,33 @@ RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run) {
           absl::StrCat(dir, "/logs/", run.FileStem(), ".log")};
 }
 
-RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
-                   const StudyRunnerConfig& runner) {
-  const RunPaths paths = PathsOfRun(runner.output_dir, planned);
-  RunOutcome outcome;
-  const absl::StatusOr<CommandEnd> end =
-      StartAndWait(config, planned, runner, paths);
-  if (!end.ok()) {
-    outcome.trace = end.status();
-    return outcome;
-  }
-  outcome.elapsed = end->elapsed;
-  outcome.interrupted_by = end->interrupted_by;
-  if (!end->ok()) {
-    outcome.trace = end->timed_out
-                        ? absl::DeadlineExceededError(end->Describe())
-                        : absl::UnknownError(end->Describe());
-    return outcome;
-  }
-  outcome.trace = LoadChecked(config, planned, paths.incomplete);
-  if (!outcome.trace.ok()) return outcome;
+absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
+                                 const PlannedRun& planned,
+                                 HeldSignals& signals) {
+  const RunPaths paths = PathsOfRun(config.output_dir, planned);
+  ASSIGN_OR_RETURN(const std::string binary,
+                   ProgramPath(config.trainer_dir, planned.trainer));
   std::error_code error;
+  fs::remove(paths.incomplete, error);  // runs append to what is there
+  Command command;
+  command.arguments = RunArguments(config, planned, paths.incomplete);
+  command.arguments.insert(command.arguments.begin(), binary);
+  command.output_path = paths.log;
+  command.timeout = config.run_timeout;
+  RETURN_IF_ERROR(RunCommand(command, signals));
+  ASSIGN_OR_RETURN(RunTrace run,
+                   LoadChecked(config, planned, paths.incomplete));
   fs::rename(paths.incomplete, paths.record, error);
   if (error) {
-    outcome.trace = Wrong(paths.record, "cannot be written: ", error.message());
-  } else {
-    outcome.trace->source = paths.record;
+    return Wrong(paths.record, "cannot be written: ", error.message());
   }
-  return outcome;
+  run.source = paths.record;
+  return run;
 }
 
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
-                                         const PlannedRun& planned,
-                                         const std::string& dir) {
-  const RunPaths paths = PathsOfRun(dir, planned);
+                                         const PlannedRun& planned) {
+  const RunPaths paths = PathsOfRun(config.output_dir, planned);
   std::error_code ignored;
   if (!fs::exists(paths.record, ignored)) {
     return absl::NotFoundError(absl::StrCat(paths.record, " is not there"));
@@ -269,25 +227,25 @@ absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
 
 StudyResult RunStudy(const StudyConfig& config,
                      const std::vector<PlannedRun>& plan,
-                     const StudyRunnerConfig& runner, std::ostream& progress) {
+                     HeldSignals& signals) {
   std::vector<PlannedRun> missing;
   std::vector<std::pair<RunTrace, PlannedRun>> finished;
   for (const PlannedRun& run : plan) {
-    auto found = FindFinishedRun(config, run, runner.output_dir);
+    auto found = FindFinishedRun(config, run);
     if (found.ok()) {
       finished.emplace_back(*std::move(found), run);
     } else {
       missing.push_back(run);
     }
   }
-  StudyRunner study(config, runner, missing.size(), progress);
+  StudyRunner study(config, missing.size());
   for (auto& [run, planned] : finished) study.Keep(std::move(run), planned);
   if (!finished.empty()) {
-    progress << "Kept: " << finished.size() << " of " << plan.size()
-             << " runs are complete already." << std::endl;
+    std::cout << "Kept: " << finished.size() << " of " << plan.size()
+              << " runs are complete already." << std::endl;
   }
   for (const PlannedRun& run : missing) {
-    if (!study.RunOne(run)) break;
+    if (!study.RunOne(run, signals)) break;
   }
   return study.Take();
 }

@@ -1,15 +1,14 @@
 // The runs of a study: each started, awaited and checked, or found finished;
-// one at a time, with progress and what failed said.
+// one at a time, with progress and what failed on the standard output.
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_
 
-#include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "analysis/runs/run_trace.h"
+#include "analysis/study/programs.h"
 #include "analysis/study/study_plan.h"
 
 namespace rankwise {
@@ -22,50 +21,30 @@ struct RunPaths {
 
 RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run);
 
-struct StudyRunnerConfig {
-  std::string trainer_dir;
-  // Takes STEM.jsonl of every run that ended well, logs/STEM.log of every run,
-  // and durations.csv; what another run recorded stays STEM.jsonl.incomplete.
-  // It must have been prepared by PrepareStudyFolder.
-  std::string output_dir;
-  absl::Duration run_timeout = absl::Minutes(10);
-  bool on_terminal = false;  // also show the run that is going on
-};
+// Runs `planned` to its end and checks that it recorded what it should. Fails
+// as RunCommand does (programs.h), and where the records are wrong.
+absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
+                                 const PlannedRun& planned,
+                                 HeldSignals& signals);
 
-struct RunOutcome {
-  // DeadlineExceeded: it took longer than the timeout; Unknown: it ended badly.
-  absl::StatusOr<RunTrace> trace = absl::UnknownError("not run");
-  absl::Duration elapsed;
-  int interrupted_by = 0;  // the signal that ended it and the study, or 0
-};
-
-// Runs `planned` to its end and checks that it recorded what it should. Needs
-// a HeldSignals that lives (programs.h).
-RunOutcome MakeRun(const StudyConfig& config, const PlannedRun& planned,
-                   const StudyRunnerConfig& runner);
-
-// The records of `planned` where `dir` has them whole. NotFound without them;
-// records of something else, or that were cut short, are renamed to
+// The records of `planned` where its folder has them whole. NotFound without
+// them; records of something else, or that were cut short, are renamed to
 // RunPaths::incomplete, and are NotFound too.
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
-                                         const PlannedRun& planned,
-                                         const std::string& dir);
+                                         const PlannedRun& planned);
 
 struct StudyResult {
   // By file name, those among them that were found finished.
   std::vector<RunTrace> runs;
   std::vector<std::string> failed;  // one line for each
-  int interrupted_by = 0;           // the signal that ended the study, or 0
 };
 
-// Makes the runs of `plan` that the folder has not finished yet. Progress goes
-// to `progress`, one line a run. A failed run is reported there with its last
-// lines, and the study goes on, without the other repetitions of a
-// configuration that has only failed. Needs a HeldSignals that lives
-// (programs.h).
+// Makes the runs of `plan` that the folder has not finished yet, until one of
+// `signals` comes; one line of progress a run. A failed run is reported with
+// its last lines, and the study goes on, without the other repetitions of a
+// configuration that has only failed.
 StudyResult RunStudy(const StudyConfig& config,
-                     const std::vector<PlannedRun>& plan,
-                     const StudyRunnerConfig& runner, std::ostream& progress);
+                     const std::vector<PlannedRun>& plan, HeldSignals& signals);
 
 }  // namespace rankwise
 
