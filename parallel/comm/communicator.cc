@@ -168,9 +168,8 @@ absl::Status Communicator::Parts::CheckSettings() {
 
 absl::Status Communicator::Parts::Connect() {
   if (backend->on_device || config.poll_gloo) StartWatchdog();
-  groups = std::make_shared<ProcessGroups>(
-      ProcessGroupsConfig{env, config, backend, device, watchdog},
-      connection.store, log);
+  groups = std::make_shared<ProcessGroups>(ProcessGroupsConfig{
+      env, config, backend, device, connection.store, log, watchdog});
   ASSIGN_OR_RETURN(process_group,
                    groups->Add({"", AllRanks(env.world_size), env.rank}));
   if (has_peers()) {
