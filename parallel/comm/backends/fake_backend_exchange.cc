@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 
 namespace rankwise {
 namespace {

@@ -9,7 +9,7 @@
 #include "ATen/Functions.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/fake_backend.h"
 #include "parallel/comm/backends/fake_backend_exchange.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"

@@ -53,7 +53,9 @@ TEST(PeersTest, APulseIsReadAsItWasWritten) {
 }
 
 TEST(PeersTest, WhatIsNoPulseIsRefused) {
-  const std::string good = FormatPulse({.progress = {{4, "barrier #4"}}});
+  Pulse pulse;
+  pulse.progress = {{4, "barrier #4"}};
+  const std::string good = FormatPulse(pulse);
   ASSERT_TRUE(ParsePulse(good).has_value()) << good;
   using Replacement = std::pair<absl::string_view, absl::string_view>;
   for (const Replacement& bad : {Replacement{"\"life\":0", "\"life\":9"},
