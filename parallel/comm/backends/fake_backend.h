@@ -107,10 +107,8 @@ class FakeWorld {
   ~FakeWorld();
 
   c10::intrusive_ptr<c10d::Backend> backend(int rank) const;
-  int world_size() const { return world_size_; }
 
  private:
-  const int world_size_;
   const std::shared_ptr<FakeExchange> exchange_;
 };
 

@@ -51,14 +51,10 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
   if (!tensors.empty() && tensors[0].defined()) {
     entry.dtype = tensors[0].scalar_type();
   }
-  const size_t kept = std::min<size_t>(tensors.size(), kTensors);
-  for (size_t i = 0; i < kept; ++i) {
-    Shape& shape = entry.shapes[i];
-    shape.dims = 0;
-    if (!tensors[i].defined()) continue;
-    const at::IntArrayRef sizes = tensors[i].sizes();
-    shape.dims = static_cast<int>(std::min<size_t>(sizes.size(), kDims));
-    std::copy_n(sizes.begin(), shape.dims, shape.sizes.begin());
+  for (size_t i = 0; i < std::min(tensors.size(), kTensors); ++i) {
+    const at::IntArrayRef sizes =
+        tensors[i].defined() ? tensors[i].sizes() : at::IntArrayRef();
+    entry.shapes[i].assign(sizes.begin(), sizes.end());
   }
   entry.start_ns = SteadyNowNs();
   last_start_ns_.store(entry.start_ns);
@@ -221,13 +217,9 @@ CollectiveReport CollectiveLog::Report(const Entry& entry) const {
   report.seconds_since = (SteadyNowNs() - entry.start_ns) * 1e-9;
   report.seconds_to_failure = entry.ns_to_failure * 1e-9;
   std::vector<std::string> shapes;
-  for (size_t i = 0; i < std::min<size_t>(entry.tensors, kTensors); ++i) {
-    const Shape& shape = entry.shapes[i];
+  for (size_t i = 0; i < std::min(entry.tensors, kTensors); ++i) {
     shapes.push_back(
-        absl::StrCat("[",
-                     absl::StrJoin(shape.sizes.begin(),
-                                   shape.sizes.begin() + shape.dims, ", "),
-                     "]"));
+        absl::StrCat("[", absl::StrJoin(entry.shapes[i], ", "), "]"));
   }
   if (entry.tensors > kTensors) {
     shapes.push_back(absl::StrCat("and ", entry.tensors - kTensors, " more"));

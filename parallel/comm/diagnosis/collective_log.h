@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ATen/DimVector.h"
 #include "ATen/core/Tensor.h"
 #include "absl/time/time.h"
 #include "c10/core/Device.h"
@@ -133,14 +134,9 @@ class CollectiveLog {
 
  private:
   static constexpr int kEntries = 128;
-  static constexpr int kTensors = 4;
-  static constexpr int kDims = 6;
+  static constexpr size_t kTensors = 4;
   static constexpr size_t kEventRoom = 4096;
 
-  struct Shape {
-    int dims = 0;
-    std::array<int64_t, kDims> sizes;
-  };
   struct Entry {
     CollectiveReport::State state = CollectiveReport::State::kNone;
     Ticket ticket = 0;
@@ -152,7 +148,7 @@ class CollectiveLog {
     int peer = -1;
     size_t tensors = 0;  // of which the first kTensors have their shape kept
     c10::ScalarType dtype = c10::ScalarType::Undefined;
-    std::array<Shape, kTensors> shapes;
+    std::array<at::DimVector, kTensors> shapes;
   };
 
   struct Group {
