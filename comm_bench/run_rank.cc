@@ -24,7 +24,7 @@
 #include "comm_bench/output/output.h"
 #include "comm_bench/sweep/plan.h"
 #include "comm_bench/timing/agreement.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/fake_backend.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/device/device_facts.h"

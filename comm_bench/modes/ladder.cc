@@ -17,7 +17,7 @@
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
 #include "parallel/comm/backends/backends.h"
-#include "parallel/comm/diagnosis/monitored_backend.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/device/device_event.h"
 #include "records/text.h"

@@ -17,7 +17,7 @@
 #include "comm_bench/timing/timing.h"
 #include "gtest/gtest.h"
 #include "parallel/clock/clock_sync.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

@@ -20,7 +20,7 @@
 #include "comm_bench/timing/agreement.h"
 #include "comm_bench/timing/order_statistics.h"
 #include "comm_bench/timing/timing.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 

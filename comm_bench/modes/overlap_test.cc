@@ -9,7 +9,7 @@
 
 #include "ATen/ops/zeros.h"
 #include "comm_bench/collectives/collective.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"

@@ -16,7 +16,7 @@
 #include "c10/cuda/CUDAStream.h"
 #include "c10/util/Exception.h"
 #include "comm_bench/nccl/raw_nccl.h"
-#include "parallel/comm/diagnosis/monitored_backend.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"

@@ -69,7 +69,7 @@ struct BenchConfig {
   std::string layer = "c10d";   // or "nccl": nccl.h itself
   std::string timing = "auto";  // "host", "events"
   bool nccl_choices = true;     // NCCL's algorithm and protocol are read
-  // The ranks of --backend=fake are in virtual time (rank_clock.h).
+  // The ranks of --backend=fake are in virtual time (steady_time.h).
   bool fake_virtual_time = false;
 
   // Of overlap: the GEMM's rows and columns; of replay: the trainer's records.

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "c10/core/Device.h"
 #include "comm_bench/timing/series.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/control.h"
 
 namespace rankwise::comm_bench {

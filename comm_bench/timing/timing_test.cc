@@ -11,7 +11,7 @@
 #include "comm_bench/timing/series_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

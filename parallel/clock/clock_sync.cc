@@ -17,13 +17,26 @@ constexpr double kDrift = 50e-6;
 }  // namespace
 
 ClockSync::ClockSync(Control& control, RankClock clock)
-    : control_(control), clock_(std::move(clock)) {
-  const auto ids = control.Gather(absl::MakeConstSpan(&clock_.id, 1));
-  for (int rank = 1; rank < control.world_size(); ++rank) {
+    : control_(&control), clock_(std::move(clock)) {
+  Start();
+}
+
+ClockSync::ClockSync(Communicator* comm)
+    : own_control_(comm != nullptr && comm->has_peers()
+                       ? MakeGroupControl(comm->process_group())
+                       : nullptr),
+      control_(own_control_.get()),
+      clock_(HostClock()) {
+  if (control_ != nullptr) Start();
+}
+
+void ClockSync::Start() {
+  const auto ids = control_->Gather(absl::MakeConstSpan(&clock_.id, 1));
+  for (int rank = 1; rank < control_->world_size(); ++rank) {
     const bool shared = ids[rank][0] == ids[0][0] && ids[0][0] != 0;
     if (!shared) foreign_.push_back(rank);
   }
-  if (std::find(foreign_.begin(), foreign_.end(), control.rank()) !=
+  if (std::find(foreign_.begin(), foreign_.end(), control_->rank()) !=
       foreign_.end()) {
     error_ = std::numeric_limits<double>::infinity();
   }
@@ -32,8 +45,8 @@ ClockSync::ClockSync(Control& control, RankClock clock)
 
 void ClockSync::Update() {
   for (const int rank : foreign_) {
-    if (control_.rank() == 0) Serve(rank);
-    if (control_.rank() == rank) Ask();
+    if (control_->rank() == 0) Serve(rank);
+    if (control_->rank() == rank) Ask();
   }
 }
 
@@ -43,16 +56,16 @@ double ClockSync::error_seconds() const {
 
 void ClockSync::Serve(int rank) {
   for (int i = 0; i < kRoundTrips; ++i) {
-    control_.Receive(rank);
-    control_.Send(clock_.now(), rank);
+    control_->Receive(rank);
+    control_->Send(clock_.now(), rank);
   }
 }
 
 void ClockSync::Ask() {
   for (int i = 0; i < kRoundTrips; ++i) {
     const double sent = clock_.now();
-    control_.Send(0, 0);
-    const double answer = control_.Receive(0);
+    control_->Send(0, 0);
+    const double answer = control_->Receive(0);
     const double answered = clock_.now();
     const double error = (answered - sent) / 2;
     if (error >= error_seconds()) continue;
@@ -60,12 +73,6 @@ void ClockSync::Ask() {
     error_ = error;
     estimated_ = answered;
   }
-}
-
-JobClock::JobClock(Communicator* comm) {
-  if (comm == nullptr || !comm->has_peers()) return;
-  control_ = MakeGroupControl(comm->process_group());
-  sync_ = std::make_unique<ClockSync>(*control_, HostClock());
 }
 
 }  // namespace rankwise

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/control.h"
 
 namespace rankwise {
@@ -21,8 +21,11 @@ class Communicator;
 // estimate by one with a smaller bound.
 class ClockSync {
  public:
-  // Collective, as Update is.
+  // Collective, as Update is. Throws what a failed message throws.
   ClockSync(Control& control, RankClock clock);
+  // HostClock's. Without peers (null, or the fake backend) rank 0's clock is
+  // this rank's own.
+  explicit ClockSync(Communicator* comm);
 
   void Update();
 
@@ -34,36 +37,17 @@ class ClockSync {
   const RankClock& clock() const { return clock_; }
 
  private:
+  void Start();
   void Serve(int rank);
   void Ask();
 
-  Control& control_;
+  const std::unique_ptr<Control> own_control_;
+  Control* const control_;  // null without peers
   const RankClock clock_;
   std::vector<int> foreign_;  // ranks that do not read rank 0's clock
   double offset_ = 0;
   double error_ = 0;  // at `estimated_`
   double estimated_ = 0;
-};
-
-// Turns times of this rank's steady clock, in seconds, into rank 0's.
-class JobClock {
- public:
-  // Collective: ranks that do not read rank 0's clock exchange a few messages
-  // with it. Without peers (null, or the fake backend) times stay as they are.
-  // Throws what a failed message throws.
-  explicit JobClock(Communicator* comm);
-
-  double RootTime(double own_seconds) const {
-    return sync_ == nullptr ? own_seconds : sync_->RootTime(own_seconds);
-  }
-  // Bound of the error of RootTime now; it grows by 50 us a second.
-  double error_seconds() const {
-    return sync_ == nullptr ? 0 : sync_->error_seconds();
-  }
-
- private:
-  std::unique_ptr<Control> control_;
-  std::unique_ptr<ClockSync> sync_;  // null with one clock only
 };
 
 }  // namespace rankwise

@@ -54,15 +54,15 @@ TEST(ClockSyncTest, TheBoundGrowsUntilTheNextUpdate) {
   });
 }
 
-TEST(JobClockTest, OneProcessKeepsItsOwn) {
-  const JobClock clock(nullptr);
+TEST(ClockSyncTest, OneProcessKeepsItsOwn) {
+  const ClockSync clock(nullptr);
   EXPECT_EQ(clock.RootTime(12.5), 12.5);
   EXPECT_EQ(clock.error_seconds(), 0);
 }
 
-TEST(JobClockTest, RanksOfOneHostShareOneClock) {
+TEST(ClockSyncTest, RanksOfOneHostShareOneClock) {
   OnRanks(2, [](Communicator& comm) {
-    const JobClock clock(&comm);
+    const ClockSync clock(&comm);
     EXPECT_EQ(clock.RootTime(12.5), 12.5);
     EXPECT_EQ(clock.error_seconds(), 0);
   });

@@ -27,25 +27,17 @@ namespace rankwise {
 
 namespace {
 
-// Gives the log, which may lag behind waiting threads, a moment to get `done`.
+// Gives the log, which may lag behind waiting threads, a moment to get `done`;
+// false when it does not.
 template <typename Done>
-void AwaitLog(Done done) {
+bool AwaitLog(Done done) {
   const Deadline deadline(absl::Milliseconds(100));
   while (!done() && !deadline.passed()) absl::SleepFor(absl::Milliseconds(1));
+  return done();
 }
 
 bool IsStuck(const CollectiveLog& log) {
-  AwaitLog([&] { return log.in_flight() == 0; });
-  return log.in_flight() > 0;
-}
-
-CollectiveReport SuspectOf(const CollectiveLog& log) {
-  CollectiveReport suspect;
-  AwaitLog([&] {
-    suspect = log.Suspect();
-    return suspect.state != CollectiveReport::State::kInFlight;
-  });
-  return suspect;
+  return !AwaitLog([&] { return log.in_flight() == 0; });
 }
 
 c10d::ReduceOp ToC10d(ReduceOp op) {
@@ -125,10 +117,10 @@ absl::Status Communicator::Parts::Place() {
 absl::Status Communicator::Parts::Meet() {
   if (backend->pretends_peers) {
     connection.store = c10::make_intrusive<c10d::HashStore>();
-    return absl::OkStatus();
+  } else {
+    ASSIGN_OR_RETURN(connection, Rendezvous(env, {config.rendezvous_timeout,
+                                                  config.file_store}));
   }
-  ASSIGN_OR_RETURN(connection, Rendezvous(env, {config.rendezvous_timeout,
-                                                config.file_store}));
   return absl::OkStatus();
 }
 
@@ -168,9 +160,8 @@ absl::Status Communicator::Parts::CheckSettings() {
 
 absl::Status Communicator::Parts::Connect() {
   if (backend->on_device || config.poll_gloo) StartWatchdog();
-  groups = std::make_shared<ProcessGroups>(
-      ProcessGroupsConfig{env, config, backend, device, watchdog},
-      connection.store, log);
+  groups = std::make_shared<ProcessGroups>(ProcessGroupsConfig{
+      env, config, backend, device, connection.store, log, watchdog});
   ASSIGN_OR_RETURN(process_group,
                    groups->Add({"", AllRanks(env.world_size), env.rank}));
   if (has_peers()) {
@@ -397,7 +388,10 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   failure.world_size = world_size();
   failure.error = PlainMessage(error);
   failure.collective_timeout = parts_->config.collective_timeout;
-  failure.collective = SuspectOf(*parts_->log);
+  AwaitLog([&] {
+    failure.collective = parts_->log->Suspect();
+    return failure.collective.state != CollectiveReport::State::kInFlight;
+  });
   const bool by_collective =
       failure.collective.state == CollectiveReport::State::kFailed ||
       (failure.collective.state != CollectiveReport::State::kNone &&

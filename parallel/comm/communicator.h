@@ -35,8 +35,6 @@ struct CommConfig {
   // How long a collective may take before it fails. Under NCCL the process then
   // explains it and ends with exit code 1, by itself: see watchdog.h.
   absl::Duration collective_timeout = absl::Minutes(5);
-  // NCCL's kernels go before those of the computation.
-  bool nccl_high_priority_stream = true;
   // Follow Gloo's collectives by polling, as NCCL's. For tests of that.
   bool poll_gloo = false;
   // Compare every collective's kind, shapes and dtype across ranks before it

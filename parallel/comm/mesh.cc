@@ -88,38 +88,26 @@ std::vector<int> MeshLayout::Line(absl::string_view axis, int rank) const {
   return ranks;
 }
 
-DeviceMesh::DeviceMesh(MeshLayout layout, int rank)
-    : layout_(std::move(layout)), rank_(rank), groups_(layout_.axes().size()) {}
-
 absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
     Communicator& comm, MeshLayout layout) {
   // The layout may have been made for another job.
   ASSIGN_OR_RETURN(MeshLayout checked,
                    MeshLayout::Create(layout.axes(), comm.world_size()));
-  std::unique_ptr<DeviceMesh> mesh(
-      new DeviceMesh(std::move(checked), comm.rank()));
-  const std::vector<MeshAxis>& axes = mesh->layout_.axes();
-  for (size_t i = 0; i < axes.size(); ++i) {
-    std::vector<int> line = mesh->layout_.Line(axes[i].name, comm.rank());
-    const int place = mesh->coordinate(axes[i].name);
-    if (axes[i].size == comm.world_size() || axes[i].size == 1) {
-      mesh->groups_[i] = Group(
-          axes[i].name, std::move(line), place,
-          axes[i].size == comm.world_size() ? comm.process_group() : nullptr,
-          &comm);
+  std::unique_ptr<DeviceMesh> mesh(new DeviceMesh(std::move(checked)));
+  for (const MeshAxis& axis : mesh->layout_.axes()) {
+    std::vector<int> line = mesh->layout_.Line(axis.name, comm.rank());
+    const bool has_all = axis.size == comm.world_size();
+    if (has_all || axis.size == 1) {
+      const int place = mesh->layout_.coordinate(axis.name, comm.rank());
+      mesh->groups_.emplace_back(axis.name, std::move(line), place,
+                                 has_all ? comm.process_group() : nullptr,
+                                 &comm);
     } else {
-      ASSIGN_OR_RETURN(mesh->groups_[i], comm.NewGroup(axes[i].name, line));
+      ASSIGN_OR_RETURN(Group group, comm.NewGroup(axis.name, line));
+      mesh->groups_.push_back(std::move(group));
     }
   }
   return mesh;
-}
-
-int DeviceMesh::size(absl::string_view axis) const {
-  return layout_.size(axis);
-}
-
-int DeviceMesh::coordinate(absl::string_view axis) const {
-  return layout_.coordinate(axis, rank_);
 }
 
 const Group& DeviceMesh::group(absl::string_view axis) const {

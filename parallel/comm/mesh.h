@@ -51,16 +51,13 @@ class DeviceMesh {
                                                             MeshLayout layout);
 
   const MeshLayout& layout() const { return layout_; }
-  int size(absl::string_view axis) const;
-  int coordinate(absl::string_view axis) const;  // of this rank
   // The ranks along `axis` through this one. ExplainFailure knows it by the
   // axis's name.
   const Group& group(absl::string_view axis) const;
 
  private:
-  DeviceMesh(MeshLayout layout, int rank);
+  explicit DeviceMesh(MeshLayout layout) : layout_(std::move(layout)) {}
   MeshLayout layout_;
-  int rank_ = 0;
   std::vector<Group> groups_;  // per axis
 };
 

@@ -98,8 +98,8 @@ TEST(DeviceMeshTest, SumsAlongEachAxis) {
   OnRanks(4, [](Communicator& comm) {
     const auto mesh = MeshOf(comm, {{"dp", 2}, {"pp", 2}});
     const int dp = comm.rank() / 2, pp = comm.rank() % 2;
-    EXPECT_EQ(mesh->coordinate("dp"), dp);
-    EXPECT_EQ(mesh->coordinate("pp"), pp);
+    EXPECT_EQ(mesh->group("dp").place(), dp);
+    EXPECT_EQ(mesh->group("pp").place(), pp);
     EXPECT_EQ(mesh->group("dp").process_group()->getRank(), dp);
     EXPECT_EQ(mesh->group("pp").process_group()->getRank(), pp);
     for (int round = 0; round < 3; ++round) {
@@ -145,7 +145,7 @@ TEST(DeviceMeshTest, AnAxisOfOneHasNoGroupAndOneOfAllTheCommunicators) {
     EXPECT_EQ(mesh->group("pp").process_group().get(),
               comm.process_group().get());
     EXPECT_THAT(mesh->group("dp").ranks(), ElementsAre(comm.rank()));
-    EXPECT_EQ(mesh->size("pp"), 2);
+    EXPECT_EQ(mesh->group("pp").size(), 2);
   });
 }
 

@@ -1,25 +1,19 @@
 #include "parallel/comm/process_groups.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "parallel/clock/steady_time.h"
-#include "parallel/comm/diagnosis/monitored_backend.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp"
 
 namespace rankwise {
-
-ProcessGroups::ProcessGroups(ProcessGroupsConfig config,
-                             c10::intrusive_ptr<c10d::Store> store,
-                             std::shared_ptr<CollectiveLog> log)
-    : config_(std::move(config)),
-      store_(std::move(store)),
-      log_(std::move(log)) {}
 
 // `inner` behind the check that all ranks call the same collective.
 absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
@@ -28,7 +22,7 @@ absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
       c10::make_intrusive<c10d::PrefixStore>("check", request.store);
   request.collective_timeout = config_.comm.collective_timeout;
   ASSIGN_OR_RETURN(BackendPtr checker, HostBackend().make(request));
-  carriers_.push_back(checker);
+  carriers_.emplace_back(&HostBackend(), checker);
   return c10::make_intrusive<c10d::ProcessGroupWrapper>(std::move(inner),
                                                         std::move(checker));
 }
@@ -39,7 +33,6 @@ absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
   // Where the watchdog speaks first, the backend's own timeout is a fallback.
   constexpr absl::Duration kForTheWatchdog = absl::Minutes(2);
   const bool polled = kind.on_device || config_.comm.poll_gloo;
-  BackendPtr& of_all_ranks = of_all_ranks_[&kind];
   BackendRequest request;
   request.env = config_.env;
   request.place = place;
@@ -49,18 +42,18 @@ absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
       number == 0
           ? kind.name
           : absl::StrCat("group/", number, "/", place.ranks[0], "/", kind.name),
-      store_);
+      config_.store);
   request.connect_timeout = config_.comm.rendezvous_timeout;
   request.collective_timeout =
       config_.comm.collective_timeout +
       (polled ? kForTheWatchdog : absl::ZeroDuration());
-  request.high_priority_stream = config_.comm.nccl_high_priority_stream;
   request.fake = config_.comm.fake;
-  request.parent = of_all_ranks;
+  const auto of_all_ranks =
+      std::find_if(carriers_.begin(), carriers_.end(),
+                   [&](const auto& each) { return each.first == &kind; });
+  if (of_all_ranks != carriers_.end()) request.parent = of_all_ranks->second;
   ASSIGN_OR_RETURN(BackendPtr backend, kind.make(request));
-  if (of_all_ranks == nullptr) of_all_ranks = backend;
-  carriers_.push_back(backend);
-  if (kind.on_device) on_device_.push_back(backend);
+  carriers_.emplace_back(&kind, backend);
   if (config_.comm.check_collectives && !kind.pretends_peers) {
     ASSIGN_OR_RETURN(backend, Checked(request, std::move(backend)));
   }
@@ -68,15 +61,16 @@ absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
   monitoring.group = number;
   if (polled) monitoring.watchdog = config_.watchdog;
   if (kind.on_device) monitoring.device = config_.device;
-  return MakeMonitoredBackend(std::move(backend), log_, std::move(monitoring));
+  return MakeMonitoredBackend(std::move(backend), config_.log,
+                              std::move(monitoring));
 }
 
 absl::StatusOr<ProcessGroups::GroupPtr> ProcessGroups::Add(
     const GroupPlace& place) {
   const int number =
-      groups_.empty() ? 0 : log_->AddGroup(place.name, place.ranks);
-  auto group =
-      c10::make_intrusive<c10d::ProcessGroup>(store_, place.rank, place.size());
+      groups_.empty() ? 0 : config_.log->AddGroup(place.name, place.ranks);
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(
+      config_.store, place.rank, place.size());
   const BackendKind& kind = *config_.backend;
   // Under NCCL CPU tensors, such as a loss to print, need a way too.
   const BackendKind& host = kind.serves_cpu ? kind : HostBackend();
@@ -96,15 +90,15 @@ absl::StatusOr<ProcessGroups::GroupPtr> ProcessGroups::Add(
 }
 
 void ProcessGroups::Abort() {
-  for (const BackendPtr& carrier : carriers_) carrier->abort();
+  for (const auto& [kind, carrier] : carriers_) carrier->abort();
 }
 
 void ProcessGroups::ShutDown() {
   constexpr absl::Duration kPatience = absl::Seconds(30);
   // Alive while they are shut down: either that has returned, or they leak.
   std::vector<c10d::Backend*> backends;
-  for (const BackendPtr& backend : on_device_) {
-    backends.push_back(backend.get());
+  for (const auto& [kind, carrier] : carriers_) {
+    if (kind->on_device) backends.push_back(carrier.get());
   }
   const auto is_down = std::make_shared<bool>(false);
   const bool returned = RunWithin(kPatience, [backends, is_down] {
@@ -127,13 +121,9 @@ void ProcessGroups::ShutDown() {
 
 void ProcessGroups::Leak() {
   for (GroupPtr& group : groups_) (void)group.release();
-  for (auto* backends : {&carriers_, &on_device_}) {
-    for (BackendPtr& backend : *backends) (void)backend.release();
-    backends->clear();
-  }
-  for (auto& [kind, backend] : of_all_ranks_) (void)backend.release();
+  for (auto& [kind, carrier] : carriers_) (void)carrier.release();
   groups_.clear();
-  of_all_ranks_.clear();
+  carriers_.clear();
 }
 
 }  // namespace rankwise

@@ -3,8 +3,8 @@
 #ifndef RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 #define RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 
-#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +23,8 @@ struct ProcessGroupsConfig {
   CommConfig comm;
   const BackendKind* backend = nullptr;  // what `comm.backend` has come to
   c10::Device device = c10::kCPU;
+  c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<CollectiveLog> log;  // of the collectives of all groups
   // Follows the collectives of backends on the device; with `comm.poll_gloo`
   // all others, too.
   std::shared_ptr<Watchdog> watchdog;
@@ -33,10 +35,8 @@ class ProcessGroups {
  public:
   using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-  // Logs the collectives of all groups in `log`.
-  ProcessGroups(ProcessGroupsConfig config,
-                c10::intrusive_ptr<c10d::Store> store,
-                std::shared_ptr<CollectiveLog> log);
+  explicit ProcessGroups(ProcessGroupsConfig config)
+      : config_(std::move(config)) {}
 
   // Connects a new group; the first must be that of all ranks. Collective: all
   // ranks of the job make their groups in the same order. Unavailable when the
@@ -60,13 +60,10 @@ class ProcessGroups {
   absl::StatusOr<BackendPtr> Checked(BackendRequest request, BackendPtr inner);
 
   const ProcessGroupsConfig config_;
-  const c10::intrusive_ptr<c10d::Store> store_;
-  const std::shared_ptr<CollectiveLog> log_;
   std::vector<GroupPtr> groups_;
-  // What carries them: the check does not pass abort() on.
-  std::vector<BackendPtr> carriers_;
-  std::vector<BackendPtr> on_device_;                      // of the carriers
-  std::map<const BackendKind*, BackendPtr> of_all_ranks_;  // the parents
+  // What carries them, those of all ranks first: the check does not pass
+  // abort() on.
+  std::vector<std::pair<const BackendKind*, BackendPtr>> carriers_;
 };
 
 }  // namespace rankwise

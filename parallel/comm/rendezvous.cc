@@ -14,7 +14,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -41,12 +40,6 @@ StorePtr JobsPart(StorePtr store, int restart_count) {
 std::string ArrivalKey(int rank) { return absl::StrCat("arrival/", rank); }
 std::string ClaimKey(int rank) { return absl::StrCat("claim/", rank); }
 
-// The store before it is narrowed to the job's part.
-struct RawStores {
-  StorePtr first, second;
-  bool is_server = false;
-};
-
 c10d::TCPStoreOptions TcpOptions(int port, absl::Duration timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
@@ -66,7 +59,8 @@ StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
   return c10::make_intrusive<c10d::TCPStore>(host, TcpOptions(port, timeout));
 }
 
-absl::StatusOr<RawStores> ServeTcp(const RankEnv& env, absl::Duration timeout) {
+absl::StatusOr<StoreConnection> ServeTcp(const RankEnv& env,
+                                         absl::Duration timeout) {
   const bool on_loopback =
       env.master_addr.empty() || IsLoopbackAddress(env.master_addr);
   absl::StatusOr<Listener> listener = Listen(on_loopback, env.master_port);
@@ -77,11 +71,9 @@ absl::StatusOr<RawStores> ServeTcp(const RankEnv& env, absl::Duration timeout) {
         "earlier one has not ended; choose another MASTER_PORT"));
   }
   if (!listener.ok()) return listener.status();
-  RawStores stores;
-  stores.first = Serve(*listener, timeout);
-  stores.second = ConnectTcp(kLoopback, listener->port, timeout);
-  stores.is_server = true;
-  return stores;
+  return StoreConnection{Serve(*listener, timeout),
+                         ConnectTcp(kLoopback, listener->port, timeout),
+                         /*is_server=*/true};
 }
 
 // Whether this process serves the TCP store.
@@ -89,12 +81,11 @@ bool Serves(const RankEnv& env) {
   return (env.rank == 0 && !env.store_is_external) || env.master_addr.empty();
 }
 
-absl::StatusOr<RawStores> OpenTcp(const RankEnv& env, absl::Duration timeout) {
+absl::StatusOr<StoreConnection> OpenTcp(const RankEnv& env,
+                                        absl::Duration timeout) {
   if (Serves(env)) return ServeTcp(env, timeout);
-  RawStores stores;
-  stores.first = ConnectTcp(env.master_addr, env.master_port, timeout);
-  stores.second = ConnectTcp(env.master_addr, env.master_port, timeout);
-  return stores;
+  return StoreConnection{ConnectTcp(env.master_addr, env.master_port, timeout),
+                         ConnectTcp(env.master_addr, env.master_port, timeout)};
 }
 
 // c10d waits long for a file that cannot be, and trips over one that is no
@@ -119,14 +110,13 @@ absl::Status CheckFile(const std::string& path) {
       "'", path, "' is no file store; name a file that does not exist yet"));
 }
 
-absl::StatusOr<RawStores> OpenFile(const RankEnv& env,
-                                   const RendezvousConfig& config) {
+absl::StatusOr<StoreConnection> OpenFile(const RankEnv& env,
+                                         const RendezvousConfig& config) {
   const std::string path(absl::StripPrefix(config.file_store, "file://"));
   RETURN_IF_ERROR(CheckFile(path));
-  RawStores stores;
-  stores.first = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
-  stores.second = c10::make_intrusive<c10d::FileStore>(path, env.world_size);
-  return stores;
+  return StoreConnection{
+      c10::make_intrusive<c10d::FileStore>(path, env.world_size),
+      c10::make_intrusive<c10d::FileStore>(path, env.world_size)};
 }
 
 // The store's name in messages.
@@ -138,8 +128,9 @@ std::string WhereOf(const RankEnv& env, const RendezvousConfig& config) {
   return absl::StrCat("the store at ", env.master_addr, ":", env.master_port);
 }
 
-absl::StatusOr<RawStores> OpenStores(const RankEnv& env,
-                                     const RendezvousConfig& config) {
+// The whole of the store, of which the job takes a part.
+absl::StatusOr<StoreConnection> OpenStores(const RankEnv& env,
+                                           const RendezvousConfig& config) {
   try {
     if (!config.file_store.empty()) return OpenFile(env, config);
     return OpenTcp(env, config.timeout);
@@ -158,8 +149,7 @@ absl::Status Announce(c10d::Store& store, const RankEnv& env,
         ": two processes have the same rank, or another job uses the same "
         "store, or the file is left over from an earlier one (delete it)"));
   }
-  store.set(ArrivalKey(env.rank),
-            absl::StrCat(env.world_size, " ", HostName(), " ", getpid()));
+  store.set(ArrivalKey(env.rank), absl::StrCat(env.world_size));
   return absl::OkStatus();
 }
 
@@ -173,12 +163,11 @@ std::vector<int> MissingRanks(c10d::Store& store, int world_size) {
 
 absl::Status CheckWorldSizes(c10d::Store& store, const RankEnv& env) {
   for (int rank = 0; rank < env.world_size; ++rank) {
-    const std::vector<std::string> fields =
-        absl::StrSplit(store.get_to_str(ArrivalKey(rank)), ' ');
-    if (fields[0] != absl::StrCat(env.world_size)) {
+    const std::string theirs = store.get_to_str(ArrivalKey(rank));
+    if (theirs != absl::StrCat(env.world_size)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the ranks disagree about the world size: rank ", rank, " says ",
-          fields[0], ", rank ", env.rank, " says ", env.world_size));
+          theirs, ", rank ", env.rank, " says ", env.world_size));
     }
   }
   return absl::OkStatus();
@@ -266,10 +255,10 @@ absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
         ": another program is probably listening there; choose another "
         "MASTER_PORT"));
   }
-  ASSIGN_OR_RETURN(const RawStores stores, *std::move(raw));
-  const StoreConnection connection = {
-      JobsPart(stores.first, env.restart_count),
-      JobsPart(stores.second, env.restart_count), stores.is_server};
+  ASSIGN_OR_RETURN(StoreConnection connection, *std::move(raw));
+  for (StorePtr* store : {&connection.store, &connection.second_store}) {
+    *store = JobsPart(*store, env.restart_count);
+  }
   const auto met =
       ResultWithin(std::max(deadline.left(), kToConnect) + kForAnswers,
                    [connection, env, deadline, config, where] {

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <system_error>
 #include <thread>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
@@ -78,9 +80,7 @@ bool IsOurs(absl::string_view file, const std::string& folder) {
 
 void FlagChecks::OneOf(const char* name, const std::string& value,
                        const std::vector<std::string>& allowed) {
-  for (const std::string& choice : allowed) {
-    if (value == choice) return;
-  }
+  if (absl::c_linear_search(allowed, value)) return;
   Complain(absl::StrCat("--", name, "=", value, ": must be one of ",
                         absl::StrJoin(allowed, ", ")));
 }
@@ -144,15 +144,12 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
   comm.check_collectives = absl::GetFlag(FLAGS_check_collectives);
   comm.file_store = UserPath(absl::GetFlag(FLAGS_file_store));
   checks.OneOf("backend", comm.backend, BackendChoices());
-  if (comm.rendezvous_timeout < absl::Seconds(1)) {
-    checks.Complain(absl::StrCat(
-        "--rendezvous_timeout=", absl::FormatDuration(comm.rendezvous_timeout),
-        ": must be at least 1s"));
-  }
-  if (comm.collective_timeout < absl::Seconds(1)) {
-    checks.Complain(absl::StrCat(
-        "--collective_timeout=", absl::FormatDuration(comm.collective_timeout),
-        ": must be at least 1s"));
+  for (const auto& [name, timeout] :
+       {std::pair("rendezvous_timeout", comm.rendezvous_timeout),
+        std::pair("collective_timeout", comm.collective_timeout)}) {
+    if (timeout >= absl::Seconds(1)) continue;
+    checks.Complain(absl::StrCat("--", name, "=", absl::FormatDuration(timeout),
+                                 ": must be at least 1s"));
   }
   checks.ParentExists("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);

@@ -70,7 +70,7 @@ class Launcher {
   LineRelay::Sink SinkFor(const Child& child, int terminal_fd) const;
 
   void Poll();
-  bool Drain(int* fd, LineRelay& relay);
+  void Drain(int* fd, LineRelay& relay);
   void ReadSignals();
   void ReapChildren();
   void NoteStops(const Child& child);
@@ -240,22 +240,19 @@ void Launcher::Poll() {
 }
 
 // Relays what `*fd` holds now. Closes it at the end of the stream.
-bool Launcher::Drain(int* fd, LineRelay& relay) {
+void Launcher::Drain(int* fd, LineRelay& relay) {
   char buffer[1 << 16];
   while (*fd >= 0) {
     const ssize_t count = read(*fd, buffer, sizeof(buffer));
     if (count > 0) {
       relay.Write(absl::string_view(buffer, count));
-    } else if (count < 0 && errno == EINTR) {
-      continue;
     } else if (count < 0 && errno == EAGAIN) {
-      return false;
-    } else {
+      return;
+    } else if (count == 0 || errno != EINTR) {
       close(*fd);
       *fd = -1;
     }
   }
-  return true;
 }
 
 void Launcher::ReadSignals() {

@@ -143,42 +143,35 @@ int PortOfJob(absl::string_view job_id) {
   return 12000 + static_cast<int>(hash % 20000);
 }
 
-// Where the store is, when the launcher left it open.
-struct MasterGuess {
-  std::string address;  // empty: unknown
-  std::string job_id;   // empty: unknown
-};
-
-// MASTER_ADDR and MASTER_PORT, completed by `guess`.
-absl::Status ReadMaster(const EnvLookup& lookup, const MasterGuess& guess,
+// MASTER_ADDR and MASTER_PORT; where the launcher has left them open,
+// `address` and a port for `job_id` ("": unknown).
+absl::Status ReadMaster(const EnvLookup& lookup, const std::string& address,
+                        const std::string& job_id,
                         const RankEnvOptions& options, RankEnv* env) {
-  env->master_addr = lookup("MASTER_ADDR").value_or(guess.address);
+  env->master_addr = lookup("MASTER_ADDR").value_or(address);
   if (const auto port = lookup("MASTER_PORT"); port.has_value()) {
     RETURN_IF_ERROR(Parse("MASTER_PORT", *port, &env->master_port));
     if (env->master_port < 1 || env->master_port > 65535) {
       return Refuse(absl::StrCat("MASTER_PORT=", *port,
                                  " is not a port between 1 and 65535"));
     }
-  } else if (!guess.job_id.empty()) {
-    env->master_port = PortOfJob(guess.job_id);
+  } else if (!job_id.empty()) {
+    env->master_port = PortOfJob(job_id);
   }
-  if (env->world_size == 1 && env->launcher != "nproc" &&
-      (env->master_addr.empty() || env->master_port == 0)) {
+  const bool complete = !env->master_addr.empty() && env->master_port != 0;
+  if (complete) return absl::OkStatus();
+  if (env->world_size == 1 && env->launcher != "nproc") {
     env->master_addr.clear();  // alone: a free port of the loopback interface
     env->master_port = 0;
     return absl::OkStatus();
   }
   if (!options.master_required) return absl::OkStatus();
-  const char* missing = env->master_addr.empty() ? "MASTER_ADDR"
-                        : env->master_port == 0  ? "MASTER_PORT"
-                                                 : nullptr;
-  if (missing == nullptr) return absl::OkStatus();
+  const bool no_address = env->master_addr.empty();
   return Refuse(absl::StrCat(
-      missing, " is not set, so rank ", env->rank, " of ", env->world_size,
-      " (started by ", env->launcher,
+      no_address ? "MASTER_ADDR" : "MASTER_PORT", " is not set, so rank ",
+      env->rank, " of ", env->world_size, " (started by ", env->launcher,
       ") cannot find rank 0; set it to rank 0's ",
-      env->master_addr.empty() ? "host name or address" : "free port",
-      " on every rank",
+      no_address ? "host name or address" : "free port", " on every rank",
       env->launcher == "mpirun"
           ? ", e.g. mpirun -x MASTER_ADDR=host -x MASTER_PORT=29500"
           : ""));
@@ -193,16 +186,16 @@ absl::Status ReadTorchrun(const EnvLookup& lookup,
   RETURN_IF_ERROR(Parse("TORCHELASTIC_RESTART_COUNT",
                         lookup("TORCHELASTIC_RESTART_COUNT").value_or("0"),
                         &env->restart_count));
-  return ReadMaster(lookup, {}, options, env);
+  return ReadMaster(lookup, /*address=*/"", /*job_id=*/"", options, env);
 }
 
 absl::Status ReadOpenMpi(const EnvLookup& lookup, const RankEnvOptions& options,
                          RankEnv* env) {
   RETURN_IF_ERROR(ReadPlace(lookup, kOpenMpi, env));
-  MasterGuess guess;
-  if (env->local_world_size == env->world_size) guess.address = kLoopback;
-  guess.job_id = lookup("OMPI_MCA_ess_base_jobid").value_or("");
-  return ReadMaster(lookup, guess, options, env);
+  const bool is_local = env->local_world_size == env->world_size;
+  return ReadMaster(lookup, is_local ? kLoopback : "",
+                    lookup("OMPI_MCA_ess_base_jobid").value_or(""), options,
+                    env);
 }
 
 // True when this process is one of several tasks of a job step. A batch script
@@ -307,15 +300,13 @@ absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
   ASSIGN_OR_RETURN(env->local_world_size,
                    SlurmLocalWorldSize(lookup, env->world_size));
   RETURN_IF_ERROR(CheckPlace(names, *env));
-  MasterGuess guess;
-  guess.address = env->local_world_size == env->world_size
-                      ? kLoopback
-                      : SlurmFirstHost(lookup);
-  if (const auto job = lookup("SLURM_JOB_ID"); job.has_value()) {
-    guess.job_id =
-        absl::StrCat(*job, ".", lookup("SLURM_STEP_ID").value_or("0"));
+  const bool is_local = env->local_world_size == env->world_size;
+  std::string job = lookup("SLURM_JOB_ID").value_or("");
+  if (!job.empty()) {
+    absl::StrAppend(&job, ".", lookup("SLURM_STEP_ID").value_or("0"));
   }
-  return ReadMaster(lookup, guess, options, env);
+  return ReadMaster(lookup, is_local ? kLoopback : SlurmFirstHost(lookup), job,
+                    options, env);
 }
 
 // A variable that only a rank has, of torchrun's.
@@ -340,20 +331,18 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
   env.network_interface = lookup("GLOO_SOCKET_IFNAME").value_or("");
   env.visible_gpus = lookup("CUDA_VISIBLE_DEVICES").value_or("");
   const std::optional<std::string> trace = TorchrunTrace(lookup);
-  absl::Status status;
   if (IsSet(lookup, "RANK") || IsSet(lookup, "WORLD_SIZE")) {
-    status = ReadTorchrun(lookup, options, &env);
+    RETURN_IF_ERROR(ReadTorchrun(lookup, options, &env));
   } else if (IsOpenMpi(lookup)) {
-    status = ReadOpenMpi(lookup, options, &env);
+    RETURN_IF_ERROR(ReadOpenMpi(lookup, options, &env));
   } else if (IsSlurmRank(lookup)) {
-    status = ReadSlurm(lookup, options, &env);
+    RETURN_IF_ERROR(ReadSlurm(lookup, options, &env));
   } else if (trace.has_value()) {
-    status = Refuse(absl::StrCat(*trace, "=", *lookup(*trace),
-                                 " is set, but RANK and WORLD_SIZE are not; "
-                                 "set them too, or unset ",
-                                 *trace));
+    return Refuse(absl::StrCat(*trace, "=", *lookup(*trace),
+                               " is set, but RANK and WORLD_SIZE are not; "
+                               "set them too, or unset ",
+                               *trace));
   }
-  if (!status.ok()) return status;
   return env;
 }
 

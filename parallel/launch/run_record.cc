@@ -23,16 +23,6 @@ absl::StatusOr<std::string> AgreeOnRunId(Communicator* comm) {
   return std::string(codes, codes + bytes.numel());
 }
 
-VersionInfo Versions() {
-  VersionInfo versions;
-  versions.torch = TORCH_VERSION;
-  versions.compiler = CompilerVersion();
-  const BuildFacts build = ThisBuild();
-  versions.cuda = build.cuda;
-  versions.nccl = build.nccl;
-  return versions;
-}
-
 }  // namespace
 
 absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
@@ -52,7 +42,11 @@ absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
   for (const c10::Device& device : rank.devices)
     run.devices.push_back(device.str());
   run.threads_per_rank = rank.threads;
-  run.versions = Versions();
+  const BuildFacts facts = ThisBuild();
+  run.versions = {.torch = TORCH_VERSION,
+                  .cuda = facts.cuda,
+                  .nccl = facts.nccl,
+                  .compiler = CompilerVersion()};
   return run;
 }
 

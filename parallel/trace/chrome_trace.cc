@@ -23,30 +23,23 @@ double Microseconds(int64_t nanoseconds) {
 }
 
 // The bars of one lane, each on one of its rows.
-class Lane {
- public:
-  explicit Lane(std::string name) : name_(std::move(name)), open_(1) {}
-
-  const std::string& name() const { return name_; }
-  int rows() const { return static_cast<int>(open_.size()); }
+struct Lane {
+  std::string name;
+  // By row: when the bars end that have not yet, the innermost last.
+  std::vector<std::vector<int64_t>> rows = {{}};
 
   // The first row where the bar crosses no other one. In order of start.
   int Place(int64_t start, int64_t end, bool nests) {
-    for (size_t row = 0; row < open_.size(); ++row) {
-      std::vector<int64_t>& ends = open_[row];
+    for (size_t row = 0; row < rows.size(); ++row) {
+      std::vector<int64_t>& ends = rows[row];
       while (!ends.empty() && ends.back() <= start) ends.pop_back();
       if (!ends.empty() && (!nests || ends.back() < end)) continue;
       ends.push_back(end);
       return static_cast<int>(row);
     }
-    open_.push_back({end});
-    return rows() - 1;
+    rows.push_back({end});
+    return static_cast<int>(rows.size()) - 1;
   }
-
- private:
-  std::string name_;
-  // By row: when the bars end that have not yet, the innermost last.
-  std::vector<std::vector<int64_t>> open_;
 };
 
 struct Placed {
@@ -72,7 +65,9 @@ class ProcessText {
     int rows = 0;
     for (const Lane& lane : lanes_) {
       first_rows.push_back(rows);
-      for (int i = 0; i < lane.rows(); ++i) NameRow(lane.name(), i, rows++);
+      for (size_t i = 0; i < lane.rows.size(); ++i) {
+        NameRow(lane.name, i, rows++);
+      }
     }
     for (const Placed& each : placed)
       Complete(each, first_rows[each.lane] + each.row);
@@ -81,12 +76,10 @@ class ProcessText {
 
  private:
   size_t LaneCalled(const std::string& name) {
-    const auto found =
-        std::find_if(lanes_.begin(), lanes_.end(),
-                     [&](const Lane& lane) { return lane.name() == name; });
-    if (found != lanes_.end())
-      return static_cast<size_t>(found - lanes_.begin());
-    lanes_.emplace_back(name);
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      if (lanes_[i].name == name) return i;
+    }
+    lanes_.push_back({name});
     return lanes_.size() - 1;
   }
 
@@ -110,7 +103,7 @@ class ProcessText {
     return placed;
   }
 
-  void NameRow(const std::string& lane, int row_of_lane, int row) {
+  void NameRow(const std::string& lane, size_t row_of_lane, int row) {
     const std::string name =
         row_of_lane == 0 ? lane : absl::StrCat(lane, " ", row_of_lane + 1);
     Metadata("thread_name", {{"name", name}}, row);

@@ -106,7 +106,7 @@ class StepTrace {
 
   const TraceConfig config_;
   const Worker& worker_;
-  const JobClock clock_;
+  const ClockSync clock_;
   const int64_t last_;  // of the steps seen
   int64_t seen_ = 0;
   int64_t first_step_ = 0, last_step_ = 0;  // by number; 0 before the first

@@ -297,7 +297,7 @@ std::string PipelineMeter::BubbleLines(const Table& ranks) const {
 absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
   std::vector<TimelineRecord> records;
   if (recent_.empty()) return records;
-  const JobClock clock(worker_.comm);
+  const ClockSync clock(worker_.comm);
   std::vector<std::vector<Span>> measured = recent_.back().spans;
   Table rows;
   for (std::vector<Span>& spans : measured) {

@@ -39,6 +39,17 @@ absl::Status CheckFits(const BackendKind& backend, c10::Device device,
 
 }  // namespace
 
+std::string GroupPlace::Label() const {
+  constexpr int kShown = 8;
+  if (name.empty()) return "";
+  const std::string list =
+      size() <= kShown
+          ? absl::StrJoin(ranks, ", ")
+          : absl::StrCat(ranks[0], ", ", ranks[1], ", ..., ", ranks.back());
+  return absl::StrCat(" of group ", name, size() == 1 ? " (rank " : " (ranks ",
+                      list, ")");
+}
+
 const std::vector<BackendKind>& Backends() {
   using Type = c10d::ProcessGroup::BackendType;
   static const auto& table = *new std::vector<BackendKind>{
@@ -125,16 +136,9 @@ absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
 }
 
 std::string ConnectingFailed(const char* name, const BackendRequest& request) {
-  const GroupPlace& place = request.place;
-  const std::string group =
-      place.name.empty()
-          ? ""
-          : absl::StrCat(" of group ", place.name,
-                         place.size() == 1 ? " (rank " : " (ranks ",
-                         absl::StrJoin(place.ranks, ", "), ")");
   return absl::StrCat("connecting rank ", request.env.rank, " of ",
-                      request.env.world_size, " to the others", group, " by ",
-                      name, " failed: ");
+                      request.env.world_size, " to the others",
+                      request.place.Label(), " by ", name, " failed: ");
 }
 
 }  // namespace rankwise

@@ -28,6 +28,9 @@ struct GroupPlace {
   int rank = 0;            // of this process in the group
 
   int size() const { return static_cast<int>(ranks.size()); }
+  // For messages: " of group dp (ranks 0, 2)"; "" for the group of all ranks.
+  // The middle of a long list is left out.
+  std::string Label() const;
 };
 
 // What a group's backend is made of.
@@ -39,8 +42,6 @@ struct BackendRequest {
   c10::intrusive_ptr<c10d::Store> store;
   absl::Duration connect_timeout = absl::Minutes(1);  // of NCCL
   absl::Duration collective_timeout = absl::Minutes(5);
-  // NCCL's kernels go before those of the computation that they run next to.
-  bool high_priority_stream = true;
   FakeBackendConfig fake;  // the costs as the whole job has them
   // The same backend of the group of all ranks; null for that group itself.
   BackendPtr parent;
@@ -99,8 +100,8 @@ absl::StatusOr<BackendPtr> MakeGloo(const BackendRequest& request);
 // With a `parent` the connections are split from its own (ncclCommSplit); then
 // all ranks of the parent make a group at the same time, each its own.
 // `collective_timeout` is after which c10d's own watchdog ends the process with
-// its own report: the fallback of Watchdog, whose timeout is shorter.
-// `high_priority_stream` is also set by TORCH_NCCL_HIGH_PRIORITY=1.
+// its own report: the fallback of Watchdog, whose timeout is shorter. NCCL's
+// kernels go before those of the computation that they run next to.
 //
 // Unavailable, with what NCCL says, when the others cannot be reached,
 // DeadlineExceeded when they have not connected within `connect_timeout` (the

@@ -289,14 +289,13 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeFakeProcessGroup(
 }
 
 FakeWorld::FakeWorld(int world_size, const FakeBackendConfig& config)
-    : world_size_(world_size),
-      exchange_(std::make_shared<FakeExchange>(world_size, config, -1)) {}
+    : exchange_(std::make_shared<FakeExchange>(world_size, config, -1)) {}
 
 FakeWorld::~FakeWorld() = default;
 
 c10::intrusive_ptr<c10d::Backend> FakeWorld::backend(int rank) const {
-  TORCH_CHECK(rank >= 0 && rank < world_size_, "rank ", rank,
-              " is not in a world of ", world_size_);
+  TORCH_CHECK(rank >= 0 && rank < exchange_->world_size(), "rank ", rank,
+              " is not in a world of ", exchange_->world_size());
   return c10::make_intrusive<FakeBackend>(rank, exchange_);
 }
 

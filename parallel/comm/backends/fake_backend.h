@@ -36,7 +36,7 @@
 // Calls return at once and complete on a thread of the backend's own, so that
 // communication overlaps computation as with gloo or nccl. CPU tensors only.
 //
-// Ranks whose threads are in virtual time (rank_clock.h) do not sleep for the
+// Ranks whose threads are in virtual time (steady_time.h) do not sleep for the
 // costs: their clocks move by them, exactly.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_H_
@@ -107,10 +107,8 @@ class FakeWorld {
   ~FakeWorld();
 
   c10::intrusive_ptr<c10d::Backend> backend(int rank) const;
-  int world_size() const { return world_size_; }
 
  private:
-  const int world_size_;
   const std::shared_ptr<FakeExchange> exchange_;
 };
 

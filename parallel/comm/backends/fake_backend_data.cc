@@ -76,6 +76,42 @@ Tensor Reduce(const Ranks& from, size_t index) {
   return sum.to(first.scalar_type());
 }
 
+// What output `index` of rank `to` is filled with, but for kReduce.
+Tensor Source(const Ranks& from, int to, size_t index) {
+  const FakeCall& call = *from[to];
+  switch (call.kind) {
+    case FakeCall::Kind::kBroadcast:
+      return from[call.root]->inputs.at(index);
+    case FakeCall::Kind::kGather:
+      return from[index % from.size()]->inputs.at(index / from.size());
+    case FakeCall::Kind::kScatter:
+      return from[call.root]->inputs.at(to);
+    case FakeCall::Kind::kReduceScatter:
+      return Reduce(from, index * from.size() + to);
+    case FakeCall::Kind::kAllToAll:
+      return from[index]->inputs.at(to);
+    default:
+      TORCH_CHECK(false, call.name, " moves no data");
+  }
+}
+
+// Whether rank `to` is given anything.
+bool Receives(const Ranks& from, int to) {
+  const FakeCall& call = *from[to];
+  switch (call.kind) {
+    case FakeCall::Kind::kReduce:
+    case FakeCall::Kind::kGather:
+      return call.root < 0 || call.root == to;
+    case FakeCall::Kind::kBroadcast:
+      return call.root != to;
+    case FakeCall::Kind::kScatter:  // without slices: mirrored, and not the
+                                    // root
+      return !Mirrored(from) || !call.inputs.empty();
+    default:
+      return true;
+  }
+}
+
 void Copy(const FakeCall& call, const Tensor& source, const Tensor& target) {
   TORCH_CHECK(source.numel() == target.numel(), call.name, ": ", source.numel(),
               " elements do not fit into a buffer of ", target.numel());
@@ -90,89 +126,32 @@ void CopyPrefix(const Tensor& source, const Tensor& target) {
       .copy_(source.reshape({-1}).narrow(0, 0, count));
 }
 
-void MoveReduce(const Ranks& from, const std::vector<int>& to) {
-  for (size_t i = 0; i < from[0]->inputs.size(); ++i) {
-    const Tensor result = Reduce(from, i);
-    for (int rank : to) {
-      const FakeCall& call = *from[rank];
-      if (call.root < 0 || call.root == rank) {
-        Copy(call, result, call.outputs.at(i));
-      }
-    }
-  }
-}
-
-void MoveBroadcast(const Ranks& from, const std::vector<int>& to) {
-  for (int rank : to) {
-    const FakeCall& call = *from[rank];
-    for (size_t i = 0; i < call.outputs.size() && rank != call.root; ++i) {
-      Copy(call, from[call.root]->inputs.at(i), call.outputs[i]);
-    }
-  }
-}
-
-void MoveGather(const Ranks& from, const std::vector<int>& to) {
-  for (int rank : to) {
-    const FakeCall& call = *from[rank];
-    if (call.root >= 0 && call.root != rank) continue;
-    for (size_t i = 0; i < call.outputs.size(); ++i) {
-      const FakeCall& source = *from[i % from.size()];
-      Copy(call, source.inputs.at(i / from.size()), call.outputs[i]);
-    }
-  }
-}
-
-void MoveScatter(const Ranks& from, const std::vector<int>& to) {
-  for (int rank : to) {
-    const FakeCall& call = *from[rank];
-    const std::vector<Tensor>& slices = from[call.root]->inputs;
-    if (slices.empty() && Mirrored(from)) continue;  // not the root
-    Copy(call, slices.at(rank), call.outputs.at(0));
-  }
-}
-
-void MoveReduceScatter(const Ranks& from, const std::vector<int>& to) {
-  for (int rank : to) {
-    const FakeCall& call = *from[rank];
-    for (size_t i = 0; i < call.outputs.size(); ++i) {
-      Copy(call, Reduce(from, i * from.size() + rank), call.outputs[i]);
-    }
-  }
-}
-
-void MoveAllToAll(const Ranks& from, const std::vector<int>& to) {
-  for (int rank : to) {
-    const FakeCall& call = *from[rank];
-    for (size_t source = 0; source < from.size(); ++source) {
-      const Tensor& slice = from[source]->inputs.at(rank);
-      if (Mirrored(from)) {
-        CopyPrefix(slice, call.outputs.at(source));
-      } else {
-        Copy(call, slice, call.outputs.at(source));
-      }
-    }
-  }
-}
-
 }  // namespace
 
 void MoveFakeData(const std::vector<const FakeCall*>& from,
                   const std::vector<int>& to) {
-  switch (from[0]->kind) {
-    case FakeCall::Kind::kReduce:
-      return MoveReduce(from, to);
-    case FakeCall::Kind::kBroadcast:
-      return MoveBroadcast(from, to);
-    case FakeCall::Kind::kGather:
-      return MoveGather(from, to);
-    case FakeCall::Kind::kScatter:
-      return MoveScatter(from, to);
-    case FakeCall::Kind::kReduceScatter:
-      return MoveReduceScatter(from, to);
-    case FakeCall::Kind::kAllToAll:
-      return MoveAllToAll(from, to);
-    case FakeCall::Kind::kBarrier:
-      return;
+  const FakeCall::Kind kind = from[0]->kind;
+  // Before an output is written, which may be another rank's input.
+  std::vector<Tensor> reduced;
+  if (kind == FakeCall::Kind::kReduce) {
+    for (size_t i = 0; i < from[0]->inputs.size(); ++i) {
+      reduced.push_back(Reduce(from, i));
+    }
+  }
+  const bool parts_may_differ =
+      kind == FakeCall::Kind::kAllToAll && Mirrored(from);
+  for (const int rank : to) {
+    if (!Receives(from, rank)) continue;
+    const FakeCall& call = *from[rank];
+    for (size_t i = 0; i < call.outputs.size(); ++i) {
+      const Tensor source =
+          reduced.empty() ? Source(from, rank, i) : reduced.at(i);
+      if (parts_may_differ) {
+        CopyPrefix(source, call.outputs[i]);
+      } else {
+        Copy(call, source, call.outputs[i]);
+      }
+    }
   }
 }
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 
 namespace rankwise {
 namespace {
@@ -53,12 +53,6 @@ std::string Described(const FakeCall& call) {
 bool SameCollective(const FakeCall& a, const FakeCall& b) {
   return a.name == b.name && a.root == b.root && a.op == b.op;
 }
-
-struct Task {
-  std::function<void()> work;
-  FakeTimeline::Clock::time_point when;
-  std::function<void()> announce;
-};
 
 }  // namespace
 
@@ -285,9 +279,11 @@ void FakeExchange::Deliver(Message message, WaitingRecv recv) {
 void FakeExchange::ArmTimeout() {
   if (timeout_armed_) return;
   timeout_armed_ = true;
-  timeline_.CheckAt(Clock::now() + timeout_, [self = weak_from_this()] {
-    if (const auto exchange = self.lock()) exchange->FailExpired();
-  });
+  timeline_.Schedule([] {}, Clock::now() + timeout_,
+                     [self = weak_from_this()] {
+                       if (const auto exchange = self.lock())
+                         exchange->FailExpired();
+                     });
 }
 
 void FakeExchange::FailExpired() {
@@ -338,49 +334,15 @@ FakeExchange::TakeExpired(Clock::time_point entered_before) {
 struct FakeTimeline::State {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Task> tasks;  // whose work is yet to be done
-  std::multimap<Clock::time_point, std::function<void()>> announcements;
-  std::multimap<Clock::time_point, std::function<void()>> checks;
+  std::multimap<Clock::time_point, std::function<void()>> callbacks;
   bool stopping = false;
 
-  // The next callback that may run now; empty if none. Needs `mutex`.
-  std::function<void()> Take();
-  // Sleeps until something may have become due. Needs `lock` on `mutex`.
-  void Sleep(std::unique_lock<std::mutex>& lock);
+  void Add(Clock::time_point when, std::function<void()> callback) {
+    std::lock_guard<std::mutex> lock(mutex);
+    callbacks.emplace(when, std::move(callback));
+    changed.notify_all();
+  }
 };
-
-std::function<void()> FakeTimeline::State::Take() {
-  if (!tasks.empty()) {
-    Task task = std::move(tasks.front());
-    tasks.pop_front();
-    return [this, task = std::move(task)] {
-      task.work();
-      std::lock_guard<std::mutex> lock(mutex);
-      announcements.emplace(task.when, task.announce);
-    };
-  }
-  for (auto* queue : {&announcements, &checks}) {
-    const auto first = queue->begin();
-    if (first == queue->end()) continue;
-    if (first->first > Clock::now() && !stopping) continue;
-    std::function<void()> callback = std::move(first->second);
-    queue->erase(first);
-    return callback;
-  }
-  return nullptr;
-}
-
-void FakeTimeline::State::Sleep(std::unique_lock<std::mutex>& lock) {
-  auto until = Clock::time_point::max();
-  for (auto* queue : {&announcements, &checks}) {
-    if (!queue->empty()) until = std::min(until, queue->begin()->first);
-  }
-  if (until == Clock::time_point::max()) {
-    changed.wait(lock);
-  } else {
-    changed.wait_until(lock, until);
-  }
-}
 
 FakeTimeline::FakeTimeline()
     : state_(std::make_shared<State>()), thread_(Run, state_) {}
@@ -389,7 +351,6 @@ FakeTimeline::~FakeTimeline() {
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
     state_->stopping = true;
-    state_->checks.clear();
     state_->changed.notify_all();
   }
   // A callback may own the last reference to whatever owns this.
@@ -402,33 +363,32 @@ FakeTimeline::~FakeTimeline() {
 
 void FakeTimeline::Schedule(std::function<void()> work, Clock::time_point when,
                             std::function<void()> announce) {
-  std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->tasks.push_back({std::move(work), when, std::move(announce)});
-  state_->changed.notify_all();
-}
-
-void FakeTimeline::CheckAt(Clock::time_point when,
-                           std::function<void()> check) {
-  std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->stopping) return;
-  state_->checks.emplace(when, std::move(check));
-  state_->changed.notify_all();
+  state_->Add(Clock::time_point::min(),
+              [state = state_.get(), work = std::move(work), when,
+               announce = std::move(announce)]() mutable {
+                work();
+                state->Add(when, std::move(announce));
+              });
 }
 
 void FakeTimeline::Run(const std::shared_ptr<State>& state) {
   // The kernel may wake a sleeper up to 50 us late by default; 1 ns instead.
   prctl(PR_SET_TIMERSLACK, 1);
   std::unique_lock<std::mutex> lock(state->mutex);
-  while (true) {
-    if (std::function<void()> callback = state->Take()) {
+  while (!state->callbacks.empty() || !state->stopping) {
+    const auto first = state->callbacks.begin();
+    if (first == state->callbacks.end()) {
+      state->changed.wait(lock);
+    } else if (const auto when = first->first;
+               when > Clock::now() && !state->stopping) {
+      state->changed.wait_until(lock, when);
+    } else {
+      std::function<void()> callback = std::move(first->second);
+      state->callbacks.erase(first);
       lock.unlock();
       callback();
       callback = nullptr;  // what it owns may call back into this timeline
       lock.lock();
-    } else if (state->stopping) {
-      return;
-    } else {
-      state->Sleep(lock);
     }
   }
 }

@@ -66,9 +66,6 @@ class FakeTimeline {
   void Schedule(std::function<void()> work, Clock::time_point when,
                 std::function<void()> announce);
 
-  // Runs `check` not before `when`; never, if the timeline ends first.
-  void CheckAt(Clock::time_point when, std::function<void()> check);
-
  private:
   struct State;
   static void Run(const std::shared_ptr<State>& state);

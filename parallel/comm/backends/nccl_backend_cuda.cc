@@ -20,7 +20,7 @@ using Nccl = c10d::ProcessGroupNCCL;
 
 c10::intrusive_ptr<Nccl::Options> OptionsFor(const BackendRequest& request) {
   const GroupPlace& place = request.place;
-  auto options = Nccl::Options::create(request.high_priority_stream);
+  auto options = Nccl::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = absl::ToChronoMilliseconds(request.collective_timeout);
   options->group_name = place.name.empty() ? "all" : place.name;
   options->global_ranks_in_group.assign(place.ranks.begin(), place.ranks.end());

@@ -7,20 +7,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/comm/backends/backends.h"
 
 namespace rankwise {
-namespace {
 
 using State = CollectiveReport::State;
-
-// "0, 2"; the middle of a long list is left out.
-std::string ListOf(const std::vector<int>& ranks) {
-  constexpr size_t kShown = 8;
-  if (ranks.size() <= kShown) return absl::StrJoin(ranks, ", ");
-  return absl::StrCat(ranks[0], ", ", ranks[1], ", ..., ", ranks.back());
-}
-
-}  // namespace
 
 std::string PythonDtypeName(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Undefined ? "undefined"
@@ -32,9 +23,7 @@ CollectiveLog::CollectiveLog() : groups_(1) {}
 int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
   std::lock_guard<std::mutex> lock(mutex_);
   Group& group = groups_.emplace_back();
-  group.label = absl::StrCat(" of group ", name,
-                             ranks.size() == 1 ? " (rank " : " (ranks ",
-                             ListOf(ranks), ")");
+  group.label = GroupPlace{name, ranks}.Label();
   group.ranks = std::move(ranks);
   return static_cast<int>(groups_.size()) - 1;
 }
@@ -62,14 +51,10 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
   if (!tensors.empty() && tensors[0].defined()) {
     entry.dtype = tensors[0].scalar_type();
   }
-  const size_t kept = std::min<size_t>(tensors.size(), kTensors);
-  for (size_t i = 0; i < kept; ++i) {
-    Shape& shape = entry.shapes[i];
-    shape.dims = 0;
-    if (!tensors[i].defined()) continue;
-    const at::IntArrayRef sizes = tensors[i].sizes();
-    shape.dims = static_cast<int>(std::min<size_t>(sizes.size(), kDims));
-    std::copy_n(sizes.begin(), shape.dims, shape.sizes.begin());
+  for (size_t i = 0; i < std::min(tensors.size(), kTensors); ++i) {
+    const at::IntArrayRef sizes =
+        tensors[i].defined() ? tensors[i].sizes() : at::IntArrayRef();
+    entry.shapes[i].assign(sizes.begin(), sizes.end());
   }
   entry.start_ns = SteadyNowNs();
   last_start_ns_.store(entry.start_ns);
@@ -99,10 +84,10 @@ CollectiveLog::Ticket CollectiveLog::BeginPointToPoint(
 }
 
 CollectiveLog::Entry* CollectiveLog::NoteEnd(Ticket ticket, bool ok,
-                                             int64_t Event::*end) {
+                                             bool is_now) {
   const int64_t now = SteadyNowNs();
-  Event* const event = ok ? FindEvent(ticket) : nullptr;
-  if (event != nullptr) event->*end = now;
+  CommEvent* const event = ok && is_now ? FindEvent(ticket) : nullptr;
+  if (event != nullptr) event->end_ns = now;
   Entry& entry = entries_[ticket % kEntries];
   if (entry.ticket != ticket) return nullptr;
   entry.state = ok ? State::kDone : State::kFailed;
@@ -113,7 +98,7 @@ CollectiveLog::Entry* CollectiveLog::NoteEnd(Ticket ticket, bool ok,
 bool CollectiveLog::EndPointToPoint(Ticket ticket, bool ok,
                                     absl::Duration waited) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Entry* const entry = NoteEnd(ticket, ok, &Event::end_ns);
+  Entry* const entry = NoteEnd(ticket, ok, /*is_now=*/true);
   if (entry == nullptr) return false;
   entry->ns_to_failure = absl::ToInt64Nanoseconds(waited);
   return true;
@@ -123,7 +108,7 @@ void CollectiveLog::End(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Entry& entry = entries_[ticket % kEntries];
   if (entry.ticket != ticket || entry.state == State::kInFlight) --in_flight_;
-  NoteEnd(ticket, ok, &Event::end_ns);
+  NoteEnd(ticket, ok, /*is_now=*/true);
 }
 
 void CollectiveLog::Follow(Ticket ticket) {
@@ -135,7 +120,7 @@ void CollectiveLog::Follow(Ticket ticket) {
 
 void CollectiveLog::EndFollowed(Ticket ticket, bool ok) {
   std::lock_guard<std::mutex> lock(mutex_);
-  NoteEnd(ticket, ok, &Event::ended_before_ns);
+  NoteEnd(ticket, ok, /*is_now=*/false);
   --followed_;
 }
 
@@ -155,27 +140,27 @@ void CollectiveLog::AddEvent(Ticket ticket, const char* op,
                              at::ArrayRef<at::Tensor> tensors, int group,
                              int peer, int64_t start_ns) {
   if (!adds_events_) return;
-  Event& event = events_.emplace_back();
-  event.ticket = ticket;
+  CommEvent event;
   event.op = op;
-  event.group = group;
   event.peer = peer;
+  event.ranks = groups_[group].ranks;
   event.start_ns = start_ns;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     event.bytes += static_cast<int64_t>(tensor.nbytes());
     event.count += tensor.numel();
-    event.dtype = tensor.scalar_type();
+    event.dtype = PythonDtypeName(tensor.scalar_type());
   }
+  events_.push_back({ticket, std::move(event)});
 }
 
-CollectiveLog::Event* CollectiveLog::FindEvent(Ticket ticket) {
+CommEvent* CollectiveLog::FindEvent(Ticket ticket) {
   if (!ends_events_) return nullptr;
   const auto after = std::upper_bound(
       events_.begin(), events_.end(), ticket,
-      [](Ticket wanted, const Event& event) { return wanted < event.ticket; });
+      [](Ticket wanted, const Recorded& each) { return wanted < each.ticket; });
   if (after == events_.begin() || (after - 1)->ticket != ticket) return nullptr;
-  return &*(after - 1);
+  return &(after - 1)->event;
 }
 
 std::vector<CommEvent> CollectiveLog::TakeTraffic() {
@@ -190,12 +175,8 @@ std::vector<CommEvent> CollectiveLog::TakeTraffic() {
   }
   adds_events_ = ends_events_ = false;
   std::vector<CommEvent> taken;
-  for (const Event& event : events_) {
-    const bool has_tensors = event.dtype != c10::ScalarType::Undefined;
-    taken.push_back({event.op, event.bytes, event.count,
-                     has_tensors ? PythonDtypeName(event.dtype) : "",
-                     event.peer, groups_[event.group].ranks, event.start_ns,
-                     event.wait_start_ns, event.end_ns, event.ended_before_ns});
+  for (Recorded& recorded : events_) {
+    taken.push_back(std::move(recorded.event));
   }
   events_.clear();
   return taken;
@@ -204,7 +185,7 @@ std::vector<CommEvent> CollectiveLog::TakeTraffic() {
 void CollectiveLog::WaitPointToPoint(Ticket ticket) {
   if (!ends_events_) return;
   std::lock_guard<std::mutex> lock(mutex_);
-  Event* const event = FindEvent(ticket);
+  CommEvent* const event = FindEvent(ticket);
   if (event != nullptr && event->wait_start_ns == 0) {
     event->wait_start_ns = SteadyNowNs();
   }
@@ -236,13 +217,9 @@ CollectiveReport CollectiveLog::Report(const Entry& entry) const {
   report.seconds_since = (SteadyNowNs() - entry.start_ns) * 1e-9;
   report.seconds_to_failure = entry.ns_to_failure * 1e-9;
   std::vector<std::string> shapes;
-  for (size_t i = 0; i < std::min<size_t>(entry.tensors, kTensors); ++i) {
-    const Shape& shape = entry.shapes[i];
+  for (size_t i = 0; i < std::min(entry.tensors, kTensors); ++i) {
     shapes.push_back(
-        absl::StrCat("[",
-                     absl::StrJoin(shape.sizes.begin(),
-                                   shape.sizes.begin() + shape.dims, ", "),
-                     "]"));
+        absl::StrCat("[", absl::StrJoin(entry.shapes[i], ", "), "]"));
   }
   if (entry.tensors > kTensors) {
     shapes.push_back(absl::StrCat("and ", entry.tensors - kTensors, " more"));
@@ -273,23 +250,20 @@ CollectiveReport CollectiveLog::LastStarted() const {
   return Report(entries_[(next_ticket_ - 1) % kEntries]);
 }
 
-std::vector<CollectiveReport> CollectiveLog::Progress() const {
+std::vector<GroupProgress> CollectiveLog::Progress() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<CollectiveReport> reports;
+  std::vector<GroupProgress> progress;
   for (const Group& group : groups_) {
+    GroupProgress last = {group.sequence, ""};
     const Entry& entry = entries_[group.last % kEntries];
-    CollectiveReport report;
     if (group.last > 0 && entry.ticket == group.last) {
-      report = Report(entry);
+      last.doing = Report(entry).description;
     } else if (group.last > 0) {  // forgotten
-      report.description = absl::StrCat("#", group.sequence, group.label);
+      last.doing = absl::StrCat("#", group.sequence, group.label);
     }
-    report.group = static_cast<int>(reports.size());
-    report.ranks = group.ranks;
-    report.sequence = group.sequence;
-    reports.push_back(std::move(report));
+    progress.push_back(std::move(last));
   }
-  return reports;
+  return progress;
 }
 
 int CollectiveLog::in_flight() const {

@@ -9,7 +9,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/backends/fake_backend.h"
-#include "parallel/comm/diagnosis/monitored_backend.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 
 namespace rankwise {
@@ -74,27 +73,26 @@ TEST(CollectiveLogTest, EachGroupCountsForItselfAndIsNamed) {
   log.Begin("barrier", {}, true, dp);
   const std::vector<at::Tensor> tensors = {at::ones({2})};
   log.BeginPointToPoint("recv", tensors, /*peer=*/1, pp);
-  const std::vector<CollectiveReport> progress = log.Progress();
+  EXPECT_EQ(log.LastStarted().peer, 3);
+  EXPECT_EQ(log.LastStarted().ranks, (std::vector<int>{2, 3}));
+  const std::vector<GroupProgress> progress = log.Progress();
   ASSERT_EQ(progress.size(), 3u);
-  EXPECT_EQ(progress[0].description, "all_reduce #1");
-  EXPECT_EQ(progress[pp].description,
+  EXPECT_EQ(progress[0].doing, "all_reduce #1");
+  EXPECT_EQ(progress[pp].doing,
             "recv with rank 3 after #0 of group pp (ranks 2, 3) of [[2]] "
             "float32");
-  EXPECT_EQ(progress[pp].peer, 3);
-  EXPECT_EQ(progress[pp].ranks, (std::vector<int>{2, 3}));
   EXPECT_EQ(progress[dp].sequence, 2u);
-  EXPECT_EQ(progress[dp].description,
-            "barrier #2 of group dp (ranks 0, 1, ..., 8)");
+  EXPECT_EQ(progress[dp].doing, "barrier #2 of group dp (ranks 0, 1, ..., 8)");
 }
 
 TEST(CollectiveLogTest, AGroupsForgottenProgressIsStillCounted) {
   CollectiveLog log;
   const int pp = log.AddGroup("pp", {2, 3});
-  EXPECT_EQ(log.Progress()[pp].description, "");
+  EXPECT_EQ(log.Progress()[pp].doing, "");
   log.End(log.Begin("barrier", {}, true, pp), true);
   for (int i = 0; i < 1000; ++i) log.End(log.Begin("barrier", {}, true), true);
   EXPECT_EQ(log.Progress()[pp].sequence, 1u);
-  EXPECT_EQ(log.Progress()[pp].description, "#1 of group pp (ranks 2, 3)");
+  EXPECT_EQ(log.Progress()[pp].doing, "#1 of group pp (ranks 2, 3)");
 }
 
 TEST(CollectiveLogTest, AFailedMessageIsTheSuspectAndNoneIsInFlight) {

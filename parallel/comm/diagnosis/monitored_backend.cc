@@ -1,5 +1,3 @@
-#include "parallel/comm/diagnosis/monitored_backend.h"
-
 #include <atomic>
 #include <optional>
 #include <string>
@@ -9,6 +7,8 @@
 
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/backends.h"
+#include "parallel/comm/diagnosis/collective_log.h"
+#include "parallel/comm/diagnosis/watchdog.h"
 #include "parallel/device/graph.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"

@@ -7,7 +7,6 @@
 #include "ATen/ops/ones.h"
 #include "benchmark/benchmark.h"
 #include "parallel/comm/diagnosis/collective_log.h"
-#include "parallel/comm/diagnosis/monitored_backend.h"
 #include "parallel/comm/diagnosis/watchdog.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 

@@ -1,5 +1,3 @@
-#include "parallel/comm/diagnosis/monitored_backend.h"
-
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -12,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/fake_backend.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 

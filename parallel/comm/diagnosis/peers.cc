@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "nlohmann/json.hpp"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
@@ -27,6 +26,21 @@ std::string PulseKey(int rank) { return absl::StrCat("pulse/", rank); }
 std::string DeathKey(int rank) { return absl::StrCat("death/", rank); }
 std::string StopKey(int rank) { return absl::StrCat("stop/", rank); }
 std::string BlameKey(int rank) { return absl::StrCat("blame/", rank); }
+
+template <typename T>
+std::string ToText(const T& value) {
+  using Json = nlohmann::json;
+  return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+template <typename T>
+std::optional<T> FromText(const std::string& text) {
+  try {
+    return nlohmann::json::parse(text).get<T>();
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
 
 // What is known of one peer while the question is open: silent until shown
 // otherwise.
@@ -50,9 +64,9 @@ struct Observation {
 
   void ReadPulse(c10d::Store& store) {
     if (!store.check({PulseKey(status.rank)})) return;
-    const absl::StatusOr<Pulse> pulse =
+    const std::optional<Pulse> pulse =
         ParsePulse(store.get_to_str(PulseKey(status.rank)));
-    if (!pulse.ok()) return;
+    if (!pulse.has_value()) return;
     if (!first_beat.has_value()) first_beat = pulse->beat;
     status.pulse = *pulse;
     if (pulse->beat != first_beat || pulse->life != Life::kAlive)
@@ -62,43 +76,20 @@ struct Observation {
 
 }  // namespace
 
-// Lines: the numbers, the failure, what it is doing, then one per group.
-std::string FormatPulse(const Pulse& pulse) {
-  std::string text =
-      absl::StrCat(static_cast<int>(pulse.life), "|", pulse.beat, "|",
-                   pulse.failure_order, "\n", pulse.failure, "\n", pulse.doing);
-  for (const GroupProgress& group : pulse.progress) {
-    absl::StrAppend(&text, "\n", group.sequence, "|", group.doing);
-  }
-  return text;
-}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupProgress, sequence, doing)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pulse, life, beat, failure_order, failure,
+                                   doing, progress)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Blame, rank, what)
 
-absl::StatusOr<Pulse> ParsePulse(const std::string& text) {
-  const absl::Status refusal =
-      absl::DataLossError(absl::StrCat("not a pulse: '", text, "'"));
-  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  const std::vector<std::string> numbers = absl::StrSplit(lines[0], '|');
-  Pulse pulse;
-  int life = 0;
-  if (lines.size() < 3 || numbers.size() != 3 ||
-      !absl::SimpleAtoi(numbers[0], &life) || life < 0 ||
-      life > static_cast<int>(Pulse::Life::kLeft) ||
-      !absl::SimpleAtoi(numbers[1], &pulse.beat) ||
-      !absl::SimpleAtoi(numbers[2], &pulse.failure_order)) {
-    return refusal;
-  }
-  pulse.life = static_cast<Pulse::Life>(life);
-  pulse.failure = lines[1];
-  pulse.doing = lines[2];
-  for (size_t i = 3; i < lines.size(); ++i) {
-    const std::pair<std::string, std::string> fields =
-        absl::StrSplit(lines[i], absl::MaxSplits('|', 1));
-    GroupProgress group;
-    if (!absl::SimpleAtoi(fields.first, &group.sequence)) return refusal;
-    group.doing = fields.second;
-    pulse.progress.push_back(std::move(group));
-  }
-  return pulse;
+std::string FormatPulse(const Pulse& pulse) { return ToText(pulse); }
+
+std::optional<Pulse> ParsePulse(const std::string& text) {
+  std::optional<Pulse> pulse = FromText<Pulse>(text);
+  const bool may_be_published =
+      pulse.has_value() &&
+      (pulse->life == Life::kAlive || pulse->life == Life::kFailed ||
+       pulse->life == Life::kLeft);
+  return may_be_published ? pulse : std::nullopt;
 }
 
 Heartbeat::Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank,
@@ -121,10 +112,7 @@ void Heartbeat::Publish() {
   if (store_lost_) return;
   ++pulse_.beat;
   pulse_.doing = log_->LastStarted().description;
-  pulse_.progress.clear();
-  for (const CollectiveReport& last : log_->Progress()) {
-    pulse_.progress.push_back({last.sequence, last.description});
-  }
+  pulse_.progress = log_->Progress();
   try {
     store_->set(PulseKey(rank_), FormatPulse(pulse_));
   } catch (const std::exception&) {
@@ -176,8 +164,7 @@ void ReportBlame(c10d::Store& store, int rank,
                  const std::vector<Blame>& blames) {
   if (blames.empty()) return;
   try {
-    store.set(BlameKey(rank),
-              absl::StrCat(blames.front().rank, "|", blames.front().what));
+    store.set(BlameKey(rank), ToText(blames.front()));
   } catch (const std::exception&) {
     // The store has gone meanwhile.
   }
@@ -185,12 +172,7 @@ void ReportBlame(c10d::Store& store, int rank,
 
 std::optional<Blame> BlameOf(c10d::Store& store, int rank) {
   if (!store.check({BlameKey(rank)})) return std::nullopt;
-  const std::pair<std::string, std::string> fields =
-      absl::StrSplit(store.get_to_str(BlameKey(rank)), absl::MaxSplits('|', 1));
-  Blame blame;
-  if (!absl::SimpleAtoi(fields.first, &blame.rank)) return std::nullopt;
-  blame.what = fields.second;
-  return blame;
+  return FromText<Blame>(store.get_to_str(BlameKey(rank)));
 }
 
 bool IsGone(const PeerStatus& peer) {

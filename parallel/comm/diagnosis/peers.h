@@ -24,12 +24,6 @@ class Store;
 
 namespace rankwise {
 
-// How far a rank has come in one of its groups.
-struct GroupProgress {
-  uint64_t sequence = 0;  // of the last collective it started there
-  std::string doing;      // that collective or message; empty: none yet
-};
-
 // What a rank publishes about itself once a second.
 struct Pulse {
   // What a rank is to another. It publishes the first three itself.
@@ -50,9 +44,8 @@ struct Pulse {
   std::string doing;                    // the last it started in any group
   std::vector<GroupProgress> progress;  // by CollectiveLog's number of a group
 };
-// The texts must not contain line breaks.
 std::string FormatPulse(const Pulse& pulse);
-absl::StatusOr<Pulse> ParsePulse(const std::string& text);
+std::optional<Pulse> ParsePulse(const std::string& text);  // none: no pulse
 
 // Publishes this rank's pulse from a thread of its own until destroyed, or
 // until the store is gone.

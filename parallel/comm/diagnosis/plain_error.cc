@@ -1,5 +1,6 @@
 #include "parallel/comm/diagnosis/plain_error.h"
 
+#include <regex>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -28,16 +29,6 @@ absl::string_view WithoutLocation(absl::string_view text) {
                    : text;
 }
 
-// "NCCL error in: FILE:LINE, " or "NCCL error: ".
-bool ConsumeOpening(absl::string_view* text) {
-  if (absl::ConsumePrefix(text, "NCCL error: ")) return true;
-  if (!absl::ConsumePrefix(text, "NCCL error in: ")) return false;
-  const size_t comma = text->find(", ");
-  if (comma == absl::string_view::npos) return false;
-  text->remove_prefix(comma + 2);
-  return true;
-}
-
 std::string AdviceFor(absl::string_view text) {
   if (absl::StrContains(text, "Duplicate GPU")) {
     return "two ranks are on one GPU: start fewer ranks, or let each see its "
@@ -45,8 +36,7 @@ std::string AdviceFor(absl::string_view text) {
   }
   if (absl::StrContains(text, "out of memory")) {
     return "the GPU has no memory left for NCCL's buffers: use a smaller "
-           "batch, "
-           "or see in nvidia-smi who else uses the GPU";
+           "batch, or see in nvidia-smi who else uses the GPU";
   }
   if (absl::StrContains(text, "ncclRemoteError")) {
     return "see what the other ranks printed last";
@@ -58,12 +48,11 @@ std::string AdviceFor(absl::string_view text) {
   return "NCCL_DEBUG=INFO tells more";
 }
 
-// The lines after the first: c10d's "ncclRemoteError: ..." and, after "Last
-// error:", NCCL's own words, which say more where there are any.
-std::string Details(
-    const std::pair<absl::string_view, absl::string_view>& text) {
+// Of the lines after the first: what follows "Last error:", which are NCCL's
+// own words, or else c10d's "ncclRemoteError: ...".
+std::string Details(absl::string_view lines) {
   const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text.second, absl::MaxSplits("Last error:", 1));
+      absl::StrSplit(lines, absl::MaxSplits("Last error:", 1));
   const absl::string_view own = absl::StripAsciiWhitespace(parts.second);
   if (!own.empty() && !absl::StrContains(own, "Unknown NCCL Error")) {
     return std::string(own);
@@ -71,24 +60,22 @@ std::string Details(
   absl::string_view meaning = absl::StripAsciiWhitespace(parts.first);
   const size_t colon = meaning.find(": ");
   if (colon != absl::string_view::npos) meaning.remove_prefix(colon + 2);
-  return std::string(meaning);
+  return meaning.empty() ? "no details" : std::string(meaning);
 }
 
 // Other texts are returned as they are.
-std::string PlainNcclError(absl::string_view text) {
-  absl::string_view rest = text;
-  if (!ConsumeOpening(&rest)) return std::string(text);
-  const std::pair<absl::string_view, absl::string_view> lines =
-      absl::StrSplit(rest, absl::MaxSplits('\n', 1));
-  const std::pair<absl::string_view, absl::string_view> first =
-      absl::StrSplit(lines.first, absl::MaxSplits(", NCCL version ", 1));
-  absl::string_view what = first.first;
-  what = what.substr(0, what.find(" (run with NCCL_DEBUG"));
-  std::string details = Details(lines);
-  if (details.empty()) details = "no details";
-  return absl::StrCat("NCCL", first.second.empty() ? "" : " ", first.second,
-                      ": ", what, ": ", absl::StripSuffix(details, "."), "; ",
-                      AdviceFor(text));
+std::string PlainNcclError(const std::string& text) {
+  static const std::regex& format = *new std::regex(
+      "NCCL error(?:: | in: [^,\n]*, )"       // FILE:LINE
+      "(.*?)(?: \\(run with NCCL_DEBUG.*?)?"  // what failed
+      "(?:, NCCL version (.*))?");
+  const std::string first_line = text.substr(0, text.find('\n'));
+  std::smatch parts;
+  if (!std::regex_match(first_line, parts, format)) return text;
+  const std::string version = parts[2].matched ? " " + parts[2].str() : "";
+  const std::string details = Details(text.substr(first_line.size()));
+  return absl::StrCat("NCCL", version, ": ", parts[1].str(), ": ",
+                      absl::StripSuffix(details, "."), "; ", AdviceFor(text));
 }
 
 }  // namespace
@@ -103,7 +90,7 @@ std::string PlainMessage(const std::exception& error) {
     text = text.substr(0, text.find(trace));
   }
   text = WithoutLocation(absl::StripAsciiWhitespace(text));
-  return absl::StrReplaceAll(PlainNcclError(text), {{"\n", " "}});
+  return absl::StrReplaceAll(PlainNcclError(std::string(text)), {{"\n", " "}});
 }
 
 bool IsOfCommunication(const std::exception& error) {

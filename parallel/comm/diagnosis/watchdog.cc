@@ -129,17 +129,12 @@ Trouble Watchdog::Round() {
 Trouble Watchdog::Poll() {
   if (in_flight_ == 0) return {};
   Trouble why;
-  const auto poll = [&] {
-    for (auto& [key, lane] : lanes_) {
-      if (!why) why = PollLane(lane);
-    }
-  };
   try {
-    if (config_.around_polling == nullptr) {
-      poll();
-    } else {
-      config_.around_polling(poll);
-    }
+    config_.around_polling([&] {
+      for (auto& [key, lane] : lanes_) {
+        if (!why) why = PollLane(lane);
+      }
+    });
   } catch (const std::exception& error) {
     if (!why) why = TroubleOf(error);
   }
@@ -226,13 +221,13 @@ void Watchdog::GiveUp(const Trouble& why) {
     absl::StrAppend(&failure.error,
                     "; with CUDA_LAUNCH_BLOCKING=1 in the environment the call "
                     "that is at fault fails");
-    Print(std::string(DescribeOtherFailure(failure).message()));
-  } else if (heartbeat != nullptr) {
-    Print(std::string(ExplainByPeers(failure, *config_.store).message()));
-  } else {
-    Print(std::string(
-        DescribeFailure(failure, std::vector<PeerStatus>()).message()));
   }
+  const absl::Status explained =
+      why.of_the_gpu ? DescribeOtherFailure(failure)
+      : heartbeat != nullptr
+          ? ExplainByPeers(failure, *config_.store)
+          : DescribeFailure(failure, std::vector<PeerStatus>());
+  Print(std::string(explained.message()));
   WriteRecorder();
   if (config_.abort != nullptr) RunWithin(kPatienceForAbort, config_.abort);
   fflush(stdout);

@@ -51,8 +51,9 @@ struct WatchdogConfig {
   // as is `heartbeat`, which is called in GiveUp only.
   c10::intrusive_ptr<c10d::Store> store;
   std::function<Heartbeat*()> heartbeat;
-  // Each round of polling runs inside of it; empty: as it is.
-  std::function<void(const std::function<void()>&)> around_polling;
+  // Each round of polling runs inside of it.
+  std::function<void(const std::function<void()>&)> around_polling =
+      [](const std::function<void()>& poll) { poll(); };
   // This process's flight recorder as JSON. May hang with the GPU.
   std::function<std::string()> dump_recorder;
   // Ends what is in flight. May hang with the GPU.

@@ -17,7 +17,7 @@
 #include "c10/util/Exception.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "parallel/comm/diagnosis/monitored_backend.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/test_process.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
@@ -129,7 +129,6 @@ TEST_F(WatchdogTest, EndsAreLearntByAsking) {
   // That it is over is known; when it was, is not.
   for (const CommEvent& event : log_->TakeTraffic()) {
     EXPECT_EQ(event.end_ns, 0);
-    EXPECT_GE(event.ended_before_ns, event.start_ns);
   }
   EXPECT_FALSE(given_up_.HasBeenNotified());
 }

@@ -1,4 +1,4 @@
-#include "parallel/clock/rank_clock.h"
+#include "parallel/clock/steady_time.h"
 
 #include <chrono>
 
