@@ -1,6 +1,7 @@
 #include "parallel/pipeline/engine/transport.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/arange.h"
@@ -215,18 +216,20 @@ void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
   gradient.add_(transport.Exchange(peer, gradient.contiguous(), tag));
 }
 
+double Median(std::vector<double> values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle]
+                                : (values[middle - 1] + values[middle]) / 2;
+}
+
 namespace {
 
 constexpr int64_t kSmallBytes = 4;
 constexpr int64_t kMaxLargeBytes = int64_t{4} << 20;
 constexpr int kWarmupTrips = 2;  // or copies, as below
 constexpr int kSmallTrips = 20, kLargeTrips = 7, kCopies = 7;
-
-double Median(std::vector<double> seconds) {
-  const auto median = seconds.begin() + seconds.size() / 2;
-  std::nth_element(seconds.begin(), median, seconds.end());
-  return *median;
-}
 
 at::Tensor Message(int64_t bytes, c10::Device device) {
   return at::zeros({bytes}, at::TensorOptions(at::kByte).device(device));
