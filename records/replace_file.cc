@@ -73,7 +73,8 @@ absl::Status ReplaceFile(const std::string& path,
     out.close();
   }
   if (out && Sync(temporary) &&
-      std::rename(temporary.c_str(), target.c_str()) == 0)
+      std::rename(temporary.c_str(), target.c_str()) == 0 &&
+      Sync(fs::path(target).parent_path() / "."))
     return absl::OkStatus();
   const int error = errno == 0 ? EIO : errno;
   std::remove(temporary.c_str());

@@ -11,10 +11,12 @@
 
 namespace rankwise {
 
-// What `write` writes becomes the content of `path`: written next to it and
-// renamed, so that a reader never sees a part. Of a symbolic link, the file it
-// leads to is replaced. Refuses what exists and is no regular file. The error
-// names the file and the reason; what was there before is then untouched.
+// What `write` writes becomes the content of `path`: written next to it, as
+// `<path>.<process id>.tmp`, and renamed, so that a reader never sees a part,
+// also after a crash or on a full disk. Blocks until the bytes and the name are
+// on the disk. Of a symbolic link, the file it leads to is replaced. Refuses
+// what exists and is no regular file. The error names the file and the reason;
+// what was there before is then untouched.
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write);
 

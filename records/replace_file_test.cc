@@ -1,7 +1,9 @@
 #include "records/replace_file.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -77,6 +79,23 @@ TEST_F(ReplaceFileTest, RefusesWhatIsNoRegularFile) {
   EXPECT_TRUE(fs::is_symlink(dir_ + "/link"));
   EXPECT_THAT(CheckReplaceable(fifo).message(),
               AllOf(HasSubstr(fifo), HasSubstr("not a regular file")));
+}
+
+TEST_F(ReplaceFileTest, AFullDiskLeavesWhatWasThereAndNothingElse) {
+  const std::string path = dir_ + "/file";
+  std::ofstream(path) << "before";
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit = {1000, before.rlim_max};  // of every file, as if full
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const absl::Status status = ReplaceFile(path, std::string(5000, 'x'));
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("writing " + path), HasSubstr("File too large")));
+  EXPECT_EQ(ContentOf(path), "before");
+  EXPECT_EQ(
+      std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 1);
 }
 
 TEST_F(ReplaceFileTest, KnowsAFolderThatCannotBeWrittenTo) {

@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/comm/communicator.h"
 #include "parallel/ddp/model_state.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/ddp_flags.h"
@@ -27,13 +26,13 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create(config, worker));
   Model& model = run->model();
+  const Group& replicas = worker.mesh->group("dp");
   ASSIGN_OR_RETURN(
       const std::string norms,
-      SyncBatchNormIfRequested(model, *worker.comm, config.skip_communication));
+      SyncBatchNormIfRequested(model, replicas, config.skip_communication));
   if (!norms.empty()) run->Say(norms);
   const auto make_engine = [&] {
-    return MakeEngine(model, worker.mesh->group("dp"),
-                      config.skip_communication);
+    return MakeEngine(model, replicas, config.skip_communication);
   };
   ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
   RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
@@ -79,7 +78,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     ASSIGN_OR_RETURN(StepOutcome outcome, captured(input));
     const int64_t check_every = config.check_divergence_every;
     if (check_every > 0 && input.step % check_every == 0) {
-      RETURN_IF_ERROR(CheckDivergence(model, worker.comm->world()));
+      RETURN_IF_ERROR(CheckDivergence(model, replicas));
     }
     return outcome;
   });

@@ -1,14 +1,12 @@
 #include "trainers/ddp_flags.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/gradient_sync.h"
 #include "parallel/ddp/sync_batch_norm.h"
@@ -44,18 +42,11 @@ ABSL_DECLARE_FLAG(bool, skip_communication);
 namespace rankwise {
 namespace {
 
-// None for another name.
-std::optional<DdpConfig::CommHook> CommHookNamed(const std::string& name) {
+// Of a name that CheckDdpFlags allows.
+DdpConfig::CommHook CommHookNamed(const std::string& name) {
   if (name == "none") return DdpConfig::CommHook::kNone;
-  if (name == "fp16") return DdpConfig::CommHook::kFp16;
-  if (name == "bf16") return DdpConfig::CommHook::kBf16;
-  return std::nullopt;
-}
-
-absl::Status Bad(const char* flag, const std::string& value,
-                 const char* allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", value, ": must be ", allowed));
+  return name == "fp16" ? DdpConfig::CommHook::kFp16
+                        : DdpConfig::CommHook::kBf16;
 }
 
 int64_t MebibytesToBytes(double mebibytes) {
@@ -66,19 +57,19 @@ int64_t MebibytesToBytes(double mebibytes) {
 
 absl::Status CheckDdpFlags() {
   const std::string engine = absl::GetFlag(FLAGS_ddp);
-  if (engine != "reducer" && engine != "simple")
-    return Bad("ddp", engine, "reducer or simple");
   const std::string hook = absl::GetFlag(FLAGS_comm_hook);
-  if (!CommHookNamed(hook).has_value())
-    return Bad("comm_hook", hook, "none, fp16 or bf16");
-  if (engine == "simple" && hook != "none")
-    return Bad("comm_hook", hook, "none with --ddp=simple, which has no hooks");
   const bool skips = absl::GetFlag(FLAGS_skip_communication);
-  if (skips && hook != "none")
-    return Bad("comm_hook", hook, "none with --skip_communication");
+  FlagChecks checks;
+  checks.OneOf("ddp", engine, {"reducer", "simple"});
+  checks.OneOf("comm_hook", hook, {"none", "fp16", "bf16"});
+  if (hook != "none" && (skips || engine == "simple")) {
+    checks.Complain(absl::StrCat(
+        "--comm_hook=", hook, ": must be none with ",
+        skips ? "--skip_communication" : "--ddp=simple, which has no hooks"));
+  }
   if (absl::GetFlag(FLAGS_find_unused_parameters) &&
       (skips || absl::GetFlag(FLAGS_cuda_graph))) {
-    return absl::InvalidArgumentError(
+    checks.Complain(
         skips
             ? "--find_unused_parameters: ranks ask each other for them, which "
               "--skip_communication cannot leave out"
@@ -88,29 +79,29 @@ absl::Status CheckDdpFlags() {
   for (const auto& [name, value] :
        {std::pair{"bucket_cap_mb", absl::GetFlag(FLAGS_bucket_cap_mb)},
         std::pair{"first_bucket_mb", absl::GetFlag(FLAGS_first_bucket_mb)}}) {
-    if (!(value > 0) || value > 1 << 20)
-      return Bad(name, absl::StrCat(value),
-                 "above 0 and at most 1048576 (MiB)");
+    if (value > 0 && value <= 1 << 20) continue;
+    checks.Complain(absl::StrCat(
+        "--", name, "=", value, ": must be above 0 and at most 1048576 (MiB)"));
   }
-  return absl::OkStatus();
+  return checks.status();
 }
 
 absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
-                                                     Communicator& comm,
+                                                     const Group& group,
                                                      bool skip_communication) {
   if (!absl::GetFlag(FLAGS_sync_batch_norm)) return "";
   if (skip_communication) {
     return "warning: --sync_batch_norm: with --skip_communication every rank "
            "normalises over its own batch";
   }
-  ASSIGN_OR_RETURN(int64_t layers, ConvertToSyncBatchNorm(model, comm.world()));
+  ASSIGN_OR_RETURN(int64_t layers, ConvertToSyncBatchNorm(model, group));
   if (layers == 0) {
     return absl::InvalidArgumentError(
         "--sync_batch_norm: the model has no batch norm; leave it out");
   }
   return absl::StrCat("--sync_batch_norm: ", Counted(layers, "layer"),
                       " normalising over the batches of ",
-                      Counted(comm.world_size(), "rank"));
+                      Counted(group.size(), "rank"));
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
@@ -130,7 +121,7 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
   config.static_graph = absl::GetFlag(FLAGS_static_graph);
   config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
   config.skip_communication = skip_communication;
-  config.comm_hook = *CommHookNamed(absl::GetFlag(FLAGS_comm_hook));
+  config.comm_hook = CommHookNamed(absl::GetFlag(FLAGS_comm_hook));
   ASSIGN_OR_RETURN(auto reducer,
                    DistributedDataParallel::Create(model, group, config));
   return std::unique_ptr<DataParallelEngine>(std::move(reducer));

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/group.h"
 #include "parallel/ddp/gradient_sync.h"
 
 namespace rankwise {
@@ -21,7 +21,7 @@ absl::Status CheckDdpFlags();
 // InvalidArgument for a model that has none. With `skip_communication` they
 // stay as they are.
 absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
-                                                     Communicator& comm,
+                                                     const Group& group,
                                                      bool skip_communication);
 
 // The engine that --ddp names, over the flags' buckets. Collective over the

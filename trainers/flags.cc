@@ -8,7 +8,6 @@
 #include "absl/flags/marshalling.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/launch/comm_flags.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"
@@ -181,42 +180,32 @@ ModelConfig ModelFromFlags() {
 }
 
 DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
-  DataConfig data;
-  data.dataset = absl::GetFlag(FLAGS_dataset);
+  DataConfig data{
+      .dataset = absl::GetFlag(FLAGS_dataset),
+      .data_dir = UserPath(absl::GetFlag(FLAGS_data_dir)),
+      .train_size = FlagInRange(checks, FLAGS_train_size, 1, kMostExamples),
+      .test_size = FlagInRange(checks, FLAGS_test_size, 1, kMostExamples),
+      .batch_size = FlagInRange(checks, FLAGS_batch_size, 1, kMostExamples),
+      .drop_last = absl::GetFlag(FLAGS_drop_last),
+      .workers = FlagInRange(checks, FLAGS_data_workers, 0, 64)};
   if (data.dataset.empty()) data.dataset = model.default_dataset;
-  data.data_dir = UserPath(absl::GetFlag(FLAGS_data_dir));
-  data.train_size = absl::GetFlag(FLAGS_train_size);
-  data.test_size = absl::GetFlag(FLAGS_test_size);
-  data.batch_size = absl::GetFlag(FLAGS_batch_size);
-  data.drop_last = absl::GetFlag(FLAGS_drop_last);
-  data.workers = absl::GetFlag(FLAGS_data_workers);
   checks.OneOf("dataset", data.dataset, DatasetNames());
-  checks.InRange<int64_t>("train_size", data.train_size, 1, kMostExamples);
-  checks.InRange<int64_t>("test_size", data.test_size, 1, kMostExamples);
-  checks.InRange<int64_t>("batch_size", data.batch_size, 1, kMostExamples);
-  checks.InRange<int>("data_workers", data.workers, 0, 64);
   return data;
 }
 
 OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
-  OptimizerConfig optimizer;
-  optimizer.name = absl::GetFlag(FLAGS_optimizer);
+  OptimizerConfig optimizer{
+      .name = absl::GetFlag(FLAGS_optimizer),
+      .learning_rate = FlagInRange(checks, FLAGS_lr, 0),
+      .weight_decay = FlagInRange(checks, FLAGS_weight_decay, 0),
+      .momentum = FlagInRange(checks, FLAGS_momentum, 0, 1),
+      .clip_grad_norm = FlagInRange(checks, FLAGS_clip_grad_norm, 0),
+      .warmup_steps = FlagInRange(checks, FLAGS_warmup_steps, 0, kMostSteps),
+      .lr_schedule = absl::GetFlag(FLAGS_lr_schedule)};
   if (optimizer.name.empty()) optimizer.name = model.default_optimizer;
-  optimizer.learning_rate = absl::GetFlag(FLAGS_lr);
-  checks.InRange("lr", optimizer.learning_rate, 0.0);
   if (optimizer.learning_rate == 0)
     optimizer.learning_rate = model.default_learning_rate;
-  optimizer.weight_decay = absl::GetFlag(FLAGS_weight_decay);
-  optimizer.momentum = absl::GetFlag(FLAGS_momentum);
-  optimizer.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
-  optimizer.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  optimizer.lr_schedule = absl::GetFlag(FLAGS_lr_schedule);
   checks.OneOf("optimizer", optimizer.name, {"adam", "adamw", "sgd"});
-  checks.InRange("weight_decay", optimizer.weight_decay, 0.0);
-  checks.InRange("momentum", optimizer.momentum, 0.0, 1.0);
-  checks.InRange("clip_grad_norm", optimizer.clip_grad_norm, 0.0);
-  checks.InRange<int64_t>("warmup_steps", optimizer.warmup_steps, 0,
-                          kMostSteps);
   checks.OneOf("lr_schedule", optimizer.lr_schedule, {"constant", "cosine"});
   if (optimizer.momentum != 0 && optimizer.name != "sgd") {
     checks.Complain(absl::StrCat("--momentum=", optimizer.momentum,
@@ -226,14 +215,11 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
 }
 
 CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
-  CheckpointConfig checkpoint;
-  checkpoint.dir = UserPath(absl::GetFlag(FLAGS_checkpoint_dir));
-  checkpoint.every_steps = absl::GetFlag(FLAGS_checkpoint_every);
-  checkpoint.keep = absl::GetFlag(FLAGS_keep_checkpoints);
-  checkpoint.resume = absl::GetFlag(FLAGS_resume);
-  checks.InRange<int64_t>("checkpoint_every", checkpoint.every_steps, 0,
-                          kMostSteps);
-  checks.InRange<int>("keep_checkpoints", checkpoint.keep, 1, kMostCheckpoints);
+  CheckpointConfig checkpoint{
+      .dir = UserPath(absl::GetFlag(FLAGS_checkpoint_dir)),
+      .every_steps = FlagInRange(checks, FLAGS_checkpoint_every, 0, kMostSteps),
+      .keep = FlagInRange(checks, FLAGS_keep_checkpoints, 1, kMostCheckpoints),
+      .resume = absl::GetFlag(FLAGS_resume)};
   checks.FolderOrNew("checkpoint_dir", checkpoint.dir);
   if (checkpoint.dir.empty() && checkpoint.resume) {
     checks.Complain(
@@ -247,13 +233,12 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
 }
 
 TraceConfig TraceFromFlags(FlagChecks& checks) {
-  constexpr int64_t kDefaultSteps = 5, kMostSteps = 1000;
-  TraceConfig trace;
-  trace.file = UserPath(absl::GetFlag(FLAGS_trace));
-  trace.steps = absl::GetFlag(FLAGS_trace_steps);
-  trace.operators = absl::GetFlag(FLAGS_trace_ops);
+  constexpr int64_t kDefaultSteps = 5, kMostTracedSteps = 1000;
+  TraceConfig trace{
+      .file = UserPath(absl::GetFlag(FLAGS_trace)),
+      .steps = FlagInRange(checks, FLAGS_trace_steps, 1, kMostTracedSteps),
+      .operators = absl::GetFlag(FLAGS_trace_ops)};
   checks.ParentExists("trace", trace.file);
-  checks.InRange<int64_t>("trace_steps", trace.steps, 1, kMostSteps);
   if (!trace.file.empty()) {
     const absl::Status replaceable = CheckReplaceable(trace.file);
     if (!replaceable.ok())
@@ -268,20 +253,17 @@ TraceConfig TraceFromFlags(FlagChecks& checks) {
 }
 
 OutputConfig OutputFromFlags(FlagChecks& checks) {
-  OutputConfig output;
-  output.record_file = UserPath(absl::GetFlag(FLAGS_record));
-  output.traffic_steps = absl::GetFlag(FLAGS_traffic_steps);
-  output.log_every = absl::GetFlag(FLAGS_log_every);
-  output.peak_tflops = absl::GetFlag(FLAGS_peak_tflops);
-  output.show_progress = absl::GetFlag(FLAGS_progress);
-  checks.InRange<int64_t>("log_every", output.log_every, 1, kMostSteps);
-  checks.InRange("peak_tflops", output.peak_tflops, 0.0);
+  OutputConfig output{
+      .record_file = UserPath(absl::GetFlag(FLAGS_record)),
+      .log_every = FlagInRange(checks, FLAGS_log_every, 1, kMostSteps),
+      .show_progress = absl::GetFlag(FLAGS_progress),
+      .peak_tflops = FlagInRange(checks, FLAGS_peak_tflops, 0),
+      .traffic_steps = FlagInRange(checks, FLAGS_traffic_steps, 0, kMostSteps),
+      .trace = TraceFromFlags(checks)};
   checks.ParentExists("record", output.record_file);
-  checks.InRange<int64_t>("traffic_steps", output.traffic_steps, 0, kMostSteps);
   if (output.traffic_steps > 0 && output.record_file.empty()) {
     checks.Complain("--traffic_steps: needs --record, the file to write to");
   }
-  output.trace = TraceFromFlags(checks);
   return output;
 }
 
@@ -329,23 +311,17 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   config.optimizer = OptimizerFromFlags(model, checks);
   config.checkpoint = CheckpointFromFlags(checks);
   config.output = OutputFromFlags(checks);
-  config.epochs = absl::GetFlag(FLAGS_epochs);
-  config.max_steps = absl::GetFlag(FLAGS_max_steps);
-  config.accumulate = absl::GetFlag(FLAGS_accumulate);
-  config.evaluate = absl::GetFlag(FLAGS_eval);
+  config.epochs = FlagInRange(checks, FLAGS_epochs, 1, kMostEpochs);
+  config.max_steps = FlagInRange(checks, FLAGS_max_steps, 0, kMostSteps);
+  config.accumulate =
+      FlagInRange(checks, FLAGS_accumulate, 1, kMostMicroBatches);
   config.seed = absl::GetFlag(FLAGS_seed);
-  config.threads = absl::GetFlag(FLAGS_threads);
-  config.check_divergence_every = absl::GetFlag(FLAGS_check_divergence_every);
+  config.threads = FlagInRange(checks, FLAGS_threads, 0, 1024);
+  config.check_divergence_every =
+      FlagInRange(checks, FLAGS_check_divergence_every, 0, kMostSteps);
   config.skip_communication = absl::GetFlag(FLAGS_skip_communication);
-  if (config.skip_communication) config.evaluate = false;
+  config.evaluate = absl::GetFlag(FLAGS_eval) && !config.skip_communication;
   CheckSkippedCommunication(config, checks);
-  checks.InRange<int64_t>("epochs", config.epochs, 1, kMostEpochs);
-  checks.InRange<int64_t>("max_steps", config.max_steps, 0, kMostSteps);
-  checks.InRange<int64_t>("accumulate", config.accumulate, 1,
-                          kMostMicroBatches);
-  checks.InRange<int>("threads", config.threads, 0, 1024);
-  checks.InRange<int64_t>("check_divergence_every",
-                          config.check_divergence_every, 0, kMostSteps);
   config.precision = PrecisionFromFlag(checks);
   config.tf32 = absl::GetFlag(FLAGS_tf32);
   config.cuda_graph = absl::GetFlag(FLAGS_cuda_graph);

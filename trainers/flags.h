@@ -4,10 +4,13 @@
 #ifndef RANKWISE_TRAINERS_FLAGS_H_
 #define RANKWISE_TRAINERS_FLAGS_H_
 
+#include <limits>
 #include <string>
+#include <type_traits>
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
+#include "parallel/launch/comm_flags.h"
 #include "trainers/loop/config.h"
 
 // ABSL_FLAG for a flag of a trainer, with what it changes (a FlagEffect).
@@ -33,6 +36,17 @@ bool RegisterFlag(const char* name, FlagEffect effect);
 // Of a flag of this binary; flags of parallel/launch that are not named in
 // flags.cc change the speed.
 FlagEffect EffectOf(const std::string& flag);
+
+// The value of `flag`; `checks` complains where it is not low .. high.
+template <typename T>
+T FlagInRange(FlagChecks& checks, const absl::Flag<T>& flag,
+              std::type_identity_t<T> low,
+              std::type_identity_t<T> high = std::numeric_limits<T>::max()) {
+  const T value = absl::GetFlag(flag);
+  const std::string name(absl::GetFlagReflectionHandle(flag).Name());
+  checks.InRange<T>(name.c_str(), value, low, high);
+  return value;
+}
 
 // InvalidArgument names the flag, its value and what is allowed. Settles what
 // the model decides where a flag is silent.

@@ -55,8 +55,7 @@ absl::Status CheckSplitFits(int stages) {
   ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(train.model));
   // The cuts of a profile are known later; whether there are layers enough now.
   const std::string split = SplitFromFlags();
-  return SplitByFacts(model, split == "time" ? "layers" : split, stages)
-      .status();
+  return SplitModel(model, split == "time" ? "layers" : split, stages).status();
 }
 
 }  // namespace rankwise

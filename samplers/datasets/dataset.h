@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace rankwise {
@@ -35,6 +34,14 @@ constexpr const char* SplitName(Split split) {
   return split == Split::kTrain ? "train" : "test";
 }
 
+struct DatasetFacts {
+  std::string name;  // it is opened by, such as "cifar10"
+  int64_t size = 0;  // examples
+  std::vector<int64_t> example_shape = {};  // such as {3, 32, 32}
+  std::vector<int64_t> target_shape = {};   // of one example: {} for a label
+  int64_t num_classes = 0;                  // or token values; 0 for regression
+};
+
 // A finite, indexed set of examples, in the dtype it is stored in (uint8
 // images, fp32 features, int64 tokens): scaling is the loader's work, on whole
 // batches.
@@ -45,27 +52,18 @@ constexpr const char* SplitName(Split split) {
 //   Batch batch = dataset->Gather({7, 0, 7});  // repetition is fine
 class Dataset {
  public:
+  explicit Dataset(DatasetFacts facts) : facts_(std::move(facts)) {}
   virtual ~Dataset() = default;
 
-  // The number of examples; valid indices are 0 .. size() - 1.
-  virtual int64_t size() const = 0;
-  // The name it is opened by, such as "cifar10".
-  virtual absl::string_view name() const = 0;
-  // The shape of one example, such as {3, 32, 32}.
-  virtual std::vector<int64_t> example_shape() const = 0;
-  // Or token values; 0 for regression.
-  virtual int64_t num_classes() const = 0;
+  const DatasetFacts& facts() const { return facts_; }
+  // Valid indices are 0 .. size() - 1.
+  int64_t size() const { return facts_.size; }
   // The examples at `indices`, in that order, as freshly allocated CPU tensors.
   // Throws c10::Error when an index is out of range.
   virtual Batch Gather(absl::Span<const int64_t> indices) const = 0;
-};
 
-struct DatasetFacts {
-  std::string name;
-  int64_t size = 0;
-  std::vector<int64_t> example_shape = {};
-  std::vector<int64_t> target_shape = {};  // of one example: {} for a label
-  int64_t num_classes = 0;                 // 0 for regression
+ private:
+  const DatasetFacts facts_;
 };
 
 // A dataset whose examples are written one by one into the batch's memory, data
@@ -77,14 +75,7 @@ class WrittenDataset final : public Dataset {
   using Write = std::function<void(int64_t index, Data* data, Target* target)>;
 
   WrittenDataset(DatasetFacts facts, Write write)
-      : facts_(std::move(facts)), write_(std::move(write)) {}
-
-  int64_t size() const override { return facts_.size; }
-  absl::string_view name() const override { return facts_.name; }
-  std::vector<int64_t> example_shape() const override {
-    return facts_.example_shape;
-  }
-  int64_t num_classes() const override { return facts_.num_classes; }
+      : Dataset(std::move(facts)), write_(std::move(write)) {}
 
   Batch Gather(absl::Span<const int64_t> indices) const override {
     const auto rows = [&](std::vector<int64_t> shape, at::ScalarType type) {
@@ -92,14 +83,14 @@ class WrittenDataset final : public Dataset {
       return at::empty(shape, type);
     };
     const Batch batch{
-        rows(facts_.example_shape, c10::CppTypeToScalarType<Data>::value),
-        rows(facts_.target_shape, c10::CppTypeToScalarType<Target>::value)};
+        rows(facts().example_shape, c10::CppTypeToScalarType<Data>::value),
+        rows(facts().target_shape, c10::CppTypeToScalarType<Target>::value)};
     Data* data = batch.data.mutable_data_ptr<Data>();
     Target* target = batch.target.mutable_data_ptr<Target>();
     for (const int64_t index : indices) {
-      TORCH_CHECK_INDEX(index >= 0 && index < facts_.size, facts_.name,
+      TORCH_CHECK_INDEX(index >= 0 && index < size(), facts().name,
                         ": there is no example ", index, "; the size is ",
-                        facts_.size);
+                        size());
       write_(index, data, target);
       data += batch.data.stride(0);
       target += batch.target.stride(0);
@@ -108,7 +99,6 @@ class WrittenDataset final : public Dataset {
   }
 
  private:
-  const DatasetFacts facts_;
   const Write write_;
 };
 

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 TEST(OpenDatasetTest, TheDefaultIsTheSyntheticSetInCifar10sSize) {
   auto train = OpenDataset({}, Split::kTrain);
   ASSERT_TRUE(train.ok()) << train.status();
-  EXPECT_EQ(std::string((*train)->name()), "synthetic");
+  EXPECT_EQ((*train)->facts().name, "synthetic");
   EXPECT_EQ((*train)->size(), 50000);
   auto test = OpenDataset({}, Split::kTest);
   ASSERT_TRUE(test.ok()) << test.status();
@@ -29,13 +29,12 @@ TEST(OpenDatasetTest, SizesAreThoseOfTheConfig) {
       .name = "linear", .train_size = 20, .test_size = 6};
   EXPECT_EQ((*OpenDataset(config, Split::kTrain))->size(), 20);
   EXPECT_EQ((*OpenDataset(config, Split::kTest))->size(), 6);
-  EXPECT_EQ(std::string((*OpenDataset(config, Split::kTest))->name()),
-            "linear");
+  EXPECT_EQ((*OpenDataset(config, Split::kTest))->facts().name, "linear");
 }
 
 TEST(OpenDatasetTest, SequencesAreAsLongAsAskedFor) {
   const DatasetConfig config = {.name = "tokens", .sequence_length = 24};
-  EXPECT_THAT((*OpenDataset(config, Split::kTrain))->example_shape(),
+  EXPECT_THAT((*OpenDataset(config, Split::kTrain))->facts().example_shape,
               ElementsAre(24));
 }
 

@@ -28,52 +28,37 @@ absl::Status Failed(const char* what, const std::string& path) {
                          : absl::UnavailableError(message);
 }
 
-// A whole file, memory-mapped read-only; unmapped when destroyed. Reading past
-// the end of a file that another process cut short is answered by SIGBUS.
-class MappedFile {
- public:
-  // NotFound when there is no such file; otherwise the operating system's
-  // reason, with the path.
-  static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(
-      const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Failed("open", path);
-    auto file = Map(fd, path);
-    close(fd);  // the mapping stays
-    return file;
-  }
-
-  MappedFile(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
-  }
-
-  absl::Span<const uint8_t> bytes() const { return {data_, size_}; }
-
- private:
-  static absl::StatusOr<std::shared_ptr<const MappedFile>> Map(
-      int fd, const std::string& path) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return Failed("inspect", path);
-    if (!S_ISREG(info.st_mode)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot read ", path, ": it is not a regular file"));
-    }
-    const auto size = static_cast<size_t>(info.st_size);
-    if (size == 0) return std::make_shared<const MappedFile>(nullptr, 0);
-    void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) return Failed("map", path);
-    return std::make_shared<const MappedFile>(static_cast<uint8_t*>(data),
-                                              size);
-  }
-
-  const uint8_t* const data_;  // null when the file is empty
-  const size_t size_;
+// A whole file, memory-mapped read-only; unmapped with the last copy. Reading
+// past the end of a file that another process cut short is answered by SIGBUS.
+struct MappedFile {
+  std::shared_ptr<const uint8_t> data;  // null when the file is empty
+  int64_t size = 0;                     // bytes
 };
 
-using SharedFile = std::shared_ptr<const MappedFile>;
+absl::StatusOr<MappedFile> Map(int fd, const std::string& path) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return Failed("inspect", path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", path, ": it is not a regular file"));
+  }
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return MappedFile();
+  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return Failed("map", path);
+  const auto unmap = [data, size](const uint8_t*) { munmap(data, size); };
+  return MappedFile{{static_cast<const uint8_t*>(data), unmap}, info.st_size};
+}
+
+// NotFound when there is no such file; otherwise the operating system's reason,
+// with the path.
+absl::StatusOr<MappedFile> OpenMapped(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Failed("open", path);
+  auto file = Map(fd, path);
+  close(fd);  // the mapping stays
+  return file;
+}
 
 constexpr int64_t kPixelBytes = 3 * 32 * 32;
 constexpr int64_t kRecordBytes = 1 + kPixelBytes;
@@ -142,8 +127,7 @@ absl::Status CheckSize(const std::string& path, int64_t bytes) {
 }
 
 // Appends the labels of a file of the right size to `labels`.
-absl::Status ReadLabels(const std::string& path,
-                        absl::Span<const uint8_t> bytes,
+absl::Status ReadLabels(const std::string& path, const uint8_t* bytes,
                         std::vector<uint8_t>& labels) {
   for (int64_t record = 0; record < kRecordsPerFile; ++record) {
     const int64_t offset = record * kRecordBytes;
@@ -161,13 +145,13 @@ absl::Status ReadLabels(const std::string& path,
   return absl::OkStatus();
 }
 
-absl::StatusOr<SharedFile> OpenFile(const std::string& path, Split split,
-                                    std::vector<uint8_t>& labels) {
-  absl::StatusOr<SharedFile> file = MappedFile::Open(path);
+absl::StatusOr<MappedFile> OpenBatch(const std::string& path, Split split,
+                                     std::vector<uint8_t>& labels) {
+  absl::StatusOr<MappedFile> file = OpenMapped(path);
   if (absl::IsNotFound(file.status())) return MissingFile(path, split);
   if (!file.ok()) return file;
-  RETURN_IF_ERROR(CheckSize(path, (*file)->bytes().size()));
-  RETURN_IF_ERROR(ReadLabels(path, (*file)->bytes(), labels));
+  RETURN_IF_ERROR(CheckSize(path, file->size));
+  RETURN_IF_ERROR(ReadLabels(path, file->data.get(), labels));
   return file;
 }
 
@@ -224,12 +208,12 @@ DatasetOr OpenCifar10(const DatasetConfig& config, Split split) {
                      " split are requested; it has ", available));
   }
   ASSIGN_OR_RETURN(std::string folder, FindFolder(config.data_dir, split));
-  std::vector<SharedFile> files;
+  std::vector<MappedFile> files;
   std::vector<uint8_t> labels;
   labels.reserve(available);
   for (const std::string& name : FileNames(split)) {
-    ASSIGN_OR_RETURN(SharedFile file,
-                     OpenFile(absl::StrCat(folder, "/", name), split, labels));
+    ASSIGN_OR_RETURN(MappedFile file,
+                     OpenBatch(absl::StrCat(folder, "/", name), split, labels));
     files.push_back(std::move(file));
   }
   labels.resize(size);
@@ -239,7 +223,7 @@ DatasetOr OpenCifar10(const DatasetConfig& config, Split split) {
                    .example_shape = {3, 32, 32},
                    .num_classes = kNumClasses},
       [files, labels](int64_t index, uint8_t* pixels, int64_t* label) {
-        const uint8_t* record = files[index / kRecordsPerFile]->bytes().data() +
+        const uint8_t* record = files[index / kRecordsPerFile].data.get() +
                                 index % kRecordsPerFile * kRecordBytes;
         *label = labels[index];
         std::memcpy(pixels, record + 1, kPixelBytes);
@@ -249,8 +233,8 @@ DatasetOr OpenCifar10(const DatasetConfig& config, Split split) {
 DatasetOr OpenText(const DatasetConfig& config, Split split) {
   const int64_t sequence_length = config.sequence_length;
   ASSIGN_OR_RETURN(const std::string found, FindFile(config.data_dir));
-  ASSIGN_OR_RETURN(SharedFile file, MappedFile::Open(found));
-  const int64_t bytes = static_cast<int64_t>(file->bytes().size());
+  ASSIGN_OR_RETURN(MappedFile file, OpenMapped(found));
+  const int64_t bytes = file.size;
   const int64_t test_bytes = bytes / 10;
   const bool train = split == Split::kTrain;
   const int64_t first_byte = train ? 0 : bytes - test_bytes;
@@ -267,7 +251,7 @@ DatasetOr OpenText(const DatasetConfig& config, Split split) {
       [file, first_byte, sequence_length](int64_t index, int64_t* tokens,
                                           int64_t* next_tokens) {
         const uint8_t* window =
-            file->bytes().data() + first_byte + index * (sequence_length + 1);
+            file.data.get() + first_byte + index * (sequence_length + 1);
         std::copy_n(window, sequence_length, tokens);
         std::copy_n(window + 1, sequence_length, next_tokens);
       });

@@ -242,8 +242,8 @@ TEST(TextTest, CutsTheBytesIntoWindowsThatDoNotOverlap) {
   auto text = Open("text", Counting("count", 200), Split::kTrain, 1000, 3);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ((*text)->size(), 180 / 4);
-  EXPECT_EQ((*text)->num_classes(), 256);
-  EXPECT_THAT((*text)->example_shape(), ElementsAre(3));
+  EXPECT_EQ((*text)->facts().num_classes, 256);
+  EXPECT_THAT((*text)->facts().example_shape, ElementsAre(3));
   const Batch batch = (*text)->Gather({44, 0});
   EXPECT_THAT(Values(batch.data), ElementsAre(176, 177, 178, 0, 1, 2));
   EXPECT_THAT(Values(batch.target), ElementsAre(177, 178, 179, 1, 2, 3));

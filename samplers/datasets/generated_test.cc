@@ -45,7 +45,7 @@ TEST(SyntheticTest, HasTheShapesOfCifar10) {
   auto dataset = Open("synthetic", 0, Split::kTrain, 50000);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 50000);
-  EXPECT_EQ((*dataset)->num_classes(), 10);
+  EXPECT_EQ((*dataset)->facts().num_classes, 10);
   const Batch batch = (*dataset)->Gather({49999, 3});
   EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({2, 3, 32, 32}));
   EXPECT_EQ(batch.data.scalar_type(), at::kByte);
@@ -154,7 +154,7 @@ at::Tensor WithOnes(const at::Tensor& features) {
 TEST(LinearRegressionTest, HasTenFeaturesAndOneTarget) {
   auto dataset = Open("linear", 0, Split::kTrain, 20);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->num_classes(), 0);
+  EXPECT_EQ((*dataset)->facts().num_classes, 0);
   const Batch batch = (*dataset)->Gather({19, 0, 19});
   EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({3, 10}));
   EXPECT_EQ(batch.target.sizes(), at::IntArrayRef({3, 1}));
@@ -204,7 +204,7 @@ Batch WholeRegression(uint64_t seed, Split split, int64_t size) {
 TEST(RegressionTest, HasAsManyTargetsAsFeatures) {
   auto dataset = Open("regression", 0, Split::kTrain, 20);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->num_classes(), 0);
+  EXPECT_EQ((*dataset)->facts().num_classes, 0);
   const Batch batch = (*dataset)->Gather({19, 0, 19});
   EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({3, 1024}));
   EXPECT_EQ(batch.target.sizes(), at::IntArrayRef({3, 1024}));
@@ -263,8 +263,8 @@ at::Tensor CountPairs(const Batch& batch) {
 TEST(TokensTest, TheTargetIsTheNextToken) {
   auto dataset = Open("tokens", 0, Split::kTrain, 20, 48);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->num_classes(), 256);
-  EXPECT_THAT((*dataset)->example_shape(), ElementsAre(48));
+  EXPECT_EQ((*dataset)->facts().num_classes, 256);
+  EXPECT_THAT((*dataset)->facts().example_shape, ElementsAre(48));
   const Batch batch = (*dataset)->Gather({19, 0, 19});
   EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({3, 48}));
   EXPECT_EQ(batch.data.scalar_type(), at::kLong);

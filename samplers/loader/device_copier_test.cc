@@ -147,10 +147,7 @@ TEST_F(DeviceCopierTest, TheNextCopyIsUnderWayWhenABatchIsHandedOut) {
 
 class Failing final : public Dataset {
  public:
-  int64_t size() const override { return 24; }
-  absl::string_view name() const override { return "failing"; }
-  std::vector<int64_t> example_shape() const override { return {1}; }
-  int64_t num_classes() const override { return 0; }
+  Failing() : Dataset({.name = "failing", .size = 24, .example_shape = {1}}) {}
   Batch Gather(absl::Span<const int64_t> indices) const override {
     TORCH_CHECK(++calls_ != 3, "cannot be read");
     const at::Tensor rows = at::arange(static_cast<int64_t>(indices.size()));

@@ -1,4 +1,4 @@
-// What a batch costs on its way: made, transformed, and handed out.
+// What a batch costs on its way: its indices, made, transformed, handed out.
 //   bazel run //samplers/loader:loader_benchmark
 
 #include <ATen/Parallel.h>
@@ -10,7 +10,6 @@
 
 #include "samplers/datasets/dataset.h"
 #include "samplers/loader/data_loader.h"
-#include "samplers/loader/transforms.h"
 #include "samplers/sampling/samplers.h"
 
 namespace rankwise {
@@ -23,6 +22,26 @@ Batch SomeImages() {
   std::iota(indices.begin(), indices.end(), int64_t{0});
   return (*OpenDataset({.train_size = 50000}, Split::kTrain))->Gather(indices);
 }
+
+// An epoch's indices.
+// Arguments: dataset size, world size, shuffle.
+void Indices(benchmark::State& state) {
+  const std::unique_ptr<DistributedSampler> sampler =
+      *DistributedSampler::Create(
+          state.range(0),
+          {.num_replicas = state.range(1), .shuffle = state.range(2) != 0});
+  int64_t epoch = 0;
+  for (auto _ : state) {
+    sampler->set_epoch(epoch++);
+    benchmark::DoNotOptimize(sampler->Indices());
+  }
+  state.SetItemsProcessed(state.iterations() * sampler->size());
+}
+
+BENCHMARK(Indices)
+    ->ArgNames({"size", "world_size", "shuffle"})
+    ->ArgsProduct({{50000, 1000000}, {1, 8}, {0, 1}})
+    ->Unit(benchmark::kMicrosecond);
 
 // Making a batch of 64 generated examples: uint8 images, 1024 features with as
 // many targets, 128 tokens.

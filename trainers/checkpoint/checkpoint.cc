@@ -31,7 +31,6 @@ std::string ChecksumOf(const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata) {
   Checksum checksum;
   for (const auto& [key, value] : metadata) {
-    if (key == kChecksumKey) continue;
     checksum.Add(key);
     checksum.Add(value);
   }
@@ -64,46 +63,40 @@ std::map<std::string, std::string> FullMetadata(const Checkpoint& checkpoint,
   return metadata;
 }
 
-// Takes the whole number `key` out of `metadata`.
-absl::Status TakeNumber(std::map<std::string, std::string>& metadata,
-                        const char* key, int64_t& number) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) {
-    return absl::DataLossError(
-        absl::StrCat("is not a rankwise checkpoint (no ", key, ")"));
-  }
-  if (!absl::SimpleAtoi(found->second, &number) || number < 0) {
-    return absl::DataLossError(
-        absl::StrCat(key, " '", found->second, "' is not a whole number"));
-  }
-  metadata.erase(found);
-  return absl::OkStatus();
+// Takes the text `key` out of `metadata`.
+absl::StatusOr<std::string> Take(std::map<std::string, std::string>& metadata,
+                                 const char* key) {
+  const auto node = metadata.extract(key);
+  if (!node.empty()) return node.mapped();
+  return absl::DataLossError(
+      absl::StrCat("is not a rankwise checkpoint (no ", key, ")"));
 }
 
-absl::Status CheckWhole(const SafetensorsContents& contents) {
-  const auto written = contents.metadata.find(kChecksumKey);
-  if (written == contents.metadata.end()) {
-    return absl::DataLossError(
-        absl::StrCat("is not a rankwise checkpoint (no ", kChecksumKey, ")"));
-  }
-  const std::string found = ChecksumOf(contents.tensors, contents.metadata);
-  if (found == written->second) return absl::OkStatus();
+absl::Status TakeNumber(std::map<std::string, std::string>& metadata,
+                        const char* key, int64_t& number) {
+  ASSIGN_OR_RETURN(const std::string text, Take(metadata, key));
+  if (absl::SimpleAtoi(text, &number) && number >= 0) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat("the contents have checksum ", found, " but ",
-                   written->second, " was written: the file was changed"));
+      absl::StrCat(key, " '", text, "' is not a whole number"));
+}
+
+absl::Status CheckWhole(SafetensorsContents& contents) {
+  ASSIGN_OR_RETURN(const std::string written,
+                   Take(contents.metadata, kChecksumKey));
+  const std::string found = ChecksumOf(contents.tensors, contents.metadata);
+  if (found == written) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the contents have checksum ", found, " but ", written,
+                   " was written: the file was changed"));
 }
 
 // That the file is the shard that its name says.
 absl::Status TakeShard(std::map<std::string, std::string>& metadata,
                        const CheckpointName& name) {
-  const auto found = metadata.find(kShardKey);
-  const std::string shard = found == metadata.end() ? "0/1" : found->second;
-  if (shard != ShardText(name)) {
-    return absl::DataLossError(absl::StrCat(
-        "holds shard ", shard, ", not ", ShardText(name), " as its name says"));
-  }
-  if (found != metadata.end()) metadata.erase(found);
-  return absl::OkStatus();
+  const std::string shard = Take(metadata, kShardKey).value_or("0/1");
+  if (shard == ShardText(name)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "holds shard ", shard, ", not ", ShardText(name), " as its name says"));
 }
 
 absl::StatusOr<Checkpoint> Decode(SafetensorsContents contents,
@@ -132,18 +125,11 @@ absl::StatusOr<Checkpoint> Decode(SafetensorsContents contents,
   return checkpoint;
 }
 
-// `checkpoint` as it will stand in its file. Copies only tensors that are not
-// on the CPU or not contiguous. InvalidArgument for a tensor that is not dense.
+// `checkpoint` as it will stand in its file.
 absl::StatusOr<SafetensorsContents> Encode(const Checkpoint& checkpoint,
                                            const CheckpointName& name) {
   SafetensorsContents file;
-  for (const auto& [tensor_name, tensor] : checkpoint.tensors) {
-    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the checkpoint's tensor '", tensor_name, "' is not a dense tensor"));
-    }
-    file.tensors.emplace_back(tensor_name, tensor.detach().cpu().contiguous());
-  }
+  ASSIGN_OR_RETURN(file.tensors, InFileOrder(checkpoint.tensors));
   file.metadata = FullMetadata(checkpoint, name);
   file.metadata[kChecksumKey] = ChecksumOf(file.tensors, file.metadata);
   return file;

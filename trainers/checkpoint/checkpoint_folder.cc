@@ -5,13 +5,13 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+#include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/checkpoint/durable_file.h"
+#include "trainers/checkpoint/safetensors.h"
 
 namespace rankwise {
 namespace {
@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSupersededSuffix[] = ".superseded";
+constexpr char kIndexName[] = "model.safetensors.index.json";
 
 absl::Status FolderError(absl::string_view attempted, const std::string& path,
                          const std::error_code& error) {
@@ -38,6 +39,22 @@ absl::StatusOr<std::vector<std::string>> ListNames(const std::string& dir) {
     return FolderError("read the checkpoint folder", dir, error);
   }
   return names;
+}
+
+// Adds a file's tensors to the index; returns their bytes.
+absl::StatusOr<int64_t> AddFile(const fs::path& dir, const std::string& file,
+                                nlohmann::json& weight_map) {
+  ASSIGN_OR_RETURN(const auto header, LoadSafetensorsHeader(dir / file));
+  int64_t bytes = 0;
+  for (const TensorEntry& entry : header.entries) {
+    bytes += entry.end - entry.begin;
+    const auto [known, is_new] = weight_map.emplace(entry.name, file);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tensor '", entry.name, "' is both in ", known->get<std::string>(),
+        " and in ", file, " of ", dir.string()));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -93,10 +110,12 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
 
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step) {
   ASSIGN_OR_RETURN(const auto names, ListNames(dir));
+  // Without a process's number, of an older version.
+  static const auto* const kTemporary = new std::regex(R"((.*?)(\.\d+)?\.tmp)");
   for (const std::string& text : names) {
-    if (!absl::EndsWith(text, kTemporarySuffix)) continue;
-    const auto name = ParseCheckpointName(
-        std::string(absl::StripSuffix(text, kTemporarySuffix)));
+    std::smatch match;
+    if (!std::regex_match(text, match, *kTemporary)) continue;
+    const auto name = ParseCheckpointName(match[1]);
     if (!name.has_value() || name->step > last_step) continue;
     std::error_code error;
     fs::remove(fs::path(dir) / text, error);
@@ -123,6 +142,45 @@ absl::Status SupersedeSet(const CheckpointSet& set) {
     }
   }
   return absl::OkStatus();
+}
+
+std::string SafetensorsShardName(int shard, int num_shards) {
+  if (num_shards == 1) return "model.safetensors";
+  return absl::StrFormat("model-%05d-of-%05d.safetensors", shard + 1,
+                         num_shards);
+}
+
+absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards) {
+  nlohmann::json weight_map = nlohmann::json::object();
+  int64_t total_bytes = 0;
+  for (int shard = 0; shard < num_shards; ++shard) {
+    ASSIGN_OR_RETURN(
+        const auto bytes,
+        AddFile(dir, SafetensorsShardName(shard, num_shards), weight_map));
+    total_bytes += bytes;
+  }
+  const nlohmann::json index = {{"metadata", {{"total_size", total_bytes}}},
+                                {"weight_map", std::move(weight_map)}};
+  return ReplaceFile(fs::path(dir) / kIndexName,
+                     index.dump(/*indent=*/2) + "\n");
+}
+
+void RemoveOtherExports(const std::string& dir, int num_shards) {
+  static const auto* const kExport = new std::regex(
+      R"(model(-\d{5}-of-(\d{5}))?\.safetensors(\.index\.json)?)");
+  std::error_code ignored;
+  std::vector<fs::path> others;
+  for (const auto& entry : fs::directory_iterator(dir, ignored)) {
+    const std::string name = entry.path().filename().string();
+    std::smatch match;
+    if (!std::regex_match(name, match, *kExport)) continue;
+    const bool of_one = !match[1].matched && !match[3].matched;
+    const bool ours = of_one             ? num_shards == 1
+                      : match[1].matched ? std::stoi(match[2]) == num_shards
+                                         : num_shards > 1;
+    if (!ours) others.push_back(entry.path());
+  }
+  for (const fs::path& path : others) fs::remove(path, ignored);
 }
 
 }  // namespace rankwise

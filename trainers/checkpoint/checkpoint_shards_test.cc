@@ -309,7 +309,7 @@ TEST_F(CheckpointShardsTest, NothingIsDeletedBeforeAllHaveSaved) {
 
 TEST_F(CheckpointShardsTest, AnotherRanksFileBeingWrittenIsLeftAlone) {
   SaveAll(10, 2);
-  const std::string theirs = StoreOf(1, 2).Path(20) + ".tmp";
+  const std::string theirs = StoreOf(1, 2).Path(20) + ".123.tmp";
   std::ofstream(theirs) << "half";
   ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(20, 0, 2)).ok());
   EXPECT_TRUE(fs::exists(theirs));

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <ostream>
 #include <system_error>
 #include <tuple>
 
@@ -14,13 +15,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+#include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/checkpoint/durable_file.h"
 
 namespace rankwise {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of the length field that opens the file.
+constexpr int64_t kLengthBytes = 8;
+// Python's reader refuses longer headers too.
+constexpr int64_t kLargestHeaderBytes = 100'000'000;
 
 constexpr char kMetadataKey[] = "__metadata__";
 
@@ -72,6 +78,8 @@ std::optional<std::vector<int64_t>> ParseNumbers(const Json& json) {
   return numbers;
 }
 
+// Parses the JSON text that follows the length in a file with `data_bytes`
+// bytes after the header, which the entries cover exactly.
 class HeaderParser {
  public:
   HeaderParser(absl::string_view text, int64_t data_bytes)
@@ -112,12 +120,10 @@ class HeaderParser {
   }
 
   absl::Status ParseMetadata(const Json& value) {
-    if (!value.is_object())
+    try {
+      header_.metadata = value.get<std::map<std::string, std::string>>();
+    } catch (const Json::type_error&) {
       return EntryError(kMetadataKey, "is not an object of strings");
-    for (const auto& [key, text] : value.items()) {
-      if (!text.is_string())
-        return EntryError(kMetadataKey, "is not an object of strings");
-      header_.metadata[key] = text.get<std::string>();
     }
     return absl::OkStatus();
   }
@@ -200,31 +206,37 @@ absl::Status Explain(const absl::Status& status, absl::string_view attempted,
       absl::StrCat("cannot ", attempted, " ", path, ": ", status.message()));
 }
 
-absl::StatusOr<SafetensorsHeader> DescribeTensors(
-    const NamedTensors& tensors,
+// The length and the header of `ordered`, ready to be written.
+absl::StatusOr<std::string> EncodeHeader(
+    const NamedTensors& ordered,
     const std::map<std::string, std::string>& metadata) {
-  SafetensorsHeader header = {metadata, {}};
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", name, "' is not a dense tensor"));
+  Json json = Json::object();
+  if (!metadata.empty()) json[kMetadataKey] = metadata;
+  int64_t offset = 0;
+  for (const auto& [name, tensor] : ordered) {
+    if (name == kMetadataKey || json.contains(name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the tensor name '", name, "' is taken: names must be unique"));
     }
-    header.entries.push_back(
-        {name, tensor.scalar_type(), tensor.sizes().vec()});
+    const int64_t end = offset + static_cast<int64_t>(tensor.nbytes());
+    json[name] = {{"dtype", FindType(tensor.scalar_type())->name},
+                  {"shape", tensor.sizes().vec()},
+                  {"data_offsets", {offset, end}}};
+    offset = end;
   }
-  RETURN_IF_ERROR(LayOut(header.entries));
-  return header;
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& header_bytes,
-                       const std::vector<torch::Tensor>& tensors) {
-  ASSIGN_OR_RETURN(auto file, DurableFile::Create(path));
-  RETURN_IF_ERROR(file->Append(header_bytes.data(), header_bytes.size()));
-  for (const torch::Tensor& tensor : tensors) {
-    const torch::Tensor dense = tensor.detach().cpu().contiguous();
-    RETURN_IF_ERROR(file->Append(dense.const_data_ptr(), dense.nbytes()));
+  std::string text;
+  try {
+    text = json.dump();
+  } catch (const Json::type_error&) {
+    return absl::InvalidArgumentError(
+        "a tensor's name or the metadata is not UTF-8 text");
   }
-  return file->Commit();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  // Little endian, as every machine that LibTorch runs on.
+  const uint64_t length = text.size();
+  std::string encoded(kLengthBytes, '\0');
+  std::memcpy(encoded.data(), &length, sizeof(length));
+  return encoded + text;
 }
 
 class Reader {
@@ -273,7 +285,7 @@ class Reader {
     }
     std::string text(length, '\0');
     RETURN_IF_ERROR(ReadBytes(text.data(), static_cast<int64_t>(length)));
-    return ParseHeader(text, static_cast<int64_t>(rest - length));
+    return HeaderParser(text, static_cast<int64_t>(rest - length)).Parse();
   }
 
  private:
@@ -294,72 +306,41 @@ class Reader {
 
 }  // namespace
 
-absl::Status LayOut(std::vector<TensorEntry>& entries) {
-  for (const TensorEntry& entry : entries) {
-    if (FindType(entry.dtype) == nullptr) {
+absl::StatusOr<NamedTensors> InFileOrder(const NamedTensors& tensors) {
+  NamedTensors ordered;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", name, "' is not a dense tensor"));
+    }
+    if (FindType(tensor.scalar_type()) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "tensor '", entry.name, "' has type ", c10::toString(entry.dtype),
+          "tensor '", name, "' has type ", c10::toString(tensor.scalar_type()),
           ", which safetensors files cannot hold here"));
     }
+    ordered.emplace_back(name, tensor.detach().cpu().contiguous());
   }
-  absl::c_sort(entries, [](const auto& a, const auto& b) {
-    return std::make_pair(FindType(a.dtype), a.name) <
-           std::make_pair(FindType(b.dtype), b.name);
+  absl::c_sort(ordered, [](const auto& a, const auto& b) {
+    return std::pair(FindType(a.second.scalar_type()), a.first) <
+           std::pair(FindType(b.second.scalar_type()), b.first);
   });
-  std::vector<std::string> names = {kMetadataKey};
-  int64_t offset = 0;
-  for (TensorEntry& entry : entries) {
-    names.push_back(entry.name);
-    entry.begin = offset;
-    entry.end = offset += SizeBytes(entry).value();
-  }
-  absl::c_sort(names);
-  const auto twice = absl::c_adjacent_find(names);
-  if (twice == names.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the tensor name '", *twice, "' is taken: names must be unique"));
-}
-
-absl::StatusOr<std::string> EncodeHeader(const SafetensorsHeader& header) {
-  Json json = Json::object();
-  if (!header.metadata.empty()) json[kMetadataKey] = header.metadata;
-  for (const TensorEntry& entry : header.entries) {
-    json[entry.name] = {{"dtype", FindType(entry.dtype)->name},
-                        {"shape", entry.shape},
-                        {"data_offsets", {entry.begin, entry.end}}};
-  }
-  std::string text;
-  try {
-    text = json.dump();
-  } catch (const Json::type_error&) {
-    return absl::InvalidArgumentError(
-        "a tensor's name or the metadata is not UTF-8 text");
-  }
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  // Little endian, as every machine that LibTorch runs on.
-  const uint64_t length = text.size();
-  std::string encoded(kLengthBytes, '\0');
-  std::memcpy(encoded.data(), &length, sizeof(length));
-  return encoded + text;
-}
-
-absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view text,
-                                              int64_t data_bytes) {
-  return HeaderParser(text, data_bytes).Parse();
+  return ordered;
 }
 
 absl::Status SaveSafetensors(
     const std::string& path, const NamedTensors& tensors,
     const std::map<std::string, std::string>& metadata) {
-  const auto header = DescribeTensors(tensors, metadata);
+  const auto ordered = InFileOrder(tensors);
+  if (!ordered.ok()) return Explain(ordered.status(), "save", path);
+  const auto header = EncodeHeader(*ordered, metadata);
   if (!header.ok()) return Explain(header.status(), "save", path);
-  const auto header_bytes = EncodeHeader(*header);
-  if (!header_bytes.ok()) return Explain(header_bytes.status(), "save", path);
-  std::map<std::string, torch::Tensor> by_name(tensors.begin(), tensors.end());
-  std::vector<torch::Tensor> in_file_order;
-  for (const TensorEntry& entry : header->entries)
-    in_file_order.push_back(by_name[entry.name]);
-  return WriteFile(path, *header_bytes, in_file_order);
+  return ReplaceFile(path, [&](std::ostream& out) {
+    out << *header;
+    for (const auto& [name, tensor] : *ordered) {
+      out.write(static_cast<const char*>(tensor.const_data_ptr()),
+                static_cast<std::streamsize>(tensor.nbytes()));
+    }
+  });
 }
 
 absl::StatusOr<SafetensorsContents> LoadSafetensors(

@@ -21,16 +21,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "torch/types.h"
 
 namespace rankwise {
-
-// Bytes of the length field that opens the file.
-inline constexpr int64_t kLengthBytes = 8;
-
-// Python's reader refuses longer headers too.
-inline constexpr int64_t kLargestHeaderBytes = 100'000'000;
 
 struct TensorEntry {
   std::string name;
@@ -45,21 +38,6 @@ struct SafetensorsHeader {
   std::vector<TensorEntry> entries;  // in the order of their data
 };
 
-// Sorts the entries as Python's writer does (wider types first, then by name,
-// so that every tensor is aligned) and sets their offsets. Errors: a type that
-// the format has no name for; a name used twice.
-absl::Status LayOut(std::vector<TensorEntry>& entries);
-
-// The length and the header, ready to be written. Errors: text that is not
-// UTF-8.
-absl::StatusOr<std::string> EncodeHeader(const SafetensorsHeader& header);
-
-// Parses the JSON text that follows the length in a file with `data_bytes`
-// bytes after the header. The returned entries cover these bytes exactly.
-// Errors name the byte of the file where they were found.
-absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view text,
-                                              int64_t data_bytes);
-
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 struct SafetensorsContents {
@@ -68,9 +46,15 @@ struct SafetensorsContents {
   bool header_only = false;  // no tensor was needed
 };
 
+// `tensors` as they will stand in a file: on the CPU, contiguous (copied only
+// where they are not), in the order of Python's writer: wider types first, then
+// by name, so that every tensor is aligned. InvalidArgument for a tensor that
+// is not dense, or of a type that the format has no name for.
+absl::StatusOr<NamedTensors> InFileOrder(const NamedTensors& tensors);
+
 // Writes `tensors` (any device, any strides; F32 F64 F16 BF16 I64 I32 U8 BOOL)
-// to `path`, whole or not at all (see DurableFile). Blocks until they are on
-// the disk. Conventional metadata: {"format", "pt"}.
+// to `path`, as ReplaceFile does. InvalidArgument also for a name used twice,
+// and text that is not UTF-8. Conventional metadata: {"format", "pt"}.
 //
 //   SaveSafetensors("model.safetensors", {{"fc.weight", weight}, {"fc.bias",
 //   bias}}, {{"format", "pt"}});

@@ -14,7 +14,7 @@
 #include "parallel/device/graph.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/objective.h"
-#include "trainers/observe/step_clock.h"
+#include "trainers/observe/step_log.h"
 
 namespace rankwise {
 namespace {

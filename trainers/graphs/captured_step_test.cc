@@ -17,7 +17,7 @@
 #include "trainers/loop/config.h"
 #include "trainers/loop/objective.h"
 #include "trainers/models/model.h"
-#include "trainers/observe/step_clock.h"
+#include "trainers/observe/step_log.h"
 
 namespace rankwise {
 namespace {

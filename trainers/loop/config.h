@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "trainers/models/model_config.h"
+#include "trainers/models/model.h"
 
 namespace rankwise {
 

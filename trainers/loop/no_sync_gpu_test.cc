@@ -1,7 +1,6 @@
 // Between two log steps, nothing that the training loop gives to the GPU makes
 // the host wait for it: not the loader nor the step. (Waits of the clock and of
-// the log are by events, which this cannot see: step_clock_test,
-// step_log_test.)
+// the log are by events, which this cannot see: step_log_test.)
 #include <ATen/ops/ones.h>
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>

@@ -2,8 +2,10 @@
 
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -62,6 +64,86 @@ TEST_F(ObjectiveTest, Bf16ComputesInBf16AndLeavesTheWeightsAlone) {
   EXPECT_EQ(model_->parameters()[0].grad().scalar_type(), at::kFloat);
   EXPECT_NEAR(half.Loss(batch).item<double>(),
               objective_.Loss(batch).item<double>(), 0.05);
+}
+
+// Gives every image the same logits, in which class 3 wins.
+class AlwaysThree : public Model {
+ public:
+  torch::Tensor Forward(const torch::Tensor& input) override {
+    EXPECT_FALSE(is_training());
+    torch::Tensor logits = input.new_zeros({input.size(0), 10});
+    logits.select(1, 3).fill_(1.0);
+    return logits;
+  }
+};
+
+TEST(EvaluateTest, CountsEveryTestExampleOnce) {
+  TrainConfig config;
+  config.data.dataset = "synthetic";
+  config.data.train_size = 10;
+  config.data.test_size = 101;
+  config.data.batch_size = 16;
+  Worker worker;
+  auto data =
+      OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}), worker);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<int64_t> all(101);
+  for (int64_t i = 0; i < 101; ++i) all[i] = i;
+  const int64_t threes =
+      data->test.dataset->Gather(all).target.eq(3).sum().item<int64_t>();
+
+  const Objective objective(std::make_shared<AlwaysThree>(),
+                            LossKind::kCrossEntropy, Precision::kFp32,
+                            at::kCPU);
+  auto result = Evaluate(objective, *data, worker, /*epoch=*/4);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(objective.model().is_training());
+  EXPECT_EQ(result->epoch, 4);
+  EXPECT_EQ(result->total, 101);
+  EXPECT_EQ(result->correct, threes);
+  // Cross-entropy of one logit at 1 and nine at 0.
+  const double normaliser = std::log(std::exp(1.0) + 9.0);
+  const double expected = (static_cast<double>(threes) * (normaliser - 1.0) +
+                           static_cast<double>(101 - threes) * normaliser) /
+                          101;
+  EXPECT_NEAR(result->mean_loss, expected, 1e-5);
+}
+
+// Gives every token the same logits, in which token 3 wins.
+class AlwaysTokenThree : public Model {
+ public:
+  torch::Tensor Forward(const torch::Tensor& input) override {
+    torch::Tensor logits =
+        at::zeros({input.size(0), input.size(1), 256}, at::kFloat);
+    logits.select(2, 3).fill_(1.0);
+    return logits;
+  }
+};
+
+TEST(EvaluateTest, CountsEveryTokenOfALanguageModel) {
+  TrainConfig config;
+  config.data.dataset = "tokens";
+  config.data.train_size = 10;
+  config.data.test_size = 37;
+  config.data.batch_size = 16;
+  Worker worker;
+  auto data = OpenTrainingData(config, *MakeModelSpec({.name = "gpt"}), worker);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<int64_t> all(37);
+  for (int64_t i = 0; i < 37; ++i) all[i] = i;
+  const int64_t threes =
+      data->test.dataset->Gather(all).target.eq(3).sum().item<int64_t>();
+
+  const Objective objective(std::make_shared<AlwaysTokenThree>(),
+                            LossKind::kCrossEntropy, Precision::kFp32,
+                            at::kCPU);
+  auto result = Evaluate(objective, *data, worker, /*epoch=*/1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->total, 37 * 128);
+  EXPECT_GT(threes, 0);
+  EXPECT_EQ(result->correct, threes);
+  const double share = static_cast<double>(threes) / (37 * 128);
+  EXPECT_NEAR(result->mean_loss, std::log(std::exp(1.0) + 255.0) - share, 1e-5);
 }
 
 }  // namespace

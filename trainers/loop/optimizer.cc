@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <numbers>
@@ -42,101 +43,53 @@ std::vector<torch::Tensor> Gradients(
   return gradients;
 }
 
-std::vector<torch::Tensor> ZerosLike(
-    const std::vector<torch::Tensor>& parameters) {
-  std::vector<torch::Tensor> zeros;
-  for (const torch::Tensor& parameter : parameters)
-    zeros.push_back(at::zeros_like(parameter));
-  return zeros;
-}
+// What one call of a kernel updates: parameters of one device.
+struct Selection {
+  std::vector<torch::Tensor> parameters, gradients;
+  std::vector<std::vector<torch::Tensor>> moments;  // as Optimizer::moments_
+};
+
+constexpr std::array kAdamMoments = {"exp_avg", "exp_avg_sq", "step"};
 
 // Adam, and AdamW, which takes the weight decay from the weights and not by way
-// of the gradient.
-class Adam : public Optimizer {
- public:
-  Adam(const NamedTensors& owned, const OptimizerConfig& config)
-      : Optimizer(owned, config),
-        exp_avg_(ZerosLike(parameters_)),
-        exp_avg_sq_(ZerosLike(parameters_)) {
-    for (const torch::Tensor& parameter : parameters_) {
-      steps_.push_back(at::zeros(
-          {}, parameter.options().dtype(at::kFloat).requires_grad(false)));
-    }
+// of the gradient. `rate`: a double, or a scalar on the device.
+template <typename Rate>
+void UpdateByAdam(Selection& selected, const OptimizerConfig& config,
+                  const Rate& rate,
+                  const std::optional<torch::Tensor>& found_inf) {
+  auto& [parameters, gradients, moments] = selected;
+  std::vector<torch::Tensor>& steps = moments[2];
+  at::_foreach_add_(steps, 1);
+  const auto run = [&](auto kernel) {
+    kernel(parameters, gradients, /*exp_avg=*/moments[0],
+           /*exp_avg_sq=*/moments[1],
+           /*max_exp_avg_sqs=*/std::vector<torch::Tensor>(), steps, rate,
+           /*beta1=*/0.9, /*beta2=*/0.999, config.weight_decay,
+           /*eps=*/1e-8, /*amsgrad=*/false, /*maximize=*/false,
+           /*grad_scale=*/std::optional<torch::Tensor>(), found_inf);
+  };
+  if (config.name == "adamw") {
+    run([](auto&&... args) { at::_fused_adamw_(args...); });
+  } else {
+    run([](auto&&... args) { at::_fused_adam_(args...); });
   }
+  // The kernel skips all but the count.
+  if (found_inf.has_value()) at::_foreach_add_(steps, *found_inf, /*alpha=*/-1);
+}
 
-  void Update(const std::vector<size_t>& active, double learning_rate,
-              const std::optional<torch::Tensor>& found_inf) override {
-    std::vector<torch::Tensor> parameters = Select(parameters_, active);
-    std::vector<torch::Tensor> gradients = Gradients(parameters);
-    std::vector<torch::Tensor> exp_avg = Select(exp_avg_, active);
-    std::vector<torch::Tensor> exp_avg_sq = Select(exp_avg_sq_, active);
-    std::vector<torch::Tensor> steps = Select(steps_, active);
-    at::_foreach_add_(steps, 1);
-    const auto update = [&](const auto& rate) {
-      const auto run = [&](auto kernel) {
-        kernel(parameters, gradients, exp_avg, exp_avg_sq,
-               /*max_exp_avg_sqs=*/std::vector<torch::Tensor>(), steps, rate,
-               /*beta1=*/0.9, /*beta2=*/0.999, config_.weight_decay,
-               /*eps=*/1e-8, /*amsgrad=*/false, /*maximize=*/false,
-               /*grad_scale=*/std::optional<torch::Tensor>(), found_inf);
-      };
-      if (config_.name == "adamw") {
-        run([](auto&&... args) { at::_fused_adamw_(args...); });
-      } else {
-        run([](auto&&... args) { at::_fused_adam_(args...); });
-      }
-    };
-    rate_.defined() ? update(rate_) : update(learning_rate);
-    // The kernel skips all but the count.
-    if (found_inf.has_value())
-      at::_foreach_add_(steps, *found_inf, /*alpha=*/-1);
-  }
-
-  NamedTensors Moments() const override {
-    NamedTensors state = NamedState("exp_avg", exp_avg_);
-    absl::c_move(NamedState("exp_avg_sq", exp_avg_sq_),
-                 std::back_inserter(state));
-    absl::c_move(NamedState("step", steps_), std::back_inserter(state));
-    return state;
-  }
-
- private:
-  std::vector<torch::Tensor> exp_avg_;
-  std::vector<torch::Tensor> exp_avg_sq_;
-  std::vector<torch::Tensor> steps_;
-};
-
-class Sgd : public Optimizer {
- public:
-  Sgd(const NamedTensors& owned, const OptimizerConfig& config)
-      : Optimizer(owned, config) {
-    if (config_.momentum != 0) momentum_buffers_ = ZerosLike(parameters_);
-  }
-
-  void Update(const std::vector<size_t>& active, double learning_rate,
-              const std::optional<torch::Tensor>& found_inf) override {
-    std::vector<torch::Tensor> parameters = Select(parameters_, active);
-    std::vector<torch::Tensor> gradients = Gradients(parameters);
-    std::vector<torch::Tensor> buffers;
-    if (config_.momentum != 0) buffers = Select(momentum_buffers_, active);
-    // A buffer that starts at zero gives the first step's `buffer = gradient`
-    // by itself.
-    const auto update = [&](const auto& rate) {
-      at::_fused_sgd_(parameters, gradients, buffers, config_.weight_decay,
-                      config_.momentum, rate,
-                      /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
-                      /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
-    };
-    rate_.defined() ? update(rate_) : update(learning_rate);
-  }
-
-  NamedTensors Moments() const override {
-    return NamedState("momentum", momentum_buffers_);
-  }
-
- private:
-  std::vector<torch::Tensor> momentum_buffers_;  // empty without momentum
-};
+// A momentum that starts at zero gives the first step's `buffer = gradient` by
+// itself.
+template <typename Rate>
+void UpdateBySgd(Selection& selected, const OptimizerConfig& config,
+                 const Rate& rate,
+                 const std::optional<torch::Tensor>& found_inf) {
+  auto& [parameters, gradients, moments] = selected;
+  at::_fused_sgd_(parameters, gradients,
+                  moments.empty() ? std::vector<torch::Tensor>() : moments[0],
+                  config.weight_decay, config.momentum, rate,
+                  /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                  /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
+}
 
 }  // namespace
 
@@ -184,7 +137,7 @@ void GradScaler::Update() {
                          config_.backoff, config_.growth_interval);
 }
 
-std::vector<std::pair<std::string, torch::Tensor>> GradScaler::State() const {
+NamedTensors GradScaler::State() const {
   return {{"grad_scaler.scale", scale_},
           {"grad_scaler.growth_tracker", growth_tracker_}};
 }
@@ -197,9 +150,22 @@ int64_t GradScaler::skipped_steps() const {
 
 Optimizer::Optimizer(const NamedTensors& owned, const OptimizerConfig& config)
     : config_(config) {
+  if (config.name != "sgd") {
+    for (const char* name : kAdamMoments) moments_.push_back({name, {}});
+  } else if (config.momentum != 0) {
+    moments_.push_back({"momentum", {}});
+  }
   for (const auto& [name, parameter] : owned) {
     names_.push_back(name);
     parameters_.push_back(parameter);
+    for (auto& [moment, tensors] : moments_) {
+      tensors.push_back(
+          moment == "step"
+              ? at::zeros(
+                    {},
+                    parameter.options().dtype(at::kFloat).requires_grad(false))
+              : at::zeros_like(parameter));
+    }
   }
   counted_elsewhere_.resize(parameters_.size());
 }
@@ -258,8 +224,26 @@ torch::Tensor Optimizer::MakeRate() const {
                            device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
+void Optimizer::Update(const std::vector<size_t>& active, double learning_rate,
+                       const std::optional<torch::Tensor>& found_inf) {
+  Selection selected;
+  selected.parameters = Select(parameters_, active);
+  selected.gradients = Gradients(selected.parameters);
+  for (const auto& [name, tensors] : moments_)
+    selected.moments.push_back(Select(tensors, active));
+  const auto update = [&](const auto& rate) {
+    config_.name == "sgd" ? UpdateBySgd(selected, config_, rate, found_inf)
+                          : UpdateByAdam(selected, config_, rate, found_inf);
+  };
+  rate_.defined() ? update(rate_) : update(learning_rate);
+}
+
 NamedTensors Optimizer::State() const {
-  NamedTensors state = Moments();
+  NamedTensors state;
+  for (const auto& [moment, tensors] : moments_) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      state.emplace_back(absl::StrCat(moment, ".", names_[i]), tensors[i]);
+  }
   if (scaler_ != nullptr)
     absl::c_move(scaler_->State(), std::back_inserter(state));
   return state;
@@ -313,16 +297,6 @@ void Optimizer::ClipGradNorm(const std::vector<size_t>& active) {
   }
 }
 
-NamedTensors Optimizer::NamedState(
-    const std::string& prefix,
-    const std::vector<torch::Tensor>& tensors) const {
-  NamedTensors named;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    named.emplace_back(absl::StrCat(prefix, ".", names_[i]), tensors[i]);
-  }
-  return named;
-}
-
 NamedTensors TrainableParameters(const torch::nn::Module& module) {
   NamedTensors parameters;
   for (const auto& entry : module.named_parameters()) {
@@ -334,9 +308,9 @@ NamedTensors TrainableParameters(const torch::nn::Module& module) {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const NamedTensors& owned, const OptimizerConfig& config) {
-  if (config.name == "adam" || config.name == "adamw")
-    return std::make_unique<Adam>(owned, config);
-  if (config.name == "sgd") return std::make_unique<Sgd>(owned, config);
+  for (const char* known : {"adam", "adamw", "sgd"}) {
+    if (config.name == known) return std::make_unique<Optimizer>(owned, config);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("--optimizer=", config.name,
                    ": no such optimizer; known: adam, adamw, sgd"));

@@ -32,6 +32,8 @@ struct LearningRate {
   double At(int64_t step) const;
 };
 
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
 struct GradScalerConfig {
   double initial_scale = 65536;
   double growth = 2;  // after growth_interval steps in a row without overflow
@@ -60,7 +62,7 @@ class GradScaler {
   void Update();
 
   // Live tensors: copying into them restores the state.
-  std::vector<std::pair<std::string, torch::Tensor>> State() const;
+  NamedTensors State() const;
 
   // Both wait for the device. Steps skipped since construction.
   double scale() const;
@@ -74,11 +76,11 @@ class GradScaler {
   torch::Tensor skipped_;  // fp64 scalar
 };
 
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
-
+// Not thread-safe.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  // As MakeOptimizer, of a name that it knows.
+  Optimizer(const NamedTensors& owned, const OptimizerConfig& config);
 
   // Drops the gradients: the next backward writes and does not add.
   void ZeroGrad();
@@ -113,23 +115,10 @@ class Optimizer {
   // Live tensors (`exp_avg.fc1.weight`): copying into them restores the state.
   NamedTensors State() const;
 
- protected:
-  Optimizer(const NamedTensors& owned, const OptimizerConfig& config);
-
-  // Where `found_inf`, if there is one, is 1, nothing changes.
-  virtual void Update(const std::vector<size_t>& active, double learning_rate,
-                      const std::optional<torch::Tensor>& found_inf) = 0;
-  virtual NamedTensors Moments() const = 0;
-
-  NamedTensors NamedState(const std::string& prefix,
-                          const std::vector<torch::Tensor>& tensors) const;
-
-  const OptimizerConfig config_;
-  std::vector<std::string> names_;
-  std::vector<torch::Tensor> parameters_;
-  torch::Tensor rate_;  // undefined: from Step's argument
-
  private:
+  // Where `found_inf`, if there is one, is 1, nothing changes.
+  void Update(const std::vector<size_t>& active, double learning_rate,
+              const std::optional<torch::Tensor>& found_inf);
   std::optional<torch::Tensor> UnscaleGradients(
       const std::vector<size_t>& active);
   // Scales the gradients so that their joint 2-norm is at most clip_grad_norm
@@ -141,7 +130,13 @@ class Optimizer {
   std::vector<std::vector<size_t>> ByDevice(
       const std::vector<size_t>& active) const;
 
-  std::unique_ptr<GradScaler> scaler_;          // null: no scaling
+  const OptimizerConfig config_;
+  std::vector<std::string> names_;
+  std::vector<torch::Tensor> parameters_;
+  // What the optimizer remembers, under the moment's name: one per parameter.
+  std::vector<std::pair<std::string, std::vector<torch::Tensor>>> moments_;
+  torch::Tensor rate_;                  // undefined: from Step's argument
+  std::unique_ptr<GradScaler> scaler_;  // null: no scaling
   std::function<void(torch::Tensor&)> add_up_;  // null: all is here
   std::vector<bool> counted_elsewhere_;         // by parameter
 };

@@ -20,8 +20,8 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/checkpoint/safetensors.h"
-#include "trainers/checkpoint/safetensors_index.h"
 
 namespace rankwise {
 namespace {

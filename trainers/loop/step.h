@@ -3,25 +3,18 @@
 #ifndef RANKWISE_TRAINERS_LOOP_STEP_H_
 #define RANKWISE_TRAINERS_LOOP_STEP_H_
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "parallel/device/device_event.h"
-#include "parallel/trace/chrome_trace.h"
-#include "records/record.h"
 #include "samplers/datasets/dataset.h"
 #include "samplers/datasets/split_mix.h"
 #include "trainers/loop/worker.h"
-#include "trainers/observe/step_clock.h"
+#include "trainers/observe/step_log.h"
 
 namespace rankwise {
 
@@ -36,19 +29,6 @@ struct StepInput {
   bool traced;       // wants StepOutcome::trace
   // Traced, or its communication is recorded: the host must see all of it.
   bool watched;
-};
-
-struct StepOutcome {
-  torch::Tensor loss;  // scalar, detached, mean over this rank's examples
-  PendingDuration exposed_comm_seconds = {};
-  double wait_seconds = 0;  // of a pipeline: blocked for messages
-  // Of a traced step: bars within the phases, and a pipeline's schedule as it
-  // was predicted (in the first rank's steady clock).
-  std::vector<TraceSpan> trace = {};
-  std::optional<TraceProcess> predicted_trace = {};
-  // What only the device can tell: called once it is past the step, before the
-  // record is written. May be null.
-  std::function<void(StepRecord&)> complete = {};
 };
 
 // One optimizer step: forward, backward, update. May throw; the run reports it.

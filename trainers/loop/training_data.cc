@@ -20,12 +20,12 @@ std::string Describe(int64_t num_classes,
                       absl::StrJoin(example_shape, ", "), "]");
 }
 
-absl::Status CheckFits(const Dataset& dataset, const ModelSpec& model) {
-  const int64_t classes = dataset.num_classes();
+absl::Status CheckFits(const DatasetFacts& dataset, const ModelSpec& model) {
+  const int64_t classes = dataset.num_classes;
   std::string problem;
-  if (dataset.example_shape() != model.example_shape ||
+  if (dataset.example_shape != model.example_shape ||
       (classes == 0) != (model.num_classes == 0)) {
-    problem = absl::StrCat(Describe(classes, dataset.example_shape()),
+    problem = absl::StrCat(Describe(classes, dataset.example_shape),
                            "; --model=", model.name, " takes ",
                            Describe(model.num_classes, model.example_shape));
   } else if (classes > model.num_classes) {
@@ -35,17 +35,15 @@ absl::Status CheckFits(const Dataset& dataset, const ModelSpec& model) {
   }
   if (problem.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--dataset=", dataset.name(), " has ", problem,
+      absl::StrCat("--dataset=", dataset.name, " has ", problem,
                    "; try --dataset=", model.default_dataset));
 }
 
 // As many examples as `dataset`, without their contents.
-std::unique_ptr<Dataset> WithoutContents(const Dataset& dataset) {
+std::unique_ptr<Dataset> WithoutContents(DatasetFacts dataset) {
+  dataset.example_shape = dataset.target_shape = {1};
   return std::make_unique<WrittenDataset<float, float>>(
-      DatasetFacts{.name = std::string(dataset.name()),
-                   .size = dataset.size(),
-                   .example_shape = {1},
-                   .target_shape = {1}},
+      std::move(dataset),
       [](int64_t, float* data, float* target) { *data = *target = 0; });
 }
 
@@ -63,8 +61,8 @@ absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
     dataset.sequence_length = model.example_shape[0];
   DataSplit opened;
   ASSIGN_OR_RETURN(opened.dataset, OpenDataset(dataset, split));
-  RETURN_IF_ERROR(CheckFits(*opened.dataset, model));
-  if (!reads_data) opened.dataset = WithoutContents(*opened.dataset);
+  RETURN_IF_ERROR(CheckFits(opened.dataset->facts(), model));
+  if (!reads_data) opened.dataset = WithoutContents(opened.dataset->facts());
 
   using Mode = DistributedSamplerConfig::Mode;
   const bool train = split == Split::kTrain;

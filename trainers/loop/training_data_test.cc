@@ -118,7 +118,8 @@ TEST(TrainingDataTest, SequencesAreAsLongAsTheModelTakesThem) {
   gpt.sequence_length = 24;
   auto data = OpenTrainingData(config, *MakeModelSpec(gpt), RankOf(0, 1));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train.dataset->example_shape(), std::vector<int64_t>{24});
+  EXPECT_EQ(data->train.dataset->facts().example_shape,
+            std::vector<int64_t>{24});
 }
 
 TEST(TrainingDataTest, TheModelMustKnowAllTokens) {

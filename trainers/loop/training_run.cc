@@ -19,7 +19,7 @@
 #include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/loop/evaluate.h"
+#include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
@@ -136,27 +136,20 @@ absl::Status TrainingRun::Plan() {
         " data-parallel ranks a step has more than ",
         std::numeric_limits<int64_t>::max(), " examples"));
   }
-  steps_per_epoch_ =
+  const int64_t steps_per_epoch =
       CeilDiv(data_.train.loader->batches_per_epoch(), config_.accumulate);
-  total_steps_ = steps_per_epoch_ * config_.epochs;
+  total_steps_ = steps_per_epoch * config_.epochs;
   if (config_.max_steps > 0)
     total_steps_ = std::min(total_steps_, config_.max_steps);
   learning_rate_ = {.peak = config_.optimizer.learning_rate,
                     .warmup_steps = config_.optimizer.warmup_steps,
                     .total_steps = total_steps_,
                     .cosine = config_.optimizer.lr_schedule == "cosine"};
-  console_.emplace(ConsoleConfig{.first_rank = worker_.is_first(),
-                                 .bar = config_.output.show_progress,
-                                 .rank = worker_.env.rank,
-                                 .world_size = worker_.env.world_size,
-                                 .replicas = worker_.dp_size(),
-                                 .epochs = config_.epochs,
-                                 .steps_per_epoch = steps_per_epoch_,
-                                 .total_steps = total_steps_,
-                                 .log_every = config_.output.log_every,
-                                 .unit = UnitOf(spec_),
-                                 .training_flops_per_example = TrainingFlops(),
-                                 .peak_tflops = config_.output.peak_tflops});
+  console_.emplace(config_, worker_,
+                   RunLength{.steps_per_epoch = steps_per_epoch,
+                             .total_steps = total_steps_,
+                             .unit = UnitOf(spec_),
+                             .training_flops_per_example = TrainingFlops()});
   return absl::OkStatus();
 }
 
@@ -213,7 +206,7 @@ void TrainingRun::Announce() {
       "training examples; batch %d per rank and micro-batch, %d global; %s, "
       "learning rate %g, %s%s, seed %d; %d steps",
       worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
-      data_.train.dataset->name(), data_.train.dataset->size(),
+      data_.train.dataset->facts().name, data_.train.dataset->size(),
       config_.data.batch_size, global_batch_, config_.optimizer.name,
       config_.optimizer.learning_rate, PrecisionName(config_.precision),
       config_.tf32 ? " with TF32" : "", config_.seed, total_steps_));
@@ -230,13 +223,9 @@ absl::Status TrainingRun::Write(const Record& record) {
   return writer_ == nullptr ? absl::OkStatus() : writer_->Write(record);
 }
 
-absl::Status TrainingRun::Train(const StepFunction& step) {
-  RETURN_IF_ERROR(TrainEpochs(step));
-  return Finish();
-}
-
-absl::Status TrainingRun::TrainEpochs(const StepFunction& step,
-                                      const EvaluateFunction& evaluate) {
+absl::Status TrainingRun::Train(const StepFunction& step,
+                                const EvaluateFunction& evaluate,
+                                const std::function<absl::Status()>& conclude) {
   Announce();
   if (!config_.output.trace.file.empty()) {
     RETURN_IF_ERROR(Guarded("comparing the ranks' clocks", [&] {
@@ -255,20 +244,13 @@ absl::Status TrainingRun::TrainEpochs(const StepFunction& step,
                             [&] { return FinishEpoch(evaluate); }));
   }
   console_->RunDone();
-  return trace_ == nullptr || trace_->written() ? absl::OkStatus()
-                                                : WriteTrace();
-}
-
-absl::Status TrainingRun::WriteTrace() {
-  return Guarded("writing the trace", [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(std::string written, trace_->Write());
-    console_->Say(written);
-    return absl::OkStatus();
-  });
-}
-
-absl::Status TrainingRun::Finish() {
+  if (trace_ != nullptr && !trace_->written()) {
+    RETURN_IF_ERROR(WriteTrace());
+  }
   RETURN_IF_ERROR(Guarded("the end of the run", [&]() -> absl::Status {
+    if (conclude != nullptr) {
+      RETURN_IF_ERROR(conclude());
+    }
     if (writer_ == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(writer_->Write(Record(MeasurePeakMemory(worker_))));
     return writer_->Close();
@@ -278,6 +260,14 @@ absl::Status TrainingRun::Finish() {
   return absl::UnavailableError(
       absl::StrCat("the training is complete, but there is no trace: ",
                    trace_->file_status().message()));
+}
+
+absl::Status TrainingRun::WriteTrace() {
+  return Guarded("writing the trace", [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::string written, trace_->Write());
+    console_->Say(written);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
@@ -333,15 +323,10 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     progress_.step = number;
     progress_.position += static_cast<int64_t>(micro_batches.size());
     record.examples = CountExamples(micro_batches);
-    if (seen.record.has_value())
-      seen.record->exposed_comm_seconds = outcome.wait_seconds;
-    if (trace_ != nullptr)
-      trace_->End(number, clock, seen.events, std::move(outcome.trace),
-                  std::move(outcome.predicted_trace));
+    if (trace_ != nullptr) trace_->End(number, clock, seen.events, outcome);
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
-    return log_->Add(
-        {record, outcome.loss, std::move(finished), std::move(seen.record),
-         std::move(outcome.exposed_comm_seconds), std::move(outcome.complete)});
+    return log_->Add({record, std::move(outcome), std::move(finished),
+                      std::move(seen.record)});
   });
 }
 

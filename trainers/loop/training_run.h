@@ -25,7 +25,6 @@
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
 #include "trainers/observe/console.h"
-#include "trainers/observe/step_clock.h"
 #include "trainers/observe/step_log.h"
 #include "trainers/observe/step_trace.h"
 
@@ -46,7 +45,7 @@ using EvaluateFunction =
 
 // In this order: Create builds the model and opens the data; the trainer
 // parallelizes the model (wraps it, replaces layers, makes stages); Start makes
-// the optimizer and restores; TrainEpochs and Finish, or Train, which is both.
+// the optimizer and restores; Train.
 // Not thread-safe. With several ranks every method is collective.
 class TrainingRun {
  public:
@@ -66,19 +65,14 @@ class TrainingRun {
   Optimizer& optimizer() { return *optimizer_; }  // from Start on
   const Objective& objective() const { return *objective_; }
 
-  // Trains to the end of the configuration. An exception of `step` comes back
-  // as the Status of Guarded, with the step. `evaluate`: instead of a forward
-  // of the whole model on every rank; may be null.
-  absl::Status TrainEpochs(const StepFunction& step,
-                           const EvaluateFunction& evaluate = nullptr);
-  // Afterwards: writes what is left and closes the records.
-  absl::Status Finish();
-  absl::Status Train(const StepFunction& step);
-
-  // Runs `body`, and turns an exception of its into ExplainTrainingFailure's
-  // Status.
-  absl::Status Guarded(const std::string& attempted,
-                       const std::function<absl::Status()>& body);
+  // Trains to the end of the configuration, and closes the records. An
+  // exception of `step` comes back as ExplainTrainingFailure's Status, with the
+  // step. `evaluate`: instead of a forward of the whole model on every rank;
+  // `conclude`: after the last epoch, before the records are closed. Both may
+  // be null.
+  absl::Status Train(const StepFunction& step,
+                     const EvaluateFunction& evaluate = nullptr,
+                     const std::function<absl::Status()>& conclude = nullptr);
 
   // A line of the whole run, and one that every rank prints.
   void Say(const std::string& line) { console_->Say(line); }
@@ -88,6 +82,10 @@ class TrainingRun {
 
  private:
   TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
+  // Runs `body`, and turns an exception of its into ExplainTrainingFailure's
+  // Status.
+  absl::Status Guarded(const std::string& attempted,
+                       const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
   absl::Status Plan();
   absl::Status OpenCheckpoints();
@@ -116,7 +114,6 @@ class TrainingRun {
   std::unique_ptr<Optimizer> optimizer_;
   TrainingData data_;
   int64_t global_batch_ = 0;  // examples per step, of all ranks
-  int64_t steps_per_epoch_ = 0;
   int64_t total_steps_ = 0;
   LearningRate learning_rate_;
   std::unique_ptr<RecordWriter> writer_;       // null without --record

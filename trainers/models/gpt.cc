@@ -67,17 +67,15 @@ class Head : public torch::nn::Module {
 };
 
 LayerSpec EmbeddingLayer(const TransformerSize& size, double dropout) {
-  LayerSpec spec;
-  spec.name = "embedding";
-  spec.output_shape = {size.sequence_length, size.width};
-  spec.parameters = (size.vocabulary + size.sequence_length) * size.width;
-  spec.has_dropout = dropout > 0;
-  spec.build = [size, dropout](LayerContext& context) {
-    auto embedding = std::make_shared<GptEmbedding>(size, dropout);
-    context.weights[kTokenWeight] = embedding->token_weight();
-    return MakeLayer(std::move(embedding));
-  };
-  return spec;
+  return {.name = "embedding",
+          .output_shape = {size.sequence_length, size.width},
+          .parameters = (size.vocabulary + size.sequence_length) * size.width,
+          .has_dropout = dropout > 0,
+          .build = [size, dropout](LayerContext& context) {
+            auto embedding = std::make_shared<GptEmbedding>(size, dropout);
+            context.weights[kTokenWeight] = embedding->token_weight();
+            return MakeLayer(std::move(embedding));
+          }};
 }
 
 std::shared_ptr<Head> BuildHead(const TransformerSize& size, bool tied,
@@ -94,17 +92,15 @@ std::shared_ptr<Head> BuildHead(const TransformerSize& size, bool tied,
 }
 
 LayerSpec HeadLayer(const TransformerSize& size, bool tied) {
-  LayerSpec spec;
-  spec.name = "head";
-  spec.output_shape = {size.sequence_length, size.vocabulary};
   const int64_t weights = size.vocabulary * size.width;
-  spec.parameters = tied ? 0 : weights;
-  spec.flops = 2.0 * static_cast<double>(weights) *
-               static_cast<double>(size.sequence_length);
-  spec.build = [size, tied](LayerContext& context) {
-    return MakeLayer(BuildHead(size, tied, context));
-  };
-  return spec;
+  return {.name = "head",
+          .output_shape = {size.sequence_length, size.vocabulary},
+          .parameters = tied ? 0 : weights,
+          .flops = 2.0 * static_cast<double>(weights) *
+                   static_cast<double>(size.sequence_length),
+          .build = [size, tied](LayerContext& context) {
+            return MakeLayer(BuildHead(size, tied, context));
+          }};
 }
 
 }  // namespace

@@ -15,9 +15,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "trainers/models/model_config.h"
 
 namespace rankwise {
+
+// Zero and empty mean the model's own default; a model refuses a field that it
+// has no use for.
+struct ModelConfig {
+  std::string name = "simple_cnn";
+  std::string size = {};        // gpt, vit: a named size
+  int64_t depth = 0;            // mlp, gpt, vit: hidden layers or blocks
+  int64_t width = 0;            // mlp, gpt, vit: features between layers
+  int64_t sequence_length = 0;  // gpt: tokens per example
+  double dropout = 0;           // gpt, vit
+  bool tied_head = true;        // gpt: the head is the token embedding
+};
 
 // One layer that was built.
 struct Layer {

@@ -3,11 +3,10 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <memory>
 #include <utility>
@@ -24,6 +23,10 @@ namespace {
 
 torch::Tensor Normal(at::IntArrayRef shape, double deviation) {
   return at::empty(shape).normal_(0, deviation);
+}
+
+torch::nn::LayerNorm Norm(int64_t features) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}));
 }
 
 class Attention : public torch::nn::Module {
@@ -81,23 +84,21 @@ class Mlp : public torch::nn::Module {
 class Block : public torch::nn::Module {
  public:
   explicit Block(const BlockConfig& config)
-      : norm1_(register_module("norm1",
-                               std::make_shared<LayerNorm>(config.features))),
+      : norm1_(register_module("norm1", Norm(config.features))),
         attention_(
             register_module("attention", std::make_shared<Attention>(config))),
-        norm2_(register_module("norm2",
-                               std::make_shared<LayerNorm>(config.features))),
+        norm2_(register_module("norm2", Norm(config.features))),
         mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
 
-  torch::Tensor Forward(const torch::Tensor& input) const {
-    const torch::Tensor x = input + attention_->Forward(norm1_->Forward(input));
-    return x + mlp_->Forward(norm2_->Forward(x));
+  torch::Tensor Forward(const torch::Tensor& input) {
+    const torch::Tensor x = input + attention_->Forward(norm1_->forward(input));
+    return x + mlp_->Forward(norm2_->forward(x));
   }
 
  private:
-  std::shared_ptr<LayerNorm> norm1_;
+  torch::nn::LayerNorm norm1_;
   std::shared_ptr<Attention> attention_;
-  std::shared_ptr<LayerNorm> norm2_;
+  torch::nn::LayerNorm norm2_;
   std::shared_ptr<Mlp> mlp_;
 };
 
@@ -154,14 +155,6 @@ torch::Tensor Linear::Forward(const torch::Tensor& x) const {
   return at::linear(x, weight_, bias_);
 }
 
-LayerNorm::LayerNorm(int64_t features)
-    : weight_(register_parameter("weight", at::ones({features}))),
-      bias_(register_parameter("bias", at::zeros({features}))) {}
-
-torch::Tensor LayerNorm::Forward(const torch::Tensor& x) const {
-  return at::layer_norm(x, weight_.sizes(), weight_, bias_);
-}
-
 Embedding::Embedding(int64_t rows, int64_t features)
     : weight_(register_parameter(
           "weight", Normal({rows, features}, kInitialDeviation))) {}
@@ -170,30 +163,29 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
   const int64_t features = config.features;
   // Of attention, 4 f^2; of the MLP, 8 f^2.
   const int64_t weights = 12 * features * features;
-  LayerSpec spec;
-  spec.name = name;
-  spec.output_shape = {config.tokens, features};
-  // The biases of qkv, the two projections and expand; two norms.
-  spec.parameters = weights + (3 + 1 + 1 + 4) * features + 4 * features;
-  spec.flops = 2.0 * static_cast<double>(config.tokens) *
-               static_cast<double>(weights + 2 * config.tokens * features);
-  spec.has_dropout = config.dropout > 0;
-  spec.build = [config](LayerContext&) {
-    return MakeLayer(std::make_shared<Block>(config));
-  };
-  return spec;
+  return {.name = name,
+          .output_shape = {config.tokens, features},
+          // The biases of qkv, the two projections and expand; two norms.
+          .parameters = weights + (3 + 1 + 1 + 4) * features + 4 * features,
+          .flops = 2.0 * static_cast<double>(config.tokens) *
+                   static_cast<double>(weights + 2 * config.tokens * features),
+          .has_dropout = config.dropout > 0,
+          .build = [config](LayerContext&) {
+            return MakeLayer(std::make_shared<Block>(config));
+          }};
 }
 
 LayerSpec NormLayer(const std::string& name, std::vector<int64_t> shape) {
   const int64_t features = shape.back();
-  LayerSpec spec;
-  spec.name = name;
-  spec.output_shape = std::move(shape);
-  spec.parameters = 2 * features;
-  spec.build = [features](LayerContext&) {
-    return MakeLayer(std::make_shared<LayerNorm>(features));
-  };
-  return spec;
+  return {.name = name,
+          .output_shape = std::move(shape),
+          .parameters = 2 * features,
+          .build = [features](LayerContext&) {
+            torch::nn::LayerNorm norm = Norm(features);
+            return Layer{norm.ptr(), [norm](const torch::Tensor& x) mutable {
+                           return norm->forward(x);
+                         }};
+          }};
 }
 
 }  // namespace rankwise

@@ -43,17 +43,6 @@ class Linear : public torch::nn::Module {
   torch::Tensor weight_, bias_;
 };
 
-// Layer normalisation over the last dimension. Parameters weight (1) and bias
-// (0), both [features].
-class LayerNorm : public torch::nn::Module {
- public:
-  explicit LayerNorm(int64_t features);
-  torch::Tensor Forward(const torch::Tensor& x) const;
-
- private:
-  torch::Tensor weight_, bias_;
-};
-
 // One weight [rows, features], drawn from N(0, kInitialDeviation^2).
 class Embedding : public torch::nn::Module {
  public:

@@ -78,17 +78,16 @@ class VitEmbedding : public torch::nn::Module {
 
 LayerSpec EmbeddingLayer(int64_t features, double dropout) {
   constexpr int64_t kPatchInputs = kChannels * kPatch * kPatch;
-  LayerSpec spec;
-  spec.name = "embedding";
-  spec.output_shape = {kTokens, features};
-  // Convolution with bias, class token, positions.
-  spec.parameters = (kPatchInputs + 1 + 1 + kTokens) * features;
-  spec.flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features);
-  spec.has_dropout = dropout > 0;
-  spec.build = [features, dropout](LayerContext&) {
-    return MakeLayer(std::make_shared<VitEmbedding>(features, dropout));
-  };
-  return spec;
+  return {
+      .name = "embedding",
+      .output_shape = {kTokens, features},
+      // Convolution with bias, class token, positions.
+      .parameters = (kPatchInputs + 1 + 1 + kTokens) * features,
+      .flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features),
+      .has_dropout = dropout > 0,
+      .build = [features, dropout](LayerContext&) {
+        return MakeLayer(std::make_shared<VitEmbedding>(features, dropout));
+      }};
 }
 
 // [B, tokens, features] to the first token's [B, features], normalised.
@@ -105,15 +104,13 @@ LayerSpec ClassTokenNorm(int64_t features) {
 }
 
 LayerSpec HeadLayer(int64_t features) {
-  LayerSpec spec;
-  spec.name = "head";
-  spec.output_shape = {kClasses};
-  spec.parameters = (features + 1) * kClasses;
-  spec.flops = 2.0 * static_cast<double>(features * kClasses);
-  spec.build = [features](LayerContext&) {
-    return MakeLayer(std::make_shared<Linear>(features, kClasses));
-  };
-  return spec;
+  return {.name = "head",
+          .output_shape = {kClasses},
+          .parameters = (features + 1) * kClasses,
+          .flops = 2.0 * static_cast<double>(features * kClasses),
+          .build = [features](LayerContext&) {
+            return MakeLayer(std::make_shared<Linear>(features, kClasses));
+          }};
 }
 
 }  // namespace

@@ -27,12 +27,16 @@ std::string Duration(double seconds) {
 
 }  // namespace
 
-Console::Console(const ConsoleConfig& config)
+Console::Console(const TrainConfig& config, const Worker& worker,
+                 const RunLength& length)
     : config_(config),
-      bar_(config.bar && config.first_rank && isatty(STDOUT_FILENO) != 0) {}
+      worker_(worker),
+      length_(length),
+      bar_(config.output.show_progress && worker.is_first() &&
+           isatty(STDOUT_FILENO) != 0) {}
 
 void Console::Say(const std::string& line) {
-  if (!config_.first_rank) return;
+  if (!worker_.is_first()) return;
   ClearBar();
   absl::PrintF("%s\n", line);
   std::fflush(stdout);
@@ -40,13 +44,14 @@ void Console::Say(const std::string& line) {
 
 void Console::SayRank(const std::string& line) {
   ClearBar();
-  absl::PrintF("rank %d of %d: %s\n", config_.rank, config_.world_size, line);
+  absl::PrintF("rank %d of %d: %s\n", worker_.env.rank, worker_.env.world_size,
+               line);
   std::fflush(stdout);
 }
 
 bool Console::ShowsLoss(int64_t step_in_epoch) const {
-  return step_in_epoch % config_.log_every == 0 ||
-         step_in_epoch == config_.steps_per_epoch;
+  return step_in_epoch % config_.output.log_every == 0 ||
+         step_in_epoch == length_.steps_per_epoch;
 }
 
 void Console::StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
@@ -67,7 +72,7 @@ void Console::StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
 void Console::Loss(int64_t step_in_epoch, int64_t epoch, double loss) {
   last_loss_ = loss;
   Say(absl::StrFormat("epoch %d/%d  step %d/%d  loss %.4f  %s", epoch,
-                      config_.epochs, step_in_epoch, config_.steps_per_epoch,
+                      config_.epochs, step_in_epoch, length_.steps_per_epoch,
                       loss, Rate()));
 }
 
@@ -77,7 +82,7 @@ void Console::EpochDone(const EpochRecord& record) {
   std::string line = absl::StrFormat(
       "epoch %d mean training loss %.4f over %d examples, %.1f s", record.epoch,
       record.mean_loss, record.examples, record.seconds);
-  if (config_.peak_tflops > 0) {
+  if (config_.output.peak_tflops > 0) {
     absl::StrAppendFormat(&line, ", MFU %.2f %%",
                           100 * Mfu(record.examples, record.seconds));
   }
@@ -85,20 +90,20 @@ void Console::EpochDone(const EpochRecord& record) {
 }
 
 void Console::RunDone() {
-  if (config_.peak_tflops <= 0 || epoch_seconds_ <= 0) return;
+  if (config_.output.peak_tflops <= 0 || epoch_seconds_ <= 0) return;
   Say(absl::StrFormat(
       "MFU %.2f %%: %.4g training FLOPs per example (3 x forward) at %.0f "
       "%s, against --peak_tflops=%g",
       100 * Mfu(epoch_examples_, epoch_seconds_),
-      config_.training_flops_per_example,
-      config_.unit.Rate(static_cast<double>(epoch_examples_) / epoch_seconds_),
-      config_.unit.RateName(), config_.peak_tflops));
+      length_.training_flops_per_example,
+      length_.unit.Rate(static_cast<double>(epoch_examples_) / epoch_seconds_),
+      length_.unit.RateName(), config_.output.peak_tflops));
 }
 
 double Console::Mfu(int64_t examples, double seconds) const {
   if (seconds <= 0) return 0;
-  return config_.training_flops_per_example * static_cast<double>(examples) /
-         seconds / (config_.peak_tflops * 1e12);
+  return length_.training_flops_per_example * static_cast<double>(examples) /
+         seconds / (config_.output.peak_tflops * 1e12);
 }
 
 void Console::Evaluated(const EvalRecord& record, bool classification) {
@@ -120,22 +125,22 @@ std::string Console::Rate() const {
   const int64_t steps = step_ - first_step_;
   if (steps == 0 || seconds <= 0) return "";
   const double rate =
-      static_cast<double>(examples_ * config_.replicas) / seconds;
+      static_cast<double>(examples_ * worker_.dp_size()) / seconds;
   const double left = seconds / static_cast<double>(steps) *
-                      static_cast<double>(config_.total_steps - step_);
-  return absl::StrFormat("%.0f %s  ETA %s", config_.unit.Rate(rate),
-                         config_.unit.RateName(), Duration(left));
+                      static_cast<double>(length_.total_steps - step_);
+  return absl::StrFormat("%.0f %s  ETA %s", length_.unit.Rate(rate),
+                         length_.unit.RateName(), Duration(left));
 }
 
 void Console::DrawBar(int64_t step_in_epoch, int64_t epoch) {
   drawn_seconds_ = SteadySeconds();
   const int filled =
       static_cast<int>(kBarWidth * step_in_epoch /
-                       std::max<int64_t>(config_.steps_per_epoch, 1));
+                       std::max<int64_t>(length_.steps_per_epoch, 1));
   const std::string bar = absl::StrCat(std::string(filled, '='),
                                        std::string(kBarWidth - filled, ' '));
   absl::PrintF("\r\033[Kepoch %d/%d [%s] %d/%d  loss %.4f  %s", epoch,
-               config_.epochs, bar, step_in_epoch, config_.steps_per_epoch,
+               config_.epochs, bar, step_in_epoch, length_.steps_per_epoch,
                last_loss_, Rate());
   std::fflush(stdout);
   bar_drawn_ = true;

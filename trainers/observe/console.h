@@ -7,29 +7,26 @@
 
 #include "records/example_unit.h"
 #include "records/record.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/worker.h"
 
 namespace rankwise {
 
-struct ConsoleConfig {
-  bool first_rank = true;  // prints the lines of the whole run
-  bool bar = true;         // a progress bar where stdout is a terminal
-  int64_t rank = 0;
-  int64_t world_size = 1;
-  int64_t replicas = 1;  // of the model, each with its own examples
-  int64_t epochs = 1;
+// How long a run is, and what its examples are and cost.
+struct RunLength {
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 1;  // of the whole run
-  int64_t log_every = 100;  // steps between two lines
-  ExampleUnit unit;         // of the rates
+  ExampleUnit unit = {};    // of the rates
   // Of the part of the model that one device holds: forward and backward.
   double training_flops_per_example = 0;
-  double peak_tflops = 0;  // of one device; 0: no MFU
 };
 
 // Not thread-safe.
 class Console {
  public:
-  explicit Console(const ConsoleConfig& config);
+  // `config` and `worker` must outlive it.
+  Console(const TrainConfig& config, const Worker& worker,
+          const RunLength& length);
 
   // A line of the whole run (rank 0 only).
   void Say(const std::string& line);
@@ -58,8 +55,10 @@ class Console {
   void DrawBar(int64_t step_in_epoch, int64_t epoch);
   void ClearBar();
 
-  const ConsoleConfig config_;
-  const bool bar_;
+  const TrainConfig& config_;
+  const Worker& worker_;
+  const RunLength length_;
+  const bool bar_;            // on a terminal
   double start_seconds_ = 0;  // after the first step, which also warms up
   double drawn_seconds_ = 0;  // the bar, last
   int64_t first_step_ = 0;

@@ -12,22 +12,25 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-ConsoleConfig Config(int64_t rank) {
-  ConsoleConfig config;
-  config.first_rank = rank == 0;
-  config.rank = rank;
-  config.world_size = 2;
-  config.epochs = 3;
-  config.steps_per_epoch = 250;
-  config.total_steps = 750;
-  config.log_every = 100;
-  return config;
-}
+// A console, and what it reads.
+struct OfRank {
+  explicit OfRank(int rank) {
+    worker.env.rank = rank;
+    worker.env.world_size = 2;
+    config.epochs = 3;
+    config.output.log_every = 100;
+  }
+  Console Make() const { return Console(config, worker, length); }
+
+  TrainConfig config;
+  Worker worker;
+  RunLength length{.steps_per_epoch = 250, .total_steps = 750};
+};
 
 TEST(ConsoleTest, RankZeroSpeaksForTheRunAndEveryRankForItself) {
   testing::internal::CaptureStdout();
-  Console first(Config(0));
-  Console second(Config(1));
+  const OfRank zero(0), one(1);
+  Console first = zero.Make(), second = one.Make();
   first.Say("the run");
   second.Say("not this");
   second.SayRank("cpu");
@@ -36,7 +39,8 @@ TEST(ConsoleTest, RankZeroSpeaksForTheRunAndEveryRankForItself) {
 }
 
 TEST(ConsoleTest, ShowsTheLossEveryHundredStepsAndAtTheEpochsEnd) {
-  const Console console(Config(0));
+  const OfRank zero(0);
+  const Console console = zero.Make();
   EXPECT_FALSE(console.ShowsLoss(1));
   EXPECT_TRUE(console.ShowsLoss(100));
   EXPECT_TRUE(console.ShowsLoss(200));
@@ -45,7 +49,8 @@ TEST(ConsoleTest, ShowsTheLossEveryHundredStepsAndAtTheEpochsEnd) {
 
 TEST(ConsoleTest, PlainLinesWithoutATerminal) {
   testing::internal::CaptureStdout();
-  Console console(Config(0));
+  const OfRank zero(0);
+  Console console = zero.Make();
   for (int64_t step = 1; step <= 100; ++step)
     console.StepDone(step, step, 1, 32);
   console.Loss(100, 1, 1.25);
@@ -62,11 +67,11 @@ TEST(ConsoleTest, ARateCountsTokensOrImages) {
            {{"sequence", 3}, "at 1500 tokens/s, "},
            {{"image", 0}, "at 500 images/s, "},
            {{"", 0}, "at 500 examples/s, "}}) {
-    ConsoleConfig config = Config(0);
-    config.peak_tflops = 6;
-    config.unit = unit;
+    OfRank zero(0);
+    zero.config.output.peak_tflops = 6;
+    zero.length.unit = unit;
     testing::internal::CaptureStdout();
-    Console console(config);
+    Console console = zero.Make();
     console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
     console.RunDone();
     EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr(rate));
@@ -75,7 +80,8 @@ TEST(ConsoleTest, ARateCountsTokensOrImages) {
 
 TEST(ConsoleTest, EpochAndEvaluationLines) {
   testing::internal::CaptureStdout();
-  Console console(Config(1));
+  const OfRank zero(0), one(1);
+  Console console = one.Make();
   console.EpochDone({.rank = 1,
                      .epoch = 2,
                      .mean_loss = 0.5,
@@ -85,7 +91,7 @@ TEST(ConsoleTest, EpochAndEvaluationLines) {
             "rank 1 of 2: epoch 2 mean training loss 0.5000 over 1000 "
             "examples, 2.0 s\n");
   testing::internal::CaptureStdout();
-  Console first(Config(0));
+  Console first = zero.Make();
   first.Evaluated({.epoch = 2, .mean_loss = 0.25, .correct = 90, .total = 120},
                   /*classification=*/true);
   first.Evaluated({.epoch = 2, .mean_loss = 0.25, .total = 120},
@@ -97,11 +103,11 @@ TEST(ConsoleTest, EpochAndEvaluationLines) {
 
 // 1000 examples in 2 s, 3e9 FLOPs each, are 1.5 TFLOP/s of 6.
 TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
-  ConsoleConfig config = Config(0);
-  config.training_flops_per_example = 3e9;
-  config.peak_tflops = 6;
+  OfRank zero(0);
+  zero.length.training_flops_per_example = 3e9;
+  zero.config.output.peak_tflops = 6;
   testing::internal::CaptureStdout();
-  Console console(config);
+  Console console = zero.Make();
   console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
   console.EpochDone({.epoch = 2, .examples = 1000, .seconds = 1});
   console.RunDone();
@@ -112,7 +118,7 @@ TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
                               "(3 x forward) at 667 examples/s, against "
                               "--peak_tflops=6\n"));
   testing::internal::CaptureStdout();
-  Console(Config(0)).RunDone();
+  OfRank(0).Make().RunDone();
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 

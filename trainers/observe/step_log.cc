@@ -1,13 +1,102 @@
 #include "trainers/observe/step_log.h"
 
 #include <ATen/ops/stack.h>
+#include <c10/util/Exception.h>
 
+#include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
+namespace {
+
+struct PhaseFacts {
+  const char* name;             // null: left out of traces and ranges
+  double StepRecord::*seconds;  // null: in no part of the record
+};
+
+// By Phase.
+constexpr PhaseFacts kPhases[] = {
+    {nullptr, nullptr},  // kBetween
+    {"data wait", &StepRecord::data_wait_seconds},
+    {"forward", &StepRecord::forward_seconds},
+    {"backward", &StepRecord::backward_seconds},
+    {"schedule", nullptr},
+    {"optimizer", &StepRecord::optimizer_seconds},
+    {"captured step", &StepRecord::captured_seconds},
+    {nullptr, nullptr},  // kEnd
+};
+
+const PhaseFacts& FactsOf(Phase phase) {
+  return kPhases[static_cast<size_t>(phase)];
+}
+
+// Waiting for data is the host's; the rest is what the device does.
+double SecondsOf(Phase phase, const DeviceEvent& from, const DeviceEvent& to) {
+  if (phase != Phase::kDataWait) return WaitForSecondsBetween(from, to);
+  return std::chrono::duration<double>(to.given() - from.given()).count();
+}
+
+}  // namespace
+
+const char* PhaseName(Phase phase) { return FactsOf(phase).name; }
+
+StepClock::StepClock(torch::Device device) : inert_(false), device_(device) {
+  Begin(Phase::kBetween);
+}
+
+StepClock StepClock::Inert() { return StepClock(); }
+
+void StepClock::Begin(Phase phase) {
+  if (inert_) return;
+  TORCH_CHECK(!ended(), "the clock of a step that is over was told of a phase");
+  range_.Close();
+  if (PhaseName(phase) != nullptr && RangesOn())
+    range_ = ScopedRange(PhaseName(phase));
+  marks_.push_back({phase, DeviceEvent(device_)});
+}
+
+int64_t StepClock::start_ns() const {
+  return inert_ ? 0 : marks_.front().event.given().time_since_epoch().count();
+}
+
+bool StepClock::ended() const {
+  return !marks_.empty() && marks_.back().phase == Phase::kEnd;
+}
+
+void StepClock::WaitForTheEnd() const {
+  TORCH_CHECK(!inert_, "an inert step clock measures nothing");
+  TORCH_CHECK(ended(), "a step's clock was read before the step's end");
+  marks_.back().event.Wait();
+}
+
+void StepClock::AddTo(StepRecord& record) const {
+  WaitForTheEnd();
+  for (size_t i = 0; i + 1 < marks_.size(); ++i) {
+    const Phase phase = marks_[i].phase;
+    if (const auto field = FactsOf(phase).seconds; field != nullptr)
+      record.*field += SecondsOf(phase, marks_[i].event, marks_[i + 1].event);
+  }
+  record.step_seconds =
+      WaitForSecondsBetween(marks_.front().event, marks_.back().event);
+}
+
+std::vector<PhaseSpan> StepClock::Phases() const {
+  WaitForTheEnd();
+  const double begin = static_cast<double>(start_ns()) * 1e-9;
+  std::vector<PhaseSpan> spans;
+  for (size_t i = 0; i + 1 < marks_.size(); ++i) {
+    const Phase phase = marks_[i].phase;
+    const auto seconds = [&](const Mark& mark) {
+      return begin + SecondsOf(phase, marks_.front().event, mark.event);
+    };
+    spans.push_back({phase, seconds(marks_[i]), seconds(marks_[i + 1])});
+  }
+  return spans;
+}
+
 absl::Status StepLog::Add(PendingStep step) {
   pending_.push_back(std::move(step));
   return device_.is_cpu() ? Flush() : absl::OkStatus();
@@ -17,7 +106,7 @@ absl::Status StepLog::Flush() {
   if (pending_.empty()) return absl::OkStatus();
   std::vector<torch::Tensor> losses;
   for (const PendingStep& step : pending_)
-    losses.push_back(step.loss.to(at::kFloat));
+    losses.push_back(step.outcome.loss.to(at::kFloat));
   const torch::Tensor on_host = at::stack(losses).cpu();
   const float* loss = on_host.data_ptr<float>();
   std::vector<StepRecord> records;
@@ -26,8 +115,8 @@ absl::Status StepLog::Flush() {
     StepRecord& record = step.record;
     record.loss = *loss++;
     step.clock.AddTo(record);
-    record.exposed_comm_seconds = step.exposed_comm.Wait();
-    if (step.complete != nullptr) step.complete(record);
+    record.exposed_comm_seconds = step.outcome.exposed_comm_seconds.Wait();
+    if (step.outcome.complete != nullptr) step.outcome.complete(record);
     epoch_sums_.loss += record.loss * static_cast<double>(record.examples);
     epoch_sums_.examples += record.examples;
     if (!std::isfinite(record.loss) && first_non_finite_step_ == 0)
@@ -36,7 +125,8 @@ absl::Status StepLog::Flush() {
     if (!step.traffic.has_value()) continue;
     traffic.push_back(*std::move(step.traffic));
     traffic.back().step_seconds = record.step_seconds;
-    traffic.back().exposed_comm_seconds += record.exposed_comm_seconds;
+    traffic.back().exposed_comm_seconds =
+        step.outcome.wait_seconds + record.exposed_comm_seconds;
   }
   last_loss_ = records.back().loss;
   pending_.clear();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -128,8 +129,7 @@ bool StepTrace::Begin() {
 
 void StepTrace::End(int64_t step, const StepClock& clock,
                     absl::Span<const CommEvent> communication,
-                    std::vector<TraceSpan> own,
-                    std::optional<TraceProcess> predicted) {
+                    StepOutcome& outcome) {
   const bool follows = Follows(seen_);
   if (follows || Follows(seen_ + 1)) SynchronizeDevice(worker_.device);
   if (!follows) return;
@@ -140,8 +140,9 @@ void StepTrace::End(int64_t step, const StepClock& clock,
   const double end_seconds = clock.Phases().back().end_seconds;
   for (const CommEvent& event : communication)
     spans_.push_back(ToTraceSpan(event, end_seconds, !worker_.device.is_cpu()));
-  for (TraceSpan& span : own) spans_.push_back(std::move(span));
-  if (predicted.has_value()) predicted_ = std::move(predicted);
+  absl::c_move(outcome.trace, std::back_inserter(spans_));
+  if (outcome.predicted_trace.has_value())
+    predicted_ = std::move(outcome.predicted_trace);
   if (seen_ == last_) StopOperators();
 }
 

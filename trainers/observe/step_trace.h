@@ -19,7 +19,7 @@
 #include "records/record.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/worker.h"
-#include "trainers/observe/step_clock.h"
+#include "trainers/observe/step_log.h"
 
 namespace rankwise {
 
@@ -74,11 +74,11 @@ class StepTrace {
 
   // Before a step; whether it is one of those.
   bool Begin();
-  // After it: its phases, what was communicated, bars of the trainer's own, and
-  // what was predicted, if that is known; the last prediction is shown.
+  // After it: its phases, what was communicated, and of `outcome`, whose traces
+  // it takes, bars of the trainer's own and what was predicted, if that is
+  // known; the last prediction is shown.
   void End(int64_t step, const StepClock& clock,
-           absl::Span<const CommEvent> communication,
-           std::vector<TraceSpan> own, std::optional<TraceProcess> predicted);
+           absl::Span<const CommEvent> communication, StepOutcome& outcome);
 
   // The last of them is over, and Write has not been called.
   bool due() const { return seen_ >= last_ && !written_; }

@@ -15,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "parallel/clock/clock_sync.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/pipeline/engine/transport.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/observe/median.h"
 
 namespace rankwise {
 namespace {

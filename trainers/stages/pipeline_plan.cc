@@ -1,7 +1,9 @@
 #include "trainers/stages/pipeline_plan.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,11 +16,15 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/device/device_event.h"
 #include "parallel/device/device_facts.h"
+#include "parallel/pipeline/engine/transport.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -57,15 +63,44 @@ std::vector<LayerRange> ToRanges(const Cuts& cuts, size_t num_layers) {
   return ranges;
 }
 
-absl::Status AboutSplit(const std::string& split, const absl::Status& status) {
-  return absl::Status(
-      status.code(),
-      absl::StrCat("--split=", split, ": ", std::string(status.message())));
-}
-
 double Cost(const LayerSpec& layer, const std::string& split) {
   if (split == "parameters") return static_cast<double>(layer.parameters);
   return split == "flops" ? layer.flops : 1;
+}
+
+// When the device has done its work.
+double SecondsWhenIdle(c10::Device device) {
+  SynchronizeDevice(device);
+  return SteadySeconds();
+}
+
+// Profiles layer `layer` on `input`; sets `output` to what comes out, detached.
+LayerProfile ProfileLayer(Model& model, size_t layer,
+                          const torch::Tensor& input, int repetitions,
+                          torch::Tensor* output) {
+  std::vector<double> forward, backward;
+  for (int i = -1; i < repetitions; ++i) {
+    torch::Tensor x = input.detach();
+    // As in training: nobody asks for the gradient of the model's own input.
+    x.requires_grad_(layer > 0);
+    const double start = SecondsWhenIdle(x.device());
+    const torch::Tensor y = model.Forward(x, {layer, layer + 1});
+    const double middle = SecondsWhenIdle(y.device());
+    if (y.requires_grad()) y.backward(at::ones_like(y));
+    const double end = SecondsWhenIdle(y.device());
+    if (i < 0) continue;
+    forward.push_back(middle - start);
+    backward.push_back(y.requires_grad() ? end - middle : 0);
+    *output = y.detach();
+  }
+  return {Median(forward), Median(backward)};
+}
+
+std::string Names(const ModelSpec& spec, const LayerRange& stage) {
+  const std::string& first = spec.layers[stage.begin].name;
+  const std::string& last = spec.layers[stage.end - 1].name;
+  return stage.end - stage.begin == 1 ? first
+                                      : absl::StrCat(first, " .. ", last);
 }
 
 absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
@@ -122,34 +157,85 @@ absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
   return devices;
 }
 
-absl::StatusOr<std::vector<LayerRange>> SplitByFacts(const ModelSpec& model,
-                                                     const std::string& split,
-                                                     int num_stages) {
+absl::StatusOr<std::vector<LayerRange>> SplitModel(
+    const ModelSpec& model, const std::string& split, int num_stages,
+    absl::Span<const double> layer_seconds) {
   const size_t stages = static_cast<size_t>(num_stages);
   absl::StatusOr<Cuts> cuts;
-  if (split == "layers" || split == "parameters" || split == "flops") {
+  if (split == "time") {
+    cuts = BalanceLayers(layer_seconds, stages);
+  } else if (split == "layers" || split == "parameters" || split == "flops") {
     std::vector<double> costs;
     for (const LayerSpec& layer : model.layers)
       costs.push_back(Cost(layer, split));
     cuts = BalanceLayers(costs, stages);
   } else if (!split.empty() &&
              absl::ascii_isalpha(static_cast<unsigned char>(split[0]))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--split=", split,
-        ": must be layers, parameters, flops, time, or cuts such as 2,5"));
+    cuts = absl::InvalidArgumentError(
+        "must be layers, parameters, flops, time, or cuts such as 2,5");
   } else {
     cuts = ParseCuts(split, model.layers.size(), stages);
   }
-  if (!cuts.ok()) return AboutSplit(split, cuts.status());
-  return ToRanges(*cuts, model.layers.size());
+  if (cuts.ok()) return ToRanges(*cuts, model.layers.size());
+  return absl::Status(
+      cuts.status().code(),
+      absl::StrCat("--split=", split, ": ", cuts.status().message()));
 }
 
-absl::StatusOr<std::vector<LayerRange>> SplitByCosts(
-    absl::Span<const double> layer_costs, int num_stages) {
-  absl::StatusOr<Cuts> cuts =
-      BalanceLayers(layer_costs, static_cast<size_t>(num_stages));
-  if (!cuts.ok()) return AboutSplit("time", cuts.status());
-  return ToRanges(*cuts, layer_costs.size());
+std::vector<LayerProfile> ProfileLayers(Model& model,
+                                        const torch::Tensor& batch,
+                                        int repetitions) {
+  TORCH_CHECK(repetitions >= 1, "ProfileLayers: repetitions must be >= 1");
+  std::vector<LayerProfile> profiles;
+  torch::Tensor x = batch;
+  for (size_t layer = 0; layer < model.num_layers(); ++layer) {
+    torch::Tensor output;
+    profiles.push_back(ProfileLayer(model, layer, x, repetitions, &output));
+    x = output;
+  }
+  model.zero_grad(/*set_to_none=*/true);
+  return profiles;
+}
+
+int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
+                    int64_t examples, torch::ScalarType type) {
+  int64_t bytes = examples * static_cast<int64_t>(c10::elementSize(type));
+  for (const int64_t size : spec.layers[stage.end - 1].output_shape)
+    bytes *= size;
+  return bytes;
+}
+
+std::string StageTable(const ModelSpec& spec,
+                       absl::Span<const LayerRange> stages,
+                       int64_t micro_batch_examples,
+                       absl::Span<const LayerProfile> profile,
+                       absl::Span<const torch::ScalarType> output_types) {
+  std::string table =
+      absl::StrFormat("%5s  %-22s %12s %14s %13s", "stage", "layers",
+                      "parameters", "output_bytes", "forward_flops");
+  if (!profile.empty())
+    absl::StrAppendFormat(&table, " %10s %11s", "forward_ms", "backward_ms");
+  const double examples = static_cast<double>(micro_batch_examples);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    int64_t parameters = 0;
+    double flops = 0, forward = 0, backward = 0;
+    for (size_t layer = stages[i].begin; layer < stages[i].end; ++layer) {
+      parameters += spec.layers[layer].parameters;
+      flops += spec.layers[layer].flops * examples;
+      if (profile.empty()) continue;
+      forward += profile[layer].forward_seconds;
+      backward += profile[layer].backward_seconds;
+    }
+    const int64_t bytes =
+        OutputBytes(spec, stages[i], micro_batch_examples,
+                    output_types.empty() ? torch::kFloat : output_types[i]);
+    absl::StrAppendFormat(&table, "\n%5d  %-22s %12d %14d %13.4g", i,
+                          Names(spec, stages[i]), parameters, bytes, flops);
+    if (!profile.empty())
+      absl::StrAppendFormat(&table, " %10.3f %11.3f", 1e3 * forward,
+                            1e3 * backward);
+  }
+  return table;
 }
 
 PipelinePlan::PipelinePlan(const Worker& worker, const PipelineConfig& config,
@@ -176,19 +262,19 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
 }
 
 absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
-  if (config_.split != "time") {
-    ASSIGN_OR_RETURN(stages_, SplitByFacts(model_, config_.split, num_stages));
-    return absl::OkStatus();
-  }
-  std::vector<double> seconds(model_.layers.size());
-  if (worker_.is_first()) {
-    ASSIGN_OR_RETURN(profile_, ProfileModel(config, model_, worker_.device));
-    for (size_t i = 0; i < seconds.size(); ++i) {
-      seconds[i] = profile_[i].forward_seconds + profile_[i].backward_seconds;
+  std::vector<double> seconds;
+  if (config_.split == "time") {
+    seconds.resize(model_.layers.size());
+    if (worker_.is_first()) {
+      ASSIGN_OR_RETURN(profile_, ProfileModel(config, model_, worker_.device));
+      absl::c_transform(profile_, seconds.begin(), [](const auto& layer) {
+        return layer.forward_seconds + layer.backward_seconds;
+      });
     }
+    ASSIGN_OR_RETURN(seconds, TellAll(seconds, worker_));
   }
-  ASSIGN_OR_RETURN(std::vector<double> costs, TellAll(seconds, worker_));
-  ASSIGN_OR_RETURN(stages_, SplitByCosts(costs, num_stages));
+  ASSIGN_OR_RETURN(stages_,
+                   SplitModel(model_, config_.split, num_stages, seconds));
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
 // How a model is cut into stages: which layers, on which ranks and devices, in
-// which order of work.
+// which order of work; and what each layer costs, measured.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_PLAN_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_PLAN_H_
 
@@ -20,7 +20,6 @@
 #include "trainers/loop/training_run.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
-#include "trainers/models/profile.h"
 
 namespace rankwise {
 
@@ -46,15 +45,39 @@ std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
 absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
     absl::string_view text);
 
-// `split` as in PipelineConfig, but for "time". InvalidArgument that names
-// --split for more stages than layers, a cut outside the model or another word.
-absl::StatusOr<std::vector<LayerRange>> SplitByFacts(const ModelSpec& model,
-                                                     const std::string& split,
-                                                     int num_stages);
+// `split` as in PipelineConfig; for "time", so that the costliest stage by
+// `layer_seconds` costs least. InvalidArgument that names --split for more
+// stages than layers, a cut outside the model or another word.
+absl::StatusOr<std::vector<LayerRange>> SplitModel(
+    const ModelSpec& model, const std::string& split, int num_stages,
+    absl::Span<const double> layer_seconds = {});
 
-// So that the costliest stage costs least.
-absl::StatusOr<std::vector<LayerRange>> SplitByCosts(
-    absl::Span<const double> layer_costs, int num_stages);
+// One layer and one batch; times are medians.
+struct LayerProfile {
+  double forward_seconds = 0;
+  double backward_seconds = 0;  // of input and weights; 0 where neither has any
+};
+
+// Runs each layer `repetitions` (>= 1) times, forward and backward, after one
+// run that is not counted, on `batch`, the model's input on its device. Clears
+// the gradients. Throws what torch throws.
+std::vector<LayerProfile> ProfileLayers(Model& model,
+                                        const torch::Tensor& batch,
+                                        int repetitions);
+
+// Of the output of the layers of `stage` for `examples` examples.
+int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
+                    int64_t examples, torch::ScalarType type = torch::kFloat);
+
+// One line per stage, for people: its layers, parameters, a micro-batch's bytes
+// of output and forward FLOPs, and, with a `profile` of all layers, forward and
+// backward time. A tied weight counts in the stage that owns it.
+// `output_types`: of each stage; empty: fp32.
+std::string StageTable(const ModelSpec& spec,
+                       absl::Span<const LayerRange> stages,
+                       int64_t micro_batch_examples,
+                       absl::Span<const LayerProfile> profile = {},
+                       absl::Span<const torch::ScalarType> output_types = {});
 
 // The same on every rank but for the profile and what is here. A rank is a
 // process, or, with worker.devices, all ranks of one pipeline are in this

@@ -13,7 +13,6 @@
 #include "parallel/pipeline/simulation/simulate.h"
 #include "parallel/pipeline/simulation/trace.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/loop/evaluate.h"
 #include "trainers/loop/objective.h"
 #include "trainers/observe/step_trace.h"
 
@@ -77,13 +76,12 @@ absl::Status PipelineRun::Train(const StepFunction& step) {
                             config_.data.batch_size, plan_->profile(),
                             stages_->output_types()));
   if (plan_->in_one_process()) training_->Say(plan_->DescribeDevices());
-  RETURN_IF_ERROR(
-      training_->TrainEpochs(step, [this](TrainingData& data, int64_t epoch) {
+  return training_->Train(
+      step,
+      [this](TrainingData& data, int64_t epoch) {
         return Evaluate(data, epoch);
-      }));
-  RETURN_IF_ERROR(
-      training_->Guarded("the end of the run", [this] { return Conclude(); }));
-  return training_->Finish();
+      },
+      [this] { return Conclude(); });
 }
 
 absl::StatusOr<std::shared_ptr<PipelineStep>> PipelineRun::Begin(

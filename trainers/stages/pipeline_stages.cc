@@ -12,7 +12,6 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/pipeline/engine/transport.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
-#include "trainers/loop/evaluate.h"
 #include "trainers/loop/objective.h"
 
 namespace rankwise {
@@ -40,6 +39,22 @@ bool BelongsTo(const ModelSpec& spec, const LayerRange& range,
   return false;
 }
 
+// What the layers of `range` use: their own parameters, and weights of other
+// layers that they are tied to.
+std::vector<torch::Tensor> ParametersOf(const Model& model,
+                                        const ModelSpec& spec,
+                                        const LayerRange& range) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& entry : model.named_parameters()) {
+    const bool tied = absl::c_any_of(spec.ties, [&](const TiedWeight& tie) {
+      return range.contains(tie.user) && entry.key() == tie.name;
+    });
+    if (tied || BelongsTo(spec, range, entry.key()))
+      parameters.push_back(entry.value());
+  }
+  return parameters;
+}
+
 std::vector<torch::Tensor> BuffersOf(const Model& model, const ModelSpec& spec,
                                      const LayerRange& range) {
   std::vector<torch::Tensor> buffers;
@@ -49,8 +64,8 @@ std::vector<torch::Tensor> BuffersOf(const Model& model, const ModelSpec& spec,
   return buffers;
 }
 
-}  // namespace
-
+// One example as it enters the layers of `config`: the first of `data` where
+// they are the model's first, else zeros of its input_type.
 torch::Tensor ExampleInput(const ModelSpec& spec,
                            const ModelStageConfig& config,
                            const Dataset& data) {
@@ -65,25 +80,13 @@ torch::Tensor ExampleInput(const ModelSpec& spec,
   return at::zeros(shape, config.input_type);
 }
 
+}  // namespace
+
 torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
                          const torch::Tensor& input) {
   const EvaluationMode evaluation_mode(model);
   const AutocastScope autocast(config.precision, config.device.type());
   return model.Forward(input.to(config.device), config.layers);
-}
-
-std::vector<torch::Tensor> ParametersOf(const Model& model,
-                                        const ModelSpec& spec,
-                                        const LayerRange& range) {
-  std::vector<torch::Tensor> parameters;
-  for (const auto& entry : model.named_parameters()) {
-    const bool tied = absl::c_any_of(spec.ties, [&](const TiedWeight& tie) {
-      return range.contains(tie.user) && entry.key() == tie.name;
-    });
-    if (tied || BelongsTo(spec, range, entry.key()))
-      parameters.push_back(entry.value());
-  }
-  return parameters;
 }
 
 ModelStage::ModelStage(Model& model, const ModelSpec& spec,
@@ -142,14 +145,7 @@ PipelineStages::PipelineStages(const TrainConfig& config, const Worker& worker,
                                                          ConfigOf(stage))
                           : nullptr);
   }
-  const auto largest =
-      static_cast<int64_t>(*absl::c_max_element(output_bytes_));
-  if (plan_.in_one_process()) {
-    ConnectDevices(largest);
-  } else {
-    FindSharedWeights();
-    ConnectProcesses(largest);
-  }
+  Connect();
 }
 
 ModelStageConfig PipelineStages::ConfigOf(size_t stage) const {
@@ -220,25 +216,24 @@ std::vector<Stage*> PipelineStages::Pointers() const {
   return stages;
 }
 
-void PipelineStages::ConnectDevices(int64_t largest_bytes) {
+void PipelineStages::Connect() {
+  const auto largest_bytes =
+      static_cast<int64_t>(*absl::c_max_element(output_bytes_));
   ExecutorConfig config;
-  config.devices = worker_.devices;
   config.rank_of_stage = plan_.rank_of_stage();
   config.recompute = plan_.config().recompute;
   config.skip_communication = config_.skip_communication;
-  executor_ = std::make_unique<PipelineExecutor>(Pointers(), config);
-  link_ = MeasureCopies(worker_.devices, largest_bytes);
-}
-
-void PipelineStages::ConnectProcesses(int64_t largest_bytes) {
+  if (plan_.in_one_process()) {
+    config.devices = worker_.devices;
+    executor_ = std::make_unique<PipelineExecutor>(Pointers(), config);
+    link_ = MeasureCopies(worker_.devices, largest_bytes);
+    return;
+  }
+  FindSharedWeights();
   replica_gradients_ = std::make_unique<AllReduceSync>(
       worker_.dp_size() > 1 ? worker_.mesh->group("dp") : Group(),
       config_.skip_communication);
-  ExecutorConfig config;
   config.devices = {worker_.device};
-  config.rank_of_stage = plan_.rank_of_stage();
-  config.recompute = plan_.config().recompute;
-  config.skip_communication = config_.skip_communication;
   config.on_gradients_ready = [this](int stage) {
     replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
   };

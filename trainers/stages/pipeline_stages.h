@@ -76,17 +76,6 @@ class ModelStage : public Stage {
 torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
                          const torch::Tensor& input);
 
-// One example as it enters the layers of `config`: the first of `data` where
-// they are the model's first, else zeros of its input_type.
-torch::Tensor ExampleInput(const ModelSpec& spec,
-                           const ModelStageConfig& config, const Dataset& data);
-
-// The parameters that the layers of `range` use: their own, and weights of
-// other layers that they are tied to.
-std::vector<torch::Tensor> ParametersOf(const Model& model,
-                                        const ModelSpec& spec,
-                                        const LayerRange& range);
-
 // Not thread-safe. Every method is collective over all ranks of the job, and
 // throws what a failed message throws.
 class PipelineStages {
@@ -133,8 +122,7 @@ class PipelineStages {
   void FindOutputTypes(const Dataset& data);
   void FindSharedWeights();
   std::vector<Stage*> Pointers() const;
-  void ConnectProcesses(int64_t largest_bytes);
-  void ConnectDevices(int64_t largest_bytes);
+  void Connect();
 
   const TrainConfig& config_;
   const Worker& worker_;

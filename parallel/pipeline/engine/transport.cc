@@ -1,6 +1,7 @@
 #include "parallel/pipeline/engine/transport.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/arange.h"
@@ -215,6 +216,14 @@ void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
   gradient.add_(transport.Exchange(peer, gradient.contiguous(), tag));
 }
 
+double Median(std::vector<double> values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle]
+                                : (values[middle - 1] + values[middle]) / 2;
+}
+
 namespace {
 
 at::Tensor Message(int64_t bytes, c10::Device device) {
@@ -227,9 +236,7 @@ double MedianSeconds(int count, Measure measure) {
   for (int i = 0; i < kWarmup; ++i) measure();
   std::vector<double> seconds(static_cast<size_t>(count));
   std::generate(seconds.begin(), seconds.end(), measure);
-  const auto median = seconds.begin() + count / 2;
-  std::nth_element(seconds.begin(), median, seconds.end());
-  return *median;
+  return Median(std::move(seconds));
 }
 
 // Half a round trip with `peer`; both sides call it.

@@ -194,6 +194,9 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
 LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
                         int64_t message_bytes);
 
+// Of an even number of values the mean of the middle two; NaN of none.
+double Median(std::vector<double> values);
+
 // The line through the two points; neither cost is below zero.
 LinkCosts FitLink(int64_t small_bytes, double small_seconds,
                   int64_t large_bytes, double large_seconds);

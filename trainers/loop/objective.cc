@@ -1,4 +1,4 @@
-#include "trainers/loop/evaluate.h"
+#include "trainers/loop/objective.h"
 
 #include <ATen/ops/zeros.h>
 
