@@ -15,7 +15,6 @@
 #include "analysis/runs/throughput.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {
 
