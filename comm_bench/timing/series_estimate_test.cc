@@ -1,4 +1,4 @@
-#include "comm_bench/timing/order_statistics.h"
+#include "comm_bench/timing/series.h"
 
 #include <cmath>
 #include <numeric>
