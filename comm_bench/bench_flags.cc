@@ -13,7 +13,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "comm_bench/collectives/element_types.h"
 #include "comm_bench/sweep/plan.h"
 #include "parallel/launch/comm_flags.h"
 #include "records/command_line.h"

@@ -114,31 +114,6 @@ void ListTrafficEventFields(Fields& fields, R& record) {
 }
 
 template <typename Fields, typename R>
-void ListCommFields(Fields& fields, R& record) {
-  using T = std::remove_const_t<R>;
-  if constexpr (std::is_same_v<T, CollectiveRecord>) {
-    ListCollectiveFields(fields, record);
-    CheckCollective(fields, record);
-  } else if constexpr (std::is_same_v<T, OverlapRecord>) {
-    ListOverlapFields(fields, record);
-  } else if constexpr (std::is_same_v<T, RecordedTransfer>) {
-    ListTrafficEventFields(fields, record);
-  } else if constexpr (std::is_same_v<T, TrafficRecord>) {
-    fields.Count("rank", record.rank);
-    fields.Count("step", record.step);
-    fields.Objects("events", record.events);
-    fields.Seconds("step_seconds", record.step_seconds);
-    fields.Seconds("exposed_comm_seconds", record.exposed_comm_seconds);
-  } else {
-    static_assert(std::is_same_v<T, EnvironmentRecord>);
-    fields.Count("rank", record.rank);
-    fields.Text("topology", record.topology);
-    fields.CountList("cpus", record.cpus);
-    fields.TextMap("variables", record.variables);
-  }
-}
-
-template <typename Fields, typename R>
 void ListFields(Fields& fields, R& record) {
   using T = std::remove_const_t<R>;
   if constexpr (std::is_same_v<T, HostInfo>) {
@@ -264,8 +239,25 @@ void ListFields(Fields& fields, R& record) {
     fields.Text("schedule", record.schedule);
     fields.Choice("origin", record.origin, {"measured", "simulated"});
     fields.Objects("spans", record.spans);
+  } else if constexpr (std::is_same_v<T, CollectiveRecord>) {
+    ListCollectiveFields(fields, record);
+    CheckCollective(fields, record);
+  } else if constexpr (std::is_same_v<T, OverlapRecord>) {
+    ListOverlapFields(fields, record);
+  } else if constexpr (std::is_same_v<T, RecordedTransfer>) {
+    ListTrafficEventFields(fields, record);
+  } else if constexpr (std::is_same_v<T, TrafficRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Objects("events", record.events);
+    fields.Seconds("step_seconds", record.step_seconds);
+    fields.Seconds("exposed_comm_seconds", record.exposed_comm_seconds);
   } else {
-    ListCommFields(fields, record);
+    static_assert(std::is_same_v<T, EnvironmentRecord>);
+    fields.Count("rank", record.rank);
+    fields.Text("topology", record.topology);
+    fields.CountList("cpus", record.cpus);
+    fields.TextMap("variables", record.variables);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fstream>
 #include <random>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -33,33 +34,17 @@ std::string FirstCpuinfoEntry() {
   return entry;
 }
 
-// What follows the world size, and what only says what is written where, or
-// what it is compared with.
-constexpr absl::string_view kFollowing[] = {"accumulate",
-                                            "batch_size",
-                                            "devices",
-                                            "dp",
-                                            "microbatches",
-                                            "nproc",
-                                            "pp",
-                                            "split",
-                                            "checkpoint_dir",
-                                            "checkpoint_every",
-                                            "csv",
-                                            "file_store",
-                                            "keep_checkpoints",
-                                            "launch",
-                                            "log_dir",
-                                            "log_every",
-                                            "oversubscribe",
-                                            "peak_tflops",
-                                            "progress",
-                                            "record",
-                                            "resume",
-                                            "trace",
-                                            "trace_ops",
-                                            "trace_steps",
-                                            "traffic_steps"};
+constexpr absl::string_view kFollowTheWorldSize =
+    "accumulate batch_size devices dp microbatches nproc pp split";
+constexpr absl::string_view kSayWhatIsWrittenOrCompared =
+    "checkpoint_dir checkpoint_every csv file_store keep_checkpoints launch "
+    "log_dir log_every oversubscribe peak_tflops progress record resume trace "
+    "trace_ops trace_steps traffic_steps";
+
+bool Names(absl::string_view list, absl::string_view flag) {
+  return absl::c_linear_search(
+      std::vector<absl::string_view>(absl::StrSplit(list, ' ')), flag);
+}
 
 }  // namespace
 
@@ -118,7 +103,8 @@ std::string NewRunId(absl::Time now) {
 }
 
 bool FollowsWorldSizeOrOutput(absl::string_view flag) {
-  return absl::c_linear_search(kFollowing, flag);
+  return Names(kFollowTheWorldSize, flag) ||
+         Names(kSayWhatIsWrittenOrCompared, flag);
 }
 
 std::string HashFlags(const std::map<std::string, std::string>& flags) {

@@ -24,6 +24,23 @@ namespace rankwise::comm_bench {
 
 using ReduceOp = c10d::ReduceOp::RedOpType;  // SUM, AVG, MIN, MAX or PRODUCT
 
+// The names of element types and reductions on the command line and in records.
+
+// float32, float64, float16, bfloat16, int32, int64, uint8.
+const std::vector<c10::ScalarType>& AllDtypes();
+// sum, avg, min, max, prod.
+const std::vector<ReduceOp>& AllOps();
+
+// As PyTorch spells it, "float32".
+std::string DtypeName(c10::ScalarType dtype);
+// Also takes fp32, fp64, fp16 and bf16. InvalidArgument lists the names.
+absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name);
+
+// As nccl-tests spells it, "avg".
+std::string OpName(ReduceOp op);
+// InvalidArgument lists the names.
+absl::StatusOr<ReduceOp> ParseOp(const std::string& name);
+
 // Memory that a communication library has registered, so that it can send from
 // it and receive into it without copies of its own. Outlives its tensors.
 class RegisteredMemory {

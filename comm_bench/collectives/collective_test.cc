@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "comm_bench/collectives/element_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/collective.h"
-#include "comm_bench/collectives/element_types.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -6,7 +6,7 @@
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
-#include "comm_bench/collectives/element_types.h"
+#include "comm_bench/collectives/collective.h"
 #include "gtest/gtest.h"
 
 namespace rankwise::comm_bench {

@@ -1,8 +1,10 @@
 #include "comm_bench/cuda/benchmarks.h"
 
+#include <exception>
 #include <string>
 
 #include "absl/status/status.h"
+#include "parallel/comm/diagnosis/plain_error.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::micro {
@@ -25,10 +27,10 @@ void Report(benchmark::State& state, const Traffic& traffic, double seconds) {
 absl::Status Run(benchmark::State& state, Measurement& measurement,
                  const Traffic& traffic) {
   RETURN_IF_ERROR(WarmUpAndCheck(measurement));
-  RETURN_IF_ERROR(measurement.Clear());
+  measurement.Clear();
   double total = 0;
   for ([[maybe_unused]] auto iteration : state) {
-    ASSIGN_OR_RETURN(const double seconds, measurement.Run());
+    const double seconds = measurement.Run();
     state.SetIterationTime(seconds);
     total += seconds;
   }
@@ -39,9 +41,14 @@ absl::Status Run(benchmark::State& state, Measurement& measurement,
 
 }  // namespace
 
-bool RunMeasurement(benchmark::State& state, Measurement& measurement,
+bool RunMeasurement(benchmark::State& state, const MakeMeasurement& make,
                     const Traffic& traffic) {
-  const absl::Status status = Run(state, measurement, traffic);
+  absl::Status status;
+  try {
+    status = Run(state, *make(), traffic);
+  } catch (const std::exception& error) {
+    status = absl::InternalError(PlainMessage(error));
+  }
   if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
   return status.ok();
 }

@@ -3,6 +3,8 @@
 #define RANKWISE_COMM_BENCH_CUDA_BENCHMARKS_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,12 +22,14 @@ struct Traffic {
   Limit limit;
 };
 
+using MakeMeasurement = std::function<std::unique_ptr<Measurement>()>;
+
 // One checked Run that does not count, then the benchmark's iterations, by the
 // measurement's own time (UseManualTime), then a check of what they left.
 // Counters where bytes move: bytes_per_second, and where the limit is known
 // limit_bytes_per_second and "% of limit"; the limit's name is the label.
-// False where something failed; the benchmark says what.
-bool RunMeasurement(benchmark::State& state, Measurement& measurement,
+// False where something failed or threw; the benchmark says what.
+bool RunMeasurement(benchmark::State& state, const MakeMeasurement& make,
                     const Traffic& traffic);
 
 // Registers every measurement of the first visible GPU, and of the links
@@ -39,9 +43,6 @@ absl::Status RegisterMeasurements(bool* failed);
 // What is not known is said to be "unknown".
 std::vector<std::pair<std::string, std::string>> GpuContext(
     const GpuFacts& gpu);
-
-// Of the link between the host and visible GPU `index`.
-Limit HostLinkLimitOfGpu(int index);
 
 }  // namespace rankwise::micro
 

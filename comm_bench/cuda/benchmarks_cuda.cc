@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,15 +41,22 @@ std::string CudaOfDriver() {
   return absl::StrCat(version / kMajor, ".", version % kMajor / kMinor);
 }
 
-// Whether the GPU goes by the host's page tables (Grace Hopper and its kin).
-bool IsCoherent(int index) {
+// Whether the first GPU goes by the host's page tables (Grace Hopper and its
+// kin).
+bool IsCoherent() {
+  constexpr int kFirst = 0;
   int value = 0;
   if (cudaDeviceGetAttribute(&value,
                              cudaDevAttrPageableMemoryAccessUsesHostPageTables,
-                             index) != cudaSuccess) {
+                             kFirst) != cudaSuccess) {
     (void)cudaGetLastError();
   }
   return value != 0;
+}
+
+// Of the link between the host and the first visible GPU.
+Limit LimitOfHostLink(const GpuFacts& gpu) {
+  return HostLinkLimit(IsCoherent(), ReadPcieLink(kPciDevices, gpu.pci_bus_id));
 }
 
 std::string KernelCode() {
@@ -61,24 +66,16 @@ std::string KernelCode() {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-using Make = std::function<absl::StatusOr<std::unique_ptr<Measurement>>()>;
-
 class Registrar {
  public:
   explicit Registrar(bool* failed) : failed_(failed) {}
 
   // The benchmark's number of iterations is fixed, so that it is set up once.
-  void Add(const std::string& name, Make make, Traffic traffic,
-           int64_t iterations) {
-    const auto run = [failed = failed_, make = std::move(make),
-                      traffic = std::move(traffic)](benchmark::State& state) {
-      const absl::StatusOr<std::unique_ptr<Measurement>> measurement = make();
-      if (!measurement.ok()) {
-        state.SkipWithError(
-            std::string(measurement.status().message()).c_str());
-      }
-      if (!measurement.ok() || !RunMeasurement(state, **measurement, traffic))
-        *failed = true;
+  void Add(const std::string& name, const MakeMeasurement& make,
+           const Traffic& traffic, int64_t iterations) {
+    const auto run = [failed = failed_, make,
+                      traffic](benchmark::State& state) {
+      if (!RunMeasurement(state, make, traffic)) *failed = true;
     };
     benchmark::RegisterBenchmark(name.c_str(), run)
         ->UseManualTime()
@@ -87,10 +84,10 @@ class Registrar {
   }
 
   // As `name`/bytes of a buffer; some 8 GiB in all.
-  void AddTransfer(const std::string& name, int64_t bytes, Make make,
-                   Traffic traffic) {
+  void AddTransfer(const std::string& name, int64_t bytes,
+                   const MakeMeasurement& make, const Traffic& traffic) {
     constexpr int64_t kInAll = 8192 * kMiB;
-    Add(absl::StrCat(name, "/", bytes), std::move(make), std::move(traffic),
+    Add(absl::StrCat(name, "/", bytes), make, traffic,
         std::clamp<int64_t>(kInAll / bytes, 10, 500));
   }
 
@@ -98,8 +95,8 @@ class Registrar {
   bool* failed_;
 };
 
-void AddHostCopies(Registrar& registrar) {
-  const Limit limit = HostLinkLimitOfGpu(0);
+void AddHostCopies(Registrar& registrar, const GpuFacts& gpu) {
+  const Limit limit = LimitOfHostLink(gpu);
   for (const HostCopy copy : {HostCopy{.to_gpu = true, .pinned = true},
                               HostCopy{.to_gpu = true, .pinned = false},
                               HostCopy{.to_gpu = false, .pinned = true},
@@ -184,7 +181,7 @@ void AddPeerCopies(Registrar& registrar) {
 
 std::vector<std::pair<std::string, std::string>> GpuContext(
     const GpuFacts& gpu) {
-  const Limit link = HostLinkLimitOfGpu(0);
+  const Limit link = LimitOfHostLink(gpu);
   return {
       {"gpu", gpu.name},
       {"gpu_uuid", gpu.uuid},
@@ -205,19 +202,12 @@ std::vector<std::pair<std::string, std::string>> GpuContext(
   };
 }
 
-Limit HostLinkLimitOfGpu(int index) {
-  const absl::StatusOr<GpuFacts> gpu = DescribeGpu(index);
-  if (!gpu.ok()) return HostLinkLimit(false, gpu.status());
-  return HostLinkLimit(IsCoherent(index),
-                       ReadPcieLink(kPciDevices, gpu->pci_bus_id));
-}
-
 absl::Status RegisterMeasurements(bool* failed) {
   ASSIGN_OR_RETURN(const GpuFacts gpu, DescribeGpu(0));
   for (const auto& [key, value] : GpuContext(gpu))
     benchmark::AddCustomContext(key, value);
   Registrar registrar(failed);
-  AddHostCopies(registrar);
+  AddHostCopies(registrar, gpu);
   AddGpuCopies(registrar, gpu);
   AddSums(registrar, gpu);
   AddLaunches(registrar);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,32 +19,33 @@ using ::testing::StartsWith;
 constexpr int kIterations = 4;
 
 // A device that takes a quarter of a second, and can fail at a step.
-class FakeMeasurement : public Measurement {
- public:
-  absl::Status Clear() override {
-    steps.push_back("clear");
-    return Next();
+struct FakeDevice {
+  void Note(const char* step) {
+    steps.push_back(step);
+    if (fails()) throw std::runtime_error("the device is gone");
   }
-  absl::StatusOr<double> Run() override {
-    steps.push_back("run");
-    const absl::Status status = Next();
-    if (!status.ok()) return status;
-    return 0.25;
-  }
-  absl::Status Check() override {
-    steps.push_back("check");
-    return Next();
-  }
+  bool fails() const { return static_cast<int>(steps.size()) == failing_step; }
 
   int failing_step = 0;  // from 1 on
   std::vector<std::string> steps;
+};
+
+class FakeMeasurement : public Measurement {
+ public:
+  explicit FakeMeasurement(FakeDevice& device) : device_(device) {}
+  void Clear() override { device_.Note("clear"); }
+  double Run() override {
+    device_.Note("run");
+    return 0.25;
+  }
+  absl::Status Check() override {
+    device_.steps.push_back("check");
+    return device_.fails() ? absl::DataLossError("byte 7 is 3 and not 4")
+                           : absl::OkStatus();
+  }
 
  private:
-  absl::Status Next() {
-    return static_cast<int>(steps.size()) == failing_step
-               ? absl::DataLossError("byte 7 is 3 and not 4")
-               : absl::OkStatus();
-  }
+  FakeDevice& device_;
 };
 
 class Capture : public benchmark::BenchmarkReporter {
@@ -58,13 +62,13 @@ struct Outcome {
   benchmark::BenchmarkReporter::Run run;
 };
 
-Outcome Measure(FakeMeasurement& measurement, const Traffic& traffic) {
+Outcome Measure(const MakeMeasurement& make, const Traffic& traffic) {
   Outcome outcome;
   benchmark::ClearRegisteredBenchmarks();
   benchmark::RegisterBenchmark("Fake",
                                [&](benchmark::State& state) {
-                                 outcome.succeeded = RunMeasurement(
-                                     state, measurement, traffic);
+                                 outcome.succeeded =
+                                     RunMeasurement(state, make, traffic);
                                })
       ->UseManualTime()
       ->Iterations(kIterations);
@@ -74,9 +78,14 @@ Outcome Measure(FakeMeasurement& measurement, const Traffic& traffic) {
   return outcome;
 }
 
+Outcome Measure(FakeDevice& device, const Traffic& traffic) {
+  return Measure([&] { return std::make_unique<FakeMeasurement>(device); },
+                 traffic);
+}
+
 TEST(RunMeasurement, SaysTheRateAndItsShareOfTheLimit) {
-  FakeMeasurement measurement;
-  const Outcome outcome = Measure(measurement, {100, {1000, "of memory"}});
+  FakeDevice device;
+  const Outcome outcome = Measure(device, {100, {1000, "of memory"}});
   EXPECT_TRUE(outcome.succeeded);
   EXPECT_EQ(outcome.run.iterations, kIterations);
   EXPECT_DOUBLE_EQ(outcome.run.real_accumulated_time, kIterations * 0.25);
@@ -88,16 +97,15 @@ TEST(RunMeasurement, SaysTheRateAndItsShareOfTheLimit) {
 }
 
 TEST(RunMeasurement, ChecksBeforeAndAfterWithoutOldResults) {
-  FakeMeasurement measurement;
-  Measure(measurement, {});
-  EXPECT_THAT(measurement.steps,
-              ElementsAre("clear", "run", "check", "clear", "run", "run", "run",
-                          "run", "check"));
+  FakeDevice device;
+  Measure(device, {});
+  EXPECT_THAT(device.steps, ElementsAre("clear", "run", "check", "clear", "run",
+                                        "run", "run", "run", "check"));
 }
 
 TEST(RunMeasurement, AnUnknownLimitIsSaidAndNotAShareOfZero) {
-  FakeMeasurement measurement;
-  const Outcome outcome = Measure(measurement, {100, {0, "limit unknown: x"}});
+  FakeDevice device;
+  const Outcome outcome = Measure(device, {100, {0, "limit unknown: x"}});
   EXPECT_TRUE(outcome.succeeded);
   EXPECT_EQ(outcome.run.report_label, "limit unknown: x");
   EXPECT_EQ(outcome.run.counters.count("% of limit"), 0u);
@@ -105,22 +113,35 @@ TEST(RunMeasurement, AnUnknownLimitIsSaidAndNotAShareOfZero) {
 }
 
 TEST(RunMeasurement, ALatencyHasNoRate) {
-  FakeMeasurement measurement;
-  const Outcome outcome = Measure(measurement, {});
+  FakeDevice device;
+  const Outcome outcome = Measure(device, {});
   EXPECT_TRUE(outcome.succeeded);
   EXPECT_TRUE(outcome.run.counters.empty());
 }
 
 TEST(RunMeasurement, EveryStepThatFailsIsSaid) {
   for (int step = 1; step <= 9; ++step) {
-    FakeMeasurement measurement;
-    measurement.failing_step = step;
-    const Outcome outcome = Measure(measurement, {100, {1000, "of memory"}});
+    FakeDevice device;
+    device.failing_step = step;
+    const Outcome outcome = Measure(device, {100, {1000, "of memory"}});
     EXPECT_FALSE(outcome.succeeded) << step;
     EXPECT_TRUE(outcome.run.error_occurred) << step;
-    EXPECT_EQ(outcome.run.error_message, "byte 7 is 3 and not 4") << step;
-    EXPECT_EQ(static_cast<int>(measurement.steps.size()), step);
+    const bool checks = step == 3 || step == 9;
+    EXPECT_EQ(outcome.run.error_message,
+              checks ? "byte 7 is 3 and not 4" : "the device is gone")
+        << step;
+    EXPECT_EQ(static_cast<int>(device.steps.size()), step);
   }
+}
+
+TEST(RunMeasurement, WhatCannotBeMadeIsSaid) {
+  const Outcome outcome = Measure(
+      []() -> std::unique_ptr<Measurement> {
+        throw std::runtime_error("no memory is left");
+      },
+      {});
+  EXPECT_FALSE(outcome.succeeded);
+  EXPECT_EQ(outcome.run.error_message, "no memory is left");
 }
 
 }  // namespace

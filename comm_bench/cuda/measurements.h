@@ -6,22 +6,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise::micro {
 
-// Not thread-safe. All block until done; errors of the device are Internal.
+// Not thread-safe. All block until done, and throw what PyTorch and CUDA throw:
+// c10::OutOfMemoryError where memory is short, c10::Error for other errors of
+// the device.
 class Measurement {
  public:
   virtual ~Measurement() = default;
 
   // Makes what an earlier Run left unlike what a Run must leave.
-  virtual absl::Status Clear() = 0;
+  virtual void Clear() = 0;
   // Does it; seconds, by the clock that the measurement is defined with.
-  virtual absl::StatusOr<double> Run() = 0;
+  virtual double Run() = 0;
   // DataLoss, with the place, where the last Run left something else than it
   // must. Once after each Clear.
   virtual absl::Status Check() = 0;
@@ -30,8 +32,8 @@ class Measurement {
 // One Run that does not count (first use: code is loaded, clocks rise), checked
 // from a clear state.
 inline absl::Status WarmUpAndCheck(Measurement& measurement) {
-  RETURN_IF_ERROR(measurement.Clear());
-  RETURN_IF_ERROR(measurement.Run().status());
+  measurement.Clear();
+  measurement.Run();
   return measurement.Check();
 }
 
@@ -43,23 +45,21 @@ struct HostCopy {
 };
 
 // A copy of `bytes` by cudaMemcpyAsync between the host and the current GPU,
-// timed by events.
-absl::StatusOr<std::unique_ptr<Measurement>> MakeHostCopy(HostCopy way,
-                                                          int64_t bytes);
+// timed by events. This and the following throw as a Measurement does.
+std::unique_ptr<Measurement> MakeHostCopy(HostCopy way, int64_t bytes);
 
 enum class GpuCopy { kMemcpy, kKernel };
 
 // A copy of `bytes` within the current GPU, by cudaMemcpyAsync or by
 // LaunchCopy (kernels.h), timed by events. The memory moves twice as much.
-absl::StatusOr<std::unique_ptr<Measurement>> MakeGpuCopy(GpuCopy by,
-                                                         int64_t bytes);
+std::unique_ptr<Measurement> MakeGpuCopy(GpuCopy by, int64_t bytes);
 
 enum class SumOf { kFloat, kBfloat16 };
 
 // Of as many whole numbers as are in `bytes`, on the current GPU, which has
 // `multiprocessors`; both passes, timed by events. The sum must be exact.
-absl::StatusOr<std::unique_ptr<Measurement>> MakeSum(SumOf what, int64_t bytes,
-                                                     int multiprocessors);
+std::unique_ptr<Measurement> MakeSum(SumOf what, int64_t bytes,
+                                     int multiprocessors);
 
 enum class Launching { kKernels, kGraph };
 
@@ -78,14 +78,31 @@ enum class LaunchTime {
 // Of a kernel of one thread that does nothing, on the current GPU; Run gives
 // seconds per launch or kernel. Check starts the same kernels in the same way,
 // but counting, and counts them.
-absl::StatusOr<std::unique_ptr<Measurement>> MakeLaunch(Launching how,
-                                                        LaunchTime what);
+std::unique_ptr<Measurement> MakeLaunch(Launching how, LaunchTime what);
 
 // Of `bytes` by cudaMemcpyPeerAsync in a stream of GPU `from`, timed by events.
-// Peer access both ways is enabled where possible, for as long as the
-// measurement lives. Leaves the current GPU as it was.
-absl::StatusOr<std::unique_ptr<Measurement>> MakePeerCopy(int from, int to,
-                                                          int64_t bytes);
+// Peer access both ways is enabled where possible, and stays so, as after
+// PyTorch's own copies. Leaves the current GPU as it was.
+std::unique_ptr<Measurement> MakePeerCopy(int from, int to, int64_t bytes);
+
+struct PeerCopy {
+  int from = 0, to = 0;  // indices among the visible GPUs
+  // Of payload, in one direction, with nothing else on the link; the median of
+  // several copies, timed by events.
+  double bytes_per_second = 0;
+  // Whether the GPUs reach each other's memory (NVLink, or PCIe peer access);
+  // else the driver goes through the host's memory.
+  bool direct = false;
+};
+
+// What the links between this process's GPUs can do: the ceiling of every
+// collective between them. MakePeerCopy between all ordered pairs of the
+// visible GPUs, one pair at a time, with a check of what arrived; PyTorch's
+// cached memory that nobody uses is given back after each. Blocks until done;
+// needs `bytes` free on each GPU. NotFound where there are no two GPUs (or the
+// build is without CUDA), InvalidArgument for fewer bytes than one, DataLoss
+// for a copy that arrived wrong, Internal where memory is short or CUDA fails.
+absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t bytes);
 
 }  // namespace rankwise::micro
 

@@ -3,7 +3,7 @@
 
 #include "absl/status/status.h"
 #include "comm_bench/cuda/benchmarks.h"
-#include "comm_bench/cuda/peer_copy.h"
+#include "comm_bench/cuda/measurements.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/device/require_gpus.h"
 

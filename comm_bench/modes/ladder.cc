@@ -71,15 +71,14 @@ Rung AllReduceRung(std::string name, const Communicator& comm, int64_t count,
 // ncclAllReduce itself.
 absl::StatusOr<Rung> RawNcclRung(const Communicator& comm, Control& control,
                                  int64_t count) {
-  auto connected = ConnectRawNccl(control, {}, comm.device());
-  RETURN_IF_ERROR(AllOk(control, connected.status(), "connect through nccl.h"));
-  const std::shared_ptr<RawNccl> nccl = *std::move(connected);
-  const NcclGroup calls = {
-      {.kind = NcclCall::Kind::kAllReduce, .count = count}};
+  ASSIGN_OR_RETURN(const std::shared_ptr<Layer> layer,
+                   ConnectNcclLayer(control, {}, comm.device()));
+  const Layer::Start start = layer->Prepare(**FindCollective("all_reduce"),
+                                            {.count = count, .in_place = true});
   const at::Tensor payload = NewPayload(comm, count);
-  return InPlaceRung("nccl", comm, payload, [nccl, calls, payload] {
-    nccl->Run("all_reduce", calls, payload, payload, ReduceOp::SUM);
-  });
+  return InPlaceRung("nccl", comm, payload,
+                     [layer, start, buffers = Buffers{payload, payload},
+                      works = Works()]() mutable { start(buffers, works); });
 }
 
 // What a rank does with one peer at one point of an all-reduce.

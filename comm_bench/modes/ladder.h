@@ -35,7 +35,7 @@ struct LadderRung {
   // Seconds of the median beyond the rung below; the reducer's without the
   // backward. NaN where there is nothing to compare with.
   double adds_seconds = 0;
-  // How far its 95 % interval reaches (Difference in order_statistics.h); NaN
+  // How far its 95 % interval reaches (Difference in series.h); NaN
   // where there is none.
   double adds_reach_seconds = 0;
   Series series;  // of this rung's iterations

@@ -1,6 +1,5 @@
 #include "comm_bench/modes/ladder.h"
 #include "comm_bench/modes/pair_matrix.h"
-#include "comm_bench/modes/replay.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "records/record.h"
@@ -12,34 +11,16 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(ModeRecordsTest, APairsRoundTripsAreTwoTrips) {
-  const CollectiveRecord record = RecordOf(
-      PairMatrix::Samples{.peer = 3, .bytes = 8, .seconds = {0.5, 0.25, 1}},
-      /*rank=*/1, /*launch=*/2);
+  const CollectiveRecord record =
+      RoundTrips(/*rank=*/1, /*peer=*/3, /*bytes=*/8, {0.5, 0.25, 1});
   EXPECT_THAT(record.ranks, ElementsAre(1, 3));
   EXPECT_THAT(record.seconds, ElementsAre(0.5, 0.25, 1));
   EXPECT_THAT(record.start_seconds, ElementsAre(0, 0.5, 0.75));
   EXPECT_EQ(record.trips, 2);
   EXPECT_EQ(record.group_size, 2);
   EXPECT_EQ(record.bus_factor, 1);
-  EXPECT_EQ(record.launch, 2);
   EXPECT_EQ(record.end, "counted");
   EXPECT_TRUE(ParseRecord(ToJsonLine(record)).ok());
-}
-
-TEST(ModeRecordsTest, AReplaySaysWhetherItWasStopped) {
-  const ReplaySamples samples = {{0, 1}, {0.5, 0.25}};
-  const CollectiveRecord record =
-      RecordOf(samples, /*stopped=*/true, "gaps", /*rank=*/1,
-               /*world_size=*/2, /*launch=*/0);
-  EXPECT_EQ(record.collective, "replay");
-  EXPECT_EQ(record.layer, "gaps");
-  EXPECT_EQ(record.group_size, 2);
-  EXPECT_EQ(record.end, "interrupted");
-  EXPECT_THAT(record.start_seconds, ElementsAre(0, 1));
-  EXPECT_THAT(record.seconds, ElementsAre(0.5, 0.25));
-  EXPECT_TRUE(ParseRecord(ToJsonLine(record)).ok());
-  EXPECT_EQ(RecordOf(samples, /*stopped=*/false, "gaps", 1, 2, 0).end,
-            "counted");
 }
 
 TEST(ModeRecordsTest, ARungIsALayer) {

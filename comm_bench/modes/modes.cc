@@ -14,9 +14,9 @@
 #include "comm_bench/modes/replay.h"
 #include "comm_bench/output/output.h"
 #include "comm_bench/sweep/measure.h"
-#include "comm_bench/sweep/sweep.h"
 #include "comm_bench/timing/agreement.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/device/device_event.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
@@ -100,11 +100,11 @@ void PrintStraggler(const PairMatrix& matrix, const BenchRank& rank) {
 }
 
 absl::Status RunPairs(const BenchConfig& config, const BenchRank& rank) {
-  const PairMatrix matrix = MeasurePairs(
-      *rank.group, *rank.control, PairsOf(config, rank.device), rank.stop);
-  for (const PairMatrix::Samples& samples : matrix.samples) {
-    RETURN_IF_ERROR(rank.output->Write(
-        RecordOf(samples, rank.rank(), config.measure.launch)));
+  PairMatrix matrix = MeasurePairs(*rank.group, *rank.control,
+                                   PairsOf(config, rank.device), rank.stop);
+  for (CollectiveRecord& samples : matrix.samples) {
+    samples.launch = config.measure.launch;
+    RETURN_IF_ERROR(rank.output->Write(samples));
   }
   rank.output->Print(FormatPairMatrix(matrix));
   if (matrix.stopped) return Interrupted(matrix.pairs, "pair");
@@ -164,7 +164,7 @@ absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
           RunOverlap(*rank.group, *rank.control, *item.collective, call,
                      overlap, rank.stop);
       if (!result.ranks.empty()) {
-        RETURN_IF_ERROR(rank.output->Write(RecordOf(result, rank.rank())));
+        RETURN_IF_ERROR(rank.output->Write(result.own));
         rank.output->Print(FormatOverlap(result));
         ++rows;
       }
@@ -176,15 +176,13 @@ absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
 
 absl::Status RunReplay(const BenchConfig& config, const Plan& plan,
                        const BenchRank& rank) {
-  ASSIGN_OR_RETURN(const ReplayResult result,
+  ASSIGN_OR_RETURN(ReplayResult result,
                    Replay(*rank.comm, *rank.control, *plan.recorded,
                           Iterations(config, 20), rank.stop));
-  for (const auto& [layer, samples] :
-       {std::pair("gaps", &result.own_gaps),
-        std::pair("back_to_back", &result.own_back_to_back)}) {
-    RETURN_IF_ERROR(rank.output->Write(RecordOf(*samples, result.stopped, layer,
-                                                rank.rank(), rank.world_size(),
-                                                config.measure.launch)));
+  for (CollectiveRecord* samples :
+       {&result.own_gaps, &result.own_back_to_back}) {
+    samples->launch = config.measure.launch;
+    RETURN_IF_ERROR(rank.output->Write(*samples));
   }
   rank.output->Print(FormatReplay(result));
   if (result.stopped) return Interrupted(result.iterations, "iteration");

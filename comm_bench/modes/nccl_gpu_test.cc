@@ -15,10 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "comm_bench/collectives/collective.h"
-#include "comm_bench/collectives/element_types.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "comm_bench/modes/ladder.h"
-#include "comm_bench/nccl/calls.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/sweep/measure.h"
@@ -43,9 +41,9 @@ struct GpuRank {
 
   std::unique_ptr<Layer> Connect(const std::string& layer) {
     if (layer == "c10d") return MakeC10dLayer(comm.process_group());
-    auto nccl = ConnectRawNccl(control, {}, comm.device());
+    auto nccl = ConnectNcclLayer(control, {}, comm.device());
     EXPECT_TRUE(nccl.ok()) << nccl.status();
-    return nccl.ok() ? MakeNcclLayer(*std::move(nccl), comm.rank()) : nullptr;
+    return nccl.ok() ? *std::move(nccl) : nullptr;
   }
 
   Call CallOf(const Collective& collective, int64_t bytes,

@@ -15,12 +15,11 @@
 #include "absl/strings/str_format.h"
 #include "c10/core/Event.h"
 #include "c10/core/impl/VirtualGuardImpl.h"
-#include "comm_bench/modes/overlap_definitions.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
-#include "comm_bench/timing/order_statistics.h"
-#include "comm_bench/timing/timing.h"
+#include "comm_bench/timing/series.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/device/device_event.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/Work.hpp"
 
@@ -201,7 +200,7 @@ int64_t CountProducts(Runs& runs, const Call& call,
 }
 
 // "all_reduce of 4096 bytes, float32, sum, in place,"; "barrier".
-std::string Title(const CallDescription& call) {
+std::string Title(const OverlapRecord& call) {
   if (call.dtype.empty()) return call.collective;
   return absl::StrCat(call.collective, " of ", call.bytes, " bytes, ",
                       call.dtype, call.op.empty() ? "" : ", ", call.op,
@@ -216,18 +215,16 @@ constexpr Figure kFigures[] = {
     &OverlapFigures::union_seconds,    &OverlapFigures::union_share,
     &OverlapFigures::compute_slowdown, &OverlapFigures::comm_slowdown};
 
-// Of one iteration.
-OverlapFigures FiguresOf(const OverlapSamples& samples, size_t i) {
-  const double compute = samples.compute[i], comm = samples.comm[i];
-  const double both = samples.both[i];
-  const TimeSpan computing = {samples.compute_begin[i], samples.compute_end[i]};
-  const TimeSpan communicating = {0, samples.comm_end[i]};
+// Of one iteration; seconds of either alone, and the run of both.
+OverlapFigures FiguresOf(double compute, double comm, const BesideTimes& both) {
+  const TimeSpan computing = {both.compute_begin, both.compute_end};
+  const TimeSpan communicating = {0, both.comm_end};
   const UnionOverlap overlap = IntervalUnionOverlap(computing, communicating);
   return {.compute_seconds = compute,
           .comm_seconds = comm,
-          .both_seconds = both,
-          .osu = OsuOverlap(both, compute, comm),
-          .imb_nbc = ImbNbcOverlap(both, compute, comm),
+          .both_seconds = both.end,
+          .osu = OsuOverlap(both.end, compute, comm),
+          .imb_nbc = ImbNbcOverlap(both.end, compute, comm),
           .hta = HtaOverlap(computing, communicating),
           .union_seconds = overlap.seconds,
           .union_share = overlap.share,
@@ -247,12 +244,13 @@ void AppendLine(const std::string& title, const OverlapFigures& f,
       f.comm_slowdown);
 }
 
-OverlapRank RankOf(const OverlapSamples& samples) {
+// Of this rank's iterations.
+OverlapRank RankOf(const std::vector<OverlapFigures>& iterations) {
   OverlapRank rank;
   for (const Figure figure : kFigures) {
     std::vector<double> values;
-    for (size_t i = 0; i < samples.both.size(); ++i) {
-      values.push_back(FiguresOf(samples, i).*figure);
+    for (const OverlapFigures& each : iterations) {
+      values.push_back(each.*figure);
     }
     const Estimate estimate = EstimateMedian(std::move(values));
     rank.figures.*figure = estimate.value;
@@ -261,9 +259,10 @@ OverlapRank RankOf(const OverlapSamples& samples) {
   return rank;
 }
 
-// Every rank's, from this rank's samples.
-std::vector<OverlapRank> Exchange(const OverlapSamples& own, Control& control) {
-  if (own.both.empty()) return {};
+// Every rank's, from this rank's iterations.
+std::vector<OverlapRank> Exchange(const std::vector<OverlapFigures>& own,
+                                  Control& control) {
+  if (own.empty()) return {};
   const OverlapRank mine = RankOf(own);
   std::vector<double> numbers;
   for (const Figure figure : kFigures) {
@@ -289,14 +288,21 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const std::atomic<bool>* stop) {
   Runs runs = {group, control, collective, call, collective.make(call)};
   OverlapResult result;
-  result.call = DescribeCall(collective, call);
+  OverlapRecord& own = result.own;
+  const CallDescription described = DescribeCall(collective, call);
+  own.rank = control.rank();
+  own.collective = described.collective;
+  own.bytes = described.bytes;
+  own.dtype = described.dtype;
+  own.op = described.op;
+  own.in_place = described.in_place;
   std::function<void()> compute = config.compute;
   if (compute == nullptr) {
-    result.gemm_size = config.gemm_size;
+    own.gemm_size = config.gemm_size;
     result.gemms = CountProducts(runs, call, config);
     compute = Products(config.gemm_size, call.device, result.gemms);
   }
-  OverlapSamples& own = result.own;
+  std::vector<OverlapFigures> figures;
   for (int64_t i = -config.warmup; i < config.iterations; ++i) {
     result.stopped = AnyStopped(control, stop);
     if (result.stopped) break;
@@ -304,27 +310,30 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
     const BesideTimes communicated = runs.Run(true, nullptr);
     const BesideTimes both = runs.Run(true, compute);
     if (i < 0) continue;
-    own.compute.push_back(computed.compute_end - computed.compute_begin);
-    own.comm.push_back(communicated.comm_end);
-    own.both.push_back(both.end);
-    own.compute_begin.push_back(both.compute_begin);
-    own.compute_end.push_back(both.compute_end);
-    own.comm_end.push_back(both.comm_end);
+    own.compute_seconds.push_back(computed.compute_end -
+                                  computed.compute_begin);
+    own.comm_seconds.push_back(communicated.comm_end);
+    own.both_seconds.push_back(both.end);
+    own.both_compute_seconds.push_back(both.compute_end - both.compute_begin);
+    own.both_comm_seconds.push_back(both.comm_end);
+    figures.push_back(
+        FiguresOf(own.compute_seconds.back(), own.comm_seconds.back(), both));
     result.comm_ends_seen &= both.comm_end_seen;
   }
-  result.ranks = Exchange(own, control);
+  result.ranks = Exchange(figures, control);
   return result;
 }
 
 std::string FormatOverlap(const OverlapResult& result) {
-  std::string text = Title(result.call) + " next to ";
+  std::string text = Title(result.own) + " next to ";
   if (result.gemms > 0) {
     absl::StrAppendFormat(&text, "%d products of %d x %d float32 matrices",
-                          result.gemms, result.gemm_size, result.gemm_size);
+                          result.gemms, result.own.gemm_size,
+                          result.own.gemm_size);
   } else {
     text += "a computation";
   }
-  const size_t iterations = result.own.both.size();
+  const size_t iterations = result.own.both_seconds.size();
   if (iterations == 0) return text + ": nothing was measured\n";
   absl::StrAppendFormat(
       &text,
@@ -348,27 +357,6 @@ std::string FormatOverlap(const OverlapResult& result) {
         "union and its slowdown\n  are those of the wait\n";
   }
   return text;
-}
-
-OverlapRecord RecordOf(const OverlapResult& result, int rank) {
-  const OverlapSamples& samples = result.own;
-  OverlapRecord record;
-  record.rank = rank;
-  record.collective = result.call.collective;
-  record.bytes = result.call.bytes;
-  record.dtype = result.call.dtype;
-  record.op = result.call.op;
-  record.in_place = result.call.in_place;
-  record.gemm_size = std::max<int64_t>(result.gemm_size, 1);
-  record.compute_seconds = samples.compute;
-  record.comm_seconds = samples.comm;
-  record.both_seconds = samples.both;
-  for (size_t i = 0; i < samples.both.size(); ++i) {
-    record.both_compute_seconds.push_back(samples.compute_end[i] -
-                                          samples.compute_begin[i]);
-  }
-  record.both_comm_seconds = samples.comm_end;
-  return record;
 }
 
 }  // namespace rankwise::comm_bench

@@ -1,8 +1,8 @@
-#include "comm_bench/modes/overlap_definitions.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "comm_bench/modes/overlap.h"
 
 namespace rankwise::comm_bench {
 namespace {

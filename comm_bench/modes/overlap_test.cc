@@ -206,8 +206,9 @@ TEST(OverlapTest, RealRanksBesideMatrixProducts) {
         RunOverlap(*comm.process_group(), *control, **collective, call,
                    {.gemm_size = 64, .iterations = 3});
     EXPECT_GE(result.gemms, 1);
-    EXPECT_EQ(result.call.bytes, 1 << 16);
-    const OverlapRecord record = RecordOf(result, comm.rank());
+    EXPECT_EQ(result.own.bytes, 1 << 16);
+    const OverlapRecord& record = result.own;
+    EXPECT_EQ(record.rank, comm.rank());
     EXPECT_EQ(record.dtype, "float32");
     EXPECT_EQ(record.gemm_size, 64);
     ASSERT_EQ(record.both_seconds.size(), 3u);
@@ -237,7 +238,7 @@ TEST(OverlapTest, StoppedBeforeAnythingWasMeasured) {
                    {.count = 4, .world_size = 2}, {.gemm_size = 8}, &stop);
     EXPECT_TRUE(result.stopped);
     EXPECT_THAT(FormatOverlap(result), HasSubstr("nothing was measured"));
-    EXPECT_TRUE(RecordOf(result, 1).both_seconds.empty());
+    EXPECT_TRUE(result.own.both_seconds.empty());
   });
 }
 

@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "comm_bench/timing/agreement.h"
-#include "comm_bench/timing/order_statistics.h"
-#include "comm_bench/timing/timing.h"
+#include "comm_bench/timing/series.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/device/device_event.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
@@ -37,7 +37,7 @@ using Tensors = std::vector<at::Tensor>;
 struct PingPong {
   c10d::ProcessGroup& group;
   const PairConfig& config;
-  std::vector<PairMatrix::Samples>& samples;
+  std::vector<CollectiveRecord>& samples;
 
   Result Lead(int peer) {
     return {LeadOne(peer, config.latency_bytes),
@@ -64,7 +64,7 @@ struct PingPong {
       Wait(group.recv(message, peer, kTag));
       if (i >= config.warmup) trips.push_back(clock.now() - start);
     }
-    samples.push_back({peer, bytes, trips});
+    samples.push_back(RoundTrips(group.getRank(), peer, bytes, trips));
     return EstimateMedian(std::move(trips));
   }
 
@@ -197,24 +197,23 @@ PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
   return matrix;
 }
 
-CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
-                          int64_t launch) {
+CollectiveRecord RoundTrips(int rank, int peer, int64_t bytes,
+                            std::vector<double> seconds) {
   CollectiveRecord record;
   record.rank = rank;
   record.collective = "ping_pong";
-  record.ranks = {rank, samples.peer};
+  record.ranks = {rank, peer};
   record.group_size = 2;
   record.bus_factor = 1;
-  record.bytes = record.count = samples.bytes;
+  record.bytes = record.count = bytes;
   record.dtype = "uint8";
   record.sync = "none";
-  record.launch = launch;
   record.trips = 2;
-  record.seconds = samples.seconds;  // a stop waits for the pair
-  double start = 0;                  // one round trip follows the other
-  for (const double seconds : samples.seconds) {
+  record.seconds = std::move(seconds);
+  double start = 0;
+  for (const double each : record.seconds) {
     record.start_seconds.push_back(start);
-    start += seconds;
+    start += each;
   }
   return record;
 }

@@ -29,22 +29,15 @@ struct PairConfig {
 // [i][j] and [j][i] are the same; NaN on the diagonal and for pairs that were
 // not reached.
 struct PairMatrix {
-  // The round trips behind twice a median, where this rank timed them: with
-  // each higher rank, per size.
-  struct Samples {
-    int peer = 0;
-    int64_t bytes = 0;
-    std::vector<double> seconds;
-  };
-
   std::vector<std::vector<double>> latency_seconds;     // half round trip
   std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
   // 95 % intervals of both: how far they reach to their farther side, as a
   // share; NaN below six round trips.
   std::vector<std::vector<double>> latency_reach, bandwidth_reach;
-  std::vector<Samples> samples = {};  // of this rank only
-  int pairs = 0;                      // that were measured
-  bool stopped = false;               // by `stop`
+  // The round trips that this rank timed: with each higher rank, per size.
+  std::vector<CollectiveRecord> samples = {};
+  int pairs = 0;         // that were measured
+  bool stopped = false;  // by `stop`
 
   int world_size() const { return static_cast<int>(latency_seconds.size()); }
 };
@@ -66,9 +59,10 @@ PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
                         const PairConfig& config,
                         const std::atomic<bool>* stop = nullptr);
 
-// Round trips between rank `rank` and a higher one, timed by `rank`.
-CollectiveRecord RecordOf(const PairMatrix::Samples& samples, int rank,
-                          int64_t launch);
+// Round trips of `bytes` between rank `rank` and `peer`, one following the
+// other, timed by `rank`.
+CollectiveRecord RoundTrips(int rank, int peer, int64_t bytes,
+                            std::vector<double> seconds);
 
 struct Straggler {
   int rank = 0;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm_bench/timing/order_statistics.h"
+#include "comm_bench/timing/series.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
 #include "parallel/comm/test_ranks.h"

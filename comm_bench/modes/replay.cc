@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "comm_bench/collectives/element_types.h"
 #include "comm_bench/timing/agreement.h"
 #include "comm_bench/timing/timing.h"
+#include "parallel/device/device_event.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -159,7 +159,8 @@ void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
     step.Run(/*keep_gaps=*/false);
   }
   const auto begin = Clock::now();
-  const auto run = [&](StepReplay& step, bool keep_gaps, ReplaySamples& own) {
+  const auto run = [&](StepReplay& step, bool keep_gaps,
+                       CollectiveRecord& own) {
     control.Barrier();
     own.start_seconds.push_back(SecondsSince(begin));
     own.seconds.push_back(step.Run(keep_gaps));
@@ -172,6 +173,17 @@ void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
     run(step, /*keep_gaps=*/false, result.own_back_to_back);
     ++result.iterations;
   }
+}
+
+// All of this rank's record but its samples.
+void DescribeSamples(const char* layer, const Control& control, bool stopped,
+                     CollectiveRecord& record) {
+  record.rank = control.rank();
+  record.group_size = control.world_size();
+  record.collective = "replay";
+  record.layer = layer;
+  record.end =
+      EndName(stopped ? Series::End::kInterrupted : Series::End::kCounted);
 }
 
 // Ends the line, and adds that of the intervals.
@@ -302,6 +314,9 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
   if (result.iterations == 0) {
     return absl::CancelledError("interrupted; no iteration was measured");
   }
+  DescribeSamples("gaps", control, result.stopped, result.own_gaps);
+  DescribeSamples("back_to_back", control, result.stopped,
+                  result.own_back_to_back);
   result.gaps = SummarizedByRank(control, result.own_gaps.seconds);
   result.back_to_back =
       SummarizedByRank(control, result.own_back_to_back.seconds);
@@ -326,22 +341,6 @@ std::string FormatReplay(const ReplayResult& result) {
   AppendTimes(result.step.slowest, result.exposed.slowest, result.gaps.slowest,
               result.back_to_back.slowest, text);
   return text;
-}
-
-CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
-                          const std::string& layer, int rank, int world_size,
-                          int64_t launch) {
-  CollectiveRecord record;
-  record.rank = rank;
-  record.group_size = world_size;
-  record.collective = "replay";
-  record.layer = layer;
-  record.launch = launch;
-  record.end =
-      EndName(stopped ? Series::End::kInterrupted : Series::End::kCounted);
-  record.seconds = samples.seconds;
-  record.start_seconds = samples.start_seconds;
-  return record;
 }
 
 }  // namespace rankwise::comm_bench

@@ -14,7 +14,7 @@
 #include "c10/util/intrusive_ptr.h"
 #include "comm_bench/collectives/collective.h"
 #include "comm_bench/sweep/recorded_traffic.h"
-#include "comm_bench/timing/order_statistics.h"
+#include "comm_bench/timing/series.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 #include "records/record.h"
@@ -67,12 +67,6 @@ struct ReplayTimes {
   Estimate slowest;
 };
 
-// One rank's iterations: when each began, on its own clock since the warm-up
-// ended, and its seconds per step.
-struct ReplaySamples {
-  std::vector<double> start_seconds, seconds;
-};
-
 // The same on every rank, but for the samples.
 struct ReplayResult {
   std::string trainer;         // "ddp"
@@ -84,8 +78,9 @@ struct ReplayResult {
   ReplayTimes exposed;         // the trainer's own exposed communication
   ReplayTimes gaps;            // see Replay
   ReplayTimes back_to_back;    // see Replay
-  ReplaySamples own_gaps;      // this rank's, of which gaps is made
-  ReplaySamples own_back_to_back;
+  // This rank's iterations, of which gaps and back_to_back are made; they start
+  // on its own clock since the warm-up ended. Layers "gaps" and "back_to_back".
+  CollectiveRecord own_gaps, own_back_to_back;
   bool stopped = false;  // by `stop`
 };
 
@@ -116,11 +111,6 @@ absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
 // A table in milliseconds: medians, and below them how far their 95 % intervals
 // reach.
 std::string FormatReplay(const ReplayResult& result);
-
-// This rank's replayed steps; `layer` is "gaps" or "back_to_back".
-CollectiveRecord RecordOf(const ReplaySamples& samples, bool stopped,
-                          const std::string& layer, int rank, int world_size,
-                          int64_t launch);
 
 }  // namespace rankwise::comm_bench
 

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/control.h"
 #include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/test_ranks.h"
+#include "records/record_json.h"
 #include "records/record_writer.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -110,6 +114,13 @@ TEST(ReplayTest, BucketsAndABroadcastAsOftenAsAskedFor) {
     EXPECT_THAT(result.own_back_to_back.seconds, SizeIs(2));
     EXPECT_THAT(result.own_back_to_back.start_seconds, SizeIs(2));
     EXPECT_FALSE(result.stopped);
+    EXPECT_EQ(result.own_gaps.collective, "replay");
+    EXPECT_EQ(result.own_gaps.layer, "gaps");
+    EXPECT_EQ(result.own_back_to_back.layer, "back_to_back");
+    EXPECT_EQ(result.own_gaps.rank, comm.rank());
+    EXPECT_EQ(result.own_gaps.group_size, 2);
+    EXPECT_EQ(result.own_gaps.end, "counted");
+    EXPECT_TRUE(ParseRecord(ToJsonLine(result.own_gaps)).ok());
   });
 }
 
@@ -209,6 +220,28 @@ TEST(ReplayTest, IntervalsAreThoseOfTheIterations) {
     EXPECT_EQ(told.high, own.high);
     EXPECT_LE(told.low, told.value);
     EXPECT_GE(told.high, told.value);
+  });
+}
+
+TEST(ReplayTest, ARecordSaysThatItWasStopped) {
+  const std::vector<RecordedTransfer> rank = {
+      Event("all_reduce", 10, 0.001, 0.002)};
+  const std::string file = FileOf({rank, rank});
+  OnRanks(2, [&](Communicator& comm) {
+    const auto control = MakeGroupControl(comm.process_group());
+    const auto traffic = ReadTraffic(file, comm.world_size());
+    ASSERT_TRUE(traffic.ok()) << traffic.status();
+    std::atomic<bool> stop{false};
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      stop = true;
+    });
+    const auto result = Replay(comm, *control, *traffic, 1'000'000, &stop);
+    stopper.join();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->stopped);
+    EXPECT_EQ(result->own_gaps.end, "interrupted");
+    EXPECT_EQ(result->own_back_to_back.end, "interrupted");
   });
 }
 

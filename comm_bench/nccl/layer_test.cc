@@ -1,12 +1,8 @@
 #include "comm_bench/nccl/layer.h"
 
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
-#include "comm_bench/collectives/collective.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/rank_threads_for_test.h"
@@ -51,40 +47,6 @@ TEST(ShareNcclIdTest, WhatFailsOnOneRankFailsOnAll) {
                 HasSubstr(rank.control.rank() == 0 ? "no network"
                                                    : "rank 0 could not"));
   });
-}
-
-// Notes the groups that it is given.
-class FakeNccl : public RawNccl {
- public:
-  explicit FakeNccl(std::vector<NcclGroup>& groups) : groups_(groups) {}
-  void Run(const char*, const NcclGroup& group, const at::Tensor&,
-           const at::Tensor&, ReduceOp) override {
-    groups_.push_back(group);
-  }
-  std::unique_ptr<RegisteredMemory> NewRegistered() override { return nullptr; }
-
- private:
-  std::vector<NcclGroup>& groups_;
-};
-
-TEST(NcclLayerTest, RunsThePlanOfEachCall) {
-  std::vector<NcclGroup> groups;
-  const auto layer = MakeNcclLayer(std::make_unique<FakeNccl>(groups), 1);
-  EXPECT_EQ(layer->name(), "nccl");
-  EXPECT_EQ(layer->rank(), 1);
-  Call call;
-  call.rank = 1;
-  call.world_size = 2;
-  Buffers buffers;
-  Works works;
-  for (const int64_t count : {4, 4, 8}) {
-    call.count = count;
-    layer->Prepare(**FindCollective("all_reduce"), call)(buffers, works);
-    EXPECT_EQ(groups.back().at(0).count, count);
-  }
-  layer->Prepare(**FindCollective("ping_pong"), call)(buffers, works);
-  EXPECT_EQ(groups.size(), 5u);
-  EXPECT_TRUE(works.empty());
 }
 
 }  // namespace

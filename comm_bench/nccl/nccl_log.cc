@@ -5,17 +5,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <regex>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -26,40 +25,14 @@
 namespace rankwise::comm_bench {
 namespace {
 
-using Words = std::vector<absl::string_view>;
-
-constexpr absl::string_view kMark = " NCCL INFO ";
-
-// The word after `name`, "" without.
-std::string WordAfter(const Words& words, absl::string_view name) {
-  const auto found = std::find(words.begin(), words.end(), name);
-  if (found == words.end() || found + 1 == words.end()) return "";
-  return std::string(found[1]);
-}
-
-// "AllReduce: 8" or "AllReduce [Symmetric]: 8", before " Bytes -> ".
-bool IsCall(absl::string_view text) {
-  const Words words = absl::StrSplit(text, ' ', absl::SkipEmpty());
-  int64_t bytes = 0;
-  return words.size() >= 2 && absl::SimpleAtoi(words.back(), &bytes);
-}
-
-std::optional<NcclChoices> ParseLine(absl::string_view line) {
-  const size_t mark = line.find(kMark);
-  if (mark == absl::string_view::npos) return std::nullopt;
-  const absl::string_view message = line.substr(mark + kMark.size());
-  const size_t arrow = message.find(" Bytes -> ");
-  if (arrow == absl::string_view::npos || !IsCall(message.substr(0, arrow))) {
-    return std::nullopt;
-  }
-  const Words how =
-      absl::StrSplit(message.substr(arrow), ' ', absl::SkipEmpty());
-  NcclChoices choice = {WordAfter(how, "Algo"), WordAfter(how, "proto")};
-  if (choice.algorithm.empty()) {
-    choice = {"SYMMETRIC", WordAfter(how, "Kernel")};
-  }
-  if (choice.protocol.empty()) return std::nullopt;
-  return choice;
+// The format is in the header.
+std::optional<NcclChoices> ParseLine(const std::string& line) {
+  static const auto& call = *new std::regex(
+      R"( NCCL INFO \S.* \d+ Bytes -> (?:Algo (\S+) proto (\S+)|Kernel (\S+)))");
+  std::smatch found;
+  if (!std::regex_search(line, found, call)) return std::nullopt;
+  if (found[3].matched) return NcclChoices{"SYMMETRIC", found[3]};
+  return NcclChoices{found[1], found[2]};
 }
 
 void AddOnce(const std::string& name, std::vector<std::string>& names) {
@@ -108,7 +81,7 @@ void PassWarnings(const std::string& log) {
 NcclChoices ParseNcclLog(absl::string_view log) {
   std::vector<std::string> algorithms, protocols;
   for (const absl::string_view line : absl::StrSplit(log, '\n')) {
-    const auto choice = ParseLine(line);
+    const auto choice = ParseLine(std::string(line));
     if (!choice) continue;
     AddOnce(choice->algorithm, algorithms);
     AddOnce(choice->protocol, protocols);

@@ -66,6 +66,10 @@ class NcclLogSwitch {
   const std::function<void()> reread_;
 };
 
+// ncclResetDebugInit, which NCCL exports but no longer promises; nothing in a
+// build without CUDA.
+void RereadNcclVariables();
+
 }  // namespace rankwise::comm_bench
 
 #endif  // RANKWISE_COMM_BENCH_NCCL_NCCL_LOG_H_

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
-#include "comm_bench/cuda/peer_copy.h"
+#include "comm_bench/cuda/measurements.h"
 #include "parallel/comm/control.h"
 
 namespace rankwise::comm_bench {

@@ -1,5 +1,6 @@
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -15,7 +16,9 @@
 #include "c10/cuda/CUDAGuard.h"
 #include "c10/cuda/CUDAStream.h"
 #include "c10/util/Exception.h"
-#include "comm_bench/nccl/raw_nccl.h"
+#include "comm_bench/nccl/layer.h"
+#include "comm_bench/nccl/nccl_log.h"
+#include "comm_bench/timing/agreement.h"
 #include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "third_party/absl/status_macros.h"
@@ -116,13 +119,16 @@ class Registered : public RegisteredMemory {
   const c10::Device device_;
 };
 
-class CudaNccl : public RawNccl {
+class NcclLayer : public Layer {
  public:
-  CudaNccl(ncclComm_t comm, c10::Device device)
-      : comm_(comm), device_(device), exceptions_(std::uncaught_exceptions()) {}
+  NcclLayer(ncclComm_t comm, int rank, c10::Device device)
+      : comm_(comm),
+        rank_(rank),
+        device_(device),
+        exceptions_(std::uncaught_exceptions()) {}
 
   // What has failed is not waited for.
-  ~CudaNccl() override {
+  ~NcclLayer() override {
     const c10::cuda::CUDAGuard guard(device_);
     if (failed_ || std::uncaught_exceptions() > exceptions_) {
       (void)ncclCommAbort(comm_);
@@ -131,9 +137,29 @@ class CudaNccl : public RawNccl {
     }
   }
 
+  std::string name() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+
+  // Planned once: planning is not to be measured.
+  Start Prepare(const Collective& collective, const Call& call) override {
+    return [this, &collective, groups = NcclCallsOf(collective, call),
+            op = call.op](Buffers& buffers, Works&) {
+      for (const NcclGroup& group : groups) {
+        Run(collective.name, group, buffers.input, buffers.output, op);
+      }
+    };
+  }
+
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> NewRegistered(
+      c10::Device) override {
+    return std::make_unique<Registered>(comm_, device_);
+  }
+
+ private:
+  // Gives the calls to the device's current stream and returns. `input` and
+  // `output` are contiguous and on the device.
   void Run(const char* collective, const NcclGroup& group,
-           const at::Tensor& input, const at::Tensor& output,
-           ReduceOp op) override {
+           const at::Tensor& input, const at::Tensor& output, ReduceOp op) {
     const c10::cuda::CUDAGuard guard(device_);
     const bool grouped = group.size() > 1;
     const char* name = "ncclGroupStart";
@@ -154,11 +180,6 @@ class CudaNccl : public RawNccl {
     Check(result, absl::StrCat(collective, ": ", name), comm_);
   }
 
-  std::unique_ptr<RegisteredMemory> NewRegistered() override {
-    return std::make_unique<Registered>(comm_, device_);
-  }
-
- private:
   ncclResult_t RunOne(const NcclCall& call, const at::Tensor& input,
                       const at::Tensor& output, ReduceOp op) {
     using Kind = NcclCall::Kind;
@@ -198,6 +219,7 @@ class CudaNccl : public RawNccl {
   }
 
   const ncclComm_t comm_;
+  const int rank_;  // in the group
   const c10::Device device_;
   const int exceptions_;  // when it was made
   bool failed_ = false;
@@ -258,18 +280,17 @@ class C10dRegistered : public RegisteredMemory {
   at::cuda::MemPool pool_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::string> RawNccl::NewId() {
+// What the ranks of one communicator share: 128 bytes.
+absl::StatusOr<std::string> NewId() {
   ncclUniqueId id;
   RETURN_IF_ERROR(StatusOf(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr));
   return std::string(id.internal, sizeof(id.internal));
 }
 
-absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string& id,
-                                                          int rank,
-                                                          int world_size,
-                                                          c10::Device device) {
+// Blocks until all `world_size` ranks have called it with the same `id`.
+absl::StatusOr<std::unique_ptr<Layer>> Connect(const std::string& id, int rank,
+                                               int world_size,
+                                               c10::Device device) {
   ncclUniqueId unique;
   if (!device.is_cuda() || id.size() != sizeof(unique.internal)) {
     return absl::InvalidArgumentError(
@@ -282,7 +303,21 @@ absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string& id,
   RETURN_IF_ERROR(
       StatusOf(ncclCommInitRankConfig(&comm, world_size, unique, rank, &config),
                "ncclCommInitRankConfig", nullptr));
-  return std::make_unique<CudaNccl>(comm, device);
+  return std::make_unique<NcclLayer>(comm, rank, device);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Layer>> ConnectNcclLayer(
+    Control& control, const std::vector<int>& ranks, c10::Device device) {
+  ASSIGN_OR_RETURN(const std::string id, ShareNcclId(control, ranks, NewId));
+  const auto own = std::find(ranks.begin(), ranks.end(), control.rank());
+  absl::StatusOr<std::unique_ptr<Layer>> layer =
+      ranks.empty() ? Connect(id, control.rank(), control.world_size(), device)
+                    : Connect(id, static_cast<int>(own - ranks.begin()),
+                              static_cast<int>(ranks.size()), device);
+  RETURN_IF_ERROR(AllOk(control, layer.status(), "connect through nccl.h"));
+  return layer;
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredWithC10d(

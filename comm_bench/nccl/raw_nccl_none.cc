@@ -1,23 +1,23 @@
 #include "absl/status/status.h"
-#include "comm_bench/nccl/raw_nccl.h"
+#include "absl/strings/str_cat.h"
+#include "comm_bench/nccl/layer.h"
+#include "comm_bench/nccl/nccl_log.h"
 
 namespace rankwise::comm_bench {
 namespace {
 
-absl::Status NoCuda(const std::string& flag) {
+absl::Status NoCuda(const char* flag) {
   return absl::UnimplementedError(
-      flag +
-      ": this binary was built without CUDA; build it with "
-      "--config=cuda");
+      absl::StrCat(flag,
+                   ": this binary was built without CUDA; build it with "
+                   "--config=cuda"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> RawNccl::NewId() { return NoCuda("--layer=nccl"); }
-
-absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const std::string&,
-                                                          int, int,
-                                                          c10::Device) {
+absl::StatusOr<std::unique_ptr<Layer>> ConnectNcclLayer(Control&,
+                                                        const std::vector<int>&,
+                                                        c10::Device) {
   return NoCuda("--layer=nccl");
 }
 

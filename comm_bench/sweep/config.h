@@ -12,7 +12,7 @@
 #include "c10/core/ScalarType.h"
 #include "c10/util/intrusive_ptr.h"
 #include "comm_bench/collectives/collective.h"
-#include "comm_bench/nccl/calls.h"
+#include "comm_bench/nccl/layer.h"
 #include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/timing/timing.h"
 #include "parallel/comm/control.h"

@@ -1,15 +1,18 @@
-// Measures one row: a collective of one shape, checked and timed.
+// Collectives over sizes, the benchmark's main mode; and one row of it: a
+// collective of one shape, checked and timed.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_MEASURE_H_
 #define RANKWISE_COMM_BENCH_SWEEP_MEASURE_H_
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/output/row.h"
-#include "comm_bench/sweep/config.h"
+#include "comm_bench/sweep/plan.h"
 
 namespace rankwise::comm_bench {
 
@@ -39,6 +42,18 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
                                        const std::vector<int>& ranks,
                                        const MeasureConfig& config,
                                        const std::atomic<bool>* stop = nullptr);
+
+// Collective. Prints and records row by row. Cancelled after Ctrl-C, with what
+// was measured kept; DataLoss, at the end, where a result was wrong. Throws
+// what a failed call throws.
+absl::Status RunSweep(const BenchConfig& config, const Plan& plan,
+                      const BenchRank& rank);
+
+// Cancelled: "interrupted; 3 rows were measured".
+absl::Status Interrupted(int64_t count, absl::string_view what);
+
+// Says what the plan has left out.
+void PrintLeftOut(const Plan& plan, const BenchRank& rank);
 
 }  // namespace rankwise::comm_bench
 

@@ -13,7 +13,6 @@
 #include "ATen/ops/empty.h"
 #include "absl/status/status.h"
 #include "comm_bench/collectives/collective.h"
-#include "comm_bench/nccl/calls.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/timing/series_for_test.h"

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "ATen/detail/CUDAHooksInterface.h"
 #include "absl/types/span.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/clock/clock_sync.h"
@@ -381,12 +380,6 @@ Series TimeIterations(Control& control, const Iteration& iteration,
     progress.Add(runner.Run(progress.NextCount(), config.sync,
                             progress.window_seconds()));
     if (const auto end = progress.Ended()) return progress.Finish(*end);
-  }
-}
-
-void SynchronizeDevice(c10::Device device) {
-  if (device.is_cuda()) {
-    at::detail::getCUDAHooks().deviceSynchronize(device.index());
   }
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "c10/core/Device.h"
 #include "comm_bench/timing/series.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/control.h"
@@ -78,10 +77,6 @@ Series TimeIterations(Control& control, const Iteration& iteration,
 // Whether a warm-up is over: the median of the last five values differs from
 // that of the five before by at most a tenth of the latter. False below ten.
 bool IsStable(const std::vector<double>& values);
-
-// Returns when all streams of `device` are idle; at once on the CPU. What a
-// Work's wait does not do on CUDA: that only orders streams.
-void SynchronizeDevice(c10::Device device);
 
 }  // namespace rankwise::comm_bench
 

@@ -1,5 +1,5 @@
 #include "absl/status/status.h"
-#include "comm_bench/cuda/peer_copy.h"
+#include "comm_bench/cuda/measurements.h"
 #include "parallel/device/device_facts.h"
 
 namespace rankwise::micro {

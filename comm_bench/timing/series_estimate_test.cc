@@ -1,10 +1,9 @@
-#include "comm_bench/timing/order_statistics.h"
-
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include "comm_bench/timing/series.h"
 #include "gtest/gtest.h"
 
 namespace rankwise::comm_bench {
