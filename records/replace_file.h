@@ -16,7 +16,8 @@ namespace rankwise {
 // also after a crash or on a full disk. Blocks until the bytes and the name are
 // on the disk. Of a symbolic link, the file it leads to is replaced. Refuses
 // what exists and is no regular file. The error names the file and the reason;
-// what was there before is then untouched.
+// what was there before is then untouched, unless only the last step, making
+// the new name durable, failed.
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write);
 

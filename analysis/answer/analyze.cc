@@ -231,8 +231,8 @@ class Analysis {
     }
   }
 
-  // Of every cell that is compared the losses of its first repetition, and the
-  // timeline of the last one that recorded one.
+  // For each cell that is compared: the losses of its first repetition, and the
+  // timeline of the last repetition that recorded one.
   void AddPictures() {
     for (const Cell& cell : answer_->cells) {
       if (cell.IsAblation()) continue;

@@ -97,8 +97,8 @@ struct Answer {
   std::vector<std::string> notes;  // refusals, runs left out, warnings
 };
 
-// Depends on the runs alone: records read back from disk give the same answer.
-// What follows are its steps.
+// The answer depends on the runs alone: records read back from disk give the
+// same one. The functions below are the steps of Analyze.
 std::unique_ptr<Answer> Analyze(std::vector<RunTrace> runs,
                                 const AnswerConfig& config);
 

@@ -45,7 +45,7 @@ std::vector<std::string> Differences(const Values& a, const Values& b,
   return result;
 }
 
-// The flags that differ, and those that one side has alone.
+// The flags that differ, and those that only one side has.
 std::string Remark(const Configuration& a, const Configuration& b) {
   std::vector<std::string> remarks =
       Differences(a.flags, b.flags, "--", Missing::kFits);
@@ -82,7 +82,8 @@ struct Criterion {
   }
 };
 
-// Pairs those of what is left that fit nothing else of what is left.
+// Pairs two configurations that are left where neither fits any other that is
+// left.
 void PairBy(const Criterion& criterion, Pairing& pairing) {
   using Fits =
       std::map<const Configuration*, std::vector<const Configuration*>>;
@@ -123,7 +124,7 @@ bool AllPositive(const std::vector<double>& values) {
   return absl::c_all_of(values, [](double x) { return x > 0; });
 }
 
-// Without its corrected p and its verdict.
+// The change, without its corrected p and its verdict.
 Change Measure(const ConfigurationPair& pair, const Metric& metric,
                const std::vector<double>& a, const std::vector<double>& b) {
   Change change;
@@ -226,7 +227,7 @@ std::string FormatValue(const Metric& metric, double value) {
   } else if (metric.unit == Metric::Unit::kBytes) {
     prefixes = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}};
   }
-  // The largest that the value reaches, else the last.
+  // The largest prefix that the value reaches, else the smallest one.
   const auto reached = std::find_if(
       prefixes.begin(), std::prev(prefixes.end()),
       [value](const auto& prefix) { return !(value < prefix.first); });

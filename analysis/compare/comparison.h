@@ -81,7 +81,7 @@ enum class Verdict {
 };
 
 struct ChangeConfig {
-  RecordSetConfig records;           // how either side is measured
+  RecordSetConfig records;           // how both sides are measured
   double threshold = 0.05;           // a change by less than this share is none
   double alpha = 0.05;               // what corrected_p must be below
   std::vector<std::string> metrics;  // names of kMetrics; empty: all
@@ -97,9 +97,9 @@ struct Change {
   // Geometric means over the repetitions; means where one of these is 0.
   double a = 0, b = 0;
   double ratio = 1;  // b / a; infinite where a is 0
-  // 95 %: see RatioOf. NaN where a repetition is 0, or a side has fewer than 2.
+  // 95 % (see RatioOf). NaN where a value is 0, or a side has fewer than 2.
   Interval interval;
-  // A difference between `a` and `b` of less than this is none.
+  // A difference between `a` and `b` below this counts as no change.
   double negligible = 0;
   // Welch's, of the logarithms; of the values where one is 0. NaN with fewer
   // than 2 repetitions.
@@ -132,8 +132,8 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config);
 
-// Which configurations of A are missing in B, or have too few repetitions to be
-// judged, in a line; "" where none does.
+// One line that says which configurations of A are missing in B or have too few
+// repetitions to be judged; "" where there are none.
 std::string MissingText(const Comparison& comparison);
 
 // A header and a line per change, fields quoted as RFC 4180 says. Values in

@@ -83,7 +83,8 @@ std::string UnitNotes(const Comparison& comparison) {
   return notes;
 }
 
-// What counts as a repetition, what the column p is, and what is not known.
+// What counts as a repetition, what the column p is, and how many figures could
+// not be judged.
 std::string Notes(const Comparison& comparison, double threshold) {
   std::string notes = UnitNotes(comparison);
   const auto tests = absl::c_count_if(

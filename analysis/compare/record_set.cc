@@ -48,7 +48,7 @@ std::map<std::string, std::vector<double>> SamplesOf(
   std::map<std::string, std::vector<double>> samples = {
       {"step_seconds", cell.Values(&Throughput::step_seconds)},
       {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
-  // Within captured steps it is not known.
+  // Exposed communication is not known within captured steps.
   const bool knows_exposed =
       !std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)));
   for (size_t index : cell.run_indices) {
@@ -85,7 +85,7 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
   return result;
 }
 
-// Configurations of one name get the flags in which they differ into the name.
+// Appends the flags in which configurations of one name differ to their names.
 void SeparateByFlags(std::vector<Configuration>& configurations) {
   std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
   for (const Configuration& c : configurations) {

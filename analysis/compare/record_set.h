@@ -35,9 +35,9 @@ struct Configuration {
   std::map<std::string, std::string> flags;
   std::string cpus;  // that it ran on; may differ between A and B
   std::vector<std::string> code_versions;  // of its repetitions, each once
-  // By the name of a metric (kMetrics) a value per repetition that has one.
+  // A metric's name (kMetrics) -> one value per repetition that has it.
   std::map<std::string, std::vector<double>> samples;
-  // Of a row of comm_bench: CollectiveRecord::bytes, GroupSize, and
+  // Only of a row of comm_bench: CollectiveRecord::bytes, GroupSize and
   // CollectiveRecord::bus_factor.
   int64_t bytes = 0;
   int64_t ranks = 1;

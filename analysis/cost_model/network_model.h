@@ -49,9 +49,9 @@ struct CostCurve {
   // busbw = bytes / seconds * bus_factor; NaN: not known.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
 
-  // Between two measured sizes on the straight line through their medians;
-  // beyond them the nearest point, whose `bytes` says so. Without points that
-  // of `line`.
+  // Between two measured sizes, the point on the straight line through their
+  // medians; beyond them, the nearest measured point, with its own `bytes`.
+  // Without points, the point on `line`.
   CostPoint PointAt(double bytes) const;
 
   // The median of PointAt, continued by the growth of `line` beyond the
@@ -88,7 +88,7 @@ struct BenchmarkSelection {
   bool Takes(const RunTrace& run) const;
 };
 
-// The samples of docs/cost_model.md in the order of collective and world size;
+// The samples as docs/cost_model.md defines them, by collective and world size;
 // each launch of each run has a number of its own. What is left out is appended
 // to `left_out`, with the reason, unless that is null.
 std::vector<CollectiveSamples> CollectSamples(

@@ -65,7 +65,7 @@ absl::Span<const ScheduleRecord> RecordsOfStep(
   return absl::MakeSpan(records).subspan(begin, *next - begin);
 }
 
-// One without schedule records.
+// One per schedule record of a step; a single one without schedule records.
 std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
                                   absl::Span<const ScheduleRecord> records) {
   if (trace.schedules.empty()) return {{.rank = trace.run.rank}};
@@ -216,7 +216,7 @@ double MedianResidualShare(const std::vector<LedgerPlace>& places) {
   return Median(shares);
 }
 
-// Of stragglers.
+// The search for stragglers.
 constexpr double kChance = 0.05;          // of a false alarm; 1 - confidence
 constexpr double kWorthReporting = 0.01;  // of the step
 constexpr size_t kBatches = 16;           // over all runs
@@ -227,7 +227,7 @@ constexpr size_t kFewestBatches = 3;
 struct Compared {
   int64_t rank = 0;
   int64_t stage = 0;  // compared with those of the same stage
-  // Of each batch of steps, all runs in a row, the median own time.
+  // The median own time of each batch of steps, all runs in a row.
   std::vector<double> batch_seconds = {};
 };
 

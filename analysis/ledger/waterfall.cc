@@ -103,7 +103,7 @@ const CellLedger* WithoutCommunication(const Cell& cell,
 // A loss of less than this share of the step is a rounding error.
 constexpr double kNothing = 1e-12;
 
-// What a step of `cell` lost, cause by cause, against one of `base`.
+// What a step of `cell` lost, cause by cause, relative to one of `base`.
 class Explainer {
  public:
   Explainer(absl::Span<const CellLedger> cells, const CellLedger& base,
@@ -144,7 +144,8 @@ class Explainer {
   }
 
  private:
-  // The causes within the computation: mean over ranks, imbalance left out.
+  // Adds the causes within the computation: means over the ranks, without
+  // imbalance.
   void AddCompute() {
     const Cell& cell = *cell_.cell;
     const Cell& base = *base_.cell;

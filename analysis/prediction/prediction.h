@@ -19,11 +19,12 @@
 
 namespace rankwise {
 
-struct Prediction : StepEstimate {  // of Throughput::step_seconds
+// The predicted step of a layout; step_seconds is Throughput::step_seconds.
+struct Prediction : StepEstimate {
   Layout layout = {};
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
   double examples_per_second = 0;
-  Interval examples_interval = {};  // up to infinity where the step's is from 0
+  Interval examples_interval = {};  // high: infinite where the step's low is 0
   ExampleUnit unit = {};            // in which rates are printed
   double peak_bytes = 0;            // of the fullest rank; 0: not known
   bool extrapolated = false;        // beyond what was measured
@@ -124,11 +125,11 @@ struct Recommendation {
 absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
                                          const RecommendConfig& config);
 
-// One line each, those beyond what was measured marked "*", and below every
-// assumption once, with the layouts that it is made for. Where
-// `one_rank_examples_per_second` is above 0, with the efficiency against that:
-// one rank with the same batch per rank, or where the global batch is held
-// equal, with all of that.
+// One line per prediction, "*" marking those beyond what was measured; below
+// the table, every assumption once, with the layouts that it is made for.
+// `one_rank_examples_per_second` is what the efficiency is relative to: the
+// rate of one rank with the same batch per rank, or, where the global batch is
+// held equal, with all of that batch; 0: no efficiency.
 std::string PredictionTable(absl::Span<const Prediction> predictions,
                             double one_rank_examples_per_second = 0);
 

@@ -1,4 +1,4 @@
-// The best of several layouts, and how right predictions were, as text too.
+// Recommends one of several layouts and scores predictions, both also as text.
 
 #include <algorithm>
 #include <cmath>
@@ -112,8 +112,8 @@ std::string Assumptions(absl::Span<const Prediction> predictions) {
   return text;
 }
 
-// A pipeline hands messages on even with --skip_communication, and its
-// timelines are those of the size that is to be predicted.
+// Only ddp: a pipeline passes messages on even with --skip_communication, and
+// its timelines are those of the size that is to be predicted.
 bool ExchangesNothing(const RunTrace& run) {
   const RunRecord& record = run.ranks[0].run;
   return record.binary == "ddp" && SkipsCommunication(record);

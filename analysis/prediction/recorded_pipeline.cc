@@ -57,7 +57,7 @@ class StageReader {
   double busy_seconds(int64_t place) const { return busy_[place].Mean(); }
   const std::vector<int64_t>& place_of() const { return place_of_; }
 
-  // Of micro-batches that take `factor` times as long as the recorded ones.
+  // The costs if micro-batches took `factor` times as long as recorded.
   StageCosts Costs(int64_t stage, double factor) const {
     const Kinds& kinds = kinds_[stage];
     StageCosts costs;

@@ -1,6 +1,6 @@
-// What a study's runs say about computing, buckets of gradients and the stages
-// of pipelines, and a layout's steps, simulated one by one from that: what
-// predictions are made from.
+// What predictions are made from: what a study's runs say about computing,
+// buckets of gradients and the stages of pipelines, and the steps of a layout,
+// simulated one by one from that.
 #ifndef RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 #define RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 
@@ -18,7 +18,7 @@
 
 namespace rankwise {
 
-// Of a trainer that is predicted: ddp, model_parallel or pipeline.
+// Whether the run's trainer can be predicted: ddp, model_parallel or pipeline.
 bool IsPredictable(const RunRecord& run);
 
 // The backend `fake` pretends its ranks: they are rank 0's mirror images, share
@@ -32,9 +32,9 @@ RunTrace MirrorFakeRanks(RunTrace run);
 // Examples of a rank's step; of a pipeline, of a replica's step. Median.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 
-// Those of predictable trainers that can be measured and whose steps were not
-// captured. FailedPrecondition, naming the flag and two files,
-// where they did not train the same thing, and where all were captured.
+// The runs of predictable trainers that can be measured and whose steps were
+// not captured. FailedPrecondition, naming the flag and two files, where they
+// did not train the same thing, and where all were captured.
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config);
 
@@ -165,7 +165,7 @@ struct Layout {
   std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
 };
 
-// Of one simulated step.
+// The times of one simulated step.
 struct StepTimes {
   double step_seconds = 0;
   double exposed_comm_seconds = 0;
@@ -173,20 +173,19 @@ struct StepTimes {
 };
 
 // One recorded step of one rank, or of one replica of a pipeline, with the
-// communication of the requested layout: as its cost is estimated, and with it
-// as cheap, and as dear, as its 95 % interval says.
+// communication of the requested layout: at its estimated cost, and at both
+// ends of that cost's 95 % interval.
 struct StepSample {
   StepTimes middle, low, high;
 };
 
-// Which end of a cost's 95 % interval.
+// An end of a cost's 95 % interval, or the estimate itself.
 enum class CostSide { kLow, kMiddle, kHigh };
 
 double SecondsAt(const CostEstimate& cost, CostSide side);
 
 struct StepEstimate : StepTimes {  // medians
-  Interval step_interval =
-      {};  // 95 %, of the median step of a run that is to come
+  Interval step_interval = {};     // 95 %, of the median step of a future run
   // What the slowest of the ranks adds to the median of one.
   double noise_seconds = 0;
 };

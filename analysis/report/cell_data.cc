@@ -55,8 +55,8 @@ std::string FlagText(const std::string& name, const std::string& value) {
   return value == "true" ? ", without communication" : "";
 }
 
-// Of each cell, its label with the flags in which cells of that label differ;
-// not those that say where a run's files lie.
+// Each cell's label, followed by the flags in which cells of that label differ,
+// except those that say where a run's files are.
 std::vector<std::string> LabelsOf(absl::Span<const Cell> cells) {
   std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
   for (const Cell& cell : cells) {

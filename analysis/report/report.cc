@@ -28,7 +28,7 @@ namespace {
 
 using ::nlohmann::json;
 
-// A list of what `data_of` says of every member of `list`, in its `context`.
+// The list of data_of(context..., member) for every member of `list`.
 template <typename List, typename DataOf, typename... Context>
 json DataOfEach(const List& list, const DataOf& data_of,
                 const Context&... context) {

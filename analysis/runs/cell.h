@@ -88,10 +88,10 @@ std::string BatchText(double examples);
 
 // Groups runs into cells by trainer, world size, batch and its division into
 // micro-batches, replicas and stages, threads, the kinds of CPU and of device,
-// the backend, and the flags that do not follow the world size: "single" first,
-// then by trainer, world size and batch. Runs of comm_bench are skipped. Why a
-// run cannot be measured, or has no PipelineUse in spite of schedule records,
-// is appended to `left_out`.
+// the backend, and the flags that do not follow the world size. The order is
+// "single" first, then by trainer, world size and batch. Runs of comm_bench are
+// skipped. Why a run cannot be measured, and is left out, or has no PipelineUse
+// in spite of schedule records, is appended to `left_out`.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);

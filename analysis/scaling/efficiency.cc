@@ -19,7 +19,7 @@ class PairCheck {
  public:
   PairCheck(const Cell& base, const Cell& cell) : base_(base), cell_(cell) {}
 
-  // What no force passes over: there is nothing to compare.
+  // What ComparisonConfig::force does not override: nothing can be compared.
   void CheckFinal(Scaling scaling) {
     for (const Cell* cell : Cells()) {
       if (!cell->IsAblation()) continue;

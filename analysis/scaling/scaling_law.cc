@@ -38,7 +38,7 @@ struct Observed {
   double speedup = 0;
 };
 
-using Parameters = std::array<double, 2>;  // the second of USL alone
+using Parameters = std::array<double, 2>;  // only USL has a second
 
 // Every law is linear in its parameters: observed = fixed + factors *
 // parameters. Gustafson's observes the speedup, the others its inverse.
@@ -56,7 +56,7 @@ LinearForm LinearFormOf(ScalingLaw law, const Observed& point) {
           {1 - 1 / n, law == ScalingLaw::kUsl ? n - 1 : 0}};
 }
 
-// Of the squares of relative errors.
+// The sums for the least squares of relative errors.
 LeastSquares SumSquares(ScalingLaw law, absl::Span<const Observed> points) {
   LeastSquares sums;
   for (const Observed& point : points) {

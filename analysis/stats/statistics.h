@@ -13,7 +13,7 @@
 
 namespace rankwise {
 
-// `number` of each element, in order; it may be a pointer to a member.
+// number(x) of each element x, in order; `number` may be a pointer to a member.
 template <typename Range, typename Number>
 std::vector<double> NumbersOf(const Range& range, Number number) {
   std::vector<double> numbers;
@@ -74,20 +74,20 @@ struct Ratio {
 Ratio RatioOf(absl::Span<const double> numerator,
               absl::Span<const double> denominator);
 
-// Least squares of y = p[0] x0 + p[1] x1. Whoever wants relative errors or
-// other weights divides both sides before they are added.
+// Least squares of y = p[0] x0 + p[1] x1. For relative errors or other weights,
+// divide both sides before adding them.
 struct LeastSquares {
   double x0x0 = 0, x0x1 = 0, x1x1 = 0, x0y = 0, x1y = 0;  // sums
 
   void Add(double x0, double x1, double y);
   double Determinant() const { return x0x0 * x1x1 - x0x1 * x0x1; }
 
-  // Where every x1 was 0, p[1] is, too. Not finite where the observations do
-  // not determine the parameters.
+  // p[1] is 0 where every x1 was. Not finite where the observations do not
+  // determine the parameters.
   std::array<double, 2> Solve() const;
 
-  // Likewise, of parameters that are not negative. Without observations that
-  // determine both one of them is 0. x0 must be other than 0 in some.
+  // The same with parameters that must not be negative. Where the observations
+  // do not determine both, one of them is 0. At least one x0 must not be 0.
   std::array<double, 2> SolveNotNegative() const;
 };
 

@@ -35,8 +35,8 @@ constexpr int64_t kLargestLeap = 16;
 // runs; host memory grows on for a while, so that its result is confirmed.
 constexpr int64_t kProbeSteps = kMinMeasuredSteps + 1;
 
-// What a run that dies with more than the smallest batch is taken to have
-// wanted, times the limit.
+// A run that dies with more than the smallest batch is taken to have needed
+// this many times the limit.
 constexpr int64_t kTooLarge = 2;
 
 using Probe = MemoryProbes::const_iterator;
@@ -107,8 +107,8 @@ absl::Status NothingFits(int64_t limit_bytes, int64_t peak,
       ", and the limit is ", MemoryText(limit_bytes)));
 }
 
-// Of the fullest rank: of its accelerators where it has any, else of its
-// process. NotFound where a rank recorded none.
+// The peak of the fullest rank: of its accelerators where it has any, else of
+// its process. NotFound where a rank recorded none.
 absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
   int64_t peak = 0;
   for (const RankTrace& rank : run.ranks) {
@@ -128,7 +128,7 @@ absl::StatusOr<int64_t> ProbeRun(StudyConfig config, const PlannedRun& run,
   const std::string& dir = config.output_dir;
   const std::string log = PathsOfRun(dir, run).log;
   const int64_t too_large = kTooLarge * config.memory_limit_bytes;
-  // The file that says so in later sessions: the search then goes the same way.
+  // Says so in later sessions, whose search then goes the same way.
   const std::string mark = absl::StrCat(dir, "/", run.FileStem(), ".too_large");
   std::error_code ignored;
   if (std::filesystem::exists(mark, ignored)) return too_large;

@@ -29,8 +29,8 @@ struct MemoryFit {
 // and the batch that it allows is probed too, so that the answer has been seen
 // to fit. Where the line was wrong, the search goes on between what fitted and
 // what did not. Batches are multiples of 8, the smallest, up to 2^20. `probe`
-// says the peak memory of a batch. OutOfRange where not even the smallest batch
-// fits; fails where `probe` does.
+// returns the peak memory of a batch. OutOfRange where not even the smallest
+// batch fits; fails where `probe` does.
 absl::StatusOr<MemoryFit> LargestBatch(
     int64_t limit_bytes,
     const std::function<absl::StatusOr<int64_t>(int64_t batch)>& probe);
@@ -47,9 +47,10 @@ absl::StatusOr<MemoryFit> ConfirmBatch(
 // folder probes/ of the study's, find each cell's batch, and one of all
 // config.max_steps, in probes/whole/, confirms it; those that are there already
 // are not run again. A run that dies with more than the smallest batch counts
-// as one of too large a batch, for ever by its file STEM.too_large; one that
-// takes too long ends the search. OutOfRange, naming the cell and what it
-// needs, where not even its smallest batch fits; Cancelled by `signals`.
+// as one of too large a batch, in later sessions too (its file STEM.too_large);
+// one that takes too long ends the search. OutOfRange, naming the cell and what
+// it needs, where not even its smallest batch fits; Cancelled where one of
+// `signals` came.
 absl::StatusOr<std::vector<PlannedRun>> FindFixedMemoryRuns(
     const StudyConfig& config, HeldSignals& signals);
 

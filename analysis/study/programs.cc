@@ -85,11 +85,12 @@ absl::StatusOr<pid_t> Start(const Command& command) {
   return child;
 }
 
-// Waits for the child for up to `patience`, or until an interrupt comes, which
-// does not count where `interrupted_by` is null. False: it still runs.
+// Waits for the child for up to `patience`, or until an interrupt, which goes
+// to *interrupted_by; where that is null, interrupts are ignored. False: the
+// child still runs.
 bool WaitFor(pid_t child, absl::Duration patience, int* status,
              int* interrupted_by) {
-  using Clock = std::chrono::steady_clock;  // that nobody sets
+  using Clock = std::chrono::steady_clock;  // never set
   const Clock::time_point start = Clock::now();
   const sigset_t set = SetOfHeldSignals();
   while (waitpid(child, status, WNOHANG) != child) {

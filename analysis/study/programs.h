@@ -31,8 +31,8 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  // SIGINT, SIGTERM or SIGHUP, which ended a command and is to end the study;
-  // 0: none of them came.
+  // The SIGINT, SIGTERM or SIGHUP that ended a command, and is to end the
+  // study; 0 without one.
   int interrupted_by() const { return interrupted_by_; }
 
  private:
@@ -45,7 +45,7 @@ class HeldSignals {
 // Blocks until the command has ended, and with it its process group: what it
 // started is killed. It also ends when this process dies. Cancelled where one
 // of `signals` ended it early, DeadlineExceeded where the timeout did, Unknown
-// where it ended badly: "exited with code 3", "was killed by signal 9 ...".
+// where it failed: "exited with code 3", "was killed by signal 9 ...".
 absl::Status RunCommand(const Command& command, HeldSignals& signals);
 
 // The folder with the trainers' binaries, found from the path of the

@@ -93,9 +93,9 @@ absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
       "did; choose another folder, or read it by --from"));
 }
 
-// Sets all flags: those given in argv, else what the folder's study.flags says,
-// which is returned, else their defaults. Exits as ParseFlags does where argv
-// is wrong; fails where the file is.
+// Sets all flags: to what argv says, else to what the folder's study.flags
+// says, else to their defaults. Returns what study.flags says. Exits as
+// ParseFlags does where argv is wrong; fails where the file is.
 absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
                                                                  char** argv) {
   RETURN_IF_ERROR(RefuseArguments(ParseFlags(argc, argv), "--world_sizes=1,2"));
@@ -128,7 +128,7 @@ absl::Status FindPrograms(const StudyConfig& study) {
   return absl::OkStatus();
 }
 
-// Sets where and how long the study's runs are made.
+// Sets the folders of the study and the timeout of its runs.
 absl::Status SetPlaces(StudyConfig& study) {
   study.run_timeout = absl::GetFlag(FLAGS_run_timeout);
   if (study.run_timeout <= absl::ZeroDuration()) {
@@ -203,7 +203,7 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
   return GiveAnswer(std::move(runs), dir) ? 0 : kFailed;
 }
 
-// The study that the flags describe, and that study.flags can hold.
+// The study that the flags describe. Fails where study.flags cannot hold it.
 absl::StatusOr<StudyConfig> DescribedStudy() {
   ASSIGN_OR_RETURN(StudyConfig study, ConfigFromFlags());
   RETURN_IF_ERROR(SetPlaces(study));

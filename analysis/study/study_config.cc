@@ -110,7 +110,8 @@ absl::Status CheckWorldSizes(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-// Flags that do not go together. Expects what CheckNumbers accepts.
+// Fails for flags that contradict each other. Expects what CheckNumbers
+// accepts.
 absl::Status CheckCombinations(const StudyConfig& config) {
   if (absl::c_linear_search(config.trainers, "pipeline") &&
       config.batch_size % config.micro_batches != 0) {
@@ -174,7 +175,7 @@ absl::Status CheckTrainerFlags(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-// The items of `text`, each of which must be one of `known`, and once.
+// The items of `text`, each of which must be one of `known` and occur once.
 absl::StatusOr<std::vector<std::string>> ParseNames(
     absl::string_view flag, absl::string_view text,
     const std::vector<absl::string_view>& known) {

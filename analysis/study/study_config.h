@@ -64,15 +64,16 @@ struct StudyConfig {
 inline constexpr const char* kHandedOnFlags[] = {
     "model", "dataset", "device", "backend", "precision", "data_dir"};
 
-// All but the places and the timeout, which study.cc's flags say. Makes
-// --data_dir a UserPath. Fails with a message that names the flag to change.
+// Without the folders and the timeout, which study.cc sets by its own flags.
+// Makes --data_dir a UserPath. Fails with a message that names the flag to
+// change.
 absl::StatusOr<StudyConfig> ConfigFromFlags();
 
 // What study.flags says of a study that the flags describe.
 StudyDescription DescribeStudy(const StudyConfig& study);
 
-// "1,2,4", "strong,weak", "single,ddp", and "gpipe,1f1b"; each refuses what is
-// empty, unknown or said twice. `flag`: for messages.
+// "1,2,4", "strong,weak", "single,ddp", and "gpipe,1f1b"; each refuses
+// empty, unknown and repeated items. `flag`: for messages.
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text);
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text);

@@ -36,7 +36,7 @@ std::string StudyFilePath(const std::string& dir);
 // A flagfile. Fails, naming the flag, where a value holds a line break.
 absl::StatusOr<std::string> FlagfileText(const StudyDescription& description);
 
-// Fails, naming file and line, where one is neither a comment nor --flag=value.
+// Fails, naming file and line, where it is neither a comment nor --flag=value.
 absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path);
 
 // What `now` has otherwise than `before`, "--repetitions is 3, and was 5", in
@@ -64,8 +64,8 @@ absl::Status PrepareStudyFolder(const std::string& dir,
 // The runs of every *.jsonl in `dir`, in the order of their names.
 absl::StatusOr<std::vector<RunTrace>> LoadStudyFolder(const std::string& dir);
 
-// Adds to `dir`/durations.csv how long a run took, start-up included, if it
-// can.
+// Adds to `dir`/durations.csv how long a run took, start-up included; a failure
+// to write is ignored.
 void AddDuration(const std::string& dir, const std::string& run,
                  absl::Duration elapsed);
 
@@ -76,8 +76,8 @@ std::map<std::string, double> ReadDurations(const std::string& dir);
 std::string LastLines(const std::string& path, int count);
 
 // Makes the folder this process's own until the result is destroyed or the
-// process ends. FailedPrecondition where another one holds it; NotFound without
-// the folder. Where the file system knows no locks, nobody is kept out.
+// process ends. FailedPrecondition where another process holds it; NotFound
+// without the folder. Keeps nobody out on a file system without locks.
 absl::StatusOr<std::shared_ptr<void>> LockFolder(const std::string& dir);
 
 }  // namespace rankwise

@@ -29,8 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the time of a run depends on, in addition to what its name and the flags
-// of the trainers say.
+// What the time of a run depends on, in addition to its name and the trainers'
+// flags.
 constexpr const char* kDecisiveOrigin[] = {"cpu_model", "cores",
                                            "threads_per_rank"};
 

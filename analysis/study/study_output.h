@@ -22,9 +22,9 @@ struct RunTime {
 // How long a study's runs take.
 class RunTimes {
  public:
-  // By every study in `results_dir` and the one in `own_dir` that trained the
-  // same model on the same data and machine as the one that `study` describes,
-  // the latest first; folders that are no studies are passed over.
+  // From the study in `own_dir` and every one in `results_dir` that trained the
+  // same model on the same data and machine as the one that `study` describes;
+  // `own_dir` takes precedence, then the latest. Other folders are passed over.
   RunTimes(const std::string& results_dir, const std::string& own_dir,
            const StudyDescription& study);
 

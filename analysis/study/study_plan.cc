@@ -13,12 +13,12 @@
 namespace rankwise {
 namespace {
 
-// The schedules' own numbers of stages per rank.
+// The number of stages per rank that the schedule needs.
 int64_t ChunksPerRank(absl::string_view schedule) {
   return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
 }
 
-// Fills the cells of a plan; equal ones once.
+// Fills the cells of a plan; equal ones are added once.
 class Cells {
  public:
   Cells(const StudyConfig& config, StudyPlan& plan)
@@ -36,7 +36,7 @@ class Cells {
     plan_.cells.insert({run, repetitions});
   }
 
-  // Last, as it goes through the others.
+  // Must be called last: its cells follow from the others.
   void AddAuxiliary() {
     const std::map<PlannedRun, int64_t> main = plan_.cells;
     for (const auto& [run, repetitions] : main) {

@@ -33,13 +33,13 @@ struct PlannedRun {
   bool IsTraining() const { return trainer != "comm_bench"; }
   // Examples a step of all ranks.
   int64_t GlobalBatch() const;
-  // The base case comes first, what is no training last; repetitions are equal.
+  // The base case first, comm_bench last; repetitions compare equal.
   bool operator<(const PlannedRun& other) const;
 };
 
 struct StudyPlan {
-  // Of every configuration, a run whose repetition does not count, how often it
-  // is run; by trainer, single first.
+  // Configuration -> number of its repetitions; the key's own `repetition` does
+  // not count. By trainer, single first.
   std::map<PlannedRun, int64_t> cells;
   std::vector<PlannedRun> runs;
   // Under Scaling::kFixedMemory: their batch_size is to be searched.

@@ -140,7 +140,8 @@ class StudyRunner {
     int failed = 0;
   };
 
-  // Makes the run, unless its configuration has only failed; in words.
+  // Makes the run, unless its configuration has only failed so far; returns
+  // what to print.
   absl::StatusOr<std::string> Outcome(const PlannedRun& run,
                                       HeldSignals& signals) {
     Tally& tally = tallies_[run.CellStem()];

@@ -27,8 +27,8 @@ absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
                                  const PlannedRun& planned,
                                  HeldSignals& signals);
 
-// The records of `planned` where its folder has them whole. NotFound without
-// them; records of something else, or that were cut short, are renamed to
+// The records of `planned` where config.output_dir has all of them. NotFound if
+// there are none; records of something else, or cut short, are renamed to
 // RunPaths::incomplete, and are NotFound too.
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned);

@@ -14,7 +14,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// With the second name that each has, "" where there is none.
+// Each with its second name; "" where it has none.
 constexpr std::pair<c10::ScalarType, const char*> kDtypes[] = {
     {at::kFloat, "fp32"},    {at::kDouble, "fp64"}, {at::kHalf, "fp16"},
     {at::kBFloat16, "bf16"}, {at::kInt, ""},        {at::kLong, ""},

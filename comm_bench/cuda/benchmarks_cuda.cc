@@ -41,8 +41,7 @@ std::string CudaOfDriver() {
   return absl::StrCat(version / kMajor, ".", version % kMajor / kMinor);
 }
 
-// Whether the first GPU goes by the host's page tables (Grace Hopper and its
-// kin).
+// Whether the first GPU uses the host's page tables, as Grace Hopper does.
 bool IsCoherent() {
   constexpr int kFirst = 0;
   int value = 0;
@@ -54,7 +53,7 @@ bool IsCoherent() {
   return value != 0;
 }
 
-// Of the link between the host and the first visible GPU.
+// The limit of the link between the host and the first visible GPU.
 Limit LimitOfHostLink(const GpuFacts& gpu) {
   return HostLinkLimit(IsCoherent(), ReadPcieLink(kPciDevices, gpu.pci_bus_id));
 }

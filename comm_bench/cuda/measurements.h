@@ -20,7 +20,7 @@ class Measurement {
  public:
   virtual ~Measurement() = default;
 
-  // Makes what an earlier Run left unlike what a Run must leave.
+  // Overwrites what an earlier Run left with what no correct Run leaves.
   virtual void Clear() = 0;
   // Does it; seconds, by the clock that the measurement is defined with.
   virtual double Run() = 0;
@@ -97,11 +97,11 @@ struct PeerCopy {
 
 // What the links between this process's GPUs can do: the ceiling of every
 // collective between them. MakePeerCopy between all ordered pairs of the
-// visible GPUs, one pair at a time, with a check of what arrived; PyTorch's
-// cached memory that nobody uses is given back after each. Blocks until done;
-// needs `bytes` free on each GPU. NotFound where there are no two GPUs (or the
-// build is without CUDA), InvalidArgument for fewer bytes than one, DataLoss
-// for a copy that arrived wrong, Internal where memory is short or CUDA fails.
+// visible GPUs, one pair at a time, with a check of what arrived; memory that
+// PyTorch caches unused is released after each. Blocks until done; needs
+// `bytes` free on each GPU. NotFound with fewer than two GPUs (or in a build
+// without CUDA), InvalidArgument for less than one byte, DataLoss for a copy
+// that arrived wrong, Internal where memory is short or CUDA fails.
 absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t bytes);
 
 }  // namespace rankwise::micro

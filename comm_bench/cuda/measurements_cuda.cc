@@ -50,8 +50,8 @@ at::Tensor NewBytes(int64_t bytes, at::TensorOptions where) {
 
 uint8_t* Bytes(const at::Tensor& tensor) { return tensor.data_ptr<uint8_t>(); }
 
-// The ends of a copy, before it: the pattern in one, no piece of it in the
-// other. On all streams of their devices.
+// Prepares the ends of a copy: the pattern in one, no piece of it in the other.
+// Both are visible to all streams of their devices when it returns.
 void ClearCopy(const at::Tensor& from, const at::Tensor& to) {
   comm_bench::Fill(from, {{from.numel(), 0, comm_bench::DataOf(0)}});
   comm_bench::FillUnwritten(to);
@@ -201,7 +201,7 @@ struct SumMeasurement : Measurement {
     });
   }
 
-  // Against PyTorch's sum.
+  // Compares with PyTorch's sum.
   absl::Status Check() override {
     const auto sum = results[0].item<float>();
     const auto expected = values.sum(at::kFloat).item<float>();
@@ -250,7 +250,7 @@ struct LaunchMeasurement : Measurement {
       launches = kMany;
     }
     if (how == Launching::kKernels) return;
-    // Loads the kernel: a capture is no place for that.
+    // Loads the kernel, which must not happen during a capture.
     LaunchTick(nullptr, timer.stream());
     timer.Finish();
     idle = Record(kernels_of_launch, nullptr, timer.stream());
@@ -280,7 +280,7 @@ struct LaunchMeasurement : Measurement {
         absl::StrCat(counted, " kernels ran and not ", kernels()));
   }
 
-  // Kernels where there is no graph.
+  // Launches `graph`, or single kernels where it is null.
   void Launch(CUgraphExec_st* graph, int32_t* target) {
     for (int i = 0; i < launches; ++i) {
       if (graph == nullptr) LaunchTick(target, timer.stream());
@@ -311,10 +311,10 @@ struct LaunchMeasurement : Measurement {
 };
 
 struct PeerCopyMeasurement : Measurement {
-  // GPU `from` is the current one.
+  // GPU `from` must be the current one.
   PeerCopyMeasurement(int from, int to, int64_t bytes)
       : source(NewBytes(bytes, Gpu(from))), target(NewBytes(bytes, Gpu(to))) {
-    // Not &&: access is enabled both ways.
+    // Not short-circuited: each call enables access in its direction.
     const bool there = at::cuda::get_p2p_access(from, to);
     const bool back = at::cuda::get_p2p_access(to, from);
     direct = there && back;

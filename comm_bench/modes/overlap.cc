@@ -215,7 +215,7 @@ constexpr Figure kFigures[] = {
     &OverlapFigures::union_seconds,    &OverlapFigures::union_share,
     &OverlapFigures::compute_slowdown, &OverlapFigures::comm_slowdown};
 
-// Of one iteration; seconds of either alone, and the run of both.
+// The figures of one iteration: the seconds of either alone, and both together.
 OverlapFigures FiguresOf(double compute, double comm, const BesideTimes& both) {
   const TimeSpan computing = {both.compute_begin, both.compute_end};
   const TimeSpan communicating = {0, both.comm_end};
@@ -244,7 +244,7 @@ void AppendLine(const std::string& title, const OverlapFigures& f,
       f.comm_slowdown);
 }
 
-// Of this rank's iterations.
+// The figures and intervals of this rank's iterations.
 OverlapRank RankOf(const std::vector<OverlapFigures>& iterations) {
   OverlapRank rank;
   for (const Figure figure : kFigures) {

@@ -18,9 +18,9 @@
 namespace rankwise::comm_bench {
 
 // The four published definitions of how much of communication is hidden behind
-// computation. They do not agree; a figure is of use with its name only.
+// computation. They do not agree: always name the one a figure is by.
 
-// NaN of nothing.
+// NaN where `whole` is not above 0.
 inline double ShareOf(double part, double whole) {
   return whole > 0 ? part / whole : std::numeric_limits<double>::quiet_NaN();
 }

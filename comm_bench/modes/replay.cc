@@ -175,7 +175,7 @@ void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
   }
 }
 
-// All of this rank's record but its samples.
+// Fills all of this rank's record but its samples.
 void DescribeSamples(const char* layer, const Control& control, bool stopped,
                      CollectiveRecord& record) {
   record.rank = control.rank();

@@ -78,8 +78,9 @@ struct ReplayResult {
   ReplayTimes exposed;         // the trainer's own exposed communication
   ReplayTimes gaps;            // see Replay
   ReplayTimes back_to_back;    // see Replay
-  // This rank's iterations, of which gaps and back_to_back are made; they start
-  // on its own clock since the warm-up ended. Layers "gaps" and "back_to_back".
+  // This rank's iterations, from which gaps and back_to_back are computed; they
+  // start at seconds of its own clock since the warm-up ended. The layers are
+  // "gaps" and "back_to_back".
   CollectiveRecord own_gaps, own_back_to_back;
   bool stopped = false;  // by `stop`
 };

@@ -46,8 +46,9 @@ std::unique_ptr<Layer> MakeC10dLayer(
 // are what ncclGetErrorString and ncclGetLastError say, and the call that
 // failed; calls throw them as c10::Error. A peer that dies is not noticed: what
 // waits for the device then waits until somebody ends the process, as the
-// launcher does. Registered tensors are a ncclMemAlloc each, known to the
-// communicator until they end. Unimplemented in a build without CUDA.
+// launcher does. Each registered tensor is an ncclMemAlloc of its own,
+// registered with the communicator as long as it lives. Unimplemented in a
+// build without CUDA.
 absl::StatusOr<std::unique_ptr<Layer>> ConnectNcclLayer(
     Control& control, const std::vector<int>& ranks, c10::Device device);
 
@@ -85,9 +86,9 @@ class Calls {
   void Fill();
 
   // Records the calls, once for Run and kGraphRounds times for RunRounds; both
-  // replay them from now on. The calls have been made before: libraries set up
-  // at the first what cannot be recorded. The graph's own error, or
-  // Unimplemented.
+  // replay them from now on. The calls must have been made before:
+  // libraries set up at the first call what cannot be recorded. Returns the
+  // graph's own error, or Unimplemented.
   absl::Status Capture(const GraphMaker& make);
 
   // All calls once. Blocks until their results are in place.

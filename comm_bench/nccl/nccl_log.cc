@@ -25,7 +25,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// The format is in the header.
+// See nccl_log.h for the format.
 std::optional<NcclChoices> ParseLine(const std::string& line) {
   static const auto& call = *new std::regex(
       R"( NCCL INFO \S.* \d+ Bytes -> (?:Algo (\S+) proto (\S+)|Kernel (\S+)))");

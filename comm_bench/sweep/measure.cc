@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(
   return MakeC10dLayer(group.process_group());
 }
 
-// Measures the rows of one sweep after the other.
+// Measures the rows of one sweep, one after the other.
 struct Sweep {
   const BenchConfig& config;
   const Plan& plan;
@@ -222,7 +222,7 @@ struct Sweep {
   int rows = 0, wrong_rows = 0;
   std::string first_wrong = "";
 
-  // One block; with the fit of its costs below it.
+  // Prints one block, with the fit of its costs below it.
   absl::Status RunCase(const SweepCase& item) {
     std::vector<CostPoint> points;
     for (const SizedCall& next : CallsOf(item, config, plan)) {

@@ -204,7 +204,7 @@ std::vector<TimedAction> TimedActions(const TrafficRecord& record) {
   return actions;
 }
 
-// When the collectives that end on all ranks together ended on this one.
+// When the collectives that end together on all ranks ended on this one.
 std::vector<double> CommonEnds(const TrafficRecord& record, size_t ranks) {
   std::vector<double> ends;
   for (const RecordedTransfer& event : record.events) {
@@ -305,7 +305,7 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
 std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
                                      double lead_in_seconds) {
   std::vector<ReplayAction> plan;
-  std::vector<size_t> unseen;  // started, with an end that nobody waited for
+  std::vector<size_t> unseen;  // started; their recorded end was not waited for
   double cursor = lead_in_seconds;
   for (TimedAction& timed : TimedActions(record)) {
     ReplayAction action = std::move(timed.action);
