@@ -128,7 +128,7 @@ absl::StatusOr<int64_t> ProbeRun(StudyConfig config, const PlannedRun& run,
   const std::string& dir = config.output_dir;
   const std::string log = PathsOfRun(dir, run).log;
   const int64_t too_large = kTooLarge * config.memory_limit_bytes;
-  // Says so in later sessions, whose search then goes the same way.
+  // Tells later sessions, whose search then goes the same way.
   const std::string mark = absl::StrCat(dir, "/", run.FileStem(), ".too_large");
   std::error_code ignored;
   if (std::filesystem::exists(mark, ignored)) return too_large;
