@@ -98,10 +98,11 @@ struct PeerCopy {
 // What the links between this process's GPUs can do: the ceiling of every
 // collective between them. MakePeerCopy between all ordered pairs of the
 // visible GPUs, one pair at a time, with a check of what arrived; memory that
-// PyTorch caches unused is released after each. Blocks until done; needs
-// `bytes` free on each GPU. NotFound with fewer than two GPUs (or in a build
-// without CUDA), InvalidArgument for less than one byte, DataLoss for a copy
-// that arrived wrong, Internal where memory is short or CUDA fails.
+// PyTorch caches unused is released after each. Blocks until done;
+// needs `bytes` free on each GPU, and as much again where it checks. NotFound
+// with fewer than two GPUs (or in a build without CUDA), InvalidArgument for
+// less than one byte, DataLoss for a copy that arrived wrong, Internal where
+// memory is short or CUDA fails.
 absl::StatusOr<std::vector<PeerCopy>> MeasurePeerCopies(int64_t bytes);
 
 }  // namespace rankwise::micro
