@@ -42,7 +42,7 @@ ABSL_DECLARE_FLAG(bool, skip_communication);
 namespace rankwise {
 namespace {
 
-// Of a name that CheckDdpFlags allows.
+// `name`: one that CheckDdpFlags allows.
 DdpConfig::CommHook CommHookNamed(const std::string& name) {
   if (name == "none") return DdpConfig::CommHook::kNone;
   return name == "fp16" ? DdpConfig::CommHook::kFp16

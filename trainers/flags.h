@@ -37,7 +37,7 @@ bool RegisterFlag(const char* name, FlagEffect effect);
 // flags.cc change the speed.
 FlagEffect EffectOf(const std::string& flag);
 
-// The value of `flag`; `checks` complains where it is not low .. high.
+// The value of `flag`; `checks` complains unless it is in [low, high].
 template <typename T>
 T FlagInRange(FlagChecks& checks, const absl::Flag<T>& flag,
               std::type_identity_t<T> low,

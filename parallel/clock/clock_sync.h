@@ -23,8 +23,8 @@ class ClockSync {
  public:
   // Collective, as Update is. Throws what a failed message throws.
   ClockSync(Control& control, RankClock clock);
-  // HostClock's. Without peers (null, or the fake backend) rank 0's clock is
-  // this rank's own.
+  // Synchronises HostClock() over the ranks of `comm`. Without peers (null, or
+  // the fake backend) this rank's clock is taken to be rank 0's.
   explicit ClockSync(Communicator* comm);
 
   void Update();

@@ -16,8 +16,8 @@
 namespace rankwise {
 namespace {
 
-// Sleepers wake up to 0.1 ms late; who spins for long loses the core where
-// others want it.
+// Sleeping threads wake up to 0.1 ms late, so the end of a wait spins; a longer
+// spin would lose the core to other processes.
 constexpr double kSpinSeconds = 3e-4;
 
 thread_local VirtualTime* of_this_thread = nullptr;
@@ -35,7 +35,7 @@ std::string BootId() {
   return id;
 }
 
-// 52 bits: a double holds them exactly.
+// 52 bits, which a double holds exactly; 0 if the boot is unknown.
 double HostClockId() {
   const std::string boot = BootId();
   if (boot.empty()) return 0;

@@ -1,6 +1,6 @@
-// The clocks of a rank: steady time for waits, which setting the machine's
-// clock neither ends early nor makes last for ever; and the clock that it takes
-// its stamps from, the host's or a virtual one.
+// The clocks of a rank: steady time for waits, so that setting the machine's
+// clock neither ends a wait early nor prolongs it; and the clock for its time
+// stamps, which is the host's or a virtual one.
 #ifndef RANKWISE_PARALLEL_CLOCK_STEADY_TIME_H_
 #define RANKWISE_PARALLEL_CLOCK_STEADY_TIME_H_
 
@@ -46,28 +46,28 @@ class Deadline {
 bool RunWithin(absl::Duration patience, std::function<void()> action);
 
 struct RankClock {
-  // Now, in seconds since a time of its own; never goes back.
+  // Seconds since an arbitrary origin; never decreases.
   std::function<double()> now;
-  // Ranks whose clocks have the same id read the same clock; 0: this one is
-  // nobody else's.
+  // Ranks whose clocks have equal ids read the same clock; 0: not known to be
+  // shared.
   double id = 0;
 };
 
-// std::chrono::steady_clock: one clock for all processes that share a boot of a
-// kernel and a time namespace, which is what its id is made of. On a thread in
-// virtual time, that: one clock for all ranks.
+// std::chrono::steady_clock, which all processes under the same boot of a
+// kernel and in the same time namespace share; its id is a hash of the two. On
+// a thread in virtual time, the virtual clock, which all ranks share.
 RankClock HostClock();
 
 // Sleeps while more than 0.3 ms are left, then yields the core, which ranks may
 // share. Virtual time advances instead.
 void WaitUntil(const RankClock& clock, double time);
 
-// While it lives, the thread that made it is a rank in virtual time: what
-// happens between the ranks of a FakeWorld takes exactly what its costs say,
-// and passes at once. HostClock reads it, WaitUntil advances it. It starts at
-// 0; a call is over when the last rank has entered it and its cost has passed,
-// and who waits for it goes on then, or later where its own time is later.
-// Times are whole nanoseconds.
+// While it lives, the thread that made it is a rank in virtual time:
+// communication between the ranks of a FakeWorld takes exactly its configured
+// costs, without any real waiting. HostClock reads it, WaitUntil advances it.
+// It starts at 0. A call ends when its cost has passed since the last rank
+// entered it; a rank that waits for it continues at that time, or at its own
+// time if that is later. Times are whole nanoseconds.
 //
 // Either all ranks of a FakeWorld are in virtual time or none. A rank waits for
 // its own calls by Work::wait, which is when their futures complete; timeouts
@@ -91,14 +91,15 @@ class VirtualTime {
   VirtualTime(const VirtualTime&) = delete;
   VirtualTime& operator=(const VirtualTime&) = delete;
 
-  // Null: this thread is in real time.
+  // Null if this thread is in real time.
   static VirtualTime* OfThisThread();
 
   TimePoint now() const { return now_; }
-  // Computes, or sleeps; nothing below half a nanosecond.
+  // Stands for computing or sleeping. Rounds to nanoseconds; negative counts as
+  // 0.
   void Advance(double seconds);
-  // Runs `event` at the time `when`, also where that has passed, and goes on at
-  // the later of `when` and now().
+  // Runs `event` with now() set to `when`, even if that has passed; afterwards
+  // now() is the later of `when` and its value before the call.
   void RunAt(TimePoint when, const std::function<void()>& event);
 
  private:

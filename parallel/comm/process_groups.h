@@ -61,8 +61,8 @@ class ProcessGroups {
 
   const ProcessGroupsConfig config_;
   std::vector<GroupPtr> groups_;
-  // What carries them, those of all ranks first: the check does not pass
-  // abort() on.
+  // The backends that the groups are made of, those of the group of all ranks
+  // first. Kept for Abort: the check does not forward abort().
   std::vector<std::pair<const BackendKind*, BackendPtr>> carriers_;
 };
 

@@ -128,7 +128,7 @@ std::string WhereOf(const RankEnv& env, const RendezvousConfig& config) {
   return absl::StrCat("the store at ", env.master_addr, ":", env.master_port);
 }
 
-// The whole of the store, of which the job takes a part.
+// The store before it is narrowed to the job's part (JobsPart).
 absl::StatusOr<StoreConnection> OpenStores(const RankEnv& env,
                                            const RendezvousConfig& config) {
   try {

@@ -58,13 +58,13 @@ struct DdpConfig {
   bool skip_communication = false;
 };
 
-// When backward's own work ends on `device`, apart from what waits for
-// communication: filled in by a backward() from `output`, which is to follow.
-// Autograd ends a backward with callbacks, in the order in which they were
-// queued, on the streams of whoever called backward(). c10d::Reducer queues one
-// when the last bucket is launched, which makes the stream wait for all buckets
-// (finalize_backward). What is queued when backward begins comes before it:
-// after the gradients and before the waiting.
+// Marks where backward's own work ends on `device`, before it waits for
+// communication. Call before backward() from `output`, which fills in the
+// event. Autograd ends a backward with callbacks, in the order in which they
+// were queued, on the streams of whoever called backward(). c10d::Reducer
+// queues one when the last bucket is launched, which makes the stream wait for
+// all buckets (finalize_backward). What is queued when backward begins comes
+// before it: after the gradients and before the waiting.
 std::shared_ptr<std::optional<DeviceEvent>> WatchBackwardEnd(
     const at::Tensor& output, c10::Device device);
 
@@ -128,7 +128,8 @@ class DistributedDataParallel : public DataParallelEngine {
   // With skip_communication: when a bucket was last handed over, in nanoseconds
   // of the steady clock; 0 before the first. Else null.
   std::shared_ptr<std::atomic<int64_t>> last_local_bucket_;
-  // Of the backward under way; null on a CPU, and where it is not to be marked.
+  // WatchBackwardEnd of the current backward; null where it is not marked, as
+  // on a CPU.
   std::shared_ptr<std::optional<DeviceEvent>> backward_end_;
   PendingDuration exposed_;
 };

@@ -1,6 +1,6 @@
-// What makes the gradients of data-parallel ranks one: GradientSync, whoever
-// computes them and however they are shared out; and DataParallelEngine, which
-// a training loop drives, with its shortest implementation.
+// Averaging the gradients of data-parallel ranks: GradientSync, which does not
+// depend on what computes them; and DataParallelEngine, which a training loop
+// drives, with its shortest implementation.
 #ifndef RANKWISE_PARALLEL_DDP_GRADIENT_SYNC_H_
 #define RANKWISE_PARALLEL_DDP_GRADIENT_SYNC_H_
 
@@ -68,7 +68,7 @@ class AllReduceSync : public GradientSync {
   std::vector<Bucket> buckets_;
 };
 
-// What a training loop uses of data parallelism, whoever implements it.
+// The interface of data parallelism for a training loop.
 //
 // One step, with gradient accumulation over K micro-batches:
 //

@@ -90,8 +90,8 @@ std::string Describe(const torch::nn::Module& module) {
   return text;
 }
 
-// Every rank's description, by place, as long as the longest; empty when all
-// are equal.
+// Every rank's description, by place, padded to the length of the longest;
+// empty when all are equal.
 absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
     const std::string& own, const Group& group) {
   const auto hash =
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
 
 using Lines = std::vector<std::string>;
 
-// At line `index` of two descriptions; `ranks`: theirs, in the job.
+// How line `index` of two descriptions differs; `ranks`: theirs, in the job.
 std::string Difference(const Lines& first, const Lines& other, size_t index,
                        std::pair<int, int> ranks) {
   // A tensor's name and form.

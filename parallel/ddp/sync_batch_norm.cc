@@ -196,7 +196,7 @@ void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
 using torch::nn::Module;
 using ModulePtr = std::shared_ptr<Module>;
 
-// The layer that takes the place of `module`; null where it is no BatchNorm.
+// The layer to replace `module` by; null if `module` is not a BatchNorm.
 std::shared_ptr<SyncBatchNormImpl> Synced(const Module& module,
                                           const Group& group) {
   std::shared_ptr<SyncBatchNormImpl> synced;
@@ -235,7 +235,8 @@ void ReplaceInContainer(Module& parent, const Replaced& layer) {
   }
 }
 
-// Adds to `all`, by replaced layer.
+// Replaces the BatchNorm layers below `parent`, and adds them to `all`, keyed
+// by the replaced layer.
 void ConvertBelow(Module& parent, const std::string& prefix, const Group& group,
                   std::map<const Module*, Replaced>& all) {
   // A copy: what it lists is replaced on the way.
@@ -271,7 +272,7 @@ SyncedBatch SyncBatchNormForward(const at::Tensor& x, const at::Tensor& weight,
   TORCH_CHECK(weight.defined() == bias.defined(),
               "SyncBatchNorm takes both a weight and a bias, or neither");
   SyncedBatch batch;
-  // Function takes no undefined tensor but inside an optional.
+  // Function accepts an undefined tensor only inside an optional.
   batch.output = SyncBatchNormFunction::apply(
       x, std::optional(weight), std::optional(bias),
       Setup{eps, group.process_group(), &batch.moments});

@@ -32,8 +32,9 @@ absl::StatusOr<int64_t> ConvertToSyncBatchNorm(torch::nn::Module& model,
 // As torch.nn.SyncBatchNorm, on CPUs too.
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
-  // With the options and tensors of `layer`, a BatchNorm of any dimension,
-  // under the same names; they may be undefined there and are then here.
+  // Takes the options of `layer`, a BatchNorm of any dimension, and its
+  // parameters and buffers under the same names. Those that are undefined there
+  // stay undefined.
   template <typename BatchNorm>
   SyncBatchNormImpl(const BatchNorm& layer, Group group)
       : torch::nn::Module("SyncBatchNorm"),

@@ -143,8 +143,8 @@ int PortOfJob(absl::string_view job_id) {
   return 12000 + static_cast<int>(hash % 20000);
 }
 
-// MASTER_ADDR and MASTER_PORT; where the launcher has left them open,
-// `address` and a port for `job_id` ("": unknown).
+// Reads MASTER_ADDR and MASTER_PORT. Where they are not set, takes `address`,
+// and a port derived from `job_id`; both are "" where unknown.
 absl::Status ReadMaster(const EnvLookup& lookup, const std::string& address,
                         const std::string& job_id,
                         const RankEnvOptions& options, RankEnv* env) {

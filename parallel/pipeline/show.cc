@@ -198,7 +198,7 @@ absl::StatusOr<SimulationCosts> CostsFromFlags() {
       .link = {.alpha_seconds = link[0], .beta_seconds_per_byte = link[1]}};
 }
 
-// A file has a shape of its own.
+// Zeros are left for a file, which has a shape of its own.
 ScheduleShape ShapeFromFlags(const std::string& schedule) {
   ScheduleShape shape = {absl::GetFlag(FLAGS_pp),
                          absl::GetFlag(FLAGS_microbatches),

@@ -35,7 +35,7 @@ constexpr const char* SplitName(Split split) {
 }
 
 struct DatasetFacts {
-  std::string name;  // it is opened by, such as "cifar10"
+  std::string name;  // as in DatasetConfig, such as "cifar10"
   int64_t size = 0;  // examples
   std::vector<int64_t> example_shape = {};  // such as {3, 32, 32}
   std::vector<int64_t> target_shape = {};   // of one example: {} for a label

@@ -29,7 +29,7 @@ absl::Status Failed(const char* what, const std::string& path) {
 }
 
 // A whole file, memory-mapped read-only; unmapped with the last copy. Reading
-// past the end of a file that another process cut short is answered by SIGBUS.
+// past the end of a file that another process has truncated raises SIGBUS.
 struct MappedFile {
   std::shared_ptr<const uint8_t> data;  // null when the file is empty
   int64_t size = 0;                     // bytes

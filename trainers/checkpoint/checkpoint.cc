@@ -90,7 +90,7 @@ absl::Status CheckWhole(SafetensorsContents& contents) {
                    " was written: the file was changed"));
 }
 
-// That the file is the shard that its name says.
+// Checks that the file is the shard that its name says.
 absl::Status TakeShard(std::map<std::string, std::string>& metadata,
                        const CheckpointName& name) {
   const std::string shard = Take(metadata, kShardKey).value_or("0/1");
@@ -125,7 +125,7 @@ absl::StatusOr<Checkpoint> Decode(SafetensorsContents contents,
   return checkpoint;
 }
 
-// `checkpoint` as it will stand in its file.
+// The contents of `checkpoint`'s file.
 absl::StatusOr<SafetensorsContents> Encode(const Checkpoint& checkpoint,
                                            const CheckpointName& name) {
   SafetensorsContents file;

@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
 
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step) {
   ASSIGN_OR_RETURN(const auto names, ListNames(dir));
-  // Without a process's number, of an older version.
+  // Without a process id if it was written by an older version.
   static const auto* const kTemporary = new std::regex(R"((.*?)(\.\d+)?\.tmp)");
   for (const std::string& text : names) {
     std::smatch match;

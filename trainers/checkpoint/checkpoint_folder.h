@@ -11,7 +11,7 @@
 //   model.safetensors.index.json       {"metadata": {"total_size": BYTES},
 //                                       "weight_map": {TENSOR: FILE, ...}}
 //
-// all with `.<process id>.tmp` after it while it is being written.
+// Each has the suffix `.<process id>.tmp` while it is being written.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FOLDER_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FOLDER_H_
 
@@ -75,8 +75,8 @@ std::string SafetensorsShardName(int shard, int num_shards);
 absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards);
 
 // Removes from `dir` the weights of the same model in another number of shards,
-// which an earlier run may have left: whoever loads the folder would take the
-// older ones. Best effort.
+// which an earlier run may have left: a program that loads the folder might
+// take the older ones. Best effort.
 void RemoveOtherExports(const std::string& dir, int num_shards);
 
 }  // namespace rankwise

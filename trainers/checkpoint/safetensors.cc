@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of the length field that opens the file.
+// Size of the length field at the start of the file.
 constexpr int64_t kLengthBytes = 8;
 // Python's reader refuses longer headers too.
 constexpr int64_t kLargestHeaderBytes = 100'000'000;

@@ -46,15 +46,16 @@ struct SafetensorsContents {
   bool header_only = false;  // no tensor was needed
 };
 
-// `tensors` as they will stand in a file: on the CPU, contiguous (copied only
-// where they are not), in the order of Python's writer: wider types first, then
-// by name, so that every tensor is aligned. InvalidArgument for a tensor that
-// is not dense, or of a type that the format has no name for.
+// `tensors` as a file holds them: on the CPU and contiguous (copied only if
+// they are not), in the order of Python's writer: wider types first, then by
+// name, so that every tensor is aligned. InvalidArgument for a tensor that is
+// not dense, or whose type has no name in the format.
 absl::StatusOr<NamedTensors> InFileOrder(const NamedTensors& tensors);
 
 // Writes `tensors` (any device, any strides; F32 F64 F16 BF16 I64 I32 U8 BOOL)
-// to `path`, as ReplaceFile does. InvalidArgument also for a name used twice,
-// and text that is not UTF-8. Conventional metadata: {"format", "pt"}.
+// to `path`, as ReplaceFile does. InvalidArgument as InFileOrder, and for a
+// name used twice or text that is not UTF-8. Conventional metadata: {"format",
+// "pt"}.
 //
 //   SaveSafetensors("model.safetensors", {{"fc.weight", weight}, {"fc.bias",
 //   bias}}, {{"format", "pt"}});

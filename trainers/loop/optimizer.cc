@@ -43,7 +43,7 @@ std::vector<torch::Tensor> Gradients(
   return gradients;
 }
 
-// What one call of a kernel updates: parameters of one device.
+// What one call of a fused kernel updates: parameters on one device.
 struct Selection {
   std::vector<torch::Tensor> parameters, gradients;
   std::vector<std::vector<torch::Tensor>> moments;  // as Optimizer::moments_
@@ -73,7 +73,7 @@ void UpdateByAdam(Selection& selected, const OptimizerConfig& config,
   } else {
     run([](auto&&... args) { at::_fused_adam_(args...); });
   }
-  // The kernel skips all but the count.
+  // With found_inf the kernel changes nothing; the count is taken back here.
   if (found_inf.has_value()) at::_foreach_add_(steps, *found_inf, /*alpha=*/-1);
 }
 

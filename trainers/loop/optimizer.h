@@ -79,7 +79,7 @@ class GradScaler {
 // Not thread-safe.
 class Optimizer {
  public:
-  // As MakeOptimizer, of a name that it knows.
+  // As MakeOptimizer, which checks `config.name`.
   Optimizer(const NamedTensors& owned, const OptimizerConfig& config);
 
   // Drops the gradients: the next backward writes and does not add.
@@ -133,7 +133,7 @@ class Optimizer {
   const OptimizerConfig config_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
-  // What the optimizer remembers, under the moment's name: one per parameter.
+  // By name of the moment, such as "exp_avg": one tensor per parameter.
   std::vector<std::pair<std::string, std::vector<torch::Tensor>>> moments_;
   torch::Tensor rate_;                  // undefined: from Step's argument
   std::unique_ptr<GradScaler> scaler_;  // null: no scaling

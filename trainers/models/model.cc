@@ -34,8 +34,8 @@ void SeedGenerator(c10::Device device, uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
-// The fields of ModelConfig that some models have no use for, as flags: name
-// and value; "" or "0" where it is not given.
+// The fields of ModelConfig that not all models use, by flag: name and value,
+// which is "" or "0" if not given.
 std::vector<std::pair<std::string, std::string>> OptionsOf(
     const ModelConfig& config) {
   return {{"model_size", config.size},
@@ -49,7 +49,7 @@ std::vector<std::pair<std::string, std::string>> OptionsOf(
 struct Entry {
   const char* name;
   absl::StatusOr<ModelSpec> (*make)(const ModelConfig& config);
-  std::set<std::string> options;  // the flags that it has a use for
+  std::set<std::string> options;  // the flags that it uses
 };
 
 const std::vector<Entry>& Entries() {

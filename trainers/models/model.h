@@ -19,7 +19,7 @@
 namespace rankwise {
 
 // Zero and empty mean the model's own default; a model refuses a field that it
-// has no use for.
+// does not use.
 struct ModelConfig {
   std::string name = "simple_cnn";
   std::string size = {};        // gpt, vit: a named size

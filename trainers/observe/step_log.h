@@ -33,7 +33,7 @@ enum class Phase {
   kEnd
 };
 
-// What traces and ranges call it; null for what they leave out.
+// Its name in traces and ranges; null for phases that they leave out.
 const char* PhaseName(Phase phase);
 
 // A stretch of one phase, in seconds of the steady clock.
@@ -50,8 +50,8 @@ class StepClock {
   // The step starts now, in kBetween: records, console and checkpoints after
   // the step before.
   explicit StepClock(torch::Device device);
-  // Marks nothing, for a step that is being captured in a graph: no events
-  // may come between. Has nothing to read.
+  // Marks nothing, for a step that is being captured into a graph, which must
+  // contain no events. Cannot be read.
   static StepClock Inert();
 
   // The phase before ends here and `phase` begins. A phase may come several
@@ -101,7 +101,7 @@ struct StepOutcome {
 
 // A step that was submitted to the device and may not have run yet.
 struct PendingStep {
-  // What the clock and the outcome do not know.
+  // Without the fields that come from the clock and the outcome.
   StepRecord record;
   StepOutcome outcome;
   StepClock clock;  // after Begin(Phase::kEnd)

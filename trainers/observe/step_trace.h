@@ -74,9 +74,8 @@ class StepTrace {
 
   // Before a step; whether it is one of those.
   bool Begin();
-  // After it: its phases, what was communicated, and of `outcome`, whose traces
-  // it takes, bars of the trainer's own and what was predicted, if that is
-  // known; the last prediction is shown.
+  // After it: adds its phases, its communication and the traces of `outcome`,
+  // which are moved from. Of several predictions the last is shown.
   void End(int64_t step, const StepClock& clock,
            absl::Span<const CommEvent> communication, StepOutcome& outcome);
 

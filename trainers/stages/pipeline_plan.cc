@@ -68,7 +68,7 @@ double Cost(const LayerSpec& layer, const std::string& split) {
   return split == "flops" ? layer.flops : 1;
 }
 
-// When the device has done its work.
+// The time once the device has finished all work that it was given.
 double SecondsWhenIdle(c10::Device device) {
   SynchronizeDevice(device);
   return SteadySeconds();
@@ -81,7 +81,7 @@ LayerProfile ProfileLayer(Model& model, size_t layer,
   std::vector<double> forward, backward;
   for (int i = -1; i < repetitions; ++i) {
     torch::Tensor x = input.detach();
-    // As in training: nobody asks for the gradient of the model's own input.
+    // As in training, without a gradient for the model's own input.
     x.requires_grad_(layer > 0);
     const double start = SecondsWhenIdle(x.device());
     const torch::Tensor y = model.Forward(x, {layer, layer + 1});

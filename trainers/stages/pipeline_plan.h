@@ -45,9 +45,9 @@ std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
 absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
     absl::string_view text);
 
-// `split` as in PipelineConfig; for "time", so that the costliest stage by
-// `layer_seconds` costs least. InvalidArgument that names --split for more
-// stages than layers, a cut outside the model or another word.
+// `split` as in PipelineConfig; "time" balances `layer_seconds`, one per layer.
+// InvalidArgument that names --split for more stages than layers, a cut outside
+// the model or another word.
 absl::StatusOr<std::vector<LayerRange>> SplitModel(
     const ModelSpec& model, const std::string& split, int num_stages,
     absl::Span<const double> layer_seconds = {});
@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<LayerRange>> SplitModel(
 // One layer and one batch; times are medians.
 struct LayerProfile {
   double forward_seconds = 0;
-  double backward_seconds = 0;  // of input and weights; 0 where neither has any
+  double backward_seconds = 0;  // of input and weights; 0 without either
 };
 
 // Runs each layer `repetitions` (>= 1) times, forward and backward, after one
@@ -65,14 +65,14 @@ std::vector<LayerProfile> ProfileLayers(Model& model,
                                         const torch::Tensor& batch,
                                         int repetitions);
 
-// Of the output of the layers of `stage` for `examples` examples.
+// The size of the output of `stage` for `examples` examples.
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
                     int64_t examples, torch::ScalarType type = torch::kFloat);
 
 // One line per stage, for people: its layers, parameters, a micro-batch's bytes
 // of output and forward FLOPs, and, with a `profile` of all layers, forward and
 // backward time. A tied weight counts in the stage that owns it.
-// `output_types`: of each stage; empty: fp32.
+// `output_types`: one per stage; fp32 if empty.
 std::string StageTable(const ModelSpec& spec,
                        absl::Span<const LayerRange> stages,
                        int64_t micro_batch_examples,

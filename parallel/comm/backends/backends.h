@@ -99,9 +99,9 @@ absl::StatusOr<BackendPtr> MakeGloo(const BackendRequest& request);
 //
 // With a `parent` the connections are split from its own (ncclCommSplit); then
 // all ranks of the parent make a group at the same time, each its own.
-// `collective_timeout` is after which c10d's own watchdog ends the process with
-// its own report: the fallback of Watchdog, whose timeout is shorter. NCCL's
-// kernels go before those of the computation that they run next to.
+// After `collective_timeout` c10d's own watchdog ends the process with its own
+// report: the fallback for Watchdog, whose timeout is shorter. NCCL's streams
+// have high priority, ahead of the computation that they overlap.
 //
 // Unavailable, with what NCCL says, when the others cannot be reached,
 // DeadlineExceeded when they have not connected within `connect_timeout` (the

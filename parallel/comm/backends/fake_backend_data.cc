@@ -76,7 +76,7 @@ Tensor Reduce(const Ranks& from, size_t index) {
   return sum.to(first.scalar_type());
 }
 
-// What output `index` of rank `to` is filled with, but for kReduce.
+// What output `index` of rank `to` is filled with; not for kReduce.
 Tensor Source(const Ranks& from, int to, size_t index) {
   const FakeCall& call = *from[to];
   switch (call.kind) {
@@ -95,7 +95,7 @@ Tensor Source(const Ranks& from, int to, size_t index) {
   }
 }
 
-// Whether rank `to` is given anything.
+// Whether any output of rank `to` is written.
 bool Receives(const Ranks& from, int to) {
   const FakeCall& call = *from[to];
   switch (call.kind) {
@@ -131,7 +131,7 @@ void CopyPrefix(const Tensor& source, const Tensor& target) {
 void MoveFakeData(const std::vector<const FakeCall*>& from,
                   const std::vector<int>& to) {
   const FakeCall::Kind kind = from[0]->kind;
-  // Before an output is written, which may be another rank's input.
+  // Computed before any output is written: it may be another rank's input.
   std::vector<Tensor> reduced;
   if (kind == FakeCall::Kind::kReduce) {
     for (size_t i = 0; i < from[0]->inputs.size(); ++i) {

@@ -1,6 +1,6 @@
 // What this rank's collectives are doing: which are in flight or have failed,
-// since when; on demand, all that it communicates; and the backend that notes
-// it.
+// since when; on demand, all that it communicates; and the backend that records
+// its calls here.
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_COLLECTIVE_LOG_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_COLLECTIVE_LOG_H_
 
@@ -68,8 +68,8 @@ struct CommEvent {
   int64_t start_ns = 0;
   // When the rank first waited for it; known of messages over Gloo.
   int64_t wait_start_ns = 0;
-  // A collective's own end; a message's as its waiter learns of it. Unknown
-  // where ends are found by polling (NCCL).
+  // When the collective ended, or when the rank that waits for a message
+  // learned of its end. Unknown where ends are found by polling (NCCL).
   int64_t end_ns = 0;
 };
 
@@ -126,7 +126,7 @@ class CollectiveLog {
   // one started.
   CollectiveReport Suspect() const;
   CollectiveReport LastStarted() const;
-  std::vector<GroupProgress> Progress() const;  // by the number of the group
+  std::vector<GroupProgress> Progress() const;  // indexed by group number
   // Collectives, and messages that are followed, whose end is awaited.
   int in_flight() const;
   // Steady-clock time of the last start; 0 before the first.
@@ -159,7 +159,7 @@ class CollectiveLog {
   };
 
   struct Recorded {
-    Ticket ticket = 0;  // of "start_coalescing": that of the event after it
+    Ticket ticket = 0;  // "start_coalescing" has that of the event after it
     CommEvent event;
   };
 
@@ -171,8 +171,8 @@ class CollectiveLog {
   // `peer`: a rank of the group; -1: none.
   Entry& NewEntry(const char* name, at::ArrayRef<at::Tensor> tensors, int group,
                   int peer);
-  // Null where the start has been forgotten. `is_now`: the end is now, and not
-  // some time before.
+  // Null where the start has been forgotten. `is_now`: the call ends now;
+  // false: it ended at an unknown time before.
   Entry* NoteEnd(Ticket ticket, bool ok, bool is_now);
   CollectiveReport Report(const Entry& entry) const;
   const Entry* Oldest(CollectiveReport::State state) const;
@@ -183,24 +183,25 @@ class CollectiveLog {
   Ticket next_ticket_ = 1;
   int in_flight_ = 0;
   int followed_ = 0;
-  std::vector<Recorded> events_;  // tickets never fall
+  std::vector<Recorded> events_;  // in order of ticket
   bool adds_events_ = false;
   std::atomic<bool> ends_events_{false};
   std::atomic<int64_t> last_start_ns_{0};
 };
 
-// How the ends of calls are learnt.
+// How a monitored backend learns that calls have ended.
 struct Monitoring {
-  int group = 0;  // the log's number of it
-  // Null: ends are learnt from futures and waits, for backends whose futures
-  // complete with the collective (gloo, fake). Otherwise the watchdog polls the
-  // works: for NCCL, whose futures complete at launch. What is started while a
-  // graph is captured on `device` does not run then and is not followed.
+  int group = 0;  // as numbered by the log
+  // If null, ends are learned from futures and waits; for backends whose
+  // futures complete with the collective (gloo, fake). Otherwise the watchdog
+  // polls the Work objects; for NCCL, whose futures complete at launch. Calls
+  // made while a graph is captured on `device` do not run then and are not
+  // followed.
   std::shared_ptr<Watchdog> watchdog = nullptr;
   c10::Device device = c10::kCPU;
 };
 
-// A backend that notes every call in `log`. Forwards the Work objects of
+// A backend that records every call in `log`. Forwards the Work objects of
 // `inner` unchanged, except for those without futures, without a watchdog. As
 // thread-safe as `inner`; adds about 0.1 us to a collective
 // (monitored_backend_benchmark).
@@ -208,8 +209,8 @@ c10::intrusive_ptr<c10d::Backend> MakeMonitoredBackend(
     c10::intrusive_ptr<c10d::Backend> inner, std::shared_ptr<CollectiveLog> log,
     Monitoring monitoring = {});
 
-// The `inner` of such a backend, to measure what monitoring costs; else
-// `backend` itself.
+// The `inner` of a monitored backend, to measure what monitoring costs; any
+// other backend is returned as it is.
 c10::intrusive_ptr<c10d::Backend> WithoutMonitoring(
     const c10::intrusive_ptr<c10d::Backend>& backend);
 

@@ -45,7 +45,7 @@ struct Pulse {
   std::vector<GroupProgress> progress;  // by CollectiveLog's number of a group
 };
 std::string FormatPulse(const Pulse& pulse);
-std::optional<Pulse> ParsePulse(const std::string& text);  // none: no pulse
+std::optional<Pulse> ParsePulse(const std::string& text);  // none if malformed
 
 // Publishes this rank's pulse from a thread of its own until destroyed, or
 // until the store is gone.

@@ -48,8 +48,8 @@ std::string AdviceFor(absl::string_view text) {
   return "NCCL_DEBUG=INFO tells more";
 }
 
-// Of the lines after the first: what follows "Last error:", which are NCCL's
-// own words, or else c10d's "ncclRemoteError: ...".
+// From the lines after the first: NCCL's own words, which follow "Last error:",
+// or without them c10d's explanation, which follows "ncclRemoteError: ".
 std::string Details(absl::string_view lines) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(lines, absl::MaxSplits("Last error:", 1));

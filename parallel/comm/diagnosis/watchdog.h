@@ -51,7 +51,8 @@ struct WatchdogConfig {
   // as is `heartbeat`, which is called in GiveUp only.
   c10::intrusive_ptr<c10d::Store> store;
   std::function<Heartbeat*()> heartbeat;
-  // Each round of polling runs inside of it.
+  // Called for each round of polling with the function that polls, which it
+  // must call. Not empty.
   std::function<void(const std::function<void()>&)> around_polling =
       [](const std::function<void()>& poll) { poll(); };
   // This process's flight recorder as JSON. May hang with the GPU.

@@ -20,7 +20,7 @@
 
 namespace rankwise {
 
-// What the runs of a process use, step after step.
+// What all steps of an executor share.
 struct PipelineExecutor::Parts {
   // `devices`: by stage.
   Parts(const std::vector<Stage*>& stages, std::vector<c10::Device> devices,
@@ -30,14 +30,14 @@ struct PipelineExecutor::Parts {
     return group.has_value() ? group->num_ranks()
                              : static_cast<int>(transports.size());
   }
-  // That `schedule` is one for these stages.
+  // Throws unless `schedule` is for these stages and ranks.
   void CheckFits(const Schedule& schedule) const;
 
   const ExecutorConfig config;
   StageStreams streams;
   // By stage, null where another process runs it.
   std::vector<std::unique_ptr<StageRunner>> runners;
-  std::optional<GroupTransport> group;   // of the one rank here,
+  std::optional<GroupTransport> group;   // one rank here,
   std::optional<LocalTransports> local;  // or of all ranks
   std::vector<Transport*> transports;    // by rank here
   std::vector<WireBuffers> buffers;      // by rank here
@@ -97,8 +97,8 @@ class RankRun {
     size_t max_sends = 0;
   };
 
-  // Of the rank with that number here. The step starts now. All of these
-  // outlive the run.
+  // `rank_here`: counted among the ranks of this process. The step starts now.
+  // `schedule` and `parts` must outlive the run.
   RankRun(const Schedule& schedule, PipelineExecutor::Parts& parts,
           size_t rank_here, const Options& options);
 
@@ -320,7 +320,7 @@ void RankRun::FinishSend(size_t value) {
   Wait(std::move(sent.mapped()));
 }
 
-// The parts of this process's ranks in `schedule`.
+// Runs `schedule` on the ranks of this process; the finished run of each.
 std::vector<std::unique_ptr<RankRun>> RunRanks(
     const Schedule& schedule, PipelineExecutor::Parts& parts,
     const RankRun::Options& options) {

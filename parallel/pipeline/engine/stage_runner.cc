@@ -228,7 +228,7 @@ void StageRunner::CheckAnnounced(int micro_batch,
               output.scalar_type());
 }
 
-// The output with its graph, computed once more where only the input was kept.
+// The output with its graph, recomputed if only the input was kept.
 at::Tensor StageRunner::OutputOf(int micro_batch, const Kept& kept) {
   if (kept.output.defined()) return kept.output;
   const std::vector<at::Tensor> buffers = stage_->Buffers();

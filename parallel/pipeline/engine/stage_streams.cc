@@ -12,12 +12,12 @@
 namespace rankwise {
 namespace {
 
-// Per stage the first one that it shares parameters with, over others or
-// directly; itself where there is none.
+// For each stage the first one that it shares parameters with, directly or
+// through other stages; itself if there is none.
 std::vector<size_t> FirstRelatives(const std::vector<Stage*>& stages) {
   std::vector<size_t> first(stages.size());
   std::iota(first.begin(), first.end(), 0);
-  std::map<const c10::TensorImpl*, size_t> users;  // the first of a parameter
+  std::map<const c10::TensorImpl*, size_t> users;  // first stage with it
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i] == nullptr) continue;
     for (const at::Tensor& parameter : stages[i]->Parameters()) {

@@ -57,7 +57,7 @@ class StageStreams {
  private:
   std::vector<c10::Device> devices_;                // of the stages
   std::vector<std::vector<c10::Stream>> of_stage_;  // [stage]
-  // Of each accelerator that has a stage here.
+  // By accelerator; for each that has a stage here.
   std::unordered_map<c10::Device, std::vector<c10::Stream>> arrivals_;
   std::vector<c10::Stream> all_;
 };

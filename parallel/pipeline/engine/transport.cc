@@ -239,7 +239,7 @@ double MedianSeconds(int count, Measure measure) {
   return Median(std::move(seconds));
 }
 
-// Half a round trip with `peer`; both sides call it.
+// The time of half a round trip with `peer`; both sides call it.
 double HalfTripSeconds(GroupTransport& transport, int peer,
                        const at::Tensor& tensor) {
   const bool starts = transport.rank() < peer;
@@ -253,7 +253,8 @@ double HalfTripSeconds(GroupTransport& transport, int peer,
   return (SteadySeconds() - start) / 2;
 }
 
-// Of a copy, by the target's clock: ATen makes its stream wait for the copy.
+// The time of a copy by the target's clock: ATen makes the target's stream wait
+// for the copy.
 double CopySeconds(const at::Tensor& from, at::Tensor to) {
   DeviceEvent(from.device()).Wait();
   const DeviceEvent start(to.device());
@@ -261,8 +262,8 @@ double CopySeconds(const at::Tensor& from, at::Tensor to) {
   return WaitForSecondsBetween(start, DeviceEvent(to.device()));
 }
 
-// `median_seconds(bytes, count)`: the median time of that number of
-// messages.
+// `median_seconds(bytes, count)`: the median time of `count` messages of that
+// size.
 template <typename MedianOf>
 LinkCosts CostsBy(int64_t message_bytes, MedianOf median_seconds) {
   constexpr int64_t kSmallBytes = 4, kMaxLargeBytes = int64_t{4} << 20;

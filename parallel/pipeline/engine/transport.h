@@ -194,7 +194,7 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
 LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
                         int64_t message_bytes);
 
-// Of an even number of values the mean of the middle two; NaN of none.
+// With an even number of values the mean of the middle two; NaN without values.
 double Median(std::vector<double> values);
 
 // The line through the two points; neither cost is below zero.

@@ -1,8 +1,7 @@
-// Pipeline schedules are data: for every rank the actions that it performs, in
-// order. What can be read off a schedule; schedules by name, the papers'
-// (schedule.cc names each one's) or a CSV file, and their form in files; a
-// validation that finds what would go wrong; and where to cut a model's layers
-// into stages.
+// Pipeline schedules as data: for every rank the actions that it performs, in
+// order. Properties of a schedule; schedules by name (schedule.cc cites the
+// papers) and their CSV files; a validation that finds deadlocks and other
+// errors before anything runs; and where to cut a model's layers into stages.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
 
@@ -116,9 +115,9 @@ class Values {
   Action ReceiveOf(size_t value) const;
 
  private:
-  enum Kind { kOutput, kGradient };  // of the stage's input
+  enum Kind { kOutput, kGradient };  // a stage's output, its input's gradient
 
-  // kNone where there is no such stage, or no other stage that needs it.
+  // kNone if there is no stage `maker`, or no other stage that needs the value.
   size_t Number(Kind kind, int maker, int micro_batch) const;
   int MicroBatchOf(size_t value) const;
   bool IsGradient(size_t value) const { return value >= count() / 2; }
@@ -129,10 +128,10 @@ class Values {
 };
 
 // Calls visit(rank, i) for every actions[rank][i], each after those before it
-// on its rank and after the making of what it needs from another stage; where
-// the schedule has communication, after the sending of it. Returns, per rank,
-// how many actions could be visited: all, unless ranks wait for each other in a
-// cycle. Takes time linear in the number of actions. The schedule's stages,
+// on its rank and after the action that makes what it needs from another stage,
+// or, if the schedule has communication, that sends it. Returns, per rank, the
+// number of actions that could be visited: all, unless ranks wait for each
+// other in a cycle. Linear in the number of actions. The schedule's stages,
 // micro-batches and ranks must be in range.
 std::vector<size_t> DryRun(
     const Schedule& schedule,
@@ -140,19 +139,19 @@ std::vector<size_t> DryRun(
 
 // The order in which one host thread starts the actions of all ranks: the rank
 // of each action in turn. Every rank's list keeps its own order, and an action
-// that needs what another stage makes comes after the sending of it. The order
-// is that of the starts where F, I and W take as long, B twice as long, and
-// messages nothing, so that no device is left without work while the host
-// issues that of another. Shorter than all actions where ranks wait for each
-// other in a cycle; linear but for sorting.
+// that needs what another stage makes comes after that is sent. The order is
+// that of the start times if F, I and W took equally long, B twice as long, and
+// messages no time, so that no device is left without work while the host
+// issues that of another. Shorter than the number of actions if ranks wait for
+// each other in a cycle. Linear except for the sort.
 std::vector<int> IssueOrder(const Schedule& schedule);
 
 // When the buffer of a send is free again: value that `rank` receives -> values
 // that `rank` sent and that have then certainly arrived, since their receiver
 // needed them for an action that comes before the sending of the first in its
 // list. Waiting for these sends does not block, and nobody has to poll the
-// backend: Gloo tells only whoever waits. Sends that nothing received vouches
-// for are in no list.
+// backend: Gloo reports an end only to a wait. Sends whose arrival no received
+// value implies are in no list.
 using SendReleases = std::unordered_map<size_t, std::vector<size_t>>;
 
 SendReleases FindSendReleases(const Schedule& schedule, int rank);

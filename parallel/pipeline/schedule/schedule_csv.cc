@@ -59,8 +59,8 @@ absl::StatusOr<Action> ParseAction(absl::string_view cell) {
 
 constexpr int kNoRank = -1;
 
-// Adds the action in `cell` to the last rank of `schedule`, which grows with
-// it.
+// Adds the action in `cell` to the last rank of `schedule`, and the stages and
+// micro-batches up to its own.
 absl::Status AddCell(absl::string_view cell, Schedule& schedule) {
   ASSIGN_OR_RETURN(const Action action, ParseAction(cell));
   const int rank = schedule.num_ranks() - 1;

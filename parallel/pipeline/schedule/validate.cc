@@ -27,7 +27,7 @@ constexpr struct {
     {Kind::kSendBackward, Kind::kInputGrad},
 };
 
-// What one rank issues with one other rank: positions in its list.
+// One rank's messages with one other rank: positions in its list.
 using Messages = std::vector<size_t>;
 
 class Validator {

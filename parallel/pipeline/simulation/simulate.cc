@@ -135,8 +135,8 @@ struct Message {
   size_t behind;  // the number of its rank's computations that come before it
 };
 
-// All messages by the second in which they would be sent if every F, I and W
-// took as long, and B twice as long. Any order of this kind, in which each
+// All messages by the time at which they would be sent if every F, I and W took
+// equally long, and B twice as long. Any order of this kind, in which each
 // message comes after those that had to be there before it was made, leads to
 // lists that cannot deadlock; this one is near the order in real time.
 std::multimap<double, Message> MessagesInOrder(const Values& values,
@@ -256,7 +256,7 @@ absl::StatusOr<Schedule> AddCommunication(const Schedule& compute) {
   ASSIGN_OR_RETURN(const Timeline timeline,
                    Simulate(schedule, {.stages = {StageCosts{}}, .link = {}}));
   const Values values(schedule);
-  // By rank: what goes behind how many of its computations.
+  // By rank: the communication, keyed by the number of computations before it.
   std::vector<std::multimap<size_t, Action>> insertions(
       schedule.actions.size());
   // [rank, peer]: behind how many computations of the rank they last met. A
