@@ -60,6 +60,12 @@ bool Sync(const std::string& path) {
   return synced;
 }
 
+// Makes the names in `folder` durable, on file systems that can (some network
+// and FUSE ones cannot).
+bool SyncNames(const fs::path& folder) {
+  return Sync(folder.string()) || errno == EINVAL || errno == ENOTSUP;
+}
+
 }  // namespace
 
 absl::Status ReplaceFile(const std::string& path,
@@ -74,7 +80,7 @@ absl::Status ReplaceFile(const std::string& path,
   }
   if (out && Sync(temporary) &&
       std::rename(temporary.c_str(), target.c_str()) == 0 &&
-      Sync(fs::path(target).parent_path() / "."))
+      SyncNames(fs::path(target).parent_path() / "."))
     return absl::OkStatus();
   const int error = errno == 0 ? EIO : errno;
   std::remove(temporary.c_str());
