@@ -4,7 +4,6 @@
 // The JSON library's errors hold the JSON pointer of the broken value.
 #define JSON_DIAGNOSTICS 1
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>

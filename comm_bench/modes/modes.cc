@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
