@@ -1,0 +1,33 @@
+// How long a rank's computation only waited for communication.
+#ifndef RANKWISE_PARALLEL_COMM_EXPOSED_COMM_H_
+#define RANKWISE_PARALLEL_COMM_EXPOSED_COMM_H_
+
+#include <utility>
+
+#include "c10/core/Device.h"
+#include "parallel/device/device_event.h"
+
+namespace c10d {
+class Work;
+}  // namespace c10d
+
+namespace rankwise {
+
+// The sum along one axis of the mesh since it was last taken. Used by one
+// thread at a time, as forward and backward do.
+class ExposedComm {
+ public:
+  // Waits until `work` is done (on an accelerator the current stream waits, not
+  // the host), and counts how long that took. Throws what `work` throws.
+  void Wait(c10d::Work& work, c10::Device device);
+
+  // The sum so far; the next one begins at 0.
+  PendingDuration Take() { return std::exchange(sum_, PendingDuration()); }
+
+ private:
+  PendingDuration sum_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_EXPOSED_COMM_H_
