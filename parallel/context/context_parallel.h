@@ -47,8 +47,8 @@ absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
 // Which tokens of a sequence are on the rank in `place` of `ranks`, in order,
 // int64 [tokens here]. Of a causal sequence pieces `place` and 2 * ranks - 1 -
 // place, so that every rank has the same number of pairs to attend to (zig-zag;
-// Brandon et al. 2023, "Striped Attention", has the reason); else `place`'s run
-// of tokens, where earlier ranks have the one token more.
+// Dubey et al. 2024, "The Llama 3 Herd of Models", section 3.3.2); else
+// `place`'s run of tokens, where earlier ranks have the one token more.
 torch::Tensor ContextPositions(const SequenceShape& shape, int ranks,
                                int place);
 
