@@ -175,9 +175,13 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
     ASSIGN_OR_RETURN(worker.devices, trainer.devices(world_size));
     if (!worker.devices.empty()) worker.device = worker.devices.front();
   }
-  ASSIGN_OR_RETURN(worker.mesh, DeviceMesh::Create(*comm, worker.layout));
+  ASSIGN_OR_RETURN(worker.mesh,
+                   DeviceMesh::Create(*comm, worker.layout, {{"dp", "cp"}}));
   worker.comm = comm.get();
-  const absl::Status status = Guarded(trainer, line.train, worker);
+  TrainConfig config = line.train;
+  if (trainer.split != nullptr) config.model.split = trainer.split(world_size);
+  config.model.split.context_place = worker.coordinate("cp");
+  const absl::Status status = Guarded(trainer, config, worker);
   worker.comm = nullptr;
   worker.mesh.reset();  // before the communicator
   return status;

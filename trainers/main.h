@@ -24,6 +24,8 @@ struct Trainer {
   // The mesh of a job of that many ranks, as LayOutRanks takes it. Null: all
   // along dp.
   std::vector<MeshAxis> (*axes)(int world_size) = nullptr;
+  // How a job of that many ranks divides the model; null: not at all.
+  ModelSplit (*split)(int world_size) = nullptr;
   // Worker::devices; may be null.
   absl::StatusOr<std::vector<c10::Device>> (*devices)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,

@@ -88,30 +88,70 @@ std::vector<int> MeshLayout::Line(absl::string_view axis, int rank) const {
   return ranks;
 }
 
+std::vector<int> MeshLayout::Plane(const std::vector<std::string>& axes,
+                                   int rank) const {
+  std::vector<int> ranks = {rank};
+  for (const std::string& axis : axes) {
+    std::vector<int> wider;
+    for (int row : ranks) {
+      const std::vector<int> line = Line(axis, row);
+      wider.insert(wider.end(), line.begin(), line.end());
+    }
+    ranks = std::move(wider);
+  }
+  return ranks;
+}
+
 absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
-    Communicator& comm, MeshLayout layout) {
+    Communicator& comm, MeshLayout layout,
+    const std::vector<std::vector<std::string>>& planes) {
   // The layout may have been made for another job.
   ASSIGN_OR_RETURN(MeshLayout checked,
                    MeshLayout::Create(layout.axes(), comm.world_size()));
   std::unique_ptr<DeviceMesh> mesh(new DeviceMesh(std::move(checked)));
   for (const MeshAxis& axis : mesh->layout_.axes()) {
-    std::vector<int> line = mesh->layout_.Line(axis.name, comm.rank());
-    const bool has_all = axis.size == comm.world_size();
-    if (has_all || axis.size == 1) {
-      const int place = mesh->layout_.coordinate(axis.name, comm.rank());
-      mesh->groups_.emplace_back(axis.name, std::move(line), place,
-                                 has_all ? comm.process_group() : nullptr,
-                                 &comm);
-    } else {
-      ASSIGN_OR_RETURN(Group group, comm.NewGroup(axis.name, line));
-      mesh->groups_.push_back(std::move(group));
-    }
+    RETURN_IF_ERROR(mesh->Connect(comm, axis));
+  }
+  for (const std::vector<std::string>& axes : planes) {
+    RETURN_IF_ERROR(mesh->ConnectPlane(comm, axes));
   }
   return mesh;
 }
 
+absl::Status DeviceMesh::Connect(Communicator& comm, const MeshAxis& axis) {
+  std::vector<int> line = layout_.Line(axis.name, comm.rank());
+  const bool has_all = axis.size == comm.world_size();
+  if (has_all || axis.size == 1) {
+    const int place = layout_.coordinate(axis.name, comm.rank());
+    groups_.emplace(axis.name,
+                    Group(axis.name, std::move(line), place,
+                          has_all ? comm.process_group() : nullptr, &comm));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Group group, comm.NewGroup(axis.name, line));
+  groups_.emplace(axis.name, std::move(group));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceMesh::ConnectPlane(Communicator& comm,
+                                      const std::vector<std::string>& axes) {
+  const std::string name = absl::StrJoin(axes, "_");
+  const std::vector<int> plane = layout_.Plane(axes, comm.rank());
+  for (const std::string& axis : axes) {
+    if (layout_.size(axis) != static_cast<int>(plane.size())) continue;
+    groups_.emplace(name, group(axis));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Group group, comm.NewGroup(name, plane));
+  groups_.emplace(name, std::move(group));
+  return absl::OkStatus();
+}
+
 const Group& DeviceMesh::group(absl::string_view axis) const {
-  return groups_[IndexOf(layout_.axes(), axis)];
+  const auto found = groups_.find(axis);
+  TORCH_CHECK(found != groups_.end(), "the mesh ", AsFlags(layout_.axes()),
+              " has no group ", axis);
+  return found->second;
 }
 
 }  // namespace rankwise

@@ -3,11 +3,14 @@
 #ifndef RANKWISE_PARALLEL_COMM_MESH_H_
 #define RANKWISE_PARALLEL_COMM_MESH_H_
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "parallel/comm/group.h"
@@ -35,6 +38,9 @@ class MeshLayout {
   int coordinate(absl::string_view axis, int rank) const;
   // The ranks that differ from `rank` in `axis` only, in order of coordinate.
   std::vector<int> Line(absl::string_view axis, int rank) const;
+  // Those that differ from it in `axes` only, the last of which changes
+  // fastest.
+  std::vector<int> Plane(const std::vector<std::string>& axes, int rank) const;
 
  private:
   explicit MeshLayout(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
@@ -46,19 +52,26 @@ class DeviceMesh {
  public:
   // Collective over all ranks of `comm`. An axis of all ranks, also where that
   // is one, gets the communicator's own process group, another axis of one rank
-  // none.
-  static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(Communicator& comm,
-                                                            MeshLayout layout);
+  // none. Each of `planes`, such as {"dp", "cp"}, gets a group, too, which is
+  // called "dp_cp"; where all but one of its axes have one rank, it is that
+  // axis's.
+  static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(
+      Communicator& comm, MeshLayout layout,
+      const std::vector<std::vector<std::string>>& planes = {});
 
   const MeshLayout& layout() const { return layout_; }
-  // The ranks along `axis` through this one. ExplainFailure knows it by the
-  // axis's name.
+  // The ranks along `axis` through this one, or in a plane ("dp_cp").
+  // ExplainFailure knows it by this name.
   const Group& group(absl::string_view axis) const;
 
  private:
   explicit DeviceMesh(MeshLayout layout) : layout_(std::move(layout)) {}
+  absl::Status Connect(Communicator& comm, const MeshAxis& axis);
+  absl::Status ConnectPlane(Communicator& comm,
+                            const std::vector<std::string>& axes);
+
   MeshLayout layout_;
-  std::vector<Group> groups_;  // per axis
+  std::map<std::string, Group, std::less<>> groups_;  // by axis or plane
 };
 
 }  // namespace rankwise

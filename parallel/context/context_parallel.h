@@ -57,6 +57,11 @@ torch::Tensor ContextSlice(const torch::Tensor& x, int64_t dim,
                            const SequenceShape& shape,
                            const ContextParallel& cp);
 
+// All tokens along `dim`, of which every rank has its x; without a gradient.
+torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
+                            const SequenceShape& shape,
+                            const ContextParallel& cp);
+
 // This rank's rows of scaled dot-product attention over all tokens: q, k, v and
 // the result [B, heads, tokens here, features], of fp32, bf16, fp16 or fp64 on
 // one device, differentiable. Collective along the group; in a group of one it

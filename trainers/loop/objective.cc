@@ -68,7 +68,9 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
   while (true) {
     ASSIGN_OR_RETURN(std::optional<Batch> batch, data.test.loader->Next());
     if (!batch.has_value()) break;
-    sums.Add(objective.Output(batch->data), batch->target);
+    const torch::Tensor output =
+        objective.model().WholeOutput(objective.Output(batch->data));
+    if (worker.is_first_of_share()) sums.Add(output, batch->target);
   }
   return sums.Finish(data, worker, epoch);
 }

@@ -83,7 +83,7 @@ class Objective {
   // Scalar, mean over the batch.
   torch::Tensor Loss(const Batch& batch) const {
     AutocastScope autocast(precision_, device_.type());
-    return rankwise::Loss(kind_, model_->Forward(batch.data), batch.target);
+    return model_->LossOf(model_->Forward(batch.data), batch.target);
   }
 
   // `micro_batch`'s part of the mean loss over all of `micro_batches`, so that

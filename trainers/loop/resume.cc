@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -103,6 +104,29 @@ NamedTensors Owned(const Model& model, NamedTensors tensors) {
   return tensors;
 }
 
+// How the tensor called `name` is divided along tp: a parameter, or what the
+// optimizer keeps of it ("model.fc1.weight", "optimizer.exp_avg.fc1.weight").
+// Null: every rank has the whole.
+const Division* DivisionOf(const Model& model, const std::string& name,
+                           const torch::Tensor& tensor) {
+  if (tensor.dim() == 0) return nullptr;
+  for (const auto& [parameter, division] : model.divisions()) {
+    if (name == parameter || absl::EndsWith(name, absl::StrCat(".", parameter)))
+      return &division;
+  }
+  return nullptr;
+}
+
+// `tensors` with whole ones in place of parts. Collective along tp.
+NamedTensors Whole(const Model& model, NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors) {
+    const Division* division = DivisionOf(model, name, tensor);
+    if (division != nullptr)
+      tensor = WholeOf(tensor, *division, model.parallel().tensor);
+  }
+  return tensors;
+}
+
 // What is trained, named as in checkpoints but for copies of tied weights.
 NamedTensors TrainedTensors(const Model& model, const Optimizer& optimizer) {
   NamedTensors tensors;
@@ -113,6 +137,10 @@ NamedTensors TrainedTensors(const Model& model, const Optimizer& optimizer) {
   return tensors;
 }
 
+bool HasStages(const Worker& worker) {
+  return worker.trainer == "pipeline" || worker.trainer == "hybrid";
+}
+
 // A setting as the user gave it: "--lr=0.1", "--model=gpt".
 std::string AsTyped(const std::string& key, const Json& value,
                     const Worker& worker) {
@@ -120,15 +148,15 @@ std::string AsTyped(const std::string& key, const Json& value,
       value.is_string() ? value.get<std::string>() : value.dump();
   if (key == kCosineSteps || key == kDataParallelRanks)
     return absl::StrCat(key, "=", text);
-  const bool is_pipeline = worker.trainer == "pipeline" && key == "accumulate";
-  return absl::StrCat("--", is_pipeline ? "microbatches" : key, "=", text);
+  const bool in_stages = key == "accumulate" && HasStages(worker);
+  return absl::StrCat("--", in_stages ? "microbatches" : key, "=", text);
 }
 
 // Behind a setting that is no flag: those that make it.
 const char* FlagsBehind(const std::string& key, const Worker& worker) {
   if (key == kCosineSteps) return " (--epochs, --max_steps)";
   if (key != kDataParallelRanks) return "";
-  return worker.trainer == "pipeline" ? " (--dp)" : " (--nproc)";
+  return HasStages(worker) ? " (--dp)" : " (--nproc)";
 }
 
 absl::Status CheckConfig(const std::string& saved_text,
@@ -157,19 +185,23 @@ absl::Status CheckConfig(const std::string& saved_text,
 
 using TensorMap = std::map<std::string, torch::Tensor>;
 
-absl::Status CopyInto(const TensorMap& saved, const std::string& name,
-                      torch::Tensor target) {
+// `part`: of the saved tensor; null for all of it.
+absl::Status CopyInto(
+    const TensorMap& saved, const std::string& name, torch::Tensor target,
+    const std::function<torch::Tensor(const torch::Tensor&)>& part) {
   const auto found = saved.find(name);
   if (found == saved.end()) {
     return absl::DataLossError(
         absl::StrCat("--resume: the checkpoint has no tensor ", name));
   }
-  if (found->second.sizes() != target.sizes()) {
+  const torch::Tensor source =
+      part == nullptr ? found->second : part(found->second);
+  if (source.sizes() != target.sizes()) {
     return absl::DataLossError(absl::StrCat(
         "--resume: the checkpoint's tensor ", name, " has another shape"));
   }
   at::NoGradGuard no_grad;
-  target.copy_(found->second);
+  target.copy_(source);
   return absl::OkStatus();
 }
 
@@ -251,7 +283,12 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
   checkpoint.epoch = progress.epoch;
   checkpoint.position = progress.position;
   checkpoint.metadata[kConfigKey] = LossDecidingConfig();
-  checkpoint.tensors = Owned(model_, TrainedTensors(model_, optimizer_));
+  // Replicas have the same; only the first one's ranks put theirs together.
+  NamedTensors trained = Owned(model_, TrainedTensors(model_, optimizer_));
+  const bool first_replica =
+      worker_.dp_rank() == 0 && worker_.coordinate("cp") == 0;
+  checkpoint.tensors =
+      first_replica ? Whole(model_, std::move(trained)) : std::move(trained);
   RETURN_IF_ERROR(
       AddPerShare(worker_, GeneratorState(worker_), kRng, checkpoint.tensors));
   const torch::Tensor sums = at::tensor(
@@ -270,7 +307,14 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(const Checkpoint& checkpoint) {
 
   const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());
   for (auto& [name, tensor] : TrainedTensors(model_, optimizer_)) {
-    RETURN_IF_ERROR(CopyInto(saved, OwnersName(model_, name), tensor));
+    std::function<torch::Tensor(const torch::Tensor&)> part;
+    const Division* division = DivisionOf(model_, name, tensor);
+    if (division != nullptr) {
+      part = [&, division](const torch::Tensor& whole) {
+        return PartOf(whole, *division, model_.parallel().tensor);
+      };
+    }
+    RETURN_IF_ERROR(CopyInto(saved, OwnersName(model_, name), tensor, part));
   }
   Progress progress{.step = checkpoint.step,
                     .epoch = checkpoint.epoch,
@@ -321,7 +365,7 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
     const Progress& progress) {
   const double start = SteadySeconds();
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Capture(progress));
-  if (worker_.dp_rank() == 0) {
+  if (worker_.writes_state()) {
     RETURN_IF_ERROR(store_.Save(checkpoint));
   }
   if (worker_.state_parts() > 1) {
@@ -331,7 +375,7 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
       RETURN_IF_ERROR(store_.Prune());
     }
   }
-  if (worker_.dp_rank() != 0) return std::nullopt;
+  if (!worker_.writes_state()) return std::nullopt;
   CheckpointRecord record;
   record.rank = worker_.env.rank;
   record.step = progress.step;
@@ -345,10 +389,14 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
 absl::Status RunCheckpoints::Export() {
   const std::string& dir = config_.checkpoint.dir;
   const int part = worker_.state_part(), parts = worker_.state_parts();
-  if (worker_.dp_rank() == 0) {
-    RETURN_IF_ERROR(SaveSafetensors(
-        absl::StrCat(dir, "/", SafetensorsShardName(part, parts)),
-        Owned(model_, ModelTensors(model_)), {{"format", "pt"}}));
+  if (worker_.dp_rank() == 0 && worker_.coordinate("cp") == 0) {
+    const NamedTensors tensors =
+        Whole(model_, Owned(model_, ModelTensors(model_)));
+    if (worker_.writes_state()) {
+      RETURN_IF_ERROR(SaveSafetensors(
+          absl::StrCat(dir, "/", SafetensorsShardName(part, parts)), tensors,
+          {{"format", "pt"}}));
+    }
   }
   if (parts > 1) {
     RETURN_IF_ERROR(worker_.comm->Barrier());

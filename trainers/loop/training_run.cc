@@ -19,6 +19,7 @@
 #include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/step.h"
@@ -90,9 +91,9 @@ TrainingRun::TrainingRun(const TrainConfig& config, const Worker& worker,
 
 void TrainingRun::BuildModel(const ModelPlacement& placement) {
   at::manual_seed(config_.seed);
-  model_ = placement.layers.empty()
-               ? std::make_shared<Model>(spec_)
-               : std::make_shared<Model>(spec_, placement.layers);
+  std::vector<LayerRange> layers = placement.layers;
+  if (layers.empty()) layers = {{0, spec_.layers.size()}};
+  model_ = std::make_shared<Model>(spec_, layers, Parallel());
   ToChannelsLast(*model_);
   if (placement.devices.empty()) model_->to(worker_.device);
   for (size_t layer = 0; layer < placement.devices.size(); ++layer) {
@@ -101,6 +102,40 @@ void TrainingRun::BuildModel(const ModelPlacement& placement) {
   }
   objective_ = std::make_unique<Objective>(model_, spec_.loss,
                                            config_.precision, worker_.device);
+}
+
+ModelParallel TrainingRun::Parallel() {
+  if (worker_.mesh == nullptr) return {};
+  const ModelSplit& split = config_.model.split;
+  return {.tensor = {.group = worker_.mesh->group("tp"),
+                     .sequence_parallel = split.sequence,
+                     .overlap_pieces = split.overlap_pieces,
+                     .exposed = &tensor_exposed_},
+          .context = {.group = worker_.mesh->group("cp"),
+                      .method = split.method,
+                      .exposed = &context_exposed_}};
+}
+
+void TrainingRun::ShareNorm() {
+  if (worker_.size("pp") * worker_.size("tp") == 1) return;
+  if (config_.skip_communication) return;
+  std::vector<std::string> counted_elsewhere;
+  for (const TiedWeight& copy : model_->copies())
+    counted_elsewhere.push_back(copy.copy_name);
+  for (const auto& entry : model_->named_parameters()) {
+    const bool whole = model_->divisions().count(entry.key()) == 0;
+    if (whole && worker_.coordinate("tp") > 0)
+      counted_elsewhere.push_back(entry.key());
+  }
+  const auto add_up = [this](torch::Tensor& squared_norm) {
+    std::vector<torch::Tensor> sum = {squared_norm.to(worker_.device)};
+    for (const char* axis : {"tp", "pp"}) {
+      if (worker_.size(axis) == 1) continue;
+      worker_.mesh->group(axis).process_group()->allreduce(sum)->wait();
+    }
+    squared_norm.copy_(sum[0]);
+  };
+  optimizer_->ShareNorm(add_up, counted_elsewhere);
 }
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
@@ -122,6 +157,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned) {
   return Guarded("starting the run", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
     if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
+    ShareNorm();
     RETURN_IF_ERROR(OpenCheckpoints());
     return OpenOutputs();
   });
@@ -306,6 +342,8 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                 static_cast<int64_t>(i)));
   }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
+    tensor_exposed_.Take();  // of an evaluation
+    context_exposed_.Take();
     const bool recorded = traffic_.Begin();
     const bool traced = trace_ != nullptr && trace_->Begin();
     ASSIGN_OR_RETURN(
@@ -365,8 +403,8 @@ void TrainingRun::TellSkippedSteps() {
 // Backward costs two forwards: one for the gradients of what goes in, one for
 // those of the weights.
 double TrainingRun::TrainingFlops() const {
-  const size_t parts =
-      std::max<size_t>(worker_.devices.size(), 1) * worker_.state_parts();
+  const size_t parts = std::max<size_t>(worker_.devices.size(), 1) *
+                       static_cast<size_t>(worker_.ranks_per_copy());
   return 3 * spec_.flops() / static_cast<double>(parts);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "parallel/comm/exposed_comm.h"
 #include "records/record.h"
 #include "records/record_writer.h"
 #include "samplers/datasets/dataset.h"
@@ -87,6 +88,9 @@ class TrainingRun {
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
+  ModelParallel Parallel();
+  // Clipping sees the norm of the whole model.
+  void ShareNorm();
   absl::Status Plan();
   absl::Status OpenCheckpoints();
   absl::Status OpenOutputs();
@@ -109,6 +113,7 @@ class TrainingRun {
   const TrainConfig& config_;
   const Worker& worker_;
   const ModelSpec spec_;
+  ExposedComm tensor_exposed_, context_exposed_;  // in the step under way
   std::shared_ptr<Model> model_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -1,5 +1,6 @@
 #include "trainers/loop/worker.h"
 
+#include "absl/algorithm/container.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -8,11 +9,11 @@ absl::StatusOr<MeshLayout> LayOutRanks(const std::vector<MeshAxis>& axes,
                                        int world_size) {
   // First of the axes that the trainer has flags for, which a refusal names.
   RETURN_IF_ERROR(MeshLayout::Create(axes, world_size).status());
-  std::vector<MeshAxis> all = {{"pp"}, {"dp"}, {"cp"}, {"tp"}};
-  for (MeshAxis& axis : all) {
-    for (const MeshAxis& given : axes) {
-      if (given.name == axis.name) axis.size = given.size;
-    }
+  std::vector<MeshAxis> all = axes;
+  for (const char* name : {"pp", "dp", "cp", "tp"}) {
+    const bool given = absl::c_any_of(
+        axes, [&](const MeshAxis& axis) { return axis.name == name; });
+    if (!given) all.push_back({name});
   }
   return MeshLayout::Create(all, world_size);
 }

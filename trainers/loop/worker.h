@@ -17,10 +17,10 @@ namespace rankwise {
 
 class Communicator;
 
-// The mesh of every trainer: pp, dp, cp, tp in this order, so that tp, which
-// communicates most, changes fastest and stays within a node. Axes not in
-// `axes` have one rank. InvalidArgument, with the flags as typed, where the
-// product of the sizes is not `world_size`.
+// The mesh of every trainer: `axes`, the last of which changes fastest and so
+// stays within a node where it can, and what they lack of pp, dp, cp and tp,
+// with one rank. InvalidArgument, with the flags as typed, where the product of
+// the sizes is not `world_size`.
 absl::StatusOr<MeshLayout> LayOutRanks(const std::vector<MeshAxis>& axes,
                                        int world_size);
 
@@ -52,12 +52,19 @@ struct Worker {
   int dp_size() const { return size("dp"); }
   int dp_rank() const { return coordinate("dp"); }
 
-  // Which part of the model's state this rank owns: one of state_parts(), which
-  // the ranks of one copy of the model hold between them.
-  int state_parts() const { return size("pp") * size("tp"); }
-  int state_part() const {
-    return coordinate("pp") * size("tp") + coordinate("tp");
+  // Ranks that compute one copy of the model.
+  int ranks_per_copy() const { return size("pp") * size("cp") * size("tp"); }
+  // Whether this rank is the first along cp and tp: the one that counts, where
+  // all of them have the same.
+  bool is_first_of_share() const {
+    return coordinate("cp") == 0 && coordinate("tp") == 0;
   }
+
+  // Checkpoints have one part per rank along pp, which its first replica
+  // writes: the ranks along tp put their parts of weights together.
+  int state_parts() const { return size("pp"); }
+  int state_part() const { return coordinate("pp"); }
+  bool writes_state() const { return dp_rank() == 0 && is_first_of_share(); }
 };
 
 }  // namespace rankwise

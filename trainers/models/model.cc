@@ -1,6 +1,7 @@
 #include "trainers/models/model.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <c10/util/Exception.h>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "parallel/tensor/vocabulary.h"
 #include "samplers/datasets/split_mix.h"
 #include "trainers/models/catalog.h"
 
@@ -34,6 +36,8 @@ void SeedGenerator(c10::Device device, uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
+std::string AboveOne(int size) { return size > 1 ? absl::StrCat(size) : ""; }
+
 // The fields of ModelConfig that not all models use, by flag: name and value,
 // which is "" or "0" if not given.
 std::vector<std::pair<std::string, std::string>> OptionsOf(
@@ -43,7 +47,10 @@ std::vector<std::pair<std::string, std::string>> OptionsOf(
           {"width", absl::StrCat(config.width)},
           {"sequence_length", absl::StrCat(config.sequence_length)},
           {"dropout", absl::StrCat(config.dropout)},
-          {"tied_head", config.tied_head ? "" : "false"}};
+          {"tied_head", config.tied_head ? "" : "false"},
+          {"tp", AboveOne(config.split.tensor)},
+          {"cp", AboveOne(config.split.context)},
+          {"sequence_parallel", config.split.sequence ? "true" : ""}};
 }
 
 struct Entry {
@@ -56,13 +63,16 @@ const std::vector<Entry>& Entries() {
   static const auto* const kEntries = new std::vector<Entry>{
       {"simple_cnn", SimpleCnnSpec, {}},
       {"linear", LinearSpec, {}},
-      {"mp_mlp", MpMlpSpec, {}},
-      {"mlp", MlpSpec, {"depth", "width"}},
+      {"mp_mlp", MpMlpSpec, {"tp"}},
+      {"mlp", MlpSpec, {"depth", "width", "tp"}},
       {"gpt",
        GptSpec,
        {"model_size", "depth", "width", "sequence_length", "dropout",
-        "tied_head"}},
-      {"vit", VitSpec, {"model_size", "depth", "width", "dropout"}},
+        "tied_head", "tp", "cp", "sequence_parallel"}},
+      {"vit",
+       VitSpec,
+       {"model_size", "depth", "width", "dropout", "tp", "cp",
+        "sequence_parallel"}},
       {"simple_cnn_bn", SimpleCnnSpec, {}},
   };
   return *kEntries;
@@ -76,7 +86,8 @@ absl::Status Refuse(const Entry& entry, const std::string& flag,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag, "=", value, ": --model=", entry.name,
-      " has no use for it; only for --model=", absl::StrJoin(takers, ", ")));
+      " does not take it; only --model=", absl::StrJoin(takers, ", "),
+      takers.size() == 1 ? " does" : " do"));
 }
 
 }  // namespace
@@ -102,7 +113,11 @@ absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config) {
       if (given && entry.options.count(flag) == 0)
         return Refuse(entry, flag, value);
     }
-    return entry.make(config);
+    ASSIGN_OR_RETURN(ModelSpec spec, entry.make(config));
+    for (LayerSpec& layer : spec.layers) {
+      if (layer.part_shape.empty()) layer.part_shape = layer.output_shape;
+    }
+    return spec;
   }
   return absl::NotFoundError(absl::StrCat(
       "--model=", config.name,
@@ -127,8 +142,17 @@ double ModelSpec::flops() const {
 
 Model::Model(const ModelSpec& spec) : Model(spec, {{0, spec.layers.size()}}) {}
 
-Model::Model(const ModelSpec& spec, absl::Span<const LayerRange> kept) {
+void LayerContext::Divide(torch::Tensor parameter, const Division& division) {
+  if (parallel.tensor.size() == 1) return;
+  parameter.set_data(PartOf(parameter, division, parallel.tensor));
+  divided.emplace_back(std::move(parameter), division);
+}
+
+Model::Model(const ModelSpec& spec, absl::Span<const LayerRange> kept,
+             const ModelParallel& parallel)
+    : spec_(spec), parallel_(parallel) {
   LayerContext context;
+  context.parallel = parallel;
   for (const TiedWeight& tie : spec.ties) {
     context.owner_kept[tie.name] = Keeps(kept, tie.owner);
     if (Keeps(kept, tie.user) && !Keeps(kept, tie.owner))
@@ -136,11 +160,22 @@ Model::Model(const ModelSpec& spec, absl::Span<const LayerRange> kept) {
   }
   for (const LayerSpec& layer_spec : spec.layers) {
     Layer layer = layer_spec.build(context);
-    has_dropout_.push_back(layer_spec.has_dropout);
     const bool keeps = Keeps(kept, layers_.size());
     layers_.push_back(keeps ? layer : Layer());
     if (keeps && layer.module != nullptr)
       register_module(layer_spec.name, layer.module);
+  }
+  FindDivisions(context);
+}
+
+void Model::FindDivisions(const LayerContext& context) {
+  for (const auto& entry : named_parameters()) {
+    for (const auto& [parameter, division] : context.divided) {
+      if (parameter.is_same(entry.value())) divisions_[entry.key()] = division;
+    }
+    for (const torch::Tensor& parameter : context.of_own_tokens) {
+      if (parameter.is_same(entry.value())) of_own_tokens_.push_back(parameter);
+    }
   }
 }
 
@@ -153,11 +188,43 @@ torch::Tensor Model::Forward(const torch::Tensor& input, LayerRange range) {
   for (size_t i = range.begin; i < range.end; ++i) {
     TORCH_CHECK(i < layers_.size() && layers_[i].forward,
                 "this model does not hold layer ", i);
-    if (has_dropout_[i] && is_training())
-      SeedGenerator(x.device(), LayerSeed(dropout_seed_, i));
+    if (spec_.layers[i].has_dropout && is_training())
+      SeedGenerator(x.device(), SeedOf(i));
     x = layers_[i].forward(x);
   }
   return x;
+}
+
+uint64_t Model::SeedOf(size_t layer) const {
+  const uint64_t seed = LayerSeed(dropout_seed_, layer);
+  const TensorParallel& tp = parallel_.tensor;
+  int tokens = parallel_.context.place();  // which of a sequence's are here
+  if (tp.sequence_parallel) tokens = tokens * tp.size() + tp.place();
+  return tokens == 0 ? seed : MixIn(seed, static_cast<uint64_t>(tokens));
+}
+
+torch::Tensor Model::LossOf(const torch::Tensor& output,
+                            const torch::Tensor& target) const {
+  torch::Tensor here = target;
+  if (spec_.target_sequence.has_value()) {
+    here = ContextSlice(target, /*dim=*/1, *spec_.target_sequence,
+                        parallel_.context);
+  }
+  if (!spec_.divided_classes) return Loss(spec_.loss, output, here);
+  return VocabularyParallelCrossEntropy(output, here, spec_.num_classes,
+                                        parallel_.tensor);
+}
+
+torch::Tensor Model::WholeOutput(const torch::Tensor& output) const {
+  const at::NoGradGuard no_grad;
+  torch::Tensor whole = output;
+  if (spec_.divided_classes) {
+    whole =
+        GatherFromRanks(whole, /*dim=*/-1, spec_.num_classes, parallel_.tensor);
+  }
+  if (!spec_.target_sequence.has_value()) return whole;
+  return ContextGather(whole, /*dim=*/1, *spec_.target_sequence,
+                       parallel_.context);
 }
 
 torch::Tensor Loss(LossKind kind, const torch::Tensor& output,

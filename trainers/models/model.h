@@ -10,11 +10,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainers/models/division.h"
 
 namespace rankwise {
 
@@ -28,6 +31,7 @@ struct ModelConfig {
   int64_t sequence_length = 0;  // gpt: tokens per example
   double dropout = 0;           // gpt, vit
   bool tied_head = true;        // gpt: the head is the token embedding
+  ModelSplit split = {};        // mlp, mp_mlp, gpt, vit
 };
 
 // One layer that was built.
@@ -47,6 +51,15 @@ Layer MakeLayer(std::shared_ptr<Module> module) {
 
 // What layers built after one another share.
 struct LayerContext {
+  // Turns `parameter`, drawn whole, into this rank's part of it.
+  void Divide(torch::Tensor parameter, const Division& division);
+
+  ModelParallel parallel;
+  // The parameters that are divided.
+  std::vector<std::pair<torch::Tensor, Division>> divided;
+  // Whole parameters that are used on this rank's tokens alone, under sequence
+  // parallelism: each rank's gradient is a part of the sum.
+  std::vector<torch::Tensor> of_own_tokens;
   // Weights that later layers are tied to, by their full name
   // ("embedding.token.weight").
   std::map<std::string, torch::Tensor> weights;
@@ -57,8 +70,11 @@ struct LayerContext {
 
 struct LayerSpec {
   std::string name;  // prefix of its parameters' names; no dots
-  std::vector<int64_t> output_shape;  // of one example
-  int64_t parameters = 0;  // a tied weight counts in the layer that owns it
+  std::vector<int64_t> output_shape;  // of one example, whole
+  // What one rank has of it; MakeModelSpec makes it output_shape where layers
+  // leave it empty.
+  std::vector<int64_t> part_shape = {};
+  int64_t parameters = 0;  // whole; a tied weight counts in the owning layer
   double flops = 0;        // forward of one example; a multiply-add counts as 2
   bool has_dropout = false;
   // Draws the initial weights from the default CPU generator, in the order in
@@ -88,6 +104,10 @@ struct ModelSpec {
   double default_learning_rate = 1e-3;
   std::vector<LayerSpec> layers;
   std::vector<TiedWeight> ties;
+  // Of a sequence of tokens whose targets are divided along cp; none if every
+  // rank has the whole target.
+  std::optional<SequenceShape> target_sequence = {};
+  bool divided_classes = false;  // the output's classes are divided along tp
 
   int64_t parameters() const;
   double flops() const;  // forward of one example
@@ -111,14 +131,25 @@ struct LayerRange {
 class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelSpec& spec);
-  // Builds every layer in order but keeps those of `kept` only, one at a time.
-  Model(const ModelSpec& spec, absl::Span<const LayerRange> kept);
+  // Builds every layer in order but keeps those of `kept` only, one at a time,
+  // and of each what `parallel` gives to this rank.
+  Model(const ModelSpec& spec, absl::Span<const LayerRange> kept,
+        const ModelParallel& parallel = {});
 
   // All layers: input [B, example_shape...], normalised; returns [B,
   // outputs...]. Needs all layers to be kept.
   virtual torch::Tensor Forward(const torch::Tensor& input);
   // The layers of `range`, all of which must have been kept.
   torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
+
+  // The scalar mean loss of this rank's `output` against the whole target. The
+  // mean of the ranks' along cp is that of all tokens; along tp it is the same
+  // on every rank.
+  torch::Tensor LossOf(const torch::Tensor& output,
+                       const torch::Tensor& target) const;
+  // The whole output of which `output` is this rank's part. Collective along tp
+  // and cp; without gradients.
+  torch::Tensor WholeOutput(const torch::Tensor& output) const;
 
   // From here on a layer's dropout masks depend on this seed and the layer's
   // position only, however often and in whatever order layers are run: in
@@ -132,14 +163,33 @@ class Model : public torch::nn::Module {
   // Weights held here as copies, whose owner is not kept.
   const std::vector<TiedWeight>& copies() const { return copies_; }
 
+  const ModelParallel& parallel() const { return parallel_; }
+  // Of the parameters that are divided along tp, by name.
+  const std::map<std::string, Division>& divisions() const {
+    return divisions_;
+  }
+  // Parameters whose gradients are to be summed along tp before they are used.
+  const std::vector<torch::Tensor>& of_own_tokens() const {
+    return of_own_tokens_;
+  }
+
  protected:
   Model() = default;  // no layers: for a Forward of another kind
 
  private:
-  std::vector<bool> has_dropout_;  // per layer
-  std::vector<Layer> layers_;      // of layers not kept: empty
+  // Of the dropout masks of `layer`, the same on all ranks that mask the same
+  // activations.
+  uint64_t SeedOf(size_t layer) const;
+  // Under their names, what the layers have told `context` of their parameters.
+  void FindDivisions(const LayerContext& context);
+
+  ModelSpec spec_;
+  ModelParallel parallel_;
+  std::vector<Layer> layers_;  // of layers not kept: empty
   std::vector<TiedWeight> copies_;
   uint64_t dropout_seed_ = 0;
+  std::map<std::string, Division> divisions_;
+  std::vector<torch::Tensor> of_own_tokens_;
 };
 
 // Of the dropout masks of a layer in this position of a model that was given

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/tensor/linear.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/models/catalog.h"
 
@@ -22,11 +23,42 @@ constexpr int64_t kClasses = 10;
 constexpr int64_t kDefaultDepth = 2;
 constexpr int64_t kDefaultWidth = 512;
 
+// Of a layer's weight along tp: its outputs, or its inputs.
+enum class Divided { kNo, kColumns, kRows };
+
 struct DenseConfig {
   int64_t inputs = 0, outputs = 0;
   bool flatten = false;  // the input of every example first
   bool relu = false;     // of the output
+  Divided divided = Divided::kNo;
+  int tensor = 1;  // ranks along tp
 };
+
+// `linear` of inputs and outputs as `config` divides them.
+torch::Tensor ForwardDense(torch::nn::LinearImpl& linear,
+                           const torch::Tensor& x, const DenseConfig& config,
+                           const TensorParallel& tp) {
+  switch (config.divided) {
+    case Divided::kColumns:
+      return ColumnParallelLinear(x, linear.weight, linear.bias,
+                                  /*tokens=*/0, tp);
+    case Divided::kRows:
+      return RowParallelLinear(x, linear.weight, linear.bias, tp);
+    case Divided::kNo:
+      break;
+  }
+  return linear.forward(x);
+}
+
+void Divide(const torch::nn::LinearImpl& linear, const DenseConfig& config,
+            LayerContext& context) {
+  if (config.divided == Divided::kColumns) {
+    context.Divide(linear.weight, {.dim = 0, .size = config.outputs});
+    context.Divide(linear.bias, {.dim = 0, .size = config.outputs});
+  } else if (config.divided == Divided::kRows) {
+    context.Divide(linear.weight, {.dim = 1, .size = config.inputs});
+  }
+}
 
 // torch.nn.Linear. [B, inputs] (with `flatten`: that many values in any shape)
 // to [B, outputs].
@@ -36,23 +68,29 @@ LayerSpec DenseLayer(const std::string& name, const DenseConfig& config) {
   spec.output_shape = {config.outputs};
   spec.parameters = (config.inputs + 1) * config.outputs;
   spec.flops = 2.0 * static_cast<double>(config.inputs * config.outputs);
-  spec.build = [config](LayerContext&) {
+  if (config.divided == Divided::kColumns)
+    spec.part_shape = {config.outputs / config.tensor};
+  spec.build = [config](LayerContext& context) {
     auto linear =
         std::make_shared<torch::nn::LinearImpl>(config.inputs, config.outputs);
-    return Layer{linear, [linear, config](const torch::Tensor& input) {
-                   torch::Tensor x = linear->forward(
-                       config.flatten ? input.flatten(1) : input);
-                   return config.relu ? x.relu_() : x;
-                 }};
+    Divide(*linear, config, context);
+    return Layer{
+        linear, [linear, config,
+                 tp = context.parallel.tensor](const torch::Tensor& input) {
+          torch::Tensor x = ForwardDense(
+              *linear, config.flatten ? input.flatten(1) : input, config, tp);
+          return config.relu ? x.relu_() : x;
+        }};
   };
   return spec;
 }
 
 // [B, features] to the same; no parameters.
-LayerSpec ReluLayer(const std::string& name, int64_t features) {
+LayerSpec ReluLayer(const std::string& name, int64_t features, int tensor) {
   LayerSpec spec;
   spec.name = name;
   spec.output_shape = {features};
+  spec.part_shape = {features / tensor};
   spec.build = [](LayerContext&) {
     return Layer{nullptr,
                  [](const torch::Tensor& input) { return at::relu(input); }};
@@ -137,13 +175,22 @@ absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config) {
   RETURN_IF_ERROR(CheckSizeFlag("width", config.width, kMostFeatures));
   const int64_t depth = config.depth > 0 ? config.depth : kDefaultDepth;
   const int64_t width = config.width > 0 ? config.width : kDefaultWidth;
+  RETURN_IF_ERROR(
+      CheckDivides("features of --width", width, config.split.tensor));
   ModelSpec spec = ImageModel(config);
   for (int64_t i = 0; i <= depth; ++i) {
+    // In pairs, by columns and then by rows; a last one without a partner is
+    // whole on every rank.
+    const Divided divided = i % 2 == 1   ? Divided::kRows
+                            : i == depth ? Divided::kNo
+                                         : Divided::kColumns;
     spec.layers.push_back(DenseLayer(absl::StrCat("fc", i + 1),
                                      {.inputs = i == 0 ? kPixels : width,
                                       .outputs = i == depth ? kClasses : width,
                                       .flatten = i == 0,
-                                      .relu = i < depth}));
+                                      .relu = i < depth,
+                                      .divided = divided,
+                                      .tensor = config.split.tensor}));
   }
   return spec;
 }
@@ -151,9 +198,17 @@ absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config) {
 absl::StatusOr<ModelSpec> MpMlpSpec(const ModelConfig& config) {
   ModelSpec spec = RegressionModel(config, 1024);
   spec.default_dataset = "regression";
-  spec.layers = {DenseLayer("fc1", {.inputs = 1024, .outputs = 2048}),
-                 ReluLayer("relu", 2048),
-                 DenseLayer("fc2", {.inputs = 2048, .outputs = 1024})};
+  const int tensor = config.split.tensor;
+  RETURN_IF_ERROR(CheckDivides("features of fc1", 2048, tensor));
+  spec.layers = {DenseLayer("fc1", {.inputs = 1024,
+                                    .outputs = 2048,
+                                    .divided = Divided::kColumns,
+                                    .tensor = tensor}),
+                 ReluLayer("relu", 2048, tensor),
+                 DenseLayer("fc2", {.inputs = 2048,
+                                    .outputs = 1024,
+                                    .divided = Divided::kRows,
+                                    .tensor = tensor})};
   return spec;
 }
 

@@ -1,20 +1,23 @@
 #include "trainers/models/transformer.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/normalization.h>
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "parallel/tensor/linear.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/models/catalog.h"
 
@@ -25,70 +28,146 @@ torch::Tensor Normal(at::IntArrayRef shape, double deviation) {
   return at::empty(shape).normal_(0, deviation);
 }
 
-torch::nn::LayerNorm Norm(int64_t features) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({features}));
+// Of the tokens between layers.
+torch::nn::LayerNorm Norm(int64_t features, LayerContext& context) {
+  torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({features}));
+  if (context.parallel.tensor.sequence_parallel) {
+    context.of_own_tokens.push_back(norm->weight);
+    context.of_own_tokens.push_back(norm->bias);
+  }
+  return norm;
 }
+
+// The outputs of `linear`, in `blocks` of equal meaning, among the ranks of tp.
+void DivideColumns(const Linear& linear, int64_t blocks,
+                   LayerContext& context) {
+  const int64_t outputs = linear.weight().size(0);
+  const Division division{.dim = 0, .size = outputs, .blocks = blocks};
+  context.Divide(linear.weight(), division);
+  context.Divide(linear.bias(), division);
+}
+
+// Its inputs. The bias is added to the sum, to each rank's tokens.
+void DivideRows(const Linear& linear, LayerContext& context) {
+  context.Divide(linear.weight(), {.dim = 1, .size = linear.weight().size(1)});
+  if (context.parallel.tensor.sequence_parallel)
+    context.of_own_tokens.push_back(linear.bias());
+}
+
+// Until it is destroyed the device's default generator gives what follows from
+// its seed and `stream`; then it goes on as if nothing had been drawn. So what
+// ranks draw alike does not depend on what each draws for its part.
+class ForkedGenerator {
+ public:
+  ForkedGenerator(c10::Device device, uint64_t stream)
+      : generator_(at::globalContext().defaultGenerator(device)) {
+    std::lock_guard<std::mutex> lock(generator_.mutex());
+    state_ = generator_.get_state();
+    generator_.set_current_seed(LayerSeed(generator_.current_seed(), stream));
+  }
+  ~ForkedGenerator() {
+    std::lock_guard<std::mutex> lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+  ForkedGenerator(const ForkedGenerator&) = delete;
+  ForkedGenerator& operator=(const ForkedGenerator&) = delete;
+
+ private:
+  at::Generator generator_;
+  torch::Tensor state_;
+};
 
 class Attention : public torch::nn::Module {
  public:
-  explicit Attention(const BlockConfig& config)
+  Attention(const BlockConfig& config, LayerContext& context)
       : config_(config),
+        parallel_(context.parallel),
         qkv_(register_module("qkv", std::make_shared<Linear>(
                                         config.features, 3 * config.features))),
         projection_(register_module(
             "projection",
             std::make_shared<Linear>(config.features, config.features,
-                                     config.residual_deviation))) {}
+                                     config.residual_deviation))) {
+    DivideColumns(*qkv_, /*blocks=*/3, context);
+    DivideRows(*projection_, context);
+  }
 
   torch::Tensor Forward(const torch::Tensor& x) const {
+    // [B, tokens, 3 * features], of this rank's heads
+    const torch::Tensor rows = ColumnParallelLinear(
+        x, qkv_->weight(), qkv_->bias(),
+        TokensHere(config_.sequence, config_.split), parallel_.tensor);
     // [3, B, heads, tokens, features / heads]
     const torch::Tensor qkv =
-        qkv_->Forward(x)
-            .view({x.size(0), x.size(1), 3, config_.heads, -1})
+        rows.view({rows.size(0), rows.size(1), 3,
+                   config_.heads / parallel_.tensor.size(), -1})
             .permute({2, 0, 3, 1, 4});
-    const torch::Tensor mixed = at::scaled_dot_product_attention(
-        qkv[0], qkv[1], qkv[2], /*attn_mask=*/{},
-        is_training() ? config_.dropout : 0.0, config_.causal);
-    const torch::Tensor joined = mixed.transpose(1, 2).flatten(2);
-    return at::dropout(projection_->Forward(joined), config_.dropout,
-                       is_training());
+    const torch::Tensor joined =
+        Mix(qkv[0], qkv[1], qkv[2]).transpose(1, 2).flatten(2);
+    return at::dropout(RowParallelLinear(joined, projection_->weight(),
+                                         projection_->bias(), parallel_.tensor),
+                       config_.dropout, is_training());
   }
 
  private:
+  torch::Tensor Mix(const torch::Tensor& q, const torch::Tensor& k,
+                    const torch::Tensor& v) const {
+    const double dropout = is_training() ? config_.dropout : 0.0;
+    std::optional<ForkedGenerator> heads_own;
+    if (dropout > 0) {
+      heads_own.emplace(q.device(),
+                        static_cast<uint64_t>(parallel_.tensor.place()));
+    }
+    return ContextAttention(q, k, v, config_.sequence, dropout,
+                            parallel_.context);
+  }
+
   const BlockConfig config_;
+  const ModelParallel parallel_;
   std::shared_ptr<Linear> qkv_, projection_;
 };
 
 class Mlp : public torch::nn::Module {
  public:
-  explicit Mlp(const BlockConfig& config)
-      : dropout_(config.dropout),
+  Mlp(const BlockConfig& config, LayerContext& context)
+      : config_(config),
+        tensor_(context.parallel.tensor),
         expand_(register_module(
             "expand",
             std::make_shared<Linear>(config.features, 4 * config.features))),
         contract_(register_module(
             "contract",
             std::make_shared<Linear>(4 * config.features, config.features,
-                                     config.residual_deviation))) {}
+                                     config.residual_deviation))) {
+    DivideColumns(*expand_, /*blocks=*/1, context);
+    DivideRows(*contract_, context);
+  }
 
   torch::Tensor Forward(const torch::Tensor& x) const {
-    const torch::Tensor hidden = at::gelu(expand_->Forward(x), "tanh");
-    return at::dropout(contract_->Forward(hidden), dropout_, is_training());
+    const torch::Tensor hidden =
+        at::gelu(ColumnParallelLinear(
+                     x, expand_->weight(), expand_->bias(),
+                     TokensHere(config_.sequence, config_.split), tensor_),
+                 "tanh");
+    return at::dropout(RowParallelLinear(hidden, contract_->weight(),
+                                         contract_->bias(), tensor_),
+                       config_.dropout, is_training());
   }
 
  private:
-  const double dropout_;
+  const BlockConfig config_;
+  const TensorParallel tensor_;
   std::shared_ptr<Linear> expand_, contract_;
 };
 
 class Block : public torch::nn::Module {
  public:
-  explicit Block(const BlockConfig& config)
-      : norm1_(register_module("norm1", Norm(config.features))),
-        attention_(
-            register_module("attention", std::make_shared<Attention>(config))),
-        norm2_(register_module("norm2", Norm(config.features))),
-        mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
+  Block(const BlockConfig& config, LayerContext& context)
+      : norm1_(register_module("norm1", Norm(config.features, context))),
+        attention_(register_module(
+            "attention", std::make_shared<Attention>(config, context))),
+        norm2_(register_module("norm2", Norm(config.features, context))),
+        mlp_(register_module("mlp", std::make_shared<Mlp>(config, context))) {}
 
   torch::Tensor Forward(const torch::Tensor& input) {
     const torch::Tensor x = input + attention_->Forward(norm1_->forward(input));
@@ -159,29 +238,52 @@ Embedding::Embedding(int64_t rows, int64_t features)
     : weight_(register_parameter(
           "weight", Normal({rows, features}, kInitialDeviation))) {}
 
+absl::Status CheckSplit(const BlockConfig& config) {
+  const ModelSplit& split = config.split;
+  RETURN_IF_ERROR(CheckDivides("attention heads", config.heads, split.tensor));
+  if (split.sequence && split.tensor == 1) {
+    return absl::InvalidArgumentError(
+        "--sequence_parallel: divides the tokens among the ranks of --tp, "
+        "which must be at least 2");
+  }
+  if (split.context == 1) return absl::OkStatus();
+  if (config.dropout > 0 && split.method == ContextMethod::kRing) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dropout=", config.dropout,
+                     ": ring attention cannot drop attention weights; give "
+                     "--context=ulysses or --dropout=0"));
+  }
+  return CheckContextParallel(config.sequence, config.heads / split.tensor,
+                              split.method, split.context);
+}
+
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
-  const int64_t features = config.features;
+  const int64_t features = config.features, tokens = config.sequence.tokens;
   // Of attention, 4 f^2; of the MLP, 8 f^2.
   const int64_t weights = 12 * features * features;
   return {.name = name,
-          .output_shape = {config.tokens, features},
+          .output_shape = {tokens, features},
+          .part_shape = {TokensBetweenLayers(config.sequence, config.split),
+                         features},
           // The biases of qkv, the two projections and expand; two norms.
           .parameters = weights + (3 + 1 + 1 + 4) * features + 4 * features,
-          .flops = 2.0 * static_cast<double>(config.tokens) *
-                   static_cast<double>(weights + 2 * config.tokens * features),
+          .flops = 2.0 * static_cast<double>(tokens) *
+                   static_cast<double>(weights + 2 * tokens * features),
           .has_dropout = config.dropout > 0,
-          .build = [config](LayerContext&) {
-            return MakeLayer(std::make_shared<Block>(config));
+          .build = [config](LayerContext& context) {
+            return MakeLayer(std::make_shared<Block>(config, context));
           }};
 }
 
-LayerSpec NormLayer(const std::string& name, std::vector<int64_t> shape) {
-  const int64_t features = shape.back();
+LayerSpec NormLayer(const std::string& name, const BlockConfig& config) {
+  const int64_t features = config.features;
   return {.name = name,
-          .output_shape = std::move(shape),
+          .output_shape = {config.sequence.tokens, features},
+          .part_shape = {TokensBetweenLayers(config.sequence, config.split),
+                         features},
           .parameters = 2 * features,
-          .build = [features](LayerContext&) {
-            torch::nn::LayerNorm norm = Norm(features);
+          .build = [features](LayerContext& context) {
+            torch::nn::LayerNorm norm = Norm(features, context);
             return Layer{norm.ptr(), [norm](const torch::Tensor& x) mutable {
                            return norm->forward(x);
                          }};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainers/models/model.h"
@@ -38,6 +39,8 @@ class Linear : public torch::nn::Module {
  public:
   Linear(int64_t inputs, int64_t outputs, double deviation = kInitialDeviation);
   torch::Tensor Forward(const torch::Tensor& x) const;
+  const torch::Tensor& weight() const { return weight_; }
+  const torch::Tensor& bias() const { return bias_; }
 
  private:
   torch::Tensor weight_, bias_;
@@ -54,11 +57,11 @@ class Embedding : public torch::nn::Module {
 };
 
 struct BlockConfig {
-  int64_t tokens = 0;    // of one example
-  int64_t features = 0;  // a multiple of `heads`
+  SequenceShape sequence;  // of one example
+  int64_t features = 0;    // a multiple of `heads`
   int64_t heads = 0;
-  bool causal = false;  // a token attends to itself and those before it
-  double dropout = 0;   // of attention weights and of both sublayers' outputs
+  ModelSplit split;
+  double dropout = 0;  // of attention weights and of both sublayers' outputs
   // Of the weights that write to the residual stream.
   double residual_deviation = kInitialDeviation;
 };
@@ -69,8 +72,14 @@ struct BlockConfig {
 // (Chowdhery 2022, appendix B).
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 
-// Layer normalisation as a layer: [B, shape...] to the same.
-LayerSpec NormLayer(const std::string& name, std::vector<int64_t> shape);
+// Layer normalisation of the tokens between layers as a layer: [B, tokens,
+// features] to the same.
+LayerSpec NormLayer(const std::string& name, const BlockConfig& config);
+
+// What gpt and vit need for `config.split`: heads that divide among tp, and
+// sequences and a dropout that cp can have. InvalidArgument as the flag is
+// typed.
+absl::Status CheckSplit(const BlockConfig& config);
 
 }  // namespace rankwise
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <memory>
 #include <utility>
@@ -52,55 +53,82 @@ class PatchEmbedding : public torch::nn::Module {
 
 class VitEmbedding : public torch::nn::Module {
  public:
-  VitEmbedding(int64_t features, double dropout)
-      : dropout_(dropout),
-        patch_(register_module("patch",
-                               std::make_shared<PatchEmbedding>(features))),
-        class_token_(
-            register_parameter("class_token", at::zeros({1, 1, features}))),
-        position_(register_module(
-            "position", std::make_shared<Embedding>(kTokens, features))) {}
+  VitEmbedding(const BlockConfig& config, const LayerContext& context)
+      : config_(config),
+        parallel_(context.parallel),
+        patch_(register_module(
+            "patch", std::make_shared<PatchEmbedding>(config.features))),
+        class_token_(register_parameter("class_token",
+                                        at::zeros({1, 1, config.features}))),
+        position_(register_module("position", std::make_shared<Embedding>(
+                                                  kTokens, config.features))) {}
 
+  // All tokens are made on every rank, which keeps its own.
   torch::Tensor Forward(const torch::Tensor& images) const {
     const torch::Tensor patches = patch_->Forward(images);
     const torch::Tensor first =
         class_token_.to(patches.scalar_type()).expand({patches.size(0), 1, -1});
-    return at::dropout(at::cat({first, patches}, 1) + position_->weight(),
-                       dropout_, is_training());
+    torch::Tensor tokens =
+        ContextSlice(at::cat({first, patches}, 1) + position_->weight(), 1,
+                     config_.sequence, parallel_.context);
+    const TensorParallel& tp = parallel_.tensor;
+    if (tp.sequence_parallel) tokens = ScatterToRanks(tokens, 1, tp);
+    return at::dropout(tokens, config_.dropout, is_training());
   }
 
  private:
-  const double dropout_;
+  const BlockConfig config_;
+  const ModelParallel parallel_;
   std::shared_ptr<PatchEmbedding> patch_;
   torch::Tensor class_token_;
   std::shared_ptr<Embedding> position_;
 };
 
-LayerSpec EmbeddingLayer(int64_t features, double dropout) {
+LayerSpec EmbeddingLayer(const BlockConfig& block) {
   constexpr int64_t kPatchInputs = kChannels * kPatch * kPatch;
+  const int64_t features = block.features;
   return {
       .name = "embedding",
       .output_shape = {kTokens, features},
+      .part_shape = {TokensBetweenLayers(block.sequence, block.split),
+                     features},
       // Convolution with bias, class token, positions.
       .parameters = (kPatchInputs + 1 + 1 + kTokens) * features,
       .flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features),
-      .has_dropout = dropout > 0,
-      .build = [features, dropout](LayerContext&) {
-        return MakeLayer(std::make_shared<VitEmbedding>(features, dropout));
+      .has_dropout = block.dropout > 0,
+      .build = [block](LayerContext& context) {
+        return MakeLayer(std::make_shared<VitEmbedding>(block, context));
       }};
 }
 
-// [B, tokens, features] to the first token's [B, features], normalised.
-LayerSpec ClassTokenNorm(int64_t features) {
-  LayerSpec spec = NormLayer("norm", {features});
-  spec.build = [build = spec.build](LayerContext& context) {
-    Layer norm = build(context);
-    norm.forward = [forward = std::move(norm.forward)](const torch::Tensor& x) {
-      return forward(x.select(/*dim=*/1, 0));
-    };
-    return norm;
-  };
-  return spec;
+// The first token of all, [B, features], on every rank: of the ranks along cp
+// and tp one has it.
+torch::Tensor ClassToken(const torch::Tensor& x, const BlockConfig& block,
+                         const ModelParallel& parallel) {
+  torch::Tensor tokens = x;
+  if (parallel.tensor.sequence_parallel) {
+    tokens = GatherFromRanks(
+        x, /*dim=*/1, TokensHere(block.sequence, block.split), parallel.tensor);
+  }
+  const torch::Tensor first = tokens.select(/*dim=*/1, 0);
+  if (parallel.context.size() == 1) return first;
+  return SumOverContext(parallel.context.place() == 0 ? first : first * 0,
+                        parallel.context);
+}
+
+// [B, tokens, features] to the class token's [B, features], normalised.
+LayerSpec ClassTokenNorm(const BlockConfig& block) {
+  return {.name = "norm",
+          .output_shape = {block.features},
+          .parameters = 2 * block.features,
+          .build = [block](LayerContext& context) {
+            torch::nn::LayerNorm norm(
+                torch::nn::LayerNormOptions({block.features}));
+            return Layer{norm.ptr(), [=, parallel = context.parallel](
+                                         const torch::Tensor& x) mutable {
+                           return norm->forward(ClassToken(x, block, parallel));
+                         }};
+          }};
 }
 
 LayerSpec HeadLayer(int64_t features) {
@@ -123,14 +151,16 @@ absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config) {
   spec.num_classes = kClasses;
   spec.default_dataset = "synthetic";
   BlockConfig block;
-  block.tokens = kTokens;
+  block.sequence = {.tokens = kTokens, .causal = false};
   block.features = size.width;
   block.heads = size.heads;
+  block.split = config.split;
   block.dropout = config.dropout;
-  spec.layers.push_back(EmbeddingLayer(size.width, config.dropout));
+  RETURN_IF_ERROR(CheckSplit(block));
+  spec.layers.push_back(EmbeddingLayer(block));
   for (int64_t i = 0; i < size.depth; ++i)
     spec.layers.push_back(BlockLayer(absl::StrCat("block", i), block));
-  spec.layers.push_back(ClassTokenNorm(size.width));
+  spec.layers.push_back(ClassTokenNorm(block));
   spec.layers.push_back(HeadLayer(size.width));
   return spec;
 }

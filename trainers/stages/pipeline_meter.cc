@@ -96,6 +96,15 @@ absl::StatusOr<PipelineMeter::Table> PipelineMeter::GatherAll(
   return rows;
 }
 
+int PipelineMeter::Pipeline() const {
+  int pipeline = 0;
+  for (const MeshAxis& axis : worker_.layout.axes()) {
+    if (axis.name == "pp") continue;
+    pipeline = pipeline * axis.size + worker_.coordinate(axis.name);
+  }
+  return pipeline;
+}
+
 std::vector<int> PipelineMeter::RowsOf(int rank_of_job) const {
   return in_one_process() ? ranks_ : worker_.layout.Line("pp", rank_of_job);
 }
@@ -109,8 +118,8 @@ ScheduleRecord PipelineMeter::RecordOf(int64_t step, const Schedule& schedule,
   record.schedule = schedule.name;
   record.pipeline_rank = rank;
   record.pipeline_size = schedule.num_ranks();
-  record.replica = worker_.dp_rank();
-  record.replicas = worker_.dp_size();
+  record.replica = Pipeline();
+  record.replicas = std::max(1, worker_.env.world_size / worker_.size("pp"));
   record.stages = schedule.num_stages();
   record.micro_batches = schedule.num_micro_batches;
   record.schedule_seconds = measured.end_seconds - measured.start_seconds;
@@ -313,7 +322,7 @@ absl::StatusOr<std::vector<TimelineRecord>> PipelineMeter::Timelines() const {
     start = std::min(start, starts[static_cast<size_t>(row)][0]);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     records.push_back(Describe(measured[i], i, start, "measured"));
-    if (!predicted_.has_value() || worker_.dp_rank() != 0) continue;
+    if (!predicted_.has_value() || Pipeline() != 0) continue;
     const std::vector<Span>& simulated =
         prediction_.ranks[static_cast<size_t>(ranks_[i])];
     records.push_back(Describe(simulated, i, 0, "simulated"));

@@ -65,6 +65,8 @@ class PipelineMeter {
   }
   // All ranks of the pipeline are in this process.
   bool in_one_process() const { return ranks_.size() > 1; }
+  // Which of the job's pipelines this rank is in: one per line along pp.
+  int Pipeline() const;
   // In this process, or in the job, those of one pipeline by place.
   std::vector<int> RowsOf(int rank_of_job) const;
   ScheduleRecord RecordOf(int64_t step, const Schedule& schedule, int rank,

@@ -103,9 +103,13 @@ std::string Names(const ModelSpec& spec, const LayerRange& stage) {
                                       : absl::StrCat(first, " .. ", last);
 }
 
+// Of the whole model: how it is divided changes no layer's share of the time.
 absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
-    const TrainConfig& config, const ModelSpec& spec, torch::Device device) {
+    const TrainConfig& config, torch::Device device) {
   constexpr int kRepetitions = 5;
+  ModelConfig whole = config.model;
+  whole.split = {};
+  ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(whole));
   Worker alone;
   alone.device = device;
   ASSIGN_OR_RETURN(TrainingData data, OpenTrainingData(config, spec, alone));
@@ -136,10 +140,22 @@ absl::StatusOr<std::vector<double>> TellAll(std::vector<double> seconds,
 
 std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
                                    int world_size) {
+  const int inner = config.context * config.tensor;
+  const int replicas = config.replicas > 0 ? config.replicas
+                       : config.ranks > 0
+                           ? std::max(1, world_size / (config.ranks * inner))
+                           : 1;
   const int ranks = config.ranks > 0
                         ? config.ranks
-                        : std::max(1, world_size / config.replicas);
-  return {{"pp", ranks}, {"dp", config.replicas}};
+                        : std::max(1, world_size / (replicas * inner));
+  const std::map<std::string, int> sizes = {{"pp", ranks},
+                                            {"dp", replicas},
+                                            {"cp", config.context},
+                                            {"tp", config.tensor}};
+  std::vector<MeshAxis> axes;
+  for (const std::string& axis : config.mesh_order)
+    axes.push_back({axis, sizes.at(axis)});
+  return axes;
 }
 
 absl::StatusOr<std::vector<c10::Device>> ParseStageDevices(
@@ -200,7 +216,7 @@ std::vector<LayerProfile> ProfileLayers(Model& model,
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
                     int64_t examples, torch::ScalarType type) {
   int64_t bytes = examples * static_cast<int64_t>(c10::elementSize(type));
-  for (const int64_t size : spec.layers[stage.end - 1].output_shape)
+  for (const int64_t size : spec.layers[stage.end - 1].part_shape)
     bytes *= size;
   return bytes;
 }
@@ -266,7 +282,7 @@ absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
   if (config_.split == "time") {
     seconds.resize(model_.layers.size());
     if (worker_.is_first()) {
-      ASSIGN_OR_RETURN(profile_, ProfileModel(config, model_, worker_.device));
+      ASSIGN_OR_RETURN(profile_, ProfileModel(config, worker_.device));
       absl::c_transform(profile_, seconds.begin(), [](const auto& layer) {
         return layer.forward_seconds + layer.backward_seconds;
       });

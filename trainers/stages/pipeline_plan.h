@@ -26,8 +26,11 @@ namespace rankwise {
 struct PipelineConfig {
   // A name of ScheduleNames(), or the absolute path of a CSV file.
   std::string schedule = "1f1b";
-  int ranks = 0;              // p, of one pipeline; 0: all ranks / replicas
-  int replicas = 1;           // of the pipeline
+  int ranks = 0;     // p, of one pipeline; 0: what the other axes leave
+  int replicas = 0;  // dp; 0: what the other axes leave, 1 if p is 0, too
+  int context = 1, tensor = 1;  // cp and tp
+  // Of the mesh; the last axis changes fastest.
+  std::vector<std::string> mesh_order = {"pp", "dp", "cp", "tp"};
   int64_t micro_batches = 8;  // m, per optimizer step and replica
   int chunks = 0;             // v, stages per rank; 0: the schedule's own
   // Where to cut: layers, parameters, flops or time (equal shares of each), or
@@ -36,7 +39,7 @@ struct PipelineConfig {
   bool recompute = false;  // keep stage inputs only, run forwards again
 };
 
-// Of a job of `world_size` ranks: pp and dp.
+// Of a job of `world_size` ranks.
 std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
                                    int world_size);
 

@@ -64,7 +64,6 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
                                              training_->model(),
                                              *training_->data().train.dataset);
   RETURN_IF_ERROR(training_->Start(TrainableParameters(training_->model())));
-  stages_->ShareNorm(training_->optimizer());
   meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
                  worker_, plan_->ranks_here());
   AnchorClocks();
@@ -98,7 +97,7 @@ absl::StatusOr<std::shared_ptr<PipelineStep>> PipelineRun::Begin(
                                      const torch::Tensor& output) {
     const Batch& batch = batches[static_cast<size_t>(micro_batch)];
     return ShareOfMean(
-        Loss(plan_->model().loss, output, batch.target.to(output.device())),
+        training_->model().LossOf(output, batch.target.to(output.device())),
         batch, batches);
   };
   stages_->Begin(
@@ -117,8 +116,11 @@ absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
                      NextBatches(*data.test.loader, config_.accumulate));
     if (batches.empty()) break;
     const auto count = [&](int micro_batch, const torch::Tensor& output) {
-      sums.Add(output.to(worker_.device),
-               batches[static_cast<size_t>(micro_batch)].target);
+      const torch::Tensor whole = training_->model().WholeOutput(output);
+      if (worker_.is_first_of_share()) {
+        sums.Add(whole.to(worker_.device),
+                 batches[static_cast<size_t>(micro_batch)].target);
+      }
       return output;
     };
     stages_->Begin(batches, std::vector<uint64_t>(batches.size()), count);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/pipeline/engine/transport.h"
+#include "parallel/tensor/sum_gradients.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "trainers/loop/objective.h"
 
@@ -74,8 +75,7 @@ torch::Tensor ExampleInput(const ModelSpec& spec,
     // Images, which batches hold normalised.
     return first.scalar_type() == at::kByte ? first.to(at::kFloat) : first;
   }
-  std::vector<int64_t> shape =
-      spec.layers[config.layers.begin - 1].output_shape;
+  std::vector<int64_t> shape = spec.layers[config.layers.begin - 1].part_shape;
   shape.insert(shape.begin(), 1);
   return at::zeros(shape, config.input_type);
 }
@@ -118,7 +118,7 @@ std::vector<int64_t> ModelStage::ShapeAfter(size_t layer,
                                             int micro_batch) const {
   std::vector<int64_t> shape = {
       micro_batches_[static_cast<size_t>(micro_batch)].target.size(0)};
-  const std::vector<int64_t>& example = spec_.layers[layer].output_shape;
+  const std::vector<int64_t>& example = spec_.layers[layer].part_shape;
   shape.insert(shape.end(), example.begin(), example.end());
   return shape;
 }
@@ -231,29 +231,27 @@ void PipelineStages::Connect() {
   }
   FindSharedWeights();
   replica_gradients_ = std::make_unique<AllReduceSync>(
-      worker_.dp_size() > 1 ? worker_.mesh->group("dp") : Group(),
+      worker_.dp_size() * worker_.size("cp") > 1 ? worker_.mesh->group("dp_cp")
+                                                 : Group(),
       config_.skip_communication);
   config.devices = {worker_.device};
   config.on_gradients_ready = [this](int stage) {
-    replica_gradients_->Start(own_parameters_[static_cast<size_t>(stage)]);
+    SynchronizeGradients(stage);
   };
   const Group& pipeline = worker_.mesh->group("pp");
   executor_ = std::make_unique<PipelineExecutor>(pipeline, Pointers(), config);
   link_ = MeasureLink(pipeline, worker_.device, largest_bytes);
 }
 
-void PipelineStages::ShareNorm(Optimizer& optimizer) {
-  if (worker_.size("pp") == 1 || config_.skip_communication) return;
-  std::vector<std::string> copies;
-  for (const TiedWeight& copy : model_.copies())
-    copies.push_back(copy.copy_name);
-  optimizer.ShareNorm(
-      [this](torch::Tensor& squared_norm) {
-        std::vector<torch::Tensor> sum = {squared_norm.to(worker_.device)};
-        worker_.mesh->group("pp").process_group()->allreduce(sum)->wait();
-        squared_norm.copy_(sum[0]);
-      },
-      copies);
+void PipelineStages::SynchronizeGradients(int stage) {
+  const auto& own = own_parameters_[static_cast<size_t>(stage)];
+  std::vector<torch::Tensor> of_own_tokens = model_.of_own_tokens();
+  std::erase_if(of_own_tokens, [&](const torch::Tensor& tensor) {
+    return absl::c_none_of(own,
+                           [&](auto& other) { return other.is_same(tensor); });
+  });
+  SumGradients(of_own_tokens, model_.parallel().tensor);
+  replica_gradients_->Start(own);
 }
 
 void PipelineStages::Begin(absl::Span<const Batch> micro_batches,

@@ -18,7 +18,6 @@
 #include "parallel/pipeline/simulation/simulate.h"
 #include "samplers/datasets/dataset.h"
 #include "trainers/loop/config.h"
-#include "trainers/loop/optimizer.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
 #include "trainers/stages/pipeline_plan.h"
@@ -94,9 +93,6 @@ class PipelineStages {
   // What a message between neighbouring ranks costs, measured here.
   const LinkCosts& link() const { return link_; }
 
-  // Clipping sees the norm of the whole model from now on.
-  void ShareNorm(Optimizer& optimizer);
-
   // Before a step or an evaluation: its micro-batches, which outlive it, the
   // seed of each one's dropout masks, and what the last stage makes of the
   // model's output.
@@ -110,8 +106,8 @@ class PipelineStages {
 
   // Replica 0's buffers go to all replicas. How long that took.
   PendingDuration BroadcastBuffers();
-  // After Run: averages gradients over the replicas, and adds up those of
-  // weights that two stages share. How long the update had to wait for it.
+  // After Run: averages gradients over dp and cp, and adds up those of weights
+  // that two stages share. How long the update had to wait for it.
   PendingDuration ExchangeGradients();
 
   // What `send`, an action of the last step, carried.
@@ -121,6 +117,8 @@ class PipelineStages {
   ModelStageConfig ConfigOf(size_t stage) const;
   void FindOutputTypes(const Dataset& data);
   void FindSharedWeights();
+  // When the last gradient of `stage` in this step is complete.
+  void SynchronizeGradients(int stage);
   std::vector<Stage*> Pointers() const;
   void Connect();
 

@@ -1,0 +1,44 @@
+#include "trainers/models/division.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <vector>
+
+namespace rankwise {
+namespace {
+
+// `tensor` with its blocks as a dimension of their own, so that what is divided
+// is dimension dim + 1.
+torch::Tensor WithBlocks(const torch::Tensor& tensor,
+                         const Division& division) {
+  return tensor.unflatten(division.dim, {division.blocks, -1});
+}
+
+}  // namespace
+
+int64_t TokensHere(const SequenceShape& shape, const ModelSplit& split) {
+  if (split.context == 1) return shape.tokens;
+  return ContextPositions(shape, split.context, split.context_place).numel();
+}
+
+int64_t TokensBetweenLayers(const SequenceShape& shape,
+                            const ModelSplit& split) {
+  const int64_t tokens = TokensHere(shape, split);
+  return split.sequence ? (tokens + split.tensor - 1) / split.tensor : tokens;
+}
+
+torch::Tensor PartOf(const torch::Tensor& whole, const Division& division,
+                     const TensorParallel& tp) {
+  return PartOf(WithBlocks(whole, division), division.dim + 1, tp)
+      .flatten(division.dim, division.dim + 1);
+}
+
+torch::Tensor WholeOf(const torch::Tensor& part, const Division& division,
+                      const TensorParallel& tp) {
+  const at::NoGradGuard no_grad;
+  return GatherFromRanks(WithBlocks(part, division), division.dim + 1,
+                         division.size / division.blocks, tp)
+      .flatten(division.dim, division.dim + 1);
+}
+
+}  // namespace rankwise

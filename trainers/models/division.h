@@ -1,0 +1,55 @@
+// How a model is divided among ranks: its weights along tp, its sequences along
+// cp, and under sequence parallelism the tokens between its layers along tp.
+#ifndef RANKWISE_TRAINERS_MODELS_DIVISION_H_
+#define RANKWISE_TRAINERS_MODELS_DIVISION_H_
+
+#include <torch/types.h>
+
+#include <cstdint>
+
+#include "parallel/context/context_parallel.h"
+#include "parallel/tensor/regions.h"
+
+namespace rankwise {
+
+// Of ModelConfig: by default nothing is divided.
+struct ModelSplit {
+  int tensor = 1;         // --tp
+  bool sequence = false;  // --sequence_parallel
+  int context = 1;        // --cp
+  int context_place = 0;  // this rank's coordinate along cp
+  ContextMethod method = ContextMethod::kRing;  // --context
+  int overlap_pieces = 1;                       // --tp_overlap
+};
+
+// The same with this rank's groups.
+struct ModelParallel {
+  TensorParallel tensor;
+  ContextParallel context;
+};
+
+// The tokens of a sequence on this rank, and those of them that it has between
+// layers.
+int64_t TokensHere(const SequenceShape& shape, const ModelSplit& split);
+int64_t TokensBetweenLayers(const SequenceShape& shape,
+                            const ModelSplit& split);
+
+// How a weight is divided along tp: dimension `dim`, of `size` in the whole
+// weight, is `blocks` equal blocks one after another, each of which is divided.
+// 3 blocks: the rows of queries, keys and values.
+struct Division {
+  int64_t dim = 0, size = 0, blocks = 1;
+};
+
+// This rank's part of `whole`, without a gradient.
+torch::Tensor PartOf(const torch::Tensor& whole, const Division& division,
+                     const TensorParallel& tp);
+
+// The whole of which every rank has its `part`, without a gradient. Collective
+// along tp.
+torch::Tensor WholeOf(const torch::Tensor& part, const Division& division,
+                      const TensorParallel& tp);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_MODELS_DIVISION_H_
