@@ -68,6 +68,7 @@ TrafficRecord ExampleTraffic() {
   RecordedTransfer send{"send", 64,     16,  "float32",
                         3,      {1, 3}, 0.5, std::nan("")};
   bucket.wait_start_seconds = 0.375;
+  send.group = "pp";
   TrafficRecord record;
   record.rank = 1;
   record.step = 7;
@@ -146,10 +147,11 @@ TEST(CommRecordJson, TrafficIsTheTextOfTheGrammar) {
             R"({"kind":"traffic","rank":1,"step":7,"events":[)"
             R"({"op":"all_reduce","bytes":4096,"count":1024,)"
             R"("dtype":"float32","peer":-1,"ranks":[],"start_seconds":0.25,)"
-            R"("end_seconds":0.5,"wait_start_seconds":0.375},)"
+            R"("end_seconds":0.5,"wait_start_seconds":0.375,"group":""},)"
             R"({"op":"send","bytes":64,"count":16,"dtype":"float32",)"
             R"("peer":3,"ranks":[1,3],"start_seconds":0.5,)"
-            R"("end_seconds":"NaN","wait_start_seconds":"NaN"}],)"
+            R"("end_seconds":"NaN","wait_start_seconds":"NaN",)"
+            R"("group":"pp"}],)"
             R"("step_seconds":2,)"
             R"("exposed_comm_seconds":0.125})");
 }

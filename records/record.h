@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 5;
+inline constexpr int kSchemaMinor = 6;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
@@ -37,9 +37,15 @@ struct VersionInfo {
   std::string compiler;
 };
 
+// One axis of the mesh that a run's ranks form.
+struct RecordedAxis {
+  std::string name;  // "pp", "dp", "cp", "tp"
+  int64_t size = 1;
+};
+
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.5";
+  std::string schema_version = "1.6";
   std::string run_id;      // the same on every rank of the run (run_origin.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // as in BuildStamp (run_origin.h); before 1.5 that
@@ -65,6 +71,9 @@ struct RunRecord {
   std::string git_state = "unknown";
   std::string example;  // what one is: "image", "sequence"; "" when unknown
   int64_t tokens_per_example = 0;  // 0: examples are not made of tokens
+  // In the order of the mesh: the ranks count its last axis fastest. The sizes'
+  // product is world_size. Empty: not known.
+  std::vector<RecordedAxis> mesh;
 };
 
 // One optimizer step of one rank. step_seconds runs from the end of the step
@@ -81,13 +90,18 @@ struct StepRecord {
   double forward_seconds = 0;       // model and loss
   double backward_seconds = 0;      // with the gradients' all-reduce
   double optimizer_seconds = 0;     // with gradient clipping and zeroing
-  double exposed_comm_seconds = 0;  // the part of backward_seconds that only
-                                    // waited for communication
+  double exposed_comm_seconds = 0;  // the part of forward_seconds and
+                                    // backward_seconds that only waited for
+                                    // communication; a pipeline's messages
+                                    // are in its ScheduleRecord
   int64_t examples = 0;             // of this rank in this step
   // Forward, backward and update, with the communication within, of a step
   // that was launched as one graph: forward_, backward_, optimizer_ and
   // exposed_comm_seconds are 0 then. 0: not captured.
   double captured_seconds = 0;
+  // exposed_comm_seconds by the mesh's axis ("dp", "cp", "tp") along which the
+  // rank waited. An axis that is missing: 0. Empty: all of it is of "dp".
+  std::map<std::string, double> exposed_by_axis_seconds = {};
 };
 
 // One epoch of one rank's training.
@@ -226,6 +240,7 @@ struct RecordedTransfer {
   double end_seconds = 0;      // NaN: not observed
   // When the rank began to wait for it; NaN: not observed.
   double wait_start_seconds = std::numeric_limits<double>::quiet_NaN();
+  std::string group = {};  // "tp", "dp_cp"; "" for the group of all ranks
 };
 
 // What one rank communicated in one training step.

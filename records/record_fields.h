@@ -111,6 +111,15 @@ void ListTrafficEventFields(Fields& fields, R& record) {
                "\"end_seconds\" is before \"start_seconds\"");
   fields.Check(!(record.wait_start_seconds < record.start_seconds),
                "\"wait_start_seconds\" is before \"start_seconds\"");
+  if (fields.Has("group")) fields.Text("group", record.group);
+}
+
+// Whether ranks that form `mesh` are as many as `world_size`.
+inline bool HasRanks(const std::vector<RecordedAxis>& mesh,
+                     int64_t world_size) {
+  double ranks = 1;  // of a damaged record more than an integer holds
+  for (const RecordedAxis& axis : mesh) ranks *= static_cast<double>(axis.size);
+  return ranks == static_cast<double>(world_size);
 }
 
 template <typename Fields, typename R>
@@ -155,7 +164,14 @@ void ListFields(Fields& fields, R& record) {
       fields.Text("example", record.example);
       fields.Count("tokens_per_example", record.tokens_per_example);
     }
+    if (fields.Has("mesh")) fields.Objects("mesh", record.mesh);
+    fields.Check(
+        record.mesh.empty() || HasRanks(record.mesh, record.world_size),
+        "the product of the sizes in \"mesh\" is not \"world_size\"");
     fields.Below("rank", record.rank, "world_size", record.world_size);
+  } else if constexpr (std::is_same_v<T, RecordedAxis>) {
+    fields.Text("name", record.name);
+    fields.Count("size", record.size, 1);
   } else if constexpr (std::is_same_v<T, StepRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("step", record.step);
@@ -170,6 +186,10 @@ void ListFields(Fields& fields, R& record) {
     fields.Count("examples", record.examples);
     if (fields.Has("captured_seconds")) {
       fields.Seconds("captured_seconds", record.captured_seconds);
+    }
+    if (fields.Has("exposed_by_axis_seconds")) {
+      fields.SecondsMap("exposed_by_axis_seconds",
+                        record.exposed_by_axis_seconds);
     }
   } else if constexpr (std::is_same_v<T, EpochRecord>) {
     fields.Count("rank", record.rank);

@@ -47,15 +47,7 @@ class FieldWriter {
   }
   void TextMap(const char* name,
                const std::map<std::string, std::string>& values) {
-    Name(name);
-    out_->push_back('{');
-    for (const auto& [key, value] : values) {
-      if (out_->back() != '{') out_->push_back(',');
-      AppendText(key);
-      out_->push_back(':');
-      AppendText(value);
-    }
-    out_->push_back('}');
+    Map(name, values, [this](const std::string& text) { AppendText(text); });
   }
   void TextList(const char* name, const std::vector<std::string>& values) {
     List(name, values, [this](const std::string& text) { AppendText(text); });
@@ -93,6 +85,10 @@ class FieldWriter {
   }
   void SecondsList(const char* name, const std::vector<double>& values) {
     List(name, values, [this](double value) { AppendNumber(Duration(value)); });
+  }
+  void SecondsMap(const char* name,
+                  const std::map<std::string, double>& values) {
+    Map(name, values, [this](double value) { AppendNumber(Duration(value)); });
   }
   // Below 0 or above `maximum` by rounding: written as that bound. Infinite:
   // written as NaN, which means "not known".
@@ -132,6 +128,19 @@ class FieldWriter {
       append(value);
     }
     out_->push_back(']');
+  }
+  template <typename T, typename Append>
+  void Map(const char* name, const std::map<std::string, T>& values,
+           const Append& append) {
+    Name(name);
+    out_->push_back('{');
+    for (const auto& [key, value] : values) {
+      if (out_->back() != '{') out_->push_back(',');
+      AppendText(key);
+      out_->push_back(':');
+      append(value);
+    }
+    out_->push_back('}');
   }
   // Bytes that are not UTF-8 become U+FFFD: paths and host names may hold any.
   void AppendText(const std::string& text) {
@@ -239,13 +248,7 @@ class FieldReader {
     Expect(name, "a string", *value);
   }
   void TextMap(const char* name, std::map<std::string, std::string>& out) {
-    const json* map = Find(name);
-    if (map == nullptr) return;
-    if (!map->is_object()) return Expect(name, "an object", *map);
-    for (const auto& [key, value] : map->items()) {
-      if (TakeText(value, out[key])) continue;
-      return Expect(absl::StrCat(name, ".", key), "a string", value);
-    }
+    Map(name, "a string", out, TakeText);
   }
   void TextList(const char* name, std::vector<std::string>& out) {
     List(name, "a list of strings", out, TakeText);
@@ -296,6 +299,9 @@ class FieldReader {
   }
   void SecondsList(const char* name, std::vector<double>& out) {
     List(name, "a list of numbers of seconds, 0 or more", out, TakeSeconds);
+  }
+  void SecondsMap(const char* name, std::map<std::string, double>& out) {
+    Map(name, "a number of seconds, 0 or more", out, TakeSeconds);
   }
   // A number from 0 to `maximum`, or "NaN": not known.
   void Estimate(const char* name, double& out, double maximum = kLargest) {
@@ -361,6 +367,17 @@ class FieldReader {
     };
     if (list->is_array() && absl::c_all_of(*list, take_one)) return;
     Expect(name, expected, *list);
+  }
+  template <typename T, typename Take>
+  void Map(const char* name, absl::string_view expected,
+           std::map<std::string, T>& out, const Take& take) {
+    const json* map = Find(name);
+    if (map == nullptr) return;
+    if (!map->is_object()) return Expect(name, "an object", *map);
+    for (const auto& [key, value] : map->items()) {
+      if (take(value, out[key])) continue;
+      return Expect(absl::StrCat(name, ".", key), expected, value);
+    }
   }
   template <typename T>
   void Read(const json& object, std::string where, T& out) {

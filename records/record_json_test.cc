@@ -36,6 +36,7 @@ RunRecord ExampleRun() {
   run.git_state = "modified";
   run.example = "sequence";
   run.tokens_per_example = 128;
+  run.mesh = {{"dp", 1}, {"tp", 2}};
   return run;
 }
 
@@ -83,7 +84,28 @@ TEST(RecordJson, StepIsTheTextOfTheGrammar) {
             "\"data_wait_seconds\":0.001,\"forward_seconds\":0.02,"
             "\"backward_seconds\":0.04,\"optimizer_seconds\":0.005,"
             "\"exposed_comm_seconds\":0.01,\"examples\":64,"
-            "\"captured_seconds\":0}");
+            "\"captured_seconds\":0,\"exposed_by_axis_seconds\":{}}");
+}
+
+TEST(RecordJson, AStepsWaitingIsKeptByAxis) {
+  StepRecord step = ExampleStep();
+  step.exposed_by_axis_seconds = {{"tp", 0.0075}, {"dp", 0.0025}};
+  const std::string line = ToJsonLine(step);
+  EXPECT_THAT(
+      line,
+      HasSubstr("\"exposed_by_axis_seconds\":{\"dp\":0.0025,\"tp\":0.0075}}"));
+  EXPECT_EQ(ParseAs<StepRecord>(line).exposed_by_axis_seconds,
+            step.exposed_by_axis_seconds);
+}
+
+TEST(RecordJson, ARunFromBefore16HasNoMesh) {
+  const std::string line = ToJsonLine(ExampleRun());
+  const std::string mesh =
+      ",\"mesh\":[{\"name\":\"dp\",\"size\":1},{\"name\":\"tp\",\"size\":2}]";
+  ASSERT_THAT(line, HasSubstr("128" + mesh + "}"));
+  EXPECT_EQ(ParseAs<RunRecord>(line).mesh[1].name, "tp");
+  EXPECT_TRUE(
+      ParseAs<RunRecord>(absl::StrReplaceAll(line, {{mesh, ""}})).mesh.empty());
 }
 
 TEST(RecordJson, EveryKindComesBackAsItWent) {
@@ -139,7 +161,7 @@ TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
   const std::string added =
       ",\"source_hash\":\"00112233445566aa\",\"git_state\":\"modified\","
       "\"example\":\"sequence\",\"tokens_per_example\":128";
-  ASSERT_THAT(line, HasSubstr("5e+08" + added + "}"));
+  ASSERT_THAT(line, HasSubstr("5e+08" + added + ","));
   const auto run = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
   EXPECT_EQ(run.source_hash, "");
   EXPECT_EQ(run.git_state, "unknown");
@@ -151,12 +173,13 @@ TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.5\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.6\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
   const std::string step = absl::StrReplaceAll(
-      ToJsonLine(ExampleStep()), {{",\"captured_seconds\":0", ""}});
+      ToJsonLine(ExampleStep()),
+      {{",\"captured_seconds\":0,\"exposed_by_axis_seconds\":{}", ""}});
   EXPECT_EQ(step.find("captured"), std::string::npos);
   EXPECT_EQ(ParseAs<StepRecord>(step).captured_seconds, 0);
   EXPECT_EQ(ParseAs<StepRecord>(step).examples, 64);
@@ -278,9 +301,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.5\"", "\"one\"",
+      {ExampleRun(), "\"1.6\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.5\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.6\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -301,6 +324,10 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
        "\"forward_flops_per_example\" should be 0 or more"},
       {ExampleStep(), "\"captured_seconds\":0", "\"captured_seconds\":-1",
        "\"captured_seconds\" should be a number of seconds"},
+      {ExampleStep(), "_axis_seconds\":{}", "_axis_seconds\":{\"tp\":-1}",
+       "\"exposed_by_axis_seconds.tp\" should be a number of seconds"},
+      {ExampleRun(), "\"size\":2", "\"size\":3",
+       "the product of the sizes in \"mesh\" is not \"world_size\""},
       {eval, "\"total\":10", "\"total\":{}", "in the eval record: \"total\""},
       {ExampleSchedule(), "\"step\":7,", "",
        "in the schedule record: the field \"step\" is missing"},
@@ -388,7 +415,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.5\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.6\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

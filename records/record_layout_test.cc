@@ -67,6 +67,11 @@ class RandomFields {
     for (T& object : out) ListFields(*this, object);
   }
   void TextMap(const char*, std::map<std::string, std::string>&) {}
+  void SecondsMap(const char*, std::map<std::string, double>& out) {
+    for (const char* axis : {"dp", "tp"}) {
+      if (Below(2) == 1) Seconds("", out[axis]);
+    }
+  }
   void Below(const char*, int64_t& low, const char*, int64_t high) {
     low %= high;
   }
@@ -198,7 +203,8 @@ TEST(RecordLayout, AnotherLayoutIsReadAndAnotherValueRefused) {
            {"\"examples\":0", "\"examples\":1.0"},
            {"\"examples\":0", "\"examples\":9223372036854775808"},
            {"\"examples\":0", "\"examples\":-1"},
-           {"\"captured_seconds\":0}", "\"captured_seconds\":0}}"}}) {
+           {"\"exposed_by_axis_seconds\":{}}",
+            "\"exposed_by_axis_seconds\":{}}}"}}) {
     EXPECT_EQ(with(from, to), std::nullopt) << to;
   }
 }

@@ -35,7 +35,7 @@ std::string FirstCpuinfoEntry() {
 }
 
 constexpr absl::string_view kFollowTheWorldSize =
-    "accumulate batch_size devices dp microbatches nproc pp split";
+    "accumulate batch_size cp devices dp microbatches nproc pp split tp";
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
     "checkpoint_dir checkpoint_every csv file_store keep_checkpoints launch "
     "log_dir log_every oversubscribe peak_tflops progress record resume trace "

@@ -73,14 +73,18 @@ TEST(ConfigHash, RunsThatDifferOnlyInWorldSizeShareTheScalingHash) {
   EXPECT_EQ(one.scaling_hash, two.scaling_hash);
 }
 
-TEST(ConfigHash, ThePipelinesShapeFollowsTheWorldSize) {
+TEST(ConfigHash, TheMeshsShapeFollowsTheWorldSize) {
   const RunRecord two = RunWith({{"pp", "2"},
                                  {"dp", "1"},
+                                 {"cp", "1"},
+                                 {"tp", "1"},
                                  {"split", "2"},
                                  {"microbatches", "4"},
                                  {"schedule", "1f1b"}});
   RunRecord four = RunWith({{"pp", "4"},
                             {"dp", "2"},
+                            {"cp", "4"},
+                            {"tp", "8"},
                             {"split", "1,2,3"},
                             {"microbatches", "8"},
                             {"schedule", "1f1b"}});

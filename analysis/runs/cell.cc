@@ -233,8 +233,8 @@ std::string CommitText(const RunRecord& run) {
 }
 
 bool IsShapeFlag(absl::string_view name) {
-  constexpr absl::string_view kShape[] = {"accumulate",   "devices", "dp",
-                                          "microbatches", "pp",      "split"};
+  constexpr absl::string_view kShape[] = {
+      "accumulate", "cp", "devices", "dp", "microbatches", "pp", "split", "tp"};
   return absl::c_linear_search(kShape, name);
 }
 

@@ -80,7 +80,7 @@ std::string WhyNotOneCode(absl::Span<const std::string> versions);
 std::string CommitText(const RunRecord& run);
 
 // Whether a flag follows the world size without following from it: accumulate,
-// devices, dp, microbatches, pp, split.
+// cp, devices, dp, microbatches, pp, split, tp.
 bool IsShapeFlag(absl::string_view name);
 
 // "32", "21.3": examples per rank need not be whole in a pipeline.

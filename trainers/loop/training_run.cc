@@ -57,6 +57,8 @@ absl::StatusOr<RunRecord> DescribeThisRun(const TrainConfig& config,
   const ExampleUnit unit = UnitOf(spec);
   record.example = unit.example;
   record.tokens_per_example = unit.tokens_per_example;
+  for (const MeshAxis& axis : worker.layout.axes())
+    record.mesh.push_back({axis.name, axis.size});
   return record;
 }
 

@@ -39,6 +39,19 @@ double SecondsOf(Phase phase, const DeviceEvent& from, const DeviceEvent& to) {
   return std::chrono::duration<double>(to.given() - from.given()).count();
 }
 
+// Of all axes, and by axis.
+void AddExposed(const StepOutcome& outcome, StepRecord& record) {
+  const auto add = [&record](const std::string& axis,
+                             const PendingDuration& exposed) {
+    const double seconds = exposed.Wait();
+    if (seconds > 0) record.exposed_by_axis_seconds[axis] += seconds;
+    record.exposed_comm_seconds += seconds;
+  };
+  add("dp", outcome.exposed_comm_seconds);
+  for (const auto& [axis, exposed] : outcome.exposed_by_axis)
+    add(axis, exposed);
+}
+
 }  // namespace
 
 const char* PhaseName(Phase phase) { return FactsOf(phase).name; }
@@ -115,7 +128,7 @@ absl::Status StepLog::Flush() {
     StepRecord& record = step.record;
     record.loss = *loss++;
     step.clock.AddTo(record);
-    record.exposed_comm_seconds = step.outcome.exposed_comm_seconds.Wait();
+    AddExposed(step.outcome, record);
     if (step.outcome.complete != nullptr) step.outcome.complete(record);
     epoch_sums_.loss += record.loss * static_cast<double>(record.examples);
     epoch_sums_.examples += record.examples;

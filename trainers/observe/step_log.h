@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -88,7 +90,10 @@ class StepClock {
 
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
+  // How long forward and backward only waited for communication: for gradients
+  // of data parallelism, and along other axes of the mesh ("cp", "tp").
   PendingDuration exposed_comm_seconds = {};
+  std::map<std::string, PendingDuration> exposed_by_axis = {};
   double wait_seconds = 0;  // of a pipeline: blocked for messages
   // Of a traced step: bars within the phases, and a pipeline's schedule as it
   // was predicted (in the first rank's steady clock).

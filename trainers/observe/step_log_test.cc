@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -140,6 +141,13 @@ TEST_F(DeviceStepClockTest, AnInertClockLeavesTheDeviceAlone) {
       c10::impl::VirtualGuardImpl(kDevice.type()).getStream(kDevice)));
 }
 
+std::map<std::string, PendingDuration> ByAxis(const std::string& axis,
+                                              double seconds) {
+  std::map<std::string, PendingDuration> by_axis;
+  by_axis[axis] = seconds;
+  return by_axis;
+}
+
 PendingStep Step(int64_t number, double loss, int64_t examples) {
   StepClock clock(at::kCPU);
   clock.Begin(Phase::kForward);
@@ -151,6 +159,7 @@ PendingStep Step(int64_t number, double loss, int64_t examples) {
   return {record,
           {.loss = at::tensor(loss, at::kFloat),
            .exposed_comm_seconds = 0.25,
+           .exposed_by_axis = ByAxis("tp", 0.125),
            .wait_seconds = 0.5},
           std::move(clock),
           TrafficRecord()};
@@ -173,10 +182,12 @@ TEST(StepLogTest, EveryStepIsRecordedWithItsLossAndTimes) {
   const StepRecord& second = std::get<StepRecord>((*records)[3]);
   EXPECT_EQ(second.step, 2);
   EXPECT_EQ(second.loss, 1.5);
-  EXPECT_EQ(second.exposed_comm_seconds, 0.25);
+  EXPECT_EQ(second.exposed_comm_seconds, 0.375);
+  EXPECT_EQ(second.exposed_by_axis_seconds,
+            (std::map<std::string, double>{{"dp", 0.25}, {"tp", 0.125}}));
   EXPECT_GT(second.step_seconds, 0);
   const TrafficRecord& traffic = std::get<TrafficRecord>((*records)[4]);
-  EXPECT_EQ(traffic.exposed_comm_seconds, 0.75) << "a pipeline's own, too";
+  EXPECT_EQ(traffic.exposed_comm_seconds, 0.875) << "a pipeline's own, too";
   EXPECT_EQ(traffic.step_seconds, second.step_seconds);
 }
 

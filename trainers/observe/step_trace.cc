@@ -38,7 +38,8 @@ RecordedTransfer ToTransfer(const CommEvent& event, int64_t start_ns) {
           .ranks = {event.ranks.begin(), event.ranks.end()},
           .start_seconds = since_start(event.start_ns),
           .end_seconds = since_start(event.end_ns),
-          .wait_start_seconds = since_start(event.wait_start_ns)};
+          .wait_start_seconds = since_start(event.wait_start_ns),
+          .group = event.group};
 }
 
 std::string HostName() {

@@ -23,6 +23,7 @@ CollectiveLog::CollectiveLog() : groups_(1) {}
 int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
   std::lock_guard<std::mutex> lock(mutex_);
   Group& group = groups_.emplace_back();
+  group.name = name;
   group.label = GroupPlace{name, ranks}.Label();
   group.ranks = std::move(ranks);
   return static_cast<int>(groups_.size()) - 1;
@@ -144,6 +145,7 @@ void CollectiveLog::AddEvent(Ticket ticket, const char* op,
   event.op = op;
   event.peer = peer;
   event.ranks = groups_[group].ranks;
+  event.group = groups_[group].name;
   event.start_ns = start_ns;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;

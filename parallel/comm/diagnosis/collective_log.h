@@ -65,6 +65,7 @@ struct CommEvent {
   // A rank of the job: the other side of a message, or a collective's root.
   int peer = -1;
   std::vector<int> ranks = {};  // of the group; empty: all ranks
+  std::string group = {};       // its name, "tp"; "" for all ranks
   int64_t start_ns = 0;
   // When the rank first waited for it; known of messages over Gloo.
   int64_t wait_start_ns = 0;
@@ -152,6 +153,7 @@ class CollectiveLog {
   };
 
   struct Group {
+    std::string name;        // "dp"; empty for all ranks
     std::string label;       // " of group dp (ranks 0, 2)"; empty for all ranks
     std::vector<int> ranks;  // empty: all
     uint64_t sequence = 0;

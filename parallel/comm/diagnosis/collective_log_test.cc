@@ -201,10 +201,12 @@ TEST_F(TrafficTest, EventsOfTwoGroupsWithTheirTimes) {
   EXPECT_EQ(events[0].dtype, "float32");
   EXPECT_EQ(events[0].peer, -1);
   EXPECT_TRUE(events[0].ranks.empty());
+  EXPECT_EQ(events[0].group, "");
   EXPECT_GE(events[0].end_ns, events[0].start_ns);
   EXPECT_EQ(events[1].op, "send");
   EXPECT_EQ(events[1].peer, 2) << "as a rank of the job";
   EXPECT_EQ(events[1].ranks, (std::vector<int>{2, 6}));
+  EXPECT_EQ(events[1].group, "pp");
   EXPECT_GE(events[1].wait_start_ns, events[1].start_ns);
   EXPECT_GE(events[1].end_ns, events[1].wait_start_ns);
   EXPECT_EQ(events[2].op, "barrier");
