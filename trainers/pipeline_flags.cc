@@ -19,12 +19,11 @@ TRAINER_FLAG(
     kSpeed, std::string, schedule, "1f1b",
     "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
     "file's path (docs/pipeline.md)");
-TRAINER_FLAG(
-    kLayout, int, pp, 0,
-    "ranks of one pipeline; 0: all ranks / --dp. With --dp, rank r is place "
-    "r / dp of pipeline r % dp");
-TRAINER_FLAG(kLayout, int, dp, 1,
-             "replicas of the pipeline, each with its own data");
+TRAINER_FLAG(kLayout, int, pp, 0,
+             "ranks of one pipeline; 0: all ranks / --dp, and of hybrid 1");
+TRAINER_FLAG(kLayout, int, dp, 0,
+             "replicas of the model, each with its own data; 0: what the other "
+             "axes of the mesh leave");
 TRAINER_FLAG(kBatch, int64_t, microbatches, 8,
              "micro-batches of --batch_size examples per optimizer step and "
              "replica");
@@ -47,7 +46,7 @@ constexpr int64_t kMostMicroBatches = 1 << 20;
 absl::Status CheckNumbers(const PipelineConfig& config) {
   FlagChecks checks;
   checks.InRange("pp", config.ranks, 0, kMostRanks);
-  checks.InRange("dp", config.replicas, 1, kMostRanks);
+  checks.InRange("dp", config.replicas, 0, kMostRanks);
   checks.InRange("chunks", config.chunks, 0, kMostChunks);
   checks.InRange<int64_t>("microbatches", config.micro_batches, 1,
                           kMostMicroBatches);
@@ -79,6 +78,12 @@ absl::Status CheckScheduleExists(const std::string& name) {
       "--schedule=", absl::GetFlag(FLAGS_schedule), ": ", problem));
 }
 
+absl::Status CheckBasics(const PipelineConfig& config) {
+  RETURN_IF_ERROR(CheckNumbers(config));
+  RETURN_IF_ERROR(CheckBackendOfStages());
+  return CheckScheduleExists(config.schedule);
+}
+
 // Whether a pipeline of `ranks` has a schedule, and the model stages for it.
 absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
   ASSIGN_OR_RETURN(
@@ -99,7 +104,7 @@ absl::Status CheckDevices(const PipelineConfig& config) {
   ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
                    StageDevicesFromFlags(/*without=*/""));
   const int ranks = static_cast<int>(devices.size());
-  if (config.replicas != 1) {
+  if (config.replicas > 1) {
     return BadDevices(absl::StrCat("one process runs one pipeline, not --dp=",
                                    config.replicas));
   }
@@ -117,10 +122,13 @@ absl::Status CheckDevices(const PipelineConfig& config) {
 
 absl::Status CheckPipelineFlags() {
   const PipelineConfig config = PipelineConfigFromFlags();
-  RETURN_IF_ERROR(CheckNumbers(config));
-  RETURN_IF_ERROR(CheckBackendOfStages());
-  RETURN_IF_ERROR(CheckScheduleExists(config.schedule));
-  if (DevicesGiven()) return CheckDevices(config);
+  if (!DevicesGiven()) return CheckPipeline(config);
+  RETURN_IF_ERROR(CheckBasics(config));
+  return CheckDevices(config);
+}
+
+absl::Status CheckPipeline(const PipelineConfig& config) {
+  RETURN_IF_ERROR(CheckBasics(config));
   const int nproc = absl::GetFlag(FLAGS_nproc);
   if (nproc == 1) return absl::OkStatus();
   // What the ranks would find out one by one.

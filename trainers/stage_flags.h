@@ -34,6 +34,8 @@ absl::Status CheckSplitFits(int stages);
 // schedule, stages and ranks fit.
 absl::Status CheckPipelineFlags();
 PipelineConfig PipelineConfigFromFlags();
+// The same without --devices, of a pipeline that other flags have to do with.
+absl::Status CheckPipeline(const PipelineConfig& config);
 
 }  // namespace rankwise
 

@@ -352,6 +352,8 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
         StepOutcome outcome,
         step({number, micro_batches, seeds, learning_rate_.At(number), clock,
               traced, traced || recorded}));
+    outcome.exposed_by_axis["tp"] = tensor_exposed_.Take();
+    outcome.exposed_by_axis["cp"] = context_exposed_.Take();
     StepRecord record;
     record.rank = worker_.env.rank;
     record.step = number;

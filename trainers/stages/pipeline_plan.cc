@@ -153,8 +153,11 @@ std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
                                             {"cp", config.context},
                                             {"tp", config.tensor}};
   std::vector<MeshAxis> axes;
-  for (const std::string& axis : config.mesh_order)
-    axes.push_back({axis, sizes.at(axis)});
+  for (const std::string& axis : config.mesh_order) {
+    // Not all trainers have flags for the inner axes.
+    const bool is_inner = axis == "cp" || axis == "tp";
+    if (!is_inner || sizes.at(axis) > 1) axes.push_back({axis, sizes.at(axis)});
+  }
   return axes;
 }
 

@@ -1,0 +1,75 @@
+// Tensor parallelism: every rank computes every layer, with its part of the
+// weights, and all ranks see the same batch. Compare with single.cc: the ranks
+// meet inside the layers (parallel/tensor), so that only one line is new here.
+
+#include <memory>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/tensor/sum_gradients.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/loop/training_run.h"
+#include "trainers/main.h"
+#include "trainers/split_flags.h"
+
+namespace rankwise {
+namespace {
+
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create(config, worker));
+  Model& model = run->model();
+  RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
+  Optimizer& optimizer = run->optimizer();
+  const Objective& objective = run->objective();
+
+  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    torch::Tensor loss;
+    for (size_t i = 0; i < input.micro_batches.size(); ++i) {
+      const Batch& batch = input.micro_batches[i];
+      model.set_dropout_seed(input.dropout_seeds[i]);
+      input.clock.Begin(Phase::kForward);
+      torch::Tensor share = objective.LossShare(batch, input.micro_batches);
+      input.clock.Begin(Phase::kBackward);
+      share.backward();
+      loss = loss.defined() ? loss + share.detach() : share.detach();
+    }
+    // Norms that saw this rank's tokens only.
+    SumGradients(model.of_own_tokens(), model.parallel().tensor);
+    input.clock.Begin(Phase::kOptimizer);
+    optimizer.Step(input.learning_rate);
+    optimizer.ZeroGrad();
+    return StepOutcome{.loss = loss};
+  });
+}
+
+std::vector<MeshAxis> Axes(int world_size) { return {{"tp", world_size}}; }
+
+absl::Status CheckFlags() {
+  const int nproc = absl::GetFlag(FLAGS_nproc);
+  // As a rank of an outer launcher: when their number is known.
+  return InsideLauncher() ? absl::OkStatus()
+                          : CheckSplitOfModel(TensorSplitFromFlags(nproc));
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  return rankwise::TrainerMain(
+      argc, argv,
+      {.name = "tensor_parallel",
+       .usage = "Trains with tensor parallelism: all ranks compute every layer "
+                "together.\n"
+                "  bazel run //trainers:tensor_parallel -- --nproc=2 "
+                "--model=gpt --sequence_parallel\n"
+                "All flags: --help",
+       .distributed = true,
+       .check_flags = rankwise::CheckFlags,
+       .axes = rankwise::Axes,
+       .split = rankwise::TensorSplitFromFlags,
+       .run = rankwise::Run});
+}
