@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/tensor/linear.h"
+#include "parallel/tensor/vocabulary.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/models/catalog.h"
 #include "trainers/models/transformer.h"
