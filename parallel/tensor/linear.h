@@ -1,7 +1,15 @@
 // Linear layers whose weights are divided among the ranks of a group (Shoeybi
 // et al. 2019, section 3). Two in a row, first by columns and then by rows,
 // exchange activations once forward and once backward. With a group of one rank
-// both are at::linear, to the last bit.
+// both are at::linear, to the last bit, also under autocast, whose dtype is
+// also that of what is exchanged.
+//
+// Backward computes the weight's gradient while the input's is exchanged. With
+// overlap_pieces above 1, rows are cut where a product needs the exchange or
+// the exchange the product (Wang et al. 2023, "Overlap Communication with
+// Dependent Computation via Decomposition"): the all-gathers of columns forward
+// and of rows backward, under sequence parallelism; the sums of rows forward.
+// No layer can be differentiated twice.
 #ifndef RANKWISE_PARALLEL_TENSOR_LINEAR_H_
 #define RANKWISE_PARALLEL_TENSOR_LINEAR_H_
 

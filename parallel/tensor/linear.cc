@@ -1,0 +1,223 @@
+#include "parallel/tensor/linear.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ATen/autocast_mode.h"
+#include "ATen/ops/empty.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/mm.h"
+#include "c10/core/impl/LocalDispatchKeySet.h"
+#include "c10/util/Exception.h"
+#include "parallel/tensor/exchange.h"
+#include "torch/csrc/autograd/custom_function.h"
+
+namespace rankwise {
+namespace {
+
+using tensor::Exchange;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// In the dtype in which at::linear would take `x`, which may be undefined.
+torch::Tensor ForLinear(const torch::Tensor& x) {
+  if (!x.defined()) return x;
+  const c10::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x,
+                                   device);
+}
+
+// [..., features] to [rows, features].
+torch::Tensor Rows(const torch::Tensor& x) {
+  return x.reshape({-1, x.size(-1)});
+}
+
+// Of x [..., inputs] and a matrix [inputs, outputs].
+torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& matrix) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = matrix.size(1);
+  return at::mm(Rows(x), matrix).view(shape);
+}
+
+torch::Tensor WeightGradient(const torch::Tensor& dy, const torch::Tensor& x) {
+  return at::mm(Rows(dy).t(), Rows(x));
+}
+
+// Of the tokens of x [B, part, features], each [ranks, B, piece, features].
+std::vector<Exchange> StartGathers(const torch::Tensor& x,
+                                   const TensorParallel& tp) {
+  std::vector<Exchange> pieces;
+  for (const torch::Tensor& piece : x.chunk(tp.overlap_pieces, 1))
+    pieces.push_back(tensor::StartAllGather(piece, tp));
+  return pieces;
+}
+
+std::vector<torch::Tensor> FinishAll(std::vector<Exchange> pieces) {
+  std::vector<torch::Tensor> results;
+  for (Exchange& piece : pieces) results.push_back(piece.Finish());
+  return results;
+}
+
+// Which gradients backward of (x, weight, bias) is to compute.
+struct Needs {
+  Needs(const AutogradContext& ctx, const variable_list& saved)
+      : x(ctx.needs_input_grad(0)),
+        weight(ctx.needs_input_grad(1)),
+        bias(saved[2].defined() && ctx.needs_input_grad(2)) {}
+  const bool x, weight, bias;
+};
+
+class ColumnFunction : public torch::autograd::Function<ColumnFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
+                               const torch::Tensor& weight,
+                               const std::optional<torch::Tensor>& bias,
+                               int64_t tokens, const TensorParallel& tp) {
+    const c10::impl::ExcludeDispatchKeyGuard plain(
+        c10::autocast_dispatch_keyset);
+    ctx->save_for_backward({x, weight, *bias});
+    tensor::Keep(*ctx, tp);
+    if (!tp.sequence_parallel) return at::linear(x, weight, bias);
+    std::vector<torch::Tensor> products;
+    for (Exchange& piece : StartGathers(x, tp))
+      products.push_back(at::linear(piece.Finish(), weight, bias));
+    return tensor::Unstack(std::move(products), /*dim=*/1, tokens);
+  }
+
+  // Under sequence parallelism all tokens are in the order of stacked parts:
+  // what pads them has a gradient of zero, and adds nothing to the weight's.
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const c10::impl::ExcludeDispatchKeyGuard plain(
+        c10::autocast_dispatch_keyset);
+    const TensorParallel tp = tensor::Kept(*ctx);
+    const variable_list saved = ctx->get_saved_variables();
+    const torch::Tensor &x = saved[0], &weight = saved[1];
+    const Needs needs(*ctx, saved);
+    std::optional<Exchange> gather, sum;
+    if (tp.sequence_parallel && needs.weight)
+      gather.emplace(tensor::StartAllGather(x, tp));
+    const torch::Tensor dy = tp.sequence_parallel
+                                 ? tensor::Stack(gradients[0], /*dim=*/1, tp)
+                                 : gradients[0];
+    if (needs.x) {
+      const torch::Tensor dx = Product(dy, weight);
+      sum.emplace(tp.sequence_parallel ? tensor::StartReduceScatter(dx, tp)
+                                       : tensor::StartAllReduce(dx, tp));
+    }
+    torch::Tensor dweight, dbias;
+    if (needs.bias) dbias = Rows(dy).sum(0);
+    if (needs.weight)
+      dweight = WeightGradient(dy, gather.has_value() ? gather->Finish() : x);
+    return {sum.has_value() ? sum->Finish() : torch::Tensor(), dweight, dbias,
+            torch::Tensor(), torch::Tensor()};
+  }
+};
+
+class RowFunction : public torch::autograd::Function<RowFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
+                               const torch::Tensor& weight,
+                               const std::optional<torch::Tensor>& bias,
+                               const TensorParallel& tp) {
+    const c10::impl::ExcludeDispatchKeyGuard plain(
+        c10::autocast_dispatch_keyset);
+    ctx->save_for_backward({x, weight, *bias});
+    tensor::Keep(*ctx, tp);
+    torch::Tensor y =
+        tp.sequence_parallel ? PartOfSum(x, weight, tp) : Sum(x, weight, tp);
+    if (bias->defined()) y.add_(*bias);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const c10::impl::ExcludeDispatchKeyGuard plain(
+        c10::autocast_dispatch_keyset);
+    const TensorParallel tp = tensor::Kept(*ctx);
+    const variable_list saved = ctx->get_saved_variables();
+    const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
+    const Needs needs(*ctx, saved);
+    std::vector<Exchange> gathers;
+    if (tp.sequence_parallel) gathers = StartGathers(dy, tp);
+    torch::Tensor dx, dweight, dbias;
+    if (needs.bias) dbias = Rows(dy).sum(0);
+    if (!tp.sequence_parallel) {
+      if (needs.x) dx = Product(dy, weight);
+      if (needs.weight) dweight = WeightGradient(dy, x);
+      return {dx, dweight, dbias, torch::Tensor()};
+    }
+    std::vector<torch::Tensor> dys, dxs;
+    for (Exchange& gather : gathers) {
+      dys.push_back(gather.Finish());
+      if (needs.x) dxs.push_back(Product(dys.back(), weight));
+    }
+    if (needs.x) dx = tensor::Unstack(std::move(dxs), /*dim=*/1, x.size(1));
+    if (needs.weight) {
+      dweight = WeightGradient(tensor::Join(std::move(dys), /*dim=*/2),
+                               tensor::Stack(x, /*dim=*/1, tp));
+    }
+    return {dx, dweight, dbias, torch::Tensor()};
+  }
+
+ private:
+  // Over the ranks, of all rows. Each piece is summed while the next ones are
+  // multiplied.
+  static torch::Tensor Sum(const torch::Tensor& x, const torch::Tensor& weight,
+                           const TensorParallel& tp) {
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.size(0);
+    const torch::Tensor y = at::empty(shape, x.options());
+    const auto inputs = Rows(x).chunk(tp.overlap_pieces);
+    auto outputs = Rows(y).chunk(tp.overlap_pieces);
+    std::vector<Exchange> sums;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      at::mm_out(outputs[i], inputs[i], weight.t());
+      sums.push_back(tensor::StartAllReduce(outputs[i], tp));
+    }
+    FinishAll(std::move(sums));
+    return y;
+  }
+
+  // The same, of which each rank has its part of the tokens.
+  static torch::Tensor PartOfSum(const torch::Tensor& x,
+                                 const torch::Tensor& weight,
+                                 const TensorParallel& tp) {
+    const torch::Tensor stacked = tensor::Stack(x, /*dim=*/1, tp);
+    std::vector<Exchange> sums;
+    for (const torch::Tensor& piece : stacked.chunk(tp.overlap_pieces, 2)) {
+      sums.push_back(
+          tensor::StartReduceScatter(Product(piece, weight.t()), tp));
+    }
+    return tensor::Join(FinishAll(std::move(sums)), /*dim=*/1);
+  }
+};
+
+}  // namespace
+
+torch::Tensor ColumnParallelLinear(const torch::Tensor& x,
+                                   const torch::Tensor& weight,
+                                   const torch::Tensor& bias, int64_t tokens,
+                                   const TensorParallel& tp) {
+  if (tp.size() == 1) return at::linear(x, weight, bias);
+  TORCH_CHECK(!tp.sequence_parallel ||
+                  (x.dim() == 3 && x.size(1) == PartSize(tokens, tp)),
+              "sequence parallelism divides ", tokens,
+              " tokens into parts [B, ", PartSize(tokens, tp),
+              ", features]; got ", x.sizes());
+  return ColumnFunction::apply(ForLinear(x), ForLinear(weight),
+                               std::optional(ForLinear(bias)), tokens, tp);
+}
+
+torch::Tensor RowParallelLinear(const torch::Tensor& x,
+                                const torch::Tensor& weight,
+                                const torch::Tensor& bias,
+                                const TensorParallel& tp) {
+  if (tp.size() == 1) return at::linear(x, weight, bias);
+  return RowFunction::apply(ForLinear(x), ForLinear(weight),
+                            std::optional(ForLinear(bias)), tp);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,159 @@
+#include "parallel/tensor/regions.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/grad_mode.h"
+#include "ATen/core/ivalue.h"
+#include "ATen/ops/constant_pad_nd.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "c10/core/WrapDimMinimal.h"
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/tensor/exchange.h"
+#include "torch/csrc/autograd/custom_function.h"
+
+namespace rankwise {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Where a region's tensors are divided: whole, they have `size` along `dim`.
+struct Division {
+  int64_t dim = 0;
+  int64_t size = 0;
+};
+
+// What a region does to activations or gradients.
+using Change = torch::Tensor (*)(const torch::Tensor&, const Division&,
+                                 const TensorParallel&);
+
+torch::Tensor Itself(const torch::Tensor& x, const Division&,
+                     const TensorParallel&) {
+  return x;
+}
+
+torch::Tensor Sum(const torch::Tensor& x, const Division&,
+                  const TensorParallel& tp) {
+  return tensor::StartAllReduce(x.clone(at::MemoryFormat::Contiguous), tp)
+      .Finish();
+}
+
+torch::Tensor Part(const torch::Tensor& x, const Division& division,
+                   const TensorParallel& tp) {
+  const auto [dim, size] = division;
+  const int64_t part = PartSize(size, tp);
+  const int64_t begin = std::min(tp.place() * part, size);
+  const int64_t length = std::min(part, size - begin);
+  std::vector<int64_t> pad(2 * (x.dim() - dim), 0);  // from the last dimension
+  pad.back() = part - length;
+  return at::constant_pad_nd(x.narrow(dim, begin, length), pad).contiguous();
+}
+
+torch::Tensor Gathered(const torch::Tensor& x, const Division& division,
+                       const TensorParallel& tp) {
+  return tensor::Unstack({tensor::StartAllGather(x, tp).Finish()}, division.dim,
+                         division.size);
+}
+
+torch::Tensor PartOfSum(const torch::Tensor& x, const Division& division,
+                        const TensorParallel& tp) {
+  return tensor::StartReduceScatter(tensor::Stack(x, division.dim, tp), tp)
+      .Finish();
+}
+
+struct Region : torch::CustomClassHolder {
+  Change forward = nullptr;
+  Change backward = nullptr;
+  Division division;
+};
+
+class RegionFunction : public torch::autograd::Function<RegionFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
+                               const c10::intrusive_ptr<Region>& region,
+                               const TensorParallel& tp) {
+    tensor::Keep(*ctx, tp);
+    ctx->saved_data["region"] = c10::IValue::make_capsule(region);
+    return region->forward(x, region->division, tp);
+  }
+
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const TensorParallel tp = tensor::Kept(*ctx);
+    const auto region = c10::static_intrusive_pointer_cast<Region>(
+        ctx->saved_data["region"].toCapsule());
+    return {region->backward(gradients[0], region->division, tp),
+            torch::Tensor(), torch::Tensor()};
+  }
+};
+
+torch::Tensor Apply(Change forward, Change backward, const torch::Tensor& x,
+                    const Division& division, const TensorParallel& tp) {
+  if (tp.size() == 1) return x;
+  auto region = c10::make_intrusive<Region>();
+  region->forward = forward;
+  region->backward = backward;
+  region->division = {c10::maybe_wrap_dim(division.dim, x.dim()),
+                      division.size};
+  return RegionFunction::apply(x, region, tp);
+}
+
+}  // namespace
+
+absl::Status CheckDivides(const std::string& what, int64_t size, int ranks) {
+  if (size % ranks == 0) return absl::OkStatus();
+  std::vector<int64_t> fitting;
+  for (int64_t n = 1; n <= size; ++n) {
+    if (size % n == 0) fitting.push_back(n);
+  }
+  const int64_t last = fitting.back();
+  fitting.pop_back();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tp=", ranks, ": ", size, " ", what, " do not divide among ", ranks,
+      " ranks; ", absl::StrJoin(fitting, ", "), fitting.empty() ? "" : " or ",
+      last, fitting.empty() ? " does" : " do"));
+}
+
+int64_t PartSize(int64_t size, const TensorParallel& tp) {
+  return (size + tp.size() - 1) / tp.size();
+}
+
+torch::Tensor PartOf(const torch::Tensor& whole, int64_t dim,
+                     const TensorParallel& tp) {
+  return Part(whole.detach(),
+              {c10::maybe_wrap_dim(dim, whole.dim()), whole.size(dim)}, tp);
+}
+
+torch::Tensor CopyToRanks(const torch::Tensor& x, const TensorParallel& tp) {
+  return Apply(Itself, Sum, x, {}, tp);
+}
+
+torch::Tensor ReduceFromRanks(const torch::Tensor& x,
+                              const TensorParallel& tp) {
+  return Apply(Sum, Itself, x, {}, tp);
+}
+
+torch::Tensor ScatterToRanks(const torch::Tensor& x, int64_t dim,
+                             const TensorParallel& tp) {
+  return Apply(Part, Gathered, x, {dim, x.size(dim)}, tp);
+}
+
+torch::Tensor GatherFromRanks(const torch::Tensor& x, int64_t dim, int64_t size,
+                              const TensorParallel& tp) {
+  return Apply(Gathered, Part, x, {dim, size}, tp);
+}
+
+torch::Tensor GatherToRanks(const torch::Tensor& x, int64_t dim, int64_t size,
+                            const TensorParallel& tp) {
+  return Apply(Gathered, PartOfSum, x, {dim, size}, tp);
+}
+
+torch::Tensor ReduceScatterFromRanks(const torch::Tensor& x, int64_t dim,
+                                     const TensorParallel& tp) {
+  return Apply(PartOfSum, Gathered, x, {dim, x.size(dim)}, tp);
+}
+
+}  // namespace rankwise
