@@ -46,31 +46,6 @@ torch::Tensor Scores(const torch::Tensor& q, const torch::Tensor& k,
   return scores.masked_fill_(later, -std::numeric_limits<double>::infinity());
 }
 
-BlockAttention PlainForward(const torch::Tensor& q, const torch::Tensor& k,
-                            const torch::Tensor& v, bool causal) {
-  torch::Tensor scores = Scores(q, k, causal);
-  const torch::Tensor log_sum_exp = scores.logsumexp(/*dim=*/3);
-  return {at::matmul(scores.sub_(log_sum_exp.unsqueeze(3)).exp_(), v),
-          log_sum_exp};
-}
-
-BlockGradients PlainBackward(const torch::Tensor& gradient,
-                             const torch::Tensor& q, const torch::Tensor& k,
-                             const torch::Tensor& v,
-                             const BlockAttention& whole, bool causal) {
-  const torch::Tensor weights =
-      Scores(q, k, causal).sub_(whole.log_sum_exp.unsqueeze(3)).exp_();
-  const torch::Tensor along_out =
-      (gradient * whole.out).sum(/*dim=*/3, /*keepdim=*/true);
-  const torch::Tensor scores_gradient = at::matmul(gradient, v.transpose(2, 3))
-                                            .sub_(along_out)
-                                            .mul_(weights)
-                                            .mul_(Scale(q));
-  return {at::matmul(scores_gradient, k),
-          at::matmul(scores_gradient.transpose(2, 3), q),
-          at::matmul(weights.transpose(2, 3), gradient)};
-}
-
 // Of a forward without dropout the kernel reads neither the generator's state
 // nor, where all sequences are of one length, where each begins.
 BlockGradients CudaFlashBackward(const torch::Tensor& gradient,
@@ -88,12 +63,41 @@ BlockGradients CudaFlashBackward(const torch::Tensor& gradient,
 
 }  // namespace
 
+BlockAttention AttendByProducts(const torch::Tensor& q, const torch::Tensor& k,
+                                const torch::Tensor& v, bool causal) {
+  const torch::ScalarType type = SumType(q);
+  torch::Tensor scores = Scores(q.to(type), k.to(type), causal);
+  const torch::Tensor log_sum_exp = scores.logsumexp(/*dim=*/3);
+  const torch::Tensor weights = scores.sub_(log_sum_exp.unsqueeze(3)).exp_();
+  return {at::matmul(weights, v.to(type)), log_sum_exp};
+}
+
+BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
+                                        const torch::Tensor& q,
+                                        const torch::Tensor& k,
+                                        const torch::Tensor& v,
+                                        const BlockAttention& whole,
+                                        bool causal) {
+  const torch::ScalarType type = SumType(q);
+  const torch::Tensor dout = gradient.to(type), wide_q = q.to(type),
+                      wide_k = k.to(type);
+  const torch::Tensor weights = Scores(wide_q, wide_k, causal)
+                                    .sub_(whole.log_sum_exp.unsqueeze(3))
+                                    .exp_();
+  const torch::Tensor mean =
+      (dout * whole.out).sum(/*dim=*/3, /*keepdim=*/true);
+  const torch::Tensor dscores = at::matmul(dout, v.to(type).transpose(2, 3))
+                                    .sub_(mean)
+                                    .mul_(weights)
+                                    .mul_(Scale(q));
+  return {at::matmul(dscores, wide_k),
+          at::matmul(dscores.transpose(2, 3), wide_q),
+          at::matmul(weights.transpose(2, 3), dout)};
+}
+
 BlockAttention AttendToBlock(const torch::Tensor& q, const torch::Tensor& k,
                              const torch::Tensor& v, bool causal) {
-  if (!RunsFlash(q)) {
-    const torch::ScalarType type = SumType(q);
-    return PlainForward(q.to(type), k.to(type), v.to(type), causal);
-  }
+  if (!RunsFlash(q)) return AttendByProducts(q, k, v, causal);
   if (q.is_cpu()) {
     const auto [out, log_sum_exp] =
         at::_scaled_dot_product_flash_attention_for_cpu(
@@ -110,11 +114,8 @@ BlockGradients AttendToBlockBackward(const torch::Tensor& gradient,
                                      const torch::Tensor& k,
                                      const torch::Tensor& v,
                                      const BlockAttention& whole, bool causal) {
-  if (!RunsFlash(q)) {
-    const torch::ScalarType type = SumType(q);
-    return PlainBackward(gradient.to(type), q.to(type), k.to(type), v.to(type),
-                         {whole.out.to(type), whole.log_sum_exp}, causal);
-  }
+  if (!RunsFlash(q))
+    return AttendByProductsBackward(gradient, q, k, v, whole, causal);
   if (!q.is_cpu()) return CudaFlashBackward(gradient, q, k, v, whole, causal);
   const auto [dq, dk, dv] =
       at::_scaled_dot_product_flash_attention_for_cpu_backward(

@@ -18,9 +18,9 @@ struct BlockGradients {
 
 // softmax(q k^T / sqrt(features)) v of q [B, heads, rows, features], k and v
 // [B, heads, keys, features], whose features are contiguous. `causal`: row i
-// attends to keys 0 .. i. ATen's flash kernels where they can run, else (on
-// CUDA for fp32 and fp64, and where features are above 256 or no multiple of
-// 8) products that hold all scores. No part of the graph.
+// attends to keys 0 .. i. No part of the graph. By ATen's flash kernels where
+// they can run, else (on CUDA in fp32 and fp64, and with features above 256 or
+// no multiple of 8) by products.
 BlockAttention AttendToBlock(const torch::Tensor& q, const torch::Tensor& k,
                              const torch::Tensor& v, bool causal);
 
@@ -32,6 +32,17 @@ BlockGradients AttendToBlockBackward(const torch::Tensor& gradient,
                                      const torch::Tensor& k,
                                      const torch::Tensor& v,
                                      const BlockAttention& whole, bool causal);
+
+// The same anywhere, by matrix products that hold all scores; results are of
+// the type of log_sum_exp.
+BlockAttention AttendByProducts(const torch::Tensor& q, const torch::Tensor& k,
+                                const torch::Tensor& v, bool causal);
+BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
+                                        const torch::Tensor& q,
+                                        const torch::Tensor& k,
+                                        const torch::Tensor& v,
+                                        const BlockAttention& whole,
+                                        bool causal);
 
 // Adds a block to what `whole` is of the blocks so far, in place; whole.out is
 // of the type of log_sum_exp.

@@ -8,10 +8,12 @@
 
 namespace rankwise {
 
-// ContextAttention in a group of several ranks. Forward, a rank sends the
-// keys and values of all ranks but the next, one message per step, while it
-// attends to those it has; backward the same once more and, in fp32 (fp64 for
-// fp64), the sums so far of the gradients of every rank's.
+// ContextAttention in a group of several ranks. Each step a rank passes on the
+// keys and values that it attends to. It sends, of B * heads * features numbers
+// per token:
+//   forward   2 * (tokens - the next rank's), in the type of k and v
+//   backward  the same again, and 2 * tokens in fp32 (fp64 for fp64): the sums
+//             of gradients, on their way to the keys' owner
 torch::Tensor RingAttention(const torch::Tensor& q, const torch::Tensor& k,
                             const torch::Tensor& v, const SequenceShape& shape,
                             const ContextParallel& cp);

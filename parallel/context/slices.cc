@@ -54,8 +54,7 @@ torch::Tensor JoinRuns(const std::vector<torch::Tensor>& by_place, int64_t dim,
 torch::Tensor ContextPositions(const SequenceShape& shape, int ranks,
                                int place) {
   return TakeRuns(at::arange(shape.tokens, at::kLong), /*dim=*/0,
-                  TokenRuns(shape, ranks, place))
-      .clone();
+                  TokenRuns(shape, ranks, place));
 }
 
 torch::Tensor ContextSlice(const torch::Tensor& x, int64_t dim,

@@ -9,8 +9,11 @@
 namespace rankwise {
 
 // ContextAttention in a group of several ranks, which divides the heads. Two
-// all-to-alls forward, of q, k and v together and of the result, and two
-// backward, of as many bytes.
+// all-to-alls forward, of q, k and v together and of the result, and the
+// opposite two backward. A rank hands over, its own part included, of B * heads
+// * features numbers per token:
+//   forward   3 * tokens here + tokens / ranks
+//   backward  tokens here + 3 * tokens / ranks
 torch::Tensor UlyssesAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,
