@@ -52,7 +52,8 @@ absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
 torch::Tensor ContextPositions(const SequenceShape& shape, int ranks,
                                int place);
 
-// This rank's tokens of x, which has all of them along `dim`.
+// This rank's tokens of x, which has all of them along `dim`; a view where they
+// are one run. Differentiable.
 torch::Tensor ContextSlice(const torch::Tensor& x, int64_t dim,
                            const SequenceShape& shape,
                            const ContextParallel& cp);
@@ -66,7 +67,8 @@ torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
 // the result [B, heads, tokens here, features], of fp32, bf16, fp16 or fp64 on
 // one device, differentiable. Collective along the group; in a group of one it
 // is at::scaled_dot_product_attention. `dropout`, of the attention weights,
-// from the default generator: Ulysses only.
+// from the default generator: Ulysses only. Throws what a failed exchange
+// throws, and leaves none in flight.
 torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,

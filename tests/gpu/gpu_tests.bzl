@@ -4,6 +4,7 @@ GPU_TESTS = [
     "//comm_bench/cuda:micro_gpu_test",
     "//comm_bench/modes:nccl_gpu_test",
     "//parallel/comm:nccl_gpu_test",
+    "//parallel/context:block_attention_gpu_test",
     "//parallel/ddp:sync_batch_norm_gpu_test",
     "//parallel/device:device_gpu_test",
     "//parallel/device:graph_gpu_test",

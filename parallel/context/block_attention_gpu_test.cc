@@ -1,0 +1,24 @@
+// Attention to blocks by the kernels of a GPU.
+
+#include "gtest/gtest.h"
+#include "parallel/context/block_attention.h"
+#include "parallel/context/test_block_attention.h"
+#include "parallel/device/require_gpus.h"
+
+namespace rankwise {
+namespace {
+
+TEST(BlockAttentionGpuTest, BlocksMergeToTheWhole) {
+  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  const BlockCase cases[] = {
+      {AttendToBlock, AttendToBlockBackward, at::kBFloat16, 64, 2e-2},
+      {AttendToBlock, AttendToBlockBackward, at::kHalf, 64, 2e-3},
+      {AttendToBlock, AttendToBlockBackward, at::kHalf, 20, 2e-3},
+      {AttendToBlock, AttendToBlockBackward, at::kFloat, 64, 1e-5},
+      {AttendToBlock, AttendToBlockBackward, at::kDouble, 20, 1e-12},
+  };
+  for (const BlockCase& c : cases) ExpectBlocksMerge(c, at::kCUDA);
+}
+
+}  // namespace
+}  // namespace rankwise

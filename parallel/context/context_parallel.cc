@@ -1,0 +1,93 @@
+#include "parallel/context/context_parallel.h"
+
+#include <string>
+#include <vector>
+
+#include "ATen/autocast_mode.h"
+#include "ATen/ops/scaled_dot_product_attention.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "c10/util/Exception.h"
+#include "parallel/context/ring.h"
+#include "parallel/context/slices.h"
+#include "parallel/context/ulysses.h"
+
+namespace rankwise {
+namespace {
+
+// The divisors of `size`: "1", "1, 2 or 4".
+std::string DivisorsOf(int64_t size) {
+  std::vector<int64_t> divisors;
+  for (int64_t i = 1; i < size; ++i) {
+    if (size % i == 0) divisors.push_back(i);
+  }
+  return absl::StrCat(absl::StrJoin(divisors, ", "),
+                      divisors.empty() ? "" : " or ", size);
+}
+
+// What at::scaled_dot_product_attention does to its arguments under autocast.
+torch::Tensor CastByAutocast(const torch::Tensor& x) {
+  const c10::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x,
+                                   device);
+}
+
+}  // namespace
+
+absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
+                                  ContextMethod method, int ranks) {
+  const bool is_ring = method == ContextMethod::kRing;
+  const auto refusal = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--cp=", ranks, " --context=", is_ring ? "ring" : "ulysses", ": ",
+        why...));
+  };
+  if (ranks < 1) return refusal("there must be at least 1 rank");
+  if (ranks == 1) return absl::OkStatus();
+  if (shape.causal && shape.tokens % (2 * ranks) != 0) {
+    return refusal(shape.tokens, " tokens do not divide into ", 2 * ranks,
+                   " equal pieces, two for each rank; --cp=",
+                   DivisorsOf(shape.tokens % 2 == 0 ? shape.tokens / 2 : 1),
+                   " fits");
+  }
+  if (shape.tokens < ranks) {
+    return refusal(shape.tokens,
+                   " tokens leave some ranks without any; --cp=", shape.tokens,
+                   " is the most that fits");
+  }
+  if (!is_ring && heads % ranks != 0) {
+    return refusal(heads,
+                   heads == 1 ? " attention head does" : " attention heads do",
+                   " not divide among ", ranks, " ranks; ", DivisorsOf(heads),
+                   heads == 1 ? " does" : " do");
+  }
+  return absl::OkStatus();
+}
+
+torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,
+                               const torch::Tensor& v,
+                               const SequenceShape& shape, double dropout,
+                               const ContextParallel& cp) {
+  if (cp.size() == 1) {
+    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, dropout,
+                                            shape.causal);
+  }
+  TORCH_CHECK(q.dim() == 4 && q.sizes() == k.sizes() && q.sizes() == v.sizes(),
+              "q ", q.sizes(), ", k ", k.sizes(), " and v ", v.sizes(),
+              " must be [B, heads, tokens here, features] alike");
+  const int64_t tokens = TokensAt(shape, cp.size(), cp.place());
+  TORCH_CHECK(q.size(2) == tokens, "place ", cp.place(), " of ", cp.size(),
+              " has ", tokens, " of ", shape.tokens, " tokens, not ",
+              q.size(2));
+  const torch::Tensor cast_q = CastByAutocast(q), cast_k = CastByAutocast(k),
+                      cast_v = CastByAutocast(v);
+  if (cp.method == ContextMethod::kUlysses)
+    return UlyssesAttention(cast_q, cast_k, cast_v, shape, dropout, cp);
+  TORCH_CHECK(dropout == 0,
+              "ring attention has no dropout of the attention weights; "
+              "--context=ulysses has");
+  return RingAttention(cast_q, cast_k, cast_v, shape, cp);
+}
+
+}  // namespace rankwise

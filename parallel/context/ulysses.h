@@ -1,0 +1,24 @@
+// Sequence parallelism by exchanging heads (Jacobs et al. 2023, "DeepSpeed
+// Ulysses", section 3).
+#ifndef RANKWISE_PARALLEL_CONTEXT_ULYSSES_H_
+#define RANKWISE_PARALLEL_CONTEXT_ULYSSES_H_
+
+#include "parallel/context/context_parallel.h"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// ContextAttention in a group of several ranks, which divides the heads. Two
+// all-to-alls forward, of q, k and v together and of the result, and the
+// opposite two backward. A rank hands over, its own part included, of B * heads
+// * features numbers per token:
+//   forward   3 * tokens here + tokens / ranks
+//   backward  tokens here + 3 * tokens / ranks
+torch::Tensor UlyssesAttention(const torch::Tensor& q, const torch::Tensor& k,
+                               const torch::Tensor& v,
+                               const SequenceShape& shape, double dropout,
+                               const ContextParallel& cp);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_CONTEXT_ULYSSES_H_
