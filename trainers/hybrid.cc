@@ -41,7 +41,7 @@ std::vector<MeshAxis> Axes(int world_size) {
   return PipelineAxes(HybridConfigFromFlags(), world_size);
 }
 
-ModelSplit Split(int) { return HybridSplitFromFlags(); }
+ModelSplit SplitModelFor(int) { return HybridSplitFromFlags(); }
 
 }  // namespace
 }  // namespace rankwise
@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
        .distributed = true,
        .check_flags = rankwise::CheckHybridFlags,
        .axes = rankwise::Axes,
-       .split = rankwise::Split,
+       .split = rankwise::SplitModelFor,
        .run = rankwise::Run});
 }

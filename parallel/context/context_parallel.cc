@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "ATen/autocast_mode.h"
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/empty_like.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +13,7 @@
 #include "parallel/context/ring.h"
 #include "parallel/context/slices.h"
 #include "parallel/context/ulysses.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
 namespace {
@@ -63,6 +66,21 @@ absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
                    heads == 1 ? " does" : " do");
   }
   return absl::OkStatus();
+}
+
+torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
+                            const SequenceShape& shape,
+                            const ContextParallel& cp) {
+  if (cp.size() == 1) return x;
+  TORCH_CHECK(shape.tokens % cp.size() == 0,
+              "ranks with different numbers of tokens cannot be gathered");
+  const at::NoGradGuard no_grad;
+  std::vector<torch::Tensor> mine = {x.contiguous()};
+  std::vector<std::vector<torch::Tensor>> all(1);
+  for (int place = 0; place < cp.size(); ++place)
+    all[0].push_back(at::empty_like(mine[0]));
+  cp.group.process_group()->allgather(all, mine)->wait();
+  return JoinRuns(all[0], dim, shape);
 }
 
 torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,

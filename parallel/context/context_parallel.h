@@ -58,7 +58,8 @@ torch::Tensor ContextSlice(const torch::Tensor& x, int64_t dim,
                            const SequenceShape& shape,
                            const ContextParallel& cp);
 
-// All tokens along `dim`, of which every rank has its x; without a gradient.
+// All tokens along `dim`, of which every rank has as many in x; without a
+// gradient.
 torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
                             const SequenceShape& shape,
                             const ContextParallel& cp);
