@@ -26,8 +26,8 @@ using torch::autograd::variable_list;
 constexpr int kKeysTag = 0, kGradientsTag = 1;
 
 // What a step computes: this rank's rows from `first_row` on attend to the
-// first `keys` of those it has at that step. All other pairs are masked, or
-// none is.
+// first `keys` of the keys it has at that step; `causal`: row i to those up to
+// i only.
 struct Step {
   int64_t first_row = 0;
   int64_t keys = 0;
