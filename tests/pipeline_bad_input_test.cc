@@ -168,8 +168,8 @@ std::vector<BadInput> BadModels() {
       {"DepthWithoutUse",
        "single",
        {"--model=simple_cnn", "--depth=3"},
-       "--depth=3: --model=simple_cnn has no use for it; only for --model=mlp, "
-       "gpt, vit"},
+       "--depth=3: --model=simple_cnn does not take it; only --model=mlp, gpt, "
+       "vit do"},
       {"TextWithoutFile",
        "single",
        {"--model=gpt", "--dataset=text"},

@@ -88,6 +88,17 @@ std::vector<int> MeshLayout::Line(absl::string_view axis, int rank) const {
   return ranks;
 }
 
+bool MeshLayout::CrossesNodes(absl::string_view axis,
+                              int ranks_per_node) const {
+  int ranks = 1;
+  for (const MeshAxis& each : axes_) ranks *= each.size;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (Line(axis, rank).front() / ranks_per_node != rank / ranks_per_node)
+      return true;
+  }
+  return false;
+}
+
 std::vector<int> MeshLayout::Plane(const std::vector<std::string>& axes,
                                    int rank) const {
   std::vector<int> ranks = {rank};

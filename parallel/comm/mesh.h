@@ -38,6 +38,9 @@ class MeshLayout {
   int coordinate(absl::string_view axis, int rank) const;
   // The ranks that differ from `rank` in `axis` only, in order of coordinate.
   std::vector<int> Line(absl::string_view axis, int rank) const;
+  // Whether ranks along `axis` are on several nodes, where each has
+  // `ranks_per_node` in order of rank.
+  bool CrossesNodes(absl::string_view axis, int ranks_per_node) const;
   // Those that differ from it in `axes` only, the last of which changes
   // fastest.
   std::vector<int> Plane(const std::vector<std::string>& axes, int rank) const;

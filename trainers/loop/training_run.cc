@@ -19,7 +19,7 @@
 #include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "trainers/loop/mesh_use.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/step.h"
@@ -95,7 +95,10 @@ void TrainingRun::BuildModel(const ModelPlacement& placement) {
   at::manual_seed(config_.seed);
   std::vector<LayerRange> layers = placement.layers;
   if (layers.empty()) layers = {{0, spec_.layers.size()}};
-  model_ = std::make_shared<Model>(spec_, layers, Parallel());
+  model_ =
+      std::make_shared<Model>(spec_, layers,
+                              ParallelOf(worker_, config_.model.split,
+                                         &tensor_exposed_, &context_exposed_));
   ToChannelsLast(*model_);
   if (placement.devices.empty()) model_->to(worker_.device);
   for (size_t layer = 0; layer < placement.devices.size(); ++layer) {
@@ -104,40 +107,6 @@ void TrainingRun::BuildModel(const ModelPlacement& placement) {
   }
   objective_ = std::make_unique<Objective>(model_, spec_.loss,
                                            config_.precision, worker_.device);
-}
-
-ModelParallel TrainingRun::Parallel() {
-  if (worker_.mesh == nullptr) return {};
-  const ModelSplit& split = config_.model.split;
-  return {.tensor = {.group = worker_.mesh->group("tp"),
-                     .sequence_parallel = split.sequence,
-                     .overlap_pieces = split.overlap_pieces,
-                     .exposed = &tensor_exposed_},
-          .context = {.group = worker_.mesh->group("cp"),
-                      .method = split.method,
-                      .exposed = &context_exposed_}};
-}
-
-void TrainingRun::ShareNorm() {
-  if (worker_.size("pp") * worker_.size("tp") == 1) return;
-  if (config_.skip_communication) return;
-  std::vector<std::string> counted_elsewhere;
-  for (const TiedWeight& copy : model_->copies())
-    counted_elsewhere.push_back(copy.copy_name);
-  for (const auto& entry : model_->named_parameters()) {
-    const bool whole = model_->divisions().count(entry.key()) == 0;
-    if (whole && worker_.coordinate("tp") > 0)
-      counted_elsewhere.push_back(entry.key());
-  }
-  const auto add_up = [this](torch::Tensor& squared_norm) {
-    std::vector<torch::Tensor> sum = {squared_norm.to(worker_.device)};
-    for (const char* axis : {"tp", "pp"}) {
-      if (worker_.size(axis) == 1) continue;
-      worker_.mesh->group(axis).process_group()->allreduce(sum)->wait();
-    }
-    squared_norm.copy_(sum[0]);
-  };
-  optimizer_->ShareNorm(add_up, counted_elsewhere);
 }
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
@@ -159,7 +128,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned) {
   return Guarded("starting the run", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
     if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
-    ShareNorm();
+    if (!config_.skip_communication) ShareNorm(worker_, *model_, *optimizer_);
     RETURN_IF_ERROR(OpenCheckpoints());
     return OpenOutputs();
   });
@@ -248,6 +217,11 @@ void TrainingRun::Announce() {
       config_.data.batch_size, global_batch_, config_.optimizer.name,
       config_.optimizer.learning_rate, PrecisionName(config_.precision),
       config_.tf32 ? " with TF32" : "", config_.seed, total_steps_));
+  for (const std::string& line :
+       {DescribeMesh(worker_),
+        WarnOfTensorAcrossNodes(config_, worker_, spec_)}) {
+    if (!line.empty()) console_->Say(line);
+  }
   if (config_.data.batch_size < kSmallBatchForBatchNorm &&
       HasBatchNorm(*model_)) {
     console_->Say(absl::StrCat(

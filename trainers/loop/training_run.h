@@ -88,9 +88,6 @@ class TrainingRun {
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
-  ModelParallel Parallel();
-  // Clipping sees the norm of the whole model.
-  void ShareNorm();
   absl::Status Plan();
   absl::Status OpenCheckpoints();
   absl::Status OpenOutputs();

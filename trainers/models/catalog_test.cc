@@ -43,8 +43,8 @@ TEST(CatalogTest, AFieldWithoutUseIsRefusedAsTyped) {
   ModelConfig config = Named("simple_cnn");
   config.depth = 3;
   EXPECT_EQ(Complaint(config),
-            "--depth=3: --model=simple_cnn has no use for it; only for "
-            "--model=mlp, gpt, vit");
+            "--depth=3: --model=simple_cnn does not take it; only "
+            "--model=mlp, gpt, vit do");
   config = Named("vit");
   config.tied_head = false;
   EXPECT_THAT(Complaint(config), HasSubstr("--tied_head=false: --model=vit"));

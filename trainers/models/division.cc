@@ -1,8 +1,11 @@
 #include "trainers/models/division.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
-#include <vector>
+#include <mutex>
+
+#include "samplers/datasets/split_mix.h"
 
 namespace rankwise {
 namespace {
@@ -39,6 +42,19 @@ torch::Tensor WholeOf(const torch::Tensor& part, const Division& division,
   return GatherFromRanks(WithBlocks(part, division), division.dim + 1,
                          division.size / division.blocks, tp)
       .flatten(division.dim, division.dim + 1);
+}
+
+ForkedGenerator::ForkedGenerator(c10::Device device, uint64_t stream)
+    : generator_(at::globalContext().defaultGenerator(device)) {
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  state_ = generator_.get_state();
+  const uint64_t seed = MixIn(generator_.current_seed(), stream);
+  generator_.set_current_seed(seed);
+}
+
+ForkedGenerator::~ForkedGenerator() {
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  generator_.set_state(state_);
 }
 
 }  // namespace rankwise

@@ -3,6 +3,7 @@
 #ifndef RANKWISE_TRAINERS_MODELS_DIVISION_H_
 #define RANKWISE_TRAINERS_MODELS_DIVISION_H_
 
+#include <ATen/core/Generator.h>
 #include <torch/types.h>
 
 #include <cstdint>
@@ -49,6 +50,21 @@ torch::Tensor PartOf(const torch::Tensor& whole, const Division& division,
 // along tp.
 torch::Tensor WholeOf(const torch::Tensor& part, const Division& division,
                       const TensorParallel& tp);
+
+// Until it is destroyed the device's default generator gives what follows from
+// its seed and `stream`; then it goes on as if nothing had been drawn. So what
+// ranks draw alike does not depend on what each draws for its part.
+class ForkedGenerator {
+ public:
+  ForkedGenerator(c10::Device device, uint64_t stream);
+  ~ForkedGenerator();
+  ForkedGenerator(const ForkedGenerator&) = delete;
+  ForkedGenerator& operator=(const ForkedGenerator&) = delete;
+
+ private:
+  at::Generator generator_;
+  torch::Tensor state_;
+};
 
 }  // namespace rankwise
 

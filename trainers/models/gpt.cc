@@ -94,6 +94,7 @@ LayerSpec EmbeddingLayer(const TransformerSize& size,
           .part_shape = {TokensBetweenLayers(block.sequence, block.split),
                          size.width},
           .parameters = (size.vocabulary + size.sequence_length) * size.width,
+          .exchanged_along_tp = ExchangesOfTokens(1, block),
           .has_dropout = block.dropout > 0,
           .build = [size, block](LayerContext& context) {
             auto embedding =
@@ -136,6 +137,7 @@ LayerSpec HeadLayer(const TransformerSize& size, const BlockConfig& block,
           .part_shape = {TokensHere(block.sequence, block.split),
                          (size.vocabulary + tp - 1) / tp},
           .parameters = tied ? 0 : weights,
+          .exchanged_along_tp = ExchangesOfTokens(1, block),
           .flops = 2.0 * static_cast<double>(weights) *
                    static_cast<double>(size.sequence_length),
           .build = [size, block, tied](LayerContext& context) {

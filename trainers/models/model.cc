@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "parallel/tensor/vocabulary.h"
-#include "third_party/absl/status_macros.h"
 #include "samplers/datasets/split_mix.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/models/catalog.h"
 
 namespace rankwise {

@@ -75,7 +75,10 @@ struct LayerSpec {
   // leave it empty.
   std::vector<int64_t> part_shape = {};
   int64_t parameters = 0;  // whole; a tied weight counts in the owning layer
-  double flops = 0;        // forward of one example; a multiply-add counts as 2
+  // Numbers of one example's activations that the ranks along tp sum, forward
+  // and backward.
+  double exchanged_along_tp = 0;
+  double flops = 0;  // forward of one example; a multiply-add counts as 2
   bool has_dropout = false;
   // Draws the initial weights from the default CPU generator, in the order in
   // which the same module written in Python would.

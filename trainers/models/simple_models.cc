@@ -70,6 +70,8 @@ LayerSpec DenseLayer(const std::string& name, const DenseConfig& config) {
   spec.flops = 2.0 * static_cast<double>(config.inputs * config.outputs);
   if (config.divided == Divided::kColumns)
     spec.part_shape = {config.outputs / config.tensor};
+  if (config.divided == Divided::kRows && config.tensor > 1)
+    spec.exchanged_along_tp = static_cast<double>(config.outputs);
   spec.build = [config](LayerContext& context) {
     auto linear =
         std::make_shared<torch::nn::LinearImpl>(config.inputs, config.outputs);

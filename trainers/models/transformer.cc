@@ -1,6 +1,5 @@
 #include "trainers/models/transformer.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -9,7 +8,6 @@
 #include <torch/nn/modules/normalization.h>
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -53,29 +51,6 @@ void DivideRows(const Linear& linear, LayerContext& context) {
   if (context.parallel.tensor.sequence_parallel)
     context.of_own_tokens.push_back(linear.bias());
 }
-
-// Until it is destroyed the device's default generator gives what follows from
-// its seed and `stream`; then it goes on as if nothing had been drawn. So what
-// ranks draw alike does not depend on what each draws for its part.
-class ForkedGenerator {
- public:
-  ForkedGenerator(c10::Device device, uint64_t stream)
-      : generator_(at::globalContext().defaultGenerator(device)) {
-    std::lock_guard<std::mutex> lock(generator_.mutex());
-    state_ = generator_.get_state();
-    generator_.set_current_seed(LayerSeed(generator_.current_seed(), stream));
-  }
-  ~ForkedGenerator() {
-    std::lock_guard<std::mutex> lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-  ForkedGenerator(const ForkedGenerator&) = delete;
-  ForkedGenerator& operator=(const ForkedGenerator&) = delete;
-
- private:
-  at::Generator generator_;
-  torch::Tensor state_;
-};
 
 class Attention : public torch::nn::Module {
  public:
@@ -257,6 +232,12 @@ absl::Status CheckSplit(const BlockConfig& config) {
                               split.method, split.context);
 }
 
+double ExchangesOfTokens(int times, const BlockConfig& config) {
+  if (config.split.tensor == 1) return 0;
+  return static_cast<double>(times * TokensHere(config.sequence, config.split) *
+                             config.features);
+}
+
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
   const int64_t features = config.features, tokens = config.sequence.tokens;
   // Of attention, 4 f^2; of the MLP, 8 f^2.
@@ -267,6 +248,8 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
                          features},
           // The biases of qkv, the two projections and expand; two norms.
           .parameters = weights + (3 + 1 + 1 + 4) * features + 4 * features,
+          // Attention and the MLP, each once forward and once backward.
+          .exchanged_along_tp = ExchangesOfTokens(4, config),
           .flops = 2.0 * static_cast<double>(tokens) *
                    static_cast<double>(weights + 2 * tokens * features),
           .has_dropout = config.dropout > 0,

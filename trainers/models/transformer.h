@@ -72,6 +72,9 @@ struct BlockConfig {
 // (Chowdhery 2022, appendix B).
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 
+// The numbers of one example in `times` exchanges of all its tokens along tp.
+double ExchangesOfTokens(int times, const BlockConfig& config);
+
 // Layer normalisation of the tokens between layers as a layer: [B, tokens,
 // features] to the same.
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config);
