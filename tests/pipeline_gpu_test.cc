@@ -1,5 +1,6 @@
-// Models cut over GPUs, in one process and over NCCL, against one process on
-// the CPU: the same losses but for rounding, and times that are the devices'.
+// Models cut and divided over GPUs, in one process and over NCCL, against one
+// process on the CPU: the same losses but for rounding, and times that are the
+// devices'.
 
 #include <gtest/gtest.h>
 
@@ -134,6 +135,25 @@ TEST(ModelParallelGpuTest, TwoGpus) {
       Train("model_parallel", 1,
             With(TiedGpt(), {"--devices=cuda:0,cuda:1", "--accumulate=4"})),
       kTolerance);
+}
+
+// Ranks along tp and cp meet inside the layers.
+TEST(HybridGpuTest, DividedLayersOverNcclAreThoseOfOneProcess) {
+  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  const Trained cpu = OnTheCpu(TiedGpt());
+  const std::vector<Flags> layouts = {{"--tp=2"},
+                                      {"--tp=2", "--sequence_parallel"},
+                                      {"--tp=2", "--tp_overlap=2"},
+                                      {"--cp=2"},
+                                      {"--cp=2", "--context=ulysses"}};
+  for (Flags flags : layouts) {
+    SCOPED_TRACE(flags.back());
+    flags.push_back("--microbatches=4");
+    const Trained gpu = Train("hybrid", 2, With(TiedGpt(), flags));
+    EXPECT_LT(LargestDistance(cpu.weights, gpu.weights), kTolerance);
+    for (const auto& [step, loss] : MeanLosses(gpu.record, 2))
+      EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
+  }
 }
 
 }  // namespace
