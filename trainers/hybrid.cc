@@ -27,9 +27,10 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
     ASSIGN_OR_RETURN(auto step, run->Begin(input));
     input.clock.Begin(Phase::kSchedule);
-    PendingDuration exposed = stages.BroadcastBuffers();
+    PendingDuration buffers = stages.BroadcastBuffers();
     step->ranks = stages.Run(*step->schedule);
-    exposed += stages.ExchangeGradients();
+    auto exposed = stages.ExchangeGradients();
+    exposed["dp"] += std::move(buffers);
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);
     optimizer.ZeroGrad();

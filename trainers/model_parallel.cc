@@ -38,7 +38,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     // Forward from the first stage to the last, and backward again.
     step->ranks = stages.Run(*step->schedule);
     // There are no replicas: only of weights that two stages share.
-    PendingDuration exposed = stages.ExchangeGradients();
+    auto exposed = stages.ExchangeGradients();
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);
     optimizer.ZeroGrad();

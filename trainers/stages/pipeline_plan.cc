@@ -156,7 +156,7 @@ std::vector<MeshAxis> PipelineAxes(const PipelineConfig& config,
   for (const std::string& axis : config.mesh_order) {
     // Not all trainers have flags for the inner axes.
     const bool is_inner = axis == "cp" || axis == "tp";
-    if (!is_inner || sizes.at(axis) > 1) axes.push_back({axis, sizes.at(axis)});
+    if (!is_inner || inner > 1) axes.push_back({axis, sizes.at(axis)});
   }
   return axes;
 }

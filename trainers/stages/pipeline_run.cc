@@ -129,9 +129,9 @@ absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
   return sums.Finish(data, worker_, epoch);
 }
 
-absl::StatusOr<StepOutcome> PipelineRun::End(const StepInput& input,
-                                             std::shared_ptr<PipelineStep> step,
-                                             PendingDuration exposed) {
+absl::StatusOr<StepOutcome> PipelineRun::End(
+    const StepInput& input, std::shared_ptr<PipelineStep> step,
+    std::map<std::string, PendingDuration> exposed) {
   last_update_.emplace(worker_.device);
   input.clock.Begin(Phase::kBetween);
   // What the ranks tell each other here is not the step's communication.
@@ -142,7 +142,7 @@ absl::StatusOr<StepOutcome> PipelineRun::End(const StepInput& input,
 
   const ExecutorStep& first = step->ranks.front();
   StepOutcome outcome{.loss = first.loss,
-                      .exposed_comm_seconds = std::move(exposed)};
+                      .exposed_by_axis = std::move(exposed)};
   outcome.complete = [this, step](StepRecord& record) {
     AddTimes(*step, record);
   };

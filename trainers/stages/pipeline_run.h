@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,10 +57,11 @@ class PipelineRun {
   // Gives the stages the step's micro-batches; the last one makes of each
   // micro-batch's output its share of the loss.
   absl::StatusOr<std::shared_ptr<PipelineStep>> Begin(const StepInput& input);
-  // After the update. `exposed`: how long it had to wait for communication.
-  absl::StatusOr<StepOutcome> End(const StepInput& input,
-                                  std::shared_ptr<PipelineStep> step,
-                                  PendingDuration exposed);
+  // After the update. `exposed`: how long it had to wait for communication, by
+  // axis.
+  absl::StatusOr<StepOutcome> End(
+      const StepInput& input, std::shared_ptr<PipelineStep> step,
+      std::map<std::string, PendingDuration> exposed);
 
  private:
   PipelineRun(const TrainConfig& config, const Worker& worker,

@@ -275,10 +275,11 @@ PendingDuration PipelineStages::BroadcastBuffers() {
   return BroadcastFromFirst(model_.buffers(), worker_.mesh->group("dp"));
 }
 
-PendingDuration PipelineStages::ExchangeGradients() {
-  if (plan_.in_one_process()) return 0;
+std::map<std::string, PendingDuration> PipelineStages::ExchangeGradients() {
+  std::map<std::string, PendingDuration> exposed;
+  if (plan_.in_one_process()) return exposed;
   replica_gradients_->Start(shared_here_);
-  PendingDuration exposed = replica_gradients_->Finish();
+  exposed["dp"] = replica_gradients_->Finish();
   if (config_.skip_communication || shared_with_peers_.empty()) return exposed;
   // Both ranks of a tied weight end with the gradient of all its uses.
   DeviceEvent start(worker_.device);
@@ -286,7 +287,8 @@ PendingDuration PipelineStages::ExchangeGradients() {
     AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
                         shared.weight);
   }
-  exposed += PendingDuration(std::move(start), DeviceEvent(worker_.device));
+  exposed["pp"] =
+      PendingDuration(std::move(start), DeviceEvent(worker_.device));
   return exposed;
 }
 

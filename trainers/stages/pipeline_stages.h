@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -107,8 +109,8 @@ class PipelineStages {
   // Replica 0's buffers go to all replicas. How long that took.
   PendingDuration BroadcastBuffers();
   // After Run: averages gradients over dp and cp, and adds up those of weights
-  // that two stages share. How long the update had to wait for it.
-  PendingDuration ExchangeGradients();
+  // that two stages share. How long the update had to wait for it, by axis.
+  std::map<std::string, PendingDuration> ExchangeGradients();
 
   // What `send`, an action of the last step, carried.
   int64_t BytesOf(const Action& send) const;
