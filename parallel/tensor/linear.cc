@@ -8,7 +8,6 @@
 #include "ATen/ops/empty.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/mm.h"
-#include "c10/core/impl/LocalDispatchKeySet.h"
 #include "c10/util/Exception.h"
 #include "parallel/tensor/exchange.h"
 #include "torch/csrc/autograd/custom_function.h"
@@ -21,6 +20,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // In the dtype in which at::linear would take `x`, which may be undefined.
+// Outside of the functions below, whose gradients then go back through the
+// cast.
 torch::Tensor ForLinear(const torch::Tensor& x) {
   if (!x.defined()) return x;
   const c10::DeviceType device = x.device().type();
@@ -75,8 +76,6 @@ class ColumnFunction : public torch::autograd::Function<ColumnFunction> {
                                const torch::Tensor& weight,
                                const std::optional<torch::Tensor>& bias,
                                int64_t tokens, const TensorParallel& tp) {
-    const c10::impl::ExcludeDispatchKeyGuard plain(
-        c10::autocast_dispatch_keyset);
     ctx->save_for_backward({x, weight, *bias});
     tensor::Keep(*ctx, tp);
     if (!tp.sequence_parallel) return at::linear(x, weight, bias);
@@ -90,8 +89,6 @@ class ColumnFunction : public torch::autograd::Function<ColumnFunction> {
   // what pads them has a gradient of zero, and adds nothing to the weight's.
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& gradients) {
-    const c10::impl::ExcludeDispatchKeyGuard plain(
-        c10::autocast_dispatch_keyset);
     const TensorParallel tp = tensor::Kept(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1];
@@ -122,8 +119,6 @@ class RowFunction : public torch::autograd::Function<RowFunction> {
                                const torch::Tensor& weight,
                                const std::optional<torch::Tensor>& bias,
                                const TensorParallel& tp) {
-    const c10::impl::ExcludeDispatchKeyGuard plain(
-        c10::autocast_dispatch_keyset);
     ctx->save_for_backward({x, weight, *bias});
     tensor::Keep(*ctx, tp);
     torch::Tensor y =
@@ -134,8 +129,6 @@ class RowFunction : public torch::autograd::Function<RowFunction> {
 
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& gradients) {
-    const c10::impl::ExcludeDispatchKeyGuard plain(
-        c10::autocast_dispatch_keyset);
     const TensorParallel tp = tensor::Kept(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];

@@ -9,7 +9,8 @@
 // the exchange the product (Wang et al. 2023, "Overlap Communication with
 // Dependent Computation via Decomposition"): the all-gathers of columns forward
 // and of rows backward, under sequence parallelism; the sums of rows forward.
-// No layer can be differentiated twice.
+// No layer can be differentiated twice. What pads the last rank's tokens must
+// be finite, as zeros are.
 #ifndef RANKWISE_PARALLEL_TENSOR_LINEAR_H_
 #define RANKWISE_PARALLEL_TENSOR_LINEAR_H_
 

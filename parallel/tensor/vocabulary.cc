@@ -7,7 +7,6 @@
 #include "ATen/ops/cross_entropy_loss.h"
 #include "ATen/ops/embedding.h"
 #include "ATen/ops/stack.h"
-#include "c10/core/impl/LocalDispatchKeySet.h"
 #include "parallel/tensor/exchange.h"
 #include "torch/csrc/autograd/custom_function.h"
 
@@ -39,8 +38,6 @@ class CrossEntropyFunction
                                const torch::Tensor& logits,
                                const torch::Tensor& target, int64_t vocabulary,
                                const TensorParallel& tp) {
-    const c10::impl::ExcludeDispatchKeyGuard plain(
-        c10::autocast_dispatch_keyset);
     const int64_t columns = logits.size(-1);
     // From here on in place, until it is the softmax.
     const torch::Tensor x =
@@ -72,8 +69,6 @@ class CrossEntropyFunction
   // (softmax - one-hot target) / targets.
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& gradients) {
-    const c10::impl::ExcludeDispatchKeyGuard plain(
-        c10::autocast_dispatch_keyset);
     tensor::Kept(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &softmax = saved[0], &index = saved[1],

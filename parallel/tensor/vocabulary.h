@@ -13,7 +13,8 @@ namespace rankwise {
 
 // at::embedding of tokens int64 [B, tokens] with this rank's part of the rows,
 // weight [ceil(vocabulary / ranks), features]: [B, tokens, features], or under
-// sequence parallelism [B, ceil(tokens / ranks), features].
+// sequence parallelism [B, ceil(tokens / ranks), features]. On several ranks a
+// token beyond the vocabulary is not an error, but has features of zero.
 torch::Tensor VocabularyParallelEmbedding(const torch::Tensor& tokens,
                                           const torch::Tensor& weight,
                                           const TensorParallel& tp);
