@@ -72,7 +72,9 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
   SetConfigHashes(&run);
   run.rank = rank;
   run.world_size = absl::GetFlag(FLAGS_nproc);
-  if (absl::GetFlag(FLAGS_tp) > 1) run.mesh = {{"tp", run.world_size}};
+  if (binary == "tensor_parallel" || absl::GetFlag(FLAGS_tp) > 1) {
+    run.mesh = {{"tp", run.world_size}};
+  }
   run.host = CollectHostInfo();
   run.devices = {"cpu"};
   run.threads_per_rank = absl::GetFlag(FLAGS_threads);

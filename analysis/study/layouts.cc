@@ -76,14 +76,14 @@ absl::Status CheckHybrid(const StudyConfig& config) {
 // Fails where the model's layers cannot be cut.
 absl::Status CheckTensorParallel(const StudyConfig& config) {
   if (!absl::StartsWith(config.model, "simple_cnn") &&
-      config.model != "mp_mlp" && config.model != "linear") {
+      config.model != "linear") {
     return absl::OkStatus();
   }
   for (const char* trainer : {"tensor_parallel", "hybrid"}) {
     if (!absl::c_linear_search(config.trainers, trainer)) continue;
-    return Bad("--trainers: ", trainer,
-               " cuts layers, and --model=", config.model,
-               " has none that can be cut: pass --model=gpt, vit or mlp");
+    return Bad(
+        "--trainers: ", trainer, " cuts layers, and --model=", config.model,
+        " has none that can be cut: pass --model=gpt, vit, mlp or mp_mlp");
   }
   return absl::OkStatus();
 }

@@ -27,7 +27,7 @@ ABSL_FLAG(
     "those above 1");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
           "what to run; single is the base case of the others; also "
-          "tensor_parallel and hybrid, of --model=gpt, vit or mlp");
+          "tensor_parallel and hybrid, of --model=gpt, vit, mlp or mp_mlp");
 ABSL_FLAG(std::string, hybrid_layouts, "",
           "of the trainer hybrid, each at the world size that it has: "
           "dp2xtp2,pp2xtp2; empty: at every world size 2 ranks along tp, then "

@@ -18,6 +18,11 @@ int64_t ChunksPerRank(absl::string_view schedule) {
   return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
 }
 
+// Whether the trainer may: it knows tp and cp.
+bool DividesLayers(const PlannedRun& run) {
+  return run.trainer == "tensor_parallel" || run.trainer == "hybrid";
+}
+
 // Fills the cells of a plan; equal ones are added once.
 class Cells {
  public:
@@ -141,6 +146,8 @@ class Cells {
                absl::c_linear_search(config_.world_sizes, 1)) {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
+    // Ranks that divide a layer cannot go on without each other's results.
+    if (DividesLayers(run)) return;
     run.skip_communication = true;
     AddOnce(run, config_.ablations);
   }
@@ -199,8 +206,7 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
 }
 
 bool RecordsTraffic(const PlannedRun& run) {
-  return run.trainer == "ddp" || run.trainer == "tensor_parallel" ||
-         run.trainer == "hybrid";
+  return run.trainer == "ddp" || DividesLayers(run);
 }
 
 // How the trainer cuts the model over its ranks, and the batch.
@@ -209,7 +215,6 @@ void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
     arguments->push_back(absl::StrCat("--", flag, "=", value));
   };
   const bool hybrid = run.trainer == "hybrid";
-  if (run.trainer == "tensor_parallel") add("tp", run.world_size);
   if (run.HasMicroBatches()) {
     add("pp", hybrid ? run.mesh.pp : run.world_size);
     add("dp", run.mesh.dp);

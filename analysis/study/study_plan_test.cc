@@ -238,6 +238,15 @@ TEST(PlanStudy, AblationsOfTheSchedulesAskedFor) {
   EXPECT_THAT(Auxiliaries(config), IsEmpty());
 }
 
+TEST(PlanStudy, RanksThatDivideLayersAlwaysCommunicate) {
+  StudyConfig config;
+  config.trainers = {"single", "tensor_parallel", "hybrid"};
+  config.comm_bench = false;
+  config.world_sizes = {4};
+  config.schedules = {"1f1b"};
+  EXPECT_THAT(Auxiliaries(config), ElementsAre("single-x1-batch16 3"));
+}
+
 TEST(PlanStudy, OneRankNeedsNoAuxiliaries) {
   StudyConfig config;
   config.world_sizes = {1};
@@ -311,7 +320,7 @@ TEST(RunArguments, SayHowThePipelineIsCut) {
 TEST(RunArguments, SayHowTheRanksAreLaidOut) {
   const StudyConfig config;
   EXPECT_THAT(RunArguments(config, {"tensor_parallel", 2, 64}, "r"),
-              AllOf(Contains("--nproc=2"), Contains("--tp=2"),
+              AllOf(Contains("--nproc=2"), Each(Not(StartsWith("--tp"))),
                     Contains("--traffic_steps=5"),
                     Each(Not(StartsWith("--microbatches")))));
   PlannedRun run = {"hybrid", 8, 8, 1, "1f1b", 4};
