@@ -18,7 +18,8 @@ std::string AxisOfAllRanks(const RunRecord& run) {
   for (const RecordedAxis& axis : run.mesh) {
     if (axis.size == run.world_size) return axis.name;
   }
-  return kAll;
+  const int64_t averaging = AxisSize(run, "dp") * AxisSize(run, "cp");
+  return averaging == run.world_size ? "dp" : kAll;
 }
 
 std::string AxisOf(const RecordedTransfer& event, const RunRecord& run) {

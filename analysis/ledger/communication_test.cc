@@ -73,6 +73,13 @@ TEST(Communication, AmongAllRanksIsOfTheAxisThatHasThem) {
                                               "dp: 0 calls, 0 B, 1 ms"));
 }
 
+TEST(Communication, AmongAllRanksIsOfGradientsWhereTheyAllAverageThem) {
+  RunTrace run = MakeMeshRun({{"pp", 1}, {"dp", 2}, {"cp", 2}, {"tp", 1}});
+  run.ranks[0].traffic.emplace_back().events = {Call("all_reduce", 100, "")};
+  EXPECT_THAT(Told(run), testing::ElementsAre("tp: 0 calls, 0 B, 3 ms",
+                                              "dp: 1 calls, 100 B, 1 ms"));
+}
+
 TEST(Communication, IsNotKnownWithoutRecordedTraffic) {
   EXPECT_THAT(Told(MakeMeshRun({{"dp", 4}})), IsEmpty());
 }

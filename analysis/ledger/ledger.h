@@ -26,18 +26,17 @@ struct LedgerParts {
   // Of a captured step everything between data wait and residual, waiting for
   // communication included: one graph launch cannot be divided.
   double compute_seconds = 0;
-  // Exposed communication: a rank did nothing else. Here it waited for
-  // gradients or whatever else data parallelism exchanges; the other axes are
-  // below.
+  // Exposed communication, of which there are four parts: a rank did nothing
+  // but communicate along that axis of the mesh. Here it waited for gradients.
   double exposed_dp_seconds = 0;
   // Waiting for another stage's computation.
   double bubble_seconds = 0;
   double data_wait_seconds = 0;
   double residual_seconds = 0;  // whatever the others do not explain
-  // Exposed communication: waiting within a layer, ...
+  // Waiting within a layer.
   double exposed_tp_seconds = 0;
   double exposed_cp_seconds = 0;
-  // ... for a pipeline's message that was under way, and handing one to the
+  // Waiting for a pipeline's message that was under way, and handing one to the
   // transport.
   double exposed_pp_seconds = 0;
 
