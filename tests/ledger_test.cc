@@ -37,7 +37,9 @@ void ExpectClosed(const Ledger& ledger, size_t places) {
   EXPECT_TRUE(ledger.separates_bubble);
   for (const RankLedger& rank : ledger.ranks) {
     EXPECT_GT(rank.parts.compute_seconds, 0);
-    EXPECT_GE(rank.parts.exposed_comm_seconds, 0);
+    for (const ExposedAxis& axis : kExposedAxes) {
+      EXPECT_GE(rank.parts.*axis.seconds, 0) << axis.axis;
+    }
     EXPECT_GE(rank.parts.bubble_seconds, 0);
     EXPECT_GE(rank.parts.data_wait_seconds, 0);
   }
@@ -46,13 +48,13 @@ void ExpectClosed(const Ledger& ledger, size_t places) {
 TEST(LedgerTest, ClosesForASingleDevice) {
   const Ledger ledger = LedgerOfRun("single", {"--batch_size=32"});
   ExpectClosed(ledger, 1);
-  EXPECT_EQ(ledger.critical.exposed_comm_seconds, 0);
+  EXPECT_EQ(ledger.critical.ExposedSeconds(), 0);
 }
 
 TEST(LedgerTest, ClosesForDataParallelism) {
   const Ledger ledger = LedgerOfRun("ddp", {"--nproc=2", "--batch_size=16"});
   ExpectClosed(ledger, 2);
-  EXPECT_GT(ledger.critical.exposed_comm_seconds, 0);
+  EXPECT_GT(ledger.critical.exposed_dp_seconds, 0);
   EXPECT_EQ(ledger.critical.bubble_seconds, 0);
 }
 
@@ -70,6 +72,26 @@ TEST(LedgerTest, ClosesForAPipeline) {
       {"--nproc=2", "--schedule=1f1b", "--microbatches=4", "--batch_size=16"});
   ExpectClosed(ledger, 2);
   EXPECT_GT(ledger.critical.bubble_seconds, 0);
+  EXPECT_GT(ledger.critical.exposed_pp_seconds, 0);
+}
+
+TEST(LedgerTest, TellsTheAxesOfReplicatedPipelinesApart) {
+  const Ledger ledger = LedgerOfRun(
+      "pipeline", {"--nproc=4", "--pp=2", "--dp=2", "--microbatches=2",
+                   "--batch_size=8", "--traffic_steps=2"});
+  EXPECT_EQ(ledger.ranks.size(), 4u);
+  ASSERT_GE(ledger.communication.size(), 2u);
+  const AxisCommunication& pp = ledger.communication[0];
+  EXPECT_EQ(pp.axis, "pp");
+  // A message per micro-batch, with 4096 numbers per example; the last stage
+  // tells the first its loss.
+  EXPECT_EQ(pp.calls, 2.5);
+  EXPECT_NEAR(pp.bytes, 2 * 8 * 4096 * 4, 4);
+  EXPECT_GT(pp.exposed_seconds, 0);
+  const AxisCommunication& dp = ledger.communication[1];
+  EXPECT_EQ(dp.axis, "dp");
+  EXPECT_GE(dp.calls, 1);
+  EXPECT_GT(dp.exposed_seconds, 0);
 }
 
 // Of a batch that is larger than the data. The console's clock runs on between

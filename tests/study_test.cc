@@ -62,5 +62,23 @@ TEST(StudyTest, EveryTrainerOnOneAndTwoRanks) {
                           Pair("pipeline", 1)));
 }
 
+TEST(StudyTest, LayersOverTwoRanks) {
+  const std::string dir = TemporaryPath("study");
+  TestProcess study({Runfile("analysis/study/study"),
+                     "--trainers=single,tensor_parallel,hybrid", "--model=mlp",
+                     "--world_sizes=2", "--scaling=strong", "--repetitions=2",
+                     "--max_steps=9", "--warmup_steps=3", "--batch_size=16",
+                     "--threads=1", "--ablations=0", "--comm_bench=false",
+                     "--output_dir=" + dir});
+  ASSERT_EQ(study.Wait(absl::Seconds(120)), 0)
+      << study.Stdout() << study.Stderr();
+  for (const char* row : {"\ntensor_parallel  strong ", "\nhybrid tp2 ",
+                          "along each axis of the mesh"}) {
+    EXPECT_THAT(study.Stdout(), HasSubstr(row));
+  }
+  EXPECT_THAT(study.Stdout(), Not(HasSubstr("No efficiency: ")));
+  EXPECT_THAT(study.Stdout(), Not(HasSubstr("Left out: ")));
+}
+
 }  // namespace
 }  // namespace rankwise

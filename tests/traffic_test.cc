@@ -71,6 +71,7 @@ TEST(TrafficTest, DdpsBucketsHoldAllGradientsAndLossesStay) {
       if (event.op != "all_reduce") continue;
       EXPECT_EQ(event.dtype, "float32");
       EXPECT_EQ(event.bytes, event.count * 4);
+      EXPECT_EQ(event.group, "") << "an axis of all ranks";
       EXPECT_GT(event.start_seconds, 0);
       EXPECT_GE(event.end_seconds, event.start_seconds);
       EXPECT_LT(event.end_seconds, record.step_seconds);

@@ -34,13 +34,12 @@ LossCurve CurveOf(const Cell& cell, const RunTrace& run) {
   return curve;
 }
 
-// Of the first replica: the ranks below RanksPerReplica.
+// Of the first replica.
 TimelinePicture PictureOf(const Cell& cell, const RunTrace& run) {
   TimelinePicture picture;
   picture.cell = &cell;
-  const int64_t ranks = RanksPerReplica(run);
   for (const RankTrace& rank : run.ranks) {
-    if (rank.run.rank >= ranks) continue;
+    if (rank.schedules.empty() || rank.schedules[0].replica != 0) continue;
     for (const TimelineRecord& timeline : rank.timelines) {
       (timeline.origin == "measured" ? picture.measured : picture.simulated)
           .push_back(timeline);

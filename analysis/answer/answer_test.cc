@@ -214,8 +214,8 @@ TEST(Answer, FindingsNameTheLargestLossAndARemedy) {
   EXPECT_THAT(told,
               HasSubstr("ddp on 2 ranks, strong scaling: 80.0 % of the ideal "
                         "speed. It loses 19.2 points to exposed communication "
-                        "(12 ms a step)"));
-  EXPECT_THAT(change, HasSubstr("Against exposed communication: "));
+                        "along dp (12 ms a step)"));
+  EXPECT_THAT(change, HasSubstr("Against exposed communication along dp: "));
 }
 
 }  // namespace

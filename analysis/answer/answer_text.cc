@@ -174,27 +174,82 @@ std::string CapturedLine(const Answer& answer) {
       absl::StrJoin(names, "; "), ").\n");
 }
 
+// "step of", "ranks" and "batch/rank" of a table about ledgers.
+std::vector<std::string> LedgerColumns(const Cell& cell) {
+  return {LedgerName(cell), absl::StrCat(cell.run.world_size),
+          BatchText(cell.rank_batch)};
+}
+
+// The axes along which some critical rank waited, where some waited along
+// several; none where what is exposed is of one axis anyway.
+std::vector<ExposedAxis> AxesToShow(const Answer& answer) {
+  std::vector<ExposedAxis> axes;
+  bool several = false;
+  for (const ExposedAxis& axis : kExposedAxes) {
+    for (const CellLedger& entry : answer.ledgers) {
+      const LedgerParts& parts = entry.ledger.critical;
+      const double along = parts.*axis.seconds;
+      if (along == 0) continue;
+      several |= along != parts.ExposedSeconds();
+      if (axes.empty() || axes.back().seconds != axis.seconds) {
+        axes.push_back(axis);
+      }
+    }
+  }
+  return several ? axes : std::vector<ExposedAxis>();
+}
+
 // Of the critical rank's mean step.
 std::string LedgerTable(const Answer& answer) {
   if (answer.ledgers.empty()) return "";
-  TextTable table({"step of", "ranks", "batch/rank", "ms", "compute",
-                   "exposed comm", "bubble", "data wait", "residual"},
-                  /*left_columns=*/1);
+  const std::vector<ExposedAxis> axes = AxesToShow(answer);
+  std::vector<std::string> header = {"step of", "ranks",   "batch/rank",
+                                     "ms",      "compute", "exposed comm"};
+  for (const ExposedAxis& axis : axes) {
+    header.push_back(absl::StrCat("of it ", axis.axis));
+  }
+  header.insert(header.end(), {"bubble", "data wait", "residual"});
+  TextTable table(std::move(header), /*left_columns=*/1);
   for (const CellLedger& entry : answer.ledgers) {
     const LedgerParts& parts = entry.ledger.critical;
-    table.AddRow(
-        {LedgerName(*entry.cell), absl::StrCat(entry.cell->run.world_size),
-         BatchText(entry.cell->rank_batch), MillisecondsColumn(parts.Total()),
-         MillisecondsColumn(parts.compute_seconds),
-         MillisecondsColumn(parts.exposed_comm_seconds),
-         MillisecondsColumn(parts.bubble_seconds),
-         MillisecondsColumn(parts.data_wait_seconds),
-         MillisecondsColumn(parts.residual_seconds)});
+    std::vector<double> seconds = {parts.Total(), parts.compute_seconds,
+                                   parts.ExposedSeconds()};
+    for (const ExposedAxis& axis : axes) {
+      seconds.push_back(parts.*axis.seconds);
+    }
+    seconds.insert(seconds.end(),
+                   {parts.bubble_seconds, parts.data_wait_seconds,
+                    parts.residual_seconds});
+    std::vector<std::string> row = LedgerColumns(*entry.cell);
+    for (double part : seconds) row.push_back(MillisecondsColumn(part));
+    table.AddRow(std::move(row));
   }
   return absl::StrCat(
       "Where the mean step of the rank that the others waited "
       "for went, ms:\n\n",
       table.ToString(), CapturedLine(answer), "\n");
+}
+
+std::string CommunicationTable(const Answer& answer) {
+  TextTable table(
+      {"step of", "ranks", "batch/rank", "axis", "calls", "KB", "exposed ms"},
+      /*left_columns=*/1);
+  bool any = false;
+  for (const CellLedger& entry : answer.ledgers) {
+    for (const AxisCommunication& along : entry.ledger.communication) {
+      any = true;
+      std::vector<std::string> row = LedgerColumns(*entry.cell);
+      row.insert(row.end(), {along.axis, absl::StrFormat("%.1f", along.calls),
+                             absl::StrFormat("%.0f", along.bytes / 1e3),
+                             MillisecondsColumn(along.exposed_seconds)});
+      table.AddRow(std::move(row));
+    }
+  }
+  if (!any) return "";
+  return absl::StrCat(
+      "What a rank communicates in a step along each axis of the mesh, mean "
+      "over ranks:\n\n",
+      table.ToString(), "\n");
 }
 
 std::string FindingsText(const Answer& answer) {
@@ -250,7 +305,7 @@ std::string AnswerText(const Answer& answer) {
       answer.rows.empty()
           ? "No run could be measured.\n"
           : absl::StrCat(ScalingTable(answer), PipelineTable(answer.cells),
-                         LedgerTable(answer));
+                         LedgerTable(answer), CommunicationTable(answer));
   absl::StrAppend(&text, FindingsText(answer));
   for (const std::string& note : answer.notes) {
     absl::StrAppend(&text, note, ".\n");

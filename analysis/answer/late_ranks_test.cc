@@ -87,15 +87,15 @@ TEST(LateRanks, TheTrueEfficiencyIsPrintedAndExplained) {
           "%5d  %6.0f %%   %.1f %%     %.1f %%     [%.1f, %.1f]  %8.2f %%  "
           "%17.2f %%  %+.2f\n",
           ranks, 100 * lateness, 100 * kEfficiency, printed.efficiency,
-          printed.low, printed.high, losses[LossCause::kExposedComm], uneven,
+          printed.low, printed.high, losses[LossCause::kExposedDp], uneven,
           losses[LossCause::kRest]);
 
       EXPECT_NEAR(printed.efficiency, 100 * kEfficiency, kBias);
       EXPECT_LE(printed.low, 100 * kEfficiency);
       EXPECT_GE(printed.high, 100 * kEfficiency);
       ExpectClosed(answer->waterfalls[0]);
-      EXPECT_NEAR(losses[LossCause::kExposedComm],
-                  100 * kLateStudyAllReduceShare, kBias);
+      EXPECT_NEAR(losses[LossCause::kExposedDp], 100 * kLateStudyAllReduceShare,
+                  kBias);
       // Nothing is left unexplained, and no rank is slower than the others by
       // more than the means of so few steps differ by chance.
       EXPECT_NEAR(losses[LossCause::kRest], 0, kBias);

@@ -12,7 +12,7 @@ namespace {
 
 void SetSchedule(const LedgerParts& parts, StepRecord* step,
                  ScheduleRecord* schedule) {
-  const double exposed = parts.exposed_comm_seconds;
+  const double exposed = parts.exposed_dp_seconds;
   schedule->busy_seconds = step->forward_seconds + step->backward_seconds;
   schedule->exposed_transfer_seconds = exposed / 4;
   schedule->wait_seconds = parts.bubble_seconds + exposed / 4;
@@ -58,8 +58,8 @@ RunTrace MakeRunOf(const RunForTest& config, const PartsForTest& parts_of) {
       step.backward_seconds = 0.6 * parts.compute_seconds;
       step.optimizer_seconds = 0.1 * parts.compute_seconds;
       if (trace.schedules.empty()) {
-        step.backward_seconds += parts.exposed_comm_seconds;
-        step.exposed_comm_seconds = parts.exposed_comm_seconds;
+        step.backward_seconds += parts.exposed_dp_seconds;
+        step.exposed_comm_seconds = parts.exposed_dp_seconds;
       } else {
         SetSchedule(parts, &step, &trace.schedules[i]);
       }

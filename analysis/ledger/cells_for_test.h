@@ -20,9 +20,9 @@ namespace rankwise {
 using PartsForTest = std::function<LedgerParts(int64_t rank, int64_t step)>;
 
 // MakeRun(config), with steps of these parts; a tenth of the computation is the
-// optimizer's. In a pipeline, of the exposed communication half is the
-// replicas' all-reduce, a quarter messages under way, and a quarter messages
-// handed over.
+// optimizer's. All exposed communication is given as that of dp. In a pipeline
+// half of it is the replicas' all-reduce, a quarter messages under way, and a
+// quarter messages handed over.
 RunTrace MakeRunOf(const RunForTest& config, const PartsForTest& parts);
 
 struct CellForTest {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,13 @@
 namespace rankwise {
 namespace {
 
+double WaitedAlong(const std::string& axis, const StepRecord& step) {
+  const std::map<std::string, double>& by_axis = step.exposed_by_axis_seconds;
+  if (by_axis.empty()) return axis == "dp" ? step.exposed_comm_seconds : 0;
+  const auto found = by_axis.find(axis);
+  return found == by_axis.end() ? 0 : found->second;
+}
+
 // `schedule` is null outside pipelines. What a step of a pipeline spends in its
 // schedule neither computing nor waiting is the handing over of messages to the
 // transport: the executor does nothing else.
@@ -25,20 +34,25 @@ LedgerParts PartsOfStep(const StepRecord& step,
                         const ScheduleRecord* schedule) {
   LedgerParts parts;
   parts.data_wait_seconds = step.data_wait_seconds;
-  parts.exposed_comm_seconds = step.exposed_comm_seconds;
+  for (const ExposedAxis& axis : kExposedAxes) {
+    parts.*axis.seconds = WaitedAlong(axis.axis, step);
+  }
   if (schedule == nullptr) {
-    // It lies within backward.
+    // It lies within forward and backward.
     parts.compute_seconds = step.forward_seconds + step.backward_seconds +
                             step.optimizer_seconds + step.captured_seconds -
-                            step.exposed_comm_seconds;
+                            parts.ExposedSeconds();
   } else {
     const double under_way = std::isnan(schedule->exposed_transfer_seconds)
                                  ? 0
                                  : schedule->exposed_transfer_seconds;
     const double handing_over = schedule->schedule_seconds -
                                 schedule->busy_seconds - schedule->wait_seconds;
-    parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds;
-    parts.exposed_comm_seconds += under_way + handing_over;
+    // Layers wait within the schedule's actions; gradients are exchanged after
+    // it.
+    parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds -
+                            parts.exposed_tp_seconds - parts.exposed_cp_seconds;
+    parts.exposed_pp_seconds = under_way + handing_over;
     parts.bubble_seconds = schedule->wait_seconds - under_way;
   }
   parts.residual_seconds = step.step_seconds - parts.Total();
@@ -126,7 +140,7 @@ LedgerParts Over(LedgerParts sum, size_t count) {
 }
 
 double WaitingSeconds(const LedgerParts& parts) {
-  return parts.exposed_comm_seconds + parts.bubble_seconds;
+  return parts.ExposedSeconds() + parts.bubble_seconds;
 }
 
 // Where all waited alike, or none did, the one that takes longest in all.
@@ -328,6 +342,12 @@ bool IsSlowerInEveryRun(absl::Span<const double> delays,
 
 }  // namespace
 
+double LedgerParts::ExposedSeconds() const {
+  double total = 0;
+  for (const ExposedAxis& axis : kExposedAxes) total += this->*axis.seconds;
+  return total;
+}
+
 double LedgerParts::Total() const {
   double total = 0;
   for (const auto part : kLedgerParts) total += this->*part;
@@ -399,6 +419,7 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
   ledger.optimizer_seconds /= static_cast<double>(steps * places.size());
   ledger.captured_seconds /= static_cast<double>(steps * places.size());
   ledger.median_residual_share = MedianResidualShare(places);
+  ledger.communication = MeasureCommunication(run, ledger.ranks);
   return ledger;
 }
 

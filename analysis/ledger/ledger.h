@@ -26,21 +26,41 @@ struct LedgerParts {
   // Of a captured step everything between data wait and residual, waiting for
   // communication included: one graph launch cannot be divided.
   double compute_seconds = 0;
-  // A rank did nothing but communicate: it waited for gradients, waited for a
-  // message that was under way, or handed one to the transport.
-  double exposed_comm_seconds = 0;
+  // Exposed communication, of which there are four parts: a rank did nothing
+  // but communicate along that axis of the mesh. Here it waited for gradients.
+  double exposed_dp_seconds = 0;
   // Waiting for another stage's computation.
   double bubble_seconds = 0;
   double data_wait_seconds = 0;
   double residual_seconds = 0;  // whatever the others do not explain
+  // Waiting within a layer.
+  double exposed_tp_seconds = 0;
+  double exposed_cp_seconds = 0;
+  // Waiting for a pipeline's message that was under way, and handing one to the
+  // transport.
+  double exposed_pp_seconds = 0;
 
+  double ExposedSeconds() const;  // along all axes
   double Total() const;
 };
 
+struct ExposedAxis {
+  const char* axis;
+  double LedgerParts::*seconds;
+};
+
+// Exposed communication by the axis of the mesh.
+inline constexpr ExposedAxis kExposedAxes[] = {
+    {"tp", &LedgerParts::exposed_tp_seconds},
+    {"cp", &LedgerParts::exposed_cp_seconds},
+    {"pp", &LedgerParts::exposed_pp_seconds},
+    {"dp", &LedgerParts::exposed_dp_seconds}};
+
 inline constexpr double LedgerParts::*kLedgerParts[] = {
-    &LedgerParts::compute_seconds, &LedgerParts::exposed_comm_seconds,
-    &LedgerParts::bubble_seconds, &LedgerParts::data_wait_seconds,
-    &LedgerParts::residual_seconds};
+    &LedgerParts::compute_seconds,    &LedgerParts::exposed_tp_seconds,
+    &LedgerParts::exposed_cp_seconds, &LedgerParts::exposed_pp_seconds,
+    &LedgerParts::exposed_dp_seconds, &LedgerParts::bubble_seconds,
+    &LedgerParts::data_wait_seconds,  &LedgerParts::residual_seconds};
 
 struct RankLedger {
   int64_t rank = 0;
@@ -51,8 +71,23 @@ struct RankLedger {
   double busy_seconds = 0;  // median over them of compute_seconds
 };
 
+// What a rank communicates along one axis of the mesh in a step: means over the
+// ranks.
+struct AxisCommunication {
+  // Gradients are of "dp", also where the ranks of dp and cp average them
+  // together. "all": among all ranks, where no one axis has them all.
+  std::string axis;
+  // Over the steps whose traffic was recorded (--traffic_steps).
+  double calls = 0;            // collectives, and messages that were sent
+  double bytes = 0;            // of their buffers
+  double exposed_seconds = 0;  // over the steps after warm-up
+};
+
 struct Ledger {
   std::vector<RankLedger> ranks;  // by rank, then stage
+  // Of the axes in use, in the order of kExposedAxes; none where no traffic was
+  // recorded.
+  std::vector<AxisCommunication> communication;
   // The job's mean step (JobStepSeconds), as its critical ranks spent it: in
   // every step the one that waited least for the others, so that they waited
   // for it. By how much it was late from the step before, after the waiting
@@ -87,6 +122,10 @@ struct Ledger {
 // a schedule record of a stage that other steps have.
 absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
                                      const ThroughputConfig& config);
+
+// Ledger::communication of a run with these `ranks`.
+std::vector<AxisCommunication> MeasureCommunication(
+    const RunTrace& run, absl::Span<const RankLedger> ranks);
 
 // A rank, or a stage of a process that runs several.
 struct LedgerPlace {
@@ -144,10 +183,13 @@ enum class LossCause {
   kSharedMachine,      // ranks that do not communicate slow each other down
   kCommBesideCompute,  // computing is slower while communication runs
   kCommInGraph,        // of captured steps: it, and waiting for communication
-  kExposedComm,        // waiting for communication
-  kBubble,             // waiting for other stages
-  kImbalance,          // one rank has more to do, or is slower, all the time
-  kNoise,              // the slowest of N variable ranks: expected maximum
+  kExposedTp,          // waiting for communication along the axis tp
+  kExposedCp,
+  kExposedPp,
+  kExposedDp,
+  kBubble,     // waiting for other stages
+  kImbalance,  // one rank has more to do, or is slower, all the time
+  kNoise,      // the slowest of N variable ranks: expected maximum
   kDataWait,
   kRest,
 };

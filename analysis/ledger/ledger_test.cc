@@ -22,7 +22,7 @@ constexpr ThroughputConfig kNoWarmUp{0};
 
 void ExpectParts(const LedgerParts& parts, const LedgerParts& expected) {
   EXPECT_NEAR(parts.compute_seconds, expected.compute_seconds, 1e-12);
-  EXPECT_NEAR(parts.exposed_comm_seconds, expected.exposed_comm_seconds, 1e-12);
+  EXPECT_NEAR(parts.ExposedSeconds(), expected.ExposedSeconds(), 1e-12);
   EXPECT_NEAR(parts.bubble_seconds, expected.bubble_seconds, 1e-12);
   EXPECT_NEAR(parts.data_wait_seconds, expected.data_wait_seconds, 1e-12);
   EXPECT_NEAR(parts.residual_seconds, expected.residual_seconds, 1e-12);
@@ -92,6 +92,44 @@ TEST(LedgerTest, FindsThePartsOfAPipeline) {
   EXPECT_NEAR(ledger.noise_seconds, 0, 1e-12);
   EXPECT_NEAR(ledger.MeanComputeSeconds(), 0.06, 1e-12);
   EXPECT_TRUE(ledger.separates_bubble);
+}
+
+TEST(LedgerTest, FindsWhatLayersWaitedForAlongEveryAxis) {
+  RunTrace run = MakeRunOf({.binary = "tensor_parallel"}, [](int64_t, int64_t) {
+    return LedgerParts{0.06, 0.02, 0, 0.01, 0.004};
+  });
+  for (StepRecord& step : run.ranks[0].steps) {
+    step.exposed_by_axis_seconds = {{"tp", 0.012}, {"dp", 0.008}};
+  }
+  const LedgerParts parts = LedgerOf(run).critical;
+  ExpectParts(parts, {0.06, 0.02, 0, 0.01, 0.004});
+  EXPECT_NEAR(parts.exposed_tp_seconds, 0.012, 1e-12);
+  EXPECT_NEAR(parts.exposed_dp_seconds, 0.008, 1e-12);
+  EXPECT_EQ(parts.exposed_cp_seconds + parts.exposed_pp_seconds, 0);
+}
+
+// Within the actions of its schedule, so that it is not compute there.
+TEST(LedgerTest, FindsWhatLayersOfAPipelineWaitedFor) {
+  RunTrace run =
+      MakeRunOf({.binary = "hybrid", .world_size = 2, .schedule = "1f1b"},
+                [](int64_t, int64_t) {
+                  return LedgerParts{0.06, 0.02, 0.03, 0.01, 0.004};
+                });
+  for (RankTrace& trace : run.ranks) {
+    for (StepRecord& step : trace.steps) {
+      step.exposed_by_axis_seconds = {
+          {"dp", 0.01}, {"tp", 0.02}, {"cp", 0.003}};
+      step.exposed_comm_seconds = 0.033;
+    }
+  }
+  const LedgerParts parts = LedgerOf(run).critical;
+  EXPECT_NEAR(parts.compute_seconds, 0.06 - 0.023, 1e-12);
+  EXPECT_NEAR(parts.exposed_tp_seconds, 0.02, 1e-12);
+  EXPECT_NEAR(parts.exposed_cp_seconds, 0.003, 1e-12);
+  EXPECT_NEAR(parts.exposed_pp_seconds, 0.01, 1e-12);
+  EXPECT_NEAR(parts.exposed_dp_seconds, 0.01, 1e-12);
+  EXPECT_NEAR(parts.residual_seconds, 0.004, 1e-12);
+  EXPECT_NEAR(parts.Total(), 0.124, 1e-12);
 }
 
 TEST(LedgerTest, PartsAddUpToTheStepWhateverItHolds) {

@@ -59,7 +59,9 @@ double ExamplesPerPass(const Cell& cell) {
 
 // Over how many ranks one copy of the model is cut.
 double RanksPerModel(const Cell& cell) {
-  return cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;
+  const int64_t stages =
+      cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;
+  return static_cast<double>(stages * AxisSize(cell.run, "tp"));
 }
 
 // Of `base`'s trainer, world size and flags, with passes of as many examples as
@@ -130,7 +132,10 @@ class Explainer {
     };
     AddCompute();
     MergeCaptured();
-    add_part(LossCause::kExposedComm, &LedgerParts::exposed_comm_seconds);
+    add_part(LossCause::kExposedTp, &LedgerParts::exposed_tp_seconds);
+    add_part(LossCause::kExposedCp, &LedgerParts::exposed_cp_seconds);
+    add_part(LossCause::kExposedPp, &LedgerParts::exposed_pp_seconds);
+    add_part(LossCause::kExposedDp, &LedgerParts::exposed_dp_seconds);
     add_part(LossCause::kBubble, &LedgerParts::bubble_seconds);
     Add(LossCause::kImbalance,
         cell.imbalance_seconds - cell.noise_seconds -
@@ -258,8 +263,7 @@ Ablation Compare(const CellLedger& with, const CellLedger& without) {
   result.cell = with.cell;
   result.without = without.cell;
   result.saved_seconds = StepSeconds(*with.cell) - StepSeconds(*without.cell);
-  result.exposed_seconds =
-      parts.exposed_comm_seconds - left.exposed_comm_seconds;
+  result.exposed_seconds = parts.ExposedSeconds() - left.ExposedSeconds();
   result.bubble_seconds = parts.bubble_seconds - left.bubble_seconds;
   result.slowed_seconds = parts.compute_seconds - left.compute_seconds;
   result.captured = with.ledger.IsCaptured();
@@ -295,10 +299,16 @@ constexpr CauseText kCauseTexts[] = {
     {"communication within captured steps",
      "Send less by --comm_hook=bf16 or rarer exchanges (--accumulate); a run "
      "with --cuda_graph=false tells waiting from computing."},
-    {"exposed communication",
+    {"exposed communication along tp",
+     "Keep the axis within a node, communicate while computing "
+     "(--tp_overlap), or take a smaller --tp."},
+    {"exposed communication along cp",
+     "Communicate while computing (--context=ring), or take a smaller --cp."},
+    {"exposed communication along pp",
+     "Move --split to where activations are small."},
+    {"exposed communication along dp",
      "Send less (--comm_hook=bf16), less often (--accumulate) or sooner (a "
-     "smaller --bucket_cap_mb); in a pipeline move --split to where "
-     "activations are small."},
+     "smaller --bucket_cap_mb)."},
     {"pipeline bubble",
      "Raise --microbatches, or take a --schedule with a smaller bubble "
      "(interleaved_1f1b, zero_bubble_h1, zbv)."},

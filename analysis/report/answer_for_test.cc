@@ -153,7 +153,8 @@ void AddWords(Answer& answer, const std::string& name) {
        "95 % interval [51.7, 55.5]."},
       {"What costs most",
        "Ddp on 8 ranks, weak scaling, reaches 53.9 % of the ideal speed; of "
-       "the points that it lost, 21.4 to exposed communication (15.1 ms a "
+       "the points that it lost, 21.4 to exposed communication along dp (15.1 "
+       "ms a "
        "step), 12.7 to ranks that share the machine (8.9 ms a step)."},
       {"What to change",
        absl::StrCat("Larger buckets, or fewer of them.", name)},

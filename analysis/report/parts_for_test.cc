@@ -33,7 +33,8 @@ LedgerParts MakeParts(const Cell& cell) {
   parts.residual_seconds = 0.012 * step;
   if (pipeline) parts.bubble_seconds = 0.22 * step;
   if (cell.run.world_size > 1) {
-    parts.exposed_comm_seconds = (pipeline ? 0.04 : 0.19) * step;
+    (pipeline ? parts.exposed_pp_seconds : parts.exposed_dp_seconds) =
+        (pipeline ? 0.04 : 0.19) * step;
   }
   parts.compute_seconds = step - parts.Total();
   return parts;
@@ -175,7 +176,7 @@ Ledger MakeLedger(const Cell& cell) {
     const double less =
         0.02 * static_cast<double>(rank) * of_rank.parts.compute_seconds;
     of_rank.parts.compute_seconds -= less;
-    (cell.pipelines.empty() ? of_rank.parts.exposed_comm_seconds
+    (cell.pipelines.empty() ? of_rank.parts.exposed_dp_seconds
                             : of_rank.parts.bubble_seconds) += less;
     ledger.ranks.push_back(of_rank);
   }
@@ -196,7 +197,7 @@ Waterfall MakeWaterfall(const Cell& cell, const Cell& base, Scaling scaling) {
       {LossCause::kSmallerBatch, 0.17},
       {LossCause::kSharedMachine, 0.21},
       {LossCause::kCommBesideCompute, 0.08},
-      {LossCause::kExposedComm, 0.4},
+      {LossCause::kExposedDp, 0.4},
       {LossCause::kNoise, 0.12},
       {LossCause::kDataWait, -0.02},
       {LossCause::kRest, 0.04}};

@@ -115,7 +115,10 @@ json SeriesData(const Answer& answer, const ScalingSeries& series) {
 
 json PartsData(const LedgerParts& parts) {
   return {{"compute", parts.compute_seconds},
-          {"exposed_comm", parts.exposed_comm_seconds},
+          {"exposed_tp", parts.exposed_tp_seconds},
+          {"exposed_cp", parts.exposed_cp_seconds},
+          {"exposed_pp", parts.exposed_pp_seconds},
+          {"exposed_dp", parts.exposed_dp_seconds},
           {"bubble", parts.bubble_seconds},
           {"data_wait", parts.data_wait_seconds},
           {"residual", parts.residual_seconds}};
@@ -127,10 +130,19 @@ json RankLedgerData(const RankLedger& rank) {
           {"parts", PartsData(rank.parts)}};
 }
 
+json CommunicationData(const AxisCommunication& along) {
+  return {{"axis", along.axis},
+          {"calls", along.calls},
+          {"bytes", along.bytes},
+          {"exposed_seconds", along.exposed_seconds}};
+}
+
 json LedgerData(const Answer& answer, const CellLedger& of_cell) {
   return {{"cell", CellIndex(answer.cells, of_cell.cell)},
           {"critical", PartsData(of_cell.ledger.critical)},
           {"ranks", DataOfEach(of_cell.ledger.ranks, RankLedgerData)},
+          {"communication",
+           DataOfEach(of_cell.ledger.communication, CommunicationData)},
           {"imbalance_seconds", of_cell.ledger.imbalance_seconds},
           {"noise_seconds", of_cell.ledger.noise_seconds},
           {"residual_share", of_cell.ledger.median_residual_share},

@@ -11,6 +11,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -27,10 +28,28 @@ using CellKey =
     std::tuple<bool, std::string, int64_t, int64_t, double, int64_t,
                std::string, std::string, std::string, std::string, std::string>;
 
+// The axes of more than one rank, in the mesh's order: "pp2xtp2".
+std::string MeshText(const RunRecord& run) {
+  std::string text;
+  for (const RecordedAxis& axis : run.mesh) {
+    if (axis.size == 1) continue;
+    absl::StrAppend(&text, text.empty() ? "" : "x", axis.name, axis.size);
+  }
+  return text;
+}
+
 std::string TrainerOf(const RunRecord& run) {
-  const std::string schedule = FlagOf(run, "schedule");
-  if (run.binary != "pipeline" || schedule.empty()) return run.binary;
-  return absl::StrCat(run.binary, " ", schedule);
+  std::string trainer = run.binary;
+  const std::string mesh = MeshText(run), schedule = FlagOf(run, "schedule");
+  const bool hybrid = run.binary == "hybrid";
+  const bool has_mesh =
+      hybrid ? !mesh.empty()
+             : run.binary == "tensor_parallel" && absl::StrContains(mesh, 'x');
+  if (has_mesh) absl::StrAppend(&trainer, " ", mesh);
+  const bool scheduled = hybrid ? AxisSize(run, "pp") > 1
+                                : run.binary == "pipeline" && !schedule.empty();
+  if (scheduled) absl::StrAppend(&trainer, " ", schedule);
+  return trainer;
 }
 
 std::string Shape(const RunRecord& run) {

@@ -48,8 +48,10 @@ struct Cell {
   // Geometric mean over the repetitions, as ratios of cells have intervals
   // about those of geometric means.
   double ExamplesPerSecond() const;
-  std::string Trainer() const;  // "ddp", "pipeline 1f1b"
-  std::string Name() const;     // "pipeline 1f1b on 2 ranks"
+  // "ddp", "pipeline 1f1b"; with the mesh where the trainer has a choice of it:
+  // "hybrid pp2xtp2 1f1b".
+  std::string Trainer() const;
+  std::string Name() const;  // "pipeline 1f1b on 2 ranks"
   // Communication was left out (--skip_communication): explains other cells,
   // and is compared with none.
   bool IsAblation() const;

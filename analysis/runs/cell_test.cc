@@ -95,6 +95,23 @@ TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
   }
 }
 
+TEST(Cell, NamesTheMeshThatATrainerMayChoose) {
+  Cell cell;
+  RunRecord& run = cell.run;
+  run.binary = "hybrid";
+  run.flags["schedule"] = "1f1b";
+  run.mesh = {{"pp", 2}, {"dp", 1}, {"cp", 1}, {"tp", 2}};
+  EXPECT_EQ(cell.Trainer(), "hybrid pp2xtp2 1f1b");
+  run.mesh[0].size = 1;
+  EXPECT_EQ(cell.Trainer(), "hybrid tp2");
+  run.binary = "tensor_parallel";
+  EXPECT_EQ(cell.Trainer(), "tensor_parallel");
+  run.mesh[1].size = 2;
+  EXPECT_EQ(cell.Trainer(), "tensor_parallel dp2xtp2");
+  run.binary = "pipeline";
+  EXPECT_EQ(cell.Trainer(), "pipeline 1f1b");
+}
+
 TEST(GroupIntoCells, BrokenSchedulesCostOnlyTheTableOfPipelines) {
   RunTrace run = MakeRun(Pipeline());
   run.ranks[1].schedules.pop_back();

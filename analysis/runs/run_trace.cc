@@ -256,8 +256,18 @@ absl::Status CheckRun(const RunTrace& run) {
                                 : RunError(run, wrong_replicas);
 }
 
-int64_t RanksPerReplica(const RunTrace& run) {
+int64_t AxisSize(const RunRecord& run, absl::string_view axis) {
+  for (const RecordedAxis& one : run.mesh) {
+    if (one.name == axis) return one.size;
+  }
+  return 1;
+}
+
+int64_t RanksSharingExamples(const RunTrace& run) {
   const RankTrace& first = run.ranks[0];
+  if (!first.run.mesh.empty()) {
+    return first.run.world_size / AxisSize(first.run, "dp");
+  }
   if (first.schedules.empty()) return 1;
   return first.run.world_size / first.schedules[0].replicas;
 }

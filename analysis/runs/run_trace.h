@@ -57,9 +57,13 @@ absl::Status RunError(const RunTrace& run, absl::string_view reason);
 // steps, and their schedule records, if any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
 
+// Of the run's mesh; 1 of an axis that it does not name.
+int64_t AxisSize(const RunRecord& run, absl::string_view axis);
+
 // How many ranks take part in the same examples and report them all: those of
-// one pipeline; 1 without pipelines. Expects a run that CheckRun accepts.
-int64_t RanksPerReplica(const RunTrace& run);
+// one dp coordinate. Where the mesh is not known, those of one pipeline, or 1
+// without pipelines. Expects a run that CheckRun accepts.
+int64_t RanksSharingExamples(const RunTrace& run);
 
 // The value of one of a run's flags; "" without it.
 std::string FlagOf(const RunRecord& run, const std::string& name);

@@ -191,10 +191,22 @@ RunForTest Pipeline(int64_t world_size, int64_t replicas) {
           .replicas = replicas};
 }
 
-TEST(RanksPerReplica, AreThoseOfOnePipeline) {
-  EXPECT_EQ(RanksPerReplica(MakeRun({.world_size = 4})), 1);
-  EXPECT_EQ(RanksPerReplica(MakeRun(Pipeline(4, 1))), 4);
-  EXPECT_EQ(RanksPerReplica(MakeRun(Pipeline(4, 2))), 2);
+TEST(RanksSharingExamples, AreThoseOfOnePipeline) {
+  EXPECT_EQ(RanksSharingExamples(MakeRun({.world_size = 4})), 1);
+  EXPECT_EQ(RanksSharingExamples(MakeRun(Pipeline(4, 1))), 4);
+  EXPECT_EQ(RanksSharingExamples(MakeRun(Pipeline(4, 2))), 2);
+}
+
+TEST(RanksSharingExamples, AreThoseOfOneDataParallelCoordinate) {
+  // 4 pipelines of 2 ranks, of which two and two see the same examples.
+  RunTrace run = MakeRun(Pipeline(8, 4));
+  for (RankTrace& rank : run.ranks) {
+    rank.run.mesh = {{"pp", 2}, {"dp", 2}, {"cp", 1}, {"tp", 2}};
+  }
+  EXPECT_EQ(RanksSharingExamples(run), 4);
+  EXPECT_EQ(AxisSize(run.ranks[0].run, "tp"), 2);
+  EXPECT_EQ(AxisSize(run.ranks[0].run, "ep"), 1);
+  EXPECT_TRUE(CheckRun(run).ok());
 }
 
 TEST(CheckRun, PipelinesMustSayWhoSharesExamples) {

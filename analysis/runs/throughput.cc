@@ -25,7 +25,7 @@ struct Sums {
 };
 
 Sums SumSteps(const RunTrace& run, size_t first) {
-  const int64_t sharing = RanksPerReplica(run);
+  const int64_t sharing = RanksSharingExamples(run);
   Sums sums;
   for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
     int64_t examples = 0, fullest = 0;
@@ -38,7 +38,7 @@ Sums SumSteps(const RunTrace& run, size_t first) {
       sums.data_wait_seconds += step.data_wait_seconds;
       sums.captured_seconds += step.captured_seconds;
     }
-    // Every rank of a replica reported the replica's examples.
+    // Every rank that shares them reported the same examples.
     sums.examples.push_back(examples / sharing);
     sums.rank_batch.push_back(static_cast<double>(fullest) / sharing);
   }

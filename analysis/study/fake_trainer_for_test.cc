@@ -33,6 +33,8 @@ ABSL_FLAG(int64_t, batch_size, 64, "");
 ABSL_FLAG(std::string, schedule, "", "");
 ABSL_FLAG(int64_t, pp, 0, "");
 ABSL_FLAG(int64_t, dp, 0, "");
+ABSL_FLAG(int64_t, cp, 1, "");
+ABSL_FLAG(int64_t, tp, 1, "");
 ABSL_FLAG(int64_t, chunks, 1, "");
 ABSL_FLAG(int64_t, microbatches, 1, "");
 ABSL_FLAG(int64_t, max_steps, 60, "");
@@ -70,6 +72,9 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
   SetConfigHashes(&run);
   run.rank = rank;
   run.world_size = absl::GetFlag(FLAGS_nproc);
+  if (binary == "tensor_parallel" || absl::GetFlag(FLAGS_tp) > 1) {
+    run.mesh = {{"tp", run.world_size}};
+  }
   run.host = CollectHostInfo();
   run.devices = {"cpu"};
   run.threads_per_rank = absl::GetFlag(FLAGS_threads);

@@ -23,12 +23,17 @@
 
 ABSL_FLAG(
     std::string, world_sizes, "1,2",
-    "world sizes of every trainer but single; model_parallel and pipeline "
-    "run at those above 1");
+    "world sizes of every trainer but single; those that cut the model run at "
+    "those above 1");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
-          "what to run; single is the base case of the others");
+          "what to run; single is the base case of the others; also "
+          "tensor_parallel and hybrid, of --model=gpt, vit, mlp or mp_mlp");
+ABSL_FLAG(std::string, hybrid_layouts, "",
+          "of the trainer hybrid, each at the world size that it has: "
+          "dp2xtp2,pp2xtp2; empty: at every world size 2 ranks along tp, then "
+          "2 along pp, and the rest along dp");
 ABSL_FLAG(std::string, schedules, "gpipe,1f1b,interleaved_1f1b,zero_bubble_h1",
-          "of the trainer pipeline; also naive and zbv");
+          "of the trainers pipeline and hybrid; also naive and zbv");
 ABSL_FLAG(int64_t, microbatches, 4,
           "that the pipeline divides a global batch into under strong scaling; "
           "times the world size under weak");
@@ -41,8 +46,8 @@ ABSL_FLAG(std::string, memory_limit, "",
           "accelerator where it has one, else of its process");
 ABSL_FLAG(
     std::string, pipeline_scaling, "",
-    "of model_parallel and pipeline instead of --scaling; empty: the same "
-    "without weak, if anything else is left");
+    "of the trainers that cut the model (all but single and ddp) instead of "
+    "--scaling; empty: the same without weak, if anything else is left");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
 ABSL_FLAG(int64_t, ablations, 3,
           "runs of every configuration that only separates the causes of a "
@@ -53,7 +58,8 @@ ABSL_FLAG(std::string, ablation_schedules, "1f1b",
 ABSL_FLAG(bool, comm_bench, true,
           "also measure communication at every world size above 1, 15 s each");
 ABSL_FLAG(int64_t, traffic_steps, 5,
-          "steps whose communication ddp records, for predictions; 0: none");
+          "steps whose communication ddp, tensor_parallel and hybrid record, "
+          "for predictions and its table; 0: none");
 ABSL_FLAG(int64_t, batch_size, 64,
           "examples a step: of all ranks together under strong, of each rank "
           "under weak scaling");
@@ -122,10 +128,10 @@ absl::Status CheckCombinations(const StudyConfig& config) {
   }
   if (absl::c_all_of(config.trainers, CutsTheModel) &&
       LargestWorldSize(config) == 1) {
-    return Bad(
-        "--world_sizes=1: model_parallel and pipeline cut the model over "
-        "the ranks and need 2 or more");
+    return Bad("--world_sizes=1: ", absl::StrJoin(config.trainers, " and "),
+               " cut the model over the ranks and need 2 or more");
   }
+  RETURN_IF_ERROR(CheckLayouts(config));
   const bool has_limit = config.memory_limit_bytes > 0;
   if (SearchesMemory(config) == has_limit) return absl::OkStatus();
   return has_limit
@@ -232,6 +238,8 @@ absl::Status SetLists(StudyConfig* config) {
                    PipelineScalings(config->scalings));
   ASSIGN_OR_RETURN(config->schedules,
                    ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)));
+  ASSIGN_OR_RETURN(config->hybrid_layouts,
+                   ParseLayouts(absl::GetFlag(FLAGS_hybrid_layouts)));
   const std::string ablated = absl::GetFlag(FLAGS_ablation_schedules);
   config->ablation_schedules.clear();
   if (!ablated.empty()) {
@@ -327,7 +335,8 @@ absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
 
 absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
   return ParseNames("trainers", text,
-                    {"single", "ddp", "model_parallel", "pipeline"});
+                    {"single", "ddp", "model_parallel", "pipeline",
+                     "tensor_parallel", "hybrid"});
 }
 
 absl::StatusOr<std::vector<std::string>> ParseSchedules(
@@ -338,7 +347,7 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(
 }
 
 bool CutsTheModel(absl::string_view trainer) {
-  return trainer == "model_parallel" || trainer == "pipeline";
+  return trainer != "single" && trainer != "ddp";
 }
 
 int64_t LayersOfModel(absl::string_view model) {

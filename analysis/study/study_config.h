@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "analysis/scaling/efficiency.h"
+#include "analysis/study/layouts.h"
 #include "analysis/study/study_folder.h"
 
 ABSL_DECLARE_FLAG(int64_t, warmup_steps);
@@ -26,10 +27,12 @@ struct StudyConfig {
                                        "pipeline"};
   std::vector<int64_t> world_sizes = {1, 2};
   std::vector<Scaling> scalings = {Scaling::kStrong, Scaling::kWeak};
-  // Of model_parallel and pipeline instead of `scalings`.
+  // Of the trainers that CutsTheModel names, instead of `scalings`.
   std::vector<Scaling> pipeline_scalings = {Scaling::kStrong};
   std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved_1f1b",
                                         "zero_bubble_h1"};
+  // Of hybrid; empty: DefaultLayout of every world size.
+  std::vector<MeshShape> hybrid_layouts = {};
   int64_t micro_batches = 4;
   std::string model;  // more stages than its layers (LayersOfModel) are not run
   int64_t repetitions = 5;

@@ -53,11 +53,11 @@ TEST(MemoryText, RoundsToWhatIsRead) {
   EXPECT_EQ(MemoryText(1204000000), "1.20 GB");
 }
 
-TEST(ParseTrainers, KnowsFour) {
+TEST(ParseTrainers, KnowsSix) {
   EXPECT_THAT(*ParseTrainers("pipeline,ddp"), ElementsAre("pipeline", "ddp"));
   EXPECT_EQ(ParseTrainers("single,fsdp").status().message(),
             "--trainers=single,fsdp: \"fsdp\" is unknown; expected some of "
-            "single,ddp,model_parallel,pipeline");
+            "single,ddp,model_parallel,pipeline,tensor_parallel,hybrid");
 }
 
 TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
@@ -68,6 +68,27 @@ TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
             "naive,gpipe,1f1b,interleaved_1f1b,zero_bubble_h1,zbv");
   EXPECT_EQ(ParseSchedules("schedules", "zbv,zbv").status().message(),
             "--schedules=zbv,zbv: zbv occurs twice");
+}
+
+TEST(ParseLayouts, AreAxesWithTheirSizes) {
+  EXPECT_THAT(*ParseLayouts("tp2,cp2xpp4"),
+              ElementsAre(MeshShape{.tp = 2}, MeshShape{.pp = 4, .cp = 2}));
+  EXPECT_TRUE(ParseLayouts("")->empty());
+  for (const char* text :
+       {"ep2", "tp", "tp1", "2", "tp2xtp2", "tp2x", "tp2 x"}) {
+    EXPECT_THAT(std::string(ParseLayouts(text).status().message()),
+                HasSubstr(std::string("--hybrid_layouts: \"") + text +
+                          "\" is no layout"));
+  }
+}
+
+TEST(DefaultLayout, FillsTpThenPpThenDp) {
+  EXPECT_EQ(DefaultLayout(1).Name(), "");
+  EXPECT_EQ(DefaultLayout(2).Name(), "tp2");
+  EXPECT_EQ(DefaultLayout(3).Name(), "dp3");
+  EXPECT_EQ(DefaultLayout(4).Name(), "pp2xtp2");
+  EXPECT_EQ(DefaultLayout(6).Name(), "dp3xtp2");
+  EXPECT_EQ(DefaultLayout(16).Name(), "pp2xdp4xtp2");
 }
 
 TEST(LayersOfModel, AreKnownWhereNoOtherFlagSaysThem) {
@@ -126,6 +147,27 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
          c->world_sizes = {1};
        },
        "--world_sizes=1: model_parallel and pipeline cut the model"},
+      {[](StudyConfig* c) {
+         c->trainers = {"single", "tensor_parallel"};
+         c->model = "simple_cnn";
+       },
+       "--trainers: tensor_parallel cuts layers, and --model=simple_cnn has "
+       "none that can be cut"},
+      {[](StudyConfig* c) {
+         c->trainers = {"hybrid"};
+         c->hybrid_layouts = {{.pp = 2, .tp = 2}};
+       },
+       "--hybrid_layouts: pp2xtp2 has 4 ranks, which is none of "
+       "--world_sizes"},
+      {[](StudyConfig* c) {
+         c->trainers = {"hybrid"};
+         c->world_sizes = {8};
+         c->threads = 1;
+         c->oversubscribe = true;
+         c->batch_size = 60;
+       },
+       "--batch_size=60: hybrid pp2xdp2xtp2 divides it into 2 x 4 "
+       "micro-batches"},
       {[](StudyConfig* c) { c->ablations = -1; },
        "--ablations=-1: expected 1 or more, or 0 for none"},
       {[](StudyConfig* c) { c->scalings = {Scaling::kFixedMemory}; },

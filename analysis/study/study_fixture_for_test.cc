@@ -41,7 +41,8 @@ StudyTest::StudyTest()
   const fs::path fake = fs::current_path() / "analysis/study/fake_trainer";
   for (const char* folder : {"trainers", "bare"}) {
     fs::create_directories(root_ / folder);
-    for (const char* name : {"single", "ddp", "model_parallel", "pipeline"}) {
+    for (const char* name : {"single", "ddp", "model_parallel", "pipeline",
+                             "tensor_parallel", "hybrid"}) {
       fs::create_symlink(fake, root_ / folder / name);
     }
   }

@@ -94,7 +94,7 @@ std::optional<RunTime> RoughTime(const StudyConfig& config,
 
 std::string BatchColumn(const PlannedRun& run) {
   if (!run.IsTraining()) return "-";
-  if (run.trainer != "pipeline") return absl::StrCat(run.batch_size);
+  if (!run.HasMicroBatches()) return absl::StrCat(run.batch_size);
   return absl::StrCat(run.micro_batches, " x ", run.batch_size);
 }
 
@@ -107,14 +107,13 @@ std::vector<std::string> RowOf(const PlannedRun& run, std::string batch,
     in_all = absl::StrFormat("%.0f",
                              time->seconds * static_cast<double>(repetitions));
   }
-  return {
-      absl::StrCat(run.trainer, run.schedule.empty() ? "" : " ", run.schedule,
-                   run.skip_communication ? " without communication" : ""),
-      absl::StrCat(run.world_size),
-      std::move(batch),
-      absl::StrCat(repetitions),
-      a_run,
-      in_all};
+  return {absl::StrCat(run.TrainerName(),
+                       run.skip_communication ? " without communication" : ""),
+          absl::StrCat(run.world_size),
+          std::move(batch),
+          absl::StrCat(repetitions),
+          a_run,
+          in_all};
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ int64_t ChunksPerRank(absl::string_view schedule) {
   return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
 }
 
+// Whether the trainer may: it knows tp and cp.
+bool DividesLayers(const PlannedRun& run) {
+  return run.trainer == "tensor_parallel" || run.trainer == "hybrid";
+}
+
 // Fills the cells of a plan; equal ones are added once.
 class Cells {
  public:
@@ -63,6 +68,13 @@ class Cells {
       AddScaled({trainer, world_size, config_.batch_size}, config_.scalings);
     } else if (world_size > 1 && trainer == "model_parallel") {
       AddIfItFits({trainer, world_size, config_.batch_size});
+    } else if (world_size > 1 && trainer == "tensor_parallel") {
+      AddScaled({trainer, world_size, config_.batch_size},
+                config_.pipeline_scalings);
+    } else if (world_size > 1 && trainer == "hybrid") {
+      for (const MeshShape& layout : LayoutsOf(config_, world_size)) {
+        AddHybrid(layout);
+      }
     } else if (world_size > 1) {
       for (const std::string& schedule : config_.schedules) {
         AddIfItFits({.trainer = trainer,
@@ -74,17 +86,32 @@ class Cells {
     }
   }
 
+  void AddHybrid(const MeshShape& layout) {
+    PlannedRun run = {.trainer = "hybrid",
+                      .world_size = layout.ranks(),
+                      .micro_batches = MicroBatches(config_, layout),
+                      .mesh = layout};
+    run.batch_size = config_.batch_size / (run.micro_batches * layout.dp);
+    if (layout.pp == 1) return AddScaled(run, config_.pipeline_scalings);
+    for (const std::string& schedule : config_.schedules) {
+      run.schedule = schedule;
+      AddIfItFits(run);
+    }
+  }
+
   void AddIfItFits(const PlannedRun& run) {
-    const int64_t stages = run.world_size * ChunksPerRank(run.schedule);
+    const int64_t ranks =
+        run.trainer == "hybrid" ? run.mesh.pp : run.world_size;
+    const int64_t stages = ranks * ChunksPerRank(run.schedule);
     const int64_t layers = LayersOfModel(config_.model);
     if (layers == 0 || stages <= layers) {
       AddScaled(run, config_.pipeline_scalings);
       return;
     }
-    plan_.not_run.push_back(absl::StrCat(
-        run.trainer, run.schedule.empty() ? "" : " ", run.schedule, " x",
-        run.world_size, ": the model would be cut into ", stages,
-        " stages, and ", config_.model, " has ", Counted(layers, "layer")));
+    plan_.not_run.push_back(
+        absl::StrCat(run.TrainerName(), " x", run.world_size,
+                     ": the model would be cut into ", stages, " stages, and ",
+                     config_.model, " has ", Counted(layers, "layer")));
   }
 
   // `run` has config_.batch_size examples in all, but of ddp on every rank.
@@ -98,7 +125,7 @@ class Cells {
       const bool strong = scaling == Scaling::kStrong;
       if (run.trainer == "ddp") {
         scaled.batch_size /= strong ? run.world_size : 1;
-      } else if (run.trainer == "pipeline") {
+      } else if (run.HasMicroBatches()) {
         scaled.micro_batches *= strong ? 1 : run.world_size;
       } else {
         scaled.batch_size *= strong ? 1 : run.world_size;
@@ -109,7 +136,7 @@ class Cells {
 
   void AddAblations(PlannedRun run) {
     if (config_.ablations == 0) return;
-    if (run.trainer == "pipeline" &&
+    if (!run.schedule.empty() &&
         !absl::c_linear_search(config_.ablation_schedules, run.schedule)) {
       return;
     }
@@ -119,6 +146,8 @@ class Cells {
                absl::c_linear_search(config_.world_sizes, 1)) {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
+    // Ranks that divide a layer cannot go on without each other's results.
+    if (DividesLayers(run)) return;
     run.skip_communication = true;
     AddOnce(run, config_.ablations);
   }
@@ -176,16 +205,50 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
   return arguments;
 }
 
+bool RecordsTraffic(const PlannedRun& run) {
+  return run.trainer == "ddp" || DividesLayers(run);
+}
+
+// How the trainer cuts the model over its ranks, and the batch.
+void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
+  const auto add = [arguments](const char* flag, const auto& value) {
+    arguments->push_back(absl::StrCat("--", flag, "=", value));
+  };
+  const bool hybrid = run.trainer == "hybrid";
+  if (run.HasMicroBatches()) {
+    add("pp", hybrid ? run.mesh.pp : run.world_size);
+    add("dp", run.mesh.dp);
+    add("microbatches", run.micro_batches);
+  }
+  if (hybrid) {
+    add("cp", run.mesh.cp);
+    add("tp", run.mesh.tp);
+  }
+  if (!run.schedule.empty()) {
+    add("schedule", run.schedule);
+    add("chunks", ChunksPerRank(run.schedule));
+  }
+}
+
 }  // namespace
+
+std::string PlannedRun::TrainerName(const char* separator) const {
+  std::string name = trainer;
+  for (const std::string& part : {mesh.Name(), schedule}) {
+    if (!part.empty()) absl::StrAppend(&name, separator, part);
+  }
+  return name;
+}
 
 std::string PlannedRun::Name() const {
   if (!IsTraining()) return absl::StrCat(trainer, " x", world_size);
   const std::string without =
       skip_communication ? ", without communication" : "";
-  if (trainer == "pipeline") {
-    return absl::StrCat(trainer, " ", schedule, " x", world_size, ", ",
-                        micro_batches, " micro-batches of ", batch_size,
-                        without);
+  if (HasMicroBatches()) {
+    return absl::StrCat(
+        TrainerName(), " x", world_size, ", ", micro_batches,
+        micro_batches == 1 ? " micro-batch of " : " micro-batches of ",
+        batch_size, without);
   }
   return absl::StrCat(trainer, " x", world_size, ", batch ", batch_size,
                       CutsTheModel(trainer) ? "" : " per rank", without);
@@ -193,10 +256,8 @@ std::string PlannedRun::Name() const {
 
 std::string PlannedRun::CellStem() const {
   if (!IsTraining()) return absl::StrCat(trainer, "-x", world_size);
-  const bool pipeline = trainer == "pipeline";
-  return absl::StrCat(trainer, pipeline ? "-" : "", schedule, "-x", world_size,
-                      "-batch",
-                      pipeline ? absl::StrCat(micro_batches, "x") : "",
+  return absl::StrCat(TrainerName("-"), "-x", world_size, "-batch",
+                      HasMicroBatches() ? absl::StrCat(micro_batches, "x") : "",
                       batch_size, skip_communication ? "-nocomm" : "");
 }
 
@@ -209,13 +270,13 @@ bool PlannedRun::operator<(const PlannedRun& other) const {
   const auto key = [](const PlannedRun& run) {
     return std::tuple(!run.IsTraining(), run.trainer != "single", run.trainer,
                       run.schedule, run.world_size, run.batch_size,
-                      run.micro_batches, run.skip_communication);
+                      run.micro_batches, run.skip_communication, run.mesh);
   };
   return key(*this) < key(other);
 }
 
 int64_t PlannedRun::GlobalBatch() const {
-  if (trainer == "pipeline") return batch_size * micro_batches;
+  if (HasMicroBatches()) return batch_size * micro_batches * mesh.dp;
   return trainer == "ddp" ? batch_size * world_size : batch_size;
 }
 
@@ -257,16 +318,10 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
   if (run.trainer != "single") {
     arguments.push_back(absl::StrCat("--nproc=", run.world_size));
   }
-  if (run.trainer == "pipeline") {
-    arguments.insert(arguments.end(),
-                     {absl::StrCat("--pp=", run.world_size), "--dp=1",
-                      absl::StrCat("--schedule=", run.schedule),
-                      absl::StrCat("--chunks=", ChunksPerRank(run.schedule)),
-                      absl::StrCat("--microbatches=", run.micro_batches)});
-  }
+  AddShape(run, &arguments);
   if (run.skip_communication) {
     arguments.push_back("--skip_communication=true");
-  } else if (run.trainer == "ddp" && config.traffic_steps > 0) {
+  } else if (RecordsTraffic(run) && config.traffic_steps > 0) {
     arguments.push_back(absl::StrCat("--traffic_steps=", config.traffic_steps));
   }
   arguments.insert(arguments.end(), config.trainer_flags.begin(),

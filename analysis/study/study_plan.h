@@ -16,13 +16,14 @@ namespace rankwise {
 struct PlannedRun {
   std::string trainer;  // or "comm_bench"
   int64_t world_size = 1;
-  // Examples: per rank and step; of model_parallel per step; of pipeline per
-  // micro-batch.
+  // Examples: per rank and step; of model_parallel and tensor_parallel per
+  // step; of pipeline and hybrid per micro-batch (and dp coordinate).
   int64_t batch_size = 64;
   int64_t repetition = 1;     // from 1
-  std::string schedule = "";  // of pipeline
-  int64_t micro_batches = 1;  // of pipeline, per step
+  std::string schedule = "";  // of pipeline, and of hybrid with stages
+  int64_t micro_batches = 1;  // of pipeline and hybrid, per step
   bool skip_communication = false;
+  MeshShape mesh = {};  // of hybrid
 
   // "ddp x2, batch 32 per rank", "pipeline 1f1b x2, 4 micro-batches of 16"
   std::string Name() const;
@@ -31,6 +32,11 @@ struct PlannedRun {
   // CellStem and the repetition, "ddp-x2-batch32-rep1"; "comm_bench-x2".
   std::string FileStem() const;
   bool IsTraining() const { return trainer != "comm_bench"; }
+  bool HasMicroBatches() const {
+    return trainer == "pipeline" || trainer == "hybrid";
+  }
+  // The trainer with its layout and schedule: "hybrid pp2xtp2 1f1b".
+  std::string TrainerName(const char* separator = " ") const;
   // Examples a step of all ranks.
   int64_t GlobalBatch() const;
   // The base case first, comm_bench last; repetitions compare equal.
@@ -52,7 +58,8 @@ struct StudyPlan {
 // configuration that strong and weak scaling share is run for both at once, and
 // so is one of `fixed_memory` (each with the batch that was found for it).
 // In addition, config.ablations times each:
-// - every cell above one rank without communication;
+// - every cell above one rank without communication, but of tensor_parallel and
+//   hybrid, which cannot leave it out;
 // - the base trainer on one rank with that cell's batch per rank, or, of a
 //   pipeline, per micro-batch;
 // and, where config.comm_bench says so, comm_bench once at every world size

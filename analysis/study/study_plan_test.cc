@@ -68,6 +68,43 @@ TEST(PlanStudy, PipelinesUnderBothWaysOfScaling) {
           "pipeline-1f1b-x4-batch16x16-rep1"));
 }
 
+TEST(PlanStudy, TensorParallelAndHybridUnderBothWaysOfScaling) {
+  StudyConfig config = WithoutAuxiliaries();
+  config.repetitions = 1;
+  config.trainers = {"tensor_parallel", "hybrid"};
+  config.schedules = {"1f1b"};
+  config.pipeline_scalings = {Scaling::kStrong, Scaling::kWeak};
+  config.world_sizes = {1, 2, 8};
+  EXPECT_THAT(
+      Stems(config),
+      UnorderedElementsAre(
+          "tensor_parallel-x2-batch64-rep1", "tensor_parallel-x2-batch128-rep1",
+          "tensor_parallel-x8-batch64-rep1", "tensor_parallel-x8-batch512-rep1",
+          "hybrid-tp2-x2-batch1x64-rep1", "hybrid-tp2-x2-batch2x64-rep1",
+          "hybrid-pp2xdp2xtp2-1f1b-x8-batch4x8-rep1",
+          "hybrid-pp2xdp2xtp2-1f1b-x8-batch32x8-rep1"));
+  for (const PlannedRun& run : PlanStudy(config).runs) {
+    EXPECT_THAT(run.GlobalBatch(), testing::AnyOf(64, 64 * run.world_size));
+  }
+}
+
+TEST(PlanStudy, EveryLayoutIsRunAtItsWorldSize) {
+  StudyConfig config = WithoutAuxiliaries();
+  config.repetitions = 1;
+  config.trainers = {"hybrid"};
+  config.schedules = {"1f1b", "interleaved_1f1b"};
+  config.world_sizes = {2, 4};
+  config.model = "mlp";  // of 3 layers
+  config.hybrid_layouts = {{.cp = 2}, {.pp = 2, .tp = 2}, {.dp = 2, .tp = 2}};
+  EXPECT_THAT(Stems(config),
+              UnorderedElementsAre("hybrid-cp2-x2-batch1x64-rep1",
+                                   "hybrid-pp2xtp2-1f1b-x4-batch4x16-rep1",
+                                   "hybrid-dp2xtp2-x4-batch1x32-rep1"));
+  EXPECT_THAT(PlanStudy(config).not_run,
+              ElementsAre("hybrid pp2xtp2 interleaved_1f1b x4: the model would "
+                          "be cut into 4 stages, and mlp has 3 layers"));
+}
+
 TEST(PlanStudy, MoreStagesThanLayersAreNotRun) {
   StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 2;
@@ -201,6 +238,15 @@ TEST(PlanStudy, AblationsOfTheSchedulesAskedFor) {
   EXPECT_THAT(Auxiliaries(config), IsEmpty());
 }
 
+TEST(PlanStudy, RanksThatDivideLayersAlwaysCommunicate) {
+  StudyConfig config;
+  config.trainers = {"single", "tensor_parallel", "hybrid"};
+  config.comm_bench = false;
+  config.world_sizes = {4};
+  config.schedules = {"1f1b"};
+  EXPECT_THAT(Auxiliaries(config), ElementsAre("single-x1-batch16 3"));
+}
+
 TEST(PlanStudy, OneRankNeedsNoAuxiliaries) {
   StudyConfig config;
   config.world_sizes = {1};
@@ -269,6 +315,24 @@ TEST(RunArguments, SayHowThePipelineIsCut) {
   EXPECT_THAT(RunArguments(config, {"model_parallel", 2, 64}, "r"),
               AllOf(Contains("--nproc=2"), Contains("--batch_size=64"),
                     Each(Not(StartsWith("--schedule")))));
+}
+
+TEST(RunArguments, SayHowTheRanksAreLaidOut) {
+  const StudyConfig config;
+  EXPECT_THAT(RunArguments(config, {"tensor_parallel", 2, 64}, "r"),
+              AllOf(Contains("--nproc=2"), Each(Not(StartsWith("--tp"))),
+                    Contains("--traffic_steps=5"),
+                    Each(Not(StartsWith("--microbatches")))));
+  PlannedRun run = {"hybrid", 8, 8, 1, "1f1b", 4};
+  run.mesh = {.pp = 2, .dp = 2, .tp = 2};
+  const auto arguments = RunArguments(config, run, "r");
+  for (const char* expected :
+       {"--nproc=8", "--pp=2", "--dp=2", "--cp=1", "--tp=2", "--schedule=1f1b",
+        "--chunks=1", "--microbatches=4", "--batch_size=8",
+        "--traffic_steps=5"}) {
+    EXPECT_THAT(arguments, Contains(expected));
+  }
+  EXPECT_EQ(run.Name(), "hybrid pp2xdp2xtp2 1f1b x8, 4 micro-batches of 8");
 }
 
 TEST(RunArguments, AllRunsDifferInNothingButBatchRanksAndRecord) {

@@ -68,6 +68,20 @@ TEST_F(StudyTest, RunsEveryScheduleOfThePipeline) {
   EXPECT_EQ(CountRecords(".jsonl"), 18);
 }
 
+TEST_F(StudyTest, RanksThatCutLayersShareTheirExamples) {
+  const Outcome outcome = Study(
+      "--repetitions=2 --trainers=single,tensor_parallel,hybrid "
+      "--scaling=strong --model=good");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  // 64 examples in 80 ms.
+  for (const char* trainer : {"tensor_parallel", "hybrid tp2     "}) {
+    EXPECT_THAT(outcome.output,
+                HasSubstr(absl::StrCat("\n", trainer,
+                                       "  strong       2          32     2     "
+                                       "  800     0.80      40.0 %")));
+  }
+}
+
 TEST_F(StudyTest, PipelinesScaleWeaklyWhereAskedTo) {
   const Outcome outcome = Study(
       "--repetitions=2 --trainers=single,pipeline --schedules=gpipe "

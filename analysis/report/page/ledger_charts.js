@@ -2,7 +2,10 @@
 
 const ledgerParts = [
   {key: 'compute', name: 'compute', hue: 'blue', pattern: ''},
-  {key: 'exposed_comm', name: 'exposed communication', hue: 'vermillion', pattern: '/'},
+  {key: 'exposed_tp', name: 'exposed communication along tp', hue: 'pink', pattern: '\\'},
+  {key: 'exposed_cp', name: 'exposed communication along cp', hue: 'sky', pattern: '+'},
+  {key: 'exposed_pp', name: 'exposed communication along pp', hue: 'vermillion', pattern: '|'},
+  {key: 'exposed_dp', name: 'exposed communication along dp', hue: 'vermillion', pattern: '/'},
   {key: 'bubble', name: 'pipeline bubble', hue: 'orange', pattern: 'x'},
   {key: 'data_wait', name: 'data wait', hue: 'green', pattern: '.'},
   {key: 'residual', name: 'residual', hue: 'neutral', pattern: '-'},

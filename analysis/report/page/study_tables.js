@@ -78,12 +78,25 @@ function ledgerTable(part) {
     textColumn('configuration', 'configuration', (row) => cellOf(row).label),
     textColumn('rank', 'rank', (row) => row.rank),
     numberColumn('step', 'step_seconds', (row) => total(row.parts), inMs),
-    ...ledgerParts.map((one) => numberColumn(one.name, `${one.key}_seconds`, (row) => row.parts[one.key], inMs)),
+    ...ledgerParts.map((one) => ({...numberColumn(one.name, `${one.key}_seconds`, (row) => row.parts[one.key], inMs),
+                                  hidden: rows.every((row) => !row.parts[one.key])})),
     numberColumn('imbalance', 'imbalance_seconds', (row) => row.imbalance_seconds, inMs),
     numberColumn('of it noise', 'noise_seconds', (row) => row.noise_seconds, inMs),
     numberColumn('median |residual|', 'median_residual_share', (row) => row.residual_share, percent),
     {...numberColumn('captured', 'captured_seconds', (row) => row.captured_seconds, inMs),
      hidden: rows.every((row) => !row.captured_seconds)},
+  ], rows);
+}
+
+function communicationTable(part) {
+  const rows = study.ledgers.flatMap(({cell, communication}) => communication.map((along) => ({cell, ...along})));
+  if (rows.length === 0) return;
+  table(part, 'communication-table', 'Communication of a rank in a step, by axis of the mesh', [
+    textColumn('configuration', 'configuration', (row) => cellOf(row).label),
+    textColumn('axis', 'axis', (row) => row.axis),
+    numberColumn('calls', 'calls', (row) => row.calls),
+    numberColumn('size', 'bytes', (row) => row.bytes, bytes),
+    numberColumn('exposed ms', 'exposed_seconds', (row) => row.exposed_seconds, inMs),
   ], rows);
 }
 
@@ -205,6 +218,7 @@ function addTables() {
   scalingTable(part);
   lawTable(part);
   ledgerTable(part);
+  communicationTable(part);
   waterfallTable(part);
   ablationTable(part);
   if (study.ablations.length === 0) {
