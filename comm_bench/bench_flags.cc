@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,15 @@ ABSL_FLAG(double, traffic_skew, 0,
 ABSL_FLAG(int, group_size, 0,
           "ranks per group: groups of this size run at the same time; 0: one "
           "group of all ranks");
+ABSL_FLAG(std::string, mesh, "",
+          "axes of the ranks with their sizes, of which the last changes "
+          "fastest: dp:2,tp:2; needs --axis");
+ABSL_FLAG(std::string, axis, "",
+          "of sweep: the groups are the lines of --mesh along this axis; of "
+          "replay: only what such groups communicated");
+ABSL_FLAG(std::string, lines, "both",
+          "of --axis: one (the first line, while the others wait), all (at the "
+          "same time), or both, one after the other");
 ABSL_FLAG(int64_t, gemm_size, 512,
           "of overlap: rows and columns of the matrices that are multiplied");
 ABSL_FLAG(std::string, replay, "", "of replay: file of the trainer's records");
@@ -188,6 +198,27 @@ T ReadText(const char* flag, const std::string& text,
   return otherwise;
 }
 
+// "dp:2,tp:2".
+absl::StatusOr<std::vector<MeshAxis>> ParseMesh(const std::string& text) {
+  std::vector<MeshAxis> axes;
+  std::set<std::string> names;
+  for (const std::string& part : Names(text)) {
+    const std::pair<std::string, std::string> words =
+        absl::StrSplit(part, absl::MaxSplits(':', 1));
+    MeshAxis& axis = axes.emplace_back(MeshAxis{words.first});
+    if (axis.name.empty() || !absl::SimpleAtoi(words.second, &axis.size) ||
+        axis.size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", part, "\" must be an axis with its size, such as tp:2"));
+    }
+    if (!names.insert(axis.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(axis.name, " is given twice"));
+    }
+  }
+  return axes;
+}
+
 std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
   const std::string list = absl::GetFlag(FLAGS_sizes);
   if (!list.empty()) {
@@ -235,6 +266,12 @@ void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   checks.InRange("traffic_skew", config.traffic_skew, 0.0, 10.0);
   config.group_size = absl::GetFlag(FLAGS_group_size);
   checks.InRange("group_size", config.group_size, 0);
+  if (const std::string mesh = absl::GetFlag(FLAGS_mesh); !mesh.empty())
+    config.mesh =
+        ReadText<std::vector<MeshAxis>>("mesh", mesh, ParseMesh, {}, checks);
+  config.axis = absl::GetFlag(FLAGS_axis);
+  config.lines = absl::GetFlag(FLAGS_lines);
+  checks.OneOf("lines", config.lines, {"both", "one", "all"});
   config.gemm_size = absl::GetFlag(FLAGS_gemm_size);
   checks.InRange<int64_t>("gemm_size", config.gemm_size, 1, 1 << 16);
   config.replay_file = UserPath(absl::GetFlag(FLAGS_replay));

@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <list>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -158,6 +161,14 @@ Job JobOf(const RankEnv& env, const RunRecord& run, c10::Device device) {
           .memory_bytes = run.host.memory_bytes};
 }
 
+// The group of the plan that `rank` is in; empty: the plan has none.
+std::vector<int> GroupWith(int rank, const Plan& plan) {
+  for (const std::vector<int>& group : plan.groups) {
+    if (std::count(group.begin(), group.end(), rank) > 0) return group;
+  }
+  return {};
+}
+
 absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
                           NcclLogSwitch* nccl_log) {
   const std::unique_ptr<Control> control =
@@ -170,7 +181,16 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
                    MakePlan(config, JobOf(comm.env(), run, comm.device())));
   BenchRank rank;
   rank.comm = &comm;
+  rank.ranks = GroupWith(comm.rank(), plan);
   rank.group = comm.process_group();
+  if (!rank.ranks.empty()) {
+    ASSIGN_OR_RETURN(
+        const Group group,
+        comm.NewGroup(config.axis.empty() ? "group" : config.axis, rank.ranks));
+    rank.group = group.process_group();
+  }
+  const std::unique_ptr<Control> group_control = MakeGroupControl(rank.group);
+  rank.group_control = group_control.get();
   rank.control = control.get();
   rank.device = comm.device();
   rank.on_one_host = comm.env().local_world_size == comm.env().world_size;
@@ -198,17 +218,35 @@ absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
   }
 }
 
-// One thread of RunPretendedRanks. Ranks exchange their samples at no cost.
+// Ranks that pretend to communicate; they exchange their samples at no cost.
+struct PretendedGroup {
+  PretendedGroup(const FakeBackendConfig& costs, std::vector<int> of)
+      : ranks(std::move(of)),
+        measured(static_cast<int>(ranks.size()), FakeCostsOf(costs, ranks)),
+        free(static_cast<int>(ranks.size()), {}) {}
+
+  const std::vector<int> ranks;  // of the job
+  const FakeWorld measured, free;
+};
+
+// One thread of RunPretendedRanks.
 absl::Status RunPretendedRank(const BenchConfig& config, const Plan& plan,
-                              const FakeWorld& measured, const FakeWorld& free,
+                              const PretendedGroup& own, const FakeWorld& free,
                               const RunRecord& run) {
   std::optional<VirtualTime> time;
   if (config.fake_virtual_time) time.emplace();
-  const int place = static_cast<int>(run.rank);
+  const int number = static_cast<int>(run.rank);
+  const auto place =
+      static_cast<int>(std::find(own.ranks.begin(), own.ranks.end(), number) -
+                       own.ranks.begin());
   const std::unique_ptr<Control> control =
-      MakeGroupControl(MakeFakeProcessGroup(free.backend(place)));
+      MakeGroupControl(MakeFakeProcessGroup(free.backend(number)));
+  const std::unique_ptr<Control> group_control =
+      MakeGroupControl(MakeFakeProcessGroup(own.free.backend(place)));
   BenchRank rank;
-  rank.group = MakeFakeProcessGroup(measured.backend(place));
+  if (!plan.groups.empty()) rank.ranks = own.ranks;
+  rank.group = MakeFakeProcessGroup(own.measured.backend(place));
+  rank.group_control = group_control.get();
   rank.control = control.get();
   rank.stop = &interrupted;
   try {
@@ -228,15 +266,23 @@ absl::Status RunPretendedRanks(const BenchConfig& config,
   run.backend = comm.backend;
   ASSIGN_OR_RETURN(const Plan plan,
                    MakePlan(config, JobOf(env, run, c10::kCPU)));
-  const FakeWorld measured(env.world_size, comm.fake);
-  const FakeWorld free(env.world_size, {});
+  std::vector<int> everybody(env.world_size);
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const PretendedGroup all(comm.fake, everybody);
+  std::list<PretendedGroup> groups;
+  std::vector<const PretendedGroup*> group_of(env.world_size, &all);
+  for (const std::vector<int>& ranks : plan.groups) {
+    groups.emplace_back(comm.fake, ranks);
+    for (const int rank : ranks) group_of[rank] = &groups.back();
+  }
   std::vector<absl::Status> statuses(env.world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < env.world_size; ++rank) {
     threads.emplace_back([&, rank, own = run]() mutable {
       at::set_num_threads(running.threads);
       own.rank = rank;
-      statuses[rank] = RunPretendedRank(config, plan, measured, free, own);
+      statuses[rank] =
+          RunPretendedRank(config, plan, *group_of[rank], all.free, own);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -42,6 +42,7 @@ CollectiveRecord ExampleCollective() {
   record.protocol = "LL";
   record.bus_factor = 1.5;
   record.group_size = 2;
+  record.concurrent_groups = 4;
   return record;
 }
 
@@ -103,14 +104,16 @@ TEST(CommRecordJson, CollectiveIsTheTextOfTheGrammar) {
             R"("seconds":[0.5,0.25,0.125],"start_seconds":[0,1,2.5],)"
             R"("late":[1],"clock_error_seconds":0.0625,"timing":"events",)"
             R"("graph":true,"registered":false,"algorithm":"Ring",)"
-            R"("protocol":"LL","bus_factor":1.5,"group_size":2})");
+            R"("protocol":"LL","bus_factor":1.5,"group_size":2,)"
+            R"("concurrent_groups":4})");
 }
 
 TEST(CommRecordJson, ACollectiveFromBefore14WasTimedByTheHost) {
   const std::string old = absl::StrReplaceAll(
       ToJsonLine(ExampleCollective()),
       {{R"(,"timing":"events","graph":true,"registered":false,)"
-        R"("algorithm":"Ring","protocol":"LL","bus_factor":1.5,"group_size":2)",
+        R"("algorithm":"Ring","protocol":"LL","bus_factor":1.5,"group_size":2,)"
+        R"("concurrent_groups":4)",
         ""}});
   EXPECT_EQ(old.find("timing"), std::string::npos);
   const auto row = ParseAs<CollectiveRecord>(old);
@@ -124,11 +127,13 @@ TEST(CommRecordJson, ACollectiveFromBefore14WasTimedByTheHost) {
 TEST(CommRecordJson, ACollectiveFromBefore15HasNoBusFactor) {
   const std::string old =
       absl::StrReplaceAll(ToJsonLine(ExampleCollective()),
-                          {{R"(,"bus_factor":1.5,"group_size":2)", ""}});
+                          {{R"(,"bus_factor":1.5,"group_size":2)", ""},
+                           {R"(,"concurrent_groups":4)", ""}});
   EXPECT_EQ(old.find("bus_factor"), std::string::npos);
   const auto row = ParseAs<CollectiveRecord>(old);
   EXPECT_TRUE(std::isnan(row.bus_factor));
   EXPECT_EQ(row.group_size, 0);
+  EXPECT_EQ(row.concurrent_groups, 0);
   EXPECT_EQ(row.protocol, "LL");
 }
 

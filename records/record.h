@@ -191,6 +191,8 @@ struct CallDescription {
   // busbw = bytes / seconds * bus_factor; NaN: not known.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
   int64_t group_size = 0;  // ranks that make the call together; 0: not known
+  // Groups that made it at the same time, this one among them; 0: not known.
+  int64_t concurrent_groups = 0;
 
   friend auto operator<=>(const CallDescription&,
                           const CallDescription&) = default;

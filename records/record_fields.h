@@ -52,6 +52,8 @@ void ListCollectiveFields(Fields& fields, R& record) {
     fields.Estimate("bus_factor", record.bus_factor);
     fields.Count("group_size", record.group_size);
   }
+  if (fields.Has("concurrent_groups"))
+    fields.Count("concurrent_groups", record.concurrent_groups);
 }
 
 template <typename Fields, typename R>

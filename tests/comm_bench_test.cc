@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
+#include "records/record_writer.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {
@@ -28,6 +30,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -131,6 +134,132 @@ TEST(CommBenchTest, TheReportsBusBandwidthIsThatOfTheTable) {
   }
   EXPECT_EQ(of_first_group["all_reduce"]["bus_factor"], 1);
   EXPECT_EQ(of_first_group["all_to_all_v"]["bus_factor"], 0.5);
+}
+
+TEST(CommBenchTest, LinesOfAnAxisAloneAndAllAtOnce) {
+  const std::string records = TemporaryPath("lines.jsonl");
+  const std::string csv = TemporaryPath("lines.csv");
+  const Finished run = RunCommBench(Quick(
+      {"--nproc=4", "--mesh=dp:2,tp:2", "--axis=tp", "--sizes=64,4K",
+       "--collectives=all_reduce,reduce_scatter,broadcast,ping_pong,barrier",
+       absl::StrCat("--record=", records), absl::StrCat("--csv=", csv)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("# 2 groups of 2 ranks along tp: the first "
+                                 "alone while the others wait, then all at the "
+                                 "same time; "));
+  std::map<std::vector<int64_t>, int> rows;  // groups at once, rank
+  for (const CollectiveRecord& row : RowsIn(records)) {
+    ++rows[{row.concurrent_groups, row.rank}];
+    const int64_t first = row.rank / 2 * 2;
+    EXPECT_THAT(row.ranks, ElementsAre(first, first + 1));
+    EXPECT_EQ(row.wrong, 0) << row.collective;
+    EXPECT_THAT(row.seconds, SizeIs(3));
+  }
+  const int calls = 4 * 2 + 1;
+  EXPECT_EQ(rows, (std::map<std::vector<int64_t>, int>{{{1, 0}, calls},
+                                                       {{1, 1}, calls},
+                                                       {{2, 0}, calls},
+                                                       {{2, 1}, calls},
+                                                       {{2, 2}, calls},
+                                                       {{2, 3}, calls}}));
+  const auto shown = CsvRows(csv, "\"0,1\"");
+  ASSERT_THAT(shown, SizeIs(2 * calls));
+  for (size_t i = 0; i < shown.size(); i += 2) {
+    EXPECT_EQ(shown[i].at("concurrent_groups"), "1");
+    EXPECT_EQ(shown[i].at("contention"), "");
+    EXPECT_EQ(shown[i + 1].at("concurrent_groups"), "2");
+    EXPECT_NEAR(std::stod(shown[i + 1].at("contention")),
+                std::stod(shown[i + 1].at("median_seconds")) /
+                    std::stod(shown[i].at("median_seconds")),
+                1e-9);
+  }
+  const auto runs = LoadRuns(records);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> left_out;
+  EXPECT_THAT(CallConfigurations(*runs, CallUnit::kLaunch, &left_out),
+              SizeIs(3 * calls))
+      << "the first line alone, and each of all";
+  EXPECT_THAT(left_out, IsEmpty());
+}
+
+// The line of rank 3 is late by three times what a call costs; lines have no
+// cost in common.
+TEST(CommBenchTest, AllLinesAtOnceAreAsSlowAsTheSlowest) {
+  for (const auto& [axis, straggler, contention] :
+       {std::tuple("tp", 3, "4.00"), {"dp", 2, "1.00"}}) {
+    const Finished run = RunCommBench(
+        {"--threads=1", "--iterations=6", "--backend=fake",
+         "--fake_world_size=4", "--mesh=dp:2,tp:2",
+         absl::StrCat("--axis=", axis), "--sizes=64", "--fake_alpha_us=50",
+         absl::StrCat("--fake_straggler_rank=", straggler),
+         "--fake_straggler_us=150", "--fake_virtual_time"});
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr(absl::StrCat(" of 2 groups, ", contention,
+                                                " x alone (", contention,
+                                                " to ", contention, ")\n")));
+  }
+}
+
+TEST(CommBenchTest, OneLineOnly) {
+  const std::string records = TemporaryPath("one_line.jsonl");
+  const Finished run = RunCommBench(
+      Quick({"--nproc=4", "--mesh=dp:2,tp:2", "--axis=dp", "--lines=one",
+             "--sizes=64", absl::StrCat("--record=", records)}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const std::vector<CollectiveRecord> rows = RowsIn(records);
+  ASSERT_THAT(rows, SizeIs(2));
+  for (const CollectiveRecord& row : rows)
+    EXPECT_THAT(row.ranks, ElementsAre(0, 2));
+}
+
+// Four ranks, each of which all-reduces twice along tp and once along dp.
+std::string HybridTraffic() {
+  const std::string path = TemporaryPath("hybrid.jsonl");
+  const auto writer = RecordWriter::Open(path).value();
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    RunRecord run;
+    run.run_id = "run";
+    run.binary = "hybrid";
+    run.backend = "gloo";
+    run.rank = rank;
+    run.world_size = 4;
+    TrafficRecord traffic;
+    traffic.rank = rank;
+    const int64_t first = rank / 2 * 2;
+    for (const std::vector<int64_t>& ranks :
+         {std::vector<int64_t>{first, first + 1},
+          {rank % 2, rank % 2 + 2},
+          {first, first + 1}}) {
+      RecordedTransfer& event = traffic.events.emplace_back();
+      event.op = "all_reduce";
+      event.dtype = "float32";
+      event.count = 250;
+      event.bytes = 1000;
+      event.ranks = ranks;
+      event.end_seconds = 0.001;
+    }
+    EXPECT_TRUE(writer->Write(run).ok());
+    EXPECT_TRUE(writer->Write(traffic).ok());
+  }
+  return path;
+}
+
+TEST(CommBenchTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
+  const std::string replay = absl::StrCat("--replay=", HybridTraffic());
+  const Finished all =
+      RunCommBench(Quick({"--nproc=4", "--mode=replay", replay}));
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, ContainsRegex("\n +3 +3 +0.003 "));
+  const Finished tp = RunCommBench(Quick(
+      {"--nproc=4", "--mode=replay", replay, "--mesh=dp:2,tp:2", "--axis=tp"}));
+  EXPECT_EQ(tp.code, 0) << tp.err;
+  EXPECT_THAT(tp.out, HasSubstr("# only what groups along tp communicated"));
+  EXPECT_THAT(tp.out, ContainsRegex("\n +3 +2 +0.002 "));
+  const Finished none = RunCommBench(Quick(
+      {"--nproc=4", "--mode=replay", replay, "--mesh=tp:4", "--axis=tp"}));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; what "
+                                  "did: {0,1} {0,2} {1,3} {2,3}"));
 }
 
 TEST(CommBenchTest, RecordsWhereItRan) {
@@ -262,7 +391,7 @@ TEST(CommBenchTest, RelaunchesAndComparesLaunches) {
   std::set<int64_t> launches;
   for (const CollectiveRecord& row : RowsIn(records))
     launches.insert(row.launch);
-  EXPECT_THAT(launches, ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(launches, ElementsAre(0, 1));
 }
 
 // Enough iterations that only a signal ends them.
@@ -409,6 +538,32 @@ INSTANTIATE_TEST_SUITE_P(
          {"--nproc=2", "--collectives=ping_pong", "--in_flight=2"},
          "ping_pong with --in_flight=2"},
         {"GroupSize", {"--nproc=4", "--group_size=3"}, "does not divide"},
+        {"AxisWithoutMesh",
+         {"--nproc=4", "--axis=tp"},
+         "--axis=tp: needs --mesh"},
+        {"UnknownAxis",
+         {"--nproc=4", "--mesh=dp:2,tp:2", "--axis=pp"},
+         "--axis=pp: is no axis of --mesh=dp:2,tp:2; axes of several ranks: "
+         "dp, tp"},
+        {"MeshOfOtherRanks",
+         {"--nproc=4", "--mesh=dp:2,tp:3", "--axis=tp"},
+         "--mesh=dp:2,tp:3: the product of the sizes is 6, but the job has 4 "
+         "ranks"},
+        {"MeshWithoutSize",
+         {"--nproc=4", "--mesh=dp:2,tp", "--axis=tp"},
+         "--mesh=dp:2,tp: \"tp\" must be an axis with its size, such as tp:2"},
+        {"AxisTwice",
+         {"--nproc=4", "--mesh=tp:2,tp:2", "--axis=tp"},
+         "--mesh=tp:2,tp:2: tp is given twice"},
+        {"AxisAndGroupSize",
+         {"--nproc=4", "--mesh=tp:4", "--axis=tp", "--group_size=2"},
+         "--axis and --group_size: give one of them"},
+        {"LinesWithoutAxis",
+         {"--nproc=4", "--lines=one"},
+         "--lines: needs --axis"},
+        {"AxisOfAnotherMode",
+         {"--nproc=4", "--mode=pairs", "--mesh=tp:4", "--axis=tp"},
+         "means nothing to --mode=pairs; it is for --mode=sweep, replay"},
         {"NoTrafficFile",
          {"--nproc=2", "--collectives=all_to_all_v", "--traffic=/no/such/file"},
          "/no/such/file"},

@@ -113,7 +113,8 @@ Identity CallFlags(const RunRecord& run) {
   for (const auto& [name, value] : run.flags) {
     const bool pretends =
         absl::StartsWith(name, "fake_") && name != "fake_world_size";
-    if (pretends || kept.count(name) > 0) flags[name] = value;
+    const bool along = name == "axis" && !value.empty();
+    if (pretends || along || kept.count(name) > 0) flags[name] = value;
   }
   return flags;
 }
@@ -143,6 +144,8 @@ Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
                        {"protocol", chosen.protocol},
                        {"backend", run.backend},
                        {"device", DeviceKind(run)}};
+  if (!row.ranks.empty() && row.concurrent_groups > 0)
+    identity["groups at once"] = absl::StrCat(row.concurrent_groups);
   // The same call, measured once more by the same launch.
   if (of_ranks.turn > 0) identity["turn"] = absl::StrCat(of_ranks.turn + 1);
   return identity;
@@ -162,6 +165,7 @@ std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
       Counted(run.world_size, "rank"));
   if (!row.ranks.empty()) {
     absl::StrAppend(&name, " {", absl::StrJoin(row.ranks, ","), "}");
+    if (row.concurrent_groups == 1) absl::StrAppend(&name, " alone");
   }
   if (!run.backend.empty()) absl::StrAppend(&name, ", ", run.backend);
   if (row.layer != "c10d") absl::StrAppend(&name, ", ", row.layer);

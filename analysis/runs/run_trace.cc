@@ -131,7 +131,8 @@ std::string WrongReplicas(const RunTrace& run) {
 auto DescriptionOf(const CollectiveRecord& r) {
   return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
                   r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
-                  r.timing, r.graph, r.registered, r.launch);
+                  r.timing, r.graph, r.registered, r.launch,
+                  r.concurrent_groups);
 }
 
 // One of two texts is unknown, or they are equal.

@@ -264,6 +264,7 @@ constinit const Collective kAllToAll = {
     .name = "all_to_all",
     .summary = "every rank sends an equal part of its buffer to each",
     .in_place = false,
+    .replayable = true,
     .granularity = OnePerRank,
     .bus_factor = OthersShare,
     .make = WholeBuffers,

@@ -88,6 +88,7 @@ constinit const Collective kReduceScatter = {
     .name = "reduce_scatter",
     .summary = "every rank gets its part of the reduction of all buffers",
     .reduces = true,
+    .replayable = true,
     .granularity = OnePerRank,
     .bus_factor = OthersShare,
     .make =

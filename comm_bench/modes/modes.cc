@@ -13,6 +13,7 @@
 #include "comm_bench/modes/replay.h"
 #include "comm_bench/output/output.h"
 #include "comm_bench/sweep/measure.h"
+#include "comm_bench/sweep/run_sweep.h"
 #include "comm_bench/timing/agreement.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device_event.h"
@@ -175,6 +176,12 @@ absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
 
 absl::Status RunReplay(const BenchConfig& config, const Plan& plan,
                        const BenchRank& rank) {
+  if (!config.axis.empty()) {
+    rank.output->Print(
+        absl::StrCat("# only what groups along ", config.axis,
+                     " communicated is replayed; "
+                     "the trainer's columns are of all its communication\n"));
+  }
   ASSIGN_OR_RETURN(ReplayResult result,
                    Replay(*rank.comm, *rank.control, *plan.recorded,
                           Iterations(config, 20), rank.stop));

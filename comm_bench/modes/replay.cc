@@ -235,18 +235,16 @@ StepReplay::Event StepReplay::Prepare(const RecordedTransfer& recorded,
   call.device = device_;
   if (recorded.op == "barrier" || IsCoalescingMark(recorded)) return event;
   call.dtype = *ParseDtype(recorded.dtype);
-  call.count = recorded.count;
+  call.rank = event.group->getRank();
+  call.world_size = event.group->getSize();
+  call.count = RowCount(recorded, call.world_size);
   if (event.collective == nullptr) {
     event.buffers.input_parts = {
         at::zeros({call.count}, at::device(device_).dtype(call.dtype))};
     return event;
   }
-  call.rank = event.group->getRank();
-  call.world_size = event.group->getSize();
   if (event.collective->rooted) call.root = event.peer;
   call.in_place = event.collective->prefers_in_place;
-  // A trainer records its own buffer, a row is the whole.
-  if (!call.in_place) call.count *= call.world_size;
   event.buffers = event.collective->make(call);
   event.buffers.input.zero_();
   event.buffers.output.zero_();

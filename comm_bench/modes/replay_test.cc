@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
@@ -22,6 +23,7 @@ namespace rankwise::comm_bench {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -178,6 +180,40 @@ TEST(ReplayTest, GroupsThatShareRanksAndRanksInNone) {
   const std::string file = FileOf(ranks);
   OnRanks(3, [&](Communicator& comm) {
     EXPECT_THAT(ReplayOn(comm, file, 1).calls, ElementsAre(1, 2, 1));
+  });
+}
+
+// What a rank of two tensor-parallel replicas communicates: activations with
+// its line along tp, gradients with that along dp.
+std::vector<RecordedTransfer> HybridStep(int64_t rank) {
+  const std::vector<int64_t> tp = {rank / 2 * 2, rank / 2 * 2 + 1};
+  const std::vector<int64_t> dp = {rank % 2, rank % 2 + 2};
+  const int64_t replica = rank / 2 + 1;  // they may differ in size
+  return {Event("all_gather", 4 * replica, 0, 0.001, -1, tp),
+          Event("reduce_scatter", 8 * replica, 0.002, 0.003, -1, tp),
+          Event("all_reduce", 100, 0.004, 0.009, -1, dp),
+          Event("all_to_all", 6 * replica, 0.005, 0.006, -1, tp),
+          Event("all_reduce", 1, 0.01, 0.011)};
+}
+
+TEST(ReplayTest, LinesAlongTwoAxesOfAMeshAtTheSameTime) {
+  const std::string file =
+      FileOf({HybridStep(0), HybridStep(1), HybridStep(2), HybridStep(3)});
+  OnRanks(4, [&](Communicator& comm) {
+    comm.StartTraffic();
+    EXPECT_THAT(ReplayOn(comm, file, 1).calls, ElementsAre(5, 5, 5, 5));
+    std::vector<CommEvent> made;
+    for (CommEvent& event : comm.TakeTraffic()) {
+      if (event.dtype == "float32") made.push_back(std::move(event));
+    }
+    const auto recorded = HybridStep(comm.rank());
+    ASSERT_EQ(made.size(), 3 * recorded.size());
+    for (size_t i = 0; i < made.size(); ++i) {
+      const RecordedTransfer& expected = recorded[i % recorded.size()];
+      EXPECT_EQ(made[i].op, expected.op);
+      EXPECT_EQ(made[i].count, expected.count);
+      EXPECT_THAT(made[i].ranks, ElementsAreArray(expected.ranks));
+    }
   });
 }
 

@@ -32,6 +32,10 @@ std::string IfKnown(int64_t number) {
   return number < 0 ? "" : absl::StrCat(number);
 }
 
+std::string IfPositive(double number) {
+  return number > 0 ? Digits(number) : "";
+}
+
 std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
   const CallDescription& call = row.call();
   const bool elements = !call.dtype.empty();
@@ -45,6 +49,8 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
       {"collective", call.collective},
       {"layer", call.layer},
       {"ranks", absl::StrJoin(call.ranks, ",")},
+      {"concurrent_groups",
+       IfPositive(static_cast<double>(call.concurrent_groups))},
       {"bytes", elements ? absl::StrCat(call.bytes) : ""},
       {"count", elements ? absl::StrCat(call.count) : ""},
       {"dtype", call.dtype},
@@ -66,9 +72,12 @@ std::vector<Field> FieldsOf(const Row& row, const CsvContext& context) {
       {"p99_seconds", seconds(time.p99)},
       {"max_seconds", seconds(time.max)},
       {"skew_seconds", seconds(time.skew)},
-      {"algbw_gb_per_second", row.algbw > 0 ? Digits(row.algbw) : ""},
-      {"busbw_gb_per_second", row.busbw > 0 ? Digits(row.busbw) : ""},
-      {"peer_share", row.peer_share > 0 ? Digits(row.peer_share) : ""},
+      {"algbw_gb_per_second", IfPositive(row.algbw)},
+      {"busbw_gb_per_second", IfPositive(row.busbw)},
+      {"contention", IfPositive(row.contention.value)},
+      {"contention_low", IfPositive(row.contention.low)},
+      {"contention_high", IfPositive(row.contention.high)},
+      {"peer_share", IfPositive(row.peer_share)},
       {"wrong", IfKnown(row.wrong)},
       {"end", EndName(row.end)}};
   fields.insert(fields.end(), own.begin(), own.end());

@@ -16,17 +16,20 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr char kHeader[] =
-    "collective,layer,ranks,bytes,count,dtype,op,root,in_place,timing,"
+    "collective,layer,ranks,concurrent_groups,bytes,count,dtype,op,root,in_"
+    "place,timing,"
     "cuda_graph,registered,algorithm,protocol,samples,late,min_seconds,median_"
     "seconds,median_low_seconds,median_high_seconds,"
     "p95_seconds,p99_seconds,max_seconds,skew_seconds,algbw_gb_per_second,"
-    "busbw_gb_per_second,peer_share,wrong,end\n";
+    "busbw_gb_per_second,contention,contention_low,contention_high,"
+    "peer_share,wrong,end\n";
 
 Row ExampleRow() {
   Row row;
   row.record.collective = "broadcast";
   row.record.layer = "c10d";
   row.record.ranks = {0, 2};
+  row.record.concurrent_groups = 3;
   row.record.bytes = 4096;
   row.record.count = 1024;
   row.record.dtype = "float32";
@@ -37,6 +40,7 @@ Row ExampleRow() {
   row.busbw = 0.2;
   row.record.algorithm = "RING";
   row.record.protocol = "LL";
+  row.contention = {1.25, 1.125, 1.5};
   row.peer_share = 0.5;
   row.wrong = 0;
   row.end = Series::End::kOutOfTime;
@@ -66,9 +70,9 @@ TEST(CsvWriter, WritesEachRowAtOnce) {
   ASSERT_TRUE((*writer)->Write(ExampleRow()).ok());
   EXPECT_EQ(TextOf(path),
             header +
-                "r1,2,broadcast,c10d,\"0,2\",4096,1024,float32,,1,true,host,"
+                "r1,2,broadcast,c10d,\"0,2\",3,4096,1024,float32,,1,true,host,"
                 "false,false,RING,LL,20,1,0.125,0.25,0.1875,0.375,0.5,1,2,"
-                "0.0625,0.1,0.2,0.5,0,"
+                "0.0625,0.1,0.2,1.25,1.125,1.5,0.5,0,"
                 "out_of_time\n");
 }
 
@@ -78,10 +82,8 @@ TEST(CsvWriter, WhatDoesNotApplyIsEmpty) {
   barrier.record.layer = "";
   barrier.record.collective = "barrier";
   ASSERT_TRUE((*CsvWriter::Open(path))->Write(barrier).ok());
-  EXPECT_THAT(
-      TextOf(path),
-      EndsWith(
-          "\nbarrier,,,,,,,,,host,false,false,,,0,0,,,,,,,,,,,,,counted\n"));
+  EXPECT_THAT(TextOf(path), EndsWith("\nbarrier,,,,,,,,,,host,false,false,,,0,"
+                                     "0,,,,,,,,,,,,,,,,counted\n"));
 }
 
 TEST(CsvWriter, QuotesWhatWouldBreakALine) {

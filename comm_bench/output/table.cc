@@ -1,6 +1,7 @@
 #include "comm_bench/output/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -161,8 +162,13 @@ std::string Remarks(const Row& row) {
       row.call().layer != "nccl") {
     absl::StrAppend(&remarks, "  layer ", row.call().layer);
   }
-  if (!row.call().ranks.empty()) {
-    absl::StrAppend(&remarks, "  ranks ", absl::StrJoin(row.call().ranks, ","));
+  absl::StrAppend(&remarks, GroupRemark(row.call()));
+  if (row.contention.value > 0) {
+    absl::StrAppendFormat(&remarks, ", %.2f x alone", row.contention.value);
+    if (!std::isnan(row.contention.reach())) {
+      absl::StrAppendFormat(&remarks, " (%.2f to %.2f)", row.contention.low,
+                            row.contention.high);
+    }
   }
   if (!row.call().algorithm.empty()) {
     absl::StrAppend(&remarks, "  ", row.call().algorithm, " ",
@@ -187,6 +193,15 @@ std::string FormatFacts(
                           value);
   }
   return text;
+}
+
+std::string GroupRemark(const CallDescription& call) {
+  if (call.ranks.empty()) return "";
+  const int64_t groups = call.concurrent_groups;
+  return absl::StrCat("  ranks ", absl::StrJoin(call.ranks, ","),
+                      groups == 1  ? " alone"
+                      : groups > 1 ? absl::StrCat(" of ", groups, " groups")
+                                   : "");
 }
 
 std::string Table::Add(const Row& row) {

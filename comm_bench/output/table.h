@@ -15,6 +15,10 @@ namespace rankwise::comm_bench {
 std::string FormatFacts(
     const std::vector<std::pair<std::string, std::string>>& facts);
 
+// Whose call it was, "  ranks 0,1 alone" or, of several groups at the same
+// time, "  ranks 0,1 of 2 groups"; "" for all ranks.
+std::string GroupRemark(const CallDescription& call);
+
 // Lines of at most 135 columns, where numbers fit their columns; comments start
 // with '#'. What does not apply is "-".
 //

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,20 @@ TEST(Table, GroupsAndLayersAreRemarks) {
   row.record.ranks = {1, 3};
   row.record.layer = "backend";
   EXPECT_THAT(table.Add(row), EndsWith("  layer backend  ranks 1,3\n"));
+}
+
+TEST(Table, AGroupAloneAndAllAtOnceAreRemarks) {
+  Table table(Across::kSlowest);
+  Row row = ExampleRow();
+  row.record.ranks = {0, 2};
+  row.record.concurrent_groups = 1;
+  EXPECT_THAT(table.Add(row), EndsWith("  ranks 0,2 alone\n"));
+  row.record.concurrent_groups = 4;
+  row.contention = {1.5, std::nan(""), std::nan("")};
+  EXPECT_THAT(table.Add(row),
+              EndsWith("  ranks 0,2 of 4 groups, 1.50 x alone\n"));
+  row.contention = {1.5, 1.25, 2};
+  EXPECT_THAT(table.Add(row), EndsWith(", 1.50 x alone (1.25 to 2.00)\n"));
 }
 
 TEST(Table, WithoutSamplesThereIsNoTime) {

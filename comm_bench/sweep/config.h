@@ -16,6 +16,7 @@
 #include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/timing/timing.h"
 #include "parallel/comm/control.h"
+#include "parallel/comm/mesh.h"
 #include "parallel/device/graph.h"
 
 namespace rankwise::comm_bench {
@@ -62,6 +63,12 @@ struct BenchConfig {
   double traffic_skew = 0;
   // Ranks of each of the groups that run at the same time; 0: one group of all.
   int group_size = 0;
+  // The groups are the lines of this mesh along `axis`, which a sweep measures
+  // by which lines ("both": the first alone, and all) and whose traffic a
+  // replay takes; empty: not given.
+  std::vector<MeshAxis> mesh;
+  std::string axis;
+  std::string lines = "both";  // "one", "all"
 
   // How it is measured. What a device decides of it, is filled in by
   // MeasureOn (plan.h).
@@ -89,8 +96,11 @@ struct BenchConfig {
 // One rank as the benchmark's modes see it.
 struct BenchRank {
   Communicator* comm = nullptr;  // null where ranks are threads (fake)
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // of all ranks
-  Control* control = nullptr;
+  // Of `ranks`: this rank's group of those that the plan names; empty: all.
+  std::vector<int> ranks;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  Control* group_control = nullptr;
+  Control* control = nullptr;  // of all ranks
   Output* output = nullptr;
   c10::Device device = c10::kCPU;
   bool on_one_host = true;

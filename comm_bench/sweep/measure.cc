@@ -6,13 +6,9 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "comm_bench/output/output.h"
-#include "comm_bench/sweep/cost_fit.h"
 #include "comm_bench/timing/agreement.h"
-#include "parallel/comm/communicator.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
 namespace {
@@ -63,6 +59,13 @@ void WarmUpLibraries(Calls& calls) {
   calls.Run();
 }
 
+// The rank of the job in `place` of `control`, which may be of the group alone.
+int RankInJob(const CallDescription& call, const Control& control, int place) {
+  const bool is_groups =
+      call.ranks.size() == static_cast<size_t>(control.world_size());
+  return is_groups ? static_cast<int>(call.ranks[place]) : place;
+}
+
 // Counts wrong elements over both checks.
 struct Verification {
   Calls& calls;
@@ -80,14 +83,15 @@ struct Verification {
     const auto all =
         control.Gather({static_cast<double>(own.total),
                         static_cast<double>(own.index), own.expected, own.got});
-    for (int rank = 0; rank < control.world_size(); ++rank) {
-      const WrongElement wrong = {.index = static_cast<int64_t>(all[rank][1]),
-                                  .expected = all[rank][2],
-                                  .got = all[rank][3],
-                                  .total = static_cast<int64_t>(all[rank][0])};
+    for (int place = 0; place < control.world_size(); ++place) {
+      const WrongElement wrong = {.index = static_cast<int64_t>(all[place][1]),
+                                  .expected = all[place][2],
+                                  .got = all[place][3],
+                                  .total = static_cast<int64_t>(all[place][0])};
       total_wrong += wrong.total;
-      if (wrong.total > 0 && first.empty())
-        first = Describe(call, wrong, rank, when);
+      if (wrong.total > 0 && first.empty()) {
+        first = Describe(call, wrong, RankInJob(call, control, place), when);
+      }
     }
   }
 
@@ -165,7 +169,9 @@ absl::Status Refused(const Collective& collective, const absl::Status& why) {
 void NoteChoices(const std::string& log, Control& control,
                  CallDescription& call) {
   const NcclChoices own = ParseNcclLog(log);
-  const size_t first = call.ranks.empty() ? 0 : call.ranks[0];
+  const bool is_place_0 =
+      call.ranks.empty() || RankInJob(call, control, 0) == call.ranks[0];
+  const size_t first = is_place_0 ? 0 : call.ranks[0];
   call.algorithm = GatherTexts(control, own.algorithm)[first];
   call.protocol = GatherTexts(control, own.protocol)[first];
 }
@@ -187,85 +193,6 @@ Series TimeCalls(Calls& calls, Control& control, const MeasureConfig& config,
   return TimeIterations(
       control, [&](int64_t) { seconds = calls.TimeRounds(); }, timing, stop);
 }
-
-// The ranks of this rank's group; empty: all.
-std::vector<int> GroupOf(const BenchRank& rank, int size) {
-  std::vector<int> ranks;
-  if (size == rank.world_size()) return ranks;
-  const int number = rank.rank() / size;
-  for (int i = 0; i < size; ++i) ranks.push_back(number * size + i);
-  return ranks;
-}
-
-absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(
-    const BenchConfig& config, const BenchRank& rank,
-    const std::vector<int>& ranks, int size) {
-  if (config.layer == "nccl") {
-    return ConnectNcclLayer(*rank.control, ranks, rank.device);
-  }
-  if (ranks.empty()) return MakeC10dLayer(rank.group);
-  ASSIGN_OR_RETURN(
-      auto group,
-      rank.comm->NewGroup(absl::StrCat("group", rank.rank() / size), ranks));
-  return MakeC10dLayer(group.process_group());
-}
-
-// Measures the rows of one sweep, one after the other.
-struct Sweep {
-  const BenchConfig& config;
-  const Plan& plan;
-  const BenchRank& rank;
-  const std::vector<int>& ranks;  // of the group; empty: all
-  const MeasureConfig& measure;
-  Layer& layer;
-  int rows = 0, wrong_rows = 0;
-  std::string first_wrong = "";
-
-  // Prints one block, with the fit of its costs below it.
-  absl::Status RunCase(const SweepCase& item) {
-    std::vector<CostPoint> points;
-    for (const SizedCall& next : CallsOf(item, config, plan)) {
-      rank.output->Print(next.note);
-      if (next.repeats) continue;
-      ASSIGN_OR_RETURN(const Row row, RunRow(*item.collective, next.call));
-      points.push_back(
-          {static_cast<double>(row.call().bytes), row.time.median});
-      if (row.end == Series::End::kInterrupted) return Interrupted(rows, "row");
-    }
-    const absl::StatusOr<CostFit> fit = FitCost(points);
-    if (fit.ok())
-      rank.output->Print(absl::StrCat("# ", FormatCostFit(*fit), "\n"));
-    return absl::OkStatus();
-  }
-
-  // OK, or how much was wrong in all blocks.
-  absl::Status Verdict() const {
-    if (wrong_rows == 0) return absl::OkStatus();
-    return absl::DataLossError(
-        absl::StrCat(wrong_rows, " of ", Counted(rows, "row"),
-                     " had wrong results; ", first_wrong));
-  }
-
-  absl::StatusOr<Row> RunRow(const Collective& collective, Call call) {
-    call.rank = layer.rank();
-    call.device = rank.device;
-    ASSIGN_OR_RETURN(Measurement measured,
-                     MeasureRow(layer, *rank.control, collective, call, ranks,
-                                measure, rank.stop));
-    Row& row = measured.row;
-    if (row.record.seconds.empty()) return row;  // interrupted
-    if (rank.peer_bytes_per_second > 0)
-      row.peer_share = row.busbw * 1e9 / rank.peer_bytes_per_second;
-    ++rows;
-    RETURN_IF_ERROR(rank.output->Add(row));
-    if (!measured.wrong.empty()) {
-      ++wrong_rows;
-      if (first_wrong.empty()) first_wrong = measured.wrong;
-      rank.output->Print(absl::StrCat("# WRONG: ", measured.wrong, "\n"));
-    }
-    return row;
-  }
-};
 
 }  // namespace
 
@@ -314,6 +241,7 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
   CallDescription described = DescribeCall(collective, call);
   described.layer = layer.name();
   described.ranks.assign(ranks.begin(), ranks.end());
+  described.concurrent_groups = control.world_size() / call.world_size;
   described.in_flight = config.in_flight;
   described.cache = config.cold ? "cold" : "hot";
   described.timing = config.events ? "events" : "host";
@@ -331,43 +259,10 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
   if (config.check) verification.Run("after");
   described.trips = collective.trips * config.in_flight * calls.rounds();
   Measurement measurement;
-  measurement.row = Assemble(described, series, control.rank(), config);
+  const int own_rank = RankInJob(described, control, control.rank());
+  measurement.row = Assemble(described, series, own_rank, config);
   if (config.check) verification.AddTo(measurement);
   return measurement;
-}
-
-absl::Status Interrupted(int64_t count, absl::string_view what) {
-  return absl::CancelledError(
-      absl::StrCat("interrupted; ", Counted(count, what),
-                   count == 1 ? " was measured" : " were measured"));
-}
-
-void PrintLeftOut(const Plan& plan, const BenchRank& rank) {
-  for (const std::string& reason : plan.left_out)
-    rank.output->Print(absl::StrCat("# left out: ", reason, "\n"));
-}
-
-absl::Status RunSweep(const BenchConfig& config, const Plan& plan,
-                      const BenchRank& rank) {
-  const int size = plan.traffic.world_size();
-  const std::vector<int> ranks = GroupOf(rank, size);
-  ASSIGN_OR_RETURN(auto layer, ConnectLayer(config, rank, ranks, size));
-  PrintLeftOut(plan, rank);
-  if (!ranks.empty()) {
-    rank.output->Print(absl::StrCat("# ", rank.world_size() / size,
-                                    " groups of ", Counted(size, "rank"),
-                                    " at the same time; times over all ranks, "
-                                    "bandwidths of one group\n"));
-  }
-  MeasureConfig measure = MeasureOn(rank.device, config);
-  measure.nccl_log = measure.choices ? rank.nccl_log : nullptr;
-  Sweep sweep = {config, plan, rank, ranks, measure, *layer};
-  absl::Status status;
-  for (const SweepCase& item : plan.cases) {
-    if (status.ok()) status = sweep.RunCase(item);
-  }
-  rank.output->PrintLegend();
-  return status.ok() ? sweep.Verdict() : status;
 }
 
 }  // namespace rankwise::comm_bench

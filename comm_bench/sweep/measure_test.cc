@@ -78,6 +78,24 @@ TEST(MeasureTest, TheFirstWrongElementIsNamed) {
   });
 }
 
+// Two ranks of a job, which the control numbers anew.
+TEST(MeasureTest, AGroupAloneHasTheJobsRanks) {
+  Collective broken = **FindCollective("all_reduce");
+  broken.start = StartWrongly;
+  OnFakeRanks(2, {}, [&](FakeRank& rank) {
+    const auto layer = MakeC10dLayer(rank.group);
+    const auto measured =
+        MeasureRow(*layer, rank.control, broken, AllReduceCall(rank.control, 8),
+                   {1, 3}, Quick());
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    EXPECT_THAT(measured->wrong, HasSubstr(": rank 3 has 1 wrong element"));
+    const CollectiveRecord& record = measured->row.record;
+    EXPECT_EQ(record.rank, rank.control.rank() == 0 ? 1 : 3);
+    EXPECT_THAT(record.ranks, ElementsAre(1, 3));
+    EXPECT_EQ(record.concurrent_groups, 1);
+  });
+}
+
 TEST(MeasureTest, ARightResultHasNoWrongElement) {
   OnFakeRanks(2, {}, [&](FakeRank& rank) {
     const Measurement measured =

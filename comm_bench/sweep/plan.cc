@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "comm_bench/sweep/lines.h"
 #include "parallel/comm/backends/backends.h"
 #include "parallel/device/device_facts.h"
 #include "records/text.h"
@@ -30,9 +31,10 @@ struct FlagUse {
 constexpr FlagUse kFlagUses[] = {
     {"sweep",
      "traffic traffic_skew group_size in_flight cache check layer cuda_graph "
-     "registered nccl_choices relaunch"},
+     "registered nccl_choices relaunch lines"},
     {"overlap", "gemm_size"},
     {"replay", "replay"},
+    {"sweep replay", "mesh axis"},
     {"sweep overlap", "collectives dtypes ops place root"},
     {"sweep ladder", "timing"},
     {"sweep pairs", "fake_virtual_time"},
@@ -173,24 +175,11 @@ absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
       " must fit into this machine's memory");
 }
 
-int GroupSize(const BenchConfig& config, const Job& job) {
-  return config.group_size == 0 ? job.world_size : config.group_size;
-}
-
-absl::Status CheckGroups(const BenchConfig& config, const Job& job) {
+absl::Status CheckArrivals(const BenchConfig& config, const Job& job) {
   const size_t arrivals = config.measure.timing.arrival_seconds.size();
   if (arrivals > static_cast<size_t>(job.world_size)) {
     return Refuse("--arrival_us: ", Counted(arrivals, "number"), " for ",
                   Counted(job.world_size, "rank"));
-  }
-  const int size = GroupSize(config, job);
-  if (job.world_size % size != 0) {
-    return Refuse("--group_size=", size, ": does not divide the ",
-                  Counted(job.world_size, "rank"));
-  }
-  if (size != job.world_size && PretendsPeers(job.backend)) {
-    return Refuse("--group_size=", size,
-                  ": the ranks of --backend=", job.backend, " are one group");
   }
   return absl::OkStatus();
 }
@@ -242,6 +231,22 @@ absl::Status CheckBackend(const RecordedTraffic& recorded, const Job& job) {
   return Refuse(recorded.file, ": recorded over ", recorded.backend,
                 ", whose order of messages may block NCCL; record it over ",
                 "nccl, or replay it with --backend=", recorded.backend);
+}
+
+absl::Status AddRecorded(const BenchConfig& config, const Job& job,
+                         Plan& plan) {
+  ASSIGN_OR_RETURN(const auto lines, LinesOf(config, job.world_size));
+  ASSIGN_OR_RETURN(plan.recorded,
+                   ReadTraffic(config.replay_file, job.world_size));
+  RETURN_IF_ERROR(CheckBackend(*plan.recorded, job));
+  return lines.empty() ? absl::OkStatus() : KeepLines(lines, *plan.recorded);
+}
+
+std::vector<Turn> TurnsOf(const BenchConfig& config, const Plan& plan) {
+  if (config.axis.empty() || plan.groups.empty() || config.lines == "all")
+    return {Turn::kAllGroups};
+  if (config.lines == "one") return {Turn::kFirstGroup};
+  return {Turn::kFirstGroup, Turn::kAllGroups};
 }
 
 std::vector<bool> InPlaceOrNot(const BenchConfig& config,
@@ -308,22 +313,25 @@ bool PretendsPeers(const std::string& backend) {
 
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
   for (const auto check : {CheckUses, CheckModes, CheckRelaunch, CheckTraffic,
-                           CheckDevice, CheckMemory, CheckGroups}) {
+                           CheckDevice, CheckMemory, CheckArrivals}) {
     RETURN_IF_ERROR(check(config, job));
   }
-  const int size = GroupSize(config, job);
-  Plan plan = {.traffic = TrafficMatrix::Skewed(config.traffic_skew, size)};
+  Plan plan;
+  if (config.mode == "sweep") {
+    ASSIGN_OR_RETURN(plan.groups, GroupsOf(config, job.world_size));
+    plan.turns = TurnsOf(config, plan);
+  }
+  const int size = plan.groups.empty()
+                       ? job.world_size
+                       : static_cast<int>(plan.groups[0].size());
+  plan.traffic = TrafficMatrix::Skewed(config.traffic_skew, size);
   if (!config.traffic_file.empty()) {
     ASSIGN_OR_RETURN(plan.traffic,
                      TrafficMatrix::Read(config.traffic_file, size));
   }
   if (config.mode == "sweep" || config.mode == "overlap")
     RETURN_IF_ERROR(AddCases(config, plan));
-  if (config.mode == "replay") {
-    ASSIGN_OR_RETURN(plan.recorded,
-                     ReadTraffic(config.replay_file, job.world_size));
-    RETURN_IF_ERROR(CheckBackend(*plan.recorded, job));
-  }
+  if (config.mode == "replay") RETURN_IF_ERROR(AddRecorded(config, job, plan));
   return plan;
 }
 

@@ -35,7 +35,14 @@ struct SweepCase {
   bool in_place = false;
 };
 
+// Who makes the calls of a row while the others wait.
+enum class Turn { kFirstGroup, kAllGroups };
+
 struct Plan {
+  // Of a sweep: the groups that run at the same time, as ranks of the job,
+  // rank 0 in the first; empty: one of all ranks.
+  std::vector<std::vector<int>> groups = {};
+  std::vector<Turn> turns = {Turn::kAllGroups};  // of a sweep's call
   // Of a group; uniform unless all_to_all_v is measured.
   TrafficMatrix traffic;
   // Of sweep and overlap: all requested combinations that can run.

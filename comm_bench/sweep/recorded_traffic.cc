@@ -5,7 +5,9 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -78,14 +80,6 @@ std::string ReplayableNames() {
   return absl::StrJoin(names, ", ");
 }
 
-// The ranks of the event's group, in its order.
-std::vector<int64_t> GroupOf(const RecordedTransfer& event, size_t world_size) {
-  if (!event.ranks.empty()) return event.ranks;
-  std::vector<int64_t> all(world_size);
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
 absl::Status CheckGroup(const TrafficRecord& record,
                         const RecordedTransfer& event, size_t world_size) {
   const std::vector<int64_t> group = GroupOf(event, world_size);
@@ -104,6 +98,12 @@ absl::Status CheckGroup(const TrafficRecord& record,
       ((IsMessage(event) || rooted) && ranks.count(event.peer) == 0)) {
     return Bad(record, absl::StrCat(event.op, " with rank ", event.peer,
                                     ", which is no other of its group"));
+  }
+  const auto size = static_cast<int>(group.size());
+  if (collective != nullptr &&
+      RowCount(event, size) % collective->granularity(size) != 0) {
+    return Bad(record, absl::StrCat(Describe(event), " does not divide among ",
+                                    Counted(size, "rank")));
   }
   return absl::OkStatus();
 }
@@ -155,16 +155,18 @@ absl::Status CheckSame(const TrafficRecord& record, const std::string& where,
 
 // What must agree, by whom it is between.
 struct Matching {
-  std::map<std::pair<int64_t, int64_t>, Calls> channels;  // from, to
-  std::map<std::vector<int64_t>, Calls> groups;
+  using Group = std::vector<int64_t>;
+  std::map<std::tuple<int64_t, int64_t, Group>, Calls> channels;  // from, to
+  std::map<Group, Calls> groups;
 
   void Add(const TrafficRecord& record, const RecordedTransfer& event,
            size_t world_size) {
     if (IsCoalescingMark(event)) return;
     if (IsMessage(event)) {
       const bool sends = event.op == "send";
-      const std::pair channel(sends ? record.rank : event.peer,
-                              sends ? event.peer : record.rank);
+      const std::tuple channel(sends ? record.rank : event.peer,
+                               sends ? event.peer : record.rank,
+                               GroupOf(event, world_size));
       channels[channel][record.rank].push_back(
           absl::StrCat("one of ", event.bytes, " bytes"));
       return;
@@ -204,36 +206,80 @@ std::vector<TimedAction> TimedActions(const TrafficRecord& record) {
   return actions;
 }
 
-// When the collectives that end together on all ranks ended on this one.
-std::vector<double> CommonEnds(const TrafficRecord& record, size_t ranks) {
-  std::vector<double> ends;
+// By group: when its collectives that end on all its ranks together did so on
+// this one.
+using CommonEnds = std::map<std::vector<int64_t>, std::vector<double>>;
+
+CommonEnds CommonEndsOf(const TrafficRecord& record, size_t world_size) {
+  CommonEnds ends;
   for (const RecordedTransfer& event : record.events) {
-    const bool everybody = event.ranks.empty() || event.ranks.size() == ranks;
-    if (everybody && (event.op == "all_reduce" || event.op == "all_gather" ||
-                      event.op == "barrier")) {
-      ends.push_back(event.end_seconds);
+    if (event.op == "all_reduce" || event.op == "all_gather" ||
+        event.op == "barrier") {
+      ends[GroupOf(event, world_size)].push_back(event.end_seconds);
     }
   }
   return ends;
 }
 
-// Seconds by which each rank began the step after rank 0.
-std::vector<double> StartOffsets(const std::vector<TrafficRecord>& step) {
-  std::vector<double> offsets;
-  const std::vector<double> first = CommonEnds(step[0], step.size());
-  for (const TrafficRecord& record : step) {
-    const std::vector<double> ends = CommonEnds(record, step.size());
-    std::vector<double> apart;
-    for (size_t i = 0; i < std::min(first.size(), ends.size()); ++i) {
-      if (std::isfinite(first[i] - ends[i]))
-        apart.push_back(first[i] - ends[i]);
+// Seconds by which the second rank began the step after the first; none without
+// a common end.
+std::optional<double> SecondsApart(const CommonEnds& first,
+                                   const CommonEnds& second) {
+  std::vector<double> apart;
+  for (const auto& [group, ends] : first) {
+    const auto others = second.find(group);
+    if (others == second.end()) continue;
+    for (size_t i = 0; i < std::min(ends.size(), others->second.size()); ++i) {
+      const double seconds = ends[i] - others->second[i];
+      if (std::isfinite(seconds)) apart.push_back(seconds);
     }
-    offsets.push_back(apart.empty() ? 0 : Median(std::move(apart)));
   }
-  return offsets;
+  if (apart.empty()) return std::nullopt;
+  return Median(std::move(apart));
+}
+
+// Seconds by which each rank began the step after the lowest of those that a
+// chain of groups connects it to.
+std::vector<double> StartOffsets(const std::vector<TrafficRecord>& step) {
+  std::vector<CommonEnds> ends;
+  for (const TrafficRecord& record : step)
+    ends.push_back(CommonEndsOf(record, step.size()));
+  std::vector<std::optional<double>> offsets(step.size());
+  const auto reach_from = [&](size_t from) {
+    std::vector<size_t> chain = {from};
+    for (size_t i = 0; i < chain.size(); ++i) {
+      for (size_t to = 0; to < step.size(); ++to) {
+        if (offsets[to].has_value()) continue;
+        const auto apart = SecondsApart(ends[chain[i]], ends[to]);
+        if (!apart.has_value()) continue;
+        offsets[to] = *offsets[chain[i]] + *apart;
+        chain.push_back(to);
+      }
+    }
+  };
+  std::vector<double> known;
+  for (size_t rank = 0; rank < step.size(); ++rank) {
+    if (!offsets[rank].has_value()) {
+      offsets[rank] = 0;
+      reach_from(rank);
+    }
+    known.push_back(*offsets[rank]);
+  }
+  return known;
 }
 
 }  // namespace
+
+std::vector<int64_t> GroupOf(const RecordedTransfer& event, size_t world_size) {
+  if (!event.ranks.empty()) return event.ranks;
+  std::vector<int64_t> all(world_size);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+int64_t RowCount(const RecordedTransfer& event, int group_size) {
+  return event.op == "all_gather" ? event.count * group_size : event.count;
+}
 
 const Collective* ReplayableCollective(const RecordedTransfer& event) {
   const auto found = FindCollective(event.op);
@@ -257,10 +303,11 @@ absl::Status CheckTraffic(const std::vector<TrafficRecord>& step) {
     }
   }
   for (const auto& [ends, calls] : matching.channels) {
-    RETURN_IF_ERROR(CheckSame(step[0],
-                              absl::StrCat("of the messages from rank ",
-                                           ends.first, " to ", ends.second),
-                              calls, 2));
+    RETURN_IF_ERROR(
+        CheckSame(step[0],
+                  absl::StrCat("of the messages from rank ", std::get<0>(ends),
+                               " to ", std::get<1>(ends)),
+                  calls, 2));
   }
   for (const auto& [ranks, calls] : matching.groups) {
     RETURN_IF_ERROR(CheckSame(step[0],

@@ -5,6 +5,7 @@
 #define RANKWISE_COMM_BENCH_SWEEP_RECORDED_TRAFFIC_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,18 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
 
 // Whether the ranks' events of one step fit each other, so that repeating each
 // rank's in its order ends: kinds that can be repeated (all_reduce, broadcast,
-// reduce, all_gather, barrier, send, recv), buffers of a known type, peers and
-// groups that exist, as many messages received as sent, in order and of equal
-// size, and the same collectives on all ranks of a group. InvalidArgument says
+// reduce, all_gather, reduce_scatter, all_to_all, barrier, send, recv), buffers
+// of a known type that divide among the ranks, peers and groups that exist, as
+// many messages received as sent in a group, in order and of equal size, and
+// the same collectives on all ranks of a group. InvalidArgument says
 // at which step and rank not.
 absl::Status CheckTraffic(const std::vector<TrafficRecord>& step);
 
+// The ranks of the event's group, in its order.
+std::vector<int64_t> GroupOf(const RecordedTransfer& event, size_t world_size);
+// Call::count of the event of a collective: of an all_gather a trainer records
+// a rank's part.
+int64_t RowCount(const RecordedTransfer& event, int group_size);
 // The table's entry of the event where such a one can be repeated; null for
 // messages, marks and other collectives.
 const Collective* ReplayableCollective(const RecordedTransfer& event);
@@ -74,10 +81,11 @@ std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
 
 // How long each rank of a step, by its own clock, computes before the first
 // event of any rank: time that nobody needs to spend again. Ranks do not begin
-// a step at the same moment. How far apart they did is estimated from
-// collectives that end on all ranks together (all_reduce, all_gather, barrier:
-// the median of those of all ranks); without these they count as punctual. A
-// rank that began late has a shorter, perhaps negative, lead-in.
+// a step at the same moment. How far apart two of them did is estimated from
+// the collectives of their groups that end on all ranks together (all_reduce,
+// all_gather, barrier: the median); others follow along a chain of groups.
+// Ranks that no chain connects count as punctual. A rank that began late has a
+// shorter, perhaps negative, lead-in.
 std::vector<double> LeadInSeconds(const std::vector<TrafficRecord>& step);
 
 }  // namespace rankwise::comm_bench

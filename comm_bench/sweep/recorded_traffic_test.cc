@@ -112,10 +112,10 @@ TEST(ReadTrafficTest, OtherWorldSizesAndMissingRanksAreNamed) {
 TEST(ReadTrafficTest, WhatDoesNotFitComesWithTheFile) {
   RecordFile file;
   file.Run("a", 1);
-  file.Write(Traffic(0, 3, {Event("all_to_all", 4)}));
+  file.Write(Traffic(0, 3, {Event("gather", 4)}));
   EXPECT_THAT(ErrorOf(file, 1),
-              HasSubstr(file.path() + ": step 3 of rank 0: all_to_all "
-                                      "cannot be replayed"));
+              HasSubstr(file.path() + ": step 3 of rank 0: gather cannot "
+                                      "be replayed"));
 }
 
 std::string Refusal(const std::vector<RecordedTransfer>& first,
@@ -146,6 +146,13 @@ TEST(CheckTrafficTest, MessagesThatDoNotArrive) {
             "bytes, is called by 1 of its 2 ranks only");
 }
 
+// Ranks may take the messages of two groups in different orders.
+TEST(CheckTrafficTest, MessagesAreInOrderWithinTheirGroup) {
+  EXPECT_EQ(Refusal({Event("send", 3, 1), Event("send", 5, 1, {1, 0})},
+                    {Event("recv", 5, 0, {1, 0}), Event("recv", 3, 0)}),
+            "");
+}
+
 TEST(CheckTrafficTest, CollectivesThatDiffer) {
   EXPECT_EQ(Refusal({Event("all_reduce", 3), Event("broadcast", 4, 0)},
                     {Event("all_reduce", 3), Event("broadcast", 4, 1)}),
@@ -162,6 +169,10 @@ TEST(CheckTrafficTest, PeersGroupsAndBuffersThatCannotBe) {
   EXPECT_THAT(Refusal({Event("send", 3, 5)}, {}), HasSubstr("with rank 5"));
   EXPECT_THAT(Refusal({Event("all_reduce", 3, -1, {1})}, {}),
               HasSubstr("in a group of ranks 1, which is none of 2 ranks"));
+  EXPECT_EQ(Refusal({Event("reduce_scatter", 3)}, {}),
+            "step 3 of rank 0: reduce_scatter of 3 float32 does not divide "
+            "among 2 ranks");
+  EXPECT_EQ(Refusal({Event("all_gather", 3)}, {Event("all_gather", 3)}), "");
   RecordedTransfer odd = Event("all_reduce", 3);
   odd.bytes = 13;
   EXPECT_THAT(Refusal({odd}, {}),

@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "analysis/stats/statistics.h"
+#include "comm_bench/output/table.h"
 #include "records/command_line.h"
 #include "records/record_reader.h"
 #include "records/text.h"
@@ -176,10 +176,7 @@ std::string FormatLine(const LaunchSpread& spread) {
     absl::StrAppendFormat(&line, " %.2f", median * 1e6);
   }
   if (call.layer != "c10d") absl::StrAppend(&line, "  layer ", call.layer);
-  if (!call.ranks.empty()) {
-    absl::StrAppend(&line, "  ranks ", absl::StrJoin(call.ranks, ","));
-  }
-  return line + "\n";
+  return absl::StrCat(line, GroupRemark(call), "\n");
 }
 
 // An empty file in the temporary folder; "" where none can be made.

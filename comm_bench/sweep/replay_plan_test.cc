@@ -92,5 +92,22 @@ TEST(ReplayPlanTest, CommonEndsTellHowFarApartRanksBegan) {
   EXPECT_DOUBLE_EQ(PlanReplay(second, 1)[0].gap_seconds, 3);
 }
 
+RecordedTransfer InGroup(const std::vector<int64_t>& ranks, double start,
+                         double end) {
+  RecordedTransfer event = Event("all_reduce", start, end);
+  event.ranks = ranks;
+  return event;
+}
+
+// Ranks 0 and 1, and 1 and 2, have a group; rank 3 has none with them. Rank 1
+// began 3 after rank 0, rank 2 another 2 later.
+TEST(ReplayPlanTest, GroupsThatShareRanksTellHowFarApartTheOthersBegan) {
+  EXPECT_THAT(LeadInSeconds(
+                  {Step({InGroup({0, 1}, 8, 10)}),
+                   Step({InGroup({0, 1}, 6, 7), InGroup({1, 2}, 8, 9)}),
+                   Step({InGroup({1, 2}, 6, 7)}), Step({InGroup({3}, 9, 10)})}),
+              ElementsAre(8, 5, 3, 8));
+}
+
 }  // namespace
 }  // namespace rankwise::comm_bench

@@ -113,6 +113,14 @@ Estimate Difference(const Estimate& a, const Estimate& b) {
           value + std::hypot(a.high - a.value, b.value - b.low)};
 }
 
+Estimate Ratio(const Estimate& a, const Estimate& b) {
+  const auto log = [](const Estimate& e) -> Estimate {
+    return {std::log(e.value), std::log(e.low), std::log(e.high)};
+  };
+  const Estimate logs = Difference(log(a), log(b));
+  return {std::exp(logs.value), std::exp(logs.low), std::exp(logs.high)};
+}
+
 std::string ReachInPercent(const Estimate& estimate) {
   if (std::isnan(estimate.reach()) || estimate.value <= 0) return "-";
   return absl::StrFormat("%.1f", 100 * estimate.reach() / estimate.value);

@@ -20,7 +20,7 @@ Interval IntervalOfMedian(absl::Span<const double> sorted);
 // With fewer samples even their extremes do not enclose the median with 95 %.
 inline constexpr int64_t kFewestSamples = 6;
 
-// A median, or a difference of medians, with its 95 % interval.
+// A median, or a difference or ratio of medians, with its 95 % interval.
 struct Estimate {
   double value = 0;
   double low = 0, high = 0;  // NaN: fewer than kFewestSamples samples
@@ -35,6 +35,9 @@ Estimate EstimateMedian(std::vector<double> sample);
 // a - b, as if they were independent (MOVER: Zou and Donner 2008); where the
 // same disturbances move both, the interval is wider than it need be.
 Estimate Difference(const Estimate& a, const Estimate& b);
+
+// a / b, both above 0, by the difference of their logarithms.
+Estimate Ratio(const Estimate& a, const Estimate& b);
 
 // "2.1": the reach in percent of the value; "-" where there is none.
 std::string ReachInPercent(const Estimate& estimate);

@@ -87,5 +87,16 @@ TEST(EstimateTest, IntervalsOfADifferenceHoldIt) {
   EXPECT_LT(held / static_cast<double>(kDraws), 0.99);
 }
 
+// By hand: medians 4 and 2 apart by a factor of 2; below, the factors 2 and
+// 1.5 together, above, 1.25 and 1.
+TEST(EstimateTest, ARatioHasTheIntervalsOfBothAsFactors) {
+  const Estimate ratio = Ratio({4, 2, 5}, {2, 2, 3});
+  EXPECT_DOUBLE_EQ(ratio.value, 2);
+  EXPECT_DOUBLE_EQ(ratio.low,
+                   2 / std::exp(std::hypot(std::log(2), std::log(1.5))));
+  EXPECT_DOUBLE_EQ(ratio.high, 2.5);
+  EXPECT_TRUE(std::isnan(Ratio(EstimateMedian({1}), {1, 1, 1}).reach()));
+}
+
 }  // namespace
 }  // namespace rankwise::comm_bench

@@ -237,6 +237,21 @@ class FakeBackend : public c10d::Backend {
 
 }  // namespace
 
+FakeBackendConfig FakeCostsOf(const FakeBackendConfig& config,
+                              const std::vector<int>& ranks) {
+  FakeBackendConfig of_group = config;
+  of_group.skew_us.clear();
+  of_group.straggler_rank = -1;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const size_t rank = static_cast<size_t>(ranks[i]);
+    const bool skewed = rank < config.skew_us.size();
+    of_group.skew_us.push_back(skewed ? config.skew_us[rank] : 0);
+    if (ranks[i] == config.straggler_rank)
+      of_group.straggler_rank = static_cast<int>(i);
+  }
+  return of_group;
+}
+
 double FakeLatenessSeconds(const FakeBackendConfig& config, int rank) {
   const bool skewed = static_cast<size_t>(rank) < config.skew_us.size();
   const double skew_us = skewed ? config.skew_us[rank] : 0;
@@ -261,21 +276,9 @@ c10::intrusive_ptr<c10d::Backend> MakeFakeBackend(
       rank, std::make_shared<FakeExchange>(world_size, config, rank));
 }
 
-// The costs as a group sees them, whose ranks are numbered anew.
 absl::StatusOr<BackendPtr> MakeFake(const BackendRequest& request) {
-  const std::vector<int>& ranks = request.place.ranks;
-  FakeBackendConfig config = request.fake;
-  config.skew_us.clear();
-  config.straggler_rank = -1;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const size_t rank = static_cast<size_t>(ranks[i]);
-    const bool skewed = rank < request.fake.skew_us.size();
-    config.skew_us.push_back(skewed ? request.fake.skew_us[rank] : 0);
-    if (ranks[i] == request.fake.straggler_rank) {
-      config.straggler_rank = static_cast<int>(i);
-    }
-  }
-  return MakeFakeBackend(request.place.rank, request.place.size(), config);
+  return MakeFakeBackend(request.place.rank, request.place.size(),
+                         FakeCostsOf(request.fake, request.place.ranks));
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> MakeFakeProcessGroup(

@@ -71,6 +71,10 @@ struct FakeBackendConfig {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
+// The costs as a group of `ranks` sees them, which are numbered anew in it.
+FakeBackendConfig FakeCostsOf(const FakeBackendConfig& config,
+                              const std::vector<int>& ranks);
+
 // Seconds by which `rank` enters every call late.
 double FakeLatenessSeconds(const FakeBackendConfig& config, int rank);
 

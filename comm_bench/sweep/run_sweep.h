@@ -1,0 +1,27 @@
+// Collectives over sizes, the benchmark's main mode.
+#ifndef RANKWISE_COMM_BENCH_SWEEP_RUN_SWEEP_H_
+#define RANKWISE_COMM_BENCH_SWEEP_RUN_SWEEP_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "comm_bench/sweep/plan.h"
+
+namespace rankwise::comm_bench {
+
+// Collective. Prints and records row by row. Cancelled after Ctrl-C, with what
+// was measured kept; DataLoss, at the end, where a result was wrong. Throws
+// what a failed call throws.
+absl::Status RunSweep(const BenchConfig& config, const Plan& plan,
+                      const BenchRank& rank);
+
+// Cancelled: "interrupted; 3 rows were measured".
+absl::Status Interrupted(int64_t count, absl::string_view what);
+
+// Says what the plan has left out.
+void PrintLeftOut(const Plan& plan, const BenchRank& rank);
+
+}  // namespace rankwise::comm_bench
+
+#endif  // RANKWISE_COMM_BENCH_SWEEP_RUN_SWEEP_H_
