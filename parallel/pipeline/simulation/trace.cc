@@ -106,8 +106,13 @@ class Drawing {
 
   std::string Line(const std::vector<Span>& spans) const {
     std::string line(Column(measures_.end), kIdle);
+    const Span* last = nullptr;
     for (const Span& span : spans) {
-      if (IsCompute(span.action.kind)) Draw(span, &line);
+      if (!IsCompute(span.action.kind)) continue;
+      const bool together =
+          last != nullptr && last->start_seconds == span.start_seconds;
+      Draw(span, together ? last->end_seconds : span.start_seconds, &line);
+      last = &span;
     }
     return line;
   }
@@ -138,19 +143,19 @@ class Drawing {
         std::llround((seconds - measures_.start) * columns_per_second_));
   }
 
-  void Draw(const Span& span, std::string* line) const {
-    const size_t begin = Column(span.start_seconds);
+  // From `start_seconds` on: what starts together is drawn side by side.
+  void Draw(const Span& span, double start_seconds, std::string* line) const {
+    const size_t begin = Column(start_seconds);
     const size_t end = Column(span.end_seconds);
+    if (begin >= end) return;
     if (!names_) {
       std::fill(line->begin() + begin, line->begin() + end,
                 CharacterOf(span.action));
       return;
     }
-    if (begin == end) return;
-    const std::string name = NameIn(span.action, measures_.several_stages);
-    std::fill(line->begin() + begin, line->begin() + end - 1, kFill);
-    line->replace(begin, name.size(), name);
-    (*line)[end - 1] = ' ';
+    std::string bar = NameIn(span.action, measures_.several_stages);
+    bar.resize(end - begin - 1, kFill);
+    line->replace(begin, end - begin, bar + ' ');
   }
 
   const Measures& measures_;
