@@ -31,8 +31,11 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, schedule, "1f1b",
-          "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
-          "file as torch.distributed.pipelining writes it");
+          "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, "
+          "zero_bubble_h2, zbv, dualpipev, zero_bubble_auto (or "
+          "zero_bubble_auto:6, which keeps 6 micro-batches per rank at most; "
+          "else --pp of them), or a CSV file as torch.distributed.pipelining "
+          "writes it");
 ABSL_FLAG(int, pp, 0, "ranks of the pipeline; 0: as the file has, else 4");
 ABSL_FLAG(int, microbatches, 0,
           "micro-batches per step; 0: as many as the file has, else 8");
@@ -41,10 +44,15 @@ ABSL_FLAG(int, chunks, 0,
 ABSL_FLAG(std::string, costs, "1,1,1",
           "F,I,W: seconds that one micro-batch takes in one stage, for the "
           "forward, the input's and the weights' gradient; a whole backward "
-          "takes I + W");
+          "takes I + W. Or those of each stage: F,I,W/F,I,W/...");
 ABSL_FLAG(std::string, link, "0,0",
           "alpha,beta: a message takes alpha seconds + beta seconds per byte");
 ABSL_FLAG(double, bytes, 0, "bytes of a message between two stages");
+ABSL_FLAG(
+    double, overlap, 0,
+    "of the shorter one of an F and a B that may overlap (dualpipev), the "
+    "share that takes no time of its own: 0 one after the other, 1 both "
+    "at once");
 ABSL_FLAG(std::string, trace, "",
           "file to write for ui.perfetto.dev or chrome://tracing");
 ABSL_FLAG(std::string, csv, "", "file to write the schedule to, as CSV");
@@ -78,20 +86,29 @@ std::string Percent(const std::optional<double>& share) {
   return share ? Percent(*share) : "-";
 }
 
+std::string Seconds(double seconds) {
+  return absl::StrFormat("%.6g s", seconds);
+}
+
 std::string MicroBatches(double count) {
   return absl::StrFormat("%.4g", count);
 }
 
 std::string Title(const Schedule& schedule, const SimulationCosts& costs) {
-  const StageCosts& stage = costs.stages[0];
-  return absl::StrFormat(
-      "%s: %d ranks, %d stages, %d micro-batches\n"
-      "each stage: F %g s, B %g s = I %g s + W %g s; a message: %g s\n\n",
-      schedule.name, schedule.num_ranks(), schedule.num_stages(),
-      schedule.num_micro_batches, stage.forward_seconds, stage.backward_seconds,
-      stage.input_grad_seconds, stage.weight_grad_seconds,
-      costs.link.alpha_seconds +
-          stage.output_bytes * costs.link.beta_seconds_per_byte);
+  std::string title = absl::StrFormat(
+      "%s: %d ranks, %d stages, %d micro-batches\n", schedule.name,
+      schedule.num_ranks(), schedule.num_stages(), schedule.num_micro_batches);
+  for (size_t i = 0; i < costs.stages.size(); ++i) {
+    const StageCosts& stage = costs.stages[i];
+    absl::StrAppendFormat(
+        &title, "%s: F %g s, B %g s = I %g s + W %g s; a message: %g s\n",
+        costs.stages.size() == 1 ? "each stage" : absl::StrCat("stage ", i),
+        stage.forward_seconds, stage.backward_seconds, stage.input_grad_seconds,
+        stage.weight_grad_seconds,
+        costs.link.alpha_seconds +
+            stage.output_bytes * costs.link.beta_seconds_per_byte);
+  }
+  return title + "\n";
 }
 
 // Simulated figures next to the formulas'.
@@ -99,8 +116,9 @@ std::string Figures(const Schedule& schedule, const SimulationCosts& costs,
                     const Bubbles& bubbles, const ScheduleFacts& facts) {
   const ScheduleShape shape = {schedule.num_ranks(), schedule.num_micro_batches,
                                ChunksOf(schedule)};
-  const ScheduleFormulas formulas =
-      FormulasOf(schedule.name, shape, costs.stages[0]);
+  ScheduleFormulas formulas;
+  if (costs.stages.size() == 1)
+    formulas = FormulasOf(schedule.name, shape, costs.stages[0], costs.overlap);
   const double peak = 1.0 * shape.num_ranks / schedule.num_stages() *
                       *std::max_element(facts.peak_activations.begin(),
                                         facts.peak_activations.end());
@@ -111,12 +129,19 @@ std::string Figures(const Schedule& schedule, const SimulationCosts& costs,
   };
   return absl::StrCat(
       row("", "simulated", "formula", "(messages take no time)"),
-      row("time, first start to last end",
-          absl::StrFormat("%.6g s", bubbles.wall_seconds), "", ""),
+      row("time, first start to last end", Seconds(bubbles.wall_seconds), "",
+          ""),
       row("bubble, wall clock", Percent(bubbles.wall),
           Percent(formulas.wall_bubble), formulas.wall_text),
       row("bubble, within each rank's own span", Percent(bubbles.span),
           Percent(formulas.span_bubble), ""),
+      formulas.paper_idle_seconds
+          ? row("idle by the wall clock, rank with most",
+                Seconds(bubbles.wall_seconds *
+                        *std::max_element(bubbles.wall_per_rank.begin(),
+                                          bubbles.wall_per_rank.end())),
+                Seconds(*formulas.paper_idle_seconds), formulas.paper_idle_text)
+          : "",
       row("peak activations, in micro-batches", MicroBatches(peak),
           formulas.peak_activations ? MicroBatches(*formulas.peak_activations)
                                     : "-",
@@ -174,7 +199,6 @@ absl::StatusOr<std::vector<double>> ParseNumbers(absl::string_view flag,
 
 absl::StatusOr<SimulationCosts> CostsFromFlags() {
   const std::string text = absl::GetFlag(FLAGS_costs);
-  ASSIGN_OR_RETURN(const auto costs, ParseNumbers("costs", text, "F,I,W"));
   ASSIGN_OR_RETURN(
       const auto link,
       ParseNumbers("link", absl::GetFlag(FLAGS_link), "alpha,beta"));
@@ -186,16 +210,28 @@ absl::StatusOr<SimulationCosts> CostsFromFlags() {
     return absl::InvalidArgumentError(
         absl::StrCat("--link=", absl::GetFlag(FLAGS_link),
                      ": beta is per byte; give a message's size by --bytes"));
-  if (costs[0] + costs[1] + costs[2] <= 0)
+  SimulationCosts costs = {
+      .stages = {},
+      .link = {.alpha_seconds = link[0], .beta_seconds_per_byte = link[1]}};
+  double sum = 0;
+  for (const absl::string_view stage : absl::StrSplit(text, '/')) {
+    ASSIGN_OR_RETURN(const auto numbers,
+                     ParseNumbers("costs", std::string(stage), "F,I,W"));
+    costs.stages.push_back({.forward_seconds = numbers[0],
+                            .input_grad_seconds = numbers[1],
+                            .weight_grad_seconds = numbers[2],
+                            .backward_seconds = numbers[1] + numbers[2],
+                            .output_bytes = bytes});
+    sum += numbers[0] + numbers[1] + numbers[2];
+  }
+  if (sum <= 0)
     return absl::InvalidArgumentError(
         absl::StrCat("--costs=", text, ": one must be above 0"));
-  return SimulationCosts{
-      .stages = {StageCosts{.forward_seconds = costs[0],
-                            .input_grad_seconds = costs[1],
-                            .weight_grad_seconds = costs[2],
-                            .backward_seconds = costs[1] + costs[2],
-                            .output_bytes = bytes}},
-      .link = {.alpha_seconds = link[0], .beta_seconds_per_byte = link[1]}};
+  costs.overlap = absl::GetFlag(FLAGS_overlap);
+  if (!(costs.overlap >= 0 && costs.overlap <= 1))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--overlap=", costs.overlap, ": must be from 0 to 1"));
+  return costs;
 }
 
 // Zeros are left for a file, which has a shape of its own.
@@ -229,8 +265,10 @@ absl::StatusOr<Config> ConfigFromFlags() {
         absl::StrCat("--width=", config.width, ": must not be negative"));
   if (config.width == 0) config.width = TerminalWidth();
   ASSIGN_OR_RETURN(config.costs, CostsFromFlags());
-  ASSIGN_OR_RETURN(config.schedule, OpenSchedule(name, ShapeFromFlags(name)));
+  ASSIGN_OR_RETURN(config.schedule,
+                   OpenSchedule(name, ShapeFromFlags(name), config.costs));
   ASSIGN_OR_RETURN(config.facts, Validate(config.schedule));
+  RETURN_IF_ERROR(CheckCosts(config.costs, config.schedule.num_stages()));
   return config;
 }
 

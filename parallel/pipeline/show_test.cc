@@ -93,6 +93,27 @@ TEST(ShowTest, BubblesOfTheLargerSchedules) {
                     HasSubstr("too large to be drawn in 120 columns")));
 }
 
+TEST(ShowTest, ThePapersFigureOfOverlappedPairs) {
+  EXPECT_THAT(
+      Show("--schedule=dualpipev --pp=4 --microbatches=8 --overlap=1").output,
+      AllOf(ContainsRegex("last end +44 s"),
+            ContainsRegex("wall clock +3.4 % +3.4 %"),
+            ContainsRegex("own span +0.0 % +0.0 %"),
+            ContainsRegex("rank with most +3 s +3 s +.p-1..F&B.B-3W"),
+            ContainsRegex("micro-batches +4.5 +4.5 ")));
+}
+
+TEST(ShowTest, PlansForTheCostsOfEachStage) {
+  const std::string output =
+      Show(
+          "--schedule=zero_bubble_auto:3 --pp=2 --microbatches=4 "
+          "--costs=1,1,1/1,2,0.5")
+          .output;
+  EXPECT_THAT(output,
+              AllOf(HasSubstr("stage 1: F 1 s, B 2.5 s = I 2 s + W 0.5"),
+                    ContainsRegex("wall clock +[0-9.]+ % +-")));
+}
+
 TEST(ShowTest, CostsAndMessages) {
   const std::string output =
       Show(
@@ -157,6 +178,9 @@ TEST(ShowTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--costs=1,2,3,x", "--costs=1,2,3,x: must be F,I,W");
   ExpectRefused("--costs=1,2,-3", "--costs=1,2,-3: must be F,I,W");
   ExpectRefused("--costs=0,0,0", "--costs=0,0,0: one must be above 0");
+  ExpectRefused("--costs=1,1,1/1,1", "--costs=1,1: must be F,I,W: 3 finite");
+  ExpectRefused("--costs=1,1,1/1,1,1", "costs of 2 stages for 4 stages");
+  ExpectRefused("--overlap=2", "--overlap=2: must be from 0 to 1");
   ExpectRefused("--link=1", "--link=1: must be alpha,beta: 2 finite numbers");
   ExpectRefused("--link=0,1", "beta is per byte");
   ExpectRefused("--bytes=-1", "--bytes=-1: must not be negative");

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -18,15 +17,23 @@ int CostOf(ActionKind kind) {
   return kind == ActionKind::kBackward ? 2 : 1;
 }
 
-// `schedule` with only the actions that `keep` accepts.
+// `schedule` with only the actions that `keep` accepts. What is left of a pair
+// overlaps nothing.
 template <typename Keep>
 Schedule Filtered(const Schedule& schedule, Keep keep) {
   Schedule kept = {
       schedule.name, schedule.num_micro_batches, schedule.rank_of_stage, {}};
   for (const std::vector<Action>& actions : schedule.actions) {
-    kept.actions.emplace_back();
-    std::copy_if(actions.begin(), actions.end(),
-                 std::back_inserter(kept.actions.back()), keep);
+    std::vector<Action>& list = kept.actions.emplace_back();
+    bool last_is_kept = false;  // of the computations
+    for (const Action& action : actions) {
+      const bool is_kept = keep(action);
+      if (is_kept) {
+        list.push_back(action);
+        list.back().overlapped = action.overlapped && last_is_kept;
+      }
+      if (IsCompute(action.kind)) last_is_kept = is_kept;
+    }
   }
   return kept;
 }

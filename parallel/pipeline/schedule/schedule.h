@@ -1,5 +1,5 @@
 // Pipeline schedules as data: for every rank the actions that it performs, in
-// order. Properties of a schedule; schedules by name (schedule.cc cites the
+// order. Properties of a schedule; schedules by name (builders.h cites the
 // papers) and their CSV files; a validation that finds deadlocks and other
 // errors before anything runs; and where to cut a model's layers into stages.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SCHEDULE_SCHEDULE_H_
@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "parallel/pipeline/schedule/costs.h"
 
 namespace rankwise {
 
@@ -51,12 +52,16 @@ struct Action {
   int32_t stage = 0;
   int32_t micro_batch = 0;
   ActionKind kind = ActionKind::kForward;
+  // Of a B: it may run at the same time as the computation before it in the
+  // rank's list, an F (torch's OVERLAP_F_B). Whoever runs the two one after the
+  // other, as a CPU does, runs the F first.
+  bool overlapped = false;
 
   bool operator==(const Action& other) const = default;
 };
 
 // "0F3": stage 0, forward, micro-batch 3; "1SEND_B0". The notation of
-// torch.distributed.pipelining's CSV files.
+// torch.distributed.pipelining's CSV files. Does not tell what overlaps.
 std::string ToString(const Action& action);
 
 struct Schedule {
@@ -137,6 +142,15 @@ std::vector<size_t> DryRun(
     const Schedule& schedule,
     const std::function<void(int rank, size_t position)>& visit);
 
+// DryRun with times: a computation starts once those before it on its rank are
+// done and what it needs has arrived. Calls visit for every computation, and
+// for each message that takes time as the send of its value. `schedule` has
+// computation only; `costs` have passed CheckCosts.
+void TimedDryRun(
+    const Schedule& schedule, const SimulationCosts& costs,
+    const std::function<void(int rank, const Action& action,
+                             double start_seconds, double end_seconds)>& visit);
+
 // The order in which one host thread starts the actions of all ranks: the rank
 // of each action in turn. Every rank's list keeps its own order, and an action
 // that needs what another stage makes comes after that is sent. The order is
@@ -160,27 +174,34 @@ struct ScheduleShape {
   int num_ranks = 1;          // p
   int num_micro_batches = 1;  // m
   int chunks = 0;  // v, stages per rank; 0: the schedule's own (2 for
-                   // interleaved_1f1b and zbv, 1 for the others)
+                   // interleaved_1f1b, zbv and dualpipev, else 1)
 };
 
-// naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv.
+// naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zero_bubble_h2, zbv,
+// dualpipev, zero_bubble_auto.
 std::vector<std::string> ScheduleNames();
-// Whether `name` is one of them, and not a file's path.
+// Whether `name` is one of them, and not a file's path. zero_bubble_auto may be
+// followed by its limit of activations: "zero_bubble_auto:6" keeps 6
+// micro-batches per rank at most; without a number as many as 1F1B, p.
 bool IsScheduleName(absl::string_view name);
 
-// Computation only. Every schedule takes every number of micro-batches, and
-// each stage does its F, its B or I, and its W in ascending order of
-// micro-batch, so that gradients add up in the order of a single process.
-// InvalidArgument naming the known schedules, or saying what of the shape the
-// schedule cannot do.
+// Computation only. Every schedule takes every number of micro-batches, but for
+// dualpipev, which needs 2p. Each stage does its F, its B or I, and its B or W
+// in ascending order of micro-batch, so that gradients add up in the order of a
+// single process. zero_bubble_auto plans with `costs`, of one stage per rank;
+// without stages in them F, I and W count as equally long. InvalidArgument
+// naming the known schedules, or saying what of the shape the schedule cannot
+// do, or what is wrong with the costs.
 absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
-                                      const ScheduleShape& shape);
+                                      const ScheduleShape& shape,
+                                      const SimulationCosts& costs = {});
 
-// MakeSchedule if `name` is one of ScheduleNames(), else the CSV file of that
-// path, validated and without its communication. The file must fit those of
-// `shape`'s numbers that are not 0.
+// MakeSchedule if IsScheduleName(name), else the CSV file of that path,
+// validated and without its communication. The file must fit those of `shape`'s
+// numbers that are not 0.
 absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
-                                      const ScheduleShape& shape);
+                                      const ScheduleShape& shape,
+                                      const SimulationCosts& costs = {});
 
 // The schedule of an evaluation: F of all micro-batches through all stages,
 // with sends and receives. A stage computes as soon as it can, and a rank with
@@ -191,8 +212,9 @@ Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
                              int num_micro_batches);
 
 // Files have the format of torch.distributed.pipelining: one row per rank, one
-// cell per action in the notation of ToString(Action); empty cells, which that
-// library writes for idle time slots, mean nothing.
+// cell per action in the notation of ToString(Action), or per pair of them that
+// overlaps: "(0F3;3B1)OVERLAP_F_B". Empty cells, which that library writes for
+// idle time slots, mean nothing.
 //
 // `path` is the schedule's name and stands in messages. InvalidArgument names
 // the file, row and column (from 1) of a cell that is no action, or of a stage
@@ -220,8 +242,8 @@ struct ScheduleFacts {
 // InvalidArgument that names the rank, its position in the list and the action:
 // an action that is missing, doubled, of an unknown stage or micro-batch, on
 // another rank than the stage's other actions, before what it needs on its own
-// rank; or, for a deadlock, who waits for what in a cycle. Accepts schedules
-// with and without communication.
+// rank, overlapped with what it needs; or, for a deadlock, who waits for what
+// in a cycle. Accepts schedules with and without communication.
 absl::StatusOr<ScheduleFacts> Validate(const Schedule& schedule);
 
 // The first layer of every stage but the first: {2, 5} cuts 8 layers into

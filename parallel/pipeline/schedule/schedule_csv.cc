@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
@@ -23,11 +24,13 @@ constexpr int32_t kHighestNumber = 1'000'000;
 
 constexpr absl::string_view kDigits = "0123456789";
 
+// What follows the two actions of a pair.
+constexpr absl::string_view kOverlap = "OVERLAP_F_B";
+
 // Why a cell that torch.distributed.pipelining knows is none for us.
 absl::string_view ReasonAgainst(absl::string_view cell) {
-  if (absl::EndsWith(cell, "OVERLAP_F_B"))
-    return "an action that runs a forward and a backward at once is not "
-           "supported; write the two actions in two cells";
+  if (absl::EndsWith(cell, kOverlap))
+    return "an F and a B that overlap look like (0F3;3B1)OVERLAP_F_B";
   for (const absl::string_view kind : {"UNSHARD", "RESHARD", "REDUCE_GRAD"}) {
     if (absl::EndsWith(cell.substr(0, cell.find_last_not_of(kDigits) + 1),
                        kind))
@@ -56,12 +59,31 @@ absl::StatusOr<Action> ParseAction(absl::string_view cell) {
   return absl::InvalidArgumentError(ReasonAgainst(cell));
 }
 
+// The actions of a cell: one, or the two of a pair.
+absl::StatusOr<std::vector<Action>> ParseCell(absl::string_view cell) {
+  absl::string_view pair = cell;
+  if (!absl::ConsumePrefix(&pair, "(") ||
+      !absl::ConsumeSuffix(&pair, kOverlap) ||
+      !absl::ConsumeSuffix(&pair, ")")) {
+    ASSIGN_OR_RETURN(const Action action, ParseAction(cell));
+    return std::vector<Action>{action};
+  }
+  std::vector<Action> actions;
+  for (const absl::string_view part : absl::StrSplit(pair, ';')) {
+    ASSIGN_OR_RETURN(actions.emplace_back(), ParseAction(part));
+  }
+  if (actions.size() != 2 || actions[0].kind != ActionKind::kForward ||
+      actions[1].kind != ActionKind::kBackward)
+    return absl::InvalidArgumentError(ReasonAgainst(cell));
+  actions[1].overlapped = true;
+  return actions;
+}
+
 constexpr int kNoRank = -1;
 
-// Adds the action in `cell` to the last rank of `schedule`, and the stages and
+// Adds `action` to the last rank of `schedule`, and the stages and
 // micro-batches up to its own.
-absl::Status AddCell(absl::string_view cell, Schedule& schedule) {
-  ASSIGN_OR_RETURN(const Action action, ParseAction(cell));
+absl::Status AddAction(const Action& action, Schedule& schedule) {
   const int rank = schedule.num_ranks() - 1;
   if (action.stage >= schedule.num_stages())
     schedule.rank_of_stage.resize(action.stage + 1, kNoRank);
@@ -74,6 +96,14 @@ absl::Status AddCell(absl::string_view cell, Schedule& schedule) {
   schedule.num_micro_batches =
       std::max(schedule.num_micro_batches, action.micro_batch + 1);
   schedule.actions.back().push_back(action);
+  return absl::OkStatus();
+}
+
+absl::Status AddCell(absl::string_view cell, Schedule& schedule) {
+  ASSIGN_OR_RETURN(const std::vector<Action> actions, ParseCell(cell));
+  for (const Action& action : actions) {
+    RETURN_IF_ERROR(AddAction(action, schedule));
+  }
   return absl::OkStatus();
 }
 
@@ -125,12 +155,16 @@ absl::StatusOr<Schedule> ReadScheduleCsv(const std::string& path) {
 std::string ToCsv(const Schedule& schedule) {
   std::string text;
   for (const std::vector<Action>& actions : ComputationOf(schedule).actions) {
-    absl::StrAppend(&text,
-                    absl::StrJoin(actions, ",",
-                                  [](std::string* out, const Action& action) {
-                                    absl::StrAppend(out, ToString(action));
-                                  }),
-                    "\n");
+    std::vector<std::string> cells;
+    for (const Action& action : actions) {
+      const std::string cell = ToString(action);
+      if (action.overlapped)
+        cells.back() =
+            absl::StrCat("(", cells.back(), ";", cell, ")", kOverlap);
+      else
+        cells.push_back(cell);
+    }
+    absl::StrAppend(&text, absl::StrJoin(cells, ","), "\n");
   }
   return text;
 }

@@ -1,6 +1,5 @@
 #include "parallel/pipeline/schedule/schedule.h"
 
-#include <array>
 #include <cstddef>
 #include <fstream>
 #include <map>
@@ -20,16 +19,16 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Calls check(schedule, p, m, v) for all schedules, p <= 8, m <= 33 and, of
-// interleaved_1f1b, v <= 4.
+// Calls check(schedule, p, m, v) for all schedules, p <= 8, m <= 33 (and of
+// dualpipev m >= 2p) and, of interleaved_1f1b, v <= 4.
 template <typename Check>
 void ForAllSchedules(Check check) {
   for (const std::string& name : ScheduleNames()) {
     const bool interleaved = name == "interleaved_1f1b";
-    const int least_v = name == "zbv" ? 2 : 1;
+    const int least_v = name == "zbv" || name == "dualpipev" ? 2 : 1;
     const int most_v = interleaved ? 4 : least_v;
     for (int p = 1; p <= 8; ++p) {
-      for (int m = 1; m <= 33; ++m) {
+      for (int m = name == "dualpipev" ? 2 * p : 1; m <= 33; ++m) {
         for (int v = least_v; v <= most_v; ++v) {
           SCOPED_TRACE(absl::StrCat(name, " p=", p, " m=", m, " v=", v));
           const absl::StatusOr<Schedule> schedule =
@@ -68,10 +67,15 @@ TEST(MakeScheduleTest, IsValidForEveryShape) {
 TEST(MakeScheduleTest, EachStageGoesThroughMicroBatchesInOrder) {
   ForAllSchedules([](const Schedule& schedule, int, int, int) {
     for (const std::vector<Action>& actions : schedule.actions) {
-      std::map<int, std::array<int, kNumActionKinds>> next;
+      std::map<std::pair<int, ActionKind>, int> next;
       for (const Action& action : actions) {
-        int& expected = next[action.stage][static_cast<size_t>(action.kind)];
-        ASSERT_EQ(action.micro_batch, expected++) << ToString(action);
+        std::vector<ActionKind> kinds = {action.kind};
+        if (action.kind == ActionKind::kBackward)
+          kinds = {ActionKind::kInputGrad, ActionKind::kWeightGrad};
+        for (const ActionKind kind : kinds) {
+          ASSERT_EQ(action.micro_batch, (next[{action.stage, kind}]++))
+              << ToString(action);
+        }
       }
     }
   });
@@ -142,10 +146,49 @@ TEST(MakeScheduleTest, ZeroBubbleV) {
             "2W2,1W2\n");
 }
 
+TEST(MakeScheduleTest, ZeroBubbleH2) {
+  EXPECT_EQ(ToCsv(*MakeSchedule("zero_bubble_h2", {2, 4})),
+            "0F0,0F1,0F2,0I0,0W0,0F3,0I1,0W1,0I2,0W2,0I3,0W3\n"
+            "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1F3,1I3,1W1,1W2,1W3\n");
+}
+
+// Written by torch 2.11's ScheduleDualPipeV.
+TEST(MakeScheduleTest, DualPipeVIsTorchs) {
+  for (const int p : {2, 4}) {
+    const std::string path =
+        absl::StrCat("parallel/pipeline/schedule/testdata/dualpipev_p", p, "_m",
+                     2 * p, ".csv");
+    const absl::StatusOr<Schedule> torchs = OpenSchedule(path, {p, 2 * p, 2});
+    ASSERT_TRUE(torchs.ok()) << torchs.status();
+    const Schedule ours = *MakeSchedule("dualpipev", {p, 2 * p});
+    EXPECT_EQ(ToCsv(ours), ToCsv(*torchs));
+    EXPECT_EQ(ours.actions, torchs->actions);
+    EXPECT_EQ(ours.rank_of_stage, torchs->rank_of_stage);
+  }
+}
+
+TEST(MakeScheduleTest, ALimitMayFollowTheNameOfThePlannedOne) {
+  for (const std::string name : {"zero_bubble_auto", "zero_bubble_auto:6"})
+    EXPECT_TRUE(IsScheduleName(name)) << name;
+  for (const std::string name :
+       {"zero_bubble_auto:", "zero_bubble_auto:0", "zero_bubble_auto:6:6",
+        "zero_bubble_auto:x", "zbv:6"})
+    EXPECT_FALSE(IsScheduleName(name)) << name;
+  EXPECT_EQ(MakeSchedule("zero_bubble_auto:6", {2, 4})->name,
+            "zero_bubble_auto:6");
+}
+
+TEST(MakeScheduleTest, DualPipeVNeedsTwoMicroBatchesPerRank) {
+  EXPECT_TRUE(MakeSchedule("dualpipev", {4, 8}).ok());
+  EXPECT_EQ(ErrorOf("dualpipev", {4, 7}),
+            "--microbatches=7: --schedule=dualpipev needs 2 micro-batches per "
+            "rank, 8 for --pp=4; raise --microbatches, or take --schedule=zbv");
+}
+
 TEST(MakeScheduleTest, RefusesWithTheFlagThatIsWrong) {
   EXPECT_THAT(MakeSchedule("2f2b", {1, 1}).status().message(),
               AllOf(HasSubstr("--schedule=2f2b: must be one of naive, gpipe"),
-                    HasSubstr("zero_bubble_h1, zbv")));
+                    HasSubstr("zbv, dualpipev, zero_bubble_auto")));
   EXPECT_EQ(ErrorOf("1f1b", {0, 1}), "--pp=0: must be at least 1");
   EXPECT_EQ(ErrorOf("1f1b", {1, 0}), "--microbatches=0: must be at least 1");
   EXPECT_EQ(ErrorOf("zbv", {1, 1, -1}), "--chunks=-1: must be at least 1");

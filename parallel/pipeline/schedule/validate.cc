@@ -46,6 +46,7 @@ class Validator {
   absl::Status AddToTable(int rank, size_t position);
   absl::Status CheckComplete(int stage, int micro_batch) const;
   absl::Status CheckOrder(int rank, size_t position) const;
+  absl::Status CheckOverlap(int rank, size_t position) const;
   std::vector<Action> NeedsOf(const Action& action) const;
   absl::Status CheckMessages() const;
   absl::Status CheckPresent(const Action& computation) const;
@@ -190,6 +191,24 @@ absl::Status Validator::CheckOrder(int rank, size_t position) const {
       return Refuse(rank, position, "use before ", ToString(needed),
                     ", which is action ", at + 1);
   }
+  return CheckOverlap(rank, position);
+}
+
+// Only a B, with the F before it, of another stage or micro-batch.
+absl::Status Validator::CheckOverlap(int rank, size_t position) const {
+  const std::vector<Action>& actions = schedule_.actions[rank];
+  const Action& action = actions[position];
+  if (!action.overlapped) return absl::OkStatus();
+  size_t at = position;
+  while (at > 0 && !IsCompute(actions[at - 1].kind)) --at;
+  if (action.kind != Kind::kBackward || at == 0 ||
+      actions[at - 1].kind != Kind::kForward)
+    return Refuse(rank, position, "only an F and the B after it overlap");
+  const Action& forward = actions[at - 1];
+  if (forward.stage == action.stage &&
+      forward.micro_batch == action.micro_batch)
+    return Refuse(rank, position, "overlaps ", ToString(forward),
+                  ", which it needs");
   return absl::OkStatus();
 }
 

@@ -65,6 +65,20 @@ TEST(ValidateTest, UseBeforeDefinition) {
             "rank 0, action 3 (0B0): use before 1I0, which is action 4");
 }
 
+TEST(ValidateTest, WhatOverlapsIsAForwardAndAnotherBackward) {
+  EXPECT_TRUE(Validate(Parse("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")).ok());
+  EXPECT_EQ(ErrorOf("(0F0;0B0)OVERLAP_F_B\n"),
+            "rank 0, action 2 (0B0): overlaps 0F0, which it needs");
+  Schedule schedule = Parse("0F0,0F1,0B0,0B1\n");
+  schedule.actions[0][3].overlapped = true;
+  EXPECT_EQ(ErrorOf(schedule),
+            "rank 0, action 4 (0B1): only an F and the B after it overlap");
+  schedule.actions[0][3].overlapped = false;
+  schedule.actions[0][0].overlapped = true;
+  EXPECT_EQ(ErrorOf(schedule),
+            "rank 0, action 1 (0F0): only an F and the B after it overlap");
+}
+
 TEST(ValidateTest, OutOfRange) {
   Schedule schedule = Parse("0F0,0B0\n1F0,1B0\n");
   schedule.actions[1][0].stage = 2;

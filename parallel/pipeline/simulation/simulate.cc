@@ -1,7 +1,6 @@
 #include "parallel/pipeline/simulation/simulate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <map>
 #include <numeric>
@@ -15,119 +14,16 @@
 namespace rankwise {
 namespace {
 
-bool IsCost(double value) { return std::isfinite(value) && value >= 0; }
-
-absl::Status CheckCosts(const Schedule& schedule,
-                        const SimulationCosts& costs) {
-  if (costs.stages.size() != 1 &&
-      costs.stages.size() != schedule.rank_of_stage.size())
-    return absl::InvalidArgumentError(absl::StrCat(
-        "costs of ", costs.stages.size(), " stages for ", schedule.num_stages(),
-        " stages; give one for all, or ", "one per stage"));
-  for (size_t i = 0; i < costs.stages.size(); ++i) {
-    const StageCosts& stage = costs.stages[i];
-    for (const double cost : {stage.forward_seconds, stage.input_grad_seconds,
-                              stage.weight_grad_seconds, stage.backward_seconds,
-                              stage.output_bytes}) {
-      if (!IsCost(cost))
-        return absl::InvalidArgumentError(
-            absl::StrCat("a cost of stage ", i, " is ", cost,
-                         "; costs must be finite and not negative"));
-    }
-  }
-  if (!IsCost(costs.link.alpha_seconds) ||
-      !IsCost(costs.link.beta_seconds_per_byte))
-    return absl::InvalidArgumentError(
-        absl::StrCat("link costs of ", costs.link.alpha_seconds, " and ",
-                     costs.link.beta_seconds_per_byte,
-                     "; they must be finite and not negative"));
-  return absl::OkStatus();
-}
-
-double SecondsOf(ActionKind kind, const StageCosts& costs) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return costs.forward_seconds;
-    case ActionKind::kInputGrad:
-      return costs.input_grad_seconds;
-    case ActionKind::kWeightGrad:
-      return costs.weight_grad_seconds;
-    default:
-      return costs.backward_seconds;
+// Messages may start later than the computation that follows them.
+void SortByStart(Timeline& timeline) {
+  const auto starts_before = [](const Span& a, const Span& b) {
+    return a.start_seconds < b.start_seconds;
+  };
+  for (std::vector<Span>& spans : timeline.ranks) {
+    if (!std::is_sorted(spans.begin(), spans.end(), starts_before))
+      std::stable_sort(spans.begin(), spans.end(), starts_before);
   }
 }
-
-// Visits the actions in an order in which all that one needs is known.
-class Simulation {
- public:
-  Simulation(const Schedule& schedule, const SimulationCosts& costs)
-      : schedule_(schedule),
-        costs_(costs),
-        values_(schedule),
-        arrival_seconds_(values_.count(), 0),
-        clock_seconds_(schedule.actions.size(), 0) {
-    timeline_.ranks.resize(schedule.actions.size());
-    for (size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-      timeline_.ranks[rank].reserve(schedule.actions[rank].size());
-    }
-  }
-
-  void Visit(int rank, size_t position) {
-    const Action& action = schedule_.actions[rank][position];
-    double start = clock_seconds_[rank];
-    const size_t needed = values_.NeededBy(action);
-    if (needed != Values::kNone)
-      start = std::max(start, arrival_seconds_[needed]);
-    const double end = start + SecondsOf(action.kind, CostsOf(action.stage));
-    timeline_.ranks[rank].push_back({action, start, end});
-    clock_seconds_[rank] = end;
-    const size_t made = values_.MadeBy(action);
-    if (made != Values::kNone) arrival_seconds_[made] = Deliver(made, end);
-  }
-
-  Timeline Take() {
-    // Messages may start later than the computation that follows them.
-    for (std::vector<Span>& spans : timeline_.ranks) {
-      const auto starts_before = [](const Span& a, const Span& b) {
-        return a.start_seconds < b.start_seconds;
-      };
-      if (!std::is_sorted(spans.begin(), spans.end(), starts_before))
-        std::stable_sort(spans.begin(), spans.end(), starts_before);
-    }
-    return std::move(timeline_);
-  }
-
- private:
-  const StageCosts& CostsOf(int stage) const {
-    return costs_.stages[costs_.stages.size() == 1 ? 0 : stage];
-  }
-
-  // When `value`, made at `seconds`, is where it is used.
-  double Deliver(size_t value, double seconds) {
-    if (!values_.CrossesRanks(value)) return seconds;
-    const int from = values_.RankOfMaker(value);
-    const int to = values_.RankOfUser(value);
-    // Both directions carry the output of the earlier of the two stages.
-    const StageCosts& sized =
-        CostsOf(std::min(values_.MakerOf(value), values_.UserOf(value)));
-    const double takes = costs_.link.alpha_seconds +
-                         sized.output_bytes * costs_.link.beta_seconds_per_byte;
-    if (takes == 0) return seconds;
-    double& link_free = link_free_seconds_[{from, to}];
-    const double start = std::max(seconds, link_free);
-    link_free = start + takes;
-    timeline_.ranks[from].push_back({values_.SendOf(value), start, link_free});
-    return link_free;
-  }
-
-  const Schedule& schedule_;
-  const SimulationCosts& costs_;
-  const Values values_;
-  std::vector<double> arrival_seconds_;  // [value]
-  std::vector<double> clock_seconds_;    // [rank]
-  std::map<std::pair<int, int>, double> link_free_seconds_;
-  Timeline timeline_;
-};
 
 // A value on its way to another rank.
 struct Message {
@@ -204,7 +100,7 @@ ScheduleFormulas Interleaved(int p, int m, int v) {
               std::min(2.0 * (p - 1) + (v - 1.0) * p + 1, steps) / v};
 }
 
-// Qi et al. 2023, table 1: (p-1)(F+I-W), where W fits into the time that 1F1B
+// Qi et al. 2024, table 1: (p-1)(F+I-W), where W fits into the time that 1F1B
 // waits, W <= F and W <= I. A longer W leaves what no schedule of this
 // placement avoids: (p-1)F until the last rank starts, (p-1)I until the first
 // gradient is at the first rank.
@@ -220,6 +116,52 @@ ScheduleFormulas HandcraftedH1(int p, int m, const StageCosts& costs) {
   formulas.wall_text = w <= std::min(f, i)
                            ? "(p-1)(F+I-W) / (m(F+I+W) + (p-1)(F+I-W))"
                            : "(p-1)max(F,I) / (m(F+I+W) + (p-1)max(F,I))";
+  return formulas;
+}
+
+// Within its span a rank waits for gradients only, (F+I-2W) for each rank after
+// it: Qi et al. 2024, table 1; and where W >= F fills that, for I - F. By the
+// wall clock there are the (p-1)F until the last rank starts, too, which the
+// paper avoids: its optimizer steps have no barrier (section 4).
+ScheduleFormulas HandcraftedH2(int p, int m, const StageCosts& costs) {
+  ScheduleFormulas formulas;
+  formulas.peak_activations = std::min(2 * p - 1, m);
+  if (m < 2 * p - 1) return formulas;
+  const double f = costs.forward_seconds, i = costs.input_grad_seconds,
+               w = costs.weight_grad_seconds;
+  const double wait = std::max({f + i - 2 * w, i - f, 0.0});
+  const double idle = (p - 1) * std::max(f, wait);
+  const double busy = m * (f + i + w);
+  formulas.wall_bubble = busy > 0 ? idle / (busy + idle) : 0;
+  formulas.wall_text = "X / (m(F+I+W)+X), X = (p-1)max(F,F+I-2W,I-F)";
+  formulas.span_bubble =
+      wait > 0 ? MeanOverShorterPipelines(p, busy / wait) : 0;
+  return formulas;
+}
+
+// Where F = I = W, pairs in order take 3F and overlapped ones 2F: rank r idles
+// (p-1-r)F before its last action, in order, and nowhere where pairs overlap,
+// but then rank r has less to overlap by rF. For other costs DeepSeek-AI's
+// table 2 of the V3 report, of 2p = PP stages, whose F&B is what a pair takes.
+ScheduleFormulas OverlappedV(int p, int m, const StageCosts& costs,
+                             double overlap) {
+  const double f = costs.forward_seconds, w = costs.weight_grad_seconds,
+               b = costs.backward_seconds;
+  ScheduleFormulas formulas;
+  formulas.peak_activations = p + 0.5;
+  formulas.paper_idle_seconds =
+      (p - 1) * (f + b - overlap * std::min(f, b) + b - 3 * w);
+  formulas.paper_idle_text = "(p-1)(F&B+B-3W), DeepSeek-V3, table 2";
+  if (costs.input_grad_seconds != f || w != f) return formulas;
+  if (overlap == 0) {
+    formulas.span_bubble = MeanOverShorterPipelines(p, 6.0 * m);
+    formulas.wall_bubble = (p - 1.0) / (6.0 * m + p - 1.0);
+    formulas.wall_text = "(p-1)/(6m+p-1)";
+  } else if (overlap == 1) {
+    formulas.span_bubble = 0;
+    formulas.wall_bubble = (p - 1.0) / 2 / (4.0 * m + 3.0 * p);
+    formulas.wall_text = "(p-1)/2/(4m+3p)";
+  }
   return formulas;
 }
 
@@ -242,13 +184,18 @@ ScheduleFormulas HandcraftedV(int p, int m, const StageCosts& costs) {
 absl::StatusOr<Timeline> Simulate(const Schedule& schedule,
                                   const SimulationCosts& costs) {
   ASSIGN_OR_RETURN(const ScheduleFacts valid, Validate(schedule));
-  RETURN_IF_ERROR(CheckCosts(schedule, costs));
+  RETURN_IF_ERROR(CheckCosts(costs, schedule.num_stages()));
   if (HasCommunication(schedule))
     return Simulate(ComputationOf(schedule), costs);
-  Simulation simulation(schedule, costs);
-  DryRun(schedule,
-         [&](int rank, size_t position) { simulation.Visit(rank, position); });
-  return simulation.Take();
+  Timeline timeline;
+  for (const std::vector<Action>& actions : schedule.actions)
+    timeline.ranks.emplace_back().reserve(actions.size());
+  TimedDryRun(schedule, costs,
+              [&](int rank, const Action& action, double start, double end) {
+                timeline.ranks[rank].push_back({action, start, end});
+              });
+  SortByStart(timeline);
+  return timeline;
 }
 
 absl::StatusOr<Schedule> AddCommunication(const Schedule& compute) {
@@ -325,7 +272,7 @@ Bubbles MeasureBubbles(const Timeline& timeline) {
 }
 
 ScheduleFormulas FormulasOf(const std::string& name, const ScheduleShape& shape,
-                            const StageCosts& costs) {
+                            const StageCosts& costs, double overlap) {
   const int p = shape.num_ranks;
   const int m = shape.num_micro_batches;
   if (name == "naive") return Naive(p, m);
@@ -333,7 +280,9 @@ ScheduleFormulas FormulasOf(const std::string& name, const ScheduleShape& shape,
   if (name == "1f1b") return Flushed(p, m, std::min(p, m));
   if (name == "interleaved_1f1b") return Interleaved(p, m, shape.chunks);
   if (name == "zero_bubble_h1") return HandcraftedH1(p, m, costs);
+  if (name == "zero_bubble_h2") return HandcraftedH2(p, m, costs);
   if (name == "zbv") return HandcraftedV(p, m, costs);
+  if (name == "dualpipev") return OverlappedV(p, m, costs, overlap);
   return {};
 }
 

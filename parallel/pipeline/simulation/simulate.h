@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/pipeline/schedule/costs.h"
 #include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
@@ -64,28 +65,6 @@ struct Bubbles {
 // without computation has bubbles of 0.
 Bubbles MeasureBubbles(const Timeline& timeline);
 
-// One micro-batch through one stage.
-struct StageCosts {
-  double forward_seconds = 1;
-  double input_grad_seconds = 1;
-  double weight_grad_seconds = 1;
-  double backward_seconds = 2;  // of a whole backward
-  double output_bytes = 0;      // to the next stage; its gradient is as large
-};
-
-// A message takes alpha + bytes * beta from the end of the action that made it;
-// messages from one rank to another follow each other. Neither side's
-// computation waits for it but the action that needs it.
-struct LinkCosts {
-  double alpha_seconds = 0;
-  double beta_seconds_per_byte = 0;
-};
-
-struct SimulationCosts {
-  std::vector<StageCosts> stages;  // one per stage, or one for all
-  LinkCosts link;
-};
-
 // Ignores communication actions: messages follow from the computation; those
 // that take time are in the timeline as sends. Takes time linear in the number
 // of actions. Fails as Validate does, and with InvalidArgument for costs that
@@ -109,12 +88,17 @@ struct ScheduleFormulas {
   // Of the rank that keeps most, in whole micro-batches: one stage's
   // activations count as a share of 1/v.
   std::optional<double> peak_activations;
+  // Where a paper states the bubble for costs without a closed form here: its
+  // estimate of what the rank that idles most does by the wall clock.
+  std::optional<double> paper_idle_seconds = {};
+  std::string paper_idle_text = {};
 };
 
-// `shape.chunks` must be set, and backward_seconds be the sum of its halves.
-// Names that are not in ScheduleNames() have no formulas.
+// `shape.chunks` must be set, and backward_seconds be the sum of its halves;
+// `overlap` as in SimulationCosts. Names that are not in ScheduleNames() have
+// no formulas.
 ScheduleFormulas FormulasOf(const std::string& name, const ScheduleShape& shape,
-                            const StageCosts& costs);
+                            const StageCosts& costs, double overlap = 0);
 
 }  // namespace rankwise
 

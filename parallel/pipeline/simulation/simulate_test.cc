@@ -111,6 +111,31 @@ TEST(SimulateTest, CommunicationActionsAreIgnored) {
   }
 }
 
+// The pair is F for 1 s and B for 2 s, in order, half and wholly overlapped.
+TEST(SimulateTest, APairTakesAsLongAsItDoesNotOverlap) {
+  const Schedule schedule =
+      *ParseScheduleCsv("pair", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+  const auto spans = [&](double overlap) {
+    return Spans(
+        *Simulate(schedule, {.stages = {StageCosts{}}, .overlap = overlap}), 0);
+  };
+  EXPECT_THAT(spans(0),
+              ElementsAre("0F0:0-1", "0F1:1-2", "0B0:2-4", "0B1:4-6"));
+  EXPECT_THAT(spans(0.5),
+              ElementsAre("0F0:0-1", "0F1:1-2", "0B0:1.5-3.5", "0B1:3.5-5.5"));
+  EXPECT_THAT(spans(1),
+              ElementsAre("0F0:0-1", "0F1:1-2", "0B0:1-3", "0B1:3-5"));
+}
+
+// B is the shorter one; what comes next waits for the end of both.
+TEST(SimulateTest, TheLongerOfAPairCounts) {
+  const Timeline timeline =
+      *Simulate(*ParseScheduleCsv("pair", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"),
+                {.stages = {StageCosts{.forward_seconds = 5}}, .overlap = 1});
+  EXPECT_THAT(Spans(timeline, 0),
+              ElementsAre("0F0:0-5", "0F1:5-10", "0B0:8-10", "0B1:10-12"));
+}
+
 TEST(SimulateTest, RefusesCostsThatDoNotFit) {
   EXPECT_THAT(ErrorOf({.stages = {}, .link = {}}),
               HasSubstr("costs of 0 stages for 2 stages"));
@@ -124,6 +149,8 @@ TEST(SimulateTest, RefusesCostsThatDoNotFit) {
       ErrorOf(OneForAll(
           {}, {.alpha_seconds = std::numeric_limits<double>::quiet_NaN()})),
       HasSubstr("link costs of nan"));
+  EXPECT_THAT(ErrorOf({.stages = {StageCosts{}}, .overlap = 1.5}),
+              HasSubstr("an overlap of 1.5; it must be from 0 to 1"));
 }
 
 TEST(SimulateTest, FailsAsValidateDoes) {
@@ -176,7 +203,10 @@ TEST(AddCommunicationTest, IsValidAndKeepsTheComputationForEveryShape) {
     for (int p = 1; p <= 6; ++p) {
       for (int m = 1; m <= 13; ++m) {
         SCOPED_TRACE(absl::StrCat(name, " p=", p, " m=", m));
-        const Schedule compute = *MakeSchedule(name, {p, m});
+        const absl::StatusOr<Schedule> made = MakeSchedule(name, {p, m});
+        if (name == "dualpipev" && m < 2 * p) continue;
+        ASSERT_TRUE(made.ok()) << made.status();
+        const Schedule& compute = *made;
         const absl::StatusOr<Schedule> whole = AddCommunication(compute);
         ASSERT_TRUE(whole.ok()) << whole.status();
         const absl::StatusOr<ScheduleFacts> facts = Validate(*whole);

@@ -39,6 +39,7 @@ double FirstStart(const Timeline& timeline) {
 constexpr size_t kMostRanks = 64;
 constexpr char kIdle = '.';
 constexpr char kFill = '=';
+constexpr char kOverlapped = '+';
 
 // What has to be known of all spans to draw one.
 struct Measures {
@@ -48,6 +49,7 @@ struct Measures {
   size_t most_spans = 0;                                      // on one rank
   std::set<ActionKind> kinds;
   bool several_stages = false;  // on a rank
+  bool overlapped = false;      // any
   size_t longest_name = 0;
 };
 
@@ -66,6 +68,7 @@ Measures Measure(const Timeline& timeline) {
       ++count;
       stages.insert(span.action.stage);
       all.kinds.insert(span.action.kind);
+      all.overlapped = all.overlapped || span.action.overlapped;
       all.start = std::min(all.start, span.start_seconds);
       all.end = std::max(all.end, span.end_seconds);
       const double seconds = span.end_seconds - span.start_seconds;
@@ -106,8 +109,13 @@ class Drawing {
 
   std::string Line(const std::vector<Span>& spans) const {
     std::string line(Column(measures_.end), kIdle);
+    const Span* last = nullptr;
     for (const Span& span : spans) {
-      if (IsCompute(span.action.kind)) Draw(span, &line);
+      if (!IsCompute(span.action.kind)) continue;
+      const bool together =
+          last != nullptr && last->start_seconds == span.start_seconds;
+      Draw(span, together ? last->end_seconds : span.start_seconds, &line);
+      last = &span;
     }
     return line;
   }
@@ -127,6 +135,9 @@ class Drawing {
                     !names_                    ? "0-9, 10-19, ..."
                     : measures_.several_stages ? "3 in stage 1: 1F3"
                                                : "3: F3",
+                    names_ && measures_.overlapped
+                        ? "; + may overlap with what is before it"
+                        : "",
                     "; . idle; a column is ",
                     absl::StrFormat("%.3g s", 1 / columns_per_second_));
     return legend;
@@ -138,19 +149,20 @@ class Drawing {
         std::llround((seconds - measures_.start) * columns_per_second_));
   }
 
-  void Draw(const Span& span, std::string* line) const {
-    const size_t begin = Column(span.start_seconds);
+  // From `start_seconds` on: what starts together is drawn side by side.
+  void Draw(const Span& span, double start_seconds, std::string* line) const {
+    const size_t begin = Column(start_seconds);
     const size_t end = Column(span.end_seconds);
+    if (begin >= end) return;
     if (!names_) {
       std::fill(line->begin() + begin, line->begin() + end,
                 CharacterOf(span.action));
       return;
     }
-    if (begin == end) return;
-    const std::string name = NameIn(span.action, measures_.several_stages);
-    std::fill(line->begin() + begin, line->begin() + end - 1, kFill);
-    line->replace(begin, name.size(), name);
-    (*line)[end - 1] = ' ';
+    std::string bar = NameIn(span.action, measures_.several_stages);
+    bar.resize(end - begin - 1, kFill);
+    line->replace(begin, end - begin, bar + ' ');
+    if (span.action.overlapped) (*line)[begin - 1] = kOverlapped;
   }
 
   const Measures& measures_;

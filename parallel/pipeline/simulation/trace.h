@@ -37,6 +37,8 @@ absl::Status WriteTrace(const std::string& path,
 // One line per rank, at most `width` columns wide, in which time runs to the
 // right, and a line of legend. Shows computation only. Where there is room an
 // action is its name, else a character for the last digit of its micro-batch.
+// Of two that start at the same time the second is drawn from the end of the
+// first on.
 // Empty where the timeline is too large to be drawn: more actions on a rank
 // than columns, or more than 64 ranks.
 std::string DrawTimeline(const Timeline& timeline, int width);

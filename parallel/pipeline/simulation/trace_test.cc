@@ -137,6 +137,20 @@ TEST(DrawTimelineTest, NamesTheStageWhereARankHasSeveral) {
             "in stage 1: 1F3; . idle; a column is 0.25 s\n");
 }
 
+TEST(DrawTimelineTest, MarksWhatOverlaps) {
+  const Schedule pair =
+      *ParseScheduleCsv("pair.csv", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+  const std::string legend =
+      "F forward, B backward, of micro-batch 3: F3; + may overlap with what is "
+      "before it; . idle; a column is 0.333 s\n";
+  EXPECT_EQ(DrawTimeline(*Simulate(pair, {.stages = {StageCosts{}}}), 100),
+            "rank 0 |F0 F1+B0=== B1=== |\n" + legend);
+  // Both start at 1 s; the part of B0 that is left is drawn behind F1.
+  EXPECT_EQ(DrawTimeline(
+                *Simulate(pair, {.stages = {StageCosts{}}, .overlap = 1}), 100),
+            "rank 0 |F0 F1+B0 B1=== |\n" + legend);
+}
+
 TEST(DrawTimelineTest, IsNarrowWhereThereIsLess) {
   EXPECT_EQ(DrawTimeline(Simulated("1f1b", {2, 2}), 20),
             "rank 0 |01..aa.bb|\n"

@@ -1,0 +1,118 @@
+#include "parallel/pipeline/schedule/builders.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace rankwise {
+namespace {
+
+// A backward action, and how many micro-batches it runs behind the forwards.
+struct Behind {
+  ActionKind kind;
+  int lag;
+};
+
+// One stage per rank, whose every turn is F of the next micro-batch and then
+// its backward actions, which `backwards_of(rank)` lists, the last one furthest
+// behind.
+template <typename BackwardsOf>
+Schedule TakingTurns(int p, int m, BackwardsOf backwards_of) {
+  Schedule schedule = EmptySchedule(p, m, 1);
+  for (int rank = 0; rank < p; ++rank) {
+    const std::vector<Behind> backwards = backwards_of(rank);
+    const auto add = [&](int micro_batch, ActionKind kind) {
+      if (micro_batch < 0 || micro_batch >= m) return;
+      schedule.actions[rank].push_back({rank, micro_batch, kind});
+    };
+    for (int i = 0; i < m + backwards.back().lag; ++i) {
+      add(i, ActionKind::kForward);
+      for (const auto& [kind, lag] : backwards) add(i - lag, kind);
+    }
+  }
+  return schedule;
+}
+
+// The k-th forward of each rank: a round takes p micro-batches through the
+// rank's first chunk, then through its second, and so on.
+struct Unit {
+  int chunk;
+  int micro_batch;
+};
+
+Unit UnitAt(int k, int p, int v) {
+  const int round = k / (p * v);
+  return {k % (p * v) / p, round * p + k % p};
+}
+
+}  // namespace
+
+Schedule EmptySchedule(int p, int m, int v) {
+  Schedule schedule;
+  schedule.num_micro_batches = m;
+  schedule.actions.resize(static_cast<size_t>(p));
+  for (int stage = 0; stage < p * v; ++stage) {
+    schedule.rank_of_stage.push_back(stage % p);
+  }
+  return schedule;
+}
+
+Schedule Naive(int p, int m, int) {
+  return TakingTurns(p, m, [](int) {
+    return std::vector<Behind>{{ActionKind::kBackward, 0}};
+  });
+}
+
+Schedule GPipe(int p, int m, int) {
+  return TakingTurns(p, m, [m](int) {
+    return std::vector<Behind>{{ActionKind::kBackward, m}};
+  });
+}
+
+Schedule OneForwardOneBackward(int p, int m, int) {
+  return TakingTurns(p, m, [p](int rank) {
+    return std::vector<Behind>{{ActionKind::kBackward, p - 1 - rank}};
+  });
+}
+
+// I is as far behind F as B in 1F1B, and W another `rank` micro-batches: the
+// later the rank, the fewer activations wait for I, the more may wait for W.
+Schedule ZeroBubbleH1(int p, int m, int) {
+  return TakingTurns(p, m, [p](int rank) {
+    return std::vector<Behind>{{ActionKind::kInputGrad, p - 1 - rank},
+                               {ActionKind::kWeightGrad, p - 1}};
+  });
+}
+
+// As H1 with twice the lags: a micro-batch more for each of the two ways to the
+// last rank.
+Schedule ZeroBubbleH2(int p, int m, int) {
+  return TakingTurns(p, m, [p](int rank) {
+    return std::vector<Behind>{{ActionKind::kInputGrad, 2 * (p - 1 - rank)},
+                               {ActionKind::kWeightGrad, 2 * (p - 1)}};
+  });
+}
+
+Schedule InterleavedOneForwardOneBackward(int p, int m, int v) {
+  Schedule schedule = EmptySchedule(p, m, v);
+  const int units = (m + p - 1) / p * p * v;
+  for (int rank = 0; rank < p; ++rank) {
+    const auto add = [&](int chunk, int micro_batch, ActionKind kind) {
+      if (micro_batch >= m) return;
+      schedule.actions[rank].push_back({chunk * p + rank, micro_batch, kind});
+    };
+    const int warmup = std::min(2 * (p - 1 - rank) + (v - 1) * p, units);
+    for (int k = 0; k < units + warmup; ++k) {
+      if (k < units) {
+        const Unit unit = UnitAt(k, p, v);
+        add(unit.chunk, unit.micro_batch, ActionKind::kForward);
+      }
+      if (k >= warmup) {
+        const Unit unit = UnitAt(k - warmup, p, v);
+        add(v - 1 - unit.chunk, unit.micro_batch, ActionKind::kBackward);
+      }
+    }
+  }
+  return schedule;
+}
+
+}  // namespace rankwise
