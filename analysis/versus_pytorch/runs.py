@@ -49,9 +49,11 @@ class Work:
     def has_exposed_seconds(self):
         return self.world_size > 0
 
+    def trainer(self):
+        return "ddp" if self.world_size else "single"
+
     def rankwise_command(self, trainers):
-        command = [trainers["ddp" if self.world_size else "single"], "--dataset=cifar10",
-                   *self.shared_flags()]
+        command = [trainers[self.trainer()], "--dataset=cifar10", *self.shared_flags()]
         return command + ([f"--nproc={self.world_size}"] if self.world_size else [])
 
     def pytorch_command(self, python, tuned):
@@ -97,10 +99,12 @@ class GptWork:
     def has_exposed_seconds(self):
         return False  # PyTorch has no figure to compare with
 
+    def trainer(self):
+        return "hybrid" if self.stages > 1 else "tensor_parallel"
+
     def rankwise_command(self, trainers):
-        command = [trainers["hybrid" if self.stages > 1 else "tensor_parallel"], "--model=gpt",
-                   "--dataset=text", "--eval=false", f"--nproc={self.world_size}",
-                   *self.shared_flags()]
+        command = [trainers[self.trainer()], "--model=gpt", "--dataset=text",
+                   "--eval=false", f"--nproc={self.world_size}", *self.shared_flags()]
         if self.stages == 1:
             return command
         return command + [f"--tp={self.world_size // self.stages}", "--schedule=1f1b",

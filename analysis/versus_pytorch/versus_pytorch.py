@@ -160,12 +160,13 @@ def make_works(args, python, folder):
 
 
 def compare(args, python, folder):
+    works = make_works(args, python, folder)
     trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
-                for name in TRAINERS}
+                for name in {work.trainer() for work in works.values()}}
     programs = [Rankwise(trainers, args.extra_flag), Pytorch(python=python)]
     tuned = [Pytorch("PyTorch tuned", tuned=True, python=python)] if args.with_tuned else []
     cases = []
-    for name, work in make_works(args, python, folder).items():
+    for name, work in works.items():
         cases.append(run_case(name, work, programs + (tuned if name in CASES else []), args.runs))
         warn_of_late_lines(cases[-1])
     print_report(cases, args, python)
