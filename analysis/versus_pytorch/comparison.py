@@ -1,6 +1,7 @@
 """What the runs of several programs say about each other, as a table."""
 
 import dataclasses
+import math
 import statistics
 
 WARM_UP_STEPS = 10
@@ -23,12 +24,12 @@ def steady(values):
     return values[WARM_UP_STEPS:] or values
 
 
-def images_per_second(case, result):
-    return case.work.images_per_step() / statistics.median(steady(result.step_seconds))
+def units_per_second(case, result):
+    return case.work.units_per_step() / statistics.median(steady(result.step_seconds))
 
 
-def images_per_second_of_mean(case, result):
-    return case.work.images_per_step() / statistics.fmean(steady(result.step_seconds))
+def units_per_second_of_mean(case, result):
+    return case.work.units_per_step() / statistics.fmean(steady(result.step_seconds))
 
 
 def first_step(_, result):
@@ -44,10 +45,11 @@ def exposed_percent(_, result):
     return 100 * statistics.fmean(exposed) / statistics.fmean(steady(result.step_seconds))
 
 
-# What each row shows, how a result gives it, and whether every case has it or only those with DDP.
+# What each row shows, how a result gives it, and whether every case has it or only those with
+# exposed communication.
 TIMED_ROWS = (
-    ("images/s", images_per_second, False),
-    ("images/s of the mean step", images_per_second_of_mean, False),
+    ("{unit}/s", units_per_second, False),
+    ("{unit}/s of the mean step", units_per_second_of_mean, False),
     ("launch to first step, s", first_step, False),
     ("exposed communication, ms a step", exposed_ms, True),
     ("exposed communication, % of the time", exposed_percent, True),
@@ -88,18 +90,26 @@ def table(cases):
     for name in names[1:]:
         head += [name, "ratio"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for what, value, only_ddp in TIMED_ROWS:
+    for what, value, only_exposed in TIMED_ROWS:
         for case in cases:
-            if only_ddp and not case.work.world_size:
+            if only_exposed and not case.work.has_exposed_seconds():
                 continue
-            label = case.title() if what == "images/s" else case.name
-            lines.append(row(f"{label}: {what}", {
+            label = case.title() if value is units_per_second else case.name
+            lines.append(row(f"{label}: {what.format(unit=case.work.unit)}", {
                 name: [value(case, run) for run in runs[:-1]]
                 for name, runs in case.results.items()}))
     return "\n".join(lines + [memory_row(case) for case in cases])
 
 
 def loss_difference(case):
-    """The largest of the first steps, between the first two programs."""
+    """The largest of the first steps, between the first two programs; NaN if one is."""
     ours, theirs = (runs[0].losses[:COMPARED_LOSSES] for runs in list(case.results.values())[:2])
-    return max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+    differences = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
+    return max(differences, key=lambda difference: (math.isnan(difference), difference))
+
+
+def too_different(cases):
+    """A line for each case whose losses differ by more than its bound."""
+    return [f"{case.name}: losses differ by {loss_difference(case):.1e}; the bound is "
+            f"{case.work.loss_bound:.0e}" for case in cases
+            if case.work.loss_bound and not loss_difference(case) <= case.work.loss_bound]

@@ -49,7 +49,8 @@ def train_all(args, folder):
                   optimizer=args.optimizer, lr=args.lr, seed=args.seed)
     works = {"single": Work(world_size=0, batch_size=64, threads=args.threads, **common),
              "ddp x2": Work(world_size=2, batch_size=32, threads=1, **common)}
-    ours = Rankwise(os.path.abspath(args.single), os.path.abspath(args.ddp), args.extra_flag)
+    trainers = {"single": os.path.abspath(args.single), "ddp": os.path.abspath(args.ddp)}
+    ours = Rankwise(trainers, args.extra_flag)
     runs = {}
     for program in (ours, Pytorch(), Pytorch("PyTorch tuned", tuned=True)):
         for kind, work in works.items():

@@ -1,4 +1,4 @@
-"""Runs the C++ trainers and train.py on the same work, and reads back what they measured."""
+"""Runs the C++ trainers and the programs in Python on the same work, and reads back what they measured."""
 
 import contextlib
 import dataclasses
@@ -14,12 +14,12 @@ import threading
 import time
 
 FIRST_STEP_LINE = re.compile(r"first step done after ([0-9.]+) s")
-TRAIN_PY = pathlib.Path(__file__).resolve().parent / "train.py"
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """One training run, whoever does it."""
+    """One training run on images, whoever does it."""
 
     data_dir: str
     world_size: int  # 0: without DDP
@@ -37,8 +37,84 @@ class Work:
                 f"--precision={self.precision}", f"--optimizer={self.optimizer}",
                 f"--lr={self.lr}", f"--seed={self.seed}"]
 
-    def images_per_step(self):
+    unit = "images"
+    loss_bound = None  # parity.py has those of images
+
+    def units_per_step(self):
         return self.batch_size * max(self.world_size, 1)
+
+    def batch(self):
+        return f"{self.batch_size} images a rank"
+
+    def has_exposed_seconds(self):
+        return self.world_size > 0
+
+    def trainer(self):
+        return "ddp" if self.world_size else "single"
+
+    def rankwise_command(self, trainers):
+        command = [trainers[self.trainer()], "--dataset=cifar10", *self.shared_flags()]
+        return command + ([f"--nproc={self.world_size}"] if self.world_size else [])
+
+    def pytorch_command(self, python, tuned):
+        command = [python, str(HERE / "train.py"), *self.shared_flags()]
+        command += ["--tuned"] if tuned else []
+        return command + (["--mode=ddp", f"--nproc={self.world_size}"] if self.world_size else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class GptWork:
+    """One on text, of the smallest gpt, whose layers the ranks of each stage divide among them."""
+
+    data_dir: str  # a text file
+    world_size: int
+    batch_size: int  # sequences per micro-batch
+    max_steps: int
+    stages: int = 1
+    micro_batches: int = 1  # per optimizer step; 1 without stages
+    sequence_parallel: bool = False
+    threads: int = 1  # per rank
+    lr: float = 1e-3
+    seed: int = 0
+
+    unit = "tokens"
+    loss_bound = 1e-4  # rounding, which Adam magnifies
+    sequence_tokens = 128
+
+    def shared_flags(self):
+        flags = [f"--data_dir={self.data_dir}", f"--batch_size={self.batch_size}",
+                 f"--threads={self.threads}", f"--max_steps={self.max_steps}",
+                 f"--lr={self.lr}", f"--seed={self.seed}"]
+        if self.stages > 1:
+            flags += [f"--pp={self.stages}", f"--microbatches={self.micro_batches}"]
+        return flags + (["--sequence_parallel"] if self.sequence_parallel else [])
+
+    def units_per_step(self):
+        return self.micro_batches * self.batch_size * self.sequence_tokens
+
+    def batch(self):
+        sequences = f"{self.batch_size} sequences of {self.sequence_tokens} tokens"
+        return f"{self.micro_batches} x {sequences}" if self.stages > 1 else sequences
+
+    def has_exposed_seconds(self):
+        return False  # PyTorch has no figure to compare with
+
+    def trainer(self):
+        return "hybrid" if self.stages > 1 else "tensor_parallel"
+
+    def rankwise_command(self, trainers):
+        command = [trainers[self.trainer()], "--model=gpt", "--dataset=text",
+                   "--eval=false", f"--nproc={self.world_size}", *self.shared_flags()]
+        if self.stages == 1:
+            return command
+        return command + [f"--tp={self.world_size // self.stages}", "--schedule=1f1b",
+                          "--split=flops", "--tied_head=false"]
+
+    def pytorch_command(self, python, tuned):
+        assert not tuned
+        return [python, "-m", "torch.distributed.run", "--standalone",
+                f"--nproc_per_node={self.world_size}", str(HERE / "train_gpt.py"),
+                *self.shared_flags()]
 
 
 @dataclasses.dataclass
@@ -53,39 +129,35 @@ class Result:
 
 
 class Pytorch:
-    """train.py, in this very Python environment or another."""
+    """The programs in Python, in this very environment or another."""
 
     def __init__(self, name="PyTorch", tuned=False, python=sys.executable):
         self.name, self.tuned, self.python = name, tuned, python
 
     def run(self, work, folder, save_params=False, sample_memory=False):
-        flags = ["losses", "step_seconds"] + (["exposed_seconds"] if work.world_size else [])
-        files = {flag: f"{folder}/{flag}" for flag in flags}
+        lists = ["losses", "step_seconds"]
+        lists += ["exposed_seconds"] if work.has_exposed_seconds() else []
+        files = {flag: f"{folder}/{flag}" for flag in lists}
         if save_params:
             files["save_params"] = f"{folder}/model.safetensors"
-        command = [self.python, str(TRAIN_PY), *work.shared_flags()]
+        command = work.pytorch_command(self.python, self.tuned)
         command += [f"--{flag}={path}" for flag, path in files.items()]
-        command += ["--tuned"] if self.tuned else []
-        if work.world_size:
-            command += ["--mode=ddp", f"--nproc={work.world_size}"]
         measured = run_measured(command, folder, sample_memory)
-        lists = {"exposed_seconds": []} | {flag: read_json(files[flag]) for flag in flags}
-        return Result(**lists, params_file=files.get("save_params", ""), **measured)
+        values = {"exposed_seconds": []} | {flag: read_json(files[flag]) for flag in lists}
+        return Result(**values, params_file=files.get("save_params", ""), **measured)
 
 
 class Rankwise:
-    """The C++ binaries, with flags of the reader's own at the end."""
+    """The C++ binaries, by their trainer's name, with flags of the reader's own at the end."""
 
     name = "rankwise"
 
-    def __init__(self, single, ddp, extra_flags=()):
-        self.single, self.ddp, self.extra_flags = single, ddp, list(extra_flags)
+    def __init__(self, trainers, extra_flags=()):
+        self.trainers, self.extra_flags = trainers, list(extra_flags)
 
     def run(self, work, folder, save_params=False, sample_memory=False):
         record = f"{folder}/record.jsonl"
-        command = [self.ddp if work.world_size else self.single, "--dataset=cifar10",
-                   "--device=cpu", *work.shared_flags(), f"--record={record}"]
-        command += [f"--nproc={work.world_size}"] if work.world_size else []
+        command = [*work.rankwise_command(self.trainers), "--device=cpu", f"--record={record}"]
         command += [f"--checkpoint_dir={folder}/checkpoints"] if save_params else []
         measured = run_measured(command + self.extra_flags, folder, sample_memory)
         params = find_params(f"{folder}/checkpoints") if save_params else ""

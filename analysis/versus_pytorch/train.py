@@ -67,9 +67,9 @@ def seconds_since_boot():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def process_start():
-    """When the kernel started this process, in seconds since boot."""
-    with open("/proc/self/stat") as stat:
+def process_start(process="self"):
+    """When the kernel started a process, this one or that of a number, in seconds since boot."""
+    with open(f"/proc/{process}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 

@@ -1,10 +1,10 @@
-"""Measures the C++ trainers against the same program in Python (train.py).
+"""Measures the C++ trainers against the same programs in Python (train.py, train_gpt.py).
 
     bazel run //analysis:versus_pytorch
     bazel run //analysis:versus_pytorch -- --runs=3 --only=fp32,ddp
 
-The two take turns, run by run, on a made folder in CIFAR-10's format. Prints a table in Markdown: medians over
-the runs. Memory comes from one more run of each, since sampling it costs time. Python is $RANKWISE_PYTHON,
+The two take turns, run by run, on made data. Prints a table in Markdown: medians over the runs. Exits non-zero
+when losses of gpt differ by more than rounding makes. Memory comes from one more run of each, since sampling it costs time. Python is $RANKWISE_PYTHON,
 or python3 where it has PyTorch 2.11, or one that is made once in the user's cache.
 """
 
@@ -18,8 +18,8 @@ import sys
 import tempfile
 
 import pytorch_python
-from comparison import Case, loss_difference, table
-from runs import Pytorch, Rankwise, Work
+from comparison import Case, loss_difference, table, too_different
+from runs import GptWork, Pytorch, Rankwise, Work
 
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
 
@@ -52,9 +52,10 @@ def positive(text):
 
 def case_names(text):
     names = text.split(",")
-    unknown = set(names) - set(CASES)
+    unknown = set(names) - set(CASES | GPT_CASES)
     if unknown:
-        raise argparse.ArgumentTypeError(f"{sorted(unknown)[0]!r} is none of {', '.join(CASES)}")
+        raise argparse.ArgumentTypeError(
+            f"{sorted(unknown)[0]!r} is none of {', '.join(CASES | GPT_CASES)}")
     return names
 
 
@@ -63,22 +64,29 @@ CASES = {
     "bf16": {"world_size": 0, "precision": "bf16"},
     "ddp": {"world_size": 2, "threads": 1},
 }
+GPT_CASES = {
+    "tp": {"world_size": 2, "batch_size": 8},
+    "tp_sequence": {"world_size": 2, "batch_size": 8, "sequence_parallel": True},
+    "pp_tp": {"world_size": 4, "stages": 2, "batch_size": 2, "micro_batches": 8},
+}
+TRAINERS = ("single", "ddp", "tensor_parallel", "hybrid")
 
 
 def parse_args():
     parser = argparse.ArgumentParser(prog="versus_pytorch", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=positive, default=5, help="of each program and case (5)")
-    parser.add_argument("--only", type=case_names, default=list(CASES),
-                        help="which of fp32,bf16,ddp (all)")
+    parser.add_argument("--only", type=case_names, default=list(CASES | GPT_CASES),
+                        help=f"which of {','.join(CASES | GPT_CASES)} (all)")
     parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
-                        help="of a run on one rank (all cores); DDP runs take 1 a rank")
+                        help="of a run on one rank (all cores); others take 1 a rank")
     parser.add_argument("--with_tuned", action="store_true",
-                        help="also PyTorch with channels-last and fused Adam")
+                        help="on images also PyTorch with channels-last and fused Adam")
     parser.add_argument("--data_dir", help="CIFAR-10 folder (a made one, in a temporary folder)")
-    parser.add_argument("--single", help="binary of //trainers:single (the one that Bazel built)")
-    parser.add_argument("--ddp", help="binary of //trainers:ddp (the one that Bazel built)")
+    for name in TRAINERS:
+        parser.add_argument(f"--{name}",
+                            help=f"binary of //trainers:{name} (the one that Bazel built)")
     parser.add_argument("--extra_flag", action="append", default=[],
                         help="passed on to the C++ binaries, may be repeated")
     parser.add_argument("--out", help="also write every sample to this JSON file")
@@ -89,10 +97,10 @@ def tell(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def make_data(python, folder):
-    tell("making a folder in CIFAR-10's format")
-    subprocess.run([python, HERE / "make_cifar10_folder.py", folder], check=True)
-    return folder
+def make_data(python, script, path):
+    tell(f"making data: {script}")
+    subprocess.run([python, HERE / script, path], check=True)
+    return path
 
 
 def run_once(program, work, **options):
@@ -126,28 +134,48 @@ def print_report(cases, args, python):
     turns = "one run of each" if args.runs == 1 else (
         f"medians of {args.runs} runs in turn, in brackets the lowest and highest ratio of two "
         "neighbouring runs")
+    batches = ", ".join(f"{case.name} {case.work.batch()}" for case in cases)
     differences = ", ".join(f"{case.name} {loss_difference(case):.1e}" for case in cases)
-    print(f"\n{table(cases)}\n\nPyTorch {version}; batch 64 a rank, Adam, {args.steps} steps; "
-          f"{turns}.\nLargest difference between rankwise and PyTorch in the first steps' losses: "
+    for names in (CASES, GPT_CASES):
+        if of_kind := [case for case in cases if case.name in names]:
+            print(f"\n{table(of_kind)}")
+    print(f"\nPyTorch {version}; Adam, {args.steps} steps; {turns}.\nA step's batch: {batches}.\n"
+          f"Largest difference between rankwise and PyTorch in the first steps' losses: "
           f"{differences}.", flush=True)
 
 
-def compare(args, python, data_dir):
-    programs = [Rankwise(user_path(args.single) if args.single else trainer("single"),
-                         user_path(args.ddp) if args.ddp else trainer("ddp"), args.extra_flag),
-                Pytorch(python=python)]
-    programs += [Pytorch("PyTorch tuned", tuned=True, python=python)] if args.with_tuned else []
+def make_works(args, python, folder):
+    """The cases to run, by name, with data made where there is none."""
+    works = {}
+    if images := [name for name in args.only if name in CASES]:
+        data = user_path(args.data_dir) if args.data_dir else make_data(
+            python, "make_cifar10_folder.py", f"{folder}/cifar10")
+        works |= {name: Work(**({"threads": args.threads} | CASES[name]), data_dir=data,
+                             batch_size=64, max_steps=args.steps) for name in images}
+    if texts := [name for name in args.only if name in GPT_CASES]:
+        data = make_data(python, "make_text.py", f"{folder}/text")
+        works |= {name: GptWork(**GPT_CASES[name], data_dir=data, max_steps=args.steps)
+                  for name in texts}
+    return works
+
+
+def compare(args, python, folder):
+    works = make_works(args, python, folder)
+    trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
+                for name in {work.trainer() for work in works.values()}}
+    programs = [Rankwise(trainers, args.extra_flag), Pytorch(python=python)]
+    tuned = [Pytorch("PyTorch tuned", tuned=True, python=python)] if args.with_tuned else []
     cases = []
-    for name in args.only:
-        work = Work(**({"threads": args.threads} | CASES[name]), data_dir=data_dir, batch_size=64,
-                    max_steps=args.steps)
-        cases.append(run_case(name, work, programs, args.runs))
+    for name, work in works.items():
+        cases.append(run_case(name, work, programs + (tuned if name in CASES else []), args.runs))
         warn_of_late_lines(cases[-1])
     print_report(cases, args, python)
     if args.out:
         samples = {case.name: {program: [dataclasses.asdict(run) for run in runs]
                                for program, runs in case.results.items()} for case in cases}
         pathlib.Path(user_path(args.out)).write_text(json.dumps(samples))
+    if too_different(cases):
+        sys.exit("\n".join(too_different(cases)))
 
 
 def main():
@@ -158,8 +186,7 @@ def main():
         sys.exit(f"versus_pytorch: {error}")
     try:
         with tempfile.TemporaryDirectory(prefix="versus_pytorch.") as folder:
-            data_dir = user_path(args.data_dir) if args.data_dir else make_data(python, folder)
-            compare(args, python, data_dir)
+            compare(args, python, folder)
     except KeyboardInterrupt:
         sys.exit(130)
 

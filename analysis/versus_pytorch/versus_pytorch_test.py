@@ -50,6 +50,44 @@ class Table(unittest.TestCase):
             case("fp32", 0, [result(losses=(2, 1))], [result(losses=(2.5, 1.25))])), 0.5)
 
 
+def gpt_case(ours=(2.0, 1.0), theirs=(2.0, 1.0), **work):
+    work = runs.GptWork(data_dir="text", **({"world_size": 2, "batch_size": 8, "max_steps": 15} | work))
+    return comparison.Case("tp", work, {"rankwise": [result(0.1, losses=ours), result()],
+                                        "PyTorch": [result(0.4, losses=theirs), result()]})
+
+
+class Gpt(unittest.TestCase):
+    def test_counts_tokens_and_no_exposed_communication(self):
+        text = comparison.table([gpt_case()])
+        # 8 sequences of 128 tokens in 0.1 and 0.4 s.
+        self.assertIn("| tp, 2 ranks x 1 thread: tokens/s | 10240 | 2560 | 4.00 |", text)
+        self.assertNotIn("exposed", text)
+
+    def test_losses_that_differ_by_more_than_rounding_are_told(self):
+        same, different = gpt_case(theirs=(2.0, 1.00009)), gpt_case(theirs=(2.0, 1.00011))
+        undefined = gpt_case(theirs=(2.0, float("nan")))
+        self.assertEqual(comparison.too_different([same]), [])
+        self.assertEqual(comparison.too_different([same, different]),
+                         ["tp: losses differ by 1.1e-04; the bound is 1e-04"])
+        self.assertEqual(len(comparison.too_different([undefined])), 1)
+
+    def test_two_programs_take_the_same_flags(self):
+        work = gpt_case(world_size=4, stages=2, micro_batches=8, sequence_parallel=True).work
+        ours = work.rankwise_command({"hybrid": "bin/hybrid"})
+        theirs = work.pytorch_command("python3", tuned=False)
+        self.assertEqual(ours[0], "bin/hybrid")
+        self.assertIn("--tp=2", ours)
+        self.assertIn("--nproc_per_node=4", theirs)
+        for flag in ("--pp=2", "--microbatches=8", "--batch_size=8", "--sequence_parallel"):
+            self.assertIn(flag, ours)
+            self.assertIn(flag, theirs)
+
+    def test_without_stages_all_ranks_divide_the_layers(self):
+        ours = gpt_case().work.rankwise_command({"tensor_parallel": "bin/tensor_parallel"})
+        self.assertEqual(ours[0], "bin/tensor_parallel")
+        self.assertFalse([flag for flag in ours if flag.startswith(("--pp", "--tp", "--seq"))])
+
+
 class ReadSteps(unittest.TestCase):
     def test_means_over_ranks_and_rank_zeros_times(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
