@@ -301,21 +301,22 @@ absl::StatusOr<const Schedule*> PipelinePlan::ScheduleFor(
     size_t micro_batches) {
   const auto found = schedules_.find(micro_batches);
   if (found != schedules_.end()) return &found->second;
-  // A file's schedule is of a full step; others are made for fewer, too.
-  const bool from_file = !IsScheduleName(config_.schedule);
-  const size_t made_for =
-      from_file ? static_cast<size_t>(config_.micro_batches) : micro_batches;
-  ASSIGN_OR_RETURN(
-      Schedule computation,
-      OpenSchedule(config_.schedule,
-                   {.num_ranks = num_ranks(),
-                    .num_micro_batches = static_cast<int>(made_for),
-                    .chunks = config_.chunks}));
-  if (made_for != micro_batches) {
-    computation =
-        FirstMicroBatches(computation, static_cast<int>(micro_batches));
+  const auto open = [&](size_t made_for) {
+    return OpenSchedule(config_.schedule,
+                        {.num_ranks = num_ranks(),
+                         .num_micro_batches = static_cast<int>(made_for),
+                         .chunks = config_.chunks});
+  };
+  absl::StatusOr<Schedule> computation = open(micro_batches);
+  const size_t full = static_cast<size_t>(config_.micro_batches);
+  if (!computation.ok() && micro_batches < full) {
+    // A file's schedule is of a full step, and some others need more
+    // micro-batches than an epoch's last step may have.
+    ASSIGN_OR_RETURN(const Schedule whole, open(full));
+    computation = FirstMicroBatches(whole, static_cast<int>(micro_batches));
   }
-  ASSIGN_OR_RETURN(Schedule complete, AddCommunication(computation));
+  RETURN_IF_ERROR(computation.status());
+  ASSIGN_OR_RETURN(Schedule complete, AddCommunication(*computation));
   return &schedules_.emplace(micro_batches, std::move(complete)).first->second;
 }
 
