@@ -39,7 +39,12 @@ std::vector<BadInput> BadSchedules() {
        "pipeline",
        {kTwo, "--schedule=dualpipe"},
        "--schedule=dualpipe: neither a schedule (naive, gpipe, 1f1b, "
-       "interleaved_1f1b, zero_bubble_h1, zbv) nor a CSV file that exists"},
+       "interleaved_1f1b, zero_bubble_h1, zero_bubble_h2, zbv, dualpipev, "
+       "zero_bubble_auto) nor a CSV file that exists"},
+      {"TooFewMicroBatches",
+       "pipeline",
+       {kTwo, "--schedule=dualpipev", "--microbatches=3"},
+       "--microbatches=3: --schedule=dualpipev needs 2 micro-batches per rank"},
       {"ScheduleFile",
        "pipeline",
        {kTwo, "--schedule=/nonexistent-folder/order.csv"},

@@ -21,7 +21,9 @@ using Flags = std::vector<std::string>;
 
 constexpr double kTolerance = 1e-3;
 constexpr const char* kSchedules[] = {
-    "naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1", "zbv"};
+    "naive",           "gpipe",          "1f1b", "interleaved_1f1b",
+    "zero_bubble_h1",  "zero_bubble_h2", "zbv",  "dualpipev",
+    "zero_bubble_auto"};
 
 // Six whole steps, and one of three micro-batches.
 Flags With(const Flags& first, const Flags& more) {

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "parallel/comm/test_process.h"
 #include "tests/trained.h"
 #include "tests/trainer_process.h"
 
@@ -50,7 +51,13 @@ std::vector<Case> Cases() {
       {"OneForwardOneBackward", 2, {"--schedule=1f1b"}},
       {"Interleaved", 2, {"--schedule=interleaved_1f1b", "--split=1,2,3"}},
       {"ZeroBubble", 2, {"--schedule=zero_bubble_h1", "--split=layers"}},
+      {"ZeroBubbleWithTwiceTheMemory", 2, {"--schedule=zero_bubble_h2"}},
       {"Zbv", 2, {"--schedule=zbv"}},
+      {"DualPipeV", 2, {"--schedule=dualpipev"}},
+      {"Planned", 2, {"--schedule=zero_bubble_auto:3"}},
+      {"PlannedForMeasuredTimes",
+       2,
+       {"--schedule=zero_bubble_auto", "--split=time"}},
       {"FourRanks", 4, {"--pp=4"}},
       {"RecomputedForwards", 2, {"--recompute"}},
       {"RecomputedForwardsOfSplitBackwards",
@@ -60,6 +67,9 @@ std::vector<Case> Cases() {
       {"InOneProcessOverThreeSlots",
        1,
        {"--devices=cpu,cpu,cpu", "--schedule=gpipe", "--split=layers"}},
+      {"InOneProcessWithPairs",
+       1,
+       {"--devices=cpu,cpu", "--schedule=dualpipev"}},
       {"InOneProcessWithSplitBackwards",
        1,
        {"--devices=cpu,cpu", "--schedule=zbv", "--recompute"}},
@@ -104,6 +114,28 @@ TEST(PipelineCsvTest, AlsoInOneProcess) {
   ExpectBitEqual(Single(), Train("pipeline", 1,
                                  With({"--microbatches=4", "--schedule=" + file,
                                        "--devices=cpu,cpu"})));
+}
+
+// With F and B that may overlap; the last step of an epoch has fewer
+// micro-batches.
+TEST(PipelineCsvTest, TorchsDualPipeVIsFollowed) {
+  const auto file = [](int p) {
+    return "--schedule=" +
+           Runfile("parallel/pipeline/schedule/testdata/dualpipev_p" +
+                   std::to_string(p) + "_m" + std::to_string(2 * p) + ".csv");
+  };
+  ExpectBitEqual(Single(),
+                 Train("pipeline", 2, With({"--microbatches=4", file(2)})));
+  // Eight stages are a model of eight layers at least.
+  const std::vector<std::string> model = {
+      "--model=gpt",          "--depth=8",       "--width=32",
+      "--sequence_length=16", "--train_size=40", "--test_size=4",
+      "--batch_size=2",       "--epochs=2",      "--seed=3",
+      "--tied_head=false",    "--optimizer=sgd", "--lr=0.1"};
+  std::vector<std::string> single = model, pipeline = model;
+  single.push_back("--accumulate=8");
+  pipeline.insert(pipeline.end(), {"--microbatches=8", file(4)});
+  ExpectBitEqual(Train("single", 1, single), Train("pipeline", 4, pipeline));
 }
 
 // The running statistics of batch norm are part of the weights.

@@ -17,8 +17,11 @@
 
 TRAINER_FLAG(
     kSpeed, std::string, schedule, "1f1b",
-    "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zbv, or a CSV "
-    "file's path (docs/pipeline.md)");
+    "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, zero_bubble_h2, "
+    "zbv, dualpipev, zero_bubble_auto (planned for the times measured under "
+    "--split=time, else for F, I and W that take equally long; "
+    "zero_bubble_auto:6 keeps 6 micro-batches per rank at most, else as many "
+    "as ranks), or a CSV file's path (docs/pipeline.md)");
 TRAINER_FLAG(kLayout, int, pp, 0,
              "ranks of one pipeline; 0: all ranks / --dp, and of hybrid 1");
 TRAINER_FLAG(kLayout, int, dp, 0,
@@ -29,8 +32,8 @@ TRAINER_FLAG(kBatch, int64_t, microbatches, 8,
              "replica");
 TRAINER_FLAG(
     kSpeed, int, chunks, 0,
-    "stages per rank; 0: the schedule's own (2 for interleaved_1f1b and "
-    "zbv)");
+    "stages per rank; 0: the schedule's own (2 for interleaved_1f1b, zbv and "
+    "dualpipev)");
 TRAINER_FLAG(kSpeed, bool, recompute, false,
              "keep only the stages' inputs and run their forwards again");
 

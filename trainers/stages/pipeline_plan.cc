@@ -281,42 +281,58 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
 }
 
 absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
-  std::vector<double> seconds;
+  const size_t layers = model_.layers.size();
+  std::vector<double> forward, backward, seconds;  // by layer
   if (config_.split == "time") {
-    seconds.resize(model_.layers.size());
+    forward.resize(layers);
+    backward.resize(layers);
     if (worker_.is_first()) {
       ASSIGN_OR_RETURN(profile_, ProfileModel(config, worker_.device));
-      absl::c_transform(profile_, seconds.begin(), [](const auto& layer) {
-        return layer.forward_seconds + layer.backward_seconds;
-      });
+      for (size_t i = 0; i < layers; ++i) {
+        forward[i] = profile_[i].forward_seconds;
+        backward[i] = profile_[i].backward_seconds;
+      }
     }
-    ASSIGN_OR_RETURN(seconds, TellAll(seconds, worker_));
+    ASSIGN_OR_RETURN(forward, TellAll(forward, worker_));
+    ASSIGN_OR_RETURN(backward, TellAll(backward, worker_));
+    for (size_t i = 0; i < layers; ++i)
+      seconds.push_back(forward[i] + backward[i]);
   }
   ASSIGN_OR_RETURN(stages_,
                    SplitModel(model_, config_.split, num_stages, seconds));
+  if (!seconds.empty()) PlanWith(forward, backward);
   return absl::OkStatus();
+}
+
+void PipelinePlan::PlanWith(absl::Span<const double> forward_seconds,
+                            absl::Span<const double> backward_seconds) {
+  schedules_.clear();
+  for (const LayerRange& stage : stages_) {
+    StageCosts costs{.forward_seconds = 0, .backward_seconds = 0};
+    for (size_t layer = stage.begin; layer < stage.end; ++layer) {
+      costs.forward_seconds += forward_seconds[layer];
+      costs.backward_seconds += backward_seconds[layer];
+    }
+    costs.input_grad_seconds = costs.backward_seconds / 2;
+    costs.weight_grad_seconds = costs.backward_seconds / 2;
+    costs_.stages.push_back(costs);
+  }
 }
 
 absl::StatusOr<const Schedule*> PipelinePlan::ScheduleFor(
     size_t micro_batches) {
   const auto found = schedules_.find(micro_batches);
   if (found != schedules_.end()) return &found->second;
-  const auto open = [&](size_t made_for) {
-    return OpenSchedule(config_.schedule,
-                        {.num_ranks = num_ranks(),
-                         .num_micro_batches = static_cast<int>(made_for),
-                         .chunks = config_.chunks});
-  };
-  absl::StatusOr<Schedule> computation = open(micro_batches);
-  const size_t full = static_cast<size_t>(config_.micro_batches);
-  if (!computation.ok() && micro_batches < full) {
-    // A file's schedule is of a full step, and some others need more
-    // micro-batches than an epoch's last step may have.
-    ASSIGN_OR_RETURN(const Schedule whole, open(full));
-    computation = FirstMicroBatches(whole, static_cast<int>(micro_batches));
-  }
-  RETURN_IF_ERROR(computation.status());
-  ASSIGN_OR_RETURN(Schedule complete, AddCommunication(*computation));
+  ASSIGN_OR_RETURN(Schedule computation,
+                   OpenSchedule(config_.schedule,
+                                {.num_ranks = num_ranks(),
+                                 .num_micro_batches =
+                                     static_cast<int>(config_.micro_batches),
+                                 .chunks = config_.chunks},
+                                costs_));
+  ASSIGN_OR_RETURN(Schedule complete,
+                   AddCommunication(FirstMicroBatches(
+                       computation, static_cast<int>(micro_batches))));
   return &schedules_.emplace(micro_batches, std::move(complete)).first->second;
 }
 

@@ -95,8 +95,9 @@ class PipelinePlan {
       const TrainConfig& config, const Worker& worker,
       const PipelineConfig& pipeline);
 
-  // The schedule of a step of that many micro-batches, with communication;
-  // fewer than PipelineConfig says at an epoch's end. It stays where it is.
+  // The schedule of a step of that many micro-batches, with communication: the
+  // first ones of a full step's where an epoch's last step has fewer. It stays
+  // where it is.
   absl::StatusOr<const Schedule*> ScheduleFor(size_t micro_batches);
 
   const PipelineConfig& config() const { return config_; }
@@ -125,6 +126,10 @@ class PipelinePlan {
   PipelinePlan(const Worker& worker, const PipelineConfig& config,
                ModelSpec model);
   absl::Status Cut(const TrainConfig& config, int num_stages);
+  // Schedules that depend on costs are made for these from now on, by layer; a
+  // backward's halves count as equally long.
+  void PlanWith(absl::Span<const double> forward_seconds,
+                absl::Span<const double> backward_seconds);
 
   const Worker& worker_;
   const PipelineConfig config_;
@@ -133,6 +138,7 @@ class PipelinePlan {
   std::vector<LayerRange> stages_;
   std::vector<LayerProfile> profile_;
   std::vector<int> rank_of_stage_;
+  SimulationCosts costs_;                 // without stages: not measured
   std::map<size_t, Schedule> schedules_;  // by micro-batches
 };
 

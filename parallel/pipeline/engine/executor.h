@@ -146,7 +146,10 @@ class PipelineExecutor {
   // must come from AddCommunication and be the same on all ranks, which all
   // call this. On an accelerator every stage computes on a stream of its own;
   // the host only issues, and what it gives to the current stream next comes
-  // after the step.
+  // after the step. That is how an F and a B that may overlap do: they are of
+  // two stages, and neither stream waits for the other. Where both are of one
+  // stage, or of stages that share a parameter, and on a CPU, they run in
+  // order.
   std::vector<ExecutorStep> Run(const Schedule& schedule);
 
   // Forward only, without gradients, of `micro_batches` micro-batches through

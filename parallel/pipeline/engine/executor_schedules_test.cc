@@ -92,6 +92,9 @@ TEST_P(ExecutorSchedulesTest, LossesAndGradientsAreThoseOfOneProcess) {
   }
   EXPECT_EQ(shapes["1f1b"], kMaxMicroBatches);
   EXPECT_EQ(shapes["zero_bubble_h1"], kMaxMicroBatches);
+  EXPECT_EQ(shapes["zero_bubble_h2"], kMaxMicroBatches);
+  EXPECT_EQ(shapes["zero_bubble_auto"], kMaxMicroBatches);
+  EXPECT_EQ(shapes["dualpipev"], kMaxMicroBatches + 1 - 2 * num_ranks);
   EXPECT_EQ(shapes["interleaved_1f1b"], 2 * kMaxMicroBatches);
   EXPECT_EQ(shapes.size(), ScheduleNames().size());
   OnProcesses(num_ranks, [&](const Group& group, int rank) {
