@@ -22,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
+#include "records/record_writer.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {
@@ -181,21 +182,24 @@ TEST(CommBenchTest, LinesOfAnAxisAloneAndAllAtOnce) {
   EXPECT_THAT(left_out, IsEmpty());
 }
 
-// The line of rank 3 is late by three times what a call costs; lines have no
-// cost in common.
+// One rank is late by three times what a call costs; lines share nothing.
 TEST(CommBenchTest, AllLinesAtOnceAreAsSlowAsTheSlowest) {
-  for (const auto& [axis, straggler, contention] :
-       {std::tuple("tp", 3, "4.00"), {"dp", 2, "1.00"}}) {
-    const Finished run = RunCommBench(
-        {"--threads=1", "--iterations=6", "--backend=fake",
-         "--fake_world_size=4", "--mesh=dp:2,tp:2",
-         absl::StrCat("--axis=", axis), "--sizes=64", "--fake_alpha_us=50",
-         absl::StrCat("--fake_straggler_rank=", straggler),
-         "--fake_straggler_us=150", "--fake_virtual_time"});
+  for (const auto& [axis, straggler, alone, contention] :
+       {std::tuple("tp", 3, "50.00", "4.00"), {"dp", 2, "200.00", "1.00"}}) {
+    const Finished run =
+        RunCommBench({"--threads=1", "--iterations=6", "--backend=fake",
+                      "--fake_world_size=4", "--mesh=dp:2,tp:2",
+                      absl::StrCat("--axis=", axis), "--sizes=64,4K,64K",
+                      "--fake_alpha_us=50",
+                      absl::StrCat("--fake_straggler_rank=", straggler),
+                      "--fake_straggler_us=150", "--fake_virtual_time"});
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.out, HasSubstr(absl::StrCat(" of 2 groups, ", contention,
                                                 " x alone (", contention,
                                                 " to ", contention, ")\n")));
+    EXPECT_THAT(run.out,
+                HasSubstr(absl::StrCat("\n# alone: alpha ", alone, " us, ")));
+    EXPECT_THAT(run.out, HasSubstr("\n# all: alpha 200.00 us, "));
   }
 }
 
@@ -209,6 +213,56 @@ TEST(CommBenchTest, OneLineOnly) {
   ASSERT_THAT(rows, SizeIs(2));
   for (const CollectiveRecord& row : rows)
     EXPECT_THAT(row.ranks, ElementsAre(0, 2));
+}
+
+// Four ranks, each of which all-reduces twice along tp and once along dp.
+std::string HybridTraffic() {
+  const std::string path = TemporaryPath("hybrid.jsonl");
+  const auto writer = RecordWriter::Open(path).value();
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    RunRecord run;
+    run.run_id = "run";
+    run.binary = "hybrid";
+    run.backend = "gloo";
+    run.rank = rank;
+    run.world_size = 4;
+    TrafficRecord traffic;
+    traffic.rank = rank;
+    const int64_t first = rank / 2 * 2;
+    for (const std::vector<int64_t>& ranks :
+         {std::vector<int64_t>{first, first + 1},
+          {rank % 2, rank % 2 + 2},
+          {first, first + 1}}) {
+      RecordedTransfer& event = traffic.events.emplace_back();
+      event.op = "all_reduce";
+      event.dtype = "float32";
+      event.count = 250;
+      event.bytes = 1000;
+      event.ranks = ranks;
+      event.end_seconds = 0.001;
+    }
+    EXPECT_TRUE(writer->Write(run).ok());
+    EXPECT_TRUE(writer->Write(traffic).ok());
+  }
+  return path;
+}
+
+TEST(CommBenchTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
+  const std::string replay = absl::StrCat("--replay=", HybridTraffic());
+  const Finished all =
+      RunCommBench(Quick({"--nproc=4", "--mode=replay", replay}));
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, ContainsRegex("\n +3 +3 +0.003 "));
+  const Finished tp = RunCommBench(Quick(
+      {"--nproc=4", "--mode=replay", replay, "--mesh=dp:2,tp:2", "--axis=tp"}));
+  EXPECT_EQ(tp.code, 0) << tp.err;
+  EXPECT_THAT(tp.out, HasSubstr("# only what groups along tp communicated"));
+  EXPECT_THAT(tp.out, ContainsRegex("\n +3 +2 +0.002 "));
+  const Finished none = RunCommBench(Quick(
+      {"--nproc=4", "--mode=replay", replay, "--mesh=tp:4", "--axis=tp"}));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; what "
+                                  "did: {0,1} {0,2} {1,3} {2,3}"));
 }
 
 TEST(CommBenchTest, RecordsWhereItRan) {
