@@ -182,21 +182,24 @@ TEST(CommBenchTest, LinesOfAnAxisAloneAndAllAtOnce) {
   EXPECT_THAT(left_out, IsEmpty());
 }
 
-// The line of rank 3 is late by three times what a call costs; lines have no
-// cost in common.
+// One rank is late by three times what a call costs; lines share nothing.
 TEST(CommBenchTest, AllLinesAtOnceAreAsSlowAsTheSlowest) {
-  for (const auto& [axis, straggler, contention] :
-       {std::tuple("tp", 3, "4.00"), {"dp", 2, "1.00"}}) {
-    const Finished run = RunCommBench(
-        {"--threads=1", "--iterations=6", "--backend=fake",
-         "--fake_world_size=4", "--mesh=dp:2,tp:2",
-         absl::StrCat("--axis=", axis), "--sizes=64", "--fake_alpha_us=50",
-         absl::StrCat("--fake_straggler_rank=", straggler),
-         "--fake_straggler_us=150", "--fake_virtual_time"});
+  for (const auto& [axis, straggler, alone, contention] :
+       {std::tuple("tp", 3, "50.00", "4.00"), {"dp", 2, "200.00", "1.00"}}) {
+    const Finished run =
+        RunCommBench({"--threads=1", "--iterations=6", "--backend=fake",
+                      "--fake_world_size=4", "--mesh=dp:2,tp:2",
+                      absl::StrCat("--axis=", axis), "--sizes=64,4K,64K",
+                      "--fake_alpha_us=50",
+                      absl::StrCat("--fake_straggler_rank=", straggler),
+                      "--fake_straggler_us=150", "--fake_virtual_time"});
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.out, HasSubstr(absl::StrCat(" of 2 groups, ", contention,
                                                 " x alone (", contention,
                                                 " to ", contention, ")\n")));
+    EXPECT_THAT(run.out,
+                HasSubstr(absl::StrCat("\n# alone: alpha ", alone, " us, ")));
+    EXPECT_THAT(run.out, HasSubstr("\n# all: alpha 200.00 us, "));
   }
 }
 

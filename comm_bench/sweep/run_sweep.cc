@@ -81,7 +81,9 @@ struct Sweep {
     }
     for (const auto& [turn, costs] : points) {
       const absl::StatusOr<CostFit> fit = FitCost(costs);
-      const char* who = turn == Turn::kFirstGroup ? "alone: " : "";
+      const char* who = turn == Turn::kFirstGroup ? "alone: "
+                        : points.size() > 1       ? "all: "
+                                                  : "";
       if (fit.ok())
         rank.output->Print(absl::StrCat("# ", who, FormatCostFit(*fit), "\n"));
     }
