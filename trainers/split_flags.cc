@@ -2,6 +2,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "parallel/launch/comm_flags.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
@@ -30,8 +31,12 @@ ModelSplit TensorSplitFromFlags(int tensor) {
 absl::Status CheckSplitOfModel(const ModelSplit& split) {
   FlagChecks checks;
   checks.InRange("tp_overlap", split.overlap_pieces, 1, kMostPieces);
-  if (absl::GetFlag(FLAGS_check_divergence_every) != 0)
-    checks.Complain("--check_divergence_every: only ddp compares its replicas");
+  const int64_t every = absl::GetFlag(FLAGS_check_divergence_every);
+  if (every != 0) {
+    checks.Complain(absl::StrCat("--check_divergence_every=", every,
+                                 ": only ddp compares its replicas; leave it "
+                                 "out, or train with ddp"));
+  }
   if (absl::GetFlag(FLAGS_skip_communication)) {
     checks.Complain(
         "--skip_communication: ranks that divide a layer cannot go on without "

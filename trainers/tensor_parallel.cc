@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/launch/comm_flags.h"
+#include "parallel/launch/rank_env.h"
 #include "parallel/tensor/sum_gradients.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/training_run.h"
@@ -49,10 +50,13 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
 std::vector<MeshAxis> Axes(int world_size) { return {{"tp", world_size}}; }
 
 absl::Status CheckFlags() {
-  const int nproc = absl::GetFlag(FLAGS_nproc);
-  // As a rank of an outer launcher: when their number is known.
-  return InsideLauncher() ? absl::OkStatus()
-                          : CheckSplitOfModel(TensorSplitFromFlags(nproc));
+  int ranks = absl::GetFlag(FLAGS_nproc);
+  if (InsideLauncher()) {
+    ASSIGN_OR_RETURN(const RankEnv env,
+                     ReadRankEnv({.master_required = false}));
+    ranks = env.world_size;
+  }
+  return CheckSplitOfModel(TensorSplitFromFlags(ranks));
 }
 
 }  // namespace
