@@ -33,7 +33,8 @@ ABSL_FLAG(std::string, hybrid_layouts, "",
           "dp2xtp2,pp2xtp2; empty: at every world size 2 ranks along tp, then "
           "2 along pp, and the rest along dp");
 ABSL_FLAG(std::string, schedules, "gpipe,1f1b,interleaved_1f1b,zero_bubble_h1",
-          "of the trainers pipeline and hybrid; also naive and zbv");
+          "of the trainers pipeline and hybrid; also naive, zero_bubble_h2, "
+          "zero_bubble_auto, zbv and dualpipev");
 ABSL_FLAG(int64_t, microbatches, 4,
           "that the pipeline divides a global batch into under strong scaling; "
           "times the world size under weak");
@@ -343,7 +344,8 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(
     absl::string_view flag, absl::string_view text) {
   return ParseNames(
       flag, text,
-      {"naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1", "zbv"});
+      {"naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1",
+       "zero_bubble_h2", "zero_bubble_auto", "zbv", "dualpipev"});
 }
 
 bool CutsTheModel(absl::string_view trainer) {

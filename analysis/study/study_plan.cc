@@ -15,7 +15,9 @@ namespace {
 
 // The number of stages per rank that the schedule needs.
 int64_t ChunksPerRank(absl::string_view schedule) {
-  return schedule == "interleaved_1f1b" || schedule == "zbv" ? 2 : 1;
+  const bool two = schedule == "interleaved_1f1b" || schedule == "zbv" ||
+                   schedule == "dualpipev";
+  return two ? 2 : 1;
 }
 
 // Whether the trainer may: it knows tp and cp.
