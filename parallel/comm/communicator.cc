@@ -305,6 +305,10 @@ absl::StatusOr<Group> Communicator::NewGroup(absl::string_view name,
   return Group(place.name, ranks, place.rank, std::move(process_group), this);
 }
 
+void Communicator::NameRanks(std::vector<std::string> places) {
+  parts_->log->NameRanks(std::move(places));
+}
+
 int64_t Communicator::last_collective_start_ns() const {
   return parts_->log->last_start_ns();
 }

@@ -107,6 +107,10 @@ class Communicator {
   absl::StatusOr<Group> NewGroup(absl::string_view name,
                                  const std::vector<int>& ranks);
 
+  // How ExplainFailure is to call each rank of the job, in addition to its
+  // number: "pp 1, tp 0".
+  void NameRanks(std::vector<std::string> places);
+
   // Reduces `tensor` (any shape, contiguous) in place over all ranks.
   absl::Status AllReduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
   // Overwrites `tensor` with rank `root`'s.

@@ -113,6 +113,16 @@ std::vector<int> MeshLayout::Plane(const std::vector<std::string>& axes,
   return ranks;
 }
 
+std::string MeshLayout::PlaceOf(int rank) const {
+  std::vector<std::string> coordinates;
+  for (const MeshAxis& axis : axes_) {
+    if (axis.size == 1) continue;
+    coordinates.push_back(
+        absl::StrCat(axis.name, " ", coordinate(axis.name, rank)));
+  }
+  return absl::StrJoin(coordinates, ", ");
+}
+
 absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
     Communicator& comm, MeshLayout layout,
     const std::vector<std::vector<std::string>>& planes) {
@@ -120,6 +130,10 @@ absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
   ASSIGN_OR_RETURN(MeshLayout checked,
                    MeshLayout::Create(layout.axes(), comm.world_size()));
   std::unique_ptr<DeviceMesh> mesh(new DeviceMesh(std::move(checked)));
+  std::vector<std::string> places;
+  for (int rank = 0; rank < comm.world_size(); ++rank)
+    places.push_back(mesh->layout_.PlaceOf(rank));
+  comm.NameRanks(std::move(places));
   for (const MeshAxis& axis : mesh->layout_.axes()) {
     RETURN_IF_ERROR(mesh->Connect(comm, axis));
   }

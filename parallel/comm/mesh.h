@@ -44,6 +44,8 @@ class MeshLayout {
   // Those that differ from it in `axes` only, the last of which changes
   // fastest.
   std::vector<int> Plane(const std::vector<std::string>& axes, int rank) const;
+  // Its coordinates on axes of several ranks: "pp 1, tp 0".
+  std::string PlaceOf(int rank) const;
 
  private:
   explicit MeshLayout(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
@@ -57,7 +59,7 @@ class DeviceMesh {
   // is one, gets the communicator's own process group, another axis of one rank
   // none. Each of `planes`, such as {"dp", "cp"}, gets a group, too, which is
   // called "dp_cp"; where all but one of its axes have one rank, it is that
-  // axis's.
+  // axis's. From here on ExplainFailure calls ranks by their places, too.
   static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(
       Communicator& comm, MeshLayout layout,
       const std::vector<std::vector<std::string>>& planes = {});

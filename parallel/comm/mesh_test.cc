@@ -72,6 +72,14 @@ TEST(MeshLayoutTest, EveryRankIsAtItsPlaceInItsLine) {
   }
 }
 
+TEST(MeshLayoutTest, APlaceIsTheCoordinatesOnAxesOfSeveralRanks) {
+  const MeshLayout layout =
+      LayoutOf({{"pp", 2}, {"dp", 1}, {"cp", 1}, {"tp", 4}}, 8);
+  EXPECT_EQ(layout.PlaceOf(0), "pp 0, tp 0");
+  EXPECT_EQ(layout.PlaceOf(6), "pp 1, tp 2");
+  EXPECT_EQ(LayoutOf({{"dp", 1}}, 1).PlaceOf(0), "");
+}
+
 TEST(MeshLayoutTest, RefusesAProductThatIsNotTheWorld) {
   EXPECT_THAT(RefusalOf({{"dp", 2}, {"pp", 2}}, 6),
               HasSubstr("--dp=2 --pp=2 are 4 ranks, but the job has 6"));

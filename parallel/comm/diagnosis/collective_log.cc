@@ -29,6 +29,11 @@ int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
   return static_cast<int>(groups_.size()) - 1;
 }
 
+void CollectiveLog::NameRanks(std::vector<std::string> places) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  places_ = std::move(places);
+}
+
 int CollectiveLog::RankInJob(int rank, int group) const {
   const std::vector<int>& ranks = groups_[group].ranks;
   const bool mapped = rank >= 0 && static_cast<size_t>(rank) < ranks.size();
@@ -244,7 +249,9 @@ CollectiveReport CollectiveLog::Suspect() const {
   const Entry* entry = Oldest(State::kFailed);
   if (entry == nullptr) entry = Oldest(State::kInFlight);
   if (entry == nullptr) entry = &entries_[(next_ticket_ - 1) % kEntries];
-  return Report(*entry);
+  CollectiveReport report = Report(*entry);
+  report.places = places_;
+  return report;
 }
 
 CollectiveReport CollectiveLog::LastStarted() const {

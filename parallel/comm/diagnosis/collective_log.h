@@ -45,6 +45,8 @@ struct CollectiveReport {
   // Of kFailed: how long it was in flight, or waited for. Backends fail alike
   // at a timeout and at a lost connection; this separates the two.
   double seconds_to_failure = 0;
+  // Of the job's ranks, as NameRanks was told; empty: not known.
+  std::vector<std::string> places;
 };
 
 // How far a rank has come in one of its groups.
@@ -91,6 +93,9 @@ class CollectiveLog {
 
   // The number of a new group of the job's `ranks`.
   int AddGroup(const std::string& name, std::vector<int> ranks);
+
+  // Where each rank of the job is on its mesh, for reports: "pp 1, tp 0".
+  void NameRanks(std::vector<std::string> places);
 
   // Notes the start of collective `name` (a string literal). `observed`: End
   // will be called. `root`: a rank of the group; -1: none.
@@ -182,6 +187,7 @@ class CollectiveLog {
   mutable std::mutex mutex_;
   std::array<Entry, kEntries> entries_;
   std::vector<Group> groups_;
+  std::vector<std::string> places_;  // by rank
   Ticket next_ticket_ = 1;
   int in_flight_ = 0;
   int followed_ = 0;

@@ -12,6 +12,15 @@ namespace {
 
 using Life = PeerStatus::Life;
 
+// "rank 3 (pp 1, tp 1)", or, where its place is not known, "rank 3".
+std::string Named(const Failure& failure, int rank) {
+  const std::vector<std::string>& places = failure.collective.places;
+  const size_t index = static_cast<size_t>(rank);
+  const bool known = index < places.size() && !places[index].empty();
+  return absl::StrCat("rank ", rank,
+                      known ? absl::StrCat(" (", places[index], ")") : "");
+}
+
 // A backend never gives up before the timeout; Gloo throws one type for
 // timeouts and lost connections.
 bool TimedOut(const Failure& failure) {
@@ -37,23 +46,26 @@ std::string LastStarted(const PeerStatus& peer) {
 
 // Whom `fault_of` finds a fault of, "" being none: "is dead: exit code 1".
 template <typename FaultOf>
-std::vector<Blame> BlameFor(const std::vector<PeerStatus>& peers,
+std::vector<Blame> BlameFor(const Failure& failure,
+                            const std::vector<PeerStatus>& peers,
                             FaultOf fault_of) {
   std::vector<Blame> blames;
   for (const PeerStatus& peer : peers) {
     const std::string fault = fault_of(peer);
     if (fault.empty()) continue;
-    blames.push_back({peer.rank, absl::StrCat("rank ", peer.rank, " ", fault)});
+    blames.push_back(
+        {peer.rank, absl::StrCat(Named(failure, peer.rank), " ", fault)});
   }
   return blames;
 }
 
 // A rank known to be dead explains why others left, or are not heard of.
-std::vector<Blame> BlameGone(const std::vector<PeerStatus>& peers) {
+std::vector<Blame> BlameGone(const Failure& failure,
+                             const std::vector<PeerStatus>& peers) {
   const bool any_dead = std::any_of(
       peers.begin(), peers.end(),
       [](const PeerStatus& peer) { return peer.life == Life::kDead; });
-  return BlameFor(peers, [&](const PeerStatus& peer) -> std::string {
+  return BlameFor(failure, peers, [&](const PeerStatus& peer) -> std::string {
     if (peer.life == Life::kDead) return absl::StrCat("is dead: ", peer.death);
     if (any_dead || !IsGone(peer)) return "";
     return absl::StrCat(peer.life == Life::kLeft ? "has left the job; "
@@ -78,8 +90,9 @@ std::vector<Blame> BlameFirstFailed(const Failure& failure,
     order = theirs;
   }
   if (first == nullptr) return {};
-  return {{first->rank, absl::StrCat("rank ", first->rank, " failed first, in ",
-                                     first->pulse.failure)}};
+  return {
+      {first->rank, absl::StrCat(Named(failure, first->rank),
+                                 " failed first, in ", first->pulse.failure)}};
 }
 
 // How far `peer` has come in the group of what failed; nullptr for a rank that
@@ -99,7 +112,7 @@ const GroupProgress* ProgressInGroup(const Failure& failure,
 std::vector<Blame> BlameLate(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
   const CollectiveReport& failed = failure.collective;
-  return BlameFor(peers, [&](const PeerStatus& peer) -> std::string {
+  return BlameFor(failure, peers, [&](const PeerStatus& peer) -> std::string {
     const GroupProgress* progress = ProgressInGroup(failure, peer);
     if (peer.life != Life::kAlive || progress == nullptr) return "";
     const bool is_message = failed.peer >= 0;
@@ -116,7 +129,7 @@ std::vector<Blame> BlameDifferent(const Failure& failure,
                                   const std::vector<PeerStatus>& peers) {
   const CollectiveReport& failed = failure.collective;
   if (failed.peer >= 0) return {};
-  return BlameFor(peers, [&](const PeerStatus& peer) -> std::string {
+  return BlameFor(failure, peers, [&](const PeerStatus& peer) -> std::string {
     const GroupProgress* progress = ProgressInGroup(failure, peer);
     if (progress == nullptr || progress->doing.empty() ||
         progress->sequence != failed.sequence ||
@@ -129,9 +142,8 @@ std::vector<Blame> BlameDifferent(const Failure& failure,
 
 std::string Where(const Failure& failure) {
   return absl::StrFormat(
-      "%s failed on rank %d of %d in %s, %.1f s after it "
-      "was started",
-      failure.attempted, failure.rank, failure.world_size,
+      "%s failed on %s of %d in %s, %.1f s after it was started",
+      failure.attempted, Named(failure, failure.rank), failure.world_size,
       failure.collective.description, failure.collective.seconds_since);
 }
 
@@ -176,7 +188,7 @@ std::string Shortened(std::string error) {
 // The ranks that DescribeFailure names, and what it says of each.
 std::vector<Blame> FindBlame(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
-  std::vector<Blame> blames = BlameGone(peers);
+  std::vector<Blame> blames = BlameGone(failure, peers);
   // Whoever fails closes its connections, so that what breaks after that is not
   // due to a rank that is only late.
   if (blames.empty() && !TimedOut(failure)) {
@@ -232,9 +244,9 @@ absl::Status ExplainByPeers(const Failure& failure, c10d::Store& store) {
 }
 
 absl::Status DescribeOtherFailure(const Failure& failure) {
-  return absl::InternalError(
-      absl::StrCat(failure.attempted, " failed on rank ", failure.rank, " of ",
-                   failure.world_size, ": ", failure.error));
+  return absl::InternalError(absl::StrCat(
+      failure.attempted, " failed on ", Named(failure, failure.rank), " of ",
+      failure.world_size, ": ", failure.error));
 }
 
 }  // namespace rankwise

@@ -65,6 +65,16 @@ TEST(FailureReportTest, NamesADeadRankOnly) {
                     Not(HasSubstr("rank 1"))));
 }
 
+TEST(FailureReportTest, SaysWhereOnTheMeshRanksAre) {
+  Failure failure = AllReduceSeventeen("Connection closed by peer");
+  failure.collective.places = {"pp 0, tp 0", "pp 0, tp 1", "pp 1, tp 0"};
+  PeerStatus dead = Peer(2, Life::kDead, 17, "all_reduce #17");
+  dead.death = "signal 9 (Killed)";
+  EXPECT_THAT(MessageOf(DescribeFailure(failure, Peers{dead})),
+              AllOf(HasSubstr("on rank 0 (pp 0, tp 0) of 3 in all_reduce #17"),
+                    HasSubstr("rank 2 (pp 1, tp 0) is dead: signal 9")));
+}
+
 TEST(FailureReportTest, NamesALateRankAndWhatItDoes) {
   const absl::Status status =
       DescribeFailure(TimedOut(AllReduceSeventeen("waited 2000ms for recv")),
