@@ -52,7 +52,7 @@ LedgerParts PartsOfStep(const StepRecord& step,
     // it.
     parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds -
                             parts.exposed_tp_seconds - parts.exposed_cp_seconds;
-    parts.exposed_pp_seconds = under_way + handing_over;
+    parts.exposed_pp_seconds += under_way + handing_over;
     parts.bubble_seconds = schedule->wait_seconds - under_way;
   }
   parts.residual_seconds = step.step_seconds - parts.Total();
