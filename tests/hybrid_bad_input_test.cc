@@ -45,10 +45,10 @@ std::vector<BadInput> BadMeshes() {
        "2 ranks hold one copy of the model, and --nproc=1 is not a multiple"},
       {"ReplicasThatDoNotFit",
        {kFour, "--tp=2", "--pp=2", "--dp=2", kGpt},
-       "--pp=2 --dp=2 --tp=2 are 8 ranks, but the job has 4"},
+       "--pp=2 --dp=2 --cp=1 --tp=2 are 8 ranks, but the job has 4"},
       {"TooFewReplicas",
        {kFour, "--tp=2", "--dp=1", kGpt},
-       "--pp=1 --dp=1 --tp=2 are 2 ranks, but the job has 4"},
+       "--pp=1 --dp=1 --cp=1 --tp=2 are 2 ranks, but the job has 4"},
       {"StagesNegative",
        {kTwo, "--pp=-1"},
        "--pp=-1: must be between 1 and 1048576"},
@@ -223,7 +223,7 @@ class BadLauncherTest : public ::testing::Test {
 TEST_F(BadLauncherTest, AProductThatIsNotItsRanks) {
   ExpectRefused(RunRankZeroOfThree("hybrid", {"--tp=2", kGpt}),
                 "hybrid: rank 0",
-                "--pp=1 --dp=1 --tp=2 are 2 ranks, but the job has 3");
+                "--pp=1 --dp=1 --cp=1 --tp=2 are 2 ranks, but the job has 3");
 }
 
 TEST_F(BadLauncherTest, UnevenHeads) {

@@ -65,7 +65,8 @@ TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
               ElementsAre("zbv", "1f1b"));
   EXPECT_EQ(ParseSchedules("schedules", "1f1b,1F1B").status().message(),
             "--schedules=1f1b,1F1B: \"1F1B\" is unknown; expected some of "
-            "naive,gpipe,1f1b,interleaved_1f1b,zero_bubble_h1,zbv");
+            "naive,gpipe,1f1b,interleaved_1f1b,zero_bubble_h1,zero_bubble_h2,"
+            "zero_bubble_auto,zbv,dualpipev");
   EXPECT_EQ(ParseSchedules("schedules", "zbv,zbv").status().message(),
             "--schedules=zbv,zbv: zbv occurs twice");
 }

@@ -56,6 +56,12 @@ std::vector<std::unique_ptr<TestProcess>> StartAlone(
 class VictimTest : public ::testing::TestWithParam<int> {};
 class OutermostVictimTest : public VictimTest {};
 
+// A regular expression: "rank 3 (dp 1, pp 1)".
+std::string OnMesh(int rank) {
+  return absl::StrCat("rank ", rank, " \\(dp ", rank / 2, ", pp ", rank % 2,
+                      "\\)");
+}
+
 TEST_P(OutermostVictimTest, EveryRankOfAChainNamesTheKilledOne) {
   const auto process = Launch("kill_in_chain", GetParam());
   EXPECT_EQ(process->Wait(kSoon), 128 + SIGKILL);
@@ -97,11 +103,11 @@ TEST_P(OutermostVictimTest, EveryRankOfAMeshNamesTheKilledOne) {
     EXPECT_EQ(ranks[rank]->Wait(kSoon), 1) << "rank " << rank;
     EXPECT_THAT(
         ranks[rank]->Stderr(),
-        AllOf(ContainsRegex(absl::StrCat("a step failed on rank ", rank,
+        AllOf(ContainsRegex(absl::StrCat("a step failed on ", OnMesh(rank),
                                          " of 4 in .* of group (dp|pp) "
                                          "\\(ranks [0-9], [0-9]\\) of ")),
-              HasSubstr(absl::StrCat("started: rank ", GetParam(),
-                                     " gives no sign of life"))));
+              ContainsRegex(absl::StrCat("started: ", OnMesh(GetParam()),
+                                         " gives no sign of life"))));
   }
 }
 
@@ -117,12 +123,15 @@ TEST(MeshFaultsTest, ALateRankIsNamedWithItsGroup) {
   EXPECT_EQ(process.Wait(kSoon), 1);
   EXPECT_THAT(
       process.Stderr(),
-      AllOf(ContainsRegex(
-                "a step failed on rank 1 of 4 in all_reduce #2 of group dp "
-                "\\(ranks 1, 3\\) of \\[\\[3\\]\\] float32, .* s after it was "
-                "started: rank 3 did not arrive: it is alive, and the last it "
-                "started is all_reduce #1 of group dp \\(ranks 1, 3\\)"),
-            Not(ContainsRegex("rank (0|2) did not arrive"))));
+      AllOf(
+          ContainsRegex(
+              "a step failed on rank 1 \\(dp 0, pp 1\\) of 4 in all_reduce #2 "
+              "of group dp \\(ranks 1, 3\\) of \\[\\[3\\]\\] float32, .* s "
+              "after "
+              "it was started: rank 3 \\(dp 1, pp 1\\) did not arrive: it is "
+              "alive, and the last it started is all_reduce #1 of group dp "
+              "\\(ranks 1, 3\\)"),
+          Not(ContainsRegex("rank (0|2) .* did not arrive"))));
 }
 
 TEST(MeshFaultsTest, ASumThatNobodyJoinsDoesNotHoldUpTheExit) {
