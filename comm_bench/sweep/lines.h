@@ -1,5 +1,5 @@
 // Which ranks communicate together where several groups do so at the same time:
-// so many in a row, or the lines of a mesh along one of its axes.
+// a fixed number of neighbours, or the lines of a mesh along one of its axes.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_LINES_H_
 #define RANKWISE_COMM_BENCH_SWEEP_LINES_H_
 

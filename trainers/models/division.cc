@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "parallel/context/slices.h"
 #include "samplers/datasets/split_mix.h"
 
 namespace rankwise {
@@ -20,8 +21,7 @@ torch::Tensor WithBlocks(const torch::Tensor& tensor,
 }  // namespace
 
 int64_t TokensHere(const SequenceShape& shape, const ModelSplit& split) {
-  if (split.context == 1) return shape.tokens;
-  return ContextPositions(shape, split.context, split.context_place).numel();
+  return TokensAt(shape, split.context, split.context_place);
 }
 
 int64_t TokensBetweenLayers(const SequenceShape& shape,
