@@ -45,7 +45,7 @@ struct RecordedAxis {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.6";
+  std::string schema_version = "1.7";
   std::string run_id;      // the same on every rank of the run (run_origin.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // as in BuildStamp (run_origin.h); before 1.5 that
@@ -76,6 +76,16 @@ struct RunRecord {
   std::vector<RecordedAxis> mesh;
 };
 
+// What a rank only waited for in a step of one unit of sharded data
+// parallelism: parameters that are gathered and freed together.
+struct UnitWait {
+  std::string unit;                   // "block_0"
+  double all_gather_seconds = 0;      // for its parameters
+  double reduce_scatter_seconds = 0;  // for its gradients
+  // All-gathers of the step that were not started before they were needed.
+  int64_t prefetch_misses = 0;
+};
+
 // One optimizer step of one rank. step_seconds runs from the end of the step
 // before (the start of the epoch for the first) to the end of the optimizer
 // step, so that the steps of an epoch add up to its time; the parts below lie
@@ -102,6 +112,8 @@ struct StepRecord {
   // exposed_comm_seconds by the mesh's axis ("dp", "cp", "tp") along which the
   // rank waited. An axis that is missing: 0. Empty: all of it is of "dp".
   std::map<std::string, double> exposed_by_axis_seconds = {};
+  // Of sharded data parallelism, by unit, in order of the first forward.
+  std::vector<UnitWait> units = {};
 };
 
 // One epoch of one rank's training.
@@ -263,11 +275,23 @@ struct EnvironmentRecord {
   std::map<std::string, std::string> variables;
 };
 
+// What a rank's training holds, by kind: the most of each at any time of a
+// step. All 0: not known.
+struct MemoryParts {
+  int64_t parameter_bytes = 0;  // that the rank keeps between steps
+  int64_t gradient_bytes = 0;
+  int64_t optimizer_bytes = 0;   // the optimizer's state
+  int64_t unsharded_bytes = 0;   // buffers of gathered parameters and gradients
+  int64_t activation_bytes = 0;  // that forward keeps for backward
+};
+
 // The most memory that a rank held during its run. Written as the run ends.
 struct MemoryRecord {
   int64_t rank = 0;
   int64_t peak_host_bytes = 0;    // resident, of the process
   int64_t peak_device_bytes = 0;  // of its accelerators; 0 without any
+  MemoryParts measured = {};
+  MemoryParts computed = {};  // what the formulas say
 };
 
 // One action of a pipeline's stage.

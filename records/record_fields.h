@@ -193,6 +193,12 @@ void ListFields(Fields& fields, R& record) {
       fields.SecondsMap("exposed_by_axis_seconds",
                         record.exposed_by_axis_seconds);
     }
+    if (fields.Has("units")) fields.Objects("units", record.units);
+  } else if constexpr (std::is_same_v<T, UnitWait>) {
+    fields.Text("unit", record.unit);
+    fields.Seconds("all_gather_seconds", record.all_gather_seconds);
+    fields.Seconds("reduce_scatter_seconds", record.reduce_scatter_seconds);
+    fields.Count("prefetch_misses", record.prefetch_misses);
   } else if constexpr (std::is_same_v<T, EpochRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("epoch", record.epoch);
@@ -245,6 +251,16 @@ void ListFields(Fields& fields, R& record) {
     fields.Count("rank", record.rank);
     fields.Count("peak_host_bytes", record.peak_host_bytes);
     fields.Count("peak_device_bytes", record.peak_device_bytes);
+    if (fields.Has("measured")) {  // and with it the other of 1.7
+      fields.Object("measured", record.measured);
+      fields.Object("computed", record.computed);
+    }
+  } else if constexpr (std::is_same_v<T, MemoryParts>) {
+    fields.Count("parameter_bytes", record.parameter_bytes);
+    fields.Count("gradient_bytes", record.gradient_bytes);
+    fields.Count("optimizer_bytes", record.optimizer_bytes);
+    fields.Count("unsharded_bytes", record.unsharded_bytes);
+    fields.Count("activation_bytes", record.activation_bytes);
   } else if constexpr (std::is_same_v<T, RecordedSpan>) {
     fields.Text("action", record.action);
     fields.Count("stage", record.stage);

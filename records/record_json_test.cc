@@ -78,13 +78,14 @@ T ParseAs(const std::string& line) {
 }
 
 TEST(RecordJson, StepIsTheTextOfTheGrammar) {
-  EXPECT_EQ(ToJsonLine(ExampleStep()),
-            "{\"kind\":\"step\",\"rank\":1,\"step\":7,\"epoch\":2,"
-            "\"loss\":2.302585092994046,\"step_seconds\":0.07,"
-            "\"data_wait_seconds\":0.001,\"forward_seconds\":0.02,"
-            "\"backward_seconds\":0.04,\"optimizer_seconds\":0.005,"
-            "\"exposed_comm_seconds\":0.01,\"examples\":64,"
-            "\"captured_seconds\":0,\"exposed_by_axis_seconds\":{}}");
+  EXPECT_EQ(
+      ToJsonLine(ExampleStep()),
+      "{\"kind\":\"step\",\"rank\":1,\"step\":7,\"epoch\":2,"
+      "\"loss\":2.302585092994046,\"step_seconds\":0.07,"
+      "\"data_wait_seconds\":0.001,\"forward_seconds\":0.02,"
+      "\"backward_seconds\":0.04,\"optimizer_seconds\":0.005,"
+      "\"exposed_comm_seconds\":0.01,\"examples\":64,"
+      "\"captured_seconds\":0,\"exposed_by_axis_seconds\":{},\"units\":[]}");
 }
 
 TEST(RecordJson, AStepsWaitingIsKeptByAxis) {
@@ -93,9 +94,20 @@ TEST(RecordJson, AStepsWaitingIsKeptByAxis) {
   const std::string line = ToJsonLine(step);
   EXPECT_THAT(
       line,
-      HasSubstr("\"exposed_by_axis_seconds\":{\"dp\":0.0025,\"tp\":0.0075}}"));
+      HasSubstr("\"exposed_by_axis_seconds\":{\"dp\":0.0025,\"tp\":0.0075}"));
   EXPECT_EQ(ParseAs<StepRecord>(line).exposed_by_axis_seconds,
             step.exposed_by_axis_seconds);
+}
+
+TEST(RecordJson, AStepsWaitingIsKeptByUnit) {
+  StepRecord step = ExampleStep();
+  step.units = {{"block_0", 0.25, 0.5, 1}, {"head", 0, 0.125, 0}};
+  const StepRecord back = ParseAs<StepRecord>(ToJsonLine(step));
+  ASSERT_EQ(back.units.size(), 2);
+  EXPECT_EQ(back.units[0].unit, "block_0");
+  EXPECT_EQ(back.units[0].all_gather_seconds, 0.25);
+  EXPECT_EQ(back.units[0].prefetch_misses, 1);
+  EXPECT_EQ(back.units[1].reduce_scatter_seconds, 0.125);
 }
 
 TEST(RecordJson, ARunFromBefore16HasNoMesh) {
@@ -120,7 +132,8 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
       OverlapRecord(),
       TrafficRecord(),
       EnvironmentRecord(),
-      MemoryRecord{1, 1 << 30, 0},
+      MemoryRecord{
+          1, 1 << 30, 0, {100, 200, 300, 0, 400}, {101, 201, 301, 1, 401}},
       TimelineRecord{1, 2, 7, "1f1b", "simulated", {{"F", 1, 2, 0.5, 0.75}}}};
   for (const Record& record : records) {
     const std::string line = ToJsonLine(record);
@@ -173,7 +186,7 @@ TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.6\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.7\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -301,9 +314,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.6\"", "\"one\"",
+      {ExampleRun(), "\"1.7\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.6\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.7\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -415,7 +428,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.6\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.7\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 
