@@ -1,0 +1,271 @@
+#include "parallel/sharded/fully_sharded.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "ATen/core/grad_mode.h"
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "c10/util/Exception.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/ddp/model_state.h"
+#include "third_party/absl/status_macros.h"
+#include "torch/csrc/autograd/function_hook.h"
+#include "torch/csrc/autograd/utils/lambda_post_hook.h"
+#include "torch/csrc/autograd/variable.h"
+#include "torch/nn/module.h"
+
+namespace rankwise {
+namespace {
+
+const void* KeyOf(const torch::Tensor& parameter) {
+  return parameter.unsafeGetTensorImpl();
+}
+
+absl::Status CheckUnits(const std::vector<NamedTensor>& parameters,
+                        const std::vector<UnitSpec>& units) {
+  std::map<const void*, int> counts;
+  for (const UnitSpec& unit : units) {
+    for (const torch::Tensor& parameter : unit.parameters)
+      ++counts[KeyOf(parameter)];
+  }
+  for (const NamedTensor& parameter : parameters) {
+    const int count = counts[KeyOf(parameter.tensor)];
+    if (count == 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the parameter ", parameter.name,
+        count == 0 ? " belongs to no unit" : " belongs to several units",
+        "; every parameter belongs to one"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>>
+FullyShardedDataParallel::Create(torch::nn::Module& module,
+                                 const std::vector<UnitSpec>& units,
+                                 const Group& line,
+                                 const ShardingGroups& groups,
+                                 const ShardingConfig& config) {
+  const std::vector<NamedTensor> parameters = ModelParameters(module);
+  RETURN_IF_ERROR(CheckUnits(parameters, units));
+  try {
+    RETURN_IF_ERROR(VerifyModel(module, line));
+    BroadcastFromFirst(parameters, line);
+    BroadcastFromFirst(ModelBuffers(module), line);
+  } catch (const std::exception& error) {
+    if (line.communicator() == nullptr) throw;
+    return line.communicator()->ExplainFailure(
+        "setting up FullyShardedDataParallel", error);
+  }
+  std::unique_ptr<FullyShardedDataParallel> engine(
+      new FullyShardedDataParallel(module, groups, line, config));
+  std::map<const void*, std::string> names;
+  for (const NamedTensor& parameter : parameters)
+    names[KeyOf(parameter.tensor)] = parameter.name;
+  for (const UnitSpec& unit : units) engine->AddUnit(unit, names);
+  if (!engine->Owned().empty() || line.size() > 1) return engine;
+  return absl::InvalidArgumentError(
+      "FullyShardedDataParallel has nothing to do: the model has no parameter "
+      "that requires a gradient");
+}
+
+FullyShardedDataParallel::FullyShardedDataParallel(torch::nn::Module& module,
+                                                   const ShardingGroups& groups,
+                                                   const Group& line,
+                                                   const ShardingConfig& config)
+    : module_(module), groups_(groups), line_(line), config_(config) {}
+
+void FullyShardedDataParallel::AddUnit(
+    const UnitSpec& spec, const std::map<const void*, std::string>& names) {
+  std::vector<NamedTensor> parameters;
+  for (const torch::Tensor& parameter : spec.parameters) {
+    parameters.push_back({names.at(KeyOf(parameter)), parameter});
+    unit_of_[KeyOf(parameter)] = units_.size();
+  }
+  units_.push_back(std::make_unique<ShardedUnit>(spec.name, parameters, groups_,
+                                                 config_, unsharded_));
+  uses_.emplace_back();
+  WatchGradients(units_.size() - 1);
+}
+
+void FullyShardedDataParallel::WatchGradients(size_t unit) {
+  const auto& parameters = units_[unit]->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].trained()) continue;
+    const auto accumulator =
+        torch::autograd::impl::grad_accumulator(parameters[i].whole);
+    accumulator->add_post_hook(
+        std::make_unique<torch::autograd::utils::LambdaPostHook>(
+            [this, unit, i](const torch::autograd::variable_list& outputs,
+                            const torch::autograd::variable_list&) {
+              GradientIsThere(unit, i);
+              return outputs;
+            }));
+    uses_[unit].accumulators.push_back(accumulator);  // which hold the hook
+  }
+}
+
+void FullyShardedDataParallel::AddSection(
+    const std::vector<torch::Tensor>& parameters) {
+  const size_t section = sections_.size();
+  Section added;
+  for (const torch::Tensor& parameter : parameters) {
+    const size_t unit = unit_of_.at(KeyOf(parameter));
+    if (absl::c_linear_search(added.units, unit)) continue;
+    const bool is_first = absl::c_none_of(sections_, [&](const auto& earlier) {
+      return absl::c_linear_search(earlier.units, unit);
+    });
+    if (is_first) uses_[unit].first_section = section;
+    uses_[unit].last_section = section;
+    added.units.push_back(unit);
+  }
+  sections_.push_back(std::move(added));
+}
+
+void FullyShardedDataParallel::Gather(size_t unit) {
+  units_[unit]->StartGather();
+  if (config_.stage < 3) return;
+  const auto gathered = static_cast<int>(absl::c_count_if(
+      units_, [](const auto& each) { return each->gathered(); }));
+  peak_gathered_units_ = std::max(peak_gathered_units_, gathered);
+}
+
+void FullyShardedDataParallel::Need(size_t unit) {
+  if (!units_[unit]->gathered()) {
+    ++uses_[unit].misses;
+    Gather(unit);
+  }
+  units_[unit]->FinishGather();
+}
+
+void FullyShardedDataParallel::PrefetchAfter(size_t section) {
+  int started = 0;
+  for (size_t next = section + 1; next < sections_.size(); ++next) {
+    for (size_t unit : sections_[next].units) {
+      if (started == config_.prefetch) return;
+      if (uses_[unit].first_section != next) continue;
+      if (!units_[unit]->gathered()) Gather(unit);
+      ++started;
+    }
+  }
+}
+
+void FullyShardedDataParallel::PrefetchBefore(size_t section) {
+  int started = 0;
+  for (size_t next = section; next-- > 0;) {
+    for (size_t unit : sections_[next].units) {
+      if (started == config_.prefetch) return;
+      if (uses_[unit].last_section != next) continue;
+      if (!units_[unit]->gathered()) Gather(unit);
+      ++started;
+    }
+  }
+}
+
+torch::Tensor FullyShardedDataParallel::Run(size_t section,
+                                            const Forward& forward,
+                                            const torch::Tensor& x) {
+  for (size_t unit : sections_[section].units) Need(unit);
+  PrefetchAfter(section);
+  torch::Tensor y = forward(x);
+  if (config_.stage < 3) return y;
+  const bool trains = y.requires_grad();
+  const bool backward_begins_here = trains && section + 1 == sections_.size();
+  for (size_t unit : sections_[section].units) {
+    if (uses_[unit].last_section == section && !backward_begins_here)
+      units_[unit]->Invalidate(/*free=*/true);
+  }
+  if (trains) {
+    y.register_hook(
+        [this, section](const torch::Tensor&) { BackwardReaches(section); });
+  }
+  return y;
+}
+
+std::vector<std::pair<std::string, torch::Tensor>>
+FullyShardedDataParallel::Owned() const {
+  std::vector<std::pair<std::string, torch::Tensor>> owned;
+  for (const auto& unit : units_) {
+    for (const ShardedParameter& parameter : unit->parameters()) {
+      if (parameter.trained() && parameter.rows.size(0) > 0)
+        owned.emplace_back(parameter.name, parameter.rows);
+    }
+  }
+  return owned;
+}
+
+void FullyShardedDataParallel::BeforeForward() {
+  step_syncs_ = sync_;
+  if (!buffers_stale_) return;
+  BroadcastFromFirst(ModelBuffers(module_), line_);
+  // The optimizer has used them.
+  for (const auto& unit : units_) unit->DropGradients();
+  buffers_stale_ = false;
+}
+
+void FullyShardedDataParallel::BeforeBackward(
+    const std::vector<torch::Tensor>&) {
+  for (size_t unit = 0; unit < units_.size(); ++unit)
+    uses_[unit].awaited = units_[unit]->trained();
+}
+
+void FullyShardedDataParallel::BackwardReaches(size_t section) {
+  for (size_t unit : sections_[section].units) Need(unit);
+  PrefetchBefore(section);
+}
+
+void FullyShardedDataParallel::GradientIsThere(size_t unit, size_t parameter) {
+  units_[unit]->CountGradient(units_[unit]->parameters()[parameter]);
+  if (--uses_[unit].awaited == 0) FinishUnit(unit);
+}
+
+void FullyShardedDataParallel::FinishUnit(size_t unit) {
+  if (config_.stage == 3) units_[unit]->Invalidate(/*free=*/true);
+  if (!reduces()) return;
+  // No more whole gradients are in flight than whole parameters.
+  while (static_cast<int>(reducing_.size()) > config_.prefetch) {
+    units_[reducing_.front()]->FinishReduce();
+    reducing_.pop_front();
+  }
+  units_[unit]->StartReduce();
+  reducing_.push_back(unit);
+}
+
+void FullyShardedDataParallel::AfterBackward() {
+  // Some gradients never came: of parameters that the loss does not depend on.
+  for (size_t unit = units_.size(); unit-- > 0;) {
+    if (uses_[unit].awaited > 0) FinishUnit(unit);
+    uses_[unit].awaited = 0;
+    if (config_.stage == 3) units_[unit]->Invalidate(/*free=*/true);
+  }
+  for (size_t unit : reducing_) units_[unit]->FinishReduce();
+  reducing_.clear();
+  buffers_stale_ = step_syncs_;
+  if (!step_syncs_ || config_.stage == 3) return;
+  // An update follows.
+  for (const auto& unit : units_) unit->Invalidate(/*free=*/false);
+}
+
+PendingDuration FullyShardedDataParallel::TakeExposedComm() {
+  PendingDuration sum;
+  for (const auto& unit : units_) {
+    sum += unit->TakeGatherWait();
+    sum += unit->TakeReduceWait();
+  }
+  return sum;
+}
+
+std::vector<UnitWaits> FullyShardedDataParallel::TakeUnitWaits() {
+  std::vector<UnitWaits> waits;
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    waits.push_back({units_[unit]->name(), units_[unit]->TakeGatherWait(),
+                     units_[unit]->TakeReduceWait(),
+                     std::exchange(uses_[unit].misses, 0)});
+  }
+  return waits;
+}
+
+}  // namespace rankwise

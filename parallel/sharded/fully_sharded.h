@@ -1,0 +1,157 @@
+// Sharded data parallelism, ZeRO 1 to 3 (Rajbhandari et al. 2020), the way of
+// PyTorch's FSDP2: each parameter is divided by rows among the ranks, and units
+// of parameters are gathered when a part of the model is about to use them.
+#ifndef RANKWISE_PARALLEL_SHARDED_FULLY_SHARDED_H_
+#define RANKWISE_PARALLEL_SHARDED_FULLY_SHARDED_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/ddp/gradient_sync.h"
+#include "parallel/sharded/sharding.h"
+#include "parallel/sharded/unit.h"
+#include "torch/types.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace rankwise {
+
+// Parameters that are gathered and freed together.
+struct UnitSpec {
+  std::string name;
+  std::vector<torch::Tensor> parameters;
+};
+
+// How long a step only waited for a unit, and how often its parameters had not
+// been asked for before they were needed.
+struct UnitWaits {
+  std::string unit;
+  PendingDuration all_gather, reduce_scatter;
+  int64_t prefetch_misses = 0;
+};
+
+// An engine for models that run as a sequence of sections, such as the blocks
+// of a transformer. It is made before the optimizer, which updates Owned(). All
+// of a step's calls are those of DataParallelEngine:
+//
+//   ASSIGN_OR_RETURN(auto engine, FullyShardedDataParallel::Create(
+//       model, {{"block_0", model.block_0->parameters()}, ...}, groups, {}));
+//   for (i...) engine->AddSection(model.block_i->parameters());
+//   Optimizer optimizer(engine->Owned(), ...);
+//   ...
+//   engine->BeforeForward();
+//   for (i...) x = engine->Run(i, [&](auto& x) { return Block(i, x); }, x);
+//   engine->BeforeBackward({loss});
+//   loss.backward();
+//   engine->AfterBackward();
+//   optimizer.Step();
+//
+// With ZeRO 3 a parameter of the module has values within Run and backward
+// only; elsewhere its rows in Owned() are what there is. A unit is freed after
+// the last section that uses it, and gathered again in backward; those of the
+// last section stay, as backward begins there. So at most `prefetch` + 1 units
+// have memory at a time, and those that several sections share.
+// With ZeRO 1 and 2 the parameters stay, and are gathered once per update, each
+// before the forward of its first section.
+class FullyShardedDataParallel : public DataParallelEngine {
+ public:
+  using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
+
+  // Checks and broadcasts the model over `line`, all ranks that train on
+  // different data, and divides it as `groups`, which were made from it. Every
+  // parameter of `module` belongs to one unit. Collective. The module and the
+  // groups' communicator must outlive the result. InvalidArgument names a
+  // parameter without a unit.
+  static absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> Create(
+      torch::nn::Module& module, const std::vector<UnitSpec>& units,
+      const Group& line, const ShardingGroups& groups,
+      const ShardingConfig& config);
+
+  // The next part of the model, in order of forward, and what it uses.
+  void AddSection(const std::vector<torch::Tensor>& parameters);
+  // Runs section number `section`. Also without gradients, for evaluation.
+  torch::Tensor Run(size_t section, const Forward& forward,
+                    const torch::Tensor& x);
+
+  // What this rank updates: its rows of the parameters that require gradients,
+  // under the parameters' names.
+  std::vector<std::pair<std::string, torch::Tensor>> Owned() const;
+  // All units, for who stores or counts what they hold.
+  const std::vector<std::unique_ptr<ShardedUnit>>& units() const {
+    return units_;
+  }
+  const ShardingGroups& groups() const { return groups_; }
+
+  void BeforeForward() override;
+  void BeforeBackward(const std::vector<torch::Tensor>& outputs) override;
+  void AfterBackward() override;
+  void SetSync(bool sync) override { sync_ = sync; }
+  PendingDuration TakeExposedComm() override;
+
+  // The same by unit, of all since they were last taken, in order of first use.
+  // Take one of the two.
+  std::vector<UnitWaits> TakeUnitWaits();
+  // The most bytes of buffers at any time that hold more than this rank's
+  // share.
+  int64_t peak_unsharded_bytes() const { return unsharded_.peak; }
+  // The most units of ZeRO 3 that had memory at any time.
+  int peak_gathered_units() const { return peak_gathered_units_; }
+
+ private:
+  struct Section {
+    std::vector<size_t> units;
+  };
+  struct UnitUse {
+    size_t first_section = 0, last_section = 0;
+    int64_t awaited = 0;  // gradients that this backward still owes
+    int64_t misses = 0;
+    std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+  };
+
+  FullyShardedDataParallel(torch::nn::Module& module,
+                           const ShardingGroups& groups, const Group& line,
+                           const ShardingConfig& config);
+  void AddUnit(const UnitSpec& spec,
+               const std::map<const void*, std::string>& names);
+  void WatchGradients(size_t unit);
+  void Need(size_t unit);
+  void Gather(size_t unit);
+  // Starts the all-gathers of the units after (before) those of `section`.
+  void PrefetchAfter(size_t section);
+  void PrefetchBefore(size_t section);
+  void BackwardReaches(size_t section);
+  void GradientIsThere(size_t unit, size_t parameter);
+  // The unit's backward is over.
+  void FinishUnit(size_t unit);
+  bool reduces() const {
+    return step_syncs_ || config_.reduce_every_micro_batch;
+  }
+
+  torch::nn::Module& module_;
+  const ShardingGroups groups_;
+  const Group line_;
+  const ShardingConfig config_;
+  UnshardedBytes unsharded_;
+  std::vector<std::unique_ptr<ShardedUnit>> units_;
+  std::vector<UnitUse> uses_;  // by unit
+  std::vector<Section> sections_;
+  std::map<const void*, size_t> unit_of_;  // by parameter
+  std::deque<size_t> reducing_;            // units, the oldest first
+  int peak_gathered_units_ = 0;
+  bool sync_ = true;
+  bool step_syncs_ = true;  // the step under way reduces gradients
+  bool buffers_stale_ = true;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_SHARDED_FULLY_SHARDED_H_

@@ -1,0 +1,275 @@
+#include "parallel/sharded/unit.h"
+
+#include <utility>
+
+#include "ATen/core/LegacyTypeDispatch.h"
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/as_strided.h"
+#include "ATen/ops/empty.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/zeros.h"
+#include "absl/algorithm/container.h"
+#include "c10/core/Allocator.h"
+#include "c10/util/Exception.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+namespace {
+
+// The memory of a tensor whose rows follow one another, [numel].
+torch::Tensor FlatView(const torch::Tensor& tensor) {
+  return at::as_strided(tensor.detach(), {tensor.numel()}, {1});
+}
+
+bool RowsFollowOneAnother(const torch::Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() &&
+         (tensor.size(0) <= 1 ||
+          tensor.stride(0) == tensor.numel() / tensor.size(0));
+}
+
+// Calls `copy` with what belongs together: `flat`, a whole parameter, and
+// `buffer` [ranks, ...], from `offset` on in each line.
+template <typename Copy>
+void ByLine(const torch::Tensor& flat, const torch::Tensor& buffer,
+            const ShardedParameter& parameter, const Copy& copy) {
+  const int64_t chunk = parameter.chunk;
+  const int64_t full = chunk == 0 ? 0 : flat.numel() / chunk;
+  const torch::Tensor columns = buffer.narrow(1, parameter.offset, chunk);
+  copy(flat.narrow(0, 0, full * chunk).view({full, chunk}),
+       columns.narrow(0, 0, full));
+  const int64_t rest = flat.numel() - full * chunk;
+  if (rest > 0) {
+    copy(flat.narrow(0, full * chunk, rest),
+         columns.select(0, full).narrow(0, 0, rest));
+  }
+}
+
+}  // namespace
+
+ShardedUnit::ShardedUnit(std::string name,
+                         const std::vector<NamedTensor>& parameters,
+                         const ShardingGroups& groups,
+                         const ShardingConfig& config,
+                         UnshardedBytes& unsharded)
+    : name_(std::move(name)),
+      groups_(groups),
+      config_(config),
+      unsharded_(unsharded) {
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& parameter : parameters) Divide(parameter);
+}
+
+ShardedUnit::~ShardedUnit() {
+  for (Exchange* exchange : {&gather_, &reduce_}) {
+    if (exchange->work == nullptr) continue;
+    try {
+      exchange->work->wait();  // its memory is not freed under it
+    } catch (...) {            // the exception that brought us here says more
+    }
+  }
+}
+
+void ShardedUnit::Divide(const NamedTensor& parameter) {
+  torch::Tensor whole = parameter.tensor;
+  TORCH_CHECK(whole.dim() > 0, "the parameter ", parameter.name,
+              " is a scalar, which has no rows to divide; make it [1]");
+  torch::Tensor values = whole.detach();
+  if (!RowsFollowOneAnother(values)) values = values.contiguous();
+  const int64_t rows = whole.size(0);
+  const int64_t most = (rows + groups_.shard.size() - 1) / groups_.shard.size();
+  ShardedParameter sharded;
+  sharded.name = parameter.name;
+  sharded.begin = std::min(rows, most * groups_.shard.place());
+  sharded.offset = line_;
+  sharded.chunk = rows == 0 ? 0 : most * (whole.numel() / rows);
+  line_ += sharded.chunk;
+
+  const int64_t mine = std::min(most, rows - sharded.begin);
+  const auto options = values.options().dtype(
+      config_.parameter_type.value_or(values.scalar_type()));
+  torch::Tensor memory = at::empty_like(values, options);
+  memory.copy_(values);
+  whole.set_data(memory);
+  sharded.whole = whole;
+  sharded.flat = FlatView(whole);
+  // Where parameters stay whole, in the same memory.
+  const bool shares = config_.stage < 3 && !config_.offload &&
+                      memory.scalar_type() == values.scalar_type();
+  sharded.rows =
+      (shares ? whole.detach() : values).narrow(0, sharded.begin, mine);
+  if (!shares) {
+    sharded.rows = sharded.rows.clone();
+    if (config_.offload) sharded.rows = sharded.rows.cpu();
+  }
+  whole_bytes_ += static_cast<int64_t>(whole.nbytes());
+  parameters_.push_back(std::move(sharded));
+  if (config_.stage == 3) {
+    c10::StorageImpl* storage = whole.storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(c10::DataPtr(nullptr, whole.device()));
+  }
+}
+
+int64_t ShardedUnit::trained() const {
+  return absl::c_count_if(parameters_,
+                          [](const auto& each) { return each.trained(); });
+}
+
+void ShardedUnit::Allocate() {
+  if (config_.stage < 3) return;
+  for (ShardedParameter& parameter : parameters_) {
+    c10::StorageImpl* storage =
+        parameter.whole.storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(
+        c10::GetAllocator(parameter.whole.device().type())
+            ->allocate(storage->nbytes()));
+  }
+  unsharded_.Add(whole_bytes_);
+}
+
+void ShardedUnit::StartGather() {
+  if (gathered()) return;
+  state_ = State::kGathering;
+  if (parameters_.empty()) return;
+  const at::NoGradGuard no_grad;
+  const auto options = parameters_[0].whole.options().requires_grad(false);
+  gather_.input = at::zeros({line_}, options);
+  for (const ShardedParameter& parameter : parameters_) {
+    gather_.input.narrow(0, parameter.offset, parameter.rows.numel())
+        .copy_(FlatView(parameter.rows));
+  }
+  if (groups_.shard.size() == 1) {
+    gather_.output = gather_.input;
+    return;
+  }
+  gather_.output = at::empty({groups_.shard.size() * line_}, options);
+  unsharded_.Add(static_cast<int64_t>(gather_.output.nbytes()));
+  gather_.work = groups_.shard.process_group()->_allgather_base(gather_.output,
+                                                                gather_.input);
+}
+
+void ShardedUnit::Wait(Exchange& exchange, ExposedComm& waited) {
+  // A collective that fails is not waited for again.
+  const auto work = std::move(exchange.work);
+  if (work != nullptr) waited.Wait(*work, exchange.output.device());
+}
+
+void ShardedUnit::FinishGather() {
+  if (state_ != State::kGathering) return;
+  Wait(gather_, gather_wait_);
+  Allocate();
+  // The new bytes are the parameters' own: what autograd saved is still valid.
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView same_version;
+  const torch::Tensor lines =
+      gather_.output.defined()
+          ? gather_.output.view({groups_.shard.size(), line_})
+          : gather_.output;
+  for (const ShardedParameter& parameter : parameters_) {
+    ByLine(parameter.flat, lines, parameter,
+           [](const torch::Tensor& whole, const torch::Tensor& part) {
+             whole.copy_(part);
+           });
+  }
+  if (groups_.shard.size() > 1 && gather_.output.defined())
+    unsharded_.Add(-static_cast<int64_t>(gather_.output.nbytes()));
+  gather_ = {};
+  state_ = State::kWhole;
+}
+
+void ShardedUnit::Invalidate(bool free) {
+  FinishGather();
+  if (state_ == State::kSharded) return;
+  state_ = State::kSharded;
+  if (!free) return;
+  for (ShardedParameter& parameter : parameters_) {
+    parameter.whole.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+        c10::DataPtr(nullptr, parameter.whole.device()));
+  }
+  unsharded_.Add(-whole_bytes_);
+}
+
+void ShardedUnit::CountGradient(const ShardedParameter& parameter) {
+  if (config_.stage == 1) return;
+  const auto bytes = static_cast<int64_t>(parameter.whole.grad().nbytes());
+  gradient_bytes_ += bytes;
+  unsharded_.Add(bytes);
+}
+
+void ShardedUnit::StartReduce() {
+  TORCH_CHECK(!reduce_.input.defined(), "the gradients of ", name_,
+              " are being reduced already");
+  if (trained() == 0) return;
+  const at::NoGradGuard no_grad;
+  const auto options = parameters_[0]
+                           .rows.options()
+                           .device(parameters_[0].whole.device())
+                           .requires_grad(false);
+  reduce_.input = at::zeros({groups_.shard.size(), line_}, options);
+  unsharded_.Add(static_cast<int64_t>(reduce_.input.nbytes()));
+  for (ShardedParameter& parameter : parameters_) {
+    torch::Tensor& gradient = parameter.whole.mutable_grad();
+    if (!gradient.defined()) continue;
+    TORCH_CHECK(!gradient.is_sparse(), "the gradient of ", parameter.name,
+                " is sparse, which has no rows to divide");
+    torch::Tensor dense = gradient;
+    if (dense.strides() != parameter.whole.strides())
+      dense = at::empty_like(parameter.whole).copy_(gradient);
+    ByLine(FlatView(dense), reduce_.input, parameter,
+           [](const torch::Tensor& whole, const torch::Tensor& part) {
+             part.copy_(whole);
+           });
+    if (config_.stage > 1) gradient.reset();
+  }
+  unsharded_.Add(-std::exchange(gradient_bytes_, 0));
+  reduce_.input = reduce_.input.view({-1});
+  if (groups_.shard.size() == 1) {
+    reduce_.output = reduce_.input;
+  } else {
+    reduce_.output = at::empty({line_}, options);
+    reduce_.work = groups_.shard.process_group()->_reduce_scatter_base(
+        reduce_.output, reduce_.input);
+  }
+}
+
+void ShardedUnit::FinishReduce() {
+  if (!reduce_.input.defined()) return;
+  const at::NoGradGuard no_grad;
+  Wait(reduce_, reduce_wait_);
+  if (groups_.replicate.size() > 1) {
+    std::vector<torch::Tensor> sum = {reduce_.output};
+    reduce_.work = groups_.replicate.process_group()->allreduce(sum);
+    Wait(reduce_, reduce_wait_);
+  }
+  const torch::Tensor mean = reduce_.output.div_(groups_.ranks());
+  for (ShardedParameter& parameter : parameters_) {
+    if (!parameter.trained()) continue;
+    SetGradient(parameter,
+                at::as_strided(mean, parameter.rows.sizes(),
+                               parameter.rows.strides(), parameter.offset));
+  }
+  unsharded_.Add(-static_cast<int64_t>(reduce_.input.nbytes()));
+  reduce_ = {};
+}
+
+void ShardedUnit::SetGradient(ShardedParameter& parameter,
+                              const torch::Tensor& mean) {
+  torch::Tensor& gradient = parameter.rows.mutable_grad();
+  const torch::Tensor& whole = parameter.whole.grad();
+  if (config_.stage == 1 && whole.defined() &&
+      whole.scalar_type() == mean.scalar_type() && !config_.offload) {
+    // In the memory of the whole one, which is there anyway.
+    gradient = whole.narrow(0, parameter.begin, parameter.rows.size(0));
+    gradient.copy_(mean);
+  } else if (gradient.defined()) {
+    gradient.add_(mean);
+  } else {
+    gradient = mean.to(parameter.rows.device());
+  }
+}
+
+void ShardedUnit::DropGradients() {
+  for (ShardedParameter& parameter : parameters_)
+    parameter.whole.mutable_grad().reset();
+}
+
+}  // namespace rankwise

@@ -1,0 +1,114 @@
+// Parameters that are gathered, freed and reduced together, and how they lie in
+// memory. Not for other rooms: they use fully_sharded.h.
+//
+// Of every parameter [d0, ...] each of n ranks has c = ceil(d0 / n) rows, the
+// last ones fewer or none. A unit's buffer has one line per rank, with the
+// rank's rows of one parameter after the other, padded to c rows each:
+//
+//   rank 0 | a: rows 0..c-1 | b: rows 0..c'-1 |
+//   rank 1 | a: rows c..2c-1| b: ...          |   all-gather: input one line,
+//   ...                                           output all of them
+#ifndef RANKWISE_PARALLEL_SHARDED_UNIT_H_
+#define RANKWISE_PARALLEL_SHARDED_UNIT_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/exposed_comm.h"
+#include "parallel/ddp/model_state.h"
+#include "parallel/sharded/sharding.h"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// Bytes of buffers that hold more than this rank's share.
+struct UnshardedBytes {
+  int64_t now = 0, peak = 0;
+
+  void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
+};
+
+struct ShardedParameter {
+  std::string name;
+  torch::Tensor whole;  // the module's; without memory while it is freed
+  torch::Tensor flat;   // the same memory, [numel]
+  torch::Tensor rows;   // this rank's, which the optimizer updates
+  int64_t begin = 0;    // the first of them
+  int64_t chunk = 0;    // numbers in a line of the buffer
+  int64_t offset = 0;   // where they begin
+
+  bool trained() const { return whole.requires_grad(); }
+};
+
+// Not thread-safe. All ranks make the same calls in the same order. Throws what
+// the process group throws.
+class ShardedUnit {
+ public:
+  // Takes over the parameters' memory; from here on they are not whole. What
+  // is passed by reference must outlive the unit.
+  ShardedUnit(std::string name, const std::vector<NamedTensor>& parameters,
+              const ShardingGroups& groups, const ShardingConfig& config,
+              UnshardedBytes& unsharded);
+  ~ShardedUnit();
+  ShardedUnit(const ShardedUnit&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::vector<ShardedParameter>& parameters() { return parameters_; }
+  int64_t trained() const;  // how many of them
+
+  // Whole, or about to be.
+  bool gathered() const { return state_ != State::kSharded; }
+  // Starts the all-gather of a unit that is not gathered.
+  void StartGather();
+  // Waits for it, if it is under way.
+  void FinishGather();
+  // The ranks' rows were updated: what is gathered is of no use any more. With
+  // `free` it is also given back.
+  void Invalidate(bool free);
+
+  // Counts what backward has written of a parameter's gradient.
+  void CountGradient(const ShardedParameter& parameter);
+  // Starts the reduce-scatter of the parameters' gradients, a missing one as
+  // zeros.
+  void StartReduce();
+  // Waits for it, if one is under way: the mean of the ranks' gradients is in
+  // the gradients of `rows`, added to what was there.
+  void FinishReduce();
+  // Of ZeRO 1, which keeps whole gradients until the update.
+  void DropGradients();
+
+  // How long the rank only waited since these were last taken.
+  PendingDuration TakeGatherWait() { return gather_wait_.Take(); }
+  PendingDuration TakeReduceWait() { return reduce_wait_.Take(); }
+
+ private:
+  enum class State { kSharded, kGathering, kWhole };
+  struct Exchange {
+    torch::Tensor input, output;
+    c10::intrusive_ptr<c10d::Work> work;  // null: none is under way
+  };
+
+  void Divide(const NamedTensor& parameter);
+  void Allocate();
+  void Wait(Exchange& exchange, ExposedComm& waited);
+  void SetGradient(ShardedParameter& parameter, const torch::Tensor& mean);
+
+  const std::string name_;
+  const ShardingGroups& groups_;
+  const ShardingConfig& config_;
+  UnshardedBytes& unsharded_;
+  std::vector<ShardedParameter> parameters_;
+  int64_t line_ = 0;         // numbers in a line of the buffers
+  int64_t whole_bytes_ = 0;  // of the parameters, while they have memory
+  int64_t gradient_bytes_ = 0;
+  State state_ = State::kSharded;
+  Exchange gather_, reduce_;
+  ExposedComm gather_wait_, reduce_wait_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_SHARDED_UNIT_H_
