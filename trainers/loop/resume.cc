@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -244,12 +245,13 @@ absl::Status SeeDifferentCheckpoints(const Worker& worker,
 
 RunCheckpoints::RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                                const Worker& worker, Model& model,
-                               Optimizer& optimizer)
+                               Optimizer& optimizer, ShardedState sharded)
     : config_(config),
       total_steps_(total_steps),
       worker_(worker),
       model_(model),
       optimizer_(optimizer),
+      sharded_(std::move(sharded)),
       store_(config.checkpoint.dir, config.checkpoint.keep, worker.state_part(),
              worker.state_parts()) {}
 

@@ -13,6 +13,7 @@
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/optimizer.h"
+#include "trainers/loop/sharded_state.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
 
@@ -32,7 +33,8 @@ struct Progress {
 class RunCheckpoints {
  public:
   RunCheckpoints(const TrainConfig& config, int64_t total_steps,
-                 const Worker& worker, Model& model, Optimizer& optimizer);
+                 const Worker& worker, Model& model, Optimizer& optimizer,
+                 ShardedState sharded = {});
 
   // The first rank makes the folder. A folder that cannot be written to must be
   // known before the training, not after it: FailedPrecondition.
@@ -72,6 +74,7 @@ class RunCheckpoints {
   const Worker& worker_;
   Model& model_;
   Optimizer& optimizer_;
+  const ShardedState sharded_;
   CheckpointStore store_;
 };
 

@@ -124,12 +124,13 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
   return run;
 }
 
-absl::Status TrainingRun::Start(const NamedTensors& owned) {
+absl::Status TrainingRun::Start(const NamedTensors& owned,
+                                ShardedState sharded) {
   return Guarded("starting the run", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
     if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
     if (!config_.skip_communication) ShareNorm(worker_, *model_, *optimizer_);
-    RETURN_IF_ERROR(OpenCheckpoints());
+    RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
     return OpenOutputs();
   });
 }
@@ -160,9 +161,10 @@ absl::Status TrainingRun::Plan() {
   return absl::OkStatus();
 }
 
-absl::Status TrainingRun::OpenCheckpoints() {
+absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
   if (config_.checkpoint.dir.empty()) return absl::OkStatus();
-  checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_);
+  checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_,
+                       std::move(sharded));
   RETURN_IF_ERROR(checkpoints_->MakeFolder());
   if (!config_.checkpoint.resume) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<Progress> found, checkpoints_->Resume());

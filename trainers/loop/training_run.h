@@ -21,6 +21,7 @@
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/resume.h"
+#include "trainers/loop/sharded_state.h"
 #include "trainers/loop/step.h"
 #include "trainers/loop/training_data.h"
 #include "trainers/loop/worker.h"
@@ -58,8 +59,9 @@ class TrainingRun {
 
   // Makes the optimizer over `owned`, the parameters that this rank updates,
   // restores the newest checkpoint under --resume, and opens --record. A run
-  // that is refused up to here leaves no record.
-  absl::Status Start(const NamedTensors& owned);
+  // that is refused up to here leaves no record. Of the parameters in
+  // `sharded`, `owned` has the rows; these are what is restored and saved.
+  absl::Status Start(const NamedTensors& owned, ShardedState sharded = {});
 
   Model& model() { return *model_; }
   const TrainingData& data() const { return data_; }
@@ -89,7 +91,7 @@ class TrainingRun {
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
   absl::Status Plan();
-  absl::Status OpenCheckpoints();
+  absl::Status OpenCheckpoints(ShardedState sharded);
   absl::Status OpenOutputs();
   void Announce();
 
