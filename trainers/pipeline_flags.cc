@@ -34,11 +34,10 @@ TRAINER_FLAG(
     kSpeed, int, chunks, 0,
     "stages per rank; 0: the schedule's own (2 for interleaved_1f1b, zbv and "
     "dualpipev)");
-TRAINER_FLAG(kSpeed, bool, recompute, false,
-             "keep only the stages' inputs and run their forwards again");
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
+ABSL_DECLARE_FLAG(bool, recompute);
 
 namespace rankwise {
 namespace {

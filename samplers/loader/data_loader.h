@@ -110,6 +110,7 @@ class DataLoader {
 
   // Batches that an epoch has for this rank.
   int64_t batches_per_epoch() const;
+  int64_t batch_size() const { return config_.batch_size; }
   LoaderState state() const { return state_; }
 
  private:

@@ -55,8 +55,10 @@ ModelParallel ParallelOf(const Worker& worker, const ModelSplit& split,
                       .exposed = context_exposed}};
 }
 
-void ShareNorm(const Worker& worker, const Model& model, Optimizer& optimizer) {
+void ShareNorm(const Worker& worker, const Model& model, const Group& shard,
+               Optimizer& optimizer) {
   std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
+  if (shard.size() > 1) groups.push_back(shard.process_group());
   for (const char* axis : {"tp", "pp"}) {
     if (worker.size(axis) > 1)
       groups.push_back(worker.mesh->group(axis).process_group());

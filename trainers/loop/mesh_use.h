@@ -19,8 +19,9 @@ ModelParallel ParallelOf(const Worker& worker, const ModelSplit& split,
                          ExposedComm* context_exposed);
 
 // Clipping sees the norm of the whole model from now on, of which the ranks
-// along pp and tp have parts.
-void ShareNorm(const Worker& worker, const Model& model, Optimizer& optimizer);
+// along pp and tp, and those of `shard`, have parts.
+void ShareNorm(const Worker& worker, const Model& model, const Group& shard,
+               Optimizer& optimizer);
 
 // "mesh: pp 2, dp 1, cp 1, tp 2 (tp's ranks are neighbours), on one node"; on
 // several nodes, which axes cross them. "" where the ranks are all along one

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "samplers/loader/data_loader.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -16,6 +17,20 @@ namespace {
 // Positions in the tensor of sums. A prediction is an example's class, or each
 // of its tokens.
 enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
+
+// The forwards that other ranks along dp, with more batches, still do.
+void RunWithTheOthers(const Objective& objective, const TrainingData& data,
+                      const Worker& worker, int64_t forwards) {
+  const Dataset& examples = *data.test.dataset;
+  const int64_t ranks = worker.dp_size();
+  const int64_t batch_size = data.test.loader->batch_size();
+  const int64_t most_examples = (examples.size() + ranks - 1) / ranks;
+  const int64_t most_forwards = (most_examples + batch_size - 1) / batch_size;
+  torch::Tensor spare = examples.Gather({0}).data;
+  if (spare.scalar_type() == at::kByte) spare = NormalizeImages(spare);
+  for (; forwards < most_forwards; ++forwards)
+    objective.Output(spare.to(worker.device));
+}
 
 }  // namespace
 
@@ -65,13 +80,17 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
   EvaluationMode evaluation_mode(objective.model());
   EvaluationSums sums(objective.kind(), worker.device);
   data.test.loader->StartEpoch(0);
+  int64_t forwards = 0;
   while (true) {
     ASSIGN_OR_RETURN(std::optional<Batch> batch, data.test.loader->Next());
     if (!batch.has_value()) break;
+    ++forwards;
     const torch::Tensor output =
         objective.model().WholeOutput(objective.Output(batch->data));
     if (worker.is_first_of_share()) sums.Add(output, batch->target);
   }
+  if (objective.model().forward_is_collective())
+    RunWithTheOthers(objective, data, worker, forwards);
   return sums.Finish(data, worker, epoch);
 }
 

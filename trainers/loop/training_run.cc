@@ -129,7 +129,9 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
   return Guarded("starting the run", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
     if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
-    if (!config_.skip_communication) ShareNorm(worker_, *model_, *optimizer_);
+    if (!config_.skip_communication) {
+      ShareNorm(worker_, *model_, sharded.group, *optimizer_);
+    }
     RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
     return OpenOutputs();
   });

@@ -15,6 +15,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "parallel/tensor/vocabulary.h"
@@ -189,11 +190,34 @@ torch::Tensor Model::Forward(const torch::Tensor& input, LayerRange range) {
   for (size_t i = range.begin; i < range.end; ++i) {
     TORCH_CHECK(i < layers_.size() && layers_[i].forward,
                 "this model does not hold layer ", i);
-    if (spec_.layers[i].has_dropout && is_training())
-      SeedGenerator(x.device(), SeedOf(i));
-    x = layers_[i].forward(x);
+    const bool seeds = spec_.layers[i].has_dropout && is_training();
+    const auto forward = [this, i, seeds,
+                          seed = SeedOf(i)](const torch::Tensor& layer_input) {
+      if (seeds) SeedGenerator(layer_input.device(), seed);
+      return layers_[i].forward(layer_input);
+    };
+    x = run_layer_ == nullptr ? forward(x) : run_layer_(i, forward, x);
   }
   return x;
+}
+
+void Model::SetRunLayer(RunLayer run_layer, bool collective) {
+  run_layer_ = std::move(run_layer);
+  forward_is_collective_ = collective;
+}
+
+std::vector<std::pair<std::string, torch::Tensor>> Model::ParametersOf(
+    size_t layer) const {
+  std::vector<std::pair<std::string, torch::Tensor>> parameters;
+  const std::string prefix = absl::StrCat(LayerName(layer), ".");
+  for (const auto& entry : named_parameters()) {
+    const bool tied = absl::c_any_of(spec_.ties, [&](const TiedWeight& tie) {
+      return tie.user == layer && tie.name == entry.key();
+    });
+    if (tied || absl::StartsWith(entry.key(), prefix))
+      parameters.emplace_back(entry.key(), entry.value());
+  }
+  return parameters;
 }
 
 uint64_t Model::SeedOf(size_t layer) const {

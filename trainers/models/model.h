@@ -145,6 +145,16 @@ class Model : public torch::nn::Module {
   // The layers of `range`, all of which must have been kept.
   torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
 
+  // What runs a layer: calls `forward`, which may be called again in backward.
+  using LayerForward = std::function<torch::Tensor(const torch::Tensor&)>;
+  using RunLayer = std::function<torch::Tensor(
+      size_t layer, const LayerForward& forward, const torch::Tensor& x)>;
+  // From here on every Forward runs its layers by `run_layer`, such as an
+  // engine's that brings their parameters. With `collective` all ranks along dp
+  // have to run as many.
+  void SetRunLayer(RunLayer run_layer, bool collective);
+  bool forward_is_collective() const { return forward_is_collective_; }
+
   // The scalar mean loss of this rank's `output` against the whole target. The
   // mean of the ranks' along cp is that of all tokens; along tp it is the same
   // on every rank.
@@ -162,6 +172,13 @@ class Model : public torch::nn::Module {
 
   // Of the whole model, kept or not.
   size_t num_layers() const { return layers_.size(); }
+  const std::string& LayerName(size_t layer) const {
+    return spec_.layers[layer].name;
+  }
+  // What the layer's forward uses, by full name, with weights that it is tied
+  // to.
+  std::vector<std::pair<std::string, torch::Tensor>> ParametersOf(
+      size_t layer) const;
 
   // Weights held here as copies, whose owner is not kept.
   const std::vector<TiedWeight>& copies() const { return copies_; }
@@ -189,6 +206,8 @@ class Model : public torch::nn::Module {
   ModelSpec spec_;
   ModelParallel parallel_;
   std::vector<Layer> layers_;  // of layers not kept: empty
+  RunLayer run_layer_;         // null: at once
+  bool forward_is_collective_ = false;
   std::vector<TiedWeight> copies_;
   uint64_t dropout_seed_ = 0;
   std::map<std::string, Division> divisions_;

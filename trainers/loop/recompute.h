@@ -1,0 +1,21 @@
+// Forwards that keep nothing for backward but their input (Chen et al. 2016,
+// "Training Deep Nets with Sublinear Memory Cost").
+#ifndef RANKWISE_TRAINERS_LOOP_RECOMPUTE_H_
+#define RANKWISE_TRAINERS_LOOP_RECOMPUTE_H_
+
+#include <torch/types.h>
+
+#include "trainers/loop/config.h"
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// forward(x), which backward runs again, in `precision`; for a forward that
+// then gives the same result. An `x` that needs no gradient, as a model's
+// input, is run as usual: nothing would call backward.
+torch::Tensor Recomputed(const Model::LayerForward& forward,
+                         const torch::Tensor& x, Precision precision);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_RECOMPUTE_H_
