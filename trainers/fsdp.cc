@@ -4,10 +4,13 @@
 // computes. Compare with ddp.cc: the engine also says what the optimizer owns.
 
 #include <memory>
+#include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/loop/sharded_model.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/main.h"
 #include "trainers/zero_flags.h"
@@ -20,7 +23,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
                    TrainingRun::Create(config, worker));
   Model& model = run->model();
   ASSIGN_OR_RETURN(std::unique_ptr<FullyShardedDataParallel> engine,
-                   ShardModel(model, config, worker));
+                   ShardModel(model, config, worker, FsdpConfigFromFlags()));
   RETURN_IF_ERROR(run->Start(engine->Owned(), StateOf(*engine)));
   Optimizer& optimizer = run->optimizer();
   const Objective& objective = run->objective();
@@ -45,7 +48,12 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);
     optimizer.ZeroGrad();
-    return OutcomeOf(loss, *engine);
+    // Copies of the function share what it reads.
+    const auto waits =
+        std::make_shared<std::vector<UnitWaits>>(engine->TakeUnitWaits());
+    return StepOutcome{.loss = loss, .complete = [waits](StepRecord& record) {
+                         AddUnitWaits(*waits, record);
+                       }};
   });
 }
 
@@ -53,6 +61,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
+  absl::SetFlag(&FLAGS_zero, 3);  // the default of this trainer
   return rankwise::TrainerMain(
       argc, argv,
       {.name = "fsdp",

@@ -11,6 +11,7 @@
 #include "trainers/flags.h"
 #include "trainers/split_flags.h"
 #include "trainers/stage_flags.h"
+#include "trainers/zero_flags.h"
 
 TRAINER_FLAG(kLayout, int, tp, 1,
              "ranks that divide every layer's weights (tensor parallelism)");
@@ -81,6 +82,7 @@ PipelineConfig HybridConfigFromFlags() {
   config.context = absl::GetFlag(FLAGS_cp);
   config.tensor = absl::GetFlag(FLAGS_tp);
   config.mesh_order = absl::StrSplit(absl::GetFlag(FLAGS_mesh_order), ',');
+  config.zero = ZeroConfigFromFlags();
   return config;
 }
 
@@ -93,6 +95,7 @@ absl::Status CheckHybridFlags() {
         "runs a pipeline in one process, which the trainer pipeline does");
   }
   RETURN_IF_ERROR(CheckSplitOfModel(HybridSplitFromFlags()));
+  RETURN_IF_ERROR(CheckZeroFlags());
   return CheckPipeline(config);
 }
 

@@ -86,6 +86,22 @@ absl::Status CheckBasics(const PipelineConfig& config) {
   return CheckScheduleExists(config.schedule);
 }
 
+// Between I and W of a micro-batch others would free the parameters.
+absl::Status CheckZeroFits(const PipelineConfig& config,
+                           const Schedule& schedule) {
+  if (config.zero.sharding.stage < 3) return absl::OkStatus();
+  for (const auto& actions : schedule.actions) {
+    for (const Action& action : actions) {
+      if (action.kind != ActionKind::kWeightGrad) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--zero=3: --schedule=", absl::GetFlag(FLAGS_schedule),
+          " divides backward in two, which both need a stage's parameters; use "
+          "--zero=2, or a schedule without W, such as 1f1b"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Whether a pipeline of `ranks` has a schedule, and the model stages for it.
 absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
   ASSIGN_OR_RETURN(
@@ -94,6 +110,7 @@ absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
                    {.num_ranks = ranks,
                     .num_micro_batches = static_cast<int>(config.micro_batches),
                     .chunks = config.chunks}));
+  RETURN_IF_ERROR(CheckZeroFits(config, schedule));
   return CheckSplitFits(schedule.num_stages());
 }
 

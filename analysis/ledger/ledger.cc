@@ -27,6 +27,12 @@ double WaitedAlong(const std::string& axis, const StepRecord& step) {
   return found == by_axis.end() ? 0 : found->second;
 }
 
+double GatherSeconds(const StepRecord& step) {
+  double seconds = 0;
+  for (const UnitWait& unit : step.units) seconds += unit.all_gather_seconds;
+  return seconds;
+}
+
 // `schedule` is null outside pipelines. What a step of a pipeline spends in its
 // schedule neither computing nor waiting is the handing over of messages to the
 // transport: the executor does nothing else.
@@ -48,10 +54,11 @@ LedgerParts PartsOfStep(const StepRecord& step,
                                  : schedule->exposed_transfer_seconds;
     const double handing_over = schedule->schedule_seconds -
                                 schedule->busy_seconds - schedule->wait_seconds;
-    // Layers wait within the schedule's actions; gradients are exchanged after
-    // it.
+    // Layers wait within the schedule's actions, also for their parameters;
+    // gradients are exchanged after it.
     parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds -
-                            parts.exposed_tp_seconds - parts.exposed_cp_seconds;
+                            parts.exposed_tp_seconds -
+                            parts.exposed_cp_seconds - GatherSeconds(step);
     parts.exposed_pp_seconds += under_way + handing_over;
     parts.bubble_seconds = schedule->wait_seconds - under_way;
   }

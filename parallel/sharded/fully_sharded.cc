@@ -173,7 +173,8 @@ torch::Tensor FullyShardedDataParallel::Run(size_t section,
   torch::Tensor y = forward(x);
   if (config_.stage < 3) return y;
   const bool trains = y.requires_grad();
-  const bool backward_begins_here = trains && section + 1 == sections_.size();
+  const bool backward_begins_here = trains && section + 1 == sections_.size() &&
+                                    !config_.micro_batches_take_turns;
   for (size_t unit : sections_[section].units) {
     if (uses_[unit].last_section == section && !backward_begins_here)
       units_[unit]->Invalidate(/*free=*/true);
@@ -197,9 +198,24 @@ FullyShardedDataParallel::Owned() const {
   return owned;
 }
 
+torch::Tensor FullyShardedDataParallel::RowsOf(
+    const torch::Tensor& parameter) const {
+  for (const ShardedParameter& each :
+       units_[unit_of_.at(KeyOf(parameter))]->parameters()) {
+    if (each.whole.is_same(parameter)) return each.rows;
+  }
+  return {};
+}
+
 void FullyShardedDataParallel::BeforeForward() {
   step_syncs_ = sync_;
+  for (size_t unit = 0; unit < units_.size(); ++unit)
+    uses_[unit].to_start = units_[unit]->trained();
   if (!buffers_stale_) return;
+  // Between Create and the first step the rows may have been restored.
+  if (std::exchange(is_first_step_, false)) {
+    for (const auto& unit : units_) unit->Invalidate(config_.stage == 3);
+  }
   BroadcastFromFirst(ModelBuffers(module_), line_);
   // The optimizer has used them.
   for (const auto& unit : units_) unit->DropGradients();
@@ -213,7 +229,12 @@ void FullyShardedDataParallel::BeforeBackward(
 }
 
 void FullyShardedDataParallel::BackwardReaches(size_t section) {
-  for (size_t unit : sections_[section].units) Need(unit);
+  for (size_t unit : sections_[section].units) {
+    Need(unit);
+    const bool begins = uses_[unit].last_section == section;
+    if (begins && config_.micro_batches_take_turns)
+      uses_[unit].awaited = units_[unit]->trained();
+  }
   PrefetchBefore(section);
 }
 
@@ -224,7 +245,10 @@ void FullyShardedDataParallel::GradientIsThere(size_t unit, size_t parameter) {
 
 void FullyShardedDataParallel::FinishUnit(size_t unit) {
   if (config_.stage == 3) units_[unit]->Invalidate(/*free=*/true);
-  if (!reduces()) return;
+  if (reduces()) Reduce(unit);
+}
+
+void FullyShardedDataParallel::Reduce(size_t unit) {
   // No more whole gradients are in flight than whole parameters.
   while (static_cast<int>(reducing_.size()) > config_.prefetch) {
     units_[reducing_.front()]->FinishReduce();
@@ -241,12 +265,30 @@ void FullyShardedDataParallel::AfterBackward() {
     uses_[unit].awaited = 0;
     if (config_.stage == 3) units_[unit]->Invalidate(/*free=*/true);
   }
+  FinishReduces();
+}
+
+void FullyShardedDataParallel::FinishReduces() {
   for (size_t unit : reducing_) units_[unit]->FinishReduce();
   reducing_.clear();
   buffers_stale_ = step_syncs_;
   if (!step_syncs_ || config_.stage == 3) return;
   // An update follows.
   for (const auto& unit : units_) unit->Invalidate(/*free=*/false);
+}
+
+void FullyShardedDataParallel::Start(
+    const std::vector<torch::Tensor>& parameters) {
+  for (const torch::Tensor& parameter : parameters) {
+    if (!parameter.requires_grad()) continue;
+    const size_t unit = unit_of_.at(KeyOf(parameter));
+    if (--uses_[unit].to_start == 0) Reduce(unit);
+  }
+}
+
+PendingDuration FullyShardedDataParallel::Finish() {
+  FinishReduces();
+  return 0;
 }
 
 PendingDuration FullyShardedDataParallel::TakeExposedComm() {

@@ -62,7 +62,13 @@ struct UnitWaits {
 // have memory at a time, and those that several sections share.
 // With ZeRO 1 and 2 the parameters stay, and are gathered once per update, each
 // before the forward of its first section.
-class FullyShardedDataParallel : public DataParallelEngine {
+//
+// A pipeline, whose micro-batches take turns, drives it as a GradientSync:
+// after BeforeForward it runs sections in any order, gives the parameters whose
+// last gradient of the step is there to Start, and calls Finish before the
+// update.
+class FullyShardedDataParallel : public DataParallelEngine,
+                                 public GradientSync {
  public:
   using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
 
@@ -97,6 +103,13 @@ class FullyShardedDataParallel : public DataParallelEngine {
   void SetSync(bool sync) override { sync_ = sync; }
   PendingDuration TakeExposedComm() override;
 
+  void Start(const std::vector<torch::Tensor>& parameters) override;
+  // Returns 0: TakeUnitWaits has what was waited for.
+  PendingDuration Finish() override;
+
+  // This rank's rows of a parameter of the module.
+  torch::Tensor RowsOf(const torch::Tensor& parameter) const;
+
   // The same by unit, of all since they were last taken, in order of first use.
   // Take one of the two.
   std::vector<UnitWaits> TakeUnitWaits();
@@ -112,7 +125,8 @@ class FullyShardedDataParallel : public DataParallelEngine {
   };
   struct UnitUse {
     size_t first_section = 0, last_section = 0;
-    int64_t awaited = 0;  // gradients that this backward still owes
+    int64_t awaited = 0;   // gradients that this backward still owes
+    int64_t to_start = 0;  // those that Start has not been given in this step
     int64_t misses = 0;
     std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
   };
@@ -132,8 +146,11 @@ class FullyShardedDataParallel : public DataParallelEngine {
   void GradientIsThere(size_t unit, size_t parameter);
   // The unit's backward is over.
   void FinishUnit(size_t unit);
+  void Reduce(size_t unit);
+  void FinishReduces();
   bool reduces() const {
-    return step_syncs_ || config_.reduce_every_micro_batch;
+    return (step_syncs_ || config_.reduce_every_micro_batch) &&
+           !config_.micro_batches_take_turns;
   }
 
   torch::nn::Module& module_;
@@ -150,6 +167,7 @@ class FullyShardedDataParallel : public DataParallelEngine {
   bool sync_ = true;
   bool step_syncs_ = true;  // the step under way reduces gradients
   bool buffers_stale_ = true;
+  bool is_first_step_ = true;
 };
 
 }  // namespace rankwise

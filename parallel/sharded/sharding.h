@@ -37,6 +37,9 @@ struct ShardingConfig {
   // Stage 2 and 3: every micro-batch's gradients are reduced at once, so that
   // no rank ever holds whole ones, at one reduce-scatter per micro-batch.
   bool reduce_every_micro_batch = false;
+  // As in a pipeline: forwards and backwards of several micro-batches take
+  // turns, and GradientSync says when gradients are complete.
+  bool micro_batches_take_turns = false;
   // The ranks' rows, and with them the optimizer's state, are in the host's
   // memory.
   bool offload = false;

@@ -188,8 +188,8 @@ void ShardedUnit::Invalidate(bool free) {
   unsharded_.Add(-whole_bytes_);
 }
 
-void ShardedUnit::CountGradient(const ShardedParameter& parameter) {
-  if (config_.stage == 1) return;
+void ShardedUnit::CountGradient(ShardedParameter& parameter) {
+  if (config_.stage == 1 || std::exchange(parameter.counted, true)) return;
   const auto bytes = static_cast<int64_t>(parameter.whole.grad().nbytes());
   gradient_bytes_ += bytes;
   unsharded_.Add(bytes);
@@ -207,6 +207,7 @@ void ShardedUnit::StartReduce() {
   reduce_.input = at::zeros({groups_.shard.size(), line_}, options);
   unsharded_.Add(static_cast<int64_t>(reduce_.input.nbytes()));
   for (ShardedParameter& parameter : parameters_) {
+    parameter.counted = false;
     torch::Tensor& gradient = parameter.whole.mutable_grad();
     if (!gradient.defined()) continue;
     TORCH_CHECK(!gradient.is_sparse(), "the gradient of ", parameter.name,

@@ -33,12 +33,13 @@ struct UnshardedBytes {
 
 struct ShardedParameter {
   std::string name;
-  torch::Tensor whole;  // the module's; without memory while it is freed
-  torch::Tensor flat;   // the same memory, [numel]
-  torch::Tensor rows;   // this rank's, which the optimizer updates
-  int64_t begin = 0;    // the first of them
-  int64_t chunk = 0;    // numbers in a line of the buffer
-  int64_t offset = 0;   // where they begin
+  torch::Tensor whole;   // the module's; without memory while it is freed
+  torch::Tensor flat;    // the same memory, [numel]
+  torch::Tensor rows;    // this rank's, which the optimizer updates
+  int64_t begin = 0;     // the first of them
+  int64_t chunk = 0;     // numbers in a line of the buffer
+  int64_t offset = 0;    // where they begin
+  bool counted = false;  // its gradient, among the unsharded bytes
 
   bool trained() const { return whole.requires_grad(); }
 };
@@ -69,8 +70,8 @@ class ShardedUnit {
   // `free` it is also given back.
   void Invalidate(bool free);
 
-  // Counts what backward has written of a parameter's gradient.
-  void CountGradient(const ShardedParameter& parameter);
+  // Counts the memory of a parameter's gradient, which backward has written.
+  void CountGradient(ShardedParameter& parameter);
   // Starts the reduce-scatter of the parameters' gradients, a missing one as
   // zeros.
   void StartReduce();

@@ -18,20 +18,6 @@ namespace {
 // of its tokens.
 enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
-// The forwards that other ranks along dp, with more batches, still do.
-void RunWithTheOthers(const Objective& objective, const TrainingData& data,
-                      const Worker& worker, int64_t forwards) {
-  const Dataset& examples = *data.test.dataset;
-  const int64_t ranks = worker.dp_size();
-  const int64_t batch_size = data.test.loader->batch_size();
-  const int64_t most_examples = (examples.size() + ranks - 1) / ranks;
-  const int64_t most_forwards = (most_examples + batch_size - 1) / batch_size;
-  torch::Tensor spare = examples.Gather({0}).data;
-  if (spare.scalar_type() == at::kByte) spare = NormalizeImages(spare);
-  for (; forwards < most_forwards; ++forwards)
-    objective.Output(spare.to(worker.device));
-}
-
 }  // namespace
 
 EvaluationSums::EvaluationSums(LossKind kind, torch::Device device)
@@ -89,9 +75,27 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
         objective.model().WholeOutput(objective.Output(batch->data));
     if (worker.is_first_of_share()) sums.Add(output, batch->target);
   }
-  if (objective.model().forward_is_collective())
-    RunWithTheOthers(objective, data, worker, forwards);
+  if (objective.model().forward_is_collective()) {
+    for (const Batch& batch : SpareBatches(data, worker, forwards))
+      objective.Output(batch.data);
+  }
   return sums.Finish(data, worker, epoch);
+}
+
+std::vector<Batch> SpareBatches(const TrainingData& data, const Worker& worker,
+                                int64_t forwards) {
+  const Dataset& examples = *data.test.dataset;
+  const int64_t ranks = worker.dp_size();
+  const int64_t batch_size = data.test.loader->batch_size();
+  const int64_t most_examples = (examples.size() + ranks - 1) / ranks;
+  const int64_t most_forwards = (most_examples + batch_size - 1) / batch_size;
+  Batch spare = examples.Gather({0});
+  if (spare.data.scalar_type() == at::kByte)
+    spare.data = NormalizeImages(spare.data);
+  spare.data = spare.data.to(worker.device);
+  spare.target = spare.target.to(worker.device);
+  return std::vector<Batch>(static_cast<size_t>(most_forwards - forwards),
+                            spare);
 }
 
 }  // namespace rankwise

@@ -104,6 +104,11 @@ class Objective {
   torch::Device device_;
 };
 
+// Batches of one example, as many as other ranks along dp have more than this
+// one's `forwards`: where all have to run as many.
+std::vector<Batch> SpareBatches(const TrainingData& data, const Worker& worker,
+                                int64_t forwards);
+
 // Every rank evaluates its share; collective where worker.comm is set. Internal
 // error if the ranks together did not see exactly the test set.
 absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,

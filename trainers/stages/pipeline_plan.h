@@ -17,6 +17,7 @@
 #include "parallel/comm/mesh.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "trainers/loop/config.h"
+#include "trainers/loop/sharded_model.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
@@ -36,6 +37,7 @@ struct PipelineConfig {
   // Where to cut: layers, parameters, flops or time (equal shares of each), or
   // the first layer of every stage but the first ("2,5").
   std::string split = "flops";
+  ZeroConfig zero = {};  // along dp
   bool recompute = false;  // keep stage inputs only, run forwards again
 };
 

@@ -60,10 +60,20 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
                    plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));
   ASSIGN_OR_RETURN(training_,
                    TrainingRun::Create(config_, worker_, plan_->Placement()));
-  stages_ = std::make_unique<PipelineStages>(config_, worker_, *plan_,
-                                             training_->model(),
-                                             *training_->data().train.dataset);
-  RETURN_IF_ERROR(training_->Start(TrainableParameters(training_->model())));
+  Model& model = training_->model();
+  NamedTensors owned = TrainableParameters(model);
+  ShardedState state;
+  if (pipeline.zero.sharding.stage > 0) {
+    ZeroConfig zero = pipeline.zero;
+    zero.sharding.micro_batches_take_turns = true;
+    ASSIGN_OR_RETURN(sharded_, ShardModel(model, config_, worker_, zero));
+    owned = sharded_->Owned();
+    state = StateOf(*sharded_);
+  }
+  stages_ = std::make_unique<PipelineStages>(config_, worker_, *plan_, model,
+                                             *training_->data().train.dataset,
+                                             sharded_.get());
+  RETURN_IF_ERROR(training_->Start(owned, std::move(state)));
   meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
                  worker_, plan_->ranks_here());
   AnchorClocks();
@@ -111,6 +121,7 @@ absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
   stages_->BroadcastBuffers();  // every replica evaluates the same model
   EvaluationSums sums(plan_->model().loss, worker_.device);
   data.test.loader->StartEpoch(0);
+  int64_t forwards = 0;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<Batch> batches,
                      NextBatches(*data.test.loader, config_.accumulate));
@@ -125,6 +136,13 @@ absl::StatusOr<EvalRecord> PipelineRun::Evaluate(TrainingData& data,
     };
     stages_->Begin(batches, std::vector<uint64_t>(batches.size()), count);
     stages_->RunForward(static_cast<int>(batches.size()));
+    forwards += static_cast<int64_t>(batches.size());
+  }
+  if (training_->model().forward_is_collective()) {
+    const std::vector<Batch> spare = SpareBatches(data, worker_, forwards);
+    const auto ignore = [](int, const torch::Tensor& output) { return output; };
+    stages_->Begin(spare, std::vector<uint64_t>(spare.size()), ignore);
+    stages_->RunForward(static_cast<int>(spare.size()));
   }
   return sums.Finish(data, worker_, epoch);
 }
@@ -143,8 +161,12 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
   const ExecutorStep& first = step->ranks.front();
   StepOutcome outcome{.loss = first.loss,
                       .exposed_by_axis = std::move(exposed)};
-  outcome.complete = [this, step](StepRecord& record) {
+  // Copies of the function share what it reads.
+  const auto waits = std::make_shared<std::vector<UnitWaits>>();
+  if (sharded_ != nullptr) *waits = sharded_->TakeUnitWaits();
+  outcome.complete = [this, step, waits](StepRecord& record) {
     AddTimes(*step, record);
+    AddUnitWaits(*waits, record);
   };
   if (first.has_times() && !plan_->in_one_process())
     outcome.wait_seconds = first.wait_seconds();

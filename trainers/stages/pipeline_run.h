@@ -17,6 +17,7 @@
 #include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "trainers/loop/config.h"
+#include "trainers/loop/sharded_model.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/loop/worker.h"
 #include "trainers/stages/pipeline_meter.h"
@@ -83,6 +84,7 @@ class PipelineRun {
   const Worker& worker_;
   std::unique_ptr<PipelinePlan> plan_;
   std::unique_ptr<TrainingRun> training_;
+  std::unique_ptr<FullyShardedDataParallel> sharded_;  // null: not divided
   std::unique_ptr<PipelineStages> stages_;
   std::optional<PipelineMeter> meter_;
   int64_t full_steps_ = 0;                           // started

@@ -133,8 +133,13 @@ std::vector<int64_t> ModelStage::OutputShape(int micro_batch) const {
 
 PipelineStages::PipelineStages(const TrainConfig& config, const Worker& worker,
                                const PipelinePlan& plan, Model& model,
-                               const Dataset& data)
-    : config_(config), worker_(worker), plan_(plan), model_(model) {
+                               const Dataset& data,
+                               FullyShardedDataParallel* sharded)
+    : config_(config),
+      worker_(worker),
+      plan_(plan),
+      model_(model),
+      sharded_(sharded) {
   FindOutputTypes(data);
   for (size_t stage = 0; stage < plan_.stages().size(); ++stage) {
     output_bytes_.push_back(static_cast<double>(
@@ -230,10 +235,16 @@ void PipelineStages::Connect() {
     return;
   }
   FindSharedWeights();
-  replica_gradients_ = std::make_unique<AllReduceSync>(
-      worker_.dp_size() * worker_.size("cp") > 1 ? worker_.mesh->group("dp_cp")
-                                                 : Group(),
-      config_.skip_communication);
+  if (sharded_ == nullptr) {
+    own_gradients_ = std::make_unique<AllReduceSync>(
+        worker_.dp_size() * worker_.size("cp") > 1
+            ? worker_.mesh->group("dp_cp")
+            : Group(),
+        config_.skip_communication);
+  }
+  replica_gradients_ = sharded_ != nullptr
+                           ? static_cast<GradientSync*>(sharded_)
+                           : own_gradients_.get();
   config.devices = {worker_.device};
   config.on_gradients_ready = [this](int stage) {
     SynchronizeGradients(stage);
@@ -272,6 +283,10 @@ void PipelineStages::RunForward(int micro_batches) {
 
 PendingDuration PipelineStages::BroadcastBuffers() {
   if (plan_.in_one_process() || config_.skip_communication) return 0;
+  if (sharded_ != nullptr) {
+    sharded_->BeforeForward();
+    return 0;
+  }
   return BroadcastFromFirst(model_.buffers(), worker_.mesh->group("dp"));
 }
 
@@ -284,8 +299,11 @@ std::map<std::string, PendingDuration> PipelineStages::ExchangeGradients() {
   // Both ranks of a tied weight end with the gradient of all its uses.
   DeviceEvent start(worker_.device);
   for (SharedWeight& shared : shared_with_peers_) {
+    // What the update will use.
+    torch::Tensor weight =
+        sharded_ == nullptr ? shared.weight : sharded_->RowsOf(shared.weight);
     AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
-                        shared.weight);
+                        weight);
   }
   exposed["pp"] =
       PendingDuration(std::move(start), DeviceEvent(worker_.device));

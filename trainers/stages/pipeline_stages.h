@@ -18,6 +18,7 @@
 #include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
+#include "parallel/sharded/fully_sharded.h"
 #include "samplers/datasets/dataset.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/worker.h"
@@ -84,8 +85,11 @@ class PipelineStages {
   // Makes stages of `model`, which keeps the layers of plan.Placement(). Under
   // autocast one example of `data` shows which types the stages hand on. The
   // arguments must outlive this.
+  // `sharded`: the engine that has divided the model, or null; it outlives
+  // this, too.
   PipelineStages(const TrainConfig& config, const Worker& worker,
-                 const PipelinePlan& plan, Model& model, const Dataset& data);
+                 const PipelinePlan& plan, Model& model, const Dataset& data,
+                 FullyShardedDataParallel* sharded = nullptr);
 
   // By stage, of the whole model: what it hands on.
   const std::vector<torch::ScalarType>& output_types() const {
@@ -128,6 +132,7 @@ class PipelineStages {
   const Worker& worker_;
   const PipelinePlan& plan_;
   Model& model_;
+  FullyShardedDataParallel* const sharded_;
   std::vector<torch::ScalarType> output_types_;
   std::vector<double> output_bytes_;
   LinkCosts link_;
@@ -143,7 +148,9 @@ class PipelineStages {
   std::vector<SharedWeight> shared_with_peers_;
   // By stage: without those shared here.
   std::vector<std::vector<torch::Tensor>> own_parameters_;
-  std::unique_ptr<GradientSync> replica_gradients_;  // with a process per rank
+  // With a process per rank: own_gradients_, or the engine that was passed.
+  GradientSync* replica_gradients_ = nullptr;
+  std::unique_ptr<GradientSync> own_gradients_;
   std::unique_ptr<PipelineExecutor> executor_;
 };
 
