@@ -150,6 +150,22 @@ const Layout kAllOfEight = {"Pp2Dp2Tp2",
                             "hybrid",
                             /*replicas=*/2};
 
+Layout Fsdp(const std::string& name, int ranks, const Flags& flags) {
+  return {name, ranks, flags, "fsdp", /*replicas=*/ranks};
+}
+const Layout kZero1 = Fsdp("Zero1", 2, {"--zero=1"});
+const Layout kZero2 = Fsdp("Zero2", 4, {"--zero=2", "--units=layer"});
+const Layout kZero3 = Fsdp("Zero3", 4, {"--zero=3", "--prefetch=2"});
+const Layout kZero3Recompute =
+    Fsdp("Zero3Recompute", 2, {"--recompute", "--reduce_every_microbatch"});
+const Layout kHsdp = Fsdp("Hsdp", 4, {"--shard_ranks=2", "--units=0.2"});
+const Layout kTp2Zero3 = {
+    "Tp2Zero3", 4, {"--tp=2", "--zero=3"}, "hybrid", /*replicas=*/2};
+const Layout kPp2Zero1 = {
+    "Pp2Zero1", 4, {"--pp=2", "--zero=1"}, "hybrid", /*replicas=*/2};
+const Layout kPp2Zero3 = {
+    "Pp2Zero3", 4, {"--pp=2", "--zero=3"}, "hybrid", /*replicas=*/2};
+
 Layout Scheduled(const std::string& name, const std::string& schedule) {
   return {name, 4, {"--pp=2", "--tp=2", "--schedule=" + schedule}};
 }
@@ -170,12 +186,19 @@ INSTANTIATE_TEST_SUITE_P(
     NameOf);
 
 INSTANTIATE_TEST_SUITE_P(
+    ShardedGpt, ParityTest,
+    ::testing::ValuesIn(Of({"Gpt", Joined(kGpt, kClippedSgd)},
+                           {kZero1, kZero3Recompute, kHsdp, kTp2Zero3,
+                            kPp2Zero1, kPp2Zero3})),
+    NameOf);
+
+INSTANTIATE_TEST_SUITE_P(
     UntiedGpt, ParityTest,
     ::testing::ValuesIn(Of({"AdamGpt",
                             Joined(kGpt, {"--tied_head=false",
                                           "--optimizer=adam", "--lr=0.001"}),
                             kAdamBounds},
-                           {kSp2, kRing2, kPp2Sp2Recompute})),
+                           {kSp2, kRing2, kPp2Sp2Recompute, kZero2, kZero3})),
     NameOf);
 
 INSTANTIATE_TEST_SUITE_P(Bf16Gpt, ParityTest,

@@ -49,6 +49,8 @@ std::string TrainerOf(const RunRecord& run) {
   const bool scheduled = hybrid ? AxisSize(run, "pp") > 1
                                 : run.binary == "pipeline" && !schedule.empty();
   if (scheduled) absl::StrAppend(&trainer, " ", schedule);
+  const std::string zero = FlagOf(run, "zero");
+  if (!zero.empty() && zero != "0") absl::StrAppend(&trainer, " zero", zero);
   return trainer;
 }
 

@@ -26,8 +26,11 @@ ABSL_FLAG(
     "world sizes of every trainer but single; those that cut the model run at "
     "those above 1");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
-          "what to run; single is the base case of the others; also "
-          "tensor_parallel and hybrid, of --model=gpt, vit, mlp or mp_mlp");
+          "what to run; single is the base case of the others; also fsdp, "
+          "tensor_parallel and hybrid, the last two of --model=gpt, vit, mlp "
+          "or mp_mlp");
+ABSL_FLAG(std::string, zero_stages, "3",
+          "of the trainer fsdp: 1, 2, 3, or several with commas");
 ABSL_FLAG(std::string, hybrid_layouts, "",
           "of the trainer hybrid, each at the world size that it has: "
           "dp2xtp2,pp2xtp2; empty: at every world size 2 ranks along tp, then "
@@ -45,10 +48,10 @@ ABSL_FLAG(std::string, scaling, "strong,weak",
 ABSL_FLAG(std::string, memory_limit, "",
           "of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
           "accelerator where it has one, else of its process");
-ABSL_FLAG(
-    std::string, pipeline_scaling, "",
-    "of the trainers that cut the model (all but single and ddp) instead of "
-    "--scaling; empty: the same without weak, if anything else is left");
+ABSL_FLAG(std::string, pipeline_scaling, "",
+          "of the trainers that cut the model (all but single, ddp and fsdp) "
+          "instead of "
+          "--scaling; empty: the same without weak, if anything else is left");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
 ABSL_FLAG(int64_t, ablations, 3,
           "runs of every configuration that only separates the causes of a "
@@ -58,9 +61,10 @@ ABSL_FLAG(std::string, ablation_schedules, "1f1b",
           "for which of --schedules; empty: none");
 ABSL_FLAG(bool, comm_bench, true,
           "also measure communication at every world size above 1, 15 s each");
-ABSL_FLAG(int64_t, traffic_steps, 5,
-          "steps whose communication ddp, tensor_parallel and hybrid record, "
-          "for predictions and its table; 0: none");
+ABSL_FLAG(
+    int64_t, traffic_steps, 5,
+    "steps whose communication ddp, fsdp, tensor_parallel and hybrid record, "
+    "for predictions and its table; 0: none");
 ABSL_FLAG(int64_t, batch_size, 64,
           "examples a step: of all ranks together under strong, of each rank "
           "under weak scaling");
@@ -98,8 +102,12 @@ absl::Status Bad(const Parts&... parts) {
 
 absl::Status CheckWorldSizes(const StudyConfig& config) {
   const int64_t threads = ThreadsPerRank(config);
-  const bool divides = absl::c_linear_search(config.trainers, "ddp") &&
-                       absl::c_linear_search(config.scalings, Scaling::kStrong);
+  const bool divides =
+      absl::c_any_of(config.trainers,
+                     [](const auto& trainer) {
+                       return trainer == "ddp" || trainer == "fsdp";
+                     }) &&
+      absl::c_linear_search(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
     if (divides && config.batch_size % world_size != 0) {
       return Bad("--batch_size=", config.batch_size,
@@ -241,6 +249,12 @@ absl::Status SetLists(StudyConfig* config) {
                    ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)));
   ASSIGN_OR_RETURN(config->hybrid_layouts,
                    ParseLayouts(absl::GetFlag(FLAGS_hybrid_layouts)));
+  ASSIGN_OR_RETURN(const std::vector<std::string> stages,
+                   ParseNames("zero_stages", absl::GetFlag(FLAGS_zero_stages),
+                              {"1", "2", "3"}));
+  config->zero_stages.clear();
+  for (const std::string& stage : stages)
+    config->zero_stages.push_back(stage[0] - '0');
   const std::string ablated = absl::GetFlag(FLAGS_ablation_schedules);
   config->ablation_schedules.clear();
   if (!ablated.empty()) {
@@ -336,7 +350,7 @@ absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
 
 absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
   return ParseNames("trainers", text,
-                    {"single", "ddp", "model_parallel", "pipeline",
+                    {"single", "ddp", "fsdp", "model_parallel", "pipeline",
                      "tensor_parallel", "hybrid"});
 }
 
@@ -349,7 +363,7 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(
 }
 
 bool CutsTheModel(absl::string_view trainer) {
-  return trainer != "single" && trainer != "ddp";
+  return trainer != "single" && trainer != "ddp" && trainer != "fsdp";
 }
 
 int64_t LayersOfModel(absl::string_view model) {

@@ -33,6 +33,7 @@ struct StudyConfig {
                                         "zero_bubble_h1"};
   // Of hybrid; empty: DefaultLayout of every world size.
   std::vector<MeshShape> hybrid_layouts = {};
+  std::vector<int> zero_stages = {3};  // of fsdp
   int64_t micro_batches = 4;
   std::string model;  // more stages than its layers (LayersOfModel) are not run
   int64_t repetitions = 5;

@@ -53,11 +53,11 @@ TEST(MemoryText, RoundsToWhatIsRead) {
   EXPECT_EQ(MemoryText(1204000000), "1.20 GB");
 }
 
-TEST(ParseTrainers, KnowsSix) {
+TEST(ParseTrainers, KnowsSeven) {
   EXPECT_THAT(*ParseTrainers("pipeline,ddp"), ElementsAre("pipeline", "ddp"));
-  EXPECT_EQ(ParseTrainers("single,fsdp").status().message(),
-            "--trainers=single,fsdp: \"fsdp\" is unknown; expected some of "
-            "single,ddp,model_parallel,pipeline,tensor_parallel,hybrid");
+  EXPECT_EQ(ParseTrainers("single,zero").status().message(),
+            "--trainers=single,zero: \"zero\" is unknown; expected some of "
+            "single,ddp,fsdp,model_parallel,pipeline,tensor_parallel,hybrid");
 }
 
 TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {

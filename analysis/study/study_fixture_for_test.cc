@@ -42,7 +42,7 @@ StudyTest::StudyTest()
   for (const char* folder : {"trainers", "bare"}) {
     fs::create_directories(root_ / folder);
     for (const char* name : {"single", "ddp", "model_parallel", "pipeline",
-                             "tensor_parallel", "hybrid"}) {
+                             "tensor_parallel", "hybrid", "fsdp"}) {
       fs::create_symlink(fake, root_ / folder / name);
     }
   }

@@ -68,6 +68,12 @@ class Cells {
   void Add(const std::string& trainer, int64_t world_size) {
     if (trainer == "ddp") {
       AddScaled({trainer, world_size, config_.batch_size}, config_.scalings);
+    } else if (trainer == "fsdp") {
+      PlannedRun run = {trainer, world_size, config_.batch_size};
+      for (int zero : config_.zero_stages) {
+        run.zero = zero;
+        AddScaled(run, config_.scalings);
+      }
     } else if (world_size > 1 && trainer == "model_parallel") {
       AddIfItFits({trainer, world_size, config_.batch_size});
     } else if (world_size > 1 && trainer == "tensor_parallel") {
@@ -116,7 +122,7 @@ class Cells {
                      config_.model, " has ", Counted(layers, "layer")));
   }
 
-  // `run` has config_.batch_size examples in all, but of ddp on every rank.
+  // `run` has config_.batch_size examples in all, or on every rank.
   void AddScaled(const PlannedRun& run, const std::vector<Scaling>& scalings) {
     for (Scaling scaling : scalings) {
       PlannedRun scaled = run;
@@ -125,7 +131,7 @@ class Cells {
         continue;
       }
       const bool strong = scaling == Scaling::kStrong;
-      if (run.trainer == "ddp") {
+      if (run.SharesOutTheBatch()) {
         scaled.batch_size /= strong ? run.world_size : 1;
       } else if (run.HasMicroBatches()) {
         scaled.micro_batches *= strong ? 1 : run.world_size;
@@ -148,8 +154,9 @@ class Cells {
                absl::c_linear_search(config_.world_sizes, 1)) {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
-    // Ranks that divide a layer cannot go on without each other's results.
-    if (DividesLayers(run)) return;
+    // Ranks that divide a layer, or its parameters, cannot go on without each
+    // other's.
+    if (DividesLayers(run) || run.trainer == "fsdp") return;
     run.skip_communication = true;
     AddOnce(run, config_.ablations);
   }
@@ -208,7 +215,7 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
 }
 
 bool RecordsTraffic(const PlannedRun& run) {
-  return run.trainer == "ddp" || DividesLayers(run);
+  return run.SharesOutTheBatch() || DividesLayers(run);
 }
 
 // How the trainer cuts the model over its ranks, and the batch.
@@ -226,6 +233,7 @@ void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
     add("cp", run.mesh.cp);
     add("tp", run.mesh.tp);
   }
+  if (run.zero > 0) add("zero", run.zero);
   if (!run.schedule.empty()) {
     add("schedule", run.schedule);
     add("chunks", ChunksPerRank(run.schedule));
@@ -239,6 +247,7 @@ std::string PlannedRun::TrainerName(const char* separator) const {
   for (const std::string& part : {mesh.Name(), schedule}) {
     if (!part.empty()) absl::StrAppend(&name, separator, part);
   }
+  if (zero > 0) absl::StrAppend(&name, separator, "zero", zero);
   return name;
 }
 
@@ -252,7 +261,7 @@ std::string PlannedRun::Name() const {
         micro_batches == 1 ? " micro-batch of " : " micro-batches of ",
         batch_size, without);
   }
-  return absl::StrCat(trainer, " x", world_size, ", batch ", batch_size,
+  return absl::StrCat(TrainerName(), " x", world_size, ", batch ", batch_size,
                       CutsTheModel(trainer) ? "" : " per rank", without);
 }
 
@@ -272,14 +281,15 @@ bool PlannedRun::operator<(const PlannedRun& other) const {
   const auto key = [](const PlannedRun& run) {
     return std::tuple(!run.IsTraining(), run.trainer != "single", run.trainer,
                       run.schedule, run.world_size, run.batch_size,
-                      run.micro_batches, run.skip_communication, run.mesh);
+                      run.micro_batches, run.skip_communication, run.mesh,
+                      run.zero);
   };
   return key(*this) < key(other);
 }
 
 int64_t PlannedRun::GlobalBatch() const {
   if (HasMicroBatches()) return batch_size * micro_batches * mesh.dp;
-  return trainer == "ddp" ? batch_size * world_size : batch_size;
+  return SharesOutTheBatch() ? batch_size * world_size : batch_size;
 }
 
 StudyPlan PlanStudy(const StudyConfig& config,

@@ -24,6 +24,7 @@ struct PlannedRun {
   int64_t micro_batches = 1;  // of pipeline and hybrid, per step
   bool skip_communication = false;
   MeshShape mesh = {};  // of hybrid
+  int zero = 0;         // of fsdp
 
   // "ddp x2, batch 32 per rank", "pipeline 1f1b x2, 4 micro-batches of 16"
   std::string Name() const;
@@ -32,6 +33,10 @@ struct PlannedRun {
   // CellStem and the repetition, "ddp-x2-batch32-rep1"; "comm_bench-x2".
   std::string FileStem() const;
   bool IsTraining() const { return trainer != "comm_bench"; }
+  // Of batch_size examples on every rank.
+  bool SharesOutTheBatch() const {
+    return trainer == "ddp" || trainer == "fsdp";
+  }
   bool HasMicroBatches() const {
     return trainer == "pipeline" || trainer == "hybrid";
   }

@@ -68,6 +68,23 @@ TEST(PlanStudy, PipelinesUnderBothWaysOfScaling) {
           "pipeline-1f1b-x4-batch16x16-rep1"));
 }
 
+TEST(PlanStudy, FsdpDividesTheBatchAsDdpDoes) {
+  StudyConfig config = WithoutAuxiliaries();
+  config.repetitions = 1;
+  config.trainers = {"fsdp"};
+  config.scalings = {Scaling::kStrong, Scaling::kWeak};
+  config.world_sizes = {2};
+  config.zero_stages = {1, 3};
+  EXPECT_THAT(Stems(config),
+              UnorderedElementsAre(
+                  "fsdp-zero1-x2-batch32-rep1", "fsdp-zero1-x2-batch64-rep1",
+                  "fsdp-zero3-x2-batch32-rep1", "fsdp-zero3-x2-batch64-rep1"));
+  for (const PlannedRun& run : PlanStudy(config).runs) {
+    EXPECT_THAT(RunArguments(config, run, "r.jsonl"),
+                testing::Contains(absl::StrCat("--zero=", run.zero)));
+  }
+}
+
 TEST(PlanStudy, TensorParallelAndHybridUnderBothWaysOfScaling) {
   StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 1;

@@ -1,0 +1,137 @@
+// Sharded data parallelism: what a step communicates, to the byte; training
+// that only fits into memory when it is sharded; and what is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/trained.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using testing::HasSubstr;
+using Flags = std::vector<std::string>;
+
+// Of --model=gpt --tied_head=false, in fp32.
+constexpr int64_t kTokens = 32, kFeatures = 64, kBlocks = 2, kVocabulary = 256;
+constexpr int64_t kHeadBytes = 4 * kVocabulary * kFeatures;
+constexpr int64_t kBytes =
+    4 * (kBlocks * (12 * kFeatures * kFeatures + 13 * kFeatures) +
+         (kVocabulary + kTokens) * kFeatures + 2 * kFeatures) +
+    kHeadBytes;
+
+Flags SmallGpt() {
+  return {"--model=gpt",          "--tied_head=false", "--depth=2",
+          "--width=64",           "--batch_size=2",    "--train_size=64",
+          "--sequence_length=32", "--max_steps=2",     "--epochs=1",
+          "--test_size=9"};
+}
+
+// What `ranks` ranks hand over in the last step, by operation; the same each.
+std::map<std::string, int64_t> TrafficOf(int ranks, Flags flags) {
+  for (const std::string& flag : SmallGpt()) flags.push_back(flag);
+  flags.push_back("--traffic_steps=1");
+  flags.push_back("--eval=false");
+  const Trained run = Train("fsdp", ranks, flags);
+  std::vector<std::map<std::string, int64_t>> traffic;
+  for (const Record& record : RecordsIn(run.record)) {
+    const auto* recorded = std::get_if<TrafficRecord>(&record);
+    if (recorded == nullptr) continue;
+    traffic.emplace_back();
+    for (const RecordedTransfer& transfer : recorded->events)
+      traffic.back()[transfer.op] += transfer.bytes;
+  }
+  EXPECT_EQ(traffic.size(), static_cast<size_t>(ranks));
+  for (const auto& rank : traffic) EXPECT_EQ(rank, traffic[0]);
+  return traffic.empty() ? std::map<std::string, int64_t>() : traffic[0];
+}
+
+// Rajbhandari et al. 2020, "ZeRO", section 7: with n ranks an all-gather and a
+// reduce-scatter each move (n - 1) / n of the parameters' bytes. A rank hands
+// its part to an all-gather, and everything to a reduce-scatter. All sizes here
+// divide by n: nothing is padded.
+TEST(FsdpTest, TrafficIsTheFormulasToTheByte) {
+  for (int ranks : {2, 4}) {
+    for (const char* zero : {"--zero=1", "--zero=2"}) {
+      const auto traffic = TrafficOf(ranks, {zero});
+      EXPECT_EQ(traffic.at("all_gather"), kBytes / ranks) << zero;
+      EXPECT_EQ(traffic.at("reduce_scatter"), kBytes) << zero;
+    }
+    // Once in forward and once in backward, but for the last unit, which is
+    // there when backward begins.
+    const auto traffic = TrafficOf(ranks, {"--zero=3"});
+    EXPECT_EQ(traffic.at("all_gather"), (2 * kBytes - kHeadBytes) / ranks);
+    EXPECT_EQ(traffic.at("reduce_scatter"), kBytes);
+  }
+}
+
+TEST(FsdpTest, RecordsWhatEachUnitWaitedFor) {
+  Flags flags = SmallGpt();
+  flags.push_back("--eval=false");
+  const Trained run = Train("fsdp", 2, flags);
+  int steps = 0;
+  for (const Record& record : RecordsIn(run.record)) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    if (step == nullptr) continue;
+    ++steps;
+    double waited = 0;
+    std::vector<std::string> names;
+    for (const UnitWait& unit : step->units) {
+      names.push_back(unit.unit);
+      waited += unit.all_gather_seconds + unit.reduce_scatter_seconds;
+      // Only the first unit of a step has nothing before it.
+      EXPECT_EQ(unit.prefetch_misses, unit.unit == "embedding" ? 1 : 0);
+    }
+    EXPECT_THAT(names, testing::ElementsAre("embedding", "block0", "block1",
+                                            "norm", "head"));
+    EXPECT_NEAR(waited, step->exposed_comm_seconds, 1e-9);
+    EXPECT_LE(waited, step->forward_seconds + step->backward_seconds);
+  }
+  EXPECT_EQ(steps, 4);  // two of each rank
+}
+
+std::string Refusal(const std::string& trainer, const Flags& flags) {
+  const Finished run = RunTrainer(trainer, flags);
+  EXPECT_EQ(run.code, 2) << run.err;
+  return run.err;
+}
+
+TEST(FsdpTest, RefusesWhatItCannotDo) {
+  const std::vector<std::pair<Flags, std::string>> bad = {
+      {{"--zero=0"}, "--zero=0: must be between 1 and 3"},
+      {{"--zero=4"}, "--zero=4: must be between 0 and 3"},
+      {{"--units=blocks"}, "--units=blocks: must be block, layer, or a number"},
+      {{"--units=-1"}, "--units=-1: must be block, layer, or a number of MiB"},
+      {{"--prefetch=-1"}, "--prefetch=-1: must be between 0 and 1024"},
+      {{"--param_dtype=bf16"}, "--param_dtype=bf16: needs --precision=bf16"},
+      {{"--reduce_every_microbatch"}, "needs --zero=2 or 3, and --accumulate"},
+      {{"--offload_optimizer", "--device=cpu"},
+       "--offload_optimizer: needs a GPU"},
+      {{"--skip_communication"}, "sharded ranks cannot go on without"},
+      {{"--check_divergence_every=1"}, "sharded ranks have no replicas"},
+      {{"--precision=fp16"}, "--precision=fp16: fsdp"},
+      {{"--cuda_graph"}, "--cuda_graph: fsdp"}};
+  for (const auto& [flags, message] : bad)
+    EXPECT_THAT(Refusal("fsdp", flags), HasSubstr(message));
+  EXPECT_THAT(
+      Refusal("hybrid", {"--nproc=2", "--pp=2", "--model=gpt", "--zero=3",
+                         "--schedule=zero_bubble_h1"}),
+      HasSubstr("--zero=3: --schedule=zero_bubble_h1 divides backward"));
+  const Finished run =
+      RunTrainer("fsdp", {"--nproc=2", "--shard_ranks=3", "--model=mlp"});
+  EXPECT_NE(run.code, 0);
+  EXPECT_THAT(run.err,
+              HasSubstr("--shard_ranks=3: state cannot be divided among groups "
+                        "of 3 ranks: 2 ranks train on different data"));
+}
+
+}  // namespace
+}  // namespace rankwise
