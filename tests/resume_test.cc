@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -98,6 +99,32 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   EXPECT_EQ(losses.rbegin()->first, 16);
   for (const auto& [step, loss] : losses)
     EXPECT_EQ(loss, expected.at(step)) << "step " << step;
+}
+
+// Two ranks, one, and two again, across the end of an epoch: the order of
+// examples goes on, so that the losses are those of one process.
+TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
+  const std::map<int64_t, double> expected = Undisturbed("single", 11, {});
+  const std::string dir = FreshDir("ranks");
+  int64_t done = 0;
+  for (const auto& [ranks, until] :
+       std::vector<std::pair<int, int64_t>>{{2, 3}, {1, 5}, {2, 11}}) {
+    std::vector<std::string> flags = Flags(dir, until, {"--resume"});
+    flags.push_back(absl::StrCat("--nproc=", ranks));
+    flags.push_back(absl::StrCat("--batch_size=", 32 / ranks));
+    const Finished run = RunTrainer(ranks == 1 ? "single" : "ddp", flags);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const auto losses = MeanLosses(dir + "/run.jsonl", ranks);
+    EXPECT_EQ(losses.size(), static_cast<size_t>(until - done));
+    for (const auto& [step, loss] : losses)
+      EXPECT_NEAR(loss, expected.at(step), 1e-4 * loss) << "step " << step;
+    std::filesystem::remove(dir + "/run.jsonl");
+    done = until;
+  }
+  const Finished other =
+      RunTrainer("ddp", Flags(dir, 12, {"--resume", "--nproc=2"}));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("give --batch_size=16, or give another"));
 }
 
 TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {

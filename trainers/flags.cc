@@ -6,6 +6,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/marshalling.h"
+#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "records/command_line.h"
@@ -147,8 +148,11 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   values.all = FlagsOf("trainers/");
   for (const auto& [name, value] : values.all) {
     const FlagEffect effect = EffectOf(name);
-    if (effect == FlagEffect::kLosses || effect == FlagEffect::kBatch)
+    if (effect == FlagEffect::kLosses || effect == FlagEffect::kBatch) {
       values.losses[name] = value;
+      values.loss_defaults[name] =
+          absl::FindCommandLineFlag(name)->DefaultValue();
+    }
     if (effect == FlagEffect::kLosses || effect == FlagEffect::kSpeed)
       values.scaling[name] = value;
   }

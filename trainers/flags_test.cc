@@ -39,6 +39,7 @@ TEST_F(FlagsTest, ResumedRunsRepeatWhatChangesTheLosses) {
   EXPECT_EQ(losses.at("optimizer"), "adam");
   EXPECT_EQ(losses.count("batch_size"), 1);
   EXPECT_EQ(losses.count("comm_hook"), 1);
+  EXPECT_EQ(config->flags.loss_defaults.at("comm_hook"), "none");
   EXPECT_EQ(losses.count("bucket_cap_mb"), 0);
   EXPECT_EQ(losses.count("nproc"), 0);
   EXPECT_EQ(config->flags.scaling.count("bucket_cap_mb"), 1);

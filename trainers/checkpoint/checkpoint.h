@@ -4,49 +4,27 @@
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "torch/types.h"
+#include "trainers/checkpoint/checkpoint_file.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
+#include "trainers/checkpoint/checkpoint_reader.h"
 
 namespace rankwise {
 
-// Everything that a run needs to go on as if it had never stopped.
-struct Checkpoint {
-  int64_t step = 0;      // optimizer steps done
-  int64_t epoch = 0;     // the epoch that `position` counts in, from 1
-  int64_t position = 0;  // batches of that epoch already used
+// Takes what a rank needs out of a checkpoint.
+using LoadFunction = std::function<absl::Status(CheckpointReader&)>;
 
-  // Free text, such as {"config", "{...}"}, the same in every shard. Names that
-  // start with `rankwise.` belong to CheckpointStore.
-  std::map<std::string, std::string> metadata;
-
-  // By convention `model.conv1.weight`, `optimizer.exp_avg.conv1.weight`,
-  // `rng.cpu`.
-  std::vector<std::pair<std::string, torch::Tensor>> tensors;
-};
-
-// What one rank wants of a checkpoint.
-struct CheckpointRequest {
-  // Names of the tensors that it needs; empty: all. Of shards other than the
-  // first that have none of them, headers alone are read.
-  std::set<std::string> tensors;
-  // Checkpoints of later steps are not looked at.
-  int64_t last_step = std::numeric_limits<int64_t>::max();
-};
-
-// The checkpoints of one folder; see checkpoint_folder.h for its files. Each
-// file carries a checksum over its tensors and metadata, which shows that it is
-// torn or was changed. One process may save at a time, or one per shard; any
-// number may load. Not thread-safe. On each rank that has a shard:
+// The checkpoints of one folder; see checkpoint_folder.h for its files, and
+// checkpoint_file.h for what is in them. Checksums show that a file is torn or
+// was changed. One process may save at a time, or one per shard; any number may
+// load. Not thread-safe. On each rank that has a shard:
 //
 //   CheckpointStore store("runs/a", /*keep_last=*/3, /*shard=*/stage, 4);
 //   RETURN_IF_ERROR(store.Save(mine));
@@ -71,15 +49,16 @@ class CheckpointStore {
   // all. Does nothing before the first Save.
   absl::Status Prune();
 
-  // The newest checkpoint that is whole, saved in any number of shards: the
-  // tensors of all, the rest of shard 0. nullopt when the folder has none or
-  // does not exist. Each newer one that had to be passed over adds a line to
-  // `warnings` saying which file is at fault, and why: torn, missing, or of
-  // another save than shard 0 (their metadata disagree). Errors: the folder
-  // cannot be read, or it has checkpoints and none is whole.
-  absl::StatusOr<std::optional<Checkpoint>> LoadLatest(
-      std::vector<std::string>* warnings,
-      const CheckpointRequest& request = {});
+  // Gives the newest checkpoint that is whole, of steps up to `last_step`, to
+  // `load`, however many shards it was saved in; returns its step. nullopt,
+  // without a call, when the folder has none or does not exist. DataLoss of
+  // `load`, too, says that it is not whole; another error ends the search. Each
+  // newer one that had to be passed over adds a line to `warnings` saying which
+  // file is at fault, and why. Errors: `load`'s, or the folder cannot be read,
+  // or it has checkpoints and none is whole.
+  absl::StatusOr<std::optional<int64_t>> LoadLatest(
+      std::vector<std::string>* warnings, const LoadFunction& load,
+      int64_t last_step = std::numeric_limits<int64_t>::max());
 
   // Where Save() writes this rank's shard of the checkpoint of `step`.
   std::string Path(int64_t step) const;

@@ -3,7 +3,9 @@
 //   step_<step>.safetensors                           a checkpoint in one file
 //   step_<step>.shard_<shard>_of_<shards>.safetensors one of its shards, from 0
 //
-// and the model's weights alone, in one file or in Hugging Face's layout:
+// The shards' headers together are the index of what the checkpoint holds
+// (checkpoint_file.h). And the model's weights alone, in one file or in Hugging
+// Face's layout:
 //
 //   model.safetensors
 //   model-00001-of-00002.safetensors   the tensors of the first shard

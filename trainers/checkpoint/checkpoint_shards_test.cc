@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "torch/types.h"
 #include "trainers/checkpoint/checkpoint.h"
+#include "trainers/checkpoint/load_all_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -41,10 +42,10 @@ Checkpoint PartOf(int64_t step, int shard, int num_shards) {
   if (shard == 0) part.metadata["only"] = "in shard 0";
   for (int layer = 0; layer < kLayers; ++layer) {
     if (layer * num_shards / kLayers != shard) continue;
-    part.tensors.emplace_back(LayerName(layer),
-                              torch::full({2}, 1000.0 * layer + 1.0 * step));
+    part.tensors.push_back(
+        {LayerName(layer), torch::full({2}, 1000.0 * layer + 1.0 * step)});
   }
-  part.tensors.emplace_back("shared", torch::ones({1}));
+  part.tensors.push_back({"shared", torch::ones({1})});
   return part;
 }
 
@@ -79,7 +80,7 @@ class CheckpointShardsTest : public testing::Test {
   // The newest whole checkpoint, as any process sees it, must be this one.
   void ExpectLoads(int64_t step, std::vector<std::string>* warnings) const {
     CheckpointStore store(dir_, kKept);
-    const auto latest = store.LoadLatest(warnings);
+    const auto latest = LoadAll(store, warnings);
     ASSERT_TRUE(latest.ok()) << latest.status();
     ASSERT_TRUE(latest->has_value());
     EXPECT_EQ((*latest)->step, step);
@@ -87,8 +88,7 @@ class CheckpointShardsTest : public testing::Test {
     EXPECT_EQ((*latest)->position, step);
     EXPECT_EQ((*latest)->metadata.at("only"), "in shard 0");
     EXPECT_THAT((*latest)->metadata, SizeIs(2));
-    const std::map<std::string, torch::Tensor> tensors(
-        (*latest)->tensors.begin(), (*latest)->tensors.end());
+    const auto tensors = TensorsOf(**latest);
     EXPECT_THAT((*latest)->tensors, SizeIs(kLayers + 1));
     for (int layer = 0; layer < kLayers; ++layer) {
       EXPECT_EQ(tensors.at(LayerName(layer))[1].item<double>(),
@@ -121,7 +121,7 @@ TEST_F(CheckpointShardsTest, EveryLayoutsStoreLoadsWhatAnotherSaved) {
   for (int shard = 0; shard < 3; ++shard) {
     CheckpointStore store = StoreOf(shard, 3);
     std::vector<std::string> warnings;
-    const auto latest = store.LoadLatest(&warnings);
+    const auto latest = LoadAll(store, &warnings);
     ASSERT_TRUE(latest.ok()) << latest.status();
     EXPECT_THAT((*latest)->tensors, SizeIs(kLayers + 1));
   }
@@ -152,11 +152,13 @@ TEST_F(CheckpointShardsTest, ATornShardIsNamedAndTheEarlierOneLoaded) {
               AllOf(HasSubstr("checkpoint passed over: "), HasSubstr(path)));
 }
 
-void ChangeLastByte(const std::string& path) {
+// Of the last layer, which "shared" follows.
+void ChangeLastLayer(const std::string& path) {
+  constexpr int kFromEnd = -5;
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(-1, std::ios::end);
+  file.seekg(kFromEnd, std::ios::end);
   const char last = static_cast<char>(file.get());
-  file.seekp(-1, std::ios::end);
+  file.seekp(kFromEnd, std::ios::end);
   file.put(static_cast<char>(last ^ 1));
 }
 
@@ -164,43 +166,51 @@ TEST_F(CheckpointShardsTest, ShardsWithoutWhatIsNeededAreNotRead) {
   SaveAll(10, 3);
   SaveAll(20, 3);
   const std::string path = StoreOf(2, 3).Path(20);
-  ChangeLastByte(path);
-  CheckpointRequest request;
-  request.tensors = {LayerName(2)};  // of shard 1
+  ChangeLastLayer(path);
+  std::string needed = LayerName(2);  // of shard 1
+  torch::Tensor values = torch::zeros({2});
+  const LoadFunction load = [&](CheckpointReader& reader) {
+    return reader.Read({needed, values});
+  };
   CheckpointStore store = StoreOf(1, 3);
   std::vector<std::string> warnings;
-  auto latest = store.LoadLatest(&warnings, request);
-  ASSERT_TRUE(latest.ok()) << latest.status();
-  EXPECT_EQ((*latest)->step, 20);
+  EXPECT_EQ(store.LoadLatest(&warnings, load).value(), 20);
   EXPECT_THAT(warnings, IsEmpty());
-  EXPECT_THAT((*latest)->tensors, SizeIs(2 + 2 + 1)) << "shards 0 and 1";
+  EXPECT_EQ(values[1].item<double>(), 2020);
 
-  request.tensors = {LayerName(5)};  // of shard 2
-  latest = store.LoadLatest(&warnings, request);
-  ASSERT_TRUE(latest.ok()) << latest.status();
-  EXPECT_EQ((*latest)->step, 10);
+  needed = LayerName(5);  // of shard 2
+  EXPECT_EQ(store.LoadLatest(&warnings, load).value(), 10);
+  EXPECT_EQ(values[1].item<double>(), 5010);
   EXPECT_THAT(warnings, ElementsAre(HasSubstr(path)));
 
   // A torn file is noticed by its size.
   fs::resize_file(path, fs::file_size(path) - 1);
-  request.tensors = {LayerName(2)};
-  latest = store.LoadLatest(&warnings, request);
-  ASSERT_TRUE(latest.ok()) << latest.status();
-  EXPECT_EQ((*latest)->step, 10);
+  needed = LayerName(2);
+  EXPECT_EQ(store.LoadLatest(&warnings, load).value(), 10);
+}
+
+TEST_F(CheckpointShardsTest, AnErrorThatIsNoDamageEndsTheSearch) {
+  SaveAll(10, 2);
+  SaveAll(20, 2);
+  std::vector<std::string> warnings;
+  const absl::Status status =
+      StoreOf(0, 2)
+          .LoadLatest(&warnings,
+                      [](CheckpointReader&) {
+                        return absl::FailedPreconditionError("another run's");
+                      })
+          .status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 
 TEST_F(CheckpointShardsTest, LaterStepsThanAskedForAreNotLookedAt) {
   SaveAll(10, 2);
   SaveAll(20, 2);
-  CheckpointRequest request;
-  request.last_step = 19;
+  CheckpointStore store = StoreOf(0, 2);
   std::vector<std::string> warnings;
-  auto latest = StoreOf(0, 2).LoadLatest(&warnings, request);
-  ASSERT_TRUE(latest.ok()) << latest.status();
-  EXPECT_EQ((*latest)->step, 10);
+  EXPECT_EQ(LoadAll(store, &warnings, 19).value()->step, 10);
   EXPECT_THAT(warnings, IsEmpty());
-  request.last_step = 9;
-  EXPECT_EQ(StoreOf(0, 2).LoadLatest(&warnings, request).value(), std::nullopt);
+  EXPECT_EQ(LoadAll(store, &warnings, 9).value(), std::nullopt);
 }
 
 TEST_F(CheckpointShardsTest, AShardUnderAnothersNameIsRefused) {
@@ -250,16 +260,17 @@ TEST_F(CheckpointShardsTest, ShardsOfTwoRunsAreNotMixed) {
                     HasSubstr("they are of different runs")));
 }
 
-TEST_F(CheckpointShardsTest, ATensorThatTwoShardsHaveDifferentlyIsRefused) {
+TEST_F(CheckpointShardsTest, ATensorOfTwoShapesIsRefused) {
   SaveAll(10, 2);
   SaveAll(20, 2);
   Checkpoint other = PartOf(20, 1, 2);
-  other.tensors.back().second = torch::zeros({1});
+  other.tensors.back().values = torch::zeros({3});
   ASSERT_TRUE(StoreOf(1, 2).Save(other).ok());
   std::vector<std::string> warnings;
   ExpectLoads(10, &warnings);
   ASSERT_THAT(warnings, SizeIs(1));
-  EXPECT_THAT(warnings[0], HasSubstr("its tensor shared is not the one"));
+  EXPECT_THAT(warnings[0], HasSubstr("its tensor shared is of shape [3], in an "
+                                     "earlier shard of [1]"));
 }
 
 TEST_F(CheckpointShardsTest, PruneKeepsTheNewestWholeOnesOfAnyLayout) {

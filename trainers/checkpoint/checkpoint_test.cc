@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "trainers/checkpoint/load_all_for_test.h"
 #include "trainers/checkpoint/safetensors.h"
 
 namespace rankwise {
@@ -75,7 +76,7 @@ class CheckpointTest : public testing::Test {
   std::string RefusalOf(const std::string& bytes) {
     Overwrite(20, bytes);
     std::vector<std::string> warnings;
-    const auto latest = store_.LoadLatest(&warnings);
+    const auto latest = LoadAll(store_, &warnings);
     EXPECT_TRUE(latest.ok()) << latest.status();
     EXPECT_EQ((*latest)->step, 10);
     EXPECT_THAT(warnings, SizeIs(1));
@@ -90,10 +91,10 @@ class CheckpointTest : public testing::Test {
 
 TEST_F(CheckpointTest, AFolderWithoutCheckpointsHasNone) {
   std::vector<std::string> warnings;
-  EXPECT_EQ(store_.LoadLatest(&warnings).value(), std::nullopt);
+  EXPECT_EQ(LoadAll(store_, &warnings).value(), std::nullopt);
   fs::create_directories(dir_);
   std::ofstream(dir_ / "model.safetensors") << "weights";
-  EXPECT_EQ(store_.LoadLatest(&warnings).value(), std::nullopt);
+  EXPECT_EQ(LoadAll(store_, &warnings).value(), std::nullopt);
   EXPECT_THAT(warnings, IsEmpty());
 }
 
@@ -101,17 +102,16 @@ TEST_F(CheckpointTest, ComesBackAsItWasSaved) {
   const Checkpoint saved = At(123);
   ASSERT_TRUE(store_.Save(saved).ok());
   std::vector<std::string> warnings;
-  const auto loaded = store_.LoadLatest(&warnings);
+  const auto loaded = LoadAll(store_, &warnings);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ((*loaded)->step, 123);
   EXPECT_EQ((*loaded)->epoch, 2);
   EXPECT_EQ((*loaded)->position, 123 % 7);
   EXPECT_EQ((*loaded)->metadata, saved.metadata);
-  const std::map<std::string, torch::Tensor> tensors((*loaded)->tensors.begin(),
-                                                     (*loaded)->tensors.end());
+  const auto tensors = TensorsOf(**loaded);
   ASSERT_EQ(tensors.size(), saved.tensors.size());
-  for (const auto& [name, tensor] : saved.tensors)
-    EXPECT_TRUE(tensors.at(name).equal(tensor));
+  for (const TensorBlock& block : saved.tensors)
+    EXPECT_TRUE(tensors.at(block.name).equal(block.values));
   EXPECT_THAT(warnings, IsEmpty());
 }
 
@@ -130,7 +130,7 @@ TEST_F(CheckpointTest, LaterStepsAreSetAsideWhenAnEarlierOneIsSaved) {
                                    "step_00000020.safetensors",
                                    "step_00000030.safetensors.superseded"));
   std::vector<std::string> warnings;
-  EXPECT_EQ(store_.LoadLatest(&warnings).value()->step, 20);
+  EXPECT_EQ(LoadAll(store_, &warnings).value()->step, 20);
 }
 
 TEST_F(CheckpointTest, LeftOverTemporaryFilesAreRemoved) {
@@ -187,7 +187,7 @@ TEST_F(CheckpointTest, ForeignFilesAreRefused) {
           .ok());
   fs::copy_file(weights, store_.Path(20), fs::copy_options::overwrite_existing);
   std::vector<std::string> warnings;
-  EXPECT_EQ(store_.LoadLatest(&warnings).value()->step, 10);
+  EXPECT_EQ(LoadAll(store_, &warnings).value()->step, 10);
   EXPECT_THAT(warnings[0],
               HasSubstr("is not a rankwise checkpoint (no rankwise.checksum)"));
 }
@@ -202,7 +202,7 @@ TEST_F(CheckpointTest, AFolderInACheckpointsPlaceIsPassedOver) {
   SaveAll({10});
   fs::create_directories(store_.Path(20));
   std::vector<std::string> warnings;
-  EXPECT_EQ(store_.LoadLatest(&warnings).value()->step, 10);
+  EXPECT_EQ(LoadAll(store_, &warnings).value()->step, 10);
   EXPECT_THAT(warnings[0], HasSubstr("cannot open it: Is a directory"));
 }
 
@@ -211,7 +211,7 @@ TEST_F(CheckpointTest, WhenNoneIsWholeTheErrorSaysWhy) {
   Overwrite(10, "torn");
   Overwrite(20, "");
   std::vector<std::string> warnings;
-  const auto latest = store_.LoadLatest(&warnings);
+  const auto latest = LoadAll(store_, &warnings);
   const std::string message(latest.status().message());
   EXPECT_EQ(latest.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(message,
@@ -229,7 +229,7 @@ TEST_F(CheckpointTest, AnUnusableFolderIsNamed) {
       std::string(store_.Save(At(1)).message()),
       HasSubstr("cannot create the checkpoint folder " + dir_.string()));
   std::vector<std::string> warnings;
-  EXPECT_THAT(std::string(store_.LoadLatest(&warnings).status().message()),
+  EXPECT_THAT(std::string(LoadAll(store_, &warnings).status().message()),
               HasSubstr("cannot read the checkpoint folder " + dir_.string() +
                         ": Not a directory"));
 }
@@ -254,7 +254,7 @@ TEST_F(CheckpointTest, MissingTensorsAreRefused) {
   checkpoint.tensors.push_back({"model.fc.bias", torch::Tensor()});
   EXPECT_EQ(store_.Save(checkpoint).message(),
             "tensor 'model.fc.bias' is not a dense tensor");
-  EXPECT_FALSE(fs::exists(dir_));
+  EXPECT_THAT(Names(), IsEmpty());
 }
 
 }  // namespace

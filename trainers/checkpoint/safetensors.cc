@@ -10,10 +10,12 @@
 #include <ostream>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "c10/util/Exception.h"
 #include "nlohmann/json.hpp"
 #include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"
@@ -206,23 +208,20 @@ absl::Status Explain(const absl::Status& status, absl::string_view attempted,
       absl::StrCat("cannot ", attempted, " ", path, ": ", status.message()));
 }
 
-// The length and the header of `ordered`, ready to be written.
+// The length and the header, ready to be written.
 absl::StatusOr<std::string> EncodeHeader(
-    const NamedTensors& ordered,
-    const std::map<std::string, std::string>& metadata) {
+    const std::vector<TensorSource>& sources,
+    const SafetensorsMetadata& metadata) {
   Json json = Json::object();
   if (!metadata.empty()) json[kMetadataKey] = metadata;
-  int64_t offset = 0;
-  for (const auto& [name, tensor] : ordered) {
-    if (name == kMetadataKey || json.contains(name)) {
+  for (const auto& [entry, values] : sources) {
+    if (entry.name == kMetadataKey || json.contains(entry.name)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "the tensor name '", name, "' is taken: names must be unique"));
+          "the tensor name '", entry.name, "' is taken: names must be unique"));
     }
-    const int64_t end = offset + static_cast<int64_t>(tensor.nbytes());
-    json[name] = {{"dtype", FindType(tensor.scalar_type())->name},
-                  {"shape", tensor.sizes().vec()},
-                  {"data_offsets", {offset, end}}};
-    offset = end;
+    json[entry.name] = {{"dtype", FindType(entry.dtype)->name},
+                        {"shape", entry.shape},
+                        {"data_offsets", {entry.begin, entry.end}}};
   }
   std::string text;
   try {
@@ -253,16 +252,9 @@ class Reader {
           absl::UnknownError(absl::StrCat("cannot size it: ", error.message()));
   }
 
-  absl::StatusOr<SafetensorsContents> Read(
-      const std::set<std::string>& needed) {
+  absl::StatusOr<SafetensorsContents> Read() {
     ASSIGN_OR_RETURN(auto header, ReadHeader());
     SafetensorsContents contents = {{}, std::move(header.metadata)};
-    contents.header_only =
-        !needed.empty() &&
-        absl::c_none_of(header.entries, [&](const TensorEntry& entry) {
-          return needed.count(entry.name) > 0;
-        });
-    if (contents.header_only) return contents;
     for (const TensorEntry& entry : header.entries) {
       torch::Tensor tensor =
           torch::empty(entry.shape, torch::dtype(entry.dtype));
@@ -271,6 +263,16 @@ class Reader {
       contents.tensors.emplace_back(entry.name, std::move(tensor));
     }
     return contents;
+  }
+
+  // Bytes [begin, end) of the file.
+  absl::StatusOr<torch::Tensor> ReadRange(int64_t begin, int64_t end) {
+    RETURN_IF_ERROR(status_);
+    in_.seekg(begin);
+    read_bytes_ = begin;
+    torch::Tensor bytes = torch::empty({end - begin}, torch::kByte);
+    RETURN_IF_ERROR(ReadBytes(bytes.mutable_data_ptr(), end - begin));
+    return bytes;
   }
 
   absl::StatusOr<SafetensorsHeader> ReadHeader() {
@@ -285,7 +287,11 @@ class Reader {
     }
     std::string text(length, '\0');
     RETURN_IF_ERROR(ReadBytes(text.data(), static_cast<int64_t>(length)));
-    return HeaderParser(text, static_cast<int64_t>(rest - length)).Parse();
+    ASSIGN_OR_RETURN(
+        SafetensorsHeader header,
+        HeaderParser(text, static_cast<int64_t>(rest - length)).Parse());
+    header.data_begin = read_bytes_;
+    return header;
   }
 
  private:
@@ -306,46 +312,81 @@ class Reader {
 
 }  // namespace
 
-absl::StatusOr<NamedTensors> InFileOrder(const NamedTensors& tensors) {
-  NamedTensors ordered;
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.layout() != torch::kStrided) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", name, "' is not a dense tensor"));
-    }
-    if (FindType(tensor.scalar_type()) == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor '", name, "' has type ", c10::toString(tensor.scalar_type()),
-          ", which safetensors files cannot hold here"));
-    }
-    ordered.emplace_back(name, tensor.detach().cpu().contiguous());
+absl::StatusOr<TensorSource> SourceOf(const std::string& name,
+                                      const torch::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != torch::kStrided) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", name, "' is not a dense tensor"));
   }
-  absl::c_sort(ordered, [](const auto& a, const auto& b) {
-    return std::pair(FindType(a.second.scalar_type()), a.first) <
-           std::pair(FindType(b.second.scalar_type()), b.first);
-  });
-  return ordered;
+  return TensorSource{{name, tensor.scalar_type(), tensor.sizes().vec()},
+                      [tensor] { return tensor; }};
 }
 
-absl::Status SaveSafetensors(
-    const std::string& path, const NamedTensors& tensors,
-    const std::map<std::string, std::string>& metadata) {
-  const auto ordered = InFileOrder(tensors);
-  if (!ordered.ok()) return Explain(ordered.status(), "save", path);
-  const auto header = EncodeHeader(*ordered, metadata);
+absl::Status LayOut(std::vector<TensorSource>& sources) {
+  for (const auto& [entry, values] : sources) {
+    if (FindType(entry.dtype) == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor '", entry.name, "' has type ", c10::toString(entry.dtype),
+          ", which safetensors files cannot hold here"));
+    }
+  }
+  absl::c_sort(sources, [](const TensorSource& a, const TensorSource& b) {
+    return std::pair(FindType(a.entry.dtype), a.entry.name) <
+           std::pair(FindType(b.entry.dtype), b.entry.name);
+  });
+  int64_t offset = 0;
+  for (auto& [entry, values] : sources) {
+    const std::optional<int64_t> bytes = SizeBytes(entry);
+    if (!bytes || __builtin_add_overflow(offset, *bytes, &entry.end)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", entry.name, "' has too many bytes"));
+    }
+    entry.begin = std::exchange(offset, entry.end);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteSafetensors(
+    const std::string& path, const std::vector<TensorSource>& sources,
+    const SafetensorsMetadata& metadata,
+    const std::function<SafetensorsMetadata()>& complete) {
+  const auto header = EncodeHeader(sources, metadata);
   if (!header.ok()) return Explain(header.status(), "save", path);
   return ReplaceFile(path, [&](std::ostream& out) {
     out << *header;
-    for (const auto& [name, tensor] : *ordered) {
+    for (const auto& [entry, values] : sources) {
+      const torch::Tensor tensor = values().detach().cpu().contiguous();
+      TORCH_CHECK(tensor.scalar_type() == entry.dtype &&
+                      tensor.sizes() == at::IntArrayRef(entry.shape),
+                  "tensor ", entry.name, " is not what was announced");
       out.write(static_cast<const char*>(tensor.const_data_ptr()),
                 static_cast<std::streamsize>(tensor.nbytes()));
     }
+    if (complete == nullptr) return;
+    const auto completed = EncodeHeader(sources, complete());
+    TORCH_CHECK(completed.ok() && completed->size() == header->size(),
+                "the metadata of ", path, " changed its length");
+    out.seekp(0);
+    out << *completed;
   });
 }
 
-absl::StatusOr<SafetensorsContents> LoadSafetensors(
-    const std::string& path, const std::set<std::string>& needed) {
-  auto contents = Reader(path).Read(needed);
+absl::Status SaveSafetensors(const std::string& path,
+                             const NamedTensors& tensors,
+                             const SafetensorsMetadata& metadata) {
+  std::vector<TensorSource> sources;
+  for (const auto& [name, tensor] : tensors) {
+    auto source = SourceOf(name, tensor);
+    if (!source.ok()) return Explain(source.status(), "save", path);
+    sources.push_back(*std::move(source));
+  }
+  const absl::Status laid_out = LayOut(sources);
+  if (!laid_out.ok()) return Explain(laid_out, "save", path);
+  return WriteSafetensors(path, sources, metadata);
+}
+
+absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path) {
+  auto contents = Reader(path).Read();
   if (!contents.ok())
     return Explain(contents.status(), "read safetensors file", path);
   return contents;
@@ -357,6 +398,16 @@ absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
   if (!header.ok())
     return Explain(header.status(), "read safetensors file", path);
   return header;
+}
+
+absl::StatusOr<torch::Tensor> LoadSafetensorsBytes(
+    const std::string& path, const SafetensorsHeader& header, int64_t begin,
+    int64_t end) {
+  auto bytes = Reader(path).ReadRange(header.data_begin + begin,
+                                      header.data_begin + end);
+  if (!bytes.ok())
+    return Explain(bytes.status(), "read safetensors file", path);
+  return bytes;
 }
 
 }  // namespace rankwise

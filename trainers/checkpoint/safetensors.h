@@ -13,8 +13,8 @@
 #define RANKWISE_TRAINERS_CHECKPOINT_SAFETENSORS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,46 +33,70 @@ struct TensorEntry {
   int64_t end = 0;
 };
 
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
 struct SafetensorsHeader {
-  std::map<std::string, std::string> metadata;
+  SafetensorsMetadata metadata;
   std::vector<TensorEntry> entries;  // in the order of their data
+  int64_t data_begin = 0;            // bytes of the file before the data
 };
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 struct SafetensorsContents {
   NamedTensors tensors;  // in the order of their bytes in the file
-  std::map<std::string, std::string> metadata;
-  bool header_only = false;  // no tensor was needed
+  SafetensorsMetadata metadata;
 };
 
-// `tensors` as a file holds them: on the CPU and contiguous (copied only if
-// they are not), in the order of Python's writer: wider types first, then by
-// name, so that every tensor is aligned. InvalidArgument for a tensor that is
-// not dense, or whose type has no name in the format.
-absl::StatusOr<NamedTensors> InFileOrder(const NamedTensors& tensors);
+// A tensor to be written: what the header says of it, and its values (any
+// device, any strides), which are made when its turn comes, so that one tensor
+// at a time is in memory.
+struct TensorSource {
+  TensorEntry entry;
+  std::function<torch::Tensor()> values;
+};
 
-// Writes `tensors` (any device, any strides; F32 F64 F16 BF16 I64 I32 U8 BOOL)
-// to `path`, as ReplaceFile does. InvalidArgument as InFileOrder, and for a
-// name used twice or text that is not UTF-8. Conventional metadata: {"format",
-// "pt"}.
+// InvalidArgument for a tensor that is not dense.
+absl::StatusOr<TensorSource> SourceOf(const std::string& name,
+                                      const torch::Tensor& tensor);
+
+// Puts them in the order of Python's writer, wider types first, then by name,
+// so that every tensor is aligned, and settles where each lies in the data.
+// InvalidArgument for a type that has no name in the format (it has F32 F64 F16
+// BF16 I64 I32 U8 BOOL).
+absl::Status LayOut(std::vector<TensorSource>& sources);
+
+// Writes `sources`, laid out, to `path`, as ReplaceFile does. InvalidArgument
+// for a name used twice or text that is not UTF-8. Conventional metadata:
+// {"format", "pt"}. With `complete`, which is called when all values are
+// written, its texts take the place of those of `metadata`, which must be as
+// long.
+absl::Status WriteSafetensors(
+    const std::string& path, const std::vector<TensorSource>& sources,
+    const SafetensorsMetadata& metadata,
+    const std::function<SafetensorsMetadata()>& complete = nullptr);
+
+// The same of tensors that are there, in any order.
 //
 //   SaveSafetensors("model.safetensors", {{"fc.weight", weight}, {"fc.bias",
 //   bias}}, {{"format", "pt"}});
-absl::Status SaveSafetensors(
-    const std::string& path, const NamedTensors& tensors,
-    const std::map<std::string, std::string>& metadata = {});
+absl::Status SaveSafetensors(const std::string& path,
+                             const NamedTensors& tensors,
+                             const SafetensorsMetadata& metadata = {});
 
-// Reads every tensor of `path` to the CPU, contiguous. With names in `needed`,
-// of a file that holds none of them only the header is read. DataLoss, with the
-// file and the byte, for what is not exactly a safetensors file.
-absl::StatusOr<SafetensorsContents> LoadSafetensors(
-    const std::string& path, const std::set<std::string>& needed = {});
+// Reads every tensor of `path` to the CPU, contiguous. DataLoss, with the file
+// and the byte, for what is not exactly a safetensors file.
+absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path);
 
 // The names, types and shapes only; the data are not read, but their size is
 // checked.
 absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
     const std::string& path);
+
+// Bytes [begin, end) of the data of `path`, whose header this is: uint8.
+absl::StatusOr<torch::Tensor> LoadSafetensorsBytes(
+    const std::string& path, const SafetensorsHeader& header, int64_t begin,
+    int64_t end);
 
 }  // namespace rankwise
 

@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -108,17 +110,46 @@ TEST(SafetensorsTest, AFileWithoutTensorsIsAFile) {
   EXPECT_TRUE(contents->tensors.empty());
 }
 
-TEST(SafetensorsTest, AFileWithNoneOfTheNeededNamesIsReadToItsHeaderOnly) {
+TEST(SafetensorsTest, AnyBytesOfTheDataAreRead) {
   ASSERT_TRUE(SaveSafetensors(Path(), Golden(), {{"format", "pt"}}).ok());
-  const auto none = LoadSafetensors(Path(), {"nothing"});
-  ASSERT_TRUE(none.ok()) << none.status();
-  EXPECT_TRUE(none->header_only);
-  EXPECT_TRUE(none->tensors.empty());
-  EXPECT_EQ(none->metadata.at("format"), "pt");
-  const auto all = LoadSafetensors(Path(), {"nothing", Golden()[0].first});
-  ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_FALSE(all->header_only);
-  EXPECT_EQ(all->tensors.size(), Golden().size());
+  const auto header = LoadSafetensorsHeader(Path());
+  ASSERT_TRUE(header.ok()) << header.status();
+  const auto bytes = LoadSafetensorsBytes(Path(), *header, 46, 48);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_TRUE(bytes->equal(torch::tensor({1, 255}, torch::kByte)));
+  EXPECT_THAT(
+      std::string(
+          LoadSafetensorsBytes(Path(), *header, 50, 52).status().message()),
+      HasSubstr("at byte 627: the file ends, 1 bytes short"));
+}
+
+// Sources are made one after another, and the metadata may be known last.
+TEST(SafetensorsTest, OneTensorIsInMemoryAtATime) {
+  std::vector<TensorSource> sources;
+  std::weak_ptr<int> last;
+  for (const char* name : {"b", "a"}) {
+    sources.push_back({{name, torch::kFloat, {2}}, [&, name] {
+                         EXPECT_TRUE(last.expired());
+                         auto alive = std::make_shared<int>();
+                         last = alive;
+                         static float values[2];
+                         values[0] = *name;
+                         return torch::from_blob(
+                             values, {2}, [alive](void*) {}, torch::kFloat);
+                       }});
+  }
+  ASSERT_TRUE(LayOut(sources).ok());
+  const absl::Status status =
+      WriteSafetensors(Path(), sources, {{"k", "..."}}, [] {
+        return SafetensorsMetadata{{"k", "end"}};
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  const auto contents = LoadSafetensors(Path());
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->metadata.at("k"), "end");
+  ASSERT_EQ(contents->tensors.size(), 2u);
+  EXPECT_EQ(contents->tensors[0].first, "a");
+  EXPECT_EQ(contents->tensors[1].second[0].item<float>(), 'b');
 }
 
 TEST(SafetensorsTest, ChannelsLastWeightsAreWrittenRowMajor) {

@@ -75,6 +75,8 @@ struct FlagValues {
   // What a resumed run must repeat: flags that change the losses, with what the
   // model decides where they are silent.
   std::map<std::string, std::string> losses;
+  // Of those, the flags' defaults.
+  std::map<std::string, std::string> loss_defaults;
   // What runs of one study must share: flags that neither follow the world size
   // nor only say what is written where.
   std::map<std::string, std::string> scaling;

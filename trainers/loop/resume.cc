@@ -1,41 +1,40 @@
 #include "trainers/loop/resume.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "samplers/datasets/split_mix.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
+#include "trainers/checkpoint/checksum.h"
 #include "trainers/checkpoint/safetensors.h"
+#include "trainers/loop/resume_check.h"
+#include "trainers/loop/run_state.h"
 
 namespace rankwise {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr char kConfigKey[] = "config";
-// Settings that several flags decide.
-constexpr char kDataParallelRanks[] = "data-parallel ranks";
-constexpr char kCosineSteps[] = "steps of the cosine";
+// The same in the parts of one save, and in no other's.
+constexpr char kSaveKey[] = "save";
 
-// Positions in a rank's sums.
+// Positions in a rank's sums; the fourth, which nobody reads, is the time.
 enum Sum : int64_t { kLoss, kExamples, kSeconds };
 
 // Prefixes of what a checkpoint holds of every data-parallel rank.
@@ -61,167 +60,81 @@ absl::StatusOr<std::vector<torch::Tensor>> Gather(const Worker& worker,
   return worker.comm->AllGather(tensor.to(worker.device));
 }
 
-// The tensors of the ranks along dp through this one, in the checkpoint of the
-// state's first part: the other ranks of a copy of the model saw the same data.
-absl::Status AddPerShare(const Worker& worker, const torch::Tensor& mine,
-                         const char* prefix, NamedTensors& tensors) {
+// Every data-parallel rank's `mine`, of those along dp through the first rank:
+// the other ranks of a copy of the model saw the same data.
+absl::StatusOr<std::vector<torch::Tensor>> GatherShares(
+    const Worker& worker, const torch::Tensor& mine) {
   ASSIGN_OR_RETURN(std::vector<torch::Tensor> all, Gather(worker, mine));
-  if (worker.state_part() != 0) return absl::OkStatus();
-  const std::vector<int> line = worker.Line("dp");
-  for (int i = 0; i < worker.dp_size(); ++i) {
-    const auto rank = static_cast<size_t>(line[static_cast<size_t>(i)]);
-    tensors.emplace_back(absl::StrCat(prefix, i), all[rank].cpu());
+  std::vector<torch::Tensor> shares;
+  for (const int rank : worker.layout.Line("dp", 0))
+    shares.push_back(all[static_cast<size_t>(rank)].cpu());
+  return shares;
+}
+
+void AddShares(const std::vector<torch::Tensor>& shares, const char* prefix,
+               std::vector<TensorBlock>& tensors) {
+  for (size_t i = 0; i < shares.size(); ++i)
+    tensors.push_back({absl::StrCat(prefix, i), shares[i]});
+}
+
+// Those that AddShares added.
+absl::StatusOr<std::vector<torch::Tensor>> ReadShares(CheckpointReader& reader,
+                                                      const char* prefix) {
+  std::vector<torch::Tensor> shares;
+  while (reader.Has(absl::StrCat(prefix, shares.size()))) {
+    ASSIGN_OR_RETURN(torch::Tensor share,
+                     reader.Read(absl::StrCat(prefix, shares.size())));
+    shares.push_back(std::move(share));
   }
-  return absl::OkStatus();
+  if (!shares.empty()) return shares;
+  return absl::DataLossError(
+      "--resume: the checkpoint has no state of data-parallel rank 0");
 }
 
-// A checkpoint holds a tied weight once, under its owner's name: for a copy
-// "head.weight", or its optimizer's "exp_avg.head.weight", the owner's.
-std::string OwnersName(const Model& model, const std::string& name) {
-  for (const TiedWeight& copy : model.copies()) {
-    if (name == copy.copy_name ||
-        absl::EndsWith(name, absl::StrCat(".", copy.copy_name))) {
-      return absl::StrCat(name.substr(0, name.size() - copy.copy_name.size()),
-                          copy.name);
-    }
-  }
-  return name;
+// Another save's is another: the sums tell when they were.
+std::string SaveId(const std::vector<torch::Tensor>& sums) {
+  Checksum checksum;
+  for (const torch::Tensor& each : sums)
+    checksum.Add(each.const_data_ptr(), each.nbytes());
+  return absl::StrFormat("%016x", checksum.value());
 }
 
-NamedTensors ModelTensors(const Model& model) {
-  NamedTensors tensors;
-  for (const auto& entry : model.named_parameters())
-    tensors.emplace_back(entry.key(), entry.value().detach());
-  for (const auto& entry : model.named_buffers())
-    tensors.emplace_back(entry.key(), entry.value());
-  return tensors;
-}
-
-// Without copies of weights that another rank owns.
-NamedTensors Owned(const Model& model, NamedTensors tensors) {
-  std::erase_if(tensors, [&](const auto& entry) {
-    return OwnersName(model, entry.first) != entry.first;
-  });
-  return tensors;
-}
-
-// How the tensor called `name` is divided along tp: a parameter, or what the
-// optimizer keeps of it ("model.fc1.weight", "optimizer.exp_avg.fc1.weight").
-// Null: every rank has the whole.
-const Division* DivisionOf(const Model& model, const std::string& name,
-                           const torch::Tensor& tensor) {
-  if (tensor.dim() == 0) return nullptr;
-  for (const auto& [parameter, division] : model.divisions()) {
-    if (name == parameter || absl::EndsWith(name, absl::StrCat(".", parameter)))
-      return &division;
-  }
-  return nullptr;
-}
-
-// `tensors` with whole ones in place of parts. Collective along tp.
-NamedTensors Whole(const Model& model, NamedTensors tensors) {
-  for (auto& [name, tensor] : tensors) {
-    const Division* division = DivisionOf(model, name, tensor);
-    if (division != nullptr)
-      tensor = WholeOf(tensor, *division, model.parallel().tensor);
-  }
-  return tensors;
-}
-
-// What is trained, named as in checkpoints but for copies of tied weights.
-NamedTensors TrainedTensors(const Model& model, const Optimizer& optimizer) {
-  NamedTensors tensors;
-  for (auto& [name, tensor] : ModelTensors(model))
-    tensors.emplace_back(absl::StrCat("model.", name), tensor);
-  for (auto& [name, tensor] : optimizer.State())
-    tensors.emplace_back(absl::StrCat("optimizer.", name), tensor);
-  return tensors;
-}
-
-bool HasStages(const Worker& worker) {
-  return worker.trainer == "pipeline" || worker.trainer == "hybrid";
-}
-
-// A setting as the user gave it: "--lr=0.1", "--model=gpt".
-std::string AsTyped(const std::string& key, const Json& value,
-                    const Worker& worker) {
-  const std::string text =
-      value.is_string() ? value.get<std::string>() : value.dump();
-  if (key == kCosineSteps || key == kDataParallelRanks)
-    return absl::StrCat(key, "=", text);
-  const bool in_stages = key == "accumulate" && HasStages(worker);
-  return absl::StrCat("--", in_stages ? "microbatches" : key, "=", text);
-}
-
-// Behind a setting that is no flag: those that make it.
-const char* FlagsBehind(const std::string& key, const Worker& worker) {
-  if (key == kCosineSteps) return " (--epochs, --max_steps)";
-  if (key != kDataParallelRanks) return "";
-  return HasStages(worker) ? " (--dp)" : " (--nproc)";
-}
-
-absl::Status CheckConfig(const std::string& saved_text,
-                         const std::string& now_text, const Worker& worker) {
-  const Json saved =
-      Json::parse(saved_text, nullptr, /*allow_exceptions=*/false);
-  if (saved.is_discarded()) {
-    return absl::DataLossError(
-        "--resume: the checkpoint's configuration is not JSON; remove the "
-        "checkpoint");
-  }
-  const Json now = Json::parse(now_text);
-  for (const auto& [key, value] : now.items()) {
-    const Json before = saved.contains(key) ? saved[key] : Json("absent");
-    if (before != value) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--resume: the checkpoint was made with ",
-                       AsTyped(key, before, worker), ", this run has ",
-                       AsTyped(key, value, worker), FlagsBehind(key, worker),
-                       "; repeat the flags of the stopped run, or give another "
-                       "--checkpoint_dir"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-using TensorMap = std::map<std::string, torch::Tensor>;
-
-// `part`: of the saved tensor; null for all of it.
-absl::Status CopyInto(
-    const TensorMap& saved, const std::string& name, torch::Tensor target,
-    const std::function<torch::Tensor(const torch::Tensor&)>& part) {
-  const auto found = saved.find(name);
-  if (found == saved.end()) {
-    return absl::DataLossError(
-        absl::StrCat("--resume: the checkpoint has no tensor ", name));
-  }
-  const torch::Tensor source =
-      part == nullptr ? found->second : part(found->second);
-  if (source.sizes() != target.sizes()) {
-    return absl::DataLossError(absl::StrCat(
-        "--resume: the checkpoint's tensor ", name, " has another shape"));
-  }
-  at::NoGradGuard no_grad;
-  target.copy_(source);
-  return absl::OkStatus();
-}
-
-absl::Status RestoreShare(const TensorMap& saved, const Worker& worker,
-                          Progress& progress) {
-  const auto rng = saved.find(absl::StrCat(kRng, worker.dp_rank()));
-  const auto sums = saved.find(absl::StrCat(kSums, worker.dp_rank()));
-  if (rng == saved.end() || sums == saved.end() || sums->second.numel() != 3) {
-    return absl::DataLossError(absl::StrCat(
-        "--resume: the checkpoint has no state of data-parallel rank ",
-        worker.dp_rank()));
-  }
+absl::Status RestoreGenerator(CheckpointReader& reader, const Worker& worker,
+                              uint64_t seed) {
+  ASSIGN_OR_RETURN(const auto states, ReadShares(reader, kRng));
   at::Generator generator = DeviceGenerator(worker);
   std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(rng->second);
-  const double* values = sums->second.data_ptr<double>();
-  progress.epoch_loss = values[kLoss];
-  progress.epoch_examples = static_cast<int64_t>(values[kExamples]);
-  progress.epoch_seconds = values[kSeconds];
+  const auto rank = static_cast<size_t>(worker.dp_rank());
+  if (rank < states.size()) {
+    generator.set_state(states[rank]);
+  } else {
+    const uint64_t of_step =
+        MixIn(seed, static_cast<uint64_t>(reader.saved().step));
+    generator.set_current_seed(MixIn(of_step, rank));
+  }
+  return absl::OkStatus();
+}
+
+// Seconds are of the wall: those of ranks that are gone are not added, and a
+// new rank has been there as long as the first.
+absl::Status RestoreSums(CheckpointReader& reader, const Worker& worker,
+                         Progress& progress) {
+  ASSIGN_OR_RETURN(const auto sums, ReadShares(reader, kSums));
+  const auto ranks = static_cast<size_t>(worker.dp_size());
+  const auto rank = static_cast<size_t>(worker.dp_rank());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].numel() < 3) {
+      return absl::DataLossError(
+          absl::StrCat("--resume: the checkpoint lacks sums of data-parallel "
+                       "rank ",
+                       i));
+    }
+    const double* values = sums[i].const_data_ptr<double>();
+    if (i == 0 || i == rank) progress.epoch_seconds = values[kSeconds];
+    if (i != rank && (rank > 0 || i < ranks)) continue;
+    progress.epoch_loss += values[kLoss];
+    progress.epoch_examples += static_cast<int64_t>(values[kExamples]);
+  }
   return absl::OkStatus();
 }
 
@@ -251,13 +164,26 @@ RunCheckpoints::RunCheckpoints(const TrainConfig& config, int64_t total_steps,
       worker_(worker),
       model_(model),
       optimizer_(optimizer),
-      sharded_(std::move(sharded)),
-      store_(config.checkpoint.dir, config.checkpoint.keep, worker.state_part(),
-             worker.state_parts()) {}
+      sharded_(std::move(sharded)) {}
 
-absl::Status RunCheckpoints::MakeFolder() const {
-  if (!worker_.is_first()) return absl::OkStatus();
+absl::Status RunCheckpoints::Open() {
+  const auto ranks = static_cast<size_t>(worker_.env.world_size);
+  std::vector<bool> saves(ranks);
+  for (size_t i = 0; i < ranks; ++i)
+    saves[i] = worker_.is_of_first_copy(static_cast<int>(i));
+  if (!sharded_.shards.empty()) {
+    const int64_t mine = SavesState(worker_, sharded_) ? 1 : 0;
+    ASSIGN_OR_RETURN(const auto all,
+                     Gather(worker_, at::tensor({mine}, at::kLong)));
+    for (size_t i = 0; i < all.size(); ++i)
+      saves[i] = all[i].item<int64_t>() != 0;
+  }
+  const auto me = saves.begin() + worker_.env.rank;
+  parts_ = static_cast<int>(absl::c_count(saves, true));
+  const auto part = static_cast<int>(std::count(saves.begin(), me, true));
   const std::string& dir = config_.checkpoint.dir;
+  store_.emplace(dir, config_.checkpoint.keep, *me ? part : 0, parts_);
+  if (!worker_.is_first()) return absl::OkStatus();
   std::error_code error;
   std::filesystem::create_directory(dir, error);
   if (!error && access(dir.c_str(), W_OK | X_OK) != 0)
@@ -267,77 +193,71 @@ absl::Status RunCheckpoints::MakeFolder() const {
       "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
 }
 
-std::string RunCheckpoints::LossDecidingConfig() const {
-  Json settings = config_.flags.losses;
-  settings[kDataParallelRanks] = worker_.dp_size();
-  // The cosine's shape depends on where it ends; other schedules may be
-  // prolonged.
-  settings[kCosineSteps] =
-      config_.optimizer.lr_schedule == "cosine" ? total_steps_ : 0;
-  return settings.dump(-1, ' ', false,
-                       Json::error_handler_t::replace);  // paths: any bytes
-}
-
 absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
     const Progress& progress) const {
   Checkpoint checkpoint;
   checkpoint.step = progress.step;
   checkpoint.epoch = progress.epoch;
   checkpoint.position = progress.position;
-  checkpoint.metadata[kConfigKey] = LossDecidingConfig();
-  // Replicas have the same; only the first one's ranks put theirs together.
-  NamedTensors trained = Owned(model_, TrainedTensors(model_, optimizer_));
-  const bool first_replica =
-      worker_.dp_rank() == 0 && worker_.coordinate("cp") == 0;
-  checkpoint.tensors =
-      first_replica ? Whole(model_, std::move(trained)) : std::move(trained);
-  RETURN_IF_ERROR(
-      AddPerShare(worker_, GeneratorState(worker_), kRng, checkpoint.tensors));
-  const torch::Tensor sums = at::tensor(
+  for (HeldBlock& held : HeldBlocks(worker_, model_, optimizer_, sharded_)) {
+    if (held.saved) checkpoint.tensors.push_back(std::move(held.block));
+  }
+  ASSIGN_OR_RETURN(const auto generators,
+                   GatherShares(worker_, GeneratorState(worker_)));
+  const torch::Tensor mine = at::tensor(
       {progress.epoch_loss, static_cast<double>(progress.epoch_examples),
-       progress.epoch_seconds},
+       progress.epoch_seconds, SteadySeconds()},
       at::kDouble);
-  RETURN_IF_ERROR(AddPerShare(worker_, sums, kSums, checkpoint.tensors));
+  ASSIGN_OR_RETURN(const auto sums, GatherShares(worker_, mine));
+  if (worker_.is_first()) {
+    AddShares(generators, kRng, checkpoint.tensors);
+    AddShares(sums, kSums, checkpoint.tensors);
+  }
+  checkpoint.metadata = {
+      {kConfigKey, LossDecidingConfig(config_, worker_, total_steps_)},
+      {kSaveKey, SaveId(sums)}};
   return checkpoint;
 }
 
-absl::StatusOr<Progress> RunCheckpoints::Restore(const Checkpoint& checkpoint) {
-  const auto saved_config = checkpoint.metadata.find(kConfigKey);
-  const std::string saved_text =
-      saved_config == checkpoint.metadata.end() ? "" : saved_config->second;
-  RETURN_IF_ERROR(CheckConfig(saved_text, LossDecidingConfig(), worker_));
-
-  const TensorMap saved(checkpoint.tensors.begin(), checkpoint.tensors.end());
-  for (auto& [name, tensor] : TrainedTensors(model_, optimizer_)) {
-    std::function<torch::Tensor(const torch::Tensor&)> part;
-    const Division* division = DivisionOf(model_, name, tensor);
-    if (division != nullptr) {
-      part = [&, division](const torch::Tensor& whole) {
-        return PartOf(whole, *division, model_.parallel().tensor);
-      };
-    }
-    RETURN_IF_ERROR(CopyInto(saved, OwnersName(model_, name), tensor, part));
+absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
+  const Checkpoint& saved = reader.saved();
+  const auto config = saved.metadata.find(kConfigKey);
+  ASSIGN_OR_RETURN(
+      const int64_t accumulate,
+      CheckConfig(config == saved.metadata.end() ? "" : config->second,
+                  LossDecidingConfig(config_, worker_, total_steps_), config_,
+                  worker_));
+  for (const HeldBlock& held :
+       HeldBlocks(worker_, model_, optimizer_, sharded_)) {
+    RETURN_IF_ERROR(reader.Read(held.block));
   }
-  Progress progress{.step = checkpoint.step,
-                    .epoch = checkpoint.epoch,
-                    .position = checkpoint.position};
-  RETURN_IF_ERROR(RestoreShare(saved, worker_, progress));
+  RETURN_IF_ERROR(RestoreGenerator(reader, worker_, config_.seed));
+  // As many steps of the epoch in this run's micro-batches.
+  const int64_t steps = (saved.position + accumulate - 1) / accumulate;
+  Progress progress{.step = saved.step,
+                    .epoch = saved.epoch,
+                    .position = steps * config_.accumulate};
+  RETURN_IF_ERROR(RestoreSums(reader, worker_, progress));
   return progress;
 }
 
-absl::StatusOr<std::optional<Checkpoint>> RunCheckpoints::Load() {
-  CheckpointRequest request;
-  for (const auto& [name, tensor] : TrainedTensors(model_, optimizer_))
-    request.tensors.insert(OwnersName(model_, name));
+absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume() {
+  int64_t last_step = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> first_found;  // by rank
   for (;;) {
     std::vector<std::string> warnings;
-    auto loaded = store_.LoadLatest(&warnings, request);
+    std::optional<Progress> progress;
+    const auto loaded = store_->LoadLatest(
+        &warnings,
+        [&](CheckpointReader& reader) -> absl::Status {
+          ASSIGN_OR_RETURN(progress, Restore(reader));
+          return absl::OkStatus();
+        },
+        last_step);
     // A rank that cannot load must not leave the others waiting: all learn what
     // each found.
-    const int64_t mine = !loaded.ok()          ? kNotLoaded
-                         : loaded->has_value() ? (*loaded)->step
-                                               : kNoCheckpoint;
+    const int64_t mine =
+        !loaded.ok() ? kNotLoaded : loaded->value_or(kNoCheckpoint);
     ASSIGN_OR_RETURN(auto gathered,
                      Gather(worker_, at::tensor({mine}, at::kLong)));
     std::vector<int64_t> found;
@@ -348,41 +268,37 @@ absl::StatusOr<std::optional<Checkpoint>> RunCheckpoints::Load() {
       for (const std::string& warning : warnings)
         std::fprintf(stderr, "warning: %s\n", warning.c_str());
     }
-    if (!loaded.ok() || *least == *most) return loaded;
+    RETURN_IF_ERROR(loaded.status());
+    if (*least == *most) return progress;
     if (first_found.empty()) first_found = found;
     if (*least < 0) return SeeDifferentCheckpoints(worker_, first_found);
     // A shard that only some ranks read is damaged there: all take the step
     // that those could load.
-    request.last_step = *least;
+    last_step = *least;
   }
-}
-
-absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume() {
-  ASSIGN_OR_RETURN(std::optional<Checkpoint> loaded, Load());
-  if (!loaded.has_value()) return std::nullopt;
-  return Restore(*loaded);
 }
 
 absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
     const Progress& progress) {
   const double start = SteadySeconds();
-  ASSIGN_OR_RETURN(Checkpoint checkpoint, Capture(progress));
-  if (worker_.writes_state()) {
-    RETURN_IF_ERROR(store_.Save(checkpoint));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Capture(progress));
+  const bool saves = SavesState(worker_, sharded_);
+  if (saves) {
+    RETURN_IF_ERROR(store_->Save(checkpoint));
   }
-  if (worker_.state_parts() > 1) {
+  if (parts_ > 1) {
     // Older checkpoints are needed until all parts of this one are there.
     RETURN_IF_ERROR(worker_.comm->Barrier());
     if (worker_.is_first()) {
-      RETURN_IF_ERROR(store_.Prune());
+      RETURN_IF_ERROR(store_->Prune());
     }
   }
-  if (!worker_.writes_state()) return std::nullopt;
+  if (!saves) return std::nullopt;
   CheckpointRecord record;
   record.rank = worker_.env.rank;
   record.step = progress.step;
   record.epoch = progress.epoch;
-  record.path = store_.Path(progress.step);
+  record.path = store_->Path(progress.step);
   record.bytes = static_cast<int64_t>(std::filesystem::file_size(record.path));
   record.seconds = SteadySeconds() - start;
   return record;
@@ -390,14 +306,17 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
 
 absl::Status RunCheckpoints::Export() {
   const std::string& dir = config_.checkpoint.dir;
-  const int part = worker_.state_part(), parts = worker_.state_parts();
-  if (worker_.dp_rank() == 0 && worker_.coordinate("cp") == 0) {
-    const NamedTensors tensors =
-        Whole(model_, Owned(model_, ModelTensors(model_)));
-    if (worker_.writes_state()) {
-      RETURN_IF_ERROR(SaveSafetensors(
+  const int part = worker_.coordinate("pp"), parts = worker_.size("pp");
+  if (SavesState(worker_, sharded_)) {
+    ASSIGN_OR_RETURN(const auto tensors,
+                     WholeTensors(worker_, model_, sharded_));
+    if (worker_.is_of_first_copy(worker_.env.rank) &&
+        worker_.coordinate("tp") == 0) {
+      RETURN_IF_ERROR(WriteSafetensors(
           absl::StrCat(dir, "/", SafetensorsShardName(part, parts)), tensors,
           {{"format", "pt"}}));
+    } else {
+      for (const TensorSource& tensor : tensors) tensor.values();
     }
   }
   if (parts > 1) {

@@ -29,45 +29,45 @@ struct Progress {
 };
 
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
-// what the constructor takes must outlive this.
+// what the constructor takes must outlive this. A rank saves what it owns, or
+// its block of it, in a file of its own; the checkpoint is that of the whole
+// model, whatever the mesh.
 class RunCheckpoints {
  public:
   RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                  const Worker& worker, Model& model, Optimizer& optimizer,
                  ShardedState sharded = {});
 
-  // The first rank makes the folder. A folder that cannot be written to must be
-  // known before the training, not after it: FailedPrecondition.
-  absl::Status MakeFolder() const;
+  // To be called first: settles which ranks write a file, and the first rank
+  // makes the folder. One that cannot be written to must be known before the
+  // training, not after it: FailedPrecondition.
+  absl::Status Open();
 
-  // Restores the newest checkpoint that is good on every rank, if there is one.
-  // A rank reads the parts that hold what its model and optimizer need, and
-  // headers of the others. Damaged checkpoints are passed over, and named by
-  // the first rank and by those that read the damaged part.
+  // Restores the newest checkpoint that is good on every rank, if there is one,
+  // also one of another number of data-parallel ranks or another mesh. A rank
+  // reads what it needs, and headers of the rest. Damaged checkpoints are
+  // passed over, and named by the first rank and by those that read the damaged
+  // part. FailedPrecondition if the checkpoint is of another configuration,
+  // naming the first flag that differs.
+  //
+  // Random generators go on where they were; that of a data-parallel rank that
+  // the checkpoint does not know is seeded from the seed, the step and the
+  // rank. What ranks that are gone have summed up is the first one's.
   absl::StatusOr<std::optional<Progress>> Resume();
 
   // Writes this rank's part, and returns what a rank that writes one records.
+  // The random generators and sums of all ranks are in the first part.
   absl::StatusOr<std::optional<CheckpointRecord>> Save(
       const Progress& progress);
 
-  // Writes the model's parameters and buffers, under their Python names, as
-  // .safetensors files; without copies of weights that another rank owns.
+  // Writes the model's parameters and buffers, whole and under their Python
+  // names, as .safetensors files, one per rank along pp; without copies of
+  // weights that another rank owns.
   absl::Status Export();
 
-  // The run's state as a checkpoint; where ranks hold parts of the model, this
-  // rank's part of it. The random generators and sums of all ranks are in the
-  // first part.
-  absl::StatusOr<Checkpoint> Capture(const Progress& progress) const;
-
-  // Puts the state back. FailedPrecondition if the checkpoint is of another
-  // configuration, naming the first flag that differs; DataLoss if it lacks a
-  // tensor that the model has.
-  absl::StatusOr<Progress> Restore(const Checkpoint& checkpoint);
-
  private:
-  absl::StatusOr<std::optional<Checkpoint>> Load();
-  // What a checkpoint and the run that resumes it must agree on, as JSON.
-  std::string LossDecidingConfig() const;
+  absl::StatusOr<Checkpoint> Capture(const Progress& progress) const;
+  absl::StatusOr<Progress> Restore(CheckpointReader& reader);
 
   const TrainConfig& config_;
   const int64_t total_steps_;
@@ -75,7 +75,8 @@ class RunCheckpoints {
   Model& model_;
   Optimizer& optimizer_;
   const ShardedState sharded_;
-  CheckpointStore store_;
+  int parts_ = 0;                         // files of a checkpoint
+  std::optional<CheckpointStore> store_;  // from Open on
 };
 
 }  // namespace rankwise

@@ -1,13 +1,19 @@
 #include "trainers/loop/resume.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "trainers/checkpoint/load_all_for_test.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
 
@@ -21,9 +27,14 @@ class ResumeTest : public ::testing::Test {
  protected:
   ResumeTest() {
     config_.data.dataset = "linear";
+    config_.data.batch_size = 12;
     config_.optimizer.name = "adam";
     config_.optimizer.learning_rate = 0.125;
     config_.flags.losses = {{"lr", "0.125"}, {"seed", "0"}};
+    config_.checkpoint.dir =
+        ::testing::TempDir() + "/" +
+        ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(config_.checkpoint.dir);
     at::manual_seed(1);
     model_ = std::make_shared<Model>(*MakeModelSpec({.name = "linear"}));
     optimizer_ = std::move(
@@ -36,9 +47,63 @@ class ResumeTest : public ::testing::Test {
     optimizer_->Step(0.125);
   }
 
+  void Save(const Progress& progress) {
+    RunCheckpoints checkpoints = Of(config_, worker_);
+    ASSERT_TRUE(checkpoints.Open().ok());
+    const auto saved = checkpoints.Save(progress);
+    ASSERT_TRUE(saved.ok()) << saved.status();
+  }
+
+  // As a run with other settings, or another rank, does.
+  absl::StatusOr<std::optional<Progress>> Resume(const TrainConfig& config,
+                                                 const Worker& worker) {
+    RunCheckpoints checkpoints = Of(config, worker);
+    const absl::Status opened = checkpoints.Open();
+    EXPECT_TRUE(opened.ok()) << opened;
+    return checkpoints.Resume();
+  }
+
+  std::string Refusal(const TrainConfig& config, const Worker& worker) {
+    const absl::Status status = Resume(config, worker).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    return std::string(status.message());
+  }
+
   RunCheckpoints Of(const TrainConfig& config, const Worker& worker) {
     return RunCheckpoints(config, /*total_steps=*/100, worker, *model_,
                           *optimizer_);
+  }
+
+  // Rank `rank` of `ranks`, as far as a checkpoint can be loaded without the
+  // others.
+  static Worker RankOf(int rank, int ranks) {
+    Worker worker;
+    worker.env.rank = rank;
+    worker.env.world_size = ranks;
+    worker.layout = *LayOutRanks({{"dp", ranks}}, ranks);
+    return worker;
+  }
+
+  // A checkpoint of two ranks, made of what the first would have gathered.
+  void SaveAsTwoRanks() {
+    CheckpointStore store(config_.checkpoint.dir, 3);
+    Save({.step = 6, .epoch = 1, .position = 6});
+    std::vector<std::string> warnings;
+    Checkpoint checkpoint = **LoadAll(store, &warnings);
+    checkpoint.metadata["config"] = R"({"lr":"0.125","seed":"0",)"
+                                    R"("batch_size":"3","accumulate":"2",)"
+                                    R"("data-parallel ranks":2,)"
+                                    R"("steps of the cosine":0})";
+    std::erase_if(checkpoint.tensors, [](const TensorBlock& block) {
+      return block.name == "epoch_sums.0";
+    });
+    checkpoint.tensors.push_back(
+        {"epoch_sums.0", at::tensor({1.5, 18.0, 0.5}, at::kDouble)});
+    checkpoint.tensors.push_back(
+        {"epoch_sums.1", at::tensor({2.5, 17.0, 0.75}, at::kDouble)});
+    at::Generator other = at::detail::createCPUGenerator(77);
+    checkpoint.tensors.push_back({"rng.1", other.get_state()});
+    ASSERT_TRUE(store.Save(checkpoint).ok());
   }
 
   TrainConfig config_;
@@ -49,26 +114,23 @@ class ResumeTest : public ::testing::Test {
 
 TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
   TrainOneStep();
-  const Progress before{.step = 17,
-                        .epoch = 2,
-                        .position = 5,
-                        .epoch_loss = 1.5,
-                        .epoch_examples = 20,
-                        .epoch_seconds = 0.5};
-  auto checkpoint = Of(config_, worker_).Capture(before);
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  // A checkpoint on disk is a copy; here the tensors are still the live ones.
-  for (auto& [name, tensor] : checkpoint->tensors) tensor = tensor.clone();
+  Save({.step = 17,
+        .epoch = 2,
+        .position = 5,
+        .epoch_loss = 1.5,
+        .epoch_examples = 20,
+        .epoch_seconds = 0.5});
   TrainOneStep();
   const torch::Tensor expected = model_->parameters()[0].detach().clone();
 
-  auto restored = Of(config_, worker_).Restore(*checkpoint);
+  const auto restored = Resume(config_, worker_);
   ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_EQ(restored->step, 17);
-  EXPECT_EQ(restored->epoch, 2);
-  EXPECT_EQ(restored->position, 5);
-  EXPECT_EQ(restored->epoch_loss, 1.5);
-  EXPECT_EQ(restored->epoch_examples, 20);
+  ASSERT_TRUE(restored->has_value());
+  EXPECT_EQ((*restored)->step, 17);
+  EXPECT_EQ((*restored)->epoch, 2);
+  EXPECT_EQ((*restored)->position, 5);
+  EXPECT_EQ((*restored)->epoch_loss, 1.5);
+  EXPECT_EQ((*restored)->epoch_examples, 20);
   TrainOneStep();  // the same random data, the same update
   EXPECT_TRUE(model_->parameters()[0].equal(expected));
 }
@@ -77,12 +139,10 @@ TEST_F(ResumeTest, RestoringBringsBackTheLossScale) {
   optimizer_->UseGradScaler({.initial_scale = 8, .growth_interval = 2});
   for (int step = 0; step < 3; ++step) TrainOneStep();
   EXPECT_EQ(optimizer_->grad_scaler()->scale(), 16);
-  auto checkpoint = Of(config_, worker_).Capture({});
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  for (auto& [name, tensor] : checkpoint->tensors) tensor = tensor.clone();
+  Save({});
   for (int step = 0; step < 3; ++step) TrainOneStep();
   EXPECT_EQ(optimizer_->grad_scaler()->scale(), 64);
-  auto restored = Of(config_, worker_).Restore(*checkpoint);
+  const auto restored = Resume(config_, worker_);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(optimizer_->grad_scaler()->scale(), 16);
   TrainOneStep();  // the second since it rose
@@ -90,53 +150,98 @@ TEST_F(ResumeTest, RestoringBringsBackTheLossScale) {
 }
 
 TEST_F(ResumeTest, AnotherConfigurationIsRefusedByName) {
-  auto checkpoint = Of(config_, worker_).Capture({});
-  ASSERT_TRUE(checkpoint.ok());
+  Save({});
   TrainConfig other = config_;
   other.flags.losses["lr"] = "0.5";
-  const absl::Status status = Of(other, worker_).Restore(*checkpoint).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
-      std::string(status.message()),
+      Refusal(other, worker_),
       AllOf(
           HasSubstr(
               "the checkpoint was made with --lr=0.125, this run has --lr=0.5"),
           HasSubstr("--checkpoint_dir")));
+}
 
-  Worker larger;
-  larger.env.world_size = 2;
-  larger.layout = *LayOutRanks({{"dp", 2}}, 2);
+TEST_F(ResumeTest, ASettingOfOneTrainerAloneMustHaveItsDefault) {
+  Save({});
+  TrainConfig other = config_;
+  other.flags.losses["comm_hook"] = "none";
+  other.flags.loss_defaults["comm_hook"] = "none";
+  EXPECT_TRUE(Resume(other, worker_).ok());
+  other.flags.losses["comm_hook"] = "fp16";
+  EXPECT_THAT(Refusal(other, worker_),
+              HasSubstr("made with --comm_hook=none, this run has "
+                        "--comm_hook=fp16"));
+}
+
+TEST_F(ResumeTest, AnotherNumberOfExamplesPerStepIsRefusedWithWhatFits) {
+  Save({});
   EXPECT_THAT(
-      std::string(Of(config_, larger).Restore(*checkpoint).status().message()),
-      HasSubstr("data-parallel ranks=1, this run has data-parallel ranks=2 "
-                "(--nproc)"));
+      Refusal(config_, RankOf(0, 2)),
+      HasSubstr("made with 12 examples per step (--batch_size=12, "
+                "--accumulate=1, data-parallel ranks=1), this run has 24 "
+                "(--batch_size=12, --accumulate=1, data-parallel ranks=2); "
+                "give --batch_size=6, or give another --checkpoint_dir"));
+  TrainConfig small = config_;
+  small.data.batch_size = 2;
+  EXPECT_THAT(Refusal(small, RankOf(0, 3)),
+              HasSubstr("give --batch_size=4 or --accumulate=2"));
+  EXPECT_THAT(Refusal(small, RankOf(0, 5)),
+              HasSubstr("give ranks, --batch_size and --accumulate whose "
+                        "product is 12"));
+}
+
+TEST_F(ResumeTest, FewerRanksGoOnWithTheSumsOfAll) {
+  SaveAsTwoRanks();
+  const auto restored = Resume(config_, worker_);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ((*restored)->step, 6);
+  EXPECT_EQ((*restored)->position, 3) << "of two micro-batches each";
+  EXPECT_EQ((*restored)->epoch_loss, 4);
+  EXPECT_EQ((*restored)->epoch_examples, 35);
+  EXPECT_EQ((*restored)->epoch_seconds, 0.5);
+}
+
+TEST_F(ResumeTest, MoreRanksGoOnWithGeneratorsOfTheirOwn) {
+  SaveAsTwoRanks();
+  config_.data.batch_size = 4;
+  std::vector<torch::Tensor> drawn;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto restored = Resume(config_, RankOf(rank, 3));
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ((*restored)->epoch_examples, std::vector{18, 17, 0}[rank]);
+    EXPECT_EQ((*restored)->epoch_seconds, std::vector{0.5, 0.75, 0.5}[rank]);
+    drawn.push_back(at::randn({4}));
+  }
+  at::manual_seed(77);
+  EXPECT_TRUE(drawn[1].equal(at::randn({4})));
+  EXPECT_FALSE(drawn[2].equal(drawn[0]));
+  EXPECT_TRUE(Resume(config_, RankOf(2, 3)).ok());
+  EXPECT_TRUE(drawn[2].equal(at::randn({4}))) << "the same each time";
 }
 
 TEST_F(ResumeTest, APathNeedNotBeUtf8) {
   config_.flags.losses["data_dir"] = "/text\xff";
-  auto checkpoint = Of(config_, worker_).Capture({});
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  EXPECT_TRUE(Of(config_, worker_).Restore(*checkpoint).ok());
+  Save({});
+  EXPECT_TRUE(Resume(config_, worker_).ok());
 }
 
 TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {
-  auto checkpoint = Of(config_, worker_).Capture({});
-  ASSERT_TRUE(checkpoint.ok());
-  Checkpoint no_weight = *checkpoint;
-  no_weight.tensors.erase(no_weight.tensors.begin());
-  EXPECT_THAT(
-      std::string(Of(config_, worker_).Restore(no_weight).status().message()),
-      HasSubstr("no tensor model.fc.weight"));
-  Checkpoint no_rank = *checkpoint;
-  no_rank.tensors.pop_back();
-  EXPECT_THAT(
-      std::string(Of(config_, worker_).Restore(no_rank).status().message()),
-      HasSubstr("no state of data-parallel rank 0"));
-  Checkpoint foreign = *checkpoint;
-  foreign.metadata.clear();
-  EXPECT_THAT(
-      std::string(Of(config_, worker_).Restore(foreign).status().message()),
-      HasSubstr("configuration is not JSON"));
+  Save({});
+  const auto reason_without = [&](const std::string& missing) {
+    CheckpointStore store(config_.checkpoint.dir, 3);
+    std::vector<std::string> warnings;
+    Checkpoint rest = **LoadAll(store, &warnings);
+    std::erase_if(rest.tensors, [&](const TensorBlock& block) {
+      return block.name == missing;
+    });
+    EXPECT_TRUE(store.Save(rest).ok());
+    return std::string(Resume(config_, worker_).status().message());
+  };
+  EXPECT_THAT(reason_without("model.fc.weight"),
+              HasSubstr("no tensor model.fc.weight"));
+  Save({});
+  EXPECT_THAT(reason_without("rng.0"),
+              HasSubstr("no state of data-parallel rank 0"));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct ShardedState {
   // of one have its shard's shape, or are scalars that are the same on every
   // rank. Of these parameters the model's own tensors are never read or
   // written. Empty: every rank owns whole parameters.
-  std::map<std::string, Shard> shards;
+  std::map<std::string, Shard> shards = {};
   // The ranks that together own all rows; the one at place i those from
   // i * ceil(whole_rows / ranks) on, up to as many. There may be several such
   // groups, which own the same (HSDP): the first rank's is saved.

@@ -79,7 +79,6 @@ TEST(TrainingDataTest, TheStagesOfAReplicaSeeTheSameExamples) {
   Worker stage = RankOf(3, 4);
   stage.layout = *LayOutRanks({{"pp", 2}, {"dp", 2}}, 4);
   EXPECT_EQ(stage.dp_rank(), 1);
-  EXPECT_EQ(stage.state_part(), 1);
   TrainConfig config = SmallConfig();
   auto data =
       OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}), stage);

@@ -167,7 +167,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
   if (config_.checkpoint.dir.empty()) return absl::OkStatus();
   checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_,
                        std::move(sharded));
-  RETURN_IF_ERROR(checkpoints_->MakeFolder());
+  RETURN_IF_ERROR(checkpoints_->Open());
   if (!config_.checkpoint.resume) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<Progress> found, checkpoints_->Resume());
   if (!found.has_value()) {
@@ -177,6 +177,9 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
     return absl::OkStatus();
   }
   progress_ = *found;
+  // An epoch's last step may have fewer micro-batches.
+  progress_.position =
+      std::min(progress_.position, data_.train.loader->batches_per_epoch());
   console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
                              progress_.epoch, ", batch ", progress_.position,
                              ")"));

@@ -60,11 +60,12 @@ struct Worker {
     return coordinate("cp") == 0 && coordinate("tp") == 0;
   }
 
-  // Checkpoints have one part per rank along pp, which its first replica
-  // writes: the ranks along tp put their parts of weights together.
-  int state_parts() const { return size("pp"); }
-  int state_part() const { return coordinate("pp"); }
-  bool writes_state() const { return dp_rank() == 0 && is_first_of_share(); }
+  // Whether `rank` is the first along dp and cp: of those that have the same
+  // weights, the one whose weights are saved.
+  bool is_of_first_copy(int rank) const {
+    return layout.coordinate("dp", rank) == 0 &&
+           layout.coordinate("cp", rank) == 0;
+  }
 };
 
 }  // namespace rankwise

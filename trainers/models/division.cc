@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "parallel/context/slices.h"
@@ -28,6 +29,19 @@ int64_t TokensBetweenLayers(const SequenceShape& shape,
                             const ModelSplit& split) {
   const int64_t tokens = TokensHere(shape, split);
   return split.sequence ? (tokens + split.tensor - 1) / split.tensor : tokens;
+}
+
+std::vector<DivisionPiece> PiecesOf(const Division& division,
+                                    const TensorParallel& tp) {
+  const int64_t block = division.size / division.blocks;
+  const int64_t part = PartSize(block, tp);
+  const int64_t begin = std::min(tp.place() * part, block);
+  const int64_t size = std::min(part, block - begin);
+  std::vector<DivisionPiece> pieces;
+  for (int64_t i = 0; i < division.blocks; ++i)
+    pieces.push_back(
+        {.here = i * part, .begin = i * block + begin, .size = size});
+  return pieces;
 }
 
 torch::Tensor PartOf(const torch::Tensor& whole, const Division& division,

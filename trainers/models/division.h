@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "parallel/context/context_parallel.h"
 #include "parallel/tensor/regions.h"
@@ -41,6 +42,17 @@ int64_t TokensBetweenLayers(const SequenceShape& shape,
 struct Division {
   int64_t dim = 0, size = 0, blocks = 1;
 };
+
+// What a part has of the divided dimension: its [here, here + size) are the
+// whole's [begin, begin + size).
+struct DivisionPiece {
+  int64_t here = 0, begin = 0, size = 0;
+};
+
+// Of this rank's part, one for each block: without the padding of a dimension
+// that does not divide evenly.
+std::vector<DivisionPiece> PiecesOf(const Division& division,
+                                    const TensorParallel& tp);
 
 // This rank's part of `whole`, without a gradient.
 torch::Tensor PartOf(const torch::Tensor& whole, const Division& division,

@@ -1,0 +1,116 @@
+// One file of a checkpoint: a safetensors file with the tensors of one rank, or
+// of its blocks of them. Its metadata are the checkpoint's own and these texts:
+//
+//   rankwise.checkpoint_version  "2"
+//   rankwise.step, rankwise.epoch, rankwise.position
+//   rankwise.shard      of several files, which one it is: "0/4"
+//   rankwise.blocks     JSON: of each entry that is not a whole tensor, which
+//                       block it is: { ENTRY: { "tensor": NAME,
+//                       "offsets": [INT, ...], "shape": [INT, ...] }, ... },
+//                       the offsets and shape in the whole tensor NAME
+//   rankwise.checksums  of every chunk of the data, in the order of the file,
+//                       16 hexadecimal digits; a chunk is 256 KiB of an entry,
+//                       its last one what is left
+//   rankwise.checksum   of the header: of all other metadata, and of the
+//                       entries' names, types and shapes
+//
+// An entry has the name of its tensor; further blocks of the same tensor in a
+// file have "#1", "#2" and so on behind it. Version 1, which is read too, has
+// whole tensors only and one checksum, over all of the file.
+#ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_
+#define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "torch/types.h"
+#include "trainers/checkpoint/checkpoint_folder.h"
+#include "trainers/checkpoint/safetensors.h"
+
+namespace rankwise {
+
+// Values of the tensor `name`: all of them, or a block that begins at `offsets`
+// of a tensor of `whole_shape`.
+struct TensorBlock {
+  std::string name;
+  torch::Tensor values;
+  std::vector<int64_t> offsets = {}, whole_shape = {};  // empty: all
+
+  bool whole() const {
+    return offsets.empty() || values.sizes() == at::IntArrayRef(whole_shape);
+  }
+};
+
+// Everything that a run needs to go on as if it had never stopped; of several
+// files, what one of them has.
+struct Checkpoint {
+  int64_t step = 0;      // optimizer steps done
+  int64_t epoch = 0;     // the epoch that `position` counts in, from 1
+  int64_t position = 0;  // batches of that epoch already used
+
+  // Free text, such as {"config", "{...}"}, the same in every file. Names that
+  // start with `rankwise.` belong to the files.
+  std::map<std::string, std::string> metadata;
+
+  // By convention `model.conv1.weight`, `optimizer.exp_avg.conv1.weight`,
+  // `rng.cpu`.
+  std::vector<TensorBlock> tensors;
+};
+
+// Writes `checkpoint` to `path`, tensor by tensor, as ReplaceFile does.
+absl::Status SaveCheckpointFile(const std::string& path,
+                                const CheckpointName& name,
+                                const Checkpoint& checkpoint);
+
+class CheckpointFile {
+ public:
+  // Reads and checks the header. DataLoss, with the path, for a file that is
+  // torn, was changed, or is not what `name` says.
+  static absl::StatusOr<CheckpointFile> Open(const std::string& path,
+                                             const CheckpointName& name);
+
+  const std::string& path() const { return path_; }
+  const Checkpoint& saved() const { return saved_; }  // without tensors
+
+  // What an entry holds.
+  struct Block {
+    std::string name;  // of the tensor
+    std::vector<int64_t> offsets, shape, whole_shape;
+    c10::ScalarType dtype = c10::ScalarType::Float;
+    size_t entry = 0;
+    int64_t first_chunk = 0;
+  };
+  const std::vector<Block>& blocks() const { return blocks_; }
+
+  // Rows [begin, end) of a block (of a scalar, [0, 1) is the scalar), read
+  // without the rest but for the ends of their chunks. DataLoss, with the path,
+  // if one of these was changed.
+  absl::StatusOr<torch::Tensor> ReadRows(const Block& block, int64_t begin,
+                                         int64_t end);
+
+ private:
+  CheckpointFile(std::string path, SafetensorsHeader header)
+      : path_(std::move(path)), header_(std::move(header)) {}
+  absl::Status Decode(const CheckpointName& name);
+  absl::Status DecodeBlocks(SafetensorsMetadata& metadata);
+  absl::Status CheckHeader(SafetensorsMetadata& metadata);
+  absl::Status CheckChunks(const torch::Tensor& bytes, int64_t first) const;
+  absl::Status CheckVersion1();
+
+  std::string path_;
+  SafetensorsHeader header_;
+  Checkpoint saved_;
+  std::vector<Block> blocks_;  // in the order of the header's entries
+  int64_t version_ = 0;
+  std::string checksum_;   // of the header; in version 1 of all
+  std::string checksums_;  // of the chunks
+  bool checked_ = false;   // the whole file, of version 1
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_

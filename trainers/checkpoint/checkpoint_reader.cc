@@ -1,0 +1,157 @@
+#include "trainers/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ATen/core/grad_mode.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+// That `part` comes from the save that `first` comes from, as far as both say.
+absl::Status CheckSameSave(const Checkpoint& first,
+                           const CheckpointFile& file) {
+  const Checkpoint& part = file.saved();
+  if (part.epoch != first.epoch || part.position != first.position) {
+    return absl::DataLossError(
+        absl::StrCat(file.path(), ": its epoch or position is not shard 0's"));
+  }
+  for (const auto& [key, value] : part.metadata) {
+    const auto found = first.metadata.find(key);
+    if (found != first.metadata.end() && found->second != value) {
+      return absl::DataLossError(absl::StrCat(
+          file.path(), ": its ", key, " is '", value, "', shard 0's is '",
+          found->second, "': they are of different runs"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string ShapeText(at::IntArrayRef shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointReader> CheckpointReader::Open(
+    const CheckpointSet& set) {
+  if (!set.complete()) {
+    return absl::DataLossError(
+        absl::StrCat(set.MissingName(), " is missing: the checkpoint has ",
+                     set.paths.size(), " of ", set.num_shards, " shards"));
+  }
+  CheckpointReader reader;
+  for (const auto& [shard, path] : set.paths) {
+    ASSIGN_OR_RETURN(
+        CheckpointFile file,
+        CheckpointFile::Open(path, {set.step, shard, set.num_shards}));
+    RETURN_IF_ERROR(reader.Add(std::move(file)));
+  }
+  return reader;
+}
+
+absl::Status CheckpointReader::Add(CheckpointFile file) {
+  if (!files_.empty()) {
+    RETURN_IF_ERROR(CheckSameSave(saved(), file));
+  }
+  files_.push_back(std::move(file));
+  for (size_t i = 0; i < files_.back().blocks().size(); ++i) {
+    const Place place{files_.size() - 1, i};
+    const CheckpointFile::Block& block = At(place);
+    std::vector<Place>& places = tensors_[block.name];
+    if (!places.empty() && At(places[0]).whole_shape != block.whole_shape) {
+      return absl::DataLossError(absl::StrCat(
+          files_.back().path(), ": its tensor ", block.name, " is of shape ",
+          ShapeText(block.whole_shape), ", in an earlier shard of ",
+          ShapeText(At(places[0]).whole_shape)));
+    }
+    // Several files may have the same.
+    const bool known = absl::c_any_of(places, [&](const Place& other) {
+      return At(other).offsets == block.offsets &&
+             At(other).shape == block.shape;
+    });
+    if (!known) places.push_back(place);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> CheckpointReader::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, places] : tensors_) names.push_back(name);
+  return names;
+}
+
+absl::Status CheckpointReader::Read(const TensorBlock& block) {
+  TensorBlock wanted = block;
+  if (block.offsets.empty()) {
+    wanted.whole_shape = block.values.sizes().vec();
+    wanted.offsets.assign(wanted.whole_shape.size(), 0);
+  }
+  const auto found = tensors_.find(block.name);
+  if (found == tensors_.end()) {
+    return absl::DataLossError(
+        absl::StrCat("the checkpoint has no tensor ", block.name));
+  }
+  const std::vector<int64_t>& saved_shape = At(found->second[0]).whole_shape;
+  if (saved_shape != wanted.whole_shape) {
+    return absl::DataLossError(absl::StrCat(
+        "the checkpoint's tensor ", block.name, " has another shape: ",
+        ShapeText(saved_shape), ", not ", ShapeText(wanted.whole_shape)));
+  }
+  int64_t copied = 0;
+  for (const Place& place : found->second) {
+    ASSIGN_OR_RETURN(const int64_t values, Copy(place, wanted));
+    copied += values;
+  }
+  if (copied == block.values.numel()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the blocks of the checkpoint's tensor ", block.name,
+                   " do not make up the whole"));
+}
+
+// Copies the values that `wanted` has in common with the block there; returns
+// their number.
+absl::StatusOr<int64_t> CheckpointReader::Copy(const Place& place,
+                                               const TensorBlock& wanted) {
+  const at::NoGradGuard no_grad;
+  const CheckpointFile::Block& there = At(place);
+  torch::Tensor to = wanted.values;
+  std::vector<int64_t> from_begin;  // of what both have, in the block there
+  for (size_t i = 0; i < there.shape.size(); ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    const int64_t begin = std::max(there.offsets[i], wanted.offsets[i]);
+    const int64_t end = std::min(there.offsets[i] + there.shape[i],
+                                 wanted.offsets[i] + wanted.values.size(dim));
+    if (begin >= end) return 0;
+    to = to.narrow(dim, begin - wanted.offsets[i], end - begin);
+    from_begin.push_back(begin - there.offsets[i]);
+  }
+  const bool scalar = to.dim() == 0;
+  const int64_t first = scalar ? 0 : from_begin[0];
+  const int64_t rows = scalar ? 1 : to.size(0);
+  ASSIGN_OR_RETURN(torch::Tensor from,
+                   files_[place.file].ReadRows(there, first, first + rows));
+  for (int64_t dim = 1; dim < to.dim(); ++dim)
+    from = from.narrow(dim, from_begin[static_cast<size_t>(dim)], to.size(dim));
+  to.copy_(from);
+  return to.numel();
+}
+
+absl::StatusOr<torch::Tensor> CheckpointReader::Read(const std::string& name) {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    return absl::DataLossError(
+        absl::StrCat("the checkpoint has no tensor ", name));
+  }
+  const CheckpointFile::Block& block = At(found->second[0]);
+  const torch::Tensor values =
+      torch::empty(block.whole_shape, torch::dtype(block.dtype));
+  RETURN_IF_ERROR(Read({name, values}));
+  return values;
+}
+
+}  // namespace rankwise

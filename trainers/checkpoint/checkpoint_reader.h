@@ -1,0 +1,57 @@
+// A checkpoint on the disk as one, whatever files it was saved in.
+#ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_READER_H_
+#define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_READER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "torch/types.h"
+#include "trainers/checkpoint/checkpoint_file.h"
+#include "trainers/checkpoint/checkpoint_folder.h"
+
+namespace rankwise {
+
+// The headers of the files together are the index of their tensors: opening
+// reads all of them, and no data. Not thread-safe.
+class CheckpointReader {
+ public:
+  // DataLoss names the file that is torn, missing, or of another save than the
+  // first (their metadata disagree).
+  static absl::StatusOr<CheckpointReader> Open(const CheckpointSet& set);
+
+  // Step, epoch, position and metadata, of the first file.
+  const Checkpoint& saved() const { return files_.front().saved(); }
+  bool Has(const std::string& name) const { return tensors_.count(name) > 0; }
+  std::vector<std::string> Names() const;
+
+  // Fills `block.values`, on any device, from the files that have some of them,
+  // of which it reads no more than needed; the blocks that were saved may be
+  // other ones. DataLoss if the checkpoint has no such tensor, or not in that
+  // shape, or if what was read was changed since.
+  absl::Status Read(const TensorBlock& block);
+
+  // A tensor, whole, on the CPU.
+  absl::StatusOr<torch::Tensor> Read(const std::string& name);
+
+ private:
+  // Where a block is.
+  struct Place {
+    size_t file = 0, block = 0;
+  };
+
+  absl::Status Add(CheckpointFile file);
+  const CheckpointFile::Block& At(const Place& place) const {
+    return files_[place.file].blocks()[place.block];
+  }
+  absl::StatusOr<int64_t> Copy(const Place& place, const TensorBlock& block);
+
+  std::vector<CheckpointFile> files_;
+  std::map<std::string, std::vector<Place>> tensors_;  // by name
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_READER_H_
