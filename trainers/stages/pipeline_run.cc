@@ -64,6 +64,8 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
                                              training_->model(),
                                              *training_->data().train.dataset);
   RETURN_IF_ERROR(training_->Start(TrainableParameters(training_->model())));
+  if (MemoryMeter* const memory = training_->memory_meter(); memory != nullptr)
+    stages_->CallAfterForward([memory] { memory->AfterStageForward(); });
   meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
                  worker_, plan_->ranks_here());
   AnchorClocks();
