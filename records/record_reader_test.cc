@@ -122,9 +122,10 @@ TEST(RecordReader, ToleranceDoesNotCoverWholeBrokenLines) {
 }
 
 TEST(RecordReader, KindsOfANewerMinorVersionAreSkipped) {
-  const std::string path = WriteFile(
-      "newer.jsonl",
-      RunLine("1.7") + "{\"kind\":\"bubble\",\"x\":[1]}\n" + StepLine());
+  const std::string path =
+      WriteFile("newer.jsonl",
+                RunLine(absl::StrCat(kSchemaMajor, ".", kSchemaMinor + 1)) +
+                    "{\"kind\":\"bubble\",\"x\":[1]}\n" + StepLine());
   int records = 0;
   const absl::StatusOr<ReadSummary> summary =
       VisitRecords(path, {}, [&records](const Record&) {

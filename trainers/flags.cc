@@ -107,6 +107,14 @@ TRAINER_FLAG(
     kOutput, int64_t, traffic_steps, 0,
     "steps, from the third on, whose communication goes to --record too, "
     "for comm_bench to replay; 0: none");
+TRAINER_FLAG(
+    kOutput, bool, memory, false,
+    "measure what a rank holds, by kind: parameters, gradients, optimizer "
+    "state, unsharded buffers, activations (docs/memory.md)");
+TRAINER_FLAG(
+    kOutput, bool, dry_run, false,
+    "only say what each of --nproc ranks would hold in memory, without "
+    "starting them or allocating it (docs/memory.md)");
 TRAINER_FLAG(kOutput, std::string, trace, "",
              "file for what all ranks did in a few steps, for Perfetto or "
              "chrome://tracing (docs/tracing.md); empty: none");
@@ -262,6 +270,8 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
       .log_every = FlagInRange(checks, FLAGS_log_every, 1, kMostSteps),
       .show_progress = absl::GetFlag(FLAGS_progress),
       .peak_tflops = FlagInRange(checks, FLAGS_peak_tflops, 0),
+      .memory = absl::GetFlag(FLAGS_memory),
+      .dry_run = absl::GetFlag(FLAGS_dry_run),
       .traffic_steps = FlagInRange(checks, FLAGS_traffic_steps, 0, kMostSteps),
       .trace = TraceFromFlags(checks)};
   checks.ParentExists("record", output.record_file);

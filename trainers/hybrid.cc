@@ -17,10 +17,11 @@
 namespace rankwise {
 namespace {
 
+PipelineConfig StagesOf(const TrainConfig&) { return HybridConfigFromFlags(); }
+
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<PipelineRun> run,
-      PipelineRun::Create(config, worker, HybridConfigFromFlags()));
+  ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
+                   PipelineRun::Create(config, worker, StagesOf(config)));
   PipelineStages& stages = run->stages();
   Optimizer& optimizer = run->optimizer();
 
@@ -62,5 +63,6 @@ int main(int argc, char** argv) {
        .check_flags = rankwise::CheckHybridFlags,
        .axes = rankwise::Axes,
        .split = rankwise::SplitModelFor,
+       .stages = rankwise::StagesOf,
        .run = rankwise::Run});
 }

@@ -19,6 +19,7 @@
 #include "parallel/trace/operators.h"
 #include "records/command_line.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/dry_run.h"
 #include "trainers/flags.h"
 #include "trainers/graphs/captured_step.h"
 #include "trainers/loop/step.h"
@@ -206,6 +207,26 @@ absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
                              : RunAlone(trainer, line, worker);
 }
 
+// --dry_run: the first rank of a job says what all of them would hold.
+absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
+  RankEnv env;
+  env.world_size = line.launch.nproc;
+  if (InsideLauncher()) {
+    ASSIGN_OR_RETURN(env, ReadRankEnv({.master_required = false}));
+  } else if (line.comm.backend == "fake") {
+    env = FakeRankEnvFromFlags();
+  }
+  if (env.rank != 0) return absl::OkStatus();
+  const std::string& device = line.comm.device;
+  const bool on_gpu = device == "auto" ? VisibleGpus() > 0 : device != "cpu";
+  ASSIGN_OR_RETURN(
+      const std::string table,
+      MemoryTable(trainer, line.train, env.world_size,
+                  on_gpu ? c10::DeviceType::CUDA : c10::DeviceType::CPU));
+  std::printf("%s\n", table.c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int TrainerMain(int argc, char** argv, const Trainer& trainer) {
@@ -214,6 +235,10 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (!line.ok()) {
     Report(trainer.name, line.status());
     return kBadUsage;  // whatever is wrong with the flags
+  }
+  if (line->train.output.dry_run) {
+    const absl::Status said = SayMemory(trainer, *line);
+    return said.ok() ? 0 : Report(trainer.name, said);
   }
   if (line->launch.nproc > 1 && !InsideLauncher())
     return LaunchRanks(line->launch, argc, argv);

@@ -10,6 +10,7 @@
 #include "parallel/comm/mesh.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/worker.h"
+#include "trainers/stages/pipeline_plan.h"
 
 namespace rankwise {
 
@@ -26,6 +27,8 @@ struct Trainer {
   std::vector<MeshAxis> (*axes)(int world_size) = nullptr;
   // How a job of that many ranks divides the model; null: not at all.
   ModelSplit (*split)(int world_size) = nullptr;
+  // How a run of `config` cuts the model into stages; null: not at all.
+  PipelineConfig (*stages)(const TrainConfig& config) = nullptr;
   // Worker::devices; may be null.
   absl::StatusOr<std::vector<c10::Device>> (*devices)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,

@@ -22,13 +22,17 @@ ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 namespace rankwise {
 namespace {
 
-absl::Status Run(const TrainConfig& config, const Worker& worker) {
+PipelineConfig StagesOf(const TrainConfig& config) {
   PipelineConfig pipeline;
   pipeline.schedule = "naive";
   pipeline.micro_batches = config.accumulate;
   pipeline.split = SplitFromFlags();
+  return pipeline;
+}
+
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
   ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
-                   PipelineRun::Create(config, worker, pipeline));
+                   PipelineRun::Create(config, worker, StagesOf(config)));
   PipelineStages& stages = run->stages();
   Optimizer& optimizer = run->optimizer();
 
@@ -96,6 +100,7 @@ int main(int argc, char** argv) {
        .distributed = true,
        .check_flags = rankwise::CheckFlags,
        .axes = rankwise::Axes,
+       .stages = rankwise::StagesOf,
        .devices = rankwise::Devices,
        .run = rankwise::Run});
 }

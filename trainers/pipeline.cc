@@ -18,10 +18,13 @@
 namespace rankwise {
 namespace {
 
+PipelineConfig StagesOf(const TrainConfig&) {
+  return PipelineConfigFromFlags();
+}
+
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<PipelineRun> run,
-      PipelineRun::Create(config, worker, PipelineConfigFromFlags()));
+  ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
+                   PipelineRun::Create(config, worker, StagesOf(config)));
   PipelineStages& stages = run->stages();
   Optimizer& optimizer = run->optimizer();
 
@@ -67,6 +70,7 @@ int main(int argc, char** argv) {
        .distributed = true,
        .check_flags = rankwise::CheckPipelineFlags,
        .axes = rankwise::Axes,
+       .stages = rankwise::StagesOf,
        .devices = rankwise::Devices,
        .run = rankwise::Run});
 }

@@ -25,6 +25,15 @@ std::vector<Cell> MakeCells(const std::string& name) {
                      .memory_bytes = int64_t{32} << 30};
     cell.run.forward_flops_per_example = 1e9;
     cell.peak_tflops = 20;
+    cell.memory = {.rank = 0,
+                   .measured = {.parameter_bytes = 100'000'000,
+                                .gradient_bytes = 100'000'000,
+                                .optimizer_bytes = 200'000'000,
+                                .activation_bytes = 350'000'000},
+                   .computed = {.parameter_bytes = 100'000'000,
+                                .gradient_bytes = 100'000'000,
+                                .optimizer_bytes = 200'000'000,
+                                .activation_bytes = 340'000'000}};
     cell.run.flags["data_dir"] = absl::StrCat("folder", name);
     cell.code_versions = {absl::StrCat("source 0123abc with torch 2.11", name)};
   }

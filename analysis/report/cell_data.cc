@@ -37,6 +37,22 @@ json PipelineData(const Cell& cell) {
   };
 }
 
+json MemoryPartsData(const MemoryParts& parts) {
+  return {{"parameters", parts.parameter_bytes},
+          {"gradients", parts.gradient_bytes},
+          {"optimizer", parts.optimizer_bytes},
+          {"unsharded", parts.unsharded_bytes},
+          {"activations", parts.activation_bytes}};
+}
+
+// Null: not known.
+json MemoryData(const Cell& cell) {
+  if (!cell.memory.has_value()) return nullptr;
+  return {{"rank", cell.memory->rank},
+          {"measured", MemoryPartsData(cell.memory->measured)},
+          {"computed_bytes", TotalBytes(cell.memory->computed)}};
+}
+
 std::vector<std::string> Marks(const Cell& cell) {
   std::vector<std::string> marks;
   if (cell.oversubscribed) marks.push_back("more threads than cores");
@@ -88,7 +104,8 @@ json CellData(const Cell& cell, const RateColumn& rate) {
       {"step_seconds", MedianOf(cell, &Throughput::step_seconds)},
       {"exposed_comm_share", MedianOf(cell, &Throughput::exposed_comm_share)},
       {"data_wait_share", MedianOf(cell, &Throughput::data_wait_share)},
-      {"peak_bytes", cell.peak_bytes},       // 0: not known
+      {"peak_bytes", cell.peak_bytes},  // 0: not known
+      {"memory", MemoryData(cell)},
       {"mfu", ModelFlopsUtilization(cell)},  // NaN, null in JSON: not known
       {"peak_tflops", cell.peak_tflops},     // 0: not known
       {"marks", Marks(cell)},

@@ -49,8 +49,8 @@ nlohmann::json IntervalData(const Interval& interval);
 // and for one that is not among them.
 nlohmann::json CellIndex(absl::Span<const Cell> cells, const Cell* cell);
 
-// Names, sizes, figures over the repetitions, what to beware of, and the use of
-// its pipelines, if any.
+// Names, sizes, figures over the repetitions, what to beware of, and, if any,
+// the memory of its fullest rank and the use of its pipelines.
 nlohmann::json CellsData(absl::Span<const Cell> cells);
 
 // Machines, versions, commits, and the flags that all cells share.

@@ -32,6 +32,17 @@ TEST(ReportDataTest, HasEveryPartOfTheAnswer) {
   EXPECT_EQ(data["notes"], json(answer->notes));
 }
 
+TEST(ReportDataTest, MemoryIsThatOfTheFullestRankByKind) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  answer->cells[1].memory.reset();
+  const json cells = ReportData(*answer)["cells"];
+  EXPECT_EQ(cells[0]["memory"]["rank"], 0);
+  EXPECT_EQ(cells[0]["memory"]["measured"]["optimizer"], 200'000'000);
+  EXPECT_EQ(cells[0]["memory"]["measured"]["unsharded"], 0);
+  EXPECT_EQ(cells[0]["memory"]["computed_bytes"], 740'000'000);
+  EXPECT_TRUE(cells[1]["memory"].is_null());
+}
+
 TEST(ReportDataTest, CoverageFromTooFewRunsIsNotKnown) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   Score& score = answer->scores[0];

@@ -157,6 +157,19 @@ bool Oversubscribed(const RunTrace& run) {
   });
 }
 
+// By measured kinds; none unless all ranks know them.
+std::optional<MemoryRecord> FullestRank(const RunTrace& run) {
+  std::optional<MemoryRecord> fullest;
+  for (const RankTrace& trace : run.ranks) {
+    if (!trace.memory.has_value()) return std::nullopt;
+    const int64_t bytes = TotalBytes(trace.memory->measured);
+    if (bytes == 0) return std::nullopt;
+    if (!fullest.has_value() || bytes > TotalBytes(fullest->measured))
+      fullest = trace.memory;
+  }
+  return fullest;
+}
+
 // Fills what may differ between the repetitions of a cell.
 void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
   std::set<std::string> devices;
@@ -178,6 +191,7 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
     if (peak_tflops > 0) stated.insert(peak_tflops);
     const double peak_bytes = PeakBytes(run);
     if (peak_bytes > 0) peaks.push_back(peak_bytes);
+    if (!cell.memory.has_value()) cell.memory = FullestRank(run);
   }
   cell.devices.assign(devices.begin(), devices.end());
   if (stated.size() == 1) cell.peak_tflops = *stated.begin();
@@ -215,6 +229,11 @@ double PeakBytes(const RunTrace& run) {
     fullest = std::max(fullest, PeakBytes(trace));
   }
   return fullest;
+}
+
+int64_t TotalBytes(const MemoryParts& parts) {
+  return parts.parameter_bytes + parts.gradient_bytes + parts.optimizer_bytes +
+         parts.unsharded_bytes + parts.activation_bytes;
 }
 
 std::string DeviceKind(const RunRecord& run) {

@@ -3,6 +3,7 @@
 #define RANKWISE_ANALYSIS_RUNS_CELL_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ struct Cell {
   // Median over the repetitions in which it is known of PeakBytes; 0: in none.
   double peak_bytes = 0;
 
+  // Of the rank that held most by kind, in the first repetition of which that
+  // is known (docs/memory.md); none: in none.
+  std::optional<MemoryRecord> memory;
+
   // One value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
   // Geometric mean over the repetitions, as ratios of cells have intervals
@@ -62,6 +67,9 @@ struct Cell {
 double PeakBytes(const RankTrace& rank);
 // That of the run's fullest rank. 0: some rank did not record it.
 double PeakBytes(const RunTrace& run);
+
+// All kinds together; 0: not known.
+int64_t TotalBytes(const MemoryParts& parts);
 
 // "cpu", or "cuda" for "cuda:1"; "" without devices.
 std::string DeviceKind(const RunRecord& run);

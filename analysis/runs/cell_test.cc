@@ -213,6 +213,17 @@ TEST(Cell, SeveralDevicesOfARankAreNoticed) {
 
 MemoryRecord Memory(int64_t host, int64_t device) { return {0, host, device}; }
 
+TEST(CellMemory, IsThatOfTheRankThatHeldMost) {
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks[0].memory = Memory(1, 0);
+  run.ranks[1].memory = Memory(1, 0);
+  run.ranks[1].memory->rank = 1;
+  run.ranks[0].memory->measured.activation_bytes = 50;
+  EXPECT_FALSE(CellOf(run).memory.has_value());  // rank 1 may have held more
+  run.ranks[1].memory->measured.parameter_bytes = 60;
+  EXPECT_EQ(CellOf(run).memory->rank, 1);
+}
+
 TEST(PeakBytes, IsThatOfTheFullestRank) {
   RunTrace run = MakeRun({.world_size = 2});
   EXPECT_EQ(PeakBytes(run), 0);

@@ -64,6 +64,9 @@ struct OutputConfig {
   // The peak of one rank's device in the precision used, in 1e12 FLOP/s without
   // sparsity, for the MFU; 0: no MFU.
   double peak_tflops = 0;
+  // What each rank holds, by kind, is measured and goes to the records.
+  bool memory = false;
+  bool dry_run = false;       // only says what the ranks would hold
   int64_t traffic_steps = 0;  // whose communication is recorded; 0: none
   TraceConfig trace;
 };

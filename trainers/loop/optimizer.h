@@ -112,6 +112,9 @@ class Optimizer {
   void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
                  const std::vector<std::string>& counted_elsewhere);
 
+  // Those that it updates.
+  const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+
   // Live tensors (`exp_avg.fc1.weight`): copying into them restores the state.
   NamedTensors State() const;
 

@@ -19,6 +19,8 @@
 #include "records/run_origin.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/loop/computed_memory.h"
+#include "trainers/loop/memory_meter.h"
 #include "trainers/loop/mesh_use.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
@@ -121,6 +123,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
                                                   placement.reads_data));
     return run->Plan();
   }));
+  run->computed_memory_ =
+      ComputeMemory(config, worker.device.type(), spec, placement);
   return run;
 }
 
@@ -131,6 +135,10 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
     if (!config_.skip_communication) {
       ShareNorm(worker_, *model_, sharded.group, *optimizer_);
+    }
+    if (config_.output.memory) {
+      memory_meter_ = std::make_unique<MemoryMeter>(worker_, *model_,
+                                                    *optimizer_, unsharded_);
     }
     RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
     return OpenOutputs();
@@ -270,8 +278,10 @@ absl::Status TrainingRun::Train(const StepFunction& step,
     if (conclude != nullptr) {
       RETURN_IF_ERROR(conclude());
     }
+    const MemoryRecord memory = MeasureMemory();
+    if (memory_meter_ != nullptr) console_->Say(DescribeMemory(memory));
     if (writer_ == nullptr) return absl::OkStatus();
-    RETURN_IF_ERROR(writer_->Write(Record(MeasurePeakMemory(worker_))));
+    RETURN_IF_ERROR(writer_->Write(Record(memory)));
     return writer_->Close();
   }));
   if (trace_ == nullptr || trace_->file_status().ok()) return absl::OkStatus();
@@ -279,6 +289,14 @@ absl::Status TrainingRun::Train(const StepFunction& step,
   return absl::UnavailableError(
       absl::StrCat("the training is complete, but there is no trace: ",
                    trace_->file_status().message()));
+}
+
+MemoryRecord TrainingRun::MeasureMemory() {
+  MemoryRecord record = MeasurePeakMemory(worker_);
+  if (memory_meter_ == nullptr) return record;
+  record.measured = memory_meter_->parts();
+  record.computed = computed_memory_;
+  return record;
 }
 
 absl::Status TrainingRun::WriteTrace() {
@@ -329,12 +347,15 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     context_exposed_.Take();
     const bool recorded = traffic_.Begin();
     const bool traced = trace_ != nullptr && trace_->Begin();
+    if (memory_meter_ != nullptr)
+      clock.set_observer([this](Phase phase) { memory_meter_->Enter(phase); });
     ASSIGN_OR_RETURN(
         StepOutcome outcome,
         step({number, micro_batches, seeds, learning_rate_.At(number), clock,
               traced, traced || recorded}));
     outcome.exposed_by_axis["tp"] = tensor_exposed_.Take();
     outcome.exposed_by_axis["cp"] = context_exposed_.Take();
+    if (memory_meter_ != nullptr) memory_meter_->AfterStep();
     StepRecord record;
     record.rank = worker_.env.rank;
     record.step = number;

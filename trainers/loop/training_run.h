@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,8 @@
 #include "records/record_writer.h"
 #include "samplers/datasets/dataset.h"
 #include "trainers/loop/config.h"
+#include "trainers/loop/memory_meter.h"
+#include "trainers/loop/model_placement.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/resume.h"
@@ -31,15 +34,6 @@
 #include "trainers/observe/step_trace.h"
 
 namespace rankwise {
-
-// The part of the model that this rank holds; by default all of it.
-struct ModelPlacement {
-  std::vector<LayerRange> layers;      // empty: all
-  std::vector<torch::Device> devices;  // one per layer; empty: the worker's
-  // Has the model's first or last layer. Others count examples, but need not
-  // see them.
-  bool reads_data = true;
-};
 
 // Evaluates the model on the whole test set, all ranks together.
 using EvaluateFunction =
@@ -77,6 +71,13 @@ class TrainingRun {
                      const EvaluateFunction& evaluate = nullptr,
                      const std::function<absl::Status()>& conclude = nullptr);
 
+  // Under --memory, what sharded data parallelism has gathered; before Start.
+  void MeasureUnsharded(std::function<UnshardedMemory()> unsharded) {
+    unsharded_ = std::move(unsharded);
+  }
+  // From Start on; null without --memory.
+  MemoryMeter* memory_meter() { return memory_meter_.get(); }
+
   // A line of the whole run, and one that every rank prints.
   void Say(const std::string& line) { console_->Say(line); }
   void SayRank(const std::string& line) { console_->SayRank(line); }
@@ -104,6 +105,7 @@ class TrainingRun {
   // Of one example, on one of this rank's devices.
   double TrainingFlops() const;
   absl::Status WriteTrace();
+  MemoryRecord MeasureMemory();
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);
   absl::Status EvaluateEpoch(const EvaluateFunction& evaluate);
   absl::Status SaveCheckpoint();
@@ -124,6 +126,9 @@ class TrainingRun {
   std::optional<RunCheckpoints> checkpoints_;  // none without a folder
   std::optional<Console> console_;
   std::optional<StepLog> log_;
+  MemoryParts computed_memory_;
+  std::function<UnshardedMemory()> unsharded_;  // may be null
+  std::unique_ptr<MemoryMeter> memory_meter_;   // null without --memory
   StepTraffic traffic_;
   std::unique_ptr<StepTrace> trace_;  // null without --trace
   Progress progress_;

@@ -87,6 +87,13 @@ class Head : public torch::nn::Module {
   const TensorParallel tp_;
 };
 
+// The token embedding's weight as one rank has it.
+std::vector<int64_t> TokenWeightShape(const TransformerSize& size,
+                                      const BlockConfig& block) {
+  const int tp = block.split.tensor;
+  return {(size.vocabulary + tp - 1) / tp, size.width};
+}
+
 LayerSpec EmbeddingLayer(const TransformerSize& size,
                          const BlockConfig& block) {
   return {.name = "embedding",
@@ -94,6 +101,9 @@ LayerSpec EmbeddingLayer(const TransformerSize& size,
           .part_shape = {TokensBetweenLayers(block.sequence, block.split),
                          size.width},
           .parameters = (size.vocabulary + size.sequence_length) * size.width,
+          .part_parameters = {TokenWeightShape(size, block),
+                              {size.sequence_length, size.width}},
+          .kept = {.dropout_masks = block.dropout > 0 ? OfTokens(block) : 0},
           .exchanged_along_tp = ExchangesOfTokens(1, block),
           .has_dropout = block.dropout > 0,
           .build = [size, block](LayerContext& context) {
@@ -131,12 +141,14 @@ std::shared_ptr<Head> BuildHead(const TransformerSize& size,
 LayerSpec HeadLayer(const TransformerSize& size, const BlockConfig& block,
                     bool tied) {
   const int64_t weights = size.vocabulary * size.width;
-  const int tp = block.split.tensor;
+  const std::vector<int64_t> part = TokenWeightShape(size, block);
   return {.name = "head",
           .output_shape = {size.sequence_length, size.vocabulary},
-          .part_shape = {TokensHere(block.sequence, block.split),
-                         (size.vocabulary + tp - 1) / tp},
+          .part_shape = {TokensHere(block.sequence, block.split), part[0]},
           .parameters = tied ? 0 : weights,
+          .part_parameters = std::vector(tied ? 0 : 1, part),
+          .kept = {.values = OfTokens(block),
+                   .cast_weights = static_cast<double>(part[0] * part[1])},
           .exchanged_along_tp = ExchangesOfTokens(1, block),
           .flops = 2.0 * static_cast<double>(weights) *
                    static_cast<double>(size.sequence_length),
@@ -171,7 +183,8 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config) {
   spec.layers.push_back(NormLayer("norm", block));
   spec.layers.push_back(HeadLayer(size, block, config.tied_head));
   if (config.tied_head) {
-    spec.ties = {{0, spec.layers.size() - 1, kTokenWeight, kHeadWeight}};
+    spec.ties = {{0, spec.layers.size() - 1, kTokenWeight, kHeadWeight,
+                  TokenWeightShape(size, block)}};
   }
   return spec;
 }

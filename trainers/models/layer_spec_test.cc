@@ -10,6 +10,7 @@
 
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,17 @@ int64_t CountParameters(const torch::nn::Module& model) {
   for (const torch::Tensor& parameter : model.parameters())
     count += parameter.numel();
   return count;
+}
+
+using Shapes = std::multiset<std::vector<int64_t>>;
+
+// None of a layer without a module.
+Shapes ShapesOf(const torch::nn::Module* module) {
+  Shapes shapes;
+  if (module == nullptr) return shapes;
+  for (const torch::Tensor& parameter : module->parameters())
+    shapes.insert(parameter.sizes().vec());
+  return shapes;
 }
 
 ModelSpec SpecOf(const ModelConfig& config) {
@@ -58,9 +70,14 @@ TEST_P(LayerSpecTest, ShapesAndParametersAreThoseOfTheLayersBuilt) {
     const LayerSpec& layer = spec_.layers[i];
     x = model->Forward(x, {i, i + 1});
     EXPECT_EQ(x.sizes().slice(1).vec(), layer.output_shape) << layer.name;
-    const auto* module = model->named_children().find(layer.name);
-    EXPECT_EQ(module == nullptr ? 0 : CountParameters(**module),
+    const torch::nn::Module* module = nullptr;
+    const auto children = model->named_children();
+    if (const auto* found = children.find(layer.name)) module = found->get();
+    EXPECT_EQ(module == nullptr ? 0 : CountParameters(*module),
               layer.parameters)
+        << layer.name;
+    EXPECT_EQ(ShapesOf(module), Shapes(layer.part_parameters.begin(),
+                                       layer.part_parameters.end()))
         << layer.name;
   }
 }

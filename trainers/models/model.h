@@ -68,6 +68,20 @@ struct LayerContext {
   std::map<std::string, bool> owner_kept;
 };
 
+// What a layer's forward keeps for its backward on this rank: numbers of each
+// example, but for cast_weights. What two layers share counts in the later one,
+// whose input it is; the batch itself does not count.
+struct KeptForBackward {
+  double values = 0;         // of --precision's type
+  double wide_values = 0;    // fp32 under any precision
+  double dropout_masks = 0;  // as large as a value on a CPU, else a byte
+  // Of attention that no fused kernel computes: with dropout on a CPU.
+  double attention_weights = 0;
+  // What autocast adds: copies of an input that counts nowhere else, and of
+  // the weights, once per forward.
+  double cast_values = 0, cast_weights = 0;
+};
+
 struct LayerSpec {
   std::string name;  // prefix of its parameters' names; no dots
   std::vector<int64_t> output_shape;  // of one example, whole
@@ -75,6 +89,9 @@ struct LayerSpec {
   // leave it empty.
   std::vector<int64_t> part_shape = {};
   int64_t parameters = 0;  // whole; a tied weight counts in the owning layer
+  // The shapes of what one rank has of them.
+  std::vector<std::vector<int64_t>> part_parameters = {};
+  KeptForBackward kept = {};
   // Numbers of one example's activations that the ranks along tp sum, forward
   // and backward.
   double exchanged_along_tp = 0;
@@ -90,6 +107,7 @@ struct LayerSpec {
 struct TiedWeight {
   size_t owner = 0, user = 0;  // layers
   std::string name, copy_name;
+  std::vector<int64_t> part_shape = {};  // what one rank has of it
 };
 
 enum class LossKind { kCrossEntropy, kMeanSquaredError };

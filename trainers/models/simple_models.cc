@@ -28,8 +28,9 @@ enum class Divided { kNo, kColumns, kRows };
 
 struct DenseConfig {
   int64_t inputs = 0, outputs = 0;
-  bool flatten = false;  // the input of every example first
-  bool relu = false;     // of the output
+  bool of_batch = false;  // the input is the model's
+  bool flatten = false;   // the input of every example first
+  bool relu = false;      // of the output
   Divided divided = Divided::kNo;
   int tensor = 1;  // ranks along tp
 };
@@ -68,8 +69,20 @@ LayerSpec DenseLayer(const std::string& name, const DenseConfig& config) {
   spec.output_shape = {config.outputs};
   spec.parameters = (config.inputs + 1) * config.outputs;
   spec.flops = 2.0 * static_cast<double>(config.inputs * config.outputs);
-  if (config.divided == Divided::kColumns)
-    spec.part_shape = {config.outputs / config.tensor};
+  const int64_t columns =
+      config.divided == Divided::kColumns ? config.tensor : 1;
+  const int64_t rows = config.divided == Divided::kRows ? config.tensor : 1;
+  const int64_t inputs = config.inputs / rows,
+                outputs = config.outputs / columns;
+  spec.part_shape = {outputs};
+  spec.part_parameters = {{outputs, inputs}, {outputs}};
+  // The input, which the ReLU before it keeps, too. Of a batch, images are
+  // copied, channels first, and its gradient does not need the weights.
+  const bool is_copy = !config.of_batch || config.flatten;
+  (is_copy ? spec.kept.values : spec.kept.cast_values) =
+      static_cast<double>(inputs);
+  if (!config.of_batch)
+    spec.kept.cast_weights = static_cast<double>(inputs * outputs);
   if (config.divided == Divided::kRows && config.tensor > 1)
     spec.exchanged_along_tp = static_cast<double>(config.outputs);
   spec.build = [config](LayerContext& context) {
@@ -104,7 +117,7 @@ LayerSpec ReluLayer(const std::string& name, int64_t features, int tensor) {
 // in which it can be replaced), ReLU and 2x2 max pooling: [B, in, side, side]
 // to [B, out, side / 2, side / 2].
 LayerSpec ConvLayer(const std::string& name, int64_t in, int64_t out,
-                    int64_t side, bool batch_norm) {
+                    int64_t side, bool batch_norm, bool of_batch) {
   constexpr int64_t kKernel = 3;
   const int64_t weights = in * kKernel * kKernel * out;
   LayerSpec spec;
@@ -112,6 +125,18 @@ LayerSpec ConvLayer(const std::string& name, int64_t in, int64_t out,
   spec.output_shape = {out, side / 2, side / 2};
   spec.parameters = weights + (batch_norm ? 3 : 1) * out;
   spec.flops = 2.0 * static_cast<double>(weights * side * side);
+  spec.part_parameters = {{out, in, kKernel, kKernel}, {out}};
+  if (batch_norm)
+    spec.part_parameters.insert(spec.part_parameters.end(), 2, {out});
+  const auto pixels = static_cast<double>(side * side);
+  const auto inputs = static_cast<double>(in) * pixels,
+             outputs = static_cast<double>(out) * pixels;
+  // The input, what pooling chooses from, and batch norm's input.
+  (of_batch ? spec.kept.cast_values : spec.kept.values) = inputs;
+  spec.kept.values += outputs * (batch_norm ? 2 : 1);
+  // Of pooling, where each of a fourth came from, in 64 bits.
+  spec.kept.wide_values = 2 * outputs / 4;
+  spec.kept.cast_weights = static_cast<double>(weights);
   spec.build = [in, out, batch_norm](LayerContext&) {
     const auto then_pool = [](auto module) {
       return Layer{module.ptr(), [module](const torch::Tensor& input) mutable {
@@ -155,15 +180,16 @@ absl::StatusOr<ModelSpec> LinearSpec(const ModelConfig& config) {
   spec.default_dataset = "linear";
   spec.default_optimizer = "sgd";
   spec.default_learning_rate = 0.01;
-  spec.layers = {DenseLayer("fc", {.inputs = 10, .outputs = 1})};
+  spec.layers = {
+      DenseLayer("fc", {.inputs = 10, .outputs = 1, .of_batch = true})};
   return spec;
 }
 
 absl::StatusOr<ModelSpec> SimpleCnnSpec(const ModelConfig& config) {
   const bool batch_norm = config.name == "simple_cnn_bn";
   ModelSpec spec = ImageModel(config);
-  spec.layers = {ConvLayer("conv1", 3, 32, 32, batch_norm),
-                 ConvLayer("conv2", 32, 64, 16, batch_norm),
+  spec.layers = {ConvLayer("conv1", 3, 32, 32, batch_norm, /*of_batch=*/true),
+                 ConvLayer("conv2", 32, 64, 16, batch_norm, /*of_batch=*/false),
                  DenseLayer("fc1", {.inputs = 64 * 8 * 8,
                                     .outputs = 512,
                                     .flatten = true,
@@ -189,6 +215,7 @@ absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config) {
     spec.layers.push_back(DenseLayer(absl::StrCat("fc", i + 1),
                                      {.inputs = i == 0 ? kPixels : width,
                                       .outputs = i == depth ? kClasses : width,
+                                      .of_batch = i == 0,
                                       .flatten = i == 0,
                                       .relu = i < depth,
                                       .divided = divided,
@@ -204,6 +231,7 @@ absl::StatusOr<ModelSpec> MpMlpSpec(const ModelConfig& config) {
   RETURN_IF_ERROR(CheckDivides("features of fc1", 2048, tensor));
   spec.layers = {DenseLayer("fc1", {.inputs = 1024,
                                     .outputs = 2048,
+                                    .of_batch = true,
                                     .divided = Divided::kColumns,
                                     .tensor = tensor}),
                  ReluLayer("relu", 2048, tensor),

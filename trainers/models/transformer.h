@@ -75,6 +75,9 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 // The numbers of one example in `times` exchanges of all its tokens along tp.
 double ExchangesOfTokens(int times, const BlockConfig& config);
 
+// The numbers of one example's tokens between layers.
+double OfTokens(const BlockConfig& config);
+
 // Layer normalisation of the tokens between layers as a layer: [B, tokens,
 // features] to the same.
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config);

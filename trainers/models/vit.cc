@@ -94,6 +94,13 @@ LayerSpec EmbeddingLayer(const BlockConfig& block) {
                      features},
       // Convolution with bias, class token, positions.
       .parameters = (kPatchInputs + 1 + 1 + kTokens) * features,
+      .part_parameters = {{features, kChannels, kPatch, kPatch},
+                          {features},
+                          {1, 1, features},
+                          {kTokens, features}},
+      .kept = {.dropout_masks = block.dropout > 0 ? OfTokens(block) : 0,
+               .cast_values = kChannels * kSide * kSide,
+               .cast_weights = static_cast<double>(kPatchInputs * features)},
       .flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features),
       .has_dropout = block.dropout > 0,
       .build = [block](LayerContext& context) {
@@ -118,9 +125,16 @@ torch::Tensor ClassToken(const torch::Tensor& x, const BlockConfig& block,
 
 // [B, tokens, features] to the class token's [B, features], normalised.
 LayerSpec ClassTokenNorm(const BlockConfig& block) {
+  const auto features = static_cast<double>(block.features);
+  // The class token is a part of all tokens, which live on with it, unless it
+  // is a sum over cp.
+  const double kept_tokens =
+      block.split.context > 1 ? 1 : static_cast<double>(kTokens);
   return {.name = "norm",
           .output_shape = {block.features},
           .parameters = 2 * block.features,
+          .part_parameters = {{block.features}, {block.features}},
+          .kept = {.wide_values = kept_tokens * features + 2},
           .build = [block](LayerContext& context) {
             torch::nn::LayerNorm norm(
                 torch::nn::LayerNormOptions({block.features}));
@@ -135,6 +149,9 @@ LayerSpec HeadLayer(int64_t features) {
   return {.name = "head",
           .output_shape = {kClasses},
           .parameters = (features + 1) * kClasses,
+          .part_parameters = {{kClasses, features}, {kClasses}},
+          .kept = {.values = static_cast<double>(features),
+                   .cast_weights = static_cast<double>(features * kClasses)},
           .flops = 2.0 * static_cast<double>(features * kClasses),
           .build = [features](LayerContext&) {
             return MakeLayer(std::make_shared<Linear>(features, kClasses));

@@ -6,25 +6,90 @@
 #include <malloc.h>
 #endif
 
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <fstream>
 #include <limits>
+#include <mutex>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace rankwise {
 namespace {
 
-int64_t PeakDeviceBytes(c10::Device device) {
+// 0 of a device that was never used: its allocator would throw.
+c10::CachingAllocator::Stat AllocatedBytes(c10::Device device) {
   using c10::CachingAllocator::StatType;
   c10::DeviceAllocator* const allocator =
       c10::getDeviceAllocator(device.type());
-  if (!allocator->initialized()) return 0;  // it throws
-  const auto stats = allocator->getDeviceStats(device.index());
-  return stats.allocated_bytes[static_cast<size_t>(StatType::AGGREGATE)].peak;
+  if (!allocator->initialized()) return {};
+  return allocator->getDeviceStats(device.index())
+      .allocated_bytes[static_cast<size_t>(StatType::AGGREGATE)];
+}
+
+thread_local bool counts_on_this_thread = false;
+
+// PyTorch's allocator, which counts what threads allocate that have it counted.
+// (The hook of PyTorch's profiler does not hear of what other threads free, as
+// Gloo's do.)
+class CountingAllocator : public c10::Allocator {
+ public:
+  static CountingAllocator& Get() {
+    static auto* const allocator = new CountingAllocator;
+    return *allocator;
+  }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    void* const address = inner_->raw_allocate(bytes);
+    if (counts_on_this_thread && address != nullptr) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      counted_[address] = bytes;
+      counted_bytes_ += static_cast<int64_t>(bytes);
+    }
+    return {address, address, &Free, c10::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+  int64_t counted_bytes() const { return counted_bytes_; }
+
+ private:
+  CountingAllocator() : inner_(c10::GetCPUAllocator()) {}
+
+  static void Free(void* address) {
+    CountingAllocator& self = Get();
+    {
+      const std::lock_guard<std::mutex> lock(self.mutex_);
+      const auto counted = self.counted_.extract(address);
+      if (!counted.empty())
+        self.counted_bytes_ -= static_cast<int64_t>(counted.mapped());
+    }
+    self.inner_->raw_deallocate(address);
+  }
+
+  c10::Allocator* const inner_;
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t> counted_;  // that are not freed
+  std::atomic<int64_t> counted_bytes_ = 0;     // theirs
+};
+
+// Those that the worker uses, each once.
+std::vector<c10::Device> AcceleratorsOf(const Worker& worker) {
+  std::set<c10::DeviceIndex> seen;
+  std::vector<c10::Device> devices = worker.devices;
+  devices.push_back(worker.device);
+  std::erase_if(devices, [&seen](const c10::Device& device) {
+    return device.is_cpu() || !seen.insert(device.index()).second;
+  });
+  return devices;
 }
 
 }  // namespace
@@ -55,14 +120,33 @@ MemoryRecord MeasurePeakMemory(const Worker& worker) {
   record.rank = worker.env.rank;
   std::ifstream status("/proc/self/status");
   record.peak_host_bytes = PeakResidentBytes(status);
-  std::set<c10::DeviceIndex> seen;
-  std::vector<c10::Device> devices = worker.devices;
-  devices.push_back(worker.device);
-  for (const c10::Device& device : devices) {
-    if (device.is_cpu() || !seen.insert(device.index()).second) continue;
-    record.peak_device_bytes += PeakDeviceBytes(device);
-  }
+  for (const c10::Device& device : AcceleratorsOf(worker))
+    record.peak_device_bytes += AllocatedBytes(device).peak;
   return record;
+}
+
+AllocationMeter::AllocationMeter(const Worker& worker)
+    : accelerators_(AcceleratorsOf(worker)) {
+  if (accelerators_.empty()) c10::SetCPUAllocator(&CountingAllocator::Get());
+}
+
+void AllocationMeter::Open() {
+  start_bytes_ = LiveBytes();
+  is_open_ = true;
+  counts_on_this_thread = accelerators_.empty();
+}
+
+void AllocationMeter::Close() {
+  is_open_ = false;
+  counts_on_this_thread = false;
+}
+
+int64_t AllocationMeter::LiveBytes() const {
+  if (accelerators_.empty()) return CountingAllocator::Get().counted_bytes();
+  int64_t bytes = 0;
+  for (const c10::Device& device : accelerators_)
+    bytes += AllocatedBytes(device).current;
+  return bytes;
 }
 
 }  // namespace rankwise

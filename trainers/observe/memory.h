@@ -1,10 +1,13 @@
 // The memory of a training process: how the allocator treats what steps free,
-// and the most that was held.
+// the most that was held, and what a stretch of the program allocates.
 #ifndef RANKWISE_TRAINERS_OBSERVE_MEMORY_H_
 #define RANKWISE_TRAINERS_OBSERVE_MEMORY_H_
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <istream>
+#include <vector>
 
 #include "records/record.h"
 #include "trainers/loop/worker.h"
@@ -26,6 +29,32 @@ int64_t PeakResidentBytes(std::istream& proc_status);
 // one's own peak added up; 0 of those that it never used. Without what the
 // driver, NCCL and CUDA's libraries take for themselves.
 MemoryRecord MeasurePeakMemory(const Worker& worker);
+
+// What is allocated and not freed again while it is open: on the worker's
+// accelerators, by the whole process, as their allocators count it; without
+// any, on the host by the thread that opens it, whichever thread frees it. One
+// at a time in a process. The host's later tensors come from an allocator that
+// can count, and stays.
+class AllocationMeter {
+ public:
+  explicit AllocationMeter(const Worker& worker);
+  ~AllocationMeter() { Close(); }
+  AllocationMeter(const AllocationMeter&) = delete;
+  AllocationMeter& operator=(const AllocationMeter&) = delete;
+
+  // From zero, open or not. All calls on one thread.
+  void Open();
+  void Close();
+  bool is_open() const { return is_open_; }
+  int64_t bytes() const { return LiveBytes() - start_bytes_; }  // since Open
+
+ private:
+  int64_t LiveBytes() const;
+
+  const std::vector<c10::Device> accelerators_;
+  bool is_open_ = false;
+  int64_t start_bytes_ = 0;
+};
 
 }  // namespace rankwise
 

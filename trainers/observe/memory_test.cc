@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "parallel/device/fake_device_for_test.h"
@@ -50,6 +51,48 @@ TEST(PeakMemoryTest, AddsUpWhatEachDeviceHeldAtMost) {
   EXPECT_EQ(MeasurePeakMemory(worker).peak_device_bytes, 3 * kBytes);
   const at::Tensor other = at::empty({2 * kBytes}, on(1));
   EXPECT_EQ(MeasurePeakMemory(worker).peak_device_bytes, 5 * kBytes);
+}
+
+int64_t BytesOf(int64_t floats) { return 4 * floats; }
+
+TEST(AllocationMeterTest, CountsThisThreadsTensorsWhoeverFreesThem) {
+  const at::Tensor before = at::empty({1000});
+  AllocationMeter meter{Worker()};
+  at::Tensor closed = at::empty({1000});
+  meter.Open();
+  closed.reset();  // was not counted
+  at::Tensor kept = at::empty({300});
+  at::empty({5000});
+  at::Tensor sent = at::empty({20});
+  EXPECT_EQ(meter.bytes(), BytesOf(320));
+  std::thread([&] {
+    sent.reset();
+    const at::Tensor other = at::empty({7000});
+    EXPECT_EQ(meter.bytes(), BytesOf(300));
+  }).join();
+  meter.Close();
+  const at::Tensor after = at::empty({1000});
+  EXPECT_EQ(meter.bytes(), BytesOf(300));
+  meter.Open();
+  EXPECT_EQ(meter.bytes(), 0);
+  kept.reset();
+  EXPECT_EQ(meter.bytes(), -BytesOf(300));
+}
+
+TEST(AllocationMeterTest, CountsWhatIsOnAllAccelerators) {
+  Worker worker;
+  worker.device = FakeDevice::At(0);
+  worker.devices = {FakeDevice::At(0), FakeDevice::At(1)};
+  AllocationMeter meter(worker);
+  meter.Open();
+  const auto on = [](int device) {
+    return at::TensorOptions(at::kFloat).device(FakeDevice::At(device));
+  };
+  const at::Tensor first = at::empty({300}, on(0));
+  const at::Tensor second = at::empty({20}, on(1));
+  at::empty({5000}, on(1));
+  const at::Tensor on_host = at::empty({1000});
+  EXPECT_EQ(meter.bytes(), BytesOf(320));
 }
 
 }  // namespace

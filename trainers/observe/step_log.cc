@@ -65,6 +65,7 @@ StepClock StepClock::Inert() { return StepClock(); }
 void StepClock::Begin(Phase phase) {
   if (inert_) return;
   TORCH_CHECK(!ended(), "the clock of a step that is over was told of a phase");
+  if (observer_ != nullptr) observer_(phase);
   range_.Close();
   if (PhaseName(phase) != nullptr && RangesOn())
     range_ = ScopedRange(PhaseName(phase));

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,6 +57,11 @@ class StepClock {
   // contain no events. Cannot be read.
   static StepClock Inert();
 
+  // Called at each Begin that follows, before the phase begins. May be null.
+  void set_observer(std::function<void(Phase)> observer) {
+    observer_ = std::move(observer);
+  }
+
   // The phase before ends here and `phase` begins. A phase may come several
   // times; its times add up. Throws c10::Error after kEnd.
   void Begin(Phase phase);
@@ -86,6 +92,7 @@ class StepClock {
   torch::Device device_ = torch::kCPU;
   std::vector<Mark> marks_;  // empty where inert
   ScopedRange range_;
+  std::function<void(Phase)> observer_;
 };
 
 struct StepOutcome {

@@ -28,6 +28,7 @@
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/loop/computed_memory.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/training_data.h"
 
@@ -277,7 +278,45 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
       plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
   plan->rank_of_stage_ = schedule->rank_of_stage;
   RETURN_IF_ERROR(plan->Cut(config, schedule->num_stages()));
+  ASSIGN_OR_RETURN(
+      schedule, plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
+  plan->activation_bytes_ = plan->ComputeActivations(config, *schedule);
   return plan;
+}
+
+int64_t PipelinePlan::ComputeActivations(const TrainConfig& config,
+                                         const Schedule& schedule) const {
+  // By stage: of one micro-batch, and what is held of it until backward.
+  std::vector<int64_t> whole, held;
+  int64_t input_bytes = 0;  // the first stage's is the batch itself
+  for (const LayerRange& stage : stages_) {
+    const int64_t output_bytes =
+        OutputBytes(model_, stage, config.data.batch_size);
+    whole.push_back(rankwise::ComputeActivations(config, worker_.device.type(),
+                                                 model_, stage));
+    // The last one's is a number.
+    if (stage.end < model_.layers.size()) whole.back() += output_bytes;
+    held.push_back(config_.recompute ? input_bytes : whole.back());
+    input_bytes = output_bytes;
+  }
+  int64_t sum = 0;
+  for (const int rank : ranks_here_) {
+    int64_t now = 0, most = 0;
+    for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
+      const size_t stage = static_cast<size_t>(action.stage);
+      if (action.kind == ActionKind::kForward) {
+        now += held[stage];
+        most = std::max(most, now);
+      } else if (action.kind == ActionKind::kBackward ||
+                 action.kind == ActionKind::kWeightGrad) {
+        now -= held[stage];
+        // That of this micro-batch is there now if it was not before.
+        most = std::max(most, now + whole[stage]);
+      }
+    }
+    sum += most;
+  }
+  return sum;
 }
 
 absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
@@ -360,6 +399,7 @@ int PipelinePlan::RankOf(size_t layer) const {
 
 ModelPlacement PipelinePlan::Placement() const {
   ModelPlacement placement;
+  placement.activation_bytes = activation_bytes_;
   placement.reads_data =
       IsHere(0) || IsHere(static_cast<int>(stages_.size()) - 1);
   if (in_one_process()) {

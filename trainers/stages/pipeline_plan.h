@@ -128,6 +128,11 @@ class PipelinePlan {
   PipelinePlan(const Worker& worker, const PipelineConfig& config,
                ModelSpec model);
   absl::Status Cut(const TrainConfig& config, int num_stages);
+  // What the ranks here keep for backward in a full step, computed: of the
+  // micro-batches of which a forward has run and the weights' gradients have
+  // not, each rank's most.
+  int64_t ComputeActivations(const TrainConfig& config,
+                             const Schedule& schedule) const;
   // Schedules that depend on costs are made for these from now on, by layer; a
   // backward's halves count as equally long.
   void PlanWith(absl::Span<const double> forward_seconds,
@@ -140,6 +145,7 @@ class PipelinePlan {
   std::vector<LayerRange> stages_;
   std::vector<LayerProfile> profile_;
   std::vector<int> rank_of_stage_;
+  int64_t activation_bytes_ = 0;          // of all ranks here, computed
   SimulationCosts costs_;                 // without stages: not measured
   std::map<size_t, Schedule> schedules_;  // by micro-batches
 };

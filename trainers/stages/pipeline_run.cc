@@ -74,6 +74,8 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
                                              *training_->data().train.dataset,
                                              sharded_.get());
   RETURN_IF_ERROR(training_->Start(owned, std::move(state)));
+  if (MemoryMeter* const memory = training_->memory_meter(); memory != nullptr)
+    stages_->CallAfterForward([memory] { memory->AfterStageForward(); });
   meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
                  worker_, plan_->ranks_here());
   AnchorClocks();

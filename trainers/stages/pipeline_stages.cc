@@ -111,7 +111,9 @@ torch::Tensor ModelStage::Forward(int micro_batch, const torch::Tensor& input) {
   const torch::Tensor& source = is_first() ? micro_batches_[i].data : input;
   torch::Tensor output =
       model_.Forward(source.to(config_.device), config_.layers);
-  return is_last() ? finish_(micro_batch, output) : output;
+  if (is_last()) output = finish_(micro_batch, output);
+  if (after_forward_ != nullptr) after_forward_();
+  return output;
 }
 
 std::vector<int64_t> ModelStage::ShapeAfter(size_t layer,
@@ -270,6 +272,12 @@ void PipelineStages::Begin(absl::Span<const Batch> micro_batches,
                            const ModelStage::Finish& finish) {
   for (const auto& stage : stages_) {
     if (stage != nullptr) stage->Begin(micro_batches, dropout_seeds, finish);
+  }
+}
+
+void PipelineStages::CallAfterForward(const std::function<void()>& call) {
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) stage->set_after_forward(call);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -50,6 +51,11 @@ class ModelStage : public Stage {
   void Begin(absl::Span<const Batch> micro_batches,
              std::vector<uint64_t> dropout_seeds, Finish finish);
 
+  // Called as each Forward ends, within it. May be null.
+  void set_after_forward(std::function<void()> call) {
+    after_forward_ = std::move(call);
+  }
+
   torch::Tensor Forward(int micro_batch, const torch::Tensor& input) override;
   std::vector<int64_t> InputShape(int micro_batch) const override;
   std::vector<int64_t> OutputShape(int micro_batch) const override;
@@ -71,6 +77,7 @@ class ModelStage : public Stage {
   absl::Span<const Batch> micro_batches_;
   std::vector<uint64_t> dropout_seeds_;
   Finish finish_;
+  std::function<void()> after_forward_;
 };
 
 // What leaves the layers of `config` for an `input` of few examples, in the
@@ -105,6 +112,8 @@ class PipelineStages {
   void Begin(absl::Span<const Batch> micro_batches,
              const std::vector<uint64_t>& dropout_seeds,
              const ModelStage::Finish& finish);
+  // As each forward of a stage here ends.
+  void CallAfterForward(const std::function<void()>& call);
   // Forward and backward of the step; by rank here.
   std::vector<ExecutorStep> Run(const Schedule& schedule);
   // Forward only, without gradients.

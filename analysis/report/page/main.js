@@ -79,6 +79,7 @@ const parts = {
   scaling: addScaling,
   ledger: addLedger,
   waterfall: addWaterfall,
+  memory: addMemory,
   network: addNetworks,
   timelines: addTimelines,
   predictions: addPredictions,

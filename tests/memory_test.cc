@@ -1,0 +1,103 @@
+// What ranks hold of their memory: as measured, by formula, and before they are
+// started.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/trained.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+struct Layout {
+  std::string name;
+  std::string trainer;
+  int ranks;
+  std::vector<std::string> flags;
+};
+
+class MemoryTest : public ::testing::TestWithParam<Layout> {
+ protected:
+  std::vector<std::string> Flags(const std::string& model) const {
+    std::vector<std::string> flags = GetParam().flags;
+    flags.insert(flags.end(), {absl::StrCat("--model=", model), "--depth=2",
+                               "--batch_size=4", "--train_size=64",
+                               "--max_steps=3", "--eval=false", "--threads=1"});
+    if (GetParam().ranks > 1)
+      flags.push_back(absl::StrCat("--nproc=", GetParam().ranks));
+    return flags;
+  }
+
+  // One per rank.
+  std::vector<MemoryRecord> Trained(const std::string& model) const {
+    const std::string record = FreshDir(GetParam().name + model) + "/r.jsonl";
+    std::vector<std::string> flags = Flags(model);
+    flags.insert(flags.end(), {"--memory", "--record=" + record});
+    const Finished run = RunTrainer(GetParam().trainer, flags);
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    EXPECT_TRUE(absl::StrContains(run.out, "memory of rank 0 in MB"))
+        << run.out;
+    std::vector<MemoryRecord> memory;
+    for (const Record& one : RecordsIn(record)) {
+      if (const auto* found = std::get_if<MemoryRecord>(&one))
+        memory.push_back(*found);
+    }
+    EXPECT_EQ(memory.size(), static_cast<size_t>(GetParam().ranks));
+    return memory;
+  }
+};
+
+// As the dry run prints them.
+std::string RowOf(const MemoryParts& parts) {
+  std::string row;
+  int64_t sum = 0;
+  for (const int64_t bytes :
+       {parts.parameter_bytes, parts.gradient_bytes, parts.optimizer_bytes,
+        parts.unsharded_bytes, parts.activation_bytes}) {
+    absl::StrAppendFormat(&row, "%13.3f", 1e-6 * static_cast<double>(bytes));
+    sum += bytes;
+  }
+  return absl::StrFormat("%s%13.3f ", row, 1e-6 * static_cast<double>(sum));
+}
+
+TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
+  for (const std::string model : {"gpt", "vit"}) {
+    std::vector<std::string> flags = Flags(model);
+    flags.push_back("--dry_run");
+    const Finished dry = RunTrainer(GetParam().trainer, flags);
+    EXPECT_EQ(dry.code, 0) << dry.err;
+    for (const MemoryRecord& memory : Trained(model)) {
+      const MemoryParts &measured = memory.measured,
+                        &computed = memory.computed;
+      EXPECT_EQ(measured.parameter_bytes, computed.parameter_bytes);
+      EXPECT_EQ(measured.gradient_bytes, computed.gradient_bytes);
+      EXPECT_EQ(measured.optimizer_bytes, computed.optimizer_bytes);
+      const auto activations = static_cast<double>(computed.activation_bytes);
+      EXPECT_NEAR(static_cast<double>(measured.activation_bytes), activations,
+                  0.15 * activations)
+          << model << ", rank " << memory.rank;
+      EXPECT_GT(measured.activation_bytes, 0);
+      EXPECT_TRUE(absl::StrContains(dry.out, RowOf(computed)))
+          << dry.out << RowOf(computed);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, MemoryTest,
+    ::testing::Values(
+        Layout{"Plain", "single", 1, {}},
+        Layout{"Tensor", "tensor_parallel", 2, {"--sequence_parallel"}},
+        Layout{"Pipeline", "pipeline", 2, {"--microbatches=4"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace rankwise

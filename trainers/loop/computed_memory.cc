@@ -1,0 +1,121 @@
+#include "trainers/loop/computed_memory.h"
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kWideBytes = 4;  // of fp32
+
+using Shape = std::vector<int64_t>;
+
+double Numbers(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), 1.0,
+                         std::multiplies<double>());
+}
+
+// Of a shard along the first dimension, the largest of `ranks`.
+int64_t ShardNumbers(const Shape& shape, int ranks) {
+  const auto rows = static_cast<double>((shape[0] + ranks - 1) / ranks);
+  return static_cast<int64_t>(Numbers(shape) / static_cast<double>(shape[0]) *
+                              rows);
+}
+
+// Of the parameters that the rank holds: those of its layers, and copies of
+// weights that they share with another rank's.
+std::vector<Shape> ParameterShapes(const ModelSpec& model,
+                                   const std::vector<LayerRange>& ranges) {
+  const auto holds = [&ranges](size_t layer) {
+    return ranges.empty() ||
+           absl::c_any_of(ranges, [layer](const LayerRange& range) {
+             return range.contains(layer);
+           });
+  };
+  std::vector<Shape> shapes;
+  for (size_t layer = 0; layer < model.layers.size(); ++layer) {
+    const std::vector<Shape>& own = model.layers[layer].part_parameters;
+    if (holds(layer)) shapes.insert(shapes.end(), own.begin(), own.end());
+  }
+  for (const TiedWeight& tie : model.ties) {
+    if (holds(tie.user) && !holds(tie.owner)) shapes.push_back(tie.part_shape);
+  }
+  return shapes;
+}
+
+int64_t OptimizerBytes(const OptimizerConfig& optimizer, int64_t numbers,
+                       size_t tensors) {
+  const bool adam = optimizer.name != "sgd";
+  const int moments = adam ? 2 : optimizer.momentum != 0 ? 1 : 0;
+  // Of Adam a count of its steps, too.
+  const size_t counts = adam ? tensors : 0;
+  return kWideBytes * (moments * numbers + static_cast<int64_t>(counts));
+}
+
+// Of one layer and `examples`.
+double KeptBytes(const KeptForBackward& kept, double examples,
+                 Precision precision, c10::DeviceType device) {
+  const bool casts = precision != Precision::kFp32;
+  const bool on_cpu = device == c10::DeviceType::CPU;
+  const double value_bytes = casts ? 2 : kWideBytes;
+  double numbers = kept.values;
+  if (casts) numbers += kept.cast_values;
+  if (on_cpu) numbers += kept.dropout_masks + kept.attention_weights;
+  const double masks = on_cpu ? 0 : kept.dropout_masks;
+  return examples *
+             (value_bytes * numbers + kWideBytes * kept.wide_values + masks) +
+         (casts ? value_bytes * kept.cast_weights : 0);
+}
+
+// Of one example: the log-probabilities; or the output, and the squared errors,
+// in whose memory ATen returns their mean.
+double LossNumbers(const ModelSpec& model) {
+  const double outputs = Numbers(model.layers.back().part_shape);
+  return model.loss == LossKind::kMeanSquaredError ? 2 * outputs : outputs;
+}
+
+}  // namespace
+
+int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
+                           const ModelSpec& model, const LayerRange& range) {
+  const auto examples = static_cast<double>(config.data.batch_size);
+  double bytes = 0;
+  for (size_t layer = range.begin; layer < range.end; ++layer) {
+    bytes +=
+        KeptBytes(model.layers[layer].kept, examples, config.precision, device);
+  }
+  if (range.end == model.layers.size())
+    bytes += examples * kWideBytes * LossNumbers(model);
+  return std::llround(bytes);
+}
+
+MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
+                          const ModelSpec& model,
+                          const ModelPlacement& placement) {
+  const Sharding& sharding = placement.sharding;
+  const std::vector<Shape> shapes = ParameterShapes(model, placement.layers);
+  // Of what is divided from ZeRO's `stage` on.
+  const auto numbers = [&](int stage) {
+    const int ranks = sharding.stage >= stage ? sharding.ranks : 1;
+    int64_t sum = 0;
+    for (const Shape& shape : shapes) sum += ShardNumbers(shape, ranks);
+    return sum;
+  };
+  MemoryParts parts;
+  parts.optimizer_bytes =
+      OptimizerBytes(config.optimizer, numbers(1), shapes.size());
+  parts.gradient_bytes = kWideBytes * numbers(2);
+  parts.parameter_bytes = kWideBytes * numbers(3);
+  parts.unsharded_bytes = sharding.unsharded_bytes;
+  parts.activation_bytes =
+      placement.activation_bytes.has_value()
+          ? *placement.activation_bytes
+          : ComputeActivations(config, device, model, {0, model.layers.size()});
+  return parts;
+}
+
+}  // namespace rankwise

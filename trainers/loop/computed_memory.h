@@ -1,0 +1,33 @@
+// What a layout takes of each rank's memory, by formula: before anything is
+// allocated. docs/memory.md says how close it comes.
+#ifndef RANKWISE_TRAINERS_LOOP_COMPUTED_MEMORY_H_
+#define RANKWISE_TRAINERS_LOOP_COMPUTED_MEMORY_H_
+
+#include <c10/core/DeviceType.h>
+
+#include <cstdint>
+
+#include "records/record.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/model_placement.h"
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// Of a rank on a device of type `device` with the layers of `placement`,
+// `model` being made for its split. Parameters and gradients are fp32, also
+// under autocast; Adam has two fp32 moments of each and a count per tensor. Of
+// ranks that share a tensor unevenly, the one with most.
+MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
+                          const ModelSpec& model,
+                          const ModelPlacement& placement);
+
+// What forward of the layers of `range` keeps for the backward of one
+// micro-batch of config.data.batch_size examples, the loss among it where the
+// range ends the model (LayerSpec::kept).
+int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
+                           const ModelSpec& model, const LayerRange& range);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_COMPUTED_MEMORY_H_

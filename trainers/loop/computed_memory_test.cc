@@ -1,0 +1,130 @@
+// The formulas against figures worked out by hand.
+#include "trainers/loop/computed_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace rankwise {
+namespace {
+
+constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
+
+// One block of 32 features and a head, of 8 tokens.
+ModelConfig SmallGpt() {
+  ModelConfig config;
+  config.name = "gpt";
+  config.depth = 1;
+  config.width = 32;
+  config.sequence_length = 8;
+  return config;
+}
+
+TrainConfig ConfigOf(const ModelConfig& model) {
+  TrainConfig config;
+  config.model = model;
+  config.data.batch_size = 2;
+  config.optimizer.name = "adamw";
+  return config;
+}
+
+MemoryParts Compute(const TrainConfig& config,
+                    const ModelPlacement& placement = {},
+                    c10::DeviceType device = kCpu) {
+  const auto model = MakeModelSpec(config.model);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return ComputeMemory(config, device, *model, placement);
+}
+
+TEST(ComputeMemoryTest, ParametersGradientsAndAdamsState) {
+  const MemoryParts parts = Compute(ConfigOf(SmallGpt()));
+  // Embeddings, 12 h^2 + 13 h of the block, the last norm; a tied head.
+  constexpr int64_t kNumbers = 256 * 32 + 8 * 32 + (12 * 1024 + 13 * 32) + 64;
+  EXPECT_EQ(parts.parameter_bytes, 4 * kNumbers);
+  EXPECT_EQ(parts.gradient_bytes, 4 * kNumbers);
+  EXPECT_EQ(parts.optimizer_bytes, 8 * kNumbers + 4 * (2 + 12 + 2));
+  EXPECT_EQ(parts.unsharded_bytes, 0);
+}
+
+TEST(ComputeMemoryTest, OptimizersKeepWhatTheyNeed) {
+  TrainConfig config = ConfigOf({.name = "linear"});
+  EXPECT_EQ(Compute(config).optimizer_bytes, 2 * 4 * 11 + 2 * 4);
+  config.optimizer.name = "sgd";
+  EXPECT_EQ(Compute(config).optimizer_bytes, 0);
+  config.optimizer.momentum = 0.9;
+  EXPECT_EQ(Compute(config).optimizer_bytes, 4 * 11);
+}
+
+// Per token 16 h in the block, 4 of its norms, 1 of its head; of the last norm
+// and the head 2 h + 2; 256 log-probabilities.
+TEST(ComputeMemoryTest, ActivationsAreThoseOfKorthikantisTable) {
+  constexpr int64_t kTokens = 2 * 8;
+  EXPECT_EQ(Compute(ConfigOf(SmallGpt())).activation_bytes,
+            kTokens * 4 * ((16 * 32 + 4 + 1) + (2 * 32 + 2) + 256));
+}
+
+TEST(ComputeMemoryTest, Bf16HalvesAllButTheResidualStreamAndCopiesWeights) {
+  TrainConfig config = ConfigOf(SmallGpt());
+  config.precision = Precision::kBf16;
+  constexpr int64_t kTokens = 2 * 8;
+  constexpr int64_t kWide = (2 * 32 + 4 + 1) + (32 + 2) + 256;
+  constexpr int64_t kWeights = 12 * 32 * 32 + 256 * 32;
+  const MemoryParts parts = Compute(config);
+  EXPECT_EQ(parts.activation_bytes,
+            kTokens * (4 * kWide + 2 * (14 * 32 + 32)) + 2 * kWeights);
+  EXPECT_EQ(parts.parameter_bytes,
+            Compute(ConfigOf(SmallGpt())).parameter_bytes);
+}
+
+TEST(ComputeMemoryTest, TensorParallelRanksHaveTheirPartOfTable2) {
+  ModelConfig model = SmallGpt();
+  model.width = 64;  // two heads
+  model.split.tensor = 2;
+  constexpr int64_t kTokens = 2 * 8, h = 64;
+  // 4 h and the norms' figures on every rank, 12 h and the heads divided.
+  EXPECT_EQ(Compute(ConfigOf(model)).activation_bytes,
+            kTokens * 4 * ((4 * h + 4 + 6 * h + 1) + (2 * h + 2) + 128));
+  model.split.sequence = true;
+  EXPECT_EQ(Compute(ConfigOf(model)).activation_bytes,
+            kTokens * 4 * ((2 * h + 2 + 6 * h + 1) + (h + 1) + 128));
+}
+
+TEST(ComputeMemoryTest, DropoutOnACpuKeepsAttentionsWeights) {
+  TrainConfig config = ConfigOf(SmallGpt());
+  const int64_t without = Compute(config).activation_bytes;
+  config.model.dropout = 0.1;
+  constexpr int64_t kTokens = 2 * 8;
+  // Masks of the embedding and of both sublayers; of each of 8 pairs three.
+  EXPECT_EQ(Compute(config).activation_bytes - without,
+            kTokens * 4 * (3 * 32 + 3 * 8));
+  EXPECT_EQ(
+      Compute(config, {}, c10::DeviceType::CUDA).activation_bytes - without,
+      kTokens * 3 * 32);
+}
+
+TEST(ComputeMemoryTest, AStageHasItsLayersAndACopyOfATiedWeight) {
+  ModelPlacement last;
+  last.layers = {{2, 4}};  // norm and head
+  last.activation_bytes = 5;
+  const MemoryParts parts = Compute(ConfigOf(SmallGpt()), last);
+  EXPECT_EQ(parts.parameter_bytes, 4 * (64 + 256 * 32));
+  EXPECT_EQ(parts.activation_bytes, 5);
+}
+
+// Weights [2048, 1024] and [1024, 2048] among 3 ranks: 683 and 342 rows.
+TEST(ComputeMemoryTest, ZeroDividesStageByStage) {
+  const TrainConfig config = ConfigOf({.name = "mp_mlp"});
+  constexpr int64_t kWhole = 2 * 2048 * 1024 + 2048 + 1024;
+  constexpr int64_t kShard = 683 * 1024 + 683 + 342 * 2048 + 342;
+  for (int stage = 0; stage <= 3; ++stage) {
+    ModelPlacement placement;
+    placement.sharding = {.stage = stage, .ranks = 3, .unsharded_bytes = 7};
+    const MemoryParts parts = Compute(config, placement);
+    EXPECT_EQ(parts.optimizer_bytes,
+              8 * (stage >= 1 ? kShard : kWhole) + 4 * 4);
+    EXPECT_EQ(parts.gradient_bytes, 4 * (stage >= 2 ? kShard : kWhole));
+    EXPECT_EQ(parts.parameter_bytes, 4 * (stage >= 3 ? kShard : kWhole));
+    EXPECT_EQ(parts.unsharded_bytes, 7);
+  }
+}
+
+}  // namespace
+}  // namespace rankwise
