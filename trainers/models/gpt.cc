@@ -131,11 +131,10 @@ std::shared_ptr<Head> BuildHead(const TransformerSize& size,
 LayerSpec HeadLayer(const TransformerSize& size, const BlockConfig& block,
                     bool tied) {
   const int64_t weights = size.vocabulary * size.width;
-  const int tp = block.split.tensor;
   return {.name = "head",
           .output_shape = {size.sequence_length, size.vocabulary},
           .part_shape = {TokensHere(block.sequence, block.split),
-                         (size.vocabulary + tp - 1) / tp},
+                         PartSize(size.vocabulary, block.split.tensor)},
           .parameters = tied ? 0 : weights,
           .exchanged_along_tp = ExchangesOfTokens(1, block),
           .flops = 2.0 * static_cast<double>(weights) *
