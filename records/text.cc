@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "third_party/absl/status_macros.h"
@@ -35,6 +36,15 @@ int64_t FactorOf(absl::string_view suffix) {
 
 std::string Counted(int64_t number, absl::string_view thing) {
   return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
+}
+
+std::string DivisorsOf(int64_t number) {
+  std::vector<int64_t> smaller;
+  for (int64_t n = 1; n < number; ++n) {
+    if (number % n == 0) smaller.push_back(n);
+  }
+  return absl::StrCat(absl::StrJoin(smaller, ", "),
+                      smaller.empty() ? "" : " or ", number);
 }
 
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {

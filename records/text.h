@@ -14,6 +14,9 @@ namespace rankwise {
 // "1 rank", "2 ranks".
 std::string Counted(int64_t number, absl::string_view thing);
 
+// The divisors of `number`, which is at least 1: "1", "1, 2 or 4".
+std::string DivisorsOf(int64_t number);
+
 // "8", "4K", "64MiB", "1G": bytes, in powers of 1024 as nccl-tests counts.
 // InvalidArgument for anything else, with what is allowed.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);

@@ -9,6 +9,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+TEST(TextTest, ListsDivisors) {
+  EXPECT_EQ(DivisorsOf(1), "1");
+  EXPECT_EQ(DivisorsOf(3), "1 or 3");
+  EXPECT_EQ(DivisorsOf(4), "1, 2 or 4");
+}
+
 TEST(TextTest, ReadsUnits) {
   EXPECT_EQ(*ParseBytes("8"), 8);
   EXPECT_EQ(*ParseBytes("8B"), 8);

@@ -39,7 +39,7 @@ std::vector<BadInput> BadMeshes() {
        {"--nproc=3", "--tp=2", kGpt},
        "--pp=1 --cp=1 --tp=2: 2 ranks hold one copy of the model, and "
        "--nproc=3 is not a multiple of it; give --nproc=2, or sizes whose "
-       "product is 1, 3"},
+       "product is 1 or 3"},
       {"OneRank",
        {"--tp=2", kGpt},
        "2 ranks hold one copy of the model, and --nproc=1 is not a multiple"},

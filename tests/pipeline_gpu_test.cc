@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "parallel/device/require_gpus.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "tests/trained.h"
 #include "tests/trainer_process.h"
 
@@ -20,10 +21,6 @@ namespace {
 using Flags = std::vector<std::string>;
 
 constexpr double kTolerance = 1e-3;
-constexpr const char* kSchedules[] = {
-    "naive",           "gpipe",          "1f1b", "interleaved_1f1b",
-    "zero_bubble_h1",  "zero_bubble_h2", "zbv",  "dualpipev",
-    "zero_bubble_auto"};
 
 // Six whole steps, and one of three micro-batches.
 Flags With(const Flags& first, const Flags& more) {
@@ -77,9 +74,9 @@ void ExpectLikeTheCpu(const Flags& model, int processes, const Flags& flags) {
   const Trained cpu = OnTheCpu(model);
   Flags all = {"--microbatches=4"};
   all.insert(all.end(), flags.begin(), flags.end());
-  for (const char* schedule : kSchedules) {
+  for (const std::string& schedule : ScheduleNames()) {
     SCOPED_TRACE(schedule);
-    all.push_back(std::string("--schedule=") + schedule);
+    all.push_back("--schedule=" + schedule);
     const Trained gpu = Train("pipeline", processes, With(model, all));
     all.pop_back();
     ExpectClose(cpu, gpu, kTolerance);

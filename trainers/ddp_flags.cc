@@ -70,11 +70,10 @@ absl::Status CheckDdpFlags() {
   if (absl::GetFlag(FLAGS_find_unused_parameters) &&
       (skips || absl::GetFlag(FLAGS_cuda_graph))) {
     checks.Complain(
-        skips
-            ? "--find_unused_parameters: ranks ask each other for them, which "
-              "--skip_communication cannot leave out"
-            : "--find_unused_parameters: the host reads which ones they are, "
-              "which --cuda_graph cannot capture; leave out one of the two");
+        skips ? "--find_unused_parameters: ranks exchange which ones they are, "
+                "which --skip_communication cannot leave out"
+              : "--find_unused_parameters: the host reads which ones they are, "
+                "which --cuda_graph cannot capture; leave out one of the two");
   }
   for (const auto& [name, value] :
        {std::pair{"bucket_cap_mb", absl::GetFlag(FLAGS_bucket_cap_mb)},

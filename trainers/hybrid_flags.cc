@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "parallel/launch/comm_flags.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
 #include "trainers/split_flags.h"
@@ -54,15 +55,11 @@ absl::Status CheckRanks(const PipelineConfig& config) {
   const int ranks = absl::GetFlag(FLAGS_nproc);
   const int64_t copy = int64_t{config.ranks} * config.context * config.tensor;
   if (InsideLauncher() || ranks % copy == 0) return absl::OkStatus();
-  std::vector<std::string> fitting;
-  for (int size = 1; size <= ranks; ++size) {
-    if (ranks % size == 0) fitting.push_back(absl::StrCat(size));
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "--pp=", config.ranks, " --cp=", config.context, " --tp=", config.tensor,
       ": ", copy, " ranks hold one copy of the model, and --nproc=", ranks,
       " is not a multiple of it; give --nproc=", copy,
-      ", or sizes whose product is ", absl::StrJoin(fitting, ", ")));
+      ", or sizes whose product is ", DivisorsOf(ranks)));
 }
 
 }  // namespace

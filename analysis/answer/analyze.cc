@@ -121,10 +121,11 @@ class Analysis {
                     const std::vector<const RunTrace*>& repetitions) {
     const Cell& cell = *of_cell.cell;
     if (cell.IsAblation()) return;
-    absl::StatusOr<std::optional<Straggler>> straggler =
-        absl::UnknownError(absl::StrCat(CellLabel(cell),
-                                        ": within a captured step nobody sees "
-                                        "who waits for whom"));
+    absl::StatusOr<std::optional<Straggler>> straggler = absl::UnknownError(
+        absl::StrCat(CellLabel(cell),
+                     ": the steps are captured, so that it is "
+                     "not recorded which rank waits for "
+                     "which"));
     if (cell.run.world_size == 1 || !of_cell.ledger.IsCaptured()) {
       straggler = FindStraggler(repetitions, config_.throughput);
     }

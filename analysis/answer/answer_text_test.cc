@@ -242,7 +242,7 @@ TEST(AnswerText, CapturedStepsAreSaidToHideCommunication) {
   EXPECT_THAT(text, HasSubstr("not separated from communication within "
                               "captured steps, as ddp on 2 ranks, batch 32, "
                               "was not run with --skip_communication"));
-  EXPECT_THAT(text, HasSubstr("nobody sees who waits for whom"));
+  EXPECT_THAT(text, HasSubstr("it is not recorded which rank waits for which"));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
 

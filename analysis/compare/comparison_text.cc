@@ -106,7 +106,7 @@ std::string Notes(const Comparison& comparison, double threshold) {
     absl::StrAppendFormat(
         &notes,
         "%d of %d figures changed by more than %g %%, which may be chance: "
-        "more repetitions would tell.\n",
+        "more repetitions would decide it.\n",
         unclear, figures, 100 * threshold);
   }
   return notes;

@@ -83,11 +83,12 @@ TEST(ComparisonText, WarnsOfIterations) {
 }
 
 TEST(ComparisonText, SaysThatAChangeMayBeChance) {
-  EXPECT_THAT(TextOf(SetOf("a", "run", {1, 1.3, 0.8, 1.1, 0.9}),
-                     SetOf("b", "run", {1.2, 1.5, 0.85, 1.25, 0.95})),
-              HasSubstr("\n1 of 1 figures changed by more than 5 %, which may "
-                        "be chance: more repetitions would tell.\nNothing is "
-                        "known to be worse"));
+  EXPECT_THAT(
+      TextOf(SetOf("a", "run", {1, 1.3, 0.8, 1.1, 0.9}),
+             SetOf("b", "run", {1.2, 1.5, 0.85, 1.25, 0.95})),
+      HasSubstr("\n1 of 1 figures changed by more than 5 %, which may "
+                "be chance: more repetitions would decide it.\nNothing is "
+                "known to be worse"));
 }
 
 TEST(ComparisonText, NothingWorse) {

@@ -207,7 +207,7 @@ struct Waterfall {
   double ideal_seconds = 0;     // base step * work per rank ratio
   double measured_seconds = 0;  // ideal_seconds + sum of losses
   std::vector<Loss> losses;     // in the order of LossCause, zeros left out
-  // Causes that could not be separated, and what would tell them: "smaller
+  // Causes that could not be separated, and what would separate them: "smaller
   // batches not separated from cores and memory that ranks share, as single on
   // 1 rank was not run with --batch_size=16", or an ablation that computed no
   // faster. Both are then in the first one's loss.

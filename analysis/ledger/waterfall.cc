@@ -173,7 +173,7 @@ class Explainer {
       const char* why =
           without != nullptr
               ? ", computed no faster with --skip_communication: a quieter "
-                "machine or more --ablations would tell"
+                "machine or more --ablations would separate them"
           : captured ? ", was not run with --skip_communication and captured"
                      : ", was not run with --skip_communication";
       Merge(alone == nullptr ? LossCause::kSmallerBatch
@@ -225,10 +225,10 @@ class Explainer {
   void MergeCaptured() {
     const bool captured = cell_.ledger.IsCaptured();
     if (captured && cell_.cell->run.world_size > 1) {
-      Merge(
-          LossCause::kCommInGraph, LossCause::kImbalance,
-          absl::StrCat("a step of ", cell_.cell->Name(),
-                       " was one graph launch: --cuda_graph=false would tell"));
+      Merge(LossCause::kCommInGraph, LossCause::kImbalance,
+            absl::StrCat(
+                "a step of ", cell_.cell->Name(),
+                " was one graph launch: --cuda_graph=false separates them"));
     }
     if (captured == base_.ledger.IsCaptured()) return;
     const Cell& by_graph = captured ? *cell_.cell : *base_.cell;

@@ -117,7 +117,7 @@ TEST(WaterfallTest, AnAblationTellsCommunicationFromComputingInCapturedSteps) {
               ElementsAre("communication within captured steps not separated "
                           "from imbalance between ranks, as a step of ddp on 2 "
                           "ranks was one graph launch: --cuda_graph=false "
-                          "would tell"));
+                          "separates them"));
 }
 
 TEST(WaterfallTest, WithoutAnAblationCapturedStepsHideCommunication) {
@@ -187,7 +187,7 @@ TEST(WaterfallTest, AnAblationThatComputedNoFasterTellsNothingApart) {
   const std::string reason =
       " not separated from computing slowed by communication, as ddp on 2 "
       "ranks, batch 16, computed no faster with --skip_communication: a "
-      "quieter machine or more --ablations would tell";
+      "quieter machine or more --ablations would separate them";
   const StudyForTest study({kSingle32, kSingle16, kDdp16, slow_alone});
   Waterfall waterfall = Explain(study, study.Find("single", 1, 32),
                                 study.Find("ddp", 2, 16), Scaling::kStrong);

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/text/program.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
 #include "records/record.h"
 #include "records/run_origin.h"
@@ -356,10 +357,8 @@ absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
 
 absl::StatusOr<std::vector<std::string>> ParseSchedules(
     absl::string_view flag, absl::string_view text) {
-  return ParseNames(
-      flag, text,
-      {"naive", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble_h1",
-       "zero_bubble_h2", "zero_bubble_auto", "zbv", "dualpipev"});
+  const std::vector<std::string> known = ScheduleNames();
+  return ParseNames(flag, text, {known.begin(), known.end()});
 }
 
 bool CutsTheModel(absl::string_view trainer) {

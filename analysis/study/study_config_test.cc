@@ -66,7 +66,7 @@ TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
   EXPECT_EQ(ParseSchedules("schedules", "1f1b,1F1B").status().message(),
             "--schedules=1f1b,1F1B: \"1F1B\" is unknown; expected some of "
             "naive,gpipe,1f1b,interleaved_1f1b,zero_bubble_h1,zero_bubble_h2,"
-            "zero_bubble_auto,zbv,dualpipev");
+            "zbv,dualpipev,zero_bubble_auto");
   EXPECT_EQ(ParseSchedules("schedules", "zbv,zbv").status().message(),
             "--schedules=zbv,zbv: zbv occurs twice");
 }

@@ -91,7 +91,7 @@ def run_pytorch(args, _):
 
 def run_comm_bench(args, folder):
     table = pathlib.Path(folder) / "table.csv"
-    command = [os.path.abspath(args.comm_bench), f"--nproc={args.nproc}", "--threads=1",
+    command = [os.path.abspath(args.comm_bench), f"--nproc={args.nproc}", "--threads=1", "--backend=gloo",
                f"--collectives={args.collective}", f"--sizes={args.sizes}",
                f"--iterations={args.iterations}", f"--warmup={WARM_UP}", f"--csv={table}",
                *args.extra_flag]

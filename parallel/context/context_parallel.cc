@@ -8,25 +8,15 @@
 #include "ATen/ops/empty_like.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
 #include "parallel/context/ring.h"
 #include "parallel/context/slices.h"
 #include "parallel/context/ulysses.h"
+#include "records/text.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
 namespace {
-
-// The divisors of `size`: "1", "1, 2 or 4".
-std::string DivisorsOf(int64_t size) {
-  std::vector<int64_t> divisors;
-  for (int64_t i = 1; i < size; ++i) {
-    if (size % i == 0) divisors.push_back(i);
-  }
-  return absl::StrCat(absl::StrJoin(divisors, ", "),
-                      divisors.empty() ? "" : " or ", size);
-}
 
 // What at::scaled_dot_product_attention does to its arguments under autocast.
 torch::Tensor CastByAutocast(const torch::Tensor& x) {

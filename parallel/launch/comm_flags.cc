@@ -23,8 +23,9 @@ ABSL_FLAG(
     int, nproc, 1,
     "ranks to start on this machine; ignored inside torchrun, mpirun or srun");
 ABSL_FLAG(std::string, backend, "auto",
-          "auto, gloo, nccl or fake; auto: nccl when every local rank has its "
-          "own GPU, else gloo");
+          "auto, gloo, shm (gloo, and memory that the ranks of one machine "
+          "share), nccl or fake; auto: nccl when every local rank has its "
+          "own GPU, shm for ranks on one machine's CPUs, else gloo");
 ABSL_FLAG(std::string, device, "auto",
           "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
 ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");

@@ -119,10 +119,21 @@ TEST(PlacementTest, MissingDevicesAreExplained) {
 
 TEST(PlacementTest, AutoTakesNcclForRanksWithAGpuOfTheirOwn) {
   EXPECT_EQ(BackendFor("auto", "auto", LocalRank(0, 2), kTwoGpus), "nccl");
-  EXPECT_EQ(BackendFor("auto", "auto", LocalRank(0, 3), kTwoGpus), "gloo");
+  EXPECT_EQ(BackendFor("auto", "auto", LocalRank(0, 3), kTwoGpus), "shm");
   EXPECT_EQ(BackendFor("auto", "cuda:0", LocalRank(1, 2), kTwoGpus), "gloo");
   EXPECT_EQ(BackendFor("auto", "cuda:0", LocalRank(0, 1), kTwoGpus), "nccl");
   EXPECT_EQ(BackendFor("gloo", "cuda", LocalRank(0, 1), kTwoGpus), "gloo");
+}
+
+TEST(PlacementTest, SharedMemoryServesTheCpusOfOneMachine) {
+  EXPECT_EQ(BackendFor("auto", "cpu", LocalRank(0, 2), kTwoGpus), "shm");
+  EXPECT_THAT(BackendFor("shm", "cuda:0", LocalRank(0, 2), kTwoGpus),
+              HasSubstr("backend=shm carries CPU tensors only"));
+  RankEnv on_two_machines = LocalRank(0, 2);
+  on_two_machines.world_size = 4;
+  EXPECT_EQ(BackendFor("auto", "cpu", on_two_machines, kNoGpu), "gloo");
+  EXPECT_THAT(BackendFor("shm", "cpu", on_two_machines, kNoGpu),
+              HasSubstr("2 of 4 are here; use backend=gloo"));
 }
 
 TEST(PlacementTest, NcclIsRefusedWhereItCannotRun) {

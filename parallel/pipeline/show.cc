@@ -31,11 +31,11 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, schedule, "1f1b",
-          "naive, gpipe, 1f1b, interleaved_1f1b, zero_bubble_h1, "
-          "zero_bubble_h2, zbv, dualpipev, zero_bubble_auto (or "
-          "zero_bubble_auto:6, which keeps 6 micro-batches per rank at most; "
-          "else --pp of them), or a CSV file as torch.distributed.pipelining "
-          "writes it");
+          absl::StrCat(
+              absl::StrJoin(rankwise::ScheduleNames(), ", "),
+              " (or zero_bubble_auto:6, which keeps 6 micro-batches per rank "
+              "at most; else --pp of them), or a CSV file as "
+              "torch.distributed.pipelining writes it"));
 ABSL_FLAG(int, pp, 0, "ranks of the pipeline; 0: as the file has, else 4");
 ABSL_FLAG(int, microbatches, 0,
           "micro-batches per step; 0: as many as the file has, else 8");

@@ -8,10 +8,10 @@
 #include "ATen/core/ivalue.h"
 #include "ATen/ops/constant_pad_nd.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "c10/core/WrapDimMinimal.h"
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/tensor/exchange.h"
+#include "records/text.h"
 #include "torch/csrc/autograd/custom_function.h"
 
 namespace rankwise {
@@ -105,20 +105,9 @@ torch::Tensor Apply(Change forward, Change backward, const torch::Tensor& x,
 
 absl::Status CheckDivides(const std::string& what, int64_t size, int ranks) {
   if (size % ranks == 0) return absl::OkStatus();
-  std::vector<int64_t> fitting;
-  for (int64_t n = 1; n <= size; ++n) {
-    if (size % n == 0) fitting.push_back(n);
-  }
-  const int64_t last = fitting.back();
-  fitting.pop_back();
   return absl::InvalidArgumentError(absl::StrCat(
       "--tp=", ranks, ": ", size, " ", what, " do not divide among ", ranks,
-      " ranks; ", absl::StrJoin(fitting, ", "), fitting.empty() ? "" : " or ",
-      last, fitting.empty() ? " does" : " do"));
-}
-
-int64_t PartSize(int64_t size, const TensorParallel& tp) {
-  return (size + tp.size() - 1) / tp.size();
+      " ranks; ", DivisorsOf(size), size == 1 ? " does" : " do"));
 }
 
 torch::Tensor PartOf(const torch::Tensor& whole, int64_t dim,

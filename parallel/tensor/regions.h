@@ -38,9 +38,14 @@ struct TensorParallel {
 // do: "--tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do".
 absl::Status CheckDivides(const std::string& what, int64_t size, int ranks);
 
-// Of `size` rows over the group: ceil(size / ranks). Where that is more than
-// there are, the last ranks' parts are padded with zeros.
-int64_t PartSize(int64_t size, const TensorParallel& tp);
+// Of `size` rows over `ranks`, or over the group: ceil(size / ranks). Where
+// that is more than there are, the last ranks' parts are padded with zeros.
+constexpr int64_t PartSize(int64_t size, int ranks) {
+  return (size + ranks - 1) / ranks;
+}
+inline int64_t PartSize(int64_t size, const TensorParallel& tp) {
+  return PartSize(size, tp.size());
+}
 
 // This rank's part of `whole` along `dim`, contiguous and without a gradient:
 // what a layer keeps of weights that were drawn whole.

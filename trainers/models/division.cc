@@ -28,7 +28,7 @@ int64_t TokensHere(const SequenceShape& shape, const ModelSplit& split) {
 int64_t TokensBetweenLayers(const SequenceShape& shape,
                             const ModelSplit& split) {
   const int64_t tokens = TokensHere(shape, split);
-  return split.sequence ? (tokens + split.tensor - 1) / split.tensor : tokens;
+  return split.sequence ? PartSize(tokens, split.tensor) : tokens;
 }
 
 std::vector<DivisionPiece> PiecesOf(const Division& division,

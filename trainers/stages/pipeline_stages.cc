@@ -21,12 +21,21 @@ namespace {
 // Tags of messages that are not the executor's.
 constexpr int kFirstTieTag = 1 << 30;
 
+bool IsAmong(const torch::Tensor& tensor,
+             const std::vector<torch::Tensor>& others) {
+  return absl::c_any_of(others,
+                        [&](auto& other) { return other.is_same(tensor); });
+}
+
 std::vector<torch::Tensor> Without(std::vector<torch::Tensor> tensors,
                                    const std::vector<torch::Tensor>& others) {
-  std::erase_if(tensors, [&](const torch::Tensor& tensor) {
-    return absl::c_any_of(others,
-                          [&](auto& other) { return other.is_same(tensor); });
-  });
+  std::erase_if(tensors, [&](auto& each) { return IsAmong(each, others); });
+  return tensors;
+}
+
+std::vector<torch::Tensor> Among(std::vector<torch::Tensor> tensors,
+                                 const std::vector<torch::Tensor>& others) {
+  std::erase_if(tensors, [&](auto& each) { return !IsAmong(each, others); });
   return tensors;
 }
 
@@ -209,10 +218,13 @@ void PipelineStages::FindSharedWeights() {
          kFirstTieTag + static_cast<int>(i)});
   }
   own_parameters_.resize(stages_.size());
+  of_own_tokens_.resize(stages_.size());
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     if (stages_[stage] != nullptr) {
       own_parameters_[stage] =
           Without(stages_[stage]->Parameters(), shared_here_);
+      of_own_tokens_[stage] =
+          Among(model_.of_own_tokens(), own_parameters_[stage]);
     }
   }
 }
@@ -257,14 +269,9 @@ void PipelineStages::Connect() {
 }
 
 void PipelineStages::SynchronizeGradients(int stage) {
-  const auto& own = own_parameters_[static_cast<size_t>(stage)];
-  std::vector<torch::Tensor> of_own_tokens = model_.of_own_tokens();
-  std::erase_if(of_own_tokens, [&](const torch::Tensor& tensor) {
-    return absl::c_none_of(own,
-                           [&](auto& other) { return other.is_same(tensor); });
-  });
-  SumGradients(of_own_tokens, model_.parallel().tensor);
-  replica_gradients_->Start(own);
+  const auto index = static_cast<size_t>(stage);
+  SumGradients(of_own_tokens_[index], model_.parallel().tensor);
+  replica_gradients_->Start(own_parameters_[index]);
 }
 
 void PipelineStages::Begin(absl::Span<const Batch> micro_batches,

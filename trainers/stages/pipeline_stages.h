@@ -155,8 +155,9 @@ class PipelineStages {
   };
   std::vector<torch::Tensor> shared_here_;
   std::vector<SharedWeight> shared_with_peers_;
-  // By stage: without those shared here.
-  std::vector<std::vector<torch::Tensor>> own_parameters_;
+  // By stage: without those shared here; of these, what sees this rank's tokens
+  // only.
+  std::vector<std::vector<torch::Tensor>> own_parameters_, of_own_tokens_;
   // With a process per rank: own_gradients_, or the engine that was passed.
   GradientSync* replica_gradients_ = nullptr;
   std::unique_ptr<GradientSync> own_gradients_;

@@ -11,10 +11,11 @@
 namespace rankwise {
 namespace {
 
-// Why `backend` cannot serve a rank on `device`. `may_share`: other ranks may
-// be on the same GPU.
+// Why `backend` cannot serve rank `env` on `device`. `may_share`: other ranks
+// may be on the same GPU.
 absl::Status CheckFits(const BackendKind& backend, c10::Device device,
-                       bool may_share, const Hardware& hardware) {
+                       bool may_share, const RankEnv& env,
+                       const Hardware& hardware) {
   const auto refuse = [&backend](const auto&... reason) {
     return absl::InvalidArgumentError(
         absl::StrCat("backend=", backend.name, reason...));
@@ -29,6 +30,14 @@ absl::Status CheckFits(const BackendKind& backend, c10::Device device,
   if (!backend.serves_cpu && !device.is_cuda()) {
     return refuse(" needs a GPU of its own for every rank; ", instead,
                   " on CPUs");
+  }
+  if (!backend.serves_cuda && device.is_cuda() && !backend.pretends_peers) {
+    return refuse(" carries CPU tensors only; use device=cpu, or ", instead);
+  }
+  if (backend.within_machine && env.local_world_size < env.world_size) {
+    return refuse(" carries the ranks of one machine, but ",
+                  env.local_world_size, " of ", env.world_size, " are here; ",
+                  instead);
   }
   if (backend.on_device && may_share) {
     return refuse(" refuses two ranks on ", device.str(), "; ", instead,
@@ -58,15 +67,26 @@ const std::vector<BackendKind>& Backends() {
        .serves_cuda = true,  // through the host's memory
        .on_device = false,
        .pretends_peers = false,
+       .within_machine = false,
        .auto_preference = 1,
        .type = Type::GLOO,
        .make = MakeGloo},
+      {.name = "shm",
+       .serves_cpu = true,
+       .serves_cuda = false,
+       .on_device = false,
+       .pretends_peers = false,
+       .within_machine = true,
+       .auto_preference = 2,
+       .type = Type::GLOO,
+       .make = MakeSharedMemory},
       {.name = "nccl",
        .serves_cpu = false,
        .serves_cuda = true,
        .on_device = true,
        .pretends_peers = false,
-       .auto_preference = 2,
+       .within_machine = false,
+       .auto_preference = 3,
        .type = Type::NCCL,
        .make = MakeNccl},
       {.name = "fake",
@@ -74,6 +94,7 @@ const std::vector<BackendKind>& Backends() {
        .serves_cuda = false,
        .on_device = false,
        .pretends_peers = true,
+       .within_machine = false,
        .auto_preference = 0,
        .type = Type::CUSTOM,
        .make = MakeFake},
@@ -91,7 +112,8 @@ const BackendKind* FindBackend(absl::string_view name) {
 const BackendKind& HostBackend() {
   const BackendKind* best = &Backends().front();
   for (const BackendKind& backend : Backends()) {
-    if (backend.serves_cpu && backend.auto_preference > best->auto_preference) {
+    if (backend.serves_cpu && !backend.within_machine &&
+        backend.auto_preference > best->auto_preference) {
       best = &backend;
     }
   }
@@ -116,7 +138,7 @@ absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
     for (const BackendKind& each : Backends()) {
       if (each.auto_preference > best->auto_preference &&
           (device.is_cuda() ? each.serves_cuda : each.serves_cpu) &&
-          CheckFits(each, device, may_share, hardware).ok()) {
+          CheckFits(each, device, may_share, env, hardware).ok()) {
         best = &each;
       }
     }
@@ -131,7 +153,7 @@ absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
         absl::StrCat("backend='", backend, "' is unknown; use ",
                      absl::StrJoin(choices, ", "), " or ", last));
   }
-  RETURN_IF_ERROR(CheckFits(*chosen, device, may_share, hardware));
+  RETURN_IF_ERROR(CheckFits(*chosen, device, may_share, env, hardware));
   return backend;
 }
 

@@ -57,6 +57,8 @@ struct BackendKind {
   bool on_device;
   // One process stands for all ranks.
   bool pretends_peers;
+  // All ranks of the job must be on one machine.
+  bool within_machine;
   // Of those that fit a rank's device, auto takes the highest; 0: never.
   int auto_preference;
   c10d::ProcessGroup::BackendType type;
@@ -71,7 +73,7 @@ const std::vector<BackendKind>& Backends();
 // Null for a name that is not in the table.
 const BackendKind* FindBackend(absl::string_view name);
 
-// What carries CPU tensors under a backend that does not.
+// What carries CPU tensors under a backend that does not, wherever ranks are.
 const BackendKind& HostBackend();
 
 // "auto", then the names in the table.
@@ -89,6 +91,9 @@ absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
 // else on RankEnv's network_interface, else on the interface that leads to
 // MASTER_ADDR; no host name is resolved.
 absl::StatusOr<BackendPtr> MakeGloo(const BackendRequest& request);
+// The same on one machine, but all_reduces, all_gathers and reduce_scatters of
+// one tensor go through memory that the ranks share (shared_memory.h).
+absl::StatusOr<BackendPtr> MakeSharedMemory(const BackendRequest& request);
 // A ProcessGroupNCCL bound to its device and connected to all ranks of the
 // group on return, by a barrier: ranks that do not come, and GPUs that cannot
 // reach each other, are found here and not in the first step. Not by

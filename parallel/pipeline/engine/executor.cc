@@ -260,7 +260,6 @@ void RankRun::Compute(size_t position) {
           ? runner.Evaluate(action.micro_batch, input)
           : runner.Perform(action.kind, action.micro_batch, input);
   range.Close();
-  end.emplace(device_);
   if (const size_t made = values_.MadeBy(action); made != Values::kNone) {
     made_[made].tensor = result;
     if (!device_.is_cpu()) made_[made].ready.emplace(device_);
@@ -269,6 +268,7 @@ void RankRun::Compute(size_t position) {
       action.stage + 1 == schedule_.num_stages())
     shares_[action.micro_batch] = result;
   Count(action);
+  end.emplace(device_);
 }
 
 void RankRun::Count(const Action& action) {

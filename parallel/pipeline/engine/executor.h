@@ -64,7 +64,8 @@ struct ExecutorConfig {
   bool recompute = false;
   // Called when the last gradient of `stage` in this step is complete, before
   // the rank's other actions: where its all-reduce over replicas can start. The
-  // stage's stream is current.
+  // stage's stream is current. What it does is part of the action that
+  // completed the gradient.
   std::function<void(int stage)> on_gradients_ready = {};
   // For comparison: every message is one number, which keeps the order of
   // things, and stages compute with small numbers instead of what they should

@@ -8,6 +8,7 @@
 
 #include "ATen/Functions.h"
 #include "ATen/core/grad_mode.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -97,6 +98,21 @@ TEST(ExecutorTest, GradientsAddUpOverStepsAndBytesAreCounted) {
       EXPECT_TRUE(at::allclose(stages.stages[rank]->Gradients()[0],
                                reference.gradients[rank][0] * step));
     }
+  });
+}
+
+TEST(ExecutorTest, WhatIsDoneWithReadyGradientsIsPartOfTheirAction) {
+  const Schedule schedule = TestSchedule("1f1b", {1, 2, 1}).at(0);
+  OnRanks(1, [&](const Group& group, int rank) {
+    const TestStages stages(TestLayers::kLinear, schedule, rank);
+    ExecutorConfig config = ConfigFor(schedule);
+    config.on_gradients_ready = [](int) {
+      absl::SleepFor(absl::Milliseconds(5));
+    };
+    PipelineExecutor executor(group, stages.pointers(), config);
+    const ExecutorStep step = WaitFor(StepOf(executor, schedule));
+    const Span& last = step.spans.back();
+    EXPECT_GE(last.end_seconds - last.start_seconds, 0.005);
   });
 }
 

@@ -37,7 +37,7 @@ absl::string_view ReasonAgainst(absl::string_view cell) {
       return "actions of sharded parameters are not supported; write the file "
              "with computation only";
   }
-  return "it is no action; actions look like 0F3 (stage 0, forward, "
+  return "not an action; actions look like 0F3 (stage 0, forward, "
          "micro-batch 3), with F, B, I, W, SEND_F, RECV_F, SEND_B or RECV_B";
 }
 

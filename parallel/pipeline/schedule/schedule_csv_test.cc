@@ -58,7 +58,7 @@ TEST(ScheduleCsvTest, WhatIsWrittenIsReadAgain) {
 
 TEST(ScheduleCsvTest, NamesTheCellThatIsNoAction) {
   EXPECT_THAT(ErrorOf("0F0,0B0\n1F0,1X0\n"),
-              HasSubstr("my.csv, row 2, column 2: \"1X0\": it is no action"));
+              HasSubstr("my.csv, row 2, column 2: \"1X0\": not an action"));
   EXPECT_THAT(ErrorOf("0F0,,F0\n"), HasSubstr("my.csv, row 1, column 3"));
   for (const std::string cell :
        {"0", "0F", "F", "0f0", "0F-1", "0F1.5", "0SEND_F", "99999999999F0",
@@ -69,10 +69,10 @@ TEST(ScheduleCsvTest, NamesTheCellThatIsNoAction) {
 
 TEST(ScheduleCsvTest, QuotesLittleAndNoControlBytes) {
   EXPECT_THAT(ErrorOf("0F0,\x1b[2Jx\x07\n"),
-              HasSubstr("column 2: \"\\x1b[2Jx\\x07\": it is no action"));
+              HasSubstr("column 2: \"\\x1b[2Jx\\x07\": not an action"));
   const std::string binary = ErrorOf(std::string(100'000, '\xfe'));
   EXPECT_LT(binary.size(), 500u);
-  EXPECT_THAT(binary, HasSubstr("\\xfe...\": it is no action"));
+  EXPECT_THAT(binary, HasSubstr("\\xfe...\": not an action"));
 }
 
 TEST(ScheduleCsvTest, PairsThatOverlap) {

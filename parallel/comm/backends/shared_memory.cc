@@ -1,0 +1,309 @@
+#include "parallel/comm/backends/shared_memory.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "ATen/ops/from_blob.h"
+#include "ATen/ops/maximum.h"
+#include "ATen/ops/minimum.h"
+#include "absl/strings/str_cat.h"
+#include "c10/util/Exception.h"
+
+namespace rankwise {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kSlotBytes = int64_t{1} << 20;
+// A slot is written while peers may still read what was in the one before.
+constexpr uint32_t kBanks = 2;
+// Of work on data that stays in a core's cache, in the calling thread alone.
+constexpr int64_t kPieceBytes = int64_t{1} << 16;
+// A peer that computes is not there at once: first without sleeping.
+constexpr int kLooks = 100;
+// Between two looks at whether the peers still live.
+constexpr std::chrono::milliseconds kPatience(20);
+
+void Wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void SleepUnlessChanged(std::atomic<uint32_t>& word, uint32_t value) {
+  const timespec patience = {
+      .tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kPatience).count()};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &patience, nullptr, 0);
+}
+
+void Check(bool ok, const char* what) {
+  TORCH_CHECK(ok, "shared memory: ", what, ": ", std::strerror(errno),
+              "; --backend=gloo needs none");
+}
+
+void Combine(const at::Tensor& into, const at::Tensor& from,
+             const c10d::ReduceOp& op) {
+  const int64_t piece = kPieceBytes / into.element_size();
+  for (int64_t begin = 0; begin < into.numel(); begin += piece) {
+    const int64_t count = std::min(piece, into.numel() - begin);
+    at::Tensor x = into.narrow(0, begin, count);
+    const at::Tensor y = from.narrow(0, begin, count);
+    if (op == c10d::ReduceOp::SUM) {
+      x.add_(y);
+    } else if (op == c10d::ReduceOp::PRODUCT) {
+      x.mul_(y);
+    } else if (op == c10d::ReduceOp::MAX) {
+      at::maximum_out(x, x, y);
+    } else {
+      at::minimum_out(x, x, y);
+    }
+  }
+}
+
+void Copy(const at::Tensor& into, const at::Tensor& from) {
+  std::memcpy(into.data_ptr(), from.data_ptr(), into.nbytes());
+}
+
+}  // namespace
+
+struct SharedMemory::Call {
+  enum Kind : uint32_t { kAllReduce, kAllGather, kReduceScatter };
+
+  Call(Kind any_kind, const at::Tensor& data)
+      : kind(any_kind),
+        dtype(data.scalar_type()),
+        bytes(static_cast<int64_t>(data.nbytes())) {}
+  bool operator==(const Call&) const = default;
+  std::string Text() const {
+    static constexpr const char* kNames[] = {"all_reduce", "all_gather",
+                                             "reduce_scatter"};
+    return absl::StrCat(kNames[kind], " of ", bytes, " bytes of ",
+                        c10::toString(dtype));
+  }
+
+  Kind kind;
+  at::ScalarType dtype;
+  int64_t bytes;
+};
+
+// What one rank tells the others; all zero in the beginning.
+struct alignas(64) SharedMemory::Seat {
+  std::atomic<uint32_t> epoch;     // barriers that the rank has come to
+  std::atomic<uint32_t> sleepers;  // peers, until `epoch` changes
+  std::atomic<bool> left;
+  std::atomic<bool> gave_up;
+  Call calls[kBanks];
+};
+
+SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
+                           int place)
+    : ranks_(ranks),
+      place_(place),
+      bytes_(ranks.size() * (sizeof(Seat) + kBanks * kSlotBytes)) {
+  const auto key = [](size_t rank) { return absl::StrCat("memory/", rank); };
+  if (place == 0) {
+    file_ = memfd_create("rankwise", MFD_CLOEXEC);
+    Check(file_ >= 0 && ftruncate(file_, static_cast<off_t>(bytes_)) == 0,
+          "cannot be made");
+    Map(file_);
+  }
+  const std::string own = absl::StrCat(getpid(), "/fd/", file_);
+  store.set(key(place), std::vector<uint8_t>(own.begin(), own.end()));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const std::string peer = store.get_to_str(key(i));
+    processes_.push_back(static_cast<int>(
+        syscall(SYS_pidfd_open, std::atoi(peer.c_str()), /*flags=*/0)));
+    if (i > 0 || place == 0) continue;
+    const std::string path = absl::StrCat("/proc/", peer);
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    Check(file >= 0, path.c_str());
+    Map(file);
+    close(file);
+  }
+}
+
+void SharedMemory::Map(int file) {
+  void* const memory =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  Check(memory != MAP_FAILED, "cannot be mapped");
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+SharedMemory::~SharedMemory() {
+  Seat& own = SeatOf(place_);
+  own.left = true;
+  Wake(own.epoch);
+  munmap(memory_, bytes_);
+  if (file_ >= 0) close(file_);
+  for (const int process : processes_) {
+    if (process >= 0) close(process);
+  }
+}
+
+bool SharedMemory::Carries(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  using Op = c10d::ReduceOp;
+  const bool reduces =
+      op == Op::SUM || op == Op::PRODUCT || op == Op::MIN || op == Op::MAX;
+  const at::ScalarType dtype = tensor.scalar_type();
+  return reduces && tensor.is_cpu() && tensor.layout() == at::kStrided &&
+         (at::isFloatingType(dtype) || at::isIntegralType(dtype, false));
+}
+
+SharedMemory::Seat& SharedMemory::SeatOf(int place) const {
+  return reinterpret_cast<Seat*>(memory_)[place];
+}
+
+at::Tensor SharedMemory::Slot(int place, const at::Tensor& like, int64_t begin,
+                              int64_t count) const {
+  const int64_t slot = int64_t{bank_} * size() + place;
+  std::byte* const data = memory_ + size() * sizeof(Seat) + slot * kSlotBytes +
+                          begin * like.element_size();
+  return at::from_blob(data, {count}, like.options());
+}
+
+void SharedMemory::AllReduce(const at::Tensor& data, const c10d::ReduceOp& op,
+                             Timeout timeout) {
+  const Call call{Call::kAllReduce, data};
+  const int64_t room = kSlotBytes / data.element_size();
+  for (int64_t begin = 0; begin < data.numel(); begin += room) {
+    const int64_t count = std::min(room, data.numel() - begin);
+    const at::Tensor chunk = data.narrow(0, begin, count);
+    Begin(call);
+    Copy(Slot(place_, data, 0, count), chunk);
+    Meet(call, timeout);
+    if (size() == 2) {
+      Combine(chunk, Slot(1 - place_, data, 0, count), op);
+      continue;
+    }
+    // Each rank reduces its part in place 0's slot.
+    const int64_t first = count * place_ / size();
+    const int64_t part = count * (place_ + 1) / size() - first;
+    for (int place = 1; place < size(); ++place) {
+      Combine(Slot(0, data, first, part), Slot(place, data, first, part), op);
+    }
+    Meet(call, timeout);
+    Copy(chunk, Slot(0, data, 0, count));
+  }
+}
+
+void SharedMemory::AllGather(const at::Tensor& output, const at::Tensor& input,
+                             Timeout timeout) {
+  const Call call{Call::kAllGather, input};
+  const int64_t room = kSlotBytes / input.element_size();
+  for (int64_t begin = 0; begin < input.numel(); begin += room) {
+    const int64_t count = std::min(room, input.numel() - begin);
+    Begin(call);
+    Copy(Slot(place_, input, 0, count), input.narrow(0, begin, count));
+    Meet(call, timeout);
+    for (int place = 0; place < size(); ++place) {
+      Copy(output.narrow(0, place * input.numel() + begin, count),
+           Slot(place, input, 0, count));
+    }
+  }
+}
+
+void SharedMemory::ReduceScatter(const at::Tensor& output,
+                                 const at::Tensor& input,
+                                 const c10d::ReduceOp& op, Timeout timeout) {
+  const Call call{Call::kReduceScatter, input};
+  const int64_t room = kSlotBytes / input.element_size() / size();
+  for (int64_t begin = 0; begin < output.numel(); begin += room) {
+    const int64_t count = std::min(room, output.numel() - begin);
+    const auto part_of = [&](int place) {
+      return input.narrow(0, place * output.numel() + begin, count);
+    };
+    Begin(call);
+    for (int place = 0; place < size(); ++place) {
+      if (place == place_) continue;
+      Copy(Slot(place_, input, place * count, count), part_of(place));
+    }
+    Meet(call, timeout);
+    const at::Tensor sum = output.narrow(0, begin, count);
+    Copy(sum, part_of(place_));
+    for (int place = 0; place < size(); ++place) {
+      if (place == place_) continue;
+      Combine(sum, Slot(place, input, place_ * count, count), op);
+    }
+  }
+}
+
+void SharedMemory::Abort() {
+  for (int place = 0; place < size(); ++place) {
+    SeatOf(place).gave_up = true;
+    Wake(SeatOf(place).epoch);
+  }
+}
+
+void SharedMemory::Begin(const Call& call) {
+  Seat& own = SeatOf(place_);
+  if (own.gave_up) Fail(call, "an earlier collective failed");
+  bank_ = (bank_ + 1) % kBanks;
+  own.calls[bank_] = call;
+}
+
+void SharedMemory::Meet(const Call& call, Timeout timeout) {
+  Seat& own = SeatOf(place_);
+  own.epoch = ++epoch_;
+  if (own.sleepers > 0) Wake(own.epoch);
+  for (int place = 0; place < size(); ++place) {
+    if (place == place_) continue;
+    Await(place, call, timeout);
+    const Call& other = SeatOf(place).calls[bank_];
+    if (other == call) continue;
+    Fail(call, absl::StrCat("rank ", ranks_[place], " calls ", other.Text()));
+  }
+}
+
+void SharedMemory::Await(int place, const Call& call, Timeout timeout) {
+  Seat& peer = SeatOf(place);
+  const auto is_there = [&] {
+    return static_cast<int32_t>(peer.epoch - epoch_) >= 0;
+  };
+  for (int i = 0; i < kLooks; ++i) {
+    if (is_there()) return;
+    std::this_thread::yield();
+  }
+  const Clock::time_point deadline = Clock::now() + timeout;
+  std::string why;
+  ++peer.sleepers;
+  while (true) {
+    const uint32_t seen = peer.epoch;
+    if (is_there() || !why.empty()) break;
+    SleepUnlessChanged(peer.epoch, seen);
+    why = WhyNot(place);
+    if (why.empty() && Clock::now() > deadline) {
+      why = absl::StrCat("timed out after ", timeout.count(),
+                         " ms of waiting for rank ", ranks_[place]);
+    }
+  }
+  --peer.sleepers;
+  if (!is_there()) Fail(call, why);
+}
+
+std::string SharedMemory::WhyNot(int place) const {
+  const std::string rank = absl::StrCat("rank ", ranks_[place]);
+  if (SeatOf(place_).gave_up) return "another rank, or thread, has given up";
+  if (SeatOf(place).left) return rank + " has left";
+  pollfd process = {.fd = processes_[place], .events = POLLIN, .revents = 0};
+  return poll(&process, 1, /*timeout=*/0) > 0 ? rank + " has ended" : "";
+}
+
+void SharedMemory::Fail(const Call& call, const std::string& why) {
+  Abort();
+  C10_THROW_ERROR(DistBackendError,
+                  absl::StrCat("shared memory: ", call.Text(), ": ", why));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,91 @@
+// Memory that the ranks of one machine share, and collectives through it: a
+// rank copies its data in once, and the others read it there. TCP on the
+// loopback interface takes two copies by the kernel and two wake-ups instead.
+#ifndef RANKWISE_PARALLEL_COMM_BACKENDS_SHARED_MEMORY_H_
+#define RANKWISE_PARALLEL_COMM_BACKENDS_SHARED_MEMORY_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "torch/csrc/distributed/c10d/Store.hpp"
+#include "torch/csrc/distributed/c10d/Types.hpp"
+
+namespace rankwise {
+
+// One group's memory, as one of its ranks sees it. The collectives are called
+// by one thread at a time, in the same order on every rank, and block. They
+// throw c10::DistBackendError when a peer has ended or left, when one calls
+// another collective or has not come within `timeout`, and after Abort(); every
+// later one fails, too, on all ranks.
+class SharedMemory {
+ public:
+  using Timeout = std::chrono::milliseconds;
+
+  // Collective: rank ranks[place] of the job maps the memory that ranks[0]
+  // makes, and meets the others in `store`. The memory has no name in the file
+  // system, and ends with the last rank. Throws c10::Error where the kernel
+  // refuses it.
+  SharedMemory(c10d::Store& store, const std::vector<int>& ranks, int place);
+  // Peers that wait for this rank fail.
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  // Whether the collectives below can have `tensor`, reduced by `op`: the same
+  // on all ranks.
+  static bool Carries(const at::Tensor& tensor,
+                      const c10d::ReduceOp& op = c10d::ReduceOp::SUM);
+
+  // Reduces `data`, flat, in place. All ranks have the same bits, whose
+  // rounding is that of the order of ranks.
+  void AllReduce(const at::Tensor& data, const c10d::ReduceOp& op,
+                 Timeout timeout);
+  // Flat `input` of every rank, in order of place, to flat `output`.
+  void AllGather(const at::Tensor& output, const at::Tensor& input,
+                 Timeout timeout);
+  // Flat `input` in as many parts as there are ranks; `output` is the part of
+  // this place, reduced.
+  void ReduceScatter(const at::Tensor& output, const at::Tensor& input,
+                     const c10d::ReduceOp& op, Timeout timeout);
+
+  // Fails what is in flight and all that follows, here and on the peers. Any
+  // thread.
+  void Abort();
+
+ private:
+  struct Call;
+  struct Seat;
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  void Map(int file);
+  Seat& SeatOf(int place) const;
+  // Of what `place` has put down: `count` elements like those of `like`.
+  at::Tensor Slot(int place, const at::Tensor& like, int64_t begin,
+                  int64_t count) const;
+
+  // A collective's next chunk, for which all slots are free.
+  void Begin(const Call& call);
+  // Barrier: what the others put down before it is there after it.
+  void Meet(const Call& call, Timeout timeout);
+  void Await(int place, const Call& call, Timeout timeout);
+  // Why `place` will not come; empty: it may.
+  std::string WhyNot(int place) const;
+  [[noreturn]] void Fail(const Call& call, const std::string& why);
+
+  const std::vector<int> ranks_;
+  const int place_;
+  const size_t bytes_;
+  std::vector<int> processes_;  // by place: pidfd, -1 without one
+  int file_ = -1;               // of the memory, where it was made
+  std::byte* memory_ = nullptr;
+  uint32_t epoch_ = 0;  // barriers so far
+  uint32_t bank_ = 0;   // which of its slots a rank uses
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_BACKENDS_SHARED_MEMORY_H_

@@ -1,0 +1,193 @@
+#include "parallel/comm/backends/shared_memory.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ATen/Functions.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "torch/csrc/distributed/c10d/FileStore.hpp"
+#include "torch/csrc/distributed/c10d/HashStore.hpp"
+
+namespace rankwise {
+namespace {
+
+using c10d::ReduceOp;
+using std::chrono::milliseconds;
+using testing::AnyOf;
+using testing::HasSubstr;
+using torch::Tensor;
+
+constexpr milliseconds kLong(30000);
+constexpr int64_t kFloatsPerSlot = 1 << 18;
+
+std::string ErrorOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const c10::DistBackendError& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+// Ranks 10, 11, ... of a job, each on a thread.
+void OnRanks(int size, const std::function<void(int, SharedMemory&)>& body) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<int> ranks;
+  for (int place = 0; place < size; ++place) ranks.push_back(10 + place);
+  std::vector<std::thread> threads;
+  for (int place = 0; place < size; ++place) {
+    threads.emplace_back([&, place] {
+      SharedMemory memory(*store, ranks, place);
+      body(place, memory);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+Tensor DataOf(int place, int64_t size, at::ScalarType dtype) {
+  return (at::arange(size, at::kLong).remainder(5) + place + 1).to(dtype);
+}
+
+Tensor Reduced(int ranks, int64_t size, at::ScalarType dtype,
+               const ReduceOp& op) {
+  std::vector<Tensor> all;
+  for (int place = 0; place < ranks; ++place)
+    all.push_back(DataOf(place, size, dtype));
+  const Tensor stacked = at::stack(all);
+  if (op == ReduceOp::SUM) return stacked.sum(0).to(dtype);
+  if (op == ReduceOp::PRODUCT) return stacked.prod(0).to(dtype);
+  return op == ReduceOp::MAX ? stacked.amax(0) : stacked.amin(0);
+}
+
+TEST(SharedMemoryTest, AllReduceReducesInPlace) {
+  for (const int ranks : {2, 3}) {
+    OnRanks(ranks, [&](int place, SharedMemory& memory) {
+      for (const at::ScalarType dtype :
+           {at::kFloat, at::kLong, at::kBFloat16}) {
+        for (const auto op :
+             {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MAX, ReduceOp::MIN}) {
+          Tensor data = DataOf(place, 7, dtype);
+          memory.AllReduce(data, op, kLong);
+          EXPECT_TRUE(data.equal(Reduced(ranks, 7, dtype, op)))
+              << dtype << " " << op;
+        }
+      }
+    });
+  }
+}
+
+TEST(SharedMemoryTest, DataMayBeLargerThanASlotOrSmallerThanTheGroup) {
+  for (const int ranks : {2, 3}) {
+    OnRanks(ranks, [&](int place, SharedMemory& memory) {
+      for (const int64_t size :
+           {int64_t{0}, int64_t{1}, 3 * kFloatsPerSlot + 5}) {
+        Tensor data = DataOf(place, size, at::kFloat);
+        memory.AllReduce(data, ReduceOp::SUM, kLong);
+        const Tensor sum = Reduced(ranks, size, at::kFloat, ReduceOp::SUM);
+        EXPECT_TRUE(data.equal(sum)) << size;
+
+        const Tensor own = DataOf(place, size, at::kFloat);
+        const Tensor gathered = at::zeros({ranks * size});
+        memory.AllGather(gathered, own, kLong);
+        for (int peer = 0; peer < ranks; ++peer) {
+          EXPECT_TRUE(gathered.narrow(0, peer * size, size)
+                          .equal(DataOf(peer, size, at::kFloat)));
+        }
+
+        const Tensor part = at::zeros({size});
+        memory.ReduceScatter(part, gathered * (place + 1), ReduceOp::SUM,
+                             kLong);
+        EXPECT_TRUE(part.equal(DataOf(place, size, at::kFloat) *
+                               (ranks * (ranks + 1) / 2)));
+      }
+    });
+  }
+}
+
+TEST(SharedMemoryTest, AllRanksRoundAlike) {
+  std::vector<Tensor> results(3);
+  OnRanks(3, [&](int place, SharedMemory& memory) {
+    at::manual_seed(0);
+    Tensor data = at::linspace(0.1, 0.9, 1000) * (place + 0.3);
+    memory.AllReduce(data, ReduceOp::SUM, kLong);
+    results[static_cast<size_t>(place)] = data;
+  });
+  EXPECT_TRUE(results[0].equal(results[1]));
+  EXPECT_TRUE(results[0].equal(results[2]));
+}
+
+TEST(SharedMemoryTest, ARankThatHasLeftIsNamed) {
+  OnRanks(2, [&](int place, SharedMemory& memory) {
+    Tensor data = at::ones({4});
+    memory.AllReduce(data, ReduceOp::SUM, kLong);
+    if (place == 1) return;
+    EXPECT_EQ(ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
+              "shared memory: all_reduce of 16 bytes of Float: rank 11 has "
+              "left");
+  });
+}
+
+TEST(SharedMemoryTest, AnotherCollectiveOfAPeerIsNoResult) {
+  OnRanks(2, [&](int place, SharedMemory& memory) {
+    Tensor data = at::ones({place + 1});
+    EXPECT_THAT(ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
+                AnyOf(HasSubstr("rank 10 calls all_reduce of 4 bytes"),
+                      HasSubstr("rank 11 calls all_reduce of 8 bytes")));
+    EXPECT_THAT(ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
+                HasSubstr("an earlier collective failed"));
+  });
+}
+
+TEST(SharedMemoryTest, ALateRankIsWaitedForUntilTheTimeout) {
+  OnRanks(2, [&](int place, SharedMemory& memory) {
+    Tensor data = at::ones({1});
+    if (place == 0) {
+      EXPECT_THAT(ErrorOf([&] {
+                    memory.AllReduce(data, ReduceOp::SUM, milliseconds(50));
+                  }),
+                  HasSubstr("timed out after 50 ms of waiting for rank 11"));
+    } else {
+      std::this_thread::sleep_for(milliseconds(150));
+      EXPECT_THAT(
+          ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
+          HasSubstr("an earlier collective failed"));
+    }
+  });
+}
+
+TEST(SharedMemoryTest, AbortFailsWhatPeersWaitFor) {
+  OnRanks(2, [&](int place, SharedMemory& memory) {
+    Tensor data = at::ones({1});
+    if (place == 0) {
+      EXPECT_THAT(
+          ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
+          HasSubstr("has given up"));
+    } else {
+      std::this_thread::sleep_for(milliseconds(50));
+      memory.Abort();
+    }
+  });
+}
+
+TEST(SharedMemoryTest, ADeadProcessIsNamed) {
+  const std::string path = testing::TempDir() + "/dead.store";
+  const pid_t child = fork();
+  c10d::FileStore store(path, 2);
+  SharedMemory memory(store, {0, 1}, child == 0 ? 1 : 0);
+  if (child == 0) _exit(0);  // without a farewell
+  Tensor data = at::ones({1});
+  EXPECT_THAT(ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
+              HasSubstr("rank 1 has ended"));
+  waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace rankwise
