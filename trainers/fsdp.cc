@@ -19,11 +19,15 @@ namespace rankwise {
 namespace {
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  const ZeroConfig zero = FsdpConfigFromFlags();
+  ModelPlacement placement;
+  placement.sharding = ShardingOf(zero, worker);
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
-                   TrainingRun::Create(config, worker));
+                   TrainingRun::Create(config, worker, placement));
   Model& model = run->model();
   ASSIGN_OR_RETURN(std::unique_ptr<FullyShardedDataParallel> engine,
-                   ShardModel(model, config, worker, FsdpConfigFromFlags()));
+                   ShardModel(model, config, worker, zero));
+  run->MeasureUnsharded([&] { return UnshardedOf(*engine); });
   RETURN_IF_ERROR(run->Start(engine->Owned(), StateOf(*engine)));
   Optimizer& optimizer = run->optimizer();
   const Objective& objective = run->objective();
@@ -74,5 +78,6 @@ int main(int argc, char** argv) {
            "All flags: --help",
        .distributed = true,
        .check_flags = rankwise::CheckFsdpFlags,
+       .zero = rankwise::FsdpConfigFromFlags,
        .run = rankwise::Run});
 }

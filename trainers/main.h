@@ -9,6 +9,7 @@
 #include "c10/core/Device.h"
 #include "parallel/comm/mesh.h"
 #include "trainers/loop/config.h"
+#include "trainers/loop/sharded_model.h"
 #include "trainers/loop/worker.h"
 #include "trainers/stages/pipeline_plan.h"
 
@@ -29,6 +30,8 @@ struct Trainer {
   ModelSplit (*split)(int world_size) = nullptr;
   // How a run of `config` cuts the model into stages; null: not at all.
   PipelineConfig (*stages)(const TrainConfig& config) = nullptr;
+  // What ranks along dp divide among them, without stages; null: nothing.
+  ZeroConfig (*zero)() = nullptr;
   // Worker::devices; may be null.
   absl::StatusOr<std::vector<c10::Device>> (*devices)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,

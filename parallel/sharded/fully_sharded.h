@@ -113,9 +113,8 @@ class FullyShardedDataParallel : public DataParallelEngine,
   // The same by unit, of all since they were last taken, in order of first use.
   // Take one of the two.
   std::vector<UnitWaits> TakeUnitWaits();
-  // The most bytes of buffers at any time that hold more than this rank's
-  // share.
-  int64_t peak_unsharded_bytes() const { return unsharded_.peak; }
+  // Bytes of buffers that hold more than this rank's share.
+  const UnshardedBytes& unsharded_bytes() const { return unsharded_; }
   // The most units of ZeRO 3 that had memory at any time.
   int peak_gathered_units() const { return peak_gathered_units_; }
 

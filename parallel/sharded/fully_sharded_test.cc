@@ -292,7 +292,7 @@ ChainSeen RunChain(int length, int prefetch) {
       EXPECT_EQ(weight.storage().data(), nullptr);
     if (comm.rank() != 0) return;
     seen.peak_units = (*engine)->peak_gathered_units();
-    seen.peak_bytes = (*engine)->peak_unsharded_bytes();
+    seen.peak_bytes = (*engine)->unsharded_bytes().peak;
     for (const UnitWaits& unit : (*engine)->TakeUnitWaits())
       seen.misses.push_back(unit.prefetch_misses);
   });

@@ -10,13 +10,14 @@
 namespace rankwise {
 namespace {
 
-// Each storage once.
+// Each storage once, unless its memory is given back between uses.
 int64_t StorageBytes(const std::vector<torch::Tensor>& tensors) {
   std::set<const void*> seen;
   int64_t bytes = 0;
   for (const torch::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     const c10::Storage& storage = tensor.storage();
+    if (storage.data() == nullptr) continue;
     if (seen.insert(storage.unsafeGetStorageImpl()).second)
       bytes += static_cast<int64_t>(storage.nbytes());
   }

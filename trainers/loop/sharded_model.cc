@@ -96,6 +96,11 @@ bool IsUnits(const std::string& units) {
   return units == "block" || units == "layer" || Mebibytes(units).has_value();
 }
 
+Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker) {
+  return {.stage = zero.sharding.stage,
+          .ranks = zero.shard_ranks == 0 ? worker.dp_size() : zero.shard_ranks};
+}
+
 absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
     Model& model, const TrainConfig& config, const Worker& worker,
     const ZeroConfig& zero) {
@@ -125,6 +130,11 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
       },
       /*collective=*/true);
   return engine;
+}
+
+UnshardedMemory UnshardedOf(const FullyShardedDataParallel& engine) {
+  return {.now_bytes = engine.unsharded_bytes().now,
+          .peak_bytes = engine.unsharded_bytes().peak};
 }
 
 ShardedState StateOf(const FullyShardedDataParallel& engine) {

@@ -11,6 +11,8 @@
 #include "parallel/sharded/fully_sharded.h"
 #include "records/record.h"
 #include "trainers/loop/config.h"
+#include "trainers/loop/memory_meter.h"
+#include "trainers/loop/model_placement.h"
 #include "trainers/loop/sharded_state.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
@@ -29,6 +31,9 @@ struct ZeroConfig {
 // Whether `units` is one of the texts above.
 bool IsUnits(const std::string& units);
 
+// What the rank holds of its model, for ComputeMemory.
+Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker);
+
 // Divides `model`, or the layers of it that are here, among the ranks along dp,
 // and lets the engine run its layers from here on; ranks along cp have the
 // same. Collective. The model and the worker's mesh must outlive the result.
@@ -36,6 +41,8 @@ bool IsUnits(const std::string& units);
 absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
     Model& model, const TrainConfig& config, const Worker& worker,
     const ZeroConfig& zero);
+
+UnshardedMemory UnshardedOf(const FullyShardedDataParallel& engine);
 
 // What checkpoints have to know of it.
 ShardedState StateOf(const FullyShardedDataParallel& engine);

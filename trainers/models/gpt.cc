@@ -90,8 +90,7 @@ class Head : public torch::nn::Module {
 // The token embedding's weight as one rank has it.
 std::vector<int64_t> TokenWeightShape(const TransformerSize& size,
                                       const BlockConfig& block) {
-  const int tp = block.split.tensor;
-  return {(size.vocabulary + tp - 1) / tp, size.width};
+  return {PartSize(size.vocabulary, block.split.tensor), size.width};
 }
 
 LayerSpec EmbeddingLayer(const TransformerSize& size,

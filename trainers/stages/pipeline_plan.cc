@@ -400,6 +400,7 @@ int PipelinePlan::RankOf(size_t layer) const {
 ModelPlacement PipelinePlan::Placement() const {
   ModelPlacement placement;
   placement.activation_bytes = activation_bytes_;
+  placement.sharding = ShardingOf(config_.zero, worker_);
   placement.reads_data =
       IsHere(0) || IsHere(static_cast<int>(stages_.size()) - 1);
   if (in_one_process()) {

@@ -37,7 +37,7 @@ struct PipelineConfig {
   // Where to cut: layers, parameters, flops or time (equal shares of each), or
   // the first layer of every stage but the first ("2,5").
   std::string split = "flops";
-  ZeroConfig zero = {};  // along dp
+  ZeroConfig zero = {};    // along dp
   bool recompute = false;  // keep stage inputs only, run forwards again
 };
 

@@ -67,6 +67,7 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
     ZeroConfig zero = pipeline.zero;
     zero.sharding.micro_batches_take_turns = true;
     ASSIGN_OR_RETURN(sharded_, ShardModel(model, config_, worker_, zero));
+    training_->MeasureUnsharded([this] { return UnshardedOf(*sharded_); });
     owned = sharded_->Owned();
     state = StateOf(*sharded_);
   }
