@@ -104,11 +104,11 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
 // Two ranks, one, and two again, across the end of an epoch: the order of
 // examples goes on, so that the losses are those of one process.
 TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
-  const std::map<int64_t, double> expected = Undisturbed("single", 11, {});
+  const std::map<int64_t, double> expected = Undisturbed("single", 9, {});
   const std::string dir = FreshDir("ranks");
   int64_t done = 0;
   for (const auto& [ranks, until] :
-       std::vector<std::pair<int, int64_t>>{{2, 3}, {1, 5}, {2, 11}}) {
+       std::vector<std::pair<int, int64_t>>{{2, 3}, {1, 5}, {2, 9}}) {
     std::vector<std::string> flags = Flags(dir, until, {"--resume"});
     flags.push_back(absl::StrCat("--nproc=", ranks));
     flags.push_back(absl::StrCat("--batch_size=", 32 / ranks));
@@ -121,10 +121,6 @@ TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
     std::filesystem::remove(dir + "/run.jsonl");
     done = until;
   }
-  const Finished other =
-      RunTrainer("ddp", Flags(dir, 12, {"--resume", "--nproc=2"}));
-  EXPECT_EQ(other.code, 1);
-  EXPECT_THAT(other.err, HasSubstr("give --batch_size=16, or give another"));
 }
 
 TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {

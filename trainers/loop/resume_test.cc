@@ -204,12 +204,14 @@ TEST_F(ResumeTest, FewerRanksGoOnWithTheSumsOfAll) {
 TEST_F(ResumeTest, MoreRanksGoOnWithGeneratorsOfTheirOwn) {
   SaveAsTwoRanks();
   config_.data.batch_size = 4;
+  const std::vector<int64_t> examples = {18, 17, 0};
+  const std::vector<double> seconds = {0.5, 0.75, 0.5};
   std::vector<torch::Tensor> drawn;
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto restored = Resume(config_, RankOf(rank, 3));
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const auto restored = Resume(config_, RankOf(static_cast<int>(rank), 3));
     ASSERT_TRUE(restored.ok()) << restored.status();
-    EXPECT_EQ((*restored)->epoch_examples, std::vector{18, 17, 0}[rank]);
-    EXPECT_EQ((*restored)->epoch_seconds, std::vector{0.5, 0.75, 0.5}[rank]);
+    EXPECT_EQ((*restored)->epoch_examples, examples[rank]);
+    EXPECT_EQ((*restored)->epoch_seconds, seconds[rank]);
     drawn.push_back(at::randn({4}));
   }
   at::manual_seed(77);

@@ -66,7 +66,7 @@ class Rank {
     config_.optimizer.name = "adam";
     const ModelConfig config{.name = "gpt",
                              .depth = 1,
-                             .width = 24,
+                             .width = 64,
                              .sequence_length = 8,
                              .split = {.tensor = mesh.tp}};
     const ModelSpec spec = *MakeModelSpec(config);
