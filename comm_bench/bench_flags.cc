@@ -18,6 +18,7 @@
 #include "parallel/launch/comm_flags.h"
 #include "records/command_line.h"
 #include "records/text.h"
+#include "third_party/absl/status_macros.h"
 
 // What is measured.
 ABSL_FLAG(std::string, mode, "sweep",
@@ -25,7 +26,8 @@ ABSL_FLAG(std::string, mode, "sweep",
           "every two ranks; new_group: how long it takes to make a process "
           "group; ladder: what each layer of software adds to an all_reduce; "
           "overlap: a collective next to matrix products; replay: the "
-          "communication that a trainer recorded by --traffic_steps");
+          "communication that a trainer recorded by --traffic_steps; units: "
+          "the all-gathers and reduce-scatters of sharded data parallelism");
 ABSL_FLAG(std::string, collectives, "all_reduce",
           "names separated by commas, or all: all_reduce, all_gather, "
           "reduce_scatter, broadcast, reduce, all_to_all, all_to_all_v, "
@@ -62,8 +64,23 @@ ABSL_FLAG(std::string, lines, "both",
           "of --axis: one (the first line, while the others wait), all (at the "
           "same time), or both, one after the other");
 ABSL_FLAG(int64_t, gemm_size, 512,
-          "of overlap: rows and columns of the matrices that are multiplied");
-ABSL_FLAG(std::string, replay, "", "of replay: file of the trainer's records");
+          "of overlap and units: rows and columns of the matrices that are "
+          "multiplied");
+ABSL_FLAG(std::string, replay, "",
+          "of replay: file of the trainer's records; of units: that of "
+          "//trainers:fsdp, whose units are taken");
+ABSL_FLAG(std::string, units, "",
+          "of units: bytes of the parameters of each, in order of forward, "
+          "such as 33M,12x28M,154M");
+ABSL_FLAG(int, zero, 3,
+          "of units: 1 or 2, which gather each unit once a step, or 3, which "
+          "gathers it for forward and for backward");
+ABSL_FLAG(int, prefetch, 1,
+          "of units: those that are gathered ahead of the one that computes");
+ABSL_FLAG(std::string, compute_us, "",
+          "of units: microseconds that a unit's forward computes, one number "
+          "or one for each unit, separated by commas; backward takes twice "
+          "that");
 
 // How it is measured.
 ABSL_FLAG(int, in_flight, 1,
@@ -219,6 +236,28 @@ absl::StatusOr<std::vector<MeshAxis>> ParseMesh(const std::string& text) {
   return axes;
 }
 
+// "33M,12x28M,154M".
+absl::StatusOr<std::vector<int64_t>> ParseUnits(const std::string& text) {
+  constexpr int64_t kMost = 10'000;
+  std::vector<int64_t> units;
+  for (const std::string& part : Names(text)) {
+    const size_t cross = part.find('x');
+    int64_t times = 1;
+    if (cross != std::string::npos &&
+        (!absl::SimpleAtoi(part.substr(0, cross), &times) || times < 1 ||
+         times > kMost)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", part, "\" must begin with a number of units ",
+                       "between 1 and ", kMost, ", as 12x28M does"));
+    }
+    ASSIGN_OR_RETURN(
+        const int64_t bytes,
+        ParseBytes(cross == std::string::npos ? part : part.substr(cross + 1)));
+    units.insert(units.end(), static_cast<size_t>(times), bytes);
+  }
+  return units;
+}
+
 std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
   const std::string list = absl::GetFlag(FLAGS_sizes);
   if (!list.empty()) {
@@ -244,8 +283,9 @@ std::vector<int64_t> SizesFromFlags(FlagChecks& checks) {
 
 void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   config.mode = absl::GetFlag(FLAGS_mode);
-  checks.OneOf("mode", config.mode,
-               {"sweep", "pairs", "new_group", "ladder", "overlap", "replay"});
+  checks.OneOf(
+      "mode", config.mode,
+      {"sweep", "pairs", "new_group", "ladder", "overlap", "replay", "units"});
   const std::string collectives = absl::GetFlag(FLAGS_collectives);
   const std::string dtypes = absl::GetFlag(FLAGS_dtypes);
   const std::string ops = absl::GetFlag(FLAGS_ops);
@@ -275,6 +315,20 @@ void ReadWhat(BenchConfig& config, FlagChecks& checks) {
   config.gemm_size = absl::GetFlag(FLAGS_gemm_size);
   checks.InRange<int64_t>("gemm_size", config.gemm_size, 1, 1 << 16);
   config.replay_file = UserPath(absl::GetFlag(FLAGS_replay));
+}
+
+void ReadUnits(BenchConfig& config, FlagChecks& checks) {
+  if (const std::string units = absl::GetFlag(FLAGS_units); !units.empty())
+    config.units =
+        ReadText<std::vector<int64_t>>("units", units, ParseUnits, {}, checks);
+  config.zero = absl::GetFlag(FLAGS_zero);
+  checks.InRange("zero", config.zero, 1, 3);
+  config.prefetch = absl::GetFlag(FLAGS_prefetch);
+  checks.InRange("prefetch", config.prefetch, 0, 1 << 10);
+  for (const double us : ReadMicroseconds(
+           "compute_us", absl::GetFlag(FLAGS_compute_us), checks)) {
+    config.compute_seconds.push_back(us * 1e-6);
+  }
 }
 
 void ReadTiming(TimingConfig& timing, FlagChecks& checks) {
@@ -339,6 +393,7 @@ absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
   FlagChecks checks;
   BenchConfig config;
   ReadWhat(config, checks);
+  ReadUnits(config, checks);
   ReadHow(config, checks);
   ReadWhere(config, checks);
   for (const auto& [name, value] : FlagsOf("comm_bench/")) {

@@ -64,15 +64,17 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class GptWork:
-    """One on text, of the smallest gpt, whose layers the ranks of each stage divide among them."""
+    """One on text, of the smallest gpt, whose layers the ranks of each stage divide among them, or which
+    data-parallel ranks train."""
 
     data_dir: str  # a text file
     world_size: int
-    batch_size: int  # sequences per micro-batch
+    batch_size: int  # sequences per micro-batch; data-parallel: per rank
     max_steps: int
     stages: int = 1
     micro_batches: int = 1  # per optimizer step; 1 without stages
     sequence_parallel: bool = False
+    data_parallel: str = ""  # "fsdp", "ddp": the trainer; empty: not
     threads: int = 1  # per rank
     lr: float = 1e-3
     seed: int = 0
@@ -90,21 +92,26 @@ class GptWork:
         return flags + (["--sequence_parallel"] if self.sequence_parallel else [])
 
     def units_per_step(self):
-        return self.micro_batches * self.batch_size * self.sequence_tokens
+        replicas = self.world_size if self.data_parallel else 1
+        return replicas * self.micro_batches * self.batch_size * self.sequence_tokens
 
     def batch(self):
         sequences = f"{self.batch_size} sequences of {self.sequence_tokens} tokens"
+        if self.data_parallel:
+            return f"{sequences} a rank"
         return f"{self.micro_batches} x {sequences}" if self.stages > 1 else sequences
 
     def has_exposed_seconds(self):
         return False  # PyTorch has no figure to compare with
 
     def trainer(self):
-        return "hybrid" if self.stages > 1 else "tensor_parallel"
+        return self.data_parallel or ("hybrid" if self.stages > 1 else "tensor_parallel")
 
     def rankwise_command(self, trainers):
         command = [trainers[self.trainer()], "--model=gpt", "--dataset=text",
                    "--eval=false", f"--nproc={self.world_size}", *self.shared_flags()]
+        if self.data_parallel == "fsdp":
+            return command + ["--zero=3"]
         if self.stages == 1:
             return command
         return command + [f"--tp={self.world_size // self.stages}", "--schedule=1f1b",
@@ -114,7 +121,7 @@ class GptWork:
         assert not tuned
         return [python, "-m", "torch.distributed.run", "--standalone",
                 f"--nproc_per_node={self.world_size}", str(HERE / "train_gpt.py"),
-                *self.shared_flags()]
+                *self.shared_flags(), *(["--fsdp"] if self.data_parallel else [])]
 
 
 @dataclasses.dataclass
@@ -162,6 +169,15 @@ class Rankwise:
         measured = run_measured(command + self.extra_flags, folder, sample_memory)
         params = find_params(f"{folder}/checkpoints") if save_params else ""
         return Result(**read_steps(record), params_file=params, **measured)
+
+
+class RankwiseDdp(Rankwise):
+    """The same work by ranks that each keep the whole model: what sharding costs."""
+
+    name = "rankwise ddp"
+
+    def run(self, work, folder, **options):
+        return super().run(dataclasses.replace(work, data_parallel="ddp"), folder, **options)
 
 
 def read_json(path):

@@ -1,11 +1,13 @@
 """gpt in PyTorch from Python: its layers divided among ranks by torch.distributed.tensor.parallel, and
-with --pp in a pipeline of stages by torch.distributed.pipelining.
+with --pp in a pipeline of stages by torch.distributed.pipelining; or, with --fsdp, data-parallel ranks
+that divide its parameters by torch.distributed.fsdp.fully_shard.
 
     torchrun --standalone --nproc_per_node 2 train_gpt.py --data_dir text --max_steps 100
     torchrun --standalone --nproc_per_node 4 train_gpt.py --data_dir text --max_steps 100 --pp 2
+    torchrun --standalone --nproc_per_node 2 train_gpt.py --data_dir text --max_steps 100 --fsdp
 
-Same seed, same losses as `//trainers:tensor_parallel` and `//trainers:hybrid` with `--model=gpt
---dataset=text`; those of `hybrid` with `--tied_head=false`, since stages share no weight here.
+Same seed, same losses as `//trainers:tensor_parallel`, `//trainers:hybrid` and `//trainers:fsdp` with
+`--model=gpt --dataset=text`; those of `hybrid` with `--tied_head=false`, since stages share no weight here.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel,
@@ -156,21 +159,33 @@ def divide(model, mesh, sequence_parallel):
     model.tie()  # each layer has divided the weight for itself
 
 
+def shard(model, mesh):
+    """Each block's parameters are gathered when it runs, forward and backward (ZeRO 3); so are the rest."""
+    for module in (*model.blocks, model):
+        fully_shard(module, mesh=mesh, reshard_after_forward=True)
+
+
 def loss_of(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 class Trainer:
     def __init__(self, args, mesh):
-        self.args, self.rank, self.stage = args, dist.get_rank(), mesh["pp"].get_local_rank()
+        self.args, self.rank = args, dist.get_rank()
+        self.stage = 0 if args.fsdp else mesh["pp"].get_local_rank()
         self.last = self.stage == args.pp - 1
         self.model = Gpt(tied=args.pp == 1)
         self.model.draw_weights(args.seed)
         self.model.keep_stage(self.stage, args.pp)
-        divide(self.model, mesh["tp"], args.sequence_parallel)
+        if args.fsdp:
+            shard(self.model, mesh)
+        else:
+            divide(self.model, mesh["tp"], args.sequence_parallel)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=args.lr)
         text = Text(args.data_dir)
-        self.sampler = DistributedSampler(text, 1, 0, shuffle=True, seed=args.seed)
+        self.replicas = dist.get_world_size() if args.fsdp else 1
+        self.sampler = DistributedSampler(text, self.replicas, self.rank if args.fsdp else 0,
+                                          shuffle=True, seed=args.seed)
         self.loader = DataLoader(text, args.batch_size * args.microbatches, sampler=self.sampler,
                                  drop_last=True)
         if args.pp > 1:
@@ -219,11 +234,15 @@ class Trainer:
     def finish(self):
         if self.rank == 0:
             seconds = statistics.median(self.step_seconds[WARM_UP_STEPS:] or self.step_seconds)
-            print(f"{self.loader.batch_size * TOKENS / seconds:.0f} tokens/s "
+            print(f"{self.replicas * self.loader.batch_size * TOKENS / seconds:.0f} tokens/s "
                   f"(median step {1000 * seconds:.2f} ms)", flush=True)
             write_list(self.args.step_seconds, self.step_seconds)
+        losses = torch.stack(self.losses) if self.last else None
+        if self.args.fsdp:
+            dist.all_reduce(losses)
+            losses /= self.replicas
         if self.rank == dist.get_world_size() - 1:
-            write_list(self.args.losses, [loss.item() for loss in self.losses])
+            write_list(self.args.losses, losses.tolist())
 
 
 def parse_args():
@@ -231,6 +250,8 @@ def parse_args():
     parser.add_argument("--data_dir", required=True, help="a text file; its bytes are the tokens")
     parser.add_argument("--pp", type=int, default=1, help="stages; the ranks of each divide its layers")
     parser.add_argument("--sequence_parallel", action="store_true")
+    parser.add_argument("--fsdp", action="store_true",
+                        help="ranks train on different data and divide the parameters among them")
     parser.add_argument("--batch_size", type=int, default=8, help="sequences per micro-batch")
     parser.add_argument("--microbatches", type=int, default=1, help="per optimizer step, of --pp")
     parser.add_argument("--max_steps", type=int, default=100)
@@ -246,8 +267,9 @@ def main():
     args = parse_args()
     torch.set_num_threads(args.threads)
     dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (args.pp, dist.get_world_size() // args.pp),
-                            mesh_dim_names=("pp", "tp"))
+    ranks = dist.get_world_size()
+    axes = {"dp": ranks} if args.fsdp else {"pp": args.pp, "tp": ranks // args.pp}
+    mesh = init_device_mesh("cpu", tuple(axes.values()), mesh_dim_names=tuple(axes))
     trainer = Trainer(args, mesh)
     trainer.train(launched=process_start(os.getppid()))
     trainer.finish()

@@ -19,7 +19,7 @@ import tempfile
 
 import pytorch_python
 from comparison import Case, loss_difference, table, too_different
-from runs import GptWork, Pytorch, Rankwise, Work
+from runs import GptWork, Pytorch, Rankwise, RankwiseDdp, Work
 
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
 
@@ -52,10 +52,10 @@ def positive(text):
 
 def case_names(text):
     names = text.split(",")
-    unknown = set(names) - set(CASES | GPT_CASES)
+    unknown = set(names) - set(ALL_CASES)
     if unknown:
         raise argparse.ArgumentTypeError(
-            f"{sorted(unknown)[0]!r} is none of {', '.join(CASES | GPT_CASES)}")
+            f"{sorted(unknown)[0]!r} is none of {', '.join(ALL_CASES)}")
     return names
 
 
@@ -69,15 +69,19 @@ GPT_CASES = {
     "tp_sequence": {"world_size": 2, "batch_size": 8, "sequence_parallel": True},
     "pp_tp": {"world_size": 4, "stages": 2, "batch_size": 2, "micro_batches": 8},
 }
-TRAINERS = ("single", "ddp", "tensor_parallel", "hybrid")
+SHARDED_CASES = {
+    "fsdp": {"world_size": 2, "batch_size": 8, "data_parallel": "fsdp"},
+}
+ALL_CASES = CASES | GPT_CASES | SHARDED_CASES
+TRAINERS = ("single", "ddp", "fsdp", "tensor_parallel", "hybrid")
 
 
 def parse_args():
     parser = argparse.ArgumentParser(prog="versus_pytorch", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=positive, default=5, help="of each program and case (5)")
-    parser.add_argument("--only", type=case_names, default=list(CASES | GPT_CASES),
-                        help=f"which of {','.join(CASES | GPT_CASES)} (all)")
+    parser.add_argument("--only", type=case_names, default=list(ALL_CASES),
+                        help=f"which of {','.join(ALL_CASES)} (all)")
     parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
                         help="of a run on one rank (all cores); others take 1 a rank")
@@ -136,7 +140,7 @@ def print_report(cases, args, python):
         "neighbouring runs")
     batches = ", ".join(f"{case.name} {case.work.batch()}" for case in cases)
     differences = ", ".join(f"{case.name} {loss_difference(case):.1e}" for case in cases)
-    for names in (CASES, GPT_CASES):
+    for names in (CASES, GPT_CASES, SHARDED_CASES):
         if of_kind := [case for case in cases if case.name in names]:
             print(f"\n{table(of_kind)}")
     print(f"\nPyTorch {version}; Adam, {args.steps} steps; {turns}.\nA step's batch: {batches}.\n"
@@ -152,9 +156,9 @@ def make_works(args, python, folder):
             python, "make_cifar10_folder.py", f"{folder}/cifar10")
         works |= {name: Work(**({"threads": args.threads} | CASES[name]), data_dir=data,
                              batch_size=64, max_steps=args.steps) for name in images}
-    if texts := [name for name in args.only if name in GPT_CASES]:
+    if texts := [name for name in args.only if name not in CASES]:
         data = make_data(python, "make_text.py", f"{folder}/text")
-        works |= {name: GptWork(**GPT_CASES[name], data_dir=data, max_steps=args.steps)
+        works |= {name: GptWork(**ALL_CASES[name], data_dir=data, max_steps=args.steps)
                   for name in texts}
     return works
 
@@ -162,12 +166,15 @@ def make_works(args, python, folder):
 def compare(args, python, folder):
     works = make_works(args, python, folder)
     trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
-                for name in {work.trainer() for work in works.values()}}
+                for name in {work.trainer() for work in works.values()} |
+                ({"ddp"} if "fsdp" in works else set())}
     programs = [Rankwise(trainers, args.extra_flag), Pytorch(python=python)]
     tuned = [Pytorch("PyTorch tuned", tuned=True, python=python)] if args.with_tuned else []
+    unsharded = [RankwiseDdp(trainers, args.extra_flag)]
     cases = []
     for name, work in works.items():
-        cases.append(run_case(name, work, programs + (tuned if name in CASES else []), args.runs))
+        more = tuned if name in CASES else unsharded if name in SHARDED_CASES else []
+        cases.append(run_case(name, work, programs + more, args.runs))
         warn_of_late_lines(cases[-1])
     print_report(cases, args, python)
     if args.out:

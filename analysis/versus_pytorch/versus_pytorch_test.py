@@ -88,6 +88,26 @@ class Gpt(unittest.TestCase):
         self.assertFalse([flag for flag in ours if flag.startswith(("--pp", "--tp", "--seq"))])
 
 
+class Sharded(unittest.TestCase):
+    def test_ranks_train_on_different_data(self):
+        sharded = gpt_case(data_parallel="fsdp")
+        # 2 ranks, 8 sequences of 128 tokens each, in 0.1 s.
+        self.assertIn("| tp, 2 ranks x 1 thread: tokens/s | 20480 |", comparison.table([sharded]))
+        self.assertEqual(sharded.work.batch(), "8 sequences of 128 tokens a rank")
+        self.assertIn("--fsdp", sharded.work.pytorch_command("python3", tuned=False))
+        self.assertNotIn("--fsdp", gpt_case().work.pytorch_command("python3", tuned=False))
+
+    def test_ddp_does_the_same_work(self):
+        trainers = {"fsdp": "bin/fsdp", "ddp": "bin/ddp"}
+        work = gpt_case(data_parallel="fsdp").work
+        with mock.patch.object(runs.Rankwise, "run", lambda self, work, folder: work):
+            unsharded = runs.RankwiseDdp(trainers).run(work, "folder")
+        ours, ddp = work.rankwise_command(trainers), unsharded.rankwise_command(trainers)
+        self.assertEqual((ours[0], ddp[0]), ("bin/fsdp", "bin/ddp"))
+        self.assertEqual([flag for flag in ours if flag not in ddp], ["bin/fsdp", "--zero=3"])
+        self.assertEqual(ours[1:-1], ddp[1:])
+
+
 class ReadSteps(unittest.TestCase):
     def test_means_over_ranks_and_rank_zeros_times(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:

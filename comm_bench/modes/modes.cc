@@ -1,8 +1,13 @@
 #include "comm_bench/modes/modes.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,6 +16,8 @@
 #include "comm_bench/modes/overlap.h"
 #include "comm_bench/modes/pair_matrix.h"
 #include "comm_bench/modes/replay.h"
+#include "comm_bench/modes/units.h"
+#include "comm_bench/nccl/layer.h"
 #include "comm_bench/output/output.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/sweep/run_sweep.h"
@@ -195,6 +202,92 @@ absl::Status RunReplay(const BenchConfig& config, const Plan& plan,
   return absl::OkStatus();
 }
 
+// The row of a unit's call by itself.
+absl::StatusOr<double> MeasureAlone(const Call& call,
+                                    const Collective& collective, Layer& layer,
+                                    const BenchConfig& config,
+                                    const BenchRank& rank) {
+  ASSIGN_OR_RETURN(
+      const Measurement measured,
+      MeasureRow(layer, *rank.control, collective, call, /*ranks=*/{},
+                 MeasureOn(rank.device, config), rank.stop));
+  const Row& row = measured.row;
+  if (!row.record.seconds.empty()) RETURN_IF_ERROR(rank.output->Add(row));
+  if (row.end == Series::End::kInterrupted)
+    return absl::CancelledError("interrupted; no step was measured");
+  if (!measured.wrong.empty()) return absl::DataLossError(measured.wrong);
+  return row.time.median;
+}
+
+// The rows of all sizes, one collective after the other.
+absl::StatusOr<std::vector<UnitTimes>> MeasureUnits(
+    const std::vector<Unit>& units, const BenchConfig& config,
+    const BenchRank& rank) {
+  const std::unique_ptr<Layer> layer = MakeC10dLayer(rank.group);
+  std::vector<UnitTimes> alone(units.size());
+  for (const auto& [name, call, seconds] :
+       {std::tuple("all_gather", &Unit::gather, &UnitTimes::gather),
+        std::tuple("reduce_scatter", &Unit::reduce, &UnitTimes::reduce)}) {
+    std::map<int64_t, double> known;  // by bytes
+    for (size_t unit = 0; unit < units.size(); ++unit) {
+      const Call& next = units[unit].*call;
+      const auto [found, is_new] = known.try_emplace(next.bytes(), 0.0);
+      if (is_new) {
+        ASSIGN_OR_RETURN(
+            found->second,
+            MeasureAlone(next, **FindCollective(name), *layer, config, rank));
+      }
+      alone[unit].*seconds = found->second;
+    }
+  }
+  rank.output->PrintLegend();
+  return alone;
+}
+
+std::vector<Unit> UnitsOf(const BenchConfig& config, const Plan& plan,
+                          const BenchRank& rank) {
+  const auto call = [&](const char* name, int64_t bytes) {
+    Call made =
+        CallOf({.collective = *FindCollective(name)}, config, plan, bytes);
+    made.rank = rank.rank();
+    made.device = rank.device;
+    return made;
+  };
+  std::vector<Unit> units;
+  const std::vector<double>& compute = config.compute_seconds;
+  for (const int64_t bytes : plan.units) {
+    const double seconds =
+        compute.empty() ? 0
+                        : compute[std::min(units.size(), compute.size() - 1)];
+    units.push_back(
+        {call("all_gather", bytes), call("reduce_scatter", bytes), seconds});
+  }
+  return units;
+}
+
+absl::Status RunShardedSteps(const BenchConfig& config, const Plan& plan,
+                             const BenchRank& rank) {
+  const std::vector<Unit> units = UnitsOf(config, plan, rank);
+  ASSIGN_OR_RETURN(const std::vector<UnitTimes> alone,
+                   MeasureUnits(units, config, rank));
+  UnitsConfig steps;
+  steps.stage = config.zero;
+  steps.prefetch = config.prefetch;
+  steps.gemm_size = config.gemm_size;
+  steps.iterations = Iterations(config, steps.iterations);
+  UnitsResult result =
+      RunUnits(*rank.group, *rank.control, units, steps, rank.stop);
+  if (result.iterations == 0)
+    return absl::CancelledError("interrupted; no step was measured");
+  for (UnitsWay& way : result.ways) {
+    way.own.launch = config.measure.launch;
+    RETURN_IF_ERROR(rank.output->Write(way.own));
+  }
+  rank.output->Print(FormatUnits(units, alone, steps, result));
+  if (result.stopped) return Interrupted(result.iterations, "step");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunMode(const BenchConfig& config, const Plan& plan,
@@ -204,6 +297,7 @@ absl::Status RunMode(const BenchConfig& config, const Plan& plan,
   if (config.mode == "overlap") return RunOverlaps(config, plan, rank);
   if (config.mode == "replay") return RunReplay(config, plan, rank);
   if (config.mode == "pairs") return RunPairs(config, rank);
+  if (config.mode == "units") return RunShardedSteps(config, plan, rank);
   return RunSweep(config, plan, rank);
 }
 

@@ -172,15 +172,6 @@ struct Runs {
   }
 };
 
-std::function<void()> Products(int64_t size, c10::Device device,
-                               int64_t times) {
-  const at::Tensor a =
-      at::full({size, size}, 0.5, at::TensorOptions(at::kFloat).device(device));
-  return [a, product = at::empty_like(a), times]() mutable {
-    for (int64_t i = 0; i < times; ++i) at::mm_out(product, a, a);
-  };
-}
-
 // The number of products that take as long as the collective; the same on every
 // rank. Many in a row are slower than one: the guess is corrected by what it
 // took.
@@ -191,8 +182,8 @@ int64_t CountProducts(Runs& runs, const Call& call,
   const double wanted = runs.Typical(true, nullptr);
   double count = 1;
   for (int i = 0; i < kGuesses; ++i) {
-    const auto products =
-        Products(config.gemm_size, call.device, static_cast<int64_t>(count));
+    const auto products = MatrixProducts(config.gemm_size, call.device,
+                                         static_cast<int64_t>(count));
     const double seconds = runs.Typical(false, products);
     count = std::clamp(std::round(count * wanted / seconds), 1.0, kMost);
   }
@@ -282,6 +273,15 @@ std::vector<OverlapRank> Exchange(const std::vector<OverlapFigures>& own,
 
 }  // namespace
 
+std::function<void()> MatrixProducts(int64_t size, c10::Device device,
+                                     int64_t times) {
+  const at::Tensor a =
+      at::full({size, size}, 0.5, at::TensorOptions(at::kFloat).device(device));
+  return [a, product = at::empty_like(a), times]() mutable {
+    for (int64_t i = 0; i < times; ++i) at::mm_out(product, a, a);
+  };
+}
+
 OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
                          const Collective& collective, const Call& call,
                          const OverlapConfig& config,
@@ -300,7 +300,7 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
   if (compute == nullptr) {
     own.gemm_size = config.gemm_size;
     result.gemms = CountProducts(runs, call, config);
-    compute = Products(config.gemm_size, call.device, result.gemms);
+    compute = MatrixProducts(config.gemm_size, call.device, result.gemms);
   }
   std::vector<OverlapFigures> figures;
   for (int64_t i = -config.warmup; i < config.iterations; ++i) {

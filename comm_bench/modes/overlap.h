@@ -112,6 +112,11 @@ struct OverlapResult {
   std::vector<OverlapRank> ranks;  // empty without iterations
 };
 
+// Multiplies two fp32 matrices of `size` rows and columns as often as `times`
+// says; on a GPU the products are in the current stream when it returns.
+std::function<void()> MatrixProducts(int64_t size, c10::Device device,
+                                     int64_t times);
+
 // Computes alone, communicates alone, and does both (the collective is started
 // first, and waited for last), in turn, so that what disturbs the machine
 // disturbs all alike. Ranks leave a barrier before each. Collective over all

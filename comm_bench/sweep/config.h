@@ -43,7 +43,7 @@ struct MeasureConfig {
 
 // Filled from flags by bench_flags.h.
 struct BenchConfig {
-  // sweep, pairs, new_group, ladder, overlap or replay.
+  // sweep, pairs, new_group, ladder, overlap, replay or units.
   std::string mode = "sweep";
   // Flags that differ from their defaults.
   std::set<std::string> given;
@@ -79,9 +79,17 @@ struct BenchConfig {
   // The ranks of --backend=fake are in virtual time (steady_time.h).
   bool fake_virtual_time = false;
 
-  // Of overlap: the GEMM's rows and columns; of replay: the trainer's records.
+  // Of overlap and units: the GEMM's rows and columns; of replay and units: the
+  // trainer's records.
   int64_t gemm_size = 512;
   std::string replay_file;
+  // Of units: bytes of each, empty: those of replay_file; the stage of ZeRO;
+  // units that are gathered ahead; and what forward computes, one number for
+  // all units or one for each, empty: nothing.
+  std::vector<int64_t> units;
+  int zero = 3;
+  int prefetch = 1;
+  std::vector<double> compute_seconds;
 
   // Where it goes.
   std::string record_file;

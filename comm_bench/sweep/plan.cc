@@ -32,15 +32,17 @@ constexpr FlagUse kFlagUses[] = {
     {"sweep",
      "traffic traffic_skew group_size in_flight cache check layer cuda_graph "
      "registered nccl_choices relaunch lines"},
-    {"overlap", "gemm_size"},
-    {"replay", "replay"},
+    {"units", "units zero prefetch compute_us"},
+    {"overlap units", "gemm_size"},
+    {"replay units", "replay"},
     {"sweep replay", "mesh axis"},
     {"sweep overlap", "collectives dtypes ops place root"},
     {"sweep ladder", "timing"},
     {"sweep pairs", "fake_virtual_time"},
-    {"sweep new_group", "precision max_seconds across csv"},
+    {"sweep new_group units", "precision max_seconds across csv"},
     {"sweep ladder overlap", "min_bytes max_bytes factor"},
-    {"sweep new_group ladder", "warmup sync arrival_us"},
+    {"sweep new_group ladder", "arrival_us"},
+    {"sweep new_group ladder units", "warmup sync"},
     {"sweep ladder overlap pairs", "sizes"},
 };
 
@@ -64,6 +66,11 @@ absl::Status CheckModes(const BenchConfig& config, const Job& job) {
     return Refuse(
         "--mode=replay: needs --replay=FILE, records that a trainer wrote "
         "with --traffic_steps");
+  }
+  if (mode == "units" && config.units.empty() == config.replay_file.empty()) {
+    return Refuse("--mode=units: needs --units, such as 33M,12x28M,154M, or ",
+                  "--replay=FILE, records that //trainers:fsdp wrote with "
+                  "--traffic_steps; one of the two");
   }
   if (PretendsPeers(job.backend) &&
       (mode == "new_group" || mode == "ladder" || mode == "replay")) {
@@ -150,6 +157,7 @@ absl::Status CheckDevice(const BenchConfig& config, const Job& job) {
 
 bool HasBuffers(const BenchConfig& config) {
   if (config.mode == "ladder") return true;
+  if (config.mode == "units") return !config.units.empty();
   if (config.mode == "pairs") return config.sizes_given();
   return (config.mode == "sweep" || config.mode == "overlap") &&
          std::any_of(config.collectives.begin(), config.collectives.end(),
@@ -162,12 +170,15 @@ absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
     return absl::OkStatus();
   constexpr int64_t kMebi = 1 << 20;
   const int in_flight = config.measure.in_flight;
-  const int64_t largest =
-      *std::max_element(config.sizes.begin(), config.sizes.end());
+  const bool units = config.mode == "units";
+  const std::vector<int64_t>& sizes = units ? config.units : config.sizes;
+  const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   const int64_t limit = job.memory_bytes / job.ranks_of_host / in_flight;
   if (largest <= limit) return absl::OkStatus();
   return Refuse(
-      config.sizes_given() ? "--sizes: " : "--max_bytes: ",
+      units                  ? "--units: "
+      : config.sizes_given() ? "--sizes: "
+                             : "--max_bytes: ",
       FormatBytes(largest), " is above the limit of ",
       FormatBytes(limit < kMebi ? limit : limit / kMebi * kMebi),
       ": the buffers of ", Counted(job.ranks_of_host, "rank"),
@@ -240,6 +251,35 @@ absl::Status AddRecorded(const BenchConfig& config, const Job& job,
                    ReadTraffic(config.replay_file, job.world_size));
   RETURN_IF_ERROR(CheckBackend(*plan.recorded, job));
   return lines.empty() ? absl::OkStatus() : KeepLines(lines, *plan.recorded);
+}
+
+// Backward reduces each unit once, the last of forward first.
+absl::StatusOr<std::vector<int64_t>> RecordedUnits(const std::string& file,
+                                                   int world_size) {
+  ASSIGN_OR_RETURN(const RecordedTraffic recorded,
+                   ReadTraffic(file, world_size));
+  std::vector<int64_t> units;
+  for (const RecordedTransfer& event : recorded.steps[0][0].events) {
+    if (event.op == "reduce_scatter") units.push_back(event.bytes);
+  }
+  if (units.empty()) {
+    return Refuse(file, ": holds no reduce_scatter; record a run of ",
+                  "//trainers:fsdp");
+  }
+  std::reverse(units.begin(), units.end());
+  return units;
+}
+
+absl::Status AddUnits(const BenchConfig& config, const Job& job, Plan& plan) {
+  plan.units = config.units;
+  if (plan.units.empty()) {
+    ASSIGN_OR_RETURN(plan.units,
+                     RecordedUnits(config.replay_file, job.world_size));
+  }
+  const size_t numbers = config.compute_seconds.size();
+  if (numbers < 2 || numbers == plan.units.size()) return absl::OkStatus();
+  return Refuse("--compute_us: ", Counted(numbers, "number"), " for ",
+                Counted(plan.units.size(), "unit"), "; give one, or one each");
 }
 
 std::vector<Turn> TurnsOf(const BenchConfig& config, const Plan& plan) {
@@ -332,6 +372,7 @@ absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
   if (config.mode == "sweep" || config.mode == "overlap")
     RETURN_IF_ERROR(AddCases(config, plan));
   if (config.mode == "replay") RETURN_IF_ERROR(AddRecorded(config, job, plan));
+  if (config.mode == "units") RETURN_IF_ERROR(AddUnits(config, job, plan));
   return plan;
 }
 

@@ -52,6 +52,8 @@ struct Plan {
   std::vector<std::string> left_out = {};
   // Of replay: what is repeated.
   std::optional<RecordedTraffic> recorded = std::nullopt;
+  // Of units: bytes of each, in order of forward.
+  std::vector<int64_t> units = {};
 };
 
 // Whether one process stands for all ranks of this backend (backends.h); false

@@ -1,6 +1,8 @@
 #include "comm_bench/sweep/plan.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "comm_bench/collectives/collective.h"
@@ -124,9 +126,13 @@ TEST(MakePlanTest, WhatNcclHasNotIsRefusedByName) {
             "with --layer=c10d");
 }
 
-// A recording of one rank over gloo, in which nothing was communicated.
-std::string Recording() {
-  const std::string path = testing::TempDir() + "/plan_test.jsonl";
+// A recording of one rank over gloo, in which units of so many bytes were
+// reduced.
+std::string Recording(const std::vector<int64_t>& reduced = {}) {
+  const std::string path =
+      testing::TempDir() + "/" +
+      testing::UnitTest::GetInstance()->current_test_info()->name() +
+      std::to_string(reduced.size()) + ".jsonl";
   RunRecord run;
   run.run_id = "run";
   run.binary = "ddp";
@@ -134,6 +140,13 @@ std::string Recording() {
   run.world_size = 1;
   TrafficRecord traffic;
   traffic.step = 3;
+  for (const int64_t bytes : reduced) {
+    RecordedTransfer& event = traffic.events.emplace_back();
+    event.op = "reduce_scatter";
+    event.dtype = "float32";
+    event.count = bytes / 4;
+    event.bytes = bytes;
+  }
   const auto writer = RecordWriter::Open(path).value();
   EXPECT_TRUE(writer->Write(Record(run)).ok());
   EXPECT_TRUE(writer->Write(Record(traffic)).ok());
@@ -155,6 +168,27 @@ TEST(MakePlanTest, ARecordingOfOtherRanksOrOverGlooIsRefused) {
               HasSubstr(": recorded over gloo, whose order of messages may "
                         "block NCCL"));
   EXPECT_THAT(refusal({.backend = "fake"}), HasSubstr("--backend=fake"));
+}
+
+TEST(MakePlanTest, UnitsAreThoseOfTheFlagOrOfARecording) {
+  BenchConfig config;
+  config.mode = "units";
+  const auto refusal = [&] {
+    return std::string(MakePlan(config, {}).status().message());
+  };
+  EXPECT_THAT(refusal(), HasSubstr("needs --units"));
+  config.replay_file = Recording();
+  EXPECT_THAT(refusal(), HasSubstr(": holds no reduce_scatter"));
+  config.replay_file = Recording({16, 8});
+  EXPECT_THAT(MakePlan(config, {})->units, ElementsAre(8, 16))
+      << "backward reduces the last first";
+  config.units = {4};
+  EXPECT_THAT(refusal(), HasSubstr("one of the two"));
+  config.replay_file = "";
+  EXPECT_THAT(MakePlan(config, {})->units, ElementsAre(4));
+  config.compute_seconds = {1, 2};
+  EXPECT_EQ(refusal(),
+            "--compute_us: 2 numbers for 1 unit; give one, or one each");
 }
 
 TEST(MeasureOnTest, ChoicesMayBeLeftOut) {
