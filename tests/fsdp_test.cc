@@ -31,7 +31,7 @@ constexpr int64_t kBytes =
 Flags SmallGpt() {
   return {"--model=gpt",          "--tied_head=false", "--depth=2",
           "--width=64",           "--batch_size=2",    "--train_size=64",
-          "--sequence_length=32", "--max_steps=2",     "--epochs=1",
+          "--sequence_length=32", "--max_steps=3",     "--epochs=1",
           "--test_size=9"};
 }
 
@@ -95,7 +95,7 @@ TEST(FsdpTest, RecordsWhatEachUnitWaitedFor) {
     EXPECT_NEAR(waited, step->exposed_comm_seconds, 1e-9);
     EXPECT_LE(waited, step->forward_seconds + step->backward_seconds);
   }
-  EXPECT_EQ(steps, 4);  // two of each rank
+  EXPECT_EQ(steps, 6);  // three of each rank
 }
 
 std::string Refusal(const std::string& trainer, const Flags& flags) {

@@ -326,7 +326,8 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
       absl::StrCat("--train_size=", TrainSize(config)),
       absl::StrCat("--threads=", ThreadsPerRank(config)),
       absl::StrCat("--seed=", config.seed),
-      "--eval=false"};
+      "--eval=false",
+      "--memory"};
   if (run.trainer != "single") {
     arguments.push_back(absl::StrCat("--nproc=", run.world_size));
   }

@@ -209,6 +209,7 @@ void Model::SetRunLayer(RunLayer run_layer, bool collective) {
 std::vector<std::pair<std::string, torch::Tensor>> Model::ParametersOf(
     size_t layer) const {
   std::vector<std::pair<std::string, torch::Tensor>> parameters;
+  if (layers_[layer].forward == nullptr) return parameters;  // not kept
   const std::string prefix = absl::StrCat(LayerName(layer), ".");
   for (const auto& entry : named_parameters()) {
     const bool tied = absl::c_any_of(spec_.ties, [&](const TiedWeight& tie) {

@@ -194,7 +194,7 @@ class Model : public torch::nn::Module {
     return spec_.layers[layer].name;
   }
   // What the layer's forward uses, by full name, with weights that it is tied
-  // to.
+  // to; none of a layer that is not kept.
   std::vector<std::pair<std::string, torch::Tensor>> ParametersOf(
       size_t layer) const;
 

@@ -47,7 +47,7 @@ function addMemory() {
       'Memory of the fullest rank by kind, measured while it trained; the line is what the formulas say of all kinds together.');
   const cells = study.cells.filter((cell) => cell.memory !== null);
   if (cells.length === 0) {
-    missing(part, 'No run measured it. A study whose runs do:', './bazelw run //:study -- --trainer_flags=--memory');
+    missing(part, 'No run measured it. A study, whose runs do:', './bazelw run //:study');
     return;
   }
   chart(part, 'memory-bars', 'Memory of the fullest rank of each configuration, by kind',
