@@ -327,7 +327,7 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
       absl::StrCat("--threads=", ThreadsPerRank(config)),
       absl::StrCat("--seed=", config.seed),
       "--eval=false",
-      "--memory"};
+      "--memory=true"};
   if (run.trainer != "single") {
     arguments.push_back(absl::StrCat("--nproc=", run.world_size));
   }

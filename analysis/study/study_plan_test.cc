@@ -307,11 +307,11 @@ TEST(RunArguments, SayWhatTheRunIs) {
   config.trainer_flags = {"--lr=0.01"};
   const auto arguments =
       RunArguments(config, {"ddp", 2, 32, 1}, "/out/a.jsonl");
-  for (const char* expected :
-       {"--record=/out/a.jsonl", "--batch_size=32", "--nproc=2",
-        "--max_steps=60", "--threads=4", "--seed=0", "--memory", "--lr=0.01",
-        // 64 examples of 2 ranks in 60 steps
-        "--train_size=7680", "--epochs=1"}) {
+  for (const char* expected : {"--record=/out/a.jsonl", "--batch_size=32",
+                               "--nproc=2", "--max_steps=60", "--threads=4",
+                               "--seed=0", "--memory=true", "--lr=0.01",
+                               // 64 examples of 2 ranks in 60 steps
+                               "--train_size=7680", "--epochs=1"}) {
     EXPECT_THAT(arguments, Contains(expected));
   }
   EXPECT_THAT(RunArguments(config, {"single", 1, 64, 1}, "/out/a.jsonl"),

@@ -208,7 +208,7 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--world_sizes=2,x", "\"x\" is not a world size"},
       {"--repetitions=0", "--repetitions=0: expected 1 or more"},
       {"--repetitions=two", "Illegal value 'two' specified for flag"},
-      {"--trainers=fsdp", "\"fsdp\" is unknown; expected some of single"},
+      {"--trainers=horovod", "\"horovod\" is unknown; expected some of single"},
       {"--schedules=2f2b", "\"2f2b\" is unknown; expected some of naive"},
       {"--pipeline_scaling=both",
        "--pipeline_scaling=both: \"both\" is unknown"},
