@@ -8,6 +8,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/launch/comm_flags.h"
 #include "parallel/launch/launcher.h"
 #include "parallel/launch/rank_env.h"
 #include "third_party/absl/status_macros.h"
@@ -26,6 +27,8 @@ struct Classifier : torch::nn::Module {
 absl::Status Train() {
   ASSIGN_OR_RETURN(const rankwise::RankEnv env,
                    rankwise::ReadRankEnv());  // rankwise
+  // Else every rank takes all cores.
+  torch::set_num_threads(rankwise::ThreadsPerRank(0, env));  // rankwise
   ASSIGN_OR_RETURN(const auto comm,
                    rankwise::Communicator::Create(env, {}));  // rankwise
   Classifier model;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/launch/comm_flags.h"
 #include "parallel/launch/launcher.h"
 #include "parallel/launch/rank_env.h"
 #include "parallel/pipeline/engine/sequential.h"
@@ -18,6 +19,8 @@ torch::Tensor Loss(const torch::Tensor& output, const torch::Tensor& target) {
 
 absl::Status Train() {
   ASSIGN_OR_RETURN(const rankwise::RankEnv env, rankwise::ReadRankEnv());
+  // Else every rank takes all cores.
+  torch::set_num_threads(rankwise::ThreadsPerRank(0, env));
   ASSIGN_OR_RETURN(const auto comm, rankwise::Communicator::Create(env, {}));
   torch::manual_seed(1);  // the same layers and examples on every rank
   torch::nn::Sequential layers(torch::nn::Linear(2, 32), torch::nn::Tanh(),

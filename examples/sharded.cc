@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/launch/comm_flags.h"
 #include "parallel/launch/launcher.h"
 #include "parallel/launch/rank_env.h"
 #include "parallel/sharded/fully_sharded.h"
@@ -20,6 +21,8 @@ struct Classifier : torch::nn::Module {
 
 absl::Status Train() {
   ASSIGN_OR_RETURN(const rankwise::RankEnv env, rankwise::ReadRankEnv());
+  // Else every rank takes all cores.
+  torch::set_num_threads(rankwise::ThreadsPerRank(0, env));
   ASSIGN_OR_RETURN(const auto comm, rankwise::Communicator::Create(env, {}));
   Classifier model;
   ASSIGN_OR_RETURN(const auto groups,
