@@ -4,7 +4,6 @@
 // computes. Compare with ddp.cc: the engine also says what the optimizer owns.
 
 #include <memory>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
@@ -27,7 +26,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   Model& model = run->model();
   ASSIGN_OR_RETURN(std::unique_ptr<FullyShardedDataParallel> engine,
                    ShardModel(model, config, worker, zero));
-  run->MeasureUnsharded([&] { return UnshardedOf(*engine); });
+  run->MeasureUnsharded([&] { return engine->unsharded_bytes(); });
   RETURN_IF_ERROR(run->Start(engine->Owned(), StateOf(*engine)));
   Optimizer& optimizer = run->optimizer();
   const Objective& objective = run->objective();
@@ -52,12 +51,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);
     optimizer.ZeroGrad();
-    // Copies of the function share what it reads.
-    const auto waits =
-        std::make_shared<std::vector<UnitWaits>>(engine->TakeUnitWaits());
-    return StepOutcome{.loss = loss, .complete = [waits](StepRecord& record) {
-                         AddUnitWaits(*waits, record);
-                       }};
+    return StepOutcome{.loss = loss, .complete = RecordUnitWaits(*engine)};
   });
 }
 

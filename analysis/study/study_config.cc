@@ -103,12 +103,8 @@ absl::Status Bad(const Parts&... parts) {
 
 absl::Status CheckWorldSizes(const StudyConfig& config) {
   const int64_t threads = ThreadsPerRank(config);
-  const bool divides =
-      absl::c_any_of(config.trainers,
-                     [](const auto& trainer) {
-                       return trainer == "ddp" || trainer == "fsdp";
-                     }) &&
-      absl::c_linear_search(config.scalings, Scaling::kStrong);
+  const bool divides = absl::c_any_of(config.trainers, SharesOutTheBatch) &&
+                       absl::c_linear_search(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
     if (divides && config.batch_size % world_size != 0) {
       return Bad("--batch_size=", config.batch_size,
@@ -361,8 +357,12 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(
   return ParseNames(flag, text, {known.begin(), known.end()});
 }
 
+bool SharesOutTheBatch(absl::string_view trainer) {
+  return trainer == "ddp" || trainer == "fsdp";
+}
+
 bool CutsTheModel(absl::string_view trainer) {
-  return trainer != "single" && trainer != "ddp" && trainer != "fsdp";
+  return trainer != "single" && !SharesOutTheBatch(trainer);
 }
 
 int64_t LayersOfModel(absl::string_view model) {

@@ -88,6 +88,9 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view flag,
 // Fails with a message that names the flag to change.
 absl::Status CheckStudyConfig(const StudyConfig& config);
 
+// True for the trainers whose --batch_size is that of every rank.
+bool SharesOutTheBatch(absl::string_view trainer);
+
 // True for the trainers whose ranks hold parts of one model.
 bool CutsTheModel(absl::string_view trainer);
 

@@ -131,7 +131,7 @@ class Cells {
         continue;
       }
       const bool strong = scaling == Scaling::kStrong;
-      if (run.SharesOutTheBatch()) {
+      if (SharesOutTheBatch(run.trainer)) {
         scaled.batch_size /= strong ? run.world_size : 1;
       } else if (run.HasMicroBatches()) {
         scaled.micro_batches *= strong ? 1 : run.world_size;
@@ -215,7 +215,7 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
 }
 
 bool RecordsTraffic(const PlannedRun& run) {
-  return run.SharesOutTheBatch() || DividesLayers(run);
+  return SharesOutTheBatch(run.trainer) || DividesLayers(run);
 }
 
 // How the trainer cuts the model over its ranks, and the batch.
@@ -289,7 +289,7 @@ bool PlannedRun::operator<(const PlannedRun& other) const {
 
 int64_t PlannedRun::GlobalBatch() const {
   if (HasMicroBatches()) return batch_size * micro_batches * mesh.dp;
-  return SharesOutTheBatch() ? batch_size * world_size : batch_size;
+  return SharesOutTheBatch(trainer) ? batch_size * world_size : batch_size;
 }
 
 StudyPlan PlanStudy(const StudyConfig& config,

@@ -33,10 +33,6 @@ struct PlannedRun {
   // CellStem and the repetition, "ddp-x2-batch32-rep1"; "comm_bench-x2".
   std::string FileStem() const;
   bool IsTraining() const { return trainer != "comm_bench"; }
-  // Of batch_size examples on every rank.
-  bool SharesOutTheBatch() const {
-    return trainer == "ddp" || trainer == "fsdp";
-  }
   bool HasMicroBatches() const {
     return trainer == "pipeline" || trainer == "hybrid";
   }

@@ -34,8 +34,8 @@ struct UnitsConfig {
   std::function<void(double seconds)> compute = nullptr;
 };
 
-// One way of running the step: with so many units gathered ahead, or, with -1,
-// its computing alone.
+// One way of running the step: with `prefetch` units gathered ahead, or, with
+// -1, its computing alone.
 struct UnitsWay {
   int prefetch = 0;
   CollectiveRecord own;  // this rank's samples, seconds of a step

@@ -126,8 +126,8 @@ TEST(MakePlanTest, WhatNcclHasNotIsRefusedByName) {
             "with --layer=c10d");
 }
 
-// A recording of one rank over gloo, in which units of so many bytes were
-// reduced.
+// A recording of one rank over gloo, in which units of `reduced` bytes each
+// were reduced.
 std::string Recording(const std::vector<int64_t>& reduced = {}) {
   const std::string path =
       testing::TempDir() + "/" +

@@ -111,16 +111,16 @@ void FullyShardedDataParallel::WatchGradients(size_t unit) {
 void FullyShardedDataParallel::AddSection(
     const std::vector<torch::Tensor>& parameters) {
   const size_t section = sections_.size();
-  Section added;
+  std::vector<size_t> added;
   for (const torch::Tensor& parameter : parameters) {
     const size_t unit = unit_of_.at(KeyOf(parameter));
-    if (absl::c_linear_search(added.units, unit)) continue;
+    if (absl::c_linear_search(added, unit)) continue;
     const bool is_first = absl::c_none_of(sections_, [&](const auto& earlier) {
-      return absl::c_linear_search(earlier.units, unit);
+      return absl::c_linear_search(earlier, unit);
     });
     if (is_first) uses_[unit].first_section = section;
     uses_[unit].last_section = section;
-    added.units.push_back(unit);
+    added.push_back(unit);
   }
   sections_.push_back(std::move(added));
 }
@@ -141,24 +141,16 @@ void FullyShardedDataParallel::Need(size_t unit) {
   units_[unit]->FinishGather();
 }
 
-void FullyShardedDataParallel::PrefetchAfter(size_t section) {
+void FullyShardedDataParallel::Prefetch(size_t section, int step) {
+  const auto begin =
+      step > 0 ? &UnitUse::first_section : &UnitUse::last_section;
+  const auto end = static_cast<int64_t>(sections_.size());
   int started = 0;
-  for (size_t next = section + 1; next < sections_.size(); ++next) {
-    for (size_t unit : sections_[next].units) {
+  for (auto next = static_cast<int64_t>(section) + step;
+       next >= 0 && next < end; next += step) {
+    for (size_t unit : sections_[static_cast<size_t>(next)]) {
       if (started == config_.prefetch) return;
-      if (uses_[unit].first_section != next) continue;
-      if (!units_[unit]->gathered()) Gather(unit);
-      ++started;
-    }
-  }
-}
-
-void FullyShardedDataParallel::PrefetchBefore(size_t section) {
-  int started = 0;
-  for (size_t next = section; next-- > 0;) {
-    for (size_t unit : sections_[next].units) {
-      if (started == config_.prefetch) return;
-      if (uses_[unit].last_section != next) continue;
+      if (uses_[unit].*begin != static_cast<size_t>(next)) continue;
       if (!units_[unit]->gathered()) Gather(unit);
       ++started;
     }
@@ -168,14 +160,14 @@ void FullyShardedDataParallel::PrefetchBefore(size_t section) {
 torch::Tensor FullyShardedDataParallel::Run(size_t section,
                                             const Forward& forward,
                                             const torch::Tensor& x) {
-  for (size_t unit : sections_[section].units) Need(unit);
-  PrefetchAfter(section);
+  for (size_t unit : sections_[section]) Need(unit);
+  Prefetch(section, 1);
   torch::Tensor y = forward(x);
   if (config_.stage < 3) return y;
   const bool trains = y.requires_grad();
   const bool backward_begins_here = trains && section + 1 == sections_.size() &&
                                     !config_.micro_batches_take_turns;
-  for (size_t unit : sections_[section].units) {
+  for (size_t unit : sections_[section]) {
     if (uses_[unit].last_section == section && !backward_begins_here)
       units_[unit]->Invalidate(/*free=*/true);
   }
@@ -229,13 +221,13 @@ void FullyShardedDataParallel::BeforeBackward(
 }
 
 void FullyShardedDataParallel::BackwardReaches(size_t section) {
-  for (size_t unit : sections_[section].units) {
+  for (size_t unit : sections_[section]) {
     Need(unit);
     const bool begins = uses_[unit].last_section == section;
     if (begins && config_.micro_batches_take_turns)
       uses_[unit].awaited = units_[unit]->trained();
   }
-  PrefetchBefore(section);
+  Prefetch(section, -1);
 }
 
 void FullyShardedDataParallel::GradientIsThere(size_t unit, size_t parameter) {

@@ -113,15 +113,11 @@ class FullyShardedDataParallel : public DataParallelEngine,
   // The same by unit, of all since they were last taken, in order of first use.
   // Take one of the two.
   std::vector<UnitWaits> TakeUnitWaits();
-  // Bytes of buffers that hold more than this rank's share.
   const UnshardedBytes& unsharded_bytes() const { return unsharded_; }
   // The most units of ZeRO 3 that had memory at any time.
   int peak_gathered_units() const { return peak_gathered_units_; }
 
  private:
-  struct Section {
-    std::vector<size_t> units;
-  };
   struct UnitUse {
     size_t first_section = 0, last_section = 0;
     int64_t awaited = 0;   // gradients that this backward still owes
@@ -138,9 +134,9 @@ class FullyShardedDataParallel : public DataParallelEngine,
   void WatchGradients(size_t unit);
   void Need(size_t unit);
   void Gather(size_t unit);
-  // Starts the all-gathers of the units after (before) those of `section`.
-  void PrefetchAfter(size_t section);
-  void PrefetchBefore(size_t section);
+  // Starts the all-gathers of the units that come after those of `section`, in
+  // forward (`step` 1) or in backward (-1).
+  void Prefetch(size_t section, int step);
   void BackwardReaches(size_t section);
   void GradientIsThere(size_t unit, size_t parameter);
   // The unit's backward is over.
@@ -158,10 +154,10 @@ class FullyShardedDataParallel : public DataParallelEngine,
   const ShardingConfig config_;
   UnshardedBytes unsharded_;
   std::vector<std::unique_ptr<ShardedUnit>> units_;
-  std::vector<UnitUse> uses_;  // by unit
-  std::vector<Section> sections_;
-  std::map<const void*, size_t> unit_of_;  // by parameter
-  std::deque<size_t> reducing_;            // units, the oldest first
+  std::vector<UnitUse> uses_;                  // by unit
+  std::vector<std::vector<size_t>> sections_;  // the units of each
+  std::map<const void*, size_t> unit_of_;      // by parameter
+  std::deque<size_t> reducing_;                // units, the oldest first
   int peak_gathered_units_ = 0;
   bool sync_ = true;
   bool step_syncs_ = true;  // the step under way reduces gradients

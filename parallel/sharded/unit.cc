@@ -1,5 +1,6 @@
 #include "parallel/sharded/unit.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ATen/core/LegacyTypeDispatch.h"

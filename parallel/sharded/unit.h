@@ -11,7 +11,6 @@
 #ifndef RANKWISE_PARALLEL_SHARDED_UNIT_H_
 #define RANKWISE_PARALLEL_SHARDED_UNIT_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,13 +22,6 @@
 #include "torch/types.h"
 
 namespace rankwise {
-
-// Bytes of buffers that hold more than this rank's share.
-struct UnshardedBytes {
-  int64_t now = 0, peak = 0;
-
-  void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
-};
 
 struct ShardedParameter {
   std::string name;

@@ -33,7 +33,7 @@ void Raise(int64_t& most, int64_t bytes) { most = std::max(most, bytes); }
 
 MemoryMeter::MemoryMeter(const Worker& worker, const Model& model,
                          const Optimizer& optimizer,
-                         std::function<UnshardedMemory()> unsharded)
+                         std::function<UnshardedBytes()> unsharded)
     : model_(model),
       optimizer_(optimizer),
       unsharded_(std::move(unsharded)),
@@ -44,7 +44,7 @@ void MemoryMeter::Enter(Phase phase) {
     if (phase == Phase::kForward && steps_ >= kWarmUpSteps &&
         !std::exchange(warm_, true))
       parts_.activation_bytes = 0;
-    unsharded_before_ = UnshardedBytes();
+    unsharded_before_ = UnshardedNow();
     allocated_.Open();
     return;
   }
@@ -67,8 +67,7 @@ void MemoryMeter::AfterStep() {
   for (const auto& [name, tensor] : optimizer_.State())
     tensors.push_back(tensor);
   Raise(parts_.optimizer_bytes, StorageBytes(tensors));
-  if (unsharded_ != nullptr)
-    Raise(parts_.unsharded_bytes, unsharded_().peak_bytes);
+  if (unsharded_ != nullptr) Raise(parts_.unsharded_bytes, unsharded_().peak);
 }
 
 int64_t MemoryMeter::GradientBytes() const {
@@ -78,13 +77,13 @@ int64_t MemoryMeter::GradientBytes() const {
   return StorageBytes(gradients);
 }
 
-int64_t MemoryMeter::UnshardedBytes() const {
-  return unsharded_ == nullptr ? 0 : unsharded_().now_bytes;
+int64_t MemoryMeter::UnshardedNow() const {
+  return unsharded_ == nullptr ? 0 : unsharded_().now;
 }
 
 void MemoryMeter::TakeActivations(int64_t of_others) {
-  Raise(parts_.activation_bytes, allocated_.bytes() - of_others -
-                                     (UnshardedBytes() - unsharded_before_));
+  Raise(parts_.activation_bytes,
+        allocated_.bytes() - of_others - (UnshardedNow() - unsharded_before_));
 }
 
 std::string DescribeMemory(const MemoryRecord& record) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "parallel/sharded/sharding.h"
 #include "records/record.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/worker.h"
@@ -14,12 +15,6 @@
 #include "trainers/observe/step_log.h"
 
 namespace rankwise {
-
-// Of buffers of gathered parameters and gradients.
-struct UnshardedMemory {
-  int64_t now_bytes = 0;
-  int64_t peak_bytes = 0;  // of the run
-};
 
 // Activations are what forward has allocated and not freed as backward begins;
 // in a pipeline, as a stage's forward ends, without gradients. Forwards of the
@@ -30,7 +25,7 @@ class MemoryMeter {
   // All arguments outlive it. `unsharded` may be null: there is none.
   MemoryMeter(const Worker& worker, const Model& model,
               const Optimizer& optimizer,
-              std::function<UnshardedMemory()> unsharded);
+              std::function<UnshardedBytes()> unsharded);
 
   // For a step's clock.
   void Enter(Phase phase);
@@ -43,12 +38,12 @@ class MemoryMeter {
 
  private:
   int64_t GradientBytes() const;
-  int64_t UnshardedBytes() const;
+  int64_t UnshardedNow() const;
   void TakeActivations(int64_t of_others);
 
   const Model& model_;
   const Optimizer& optimizer_;
-  const std::function<UnshardedMemory()> unsharded_;
+  const std::function<UnshardedBytes()> unsharded_;
   AllocationMeter allocated_;
   int64_t unsharded_before_ = 0;
   int64_t steps_ = 0;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
@@ -132,11 +133,6 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
   return engine;
 }
 
-UnshardedMemory UnshardedOf(const FullyShardedDataParallel& engine) {
-  return {.now_bytes = engine.unsharded_bytes().now,
-          .peak_bytes = engine.unsharded_bytes().peak};
-}
-
 ShardedState StateOf(const FullyShardedDataParallel& engine) {
   ShardedState state;
   state.group = engine.groups().shard;
@@ -150,15 +146,22 @@ ShardedState StateOf(const FullyShardedDataParallel& engine) {
   return state;
 }
 
-void AddUnitWaits(std::vector<UnitWaits>& waits, StepRecord& record) {
-  for (UnitWaits& unit : waits) {
-    record.units.push_back({unit.unit, unit.all_gather.Wait(),
-                            unit.reduce_scatter.Wait(), unit.prefetch_misses});
-    const double seconds = record.units.back().all_gather_seconds +
-                           record.units.back().reduce_scatter_seconds;
-    record.exposed_comm_seconds += seconds;
-    record.exposed_by_axis_seconds["dp"] += seconds;
-  }
+std::function<void(StepRecord&)> RecordUnitWaits(
+    FullyShardedDataParallel& engine) {
+  // Copies of a function must share what cannot be copied.
+  const auto waits =
+      std::make_shared<std::vector<UnitWaits>>(engine.TakeUnitWaits());
+  return [waits](StepRecord& record) {
+    for (UnitWaits& unit : *waits) {
+      record.units.push_back({unit.unit, unit.all_gather.Wait(),
+                              unit.reduce_scatter.Wait(),
+                              unit.prefetch_misses});
+      const double seconds = record.units.back().all_gather_seconds +
+                             record.units.back().reduce_scatter_seconds;
+      record.exposed_comm_seconds += seconds;
+      record.exposed_by_axis_seconds["dp"] += seconds;
+    }
+  };
 }
 
 }  // namespace rankwise

@@ -3,15 +3,14 @@
 #ifndef RANKWISE_TRAINERS_LOOP_SHARDED_MODEL_H_
 #define RANKWISE_TRAINERS_LOOP_SHARDED_MODEL_H_
 
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/sharded/fully_sharded.h"
 #include "records/record.h"
 #include "trainers/loop/config.h"
-#include "trainers/loop/memory_meter.h"
 #include "trainers/loop/model_placement.h"
 #include "trainers/loop/sharded_state.h"
 #include "trainers/loop/worker.h"
@@ -42,13 +41,13 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
     Model& model, const TrainConfig& config, const Worker& worker,
     const ZeroConfig& zero);
 
-UnshardedMemory UnshardedOf(const FullyShardedDataParallel& engine);
-
 // What checkpoints have to know of it.
 ShardedState StateOf(const FullyShardedDataParallel& engine);
 
-// Adds what a step waited for to its record; blocks until that is known.
-void AddUnitWaits(std::vector<UnitWaits>& waits, StepRecord& record);
+// Takes what the engine's step waited for, to be added once to the step's
+// record (StepOutcome::complete), which blocks until it is known.
+std::function<void(StepRecord&)> RecordUnitWaits(
+    FullyShardedDataParallel& engine);
 
 }  // namespace rankwise
 

@@ -72,7 +72,7 @@ class TrainingRun {
                      const std::function<absl::Status()>& conclude = nullptr);
 
   // Under --memory, what sharded data parallelism has gathered; before Start.
-  void MeasureUnsharded(std::function<UnshardedMemory()> unsharded) {
+  void MeasureUnsharded(std::function<UnshardedBytes()> unsharded) {
     unsharded_ = std::move(unsharded);
   }
   // From Start on; null without --memory.
@@ -127,8 +127,8 @@ class TrainingRun {
   std::optional<Console> console_;
   std::optional<StepLog> log_;
   MemoryParts computed_memory_;
-  std::function<UnshardedMemory()> unsharded_;  // may be null
-  std::unique_ptr<MemoryMeter> memory_meter_;   // null without --memory
+  std::function<UnshardedBytes()> unsharded_;  // may be null
+  std::unique_ptr<MemoryMeter> memory_meter_;  // null without --memory
   StepTraffic traffic_;
   std::unique_ptr<StepTrace> trace_;  // null without --trace
   Progress progress_;

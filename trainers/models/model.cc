@@ -8,6 +8,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -190,10 +191,10 @@ torch::Tensor Model::Forward(const torch::Tensor& input, LayerRange range) {
   for (size_t i = range.begin; i < range.end; ++i) {
     TORCH_CHECK(i < layers_.size() && layers_[i].forward,
                 "this model does not hold layer ", i);
-    const bool seeds = spec_.layers[i].has_dropout && is_training();
-    const auto forward = [this, i, seeds,
-                          seed = SeedOf(i)](const torch::Tensor& layer_input) {
-      if (seeds) SeedGenerator(layer_input.device(), seed);
+    std::optional<uint64_t> seed;
+    if (spec_.layers[i].has_dropout && is_training()) seed = SeedOf(i);
+    const auto forward = [this, i, seed](const torch::Tensor& layer_input) {
+      if (seed.has_value()) SeedGenerator(layer_input.device(), *seed);
       return layers_[i].forward(layer_input);
     };
     x = run_layer_ == nullptr ? forward(x) : run_layer_(i, forward, x);

@@ -67,7 +67,7 @@ absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
     ZeroConfig zero = pipeline.zero;
     zero.sharding.micro_batches_take_turns = true;
     ASSIGN_OR_RETURN(sharded_, ShardModel(model, config_, worker_, zero));
-    training_->MeasureUnsharded([this] { return UnshardedOf(*sharded_); });
+    training_->MeasureUnsharded([this] { return sharded_->unsharded_bytes(); });
     owned = sharded_->Owned();
     state = StateOf(*sharded_);
   }
@@ -164,12 +164,11 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
   const ExecutorStep& first = step->ranks.front();
   StepOutcome outcome{.loss = first.loss,
                       .exposed_by_axis = std::move(exposed)};
-  // Copies of the function share what it reads.
-  const auto waits = std::make_shared<std::vector<UnitWaits>>();
-  if (sharded_ != nullptr) *waits = sharded_->TakeUnitWaits();
-  outcome.complete = [this, step, waits](StepRecord& record) {
+  std::function<void(StepRecord&)> record_unit_waits;
+  if (sharded_ != nullptr) record_unit_waits = RecordUnitWaits(*sharded_);
+  outcome.complete = [this, step, record_unit_waits](StepRecord& record) {
     AddTimes(*step, record);
-    AddUnitWaits(*waits, record);
+    if (record_unit_waits != nullptr) record_unit_waits(record);
   };
   if (first.has_times() && !plan_->in_one_process())
     outcome.wait_seconds = first.wait_seconds();
