@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "parallel/device/require_gpus.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "tests/trained.h"
@@ -153,6 +154,36 @@ TEST(HybridGpuTest, DividedLayersOverNcclAreThoseOfOneProcess) {
     for (const auto& [step, loss] : MeanLosses(gpu.record, 2))
       EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
   }
+}
+
+// As fsdp and hybrid shard: every stage, with what is particular to GPUs.
+void ExpectShardedLikeTheCpu(int ranks) {
+  const Trained cpu = OnTheCpu(TiedGpt());
+  const std::vector<Flags> layouts = {{"--zero=1"},
+                                      {"--zero=2"},
+                                      {"--zero=3"},
+                                      {"--zero=3", "--prefetch=2"},
+                                      {"--zero=3", "--recompute"},
+                                      {"--zero=3", "--offload_optimizer"}};
+  for (Flags flags : layouts) {
+    SCOPED_TRACE(flags.front() + " " + flags.back());
+    flags.push_back("--device=cuda");
+    flags.push_back(absl::StrCat("--accumulate=", 4 / ranks));
+    const Trained gpu = Train("fsdp", ranks, With(TiedGpt(), flags));
+    EXPECT_LT(LargestDistance(cpu.weights, gpu.weights), kTolerance);
+    for (const auto& [step, loss] : MeanLosses(gpu.record, ranks))
+      EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
+  }
+}
+
+TEST(FsdpGpuTest, OneRankThatShardsIsOneProcess) {
+  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  ExpectShardedLikeTheCpu(1);
+}
+
+TEST(FsdpGpuTest, TwoRanksOverNcclAreOneProcess) {
+  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  ExpectShardedLikeTheCpu(2);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Finished {
   std::string err;
 };
 
-// `name`: single, ddp, model_parallel or pipeline.
+// `name`: a target in //trainers, such as ddp.
 std::unique_ptr<TestProcess> StartTrainer(
     const std::string& name, const std::vector<std::string>& flags,
     const std::vector<std::string>& environment = {});

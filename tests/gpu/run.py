@@ -269,6 +269,12 @@ def trainers(runner):
     runner.run_program("train_pipeline", ["trainers/pipeline", f"--record={out}/pipeline.jsonl", *staged], gpus=2)
     runner.run_program("train_pipeline_one_process", ["trainers/pipeline", "--devices=cuda:0,cuda:1",
                                                       f"--record={out}/pipeline_one.jsonl", *common], gpus=2)
+    runner.run_program("train_fsdp", ["trainers/fsdp", "--zero=3", "--model=gpt", f"--record={out}/fsdp.jsonl",
+                                      *distributed])
+    runner.run_program("train_tensor_parallel", ["trainers/tensor_parallel", "--model=gpt",
+                                                 f"--record={out}/tensor_parallel.jsonl", *staged], gpus=2)
+    runner.run_program("train_hybrid", ["trainers/hybrid", "--pp=2", "--tp=2", "--model=gpt",
+                                        f"--record={out}/hybrid.jsonl", "--nproc=4", *distributed[1:]], gpus=4)
 
 
 def comparisons(runner):

@@ -73,7 +73,8 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(self.compare(1, dry_run=True)["reasons"], ["dry run"])
 
     def test_every_benchmark_and_trainer_is_one_row(self):
-        for name in ("comm_bench/comm_bench", "comm_bench/cuda/micro", "trainers/single", "trainers/ddp"):
+        for name in ("comm_bench/comm_bench", "comm_bench/cuda/micro", "trainers/single", "trainers/ddp", "trainers/fsdp",
+                     "trainers/tensor_parallel"):
             self.write(name, "#!/bin/sh\nexit 0\n")
         for name in ("trainers/pipeline", "trainers/model_parallel"):
             self.write(name, "#!/bin/sh\nexit 3\n")
@@ -85,6 +86,7 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual({name for name, row in rows.items() if row["failed"]},
                          {name for name in rows if "pipeline" in name or "model_parallel" in name})
         self.assertEqual(rows["train_pipeline"]["reasons"], ["exit code 3"])
+        self.assertEqual(rows["train_hybrid"]["skipped"], 1)
         alone = self.runner(gpus=1)
         run.trainers(alone)
         self.assertIn("needs 2 GPUs; 1 visible", [reason for row in alone.rows for reason in row["reasons"]])
