@@ -14,6 +14,7 @@ import argparse
 import math
 import os
 import statistics
+import sys
 import time
 
 import numpy as np
@@ -273,7 +274,10 @@ def main():
     trainer = Trainer(args, mesh)
     trainer.train(launched=process_start(os.getppid()))
     trainer.finish()
-    dist.destroy_process_group()
+    # PyTorch 2.11 sometimes aborts while it destroys Gloo's process groups under fully_shard ("terminate called
+    # without an active exception", 2 of 6 runs). Everything is written: end without that.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
