@@ -79,6 +79,7 @@ Trained Train(const std::string& trainer, int ranks,
   const Finished run = RunTrainer(trainer, flags);
   EXPECT_EQ(run.code, 0) << run.err;
   if (run.code != 0) return trained;
+  trained.out = run.out;
   for (int rank = 0; rank < ranks; ++rank)
     trained.losses.push_back(LossesOf(trained.record, rank));
   trained.weights = WeightsIn(trained.dir);

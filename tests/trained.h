@@ -19,6 +19,7 @@ using Weights = std::map<std::string, torch::Tensor>;
 struct Trained {
   std::string dir;     // of the checkpoints and the weights
   std::string record;  // the file
+  std::string out;     // what it printed
   std::vector<std::map<int64_t, double>> losses;  // by rank, then step
   Weights weights;
   std::vector<EvalRecord> evaluations;
