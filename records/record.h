@@ -45,7 +45,7 @@ struct RecordedAxis {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.7";
+  std::string schema_version = "1.8";
   std::string run_id;      // the same on every rank of the run (run_origin.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // as in BuildStamp (run_origin.h); before 1.5 that
@@ -176,6 +176,9 @@ struct ScheduleRecord {
   double predicted_seconds = 0;
   double predicted_span_bubble = 0;  // share, 0 to 1
   double predicted_wall_bubble = 0;
+  // What the schedule was planned for, of this rank's stage: "F", "I", "W", and
+  // "message" to the next. Empty where it does not depend on what was measured.
+  std::map<std::string, double> planned_for_seconds = {};
 };
 
 // A call of a collective and how it was timed: what distinguishes one row of

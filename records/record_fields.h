@@ -244,6 +244,8 @@ void ListFields(Fields& fields, R& record) {
     fields.Estimate("predicted_seconds", record.predicted_seconds);
     fields.Estimate("predicted_span_bubble", record.predicted_span_bubble, 1);
     fields.Estimate("predicted_wall_bubble", record.predicted_wall_bubble, 1);
+    if (fields.Has("planned_for_seconds"))
+      fields.SecondsMap("planned_for_seconds", record.planned_for_seconds);
     fields.Below("pipeline_rank", record.pipeline_rank, "pipeline_size",
                  record.pipeline_size);
     fields.Below("replica", record.replica, "replicas", record.replicas);

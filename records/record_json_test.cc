@@ -67,6 +67,7 @@ ScheduleRecord ExampleSchedule() {
   schedule.predicted_seconds = 0.25;
   schedule.predicted_span_bubble = 0.125;
   schedule.predicted_wall_bubble = 0.2;
+  schedule.planned_for_seconds = {{"F", 0.5}};
   return schedule;
 }
 
@@ -157,7 +158,8 @@ TEST(RecordJson, ScheduleIsTheTextOfTheGrammar) {
             "\"transfer_seconds\":0.03125,\"sent_bytes\":4096,"
             "\"received_bytes\":8192,\"peak_activations\":3,"
             "\"predicted_seconds\":0.25,\"predicted_span_bubble\":0.125,"
-            "\"predicted_wall_bubble\":0.2}");
+            "\"predicted_wall_bubble\":0.2,"
+            "\"planned_for_seconds\":{\"F\":0.5}}");
 }
 
 TEST(RecordJson, AScheduleFromBefore13HasNoExposedTransfers) {
@@ -186,7 +188,7 @@ TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.7\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.8\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -314,9 +316,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.7\"", "\"one\"",
+      {ExampleRun(), "\"1.8\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.7\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.8\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -428,7 +430,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.7\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.8\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

@@ -2,6 +2,7 @@
 // number of stages and the cut, the losses and weights are those of one process
 // that accumulates the same micro-batches, to the last bit.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +55,6 @@ std::vector<Case> Cases() {
       {"ZeroBubbleWithTwiceTheMemory", 2, {"--schedule=zero_bubble_h2"}},
       {"Zbv", 2, {"--schedule=zbv"}},
       {"DualPipeV", 2, {"--schedule=dualpipev"}},
-      {"Planned", 2, {"--schedule=zero_bubble_auto:3"}},
       {"PlannedForMeasuredTimes",
        2,
        {"--schedule=zero_bubble_auto", "--split=time"}},
@@ -187,6 +187,29 @@ TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
   single.push_back("--accumulate=4");
   pipeline.insert(pipeline.end(), {"--microbatches=4", "--schedule=zbv"});
   ExpectBitEqual(Train("single", 1, single), Train("pipeline", 2, pipeline));
+}
+
+// The third full step is the fourth of all.
+TEST(PipelinePlannedTest, PlansAgainOnceAndLearnsTheSame) {
+  const Trained run =
+      Train("pipeline", 2,
+            With({"--microbatches=4", "--schedule=zero_bubble_auto:3"}));
+  EXPECT_THAT(
+      run.out,
+      testing::ContainsRegex(
+          "zero_bubble_auto:3: planned again after step 4 from measured "
+          "times \\(F [0-9.]+, I [0-9.]+, W [0-9.]+ ms, messages "
+          "[0-9.]+ ms\\): predicted bubble [0-9.]+ %"));
+  ExpectBitEqual(Single(), run);
+  for (const Record& entry : RecordsIn(run.record)) {
+    const auto* record = std::get_if<ScheduleRecord>(&entry);
+    if (record == nullptr) continue;
+    const auto& planned_for = record->planned_for_seconds;
+    ASSERT_EQ(planned_for.empty(), record->step <= 4) << record->step;
+    if (planned_for.empty()) continue;
+    EXPECT_GT(planned_for.at("F"), 0);
+    EXPECT_EQ(planned_for.count("message"), 1 - record->pipeline_rank);
+  }
 }
 
 // Six whole steps, and one of 10 examples. The cut by FLOPs is after conv2,

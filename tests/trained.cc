@@ -69,16 +69,17 @@ Weights WeightsIn(const std::string& dir) {
 }
 
 Trained Train(const std::string& trainer, int ranks,
-              std::vector<std::string> flags) {
+              std::vector<std::string> flags, absl::Duration patience) {
   Trained trained;
   trained.dir = FreshDir(trainer);
   trained.record = trained.dir + "/run.jsonl";
   flags.insert(flags.end(), {"--record=" + trained.record,
                              "--checkpoint_dir=" + trained.dir, "--threads=1"});
   if (ranks > 1) flags.push_back(absl::StrCat("--nproc=", ranks));
-  const Finished run = RunTrainer(trainer, flags);
+  const Finished run = RunTrainer(trainer, flags, {}, patience);
   EXPECT_EQ(run.code, 0) << run.err;
   if (run.code != 0) return trained;
+  trained.out = run.out;
   for (int rank = 0; rank < ranks; ++rank)
     trained.losses.push_back(LossesOf(trained.record, rank));
   trained.weights = WeightsIn(trained.dir);
@@ -89,14 +90,19 @@ Trained Train(const std::string& trainer, int ranks,
   return trained;
 }
 
-double LargestDistance(const Weights& a, const Weights& b) {
+double LargestDistance(const Weights& a, const Weights& b,
+                       std::string* weight) {
   ExpectSameNames(a, b);
   double largest = 0;
-  for (const auto& [name, weight] : a) {
+  for (const auto& [name, value] : a) {
     if (b.count(name) == 0) continue;
-    const double distance = Norm(weight - b.at(name));
-    if (std::isnan(distance)) return std::numeric_limits<double>::infinity();
-    if (distance > 0) largest = std::max(largest, distance / Norm(weight));
+    double distance = Norm(value - b.at(name));
+    if (distance > 0) distance /= Norm(value);
+    if (std::isnan(distance))
+      distance = std::numeric_limits<double>::infinity();
+    if (distance <= largest) continue;
+    largest = distance;
+    if (weight != nullptr) *weight = name;
   }
   return largest;
 }

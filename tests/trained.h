@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "records/record.h"
 #include "torch/types.h"
 
@@ -19,6 +20,7 @@ using Weights = std::map<std::string, torch::Tensor>;
 struct Trained {
   std::string dir;     // of the checkpoints and the weights
   std::string record;  // the file
+  std::string out;     // what it printed
   std::vector<std::map<int64_t, double>> losses;  // by rank, then step
   Weights weights;
   std::vector<EvalRecord> evaluations;
@@ -34,13 +36,15 @@ Weights WeightsIn(const std::string& dir);
 
 // Runs a trainer with `flags`, a folder for checkpoints and a record file, and
 // reads back what came of it. Fails the test if the run fails. `ranks` are the
-// ranks that write records; above 1, --nproc is added.
+// ranks that write records; above 1, --nproc is added. It may take `patience`.
 Trained Train(const std::string& trainer, int ranks,
-              std::vector<std::string> flags);
+              std::vector<std::string> flags,
+              absl::Duration patience = absl::Seconds(50));
 
 // The largest distance between two weights, relative to the weight's norm;
-// infinite where one has a NaN.
-double LargestDistance(const Weights& a, const Weights& b);
+// infinite where one has a NaN. `weight`, if not null: whose it is.
+double LargestDistance(const Weights& a, const Weights& b,
+                       std::string* weight = nullptr);
 
 // Every rank of `run` has the losses of rank 0 of `base`, and the weights and
 // evaluations are the same, all to the last bit.

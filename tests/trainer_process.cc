@@ -20,9 +20,10 @@ std::unique_ptr<TestProcess> Start(
   return std::make_unique<TestProcess>(argv, environment);
 }
 
-Finished Finish(TestProcess& process) {
+Finished Finish(TestProcess& process,
+                absl::Duration patience = absl::Seconds(50)) {
   Finished finished;
-  finished.code = process.Wait();
+  finished.code = process.Wait(patience);
   finished.out = process.Stdout();
   finished.err = process.Stderr();
   return finished;
@@ -38,8 +39,9 @@ std::unique_ptr<TestProcess> StartTrainer(
 
 Finished RunTrainer(const std::string& name,
                     const std::vector<std::string>& flags,
-                    const std::vector<std::string>& environment) {
-  return Finish(*StartTrainer(name, flags, environment));
+                    const std::vector<std::string>& environment,
+                    absl::Duration patience) {
+  return Finish(*StartTrainer(name, flags, environment), patience);
 }
 
 std::unique_ptr<TestProcess> StartCommBench(

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
 
@@ -24,9 +25,11 @@ struct Finished {
 std::unique_ptr<TestProcess> StartTrainer(
     const std::string& name, const std::vector<std::string>& flags,
     const std::vector<std::string>& environment = {});
+// Code -1 if it still runs after `patience`.
 Finished RunTrainer(const std::string& name,
                     const std::vector<std::string>& flags,
-                    const std::vector<std::string>& environment = {});
+                    const std::vector<std::string>& environment = {},
+                    absl::Duration patience = absl::Seconds(50));
 
 // The same for the communication benchmark.
 std::unique_ptr<TestProcess> StartCommBench(

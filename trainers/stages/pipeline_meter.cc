@@ -66,7 +66,7 @@ double ExposedTransfer(const std::vector<MessageWait>& waits,
 PipelineMeter::PipelineMeter(const Schedule& schedule,
                              std::vector<double> output_bytes, LinkCosts link,
                              const Worker& worker, std::vector<int> ranks)
-    : schedule_(schedule),
+    : schedule_(&schedule),
       output_bytes_(std::move(output_bytes)),
       link_(link),
       worker_(worker),
@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<ScheduleRecord>> PipelineMeter::Add(
 }
 
 std::vector<double> PipelineMeter::MedianCosts() const {
-  const size_t stages = static_cast<size_t>(schedule_.num_stages());
+  const size_t stages = output_bytes_.size();
   std::vector<std::vector<double>> samples(stages * kKinds);
   const auto add = [&](const Span& span) {
     if (!IsCompute(span.action.kind)) return;
@@ -199,10 +199,12 @@ std::vector<double> PipelineMeter::MedianCosts() const {
   std::vector<double> medians;
   for (std::vector<double>& values : samples)
     medians.push_back(Median(std::move(values)));
+  medians.insert(medians.end(),
+                 {link_.alpha_seconds, link_.beta_seconds_per_byte});
   return medians;
 }
 
-absl::StatusOr<Timeline> PipelineMeter::Predict() const {
+absl::StatusOr<SimulationCosts> PipelineMeter::ExchangeCosts() const {
   ASSIGN_OR_RETURN(Table all, GatherAll({MedianCosts()}));
   const auto cost = [&](size_t stage, ActionKind kind) {
     std::vector<double> replicas;
@@ -214,7 +216,9 @@ absl::StatusOr<Timeline> PipelineMeter::Predict() const {
     return std::isnan(median) ? 0 : median;  // not part of this schedule
   };
   SimulationCosts costs;
-  costs.link = link_;
+  // Each pipeline measured its own link: one for all, the first rank's.
+  const std::vector<double>& first = all.front();
+  costs.link = {first[first.size() - 2], first.back()};
   for (size_t stage = 0; stage < output_bytes_.size(); ++stage) {
     StageCosts stage_costs;
     stage_costs.forward_seconds = cost(stage, ActionKind::kForward);
@@ -224,11 +228,27 @@ absl::StatusOr<Timeline> PipelineMeter::Predict() const {
     stage_costs.output_bytes = output_bytes_[stage];
     costs.stages.push_back(stage_costs);
   }
-  return Simulate(schedule_, costs);
+  return costs;
+}
+
+absl::StatusOr<Timeline> PipelineMeter::Predict() const {
+  ASSIGN_OR_RETURN(const SimulationCosts costs, ExchangeCosts());
+  return Simulate(*schedule_, costs);
 }
 
 absl::Status PipelineMeter::PredictAnew() {
-  ASSIGN_OR_RETURN(prediction_, Predict());
+  ASSIGN_OR_RETURN(costs_, ExchangeCosts());
+  ASSIGN_OR_RETURN(prediction_, Simulate(*schedule_, costs_));
+  predicted_ = MeasureBubbles(prediction_);
+  return absl::OkStatus();
+}
+
+absl::Status PipelineMeter::Follow(const Schedule& schedule) {
+  if (IsFull(schedule)) return absl::OkStatus();
+  schedule_ = &schedule;
+  recent_.clear();
+  sums_.assign(ranks_.size(), {});
+  ASSIGN_OR_RETURN(prediction_, Simulate(*schedule_, costs_));
   predicted_ = MeasureBubbles(prediction_);
   return absl::OkStatus();
 }
@@ -267,14 +287,14 @@ std::string PipelineMeter::RankTable(const Table& ranks) const {
       "%s, ranks %d, micro-batches %d; medians over %d steps\n"
       "  rank  stages    busy ms   idle ms  utilisation  waiting ms  "
       "transfer ms  sent MB  activations kept\n",
-      schedule_.name, ranks.size(), schedule_.num_micro_batches,
+      schedule_->name, ranks.size(), schedule_->num_micro_batches,
       sums_.front().seconds[kSeconds].size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double>& row = ranks[rank];
     absl::StrAppendFormat(
         &text,
         "  %4d  %-8s %8.2f  %8.2f  %9.1f %%  %10.2f  %11.2f  %7.2f  %16.0f\n",
-        rank, absl::StrJoin(schedule_.StagesOf(static_cast<int>(rank)), ","),
+        rank, absl::StrJoin(schedule_->StagesOf(static_cast<int>(rank)), ","),
         row[kBusy] * 1e3, (seconds - row[kBusy]) * 1e3,
         100 * (row[kBusy] / seconds), row[kWait] * 1e3, row[kTransfer] * 1e3,
         row[kSent] * 1e-6, row[kActivations]);
@@ -337,7 +357,7 @@ TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
   record.rank = worker_.env.rank;
   record.pipeline_rank = ranks_[index];
   record.step = recent_.back().step;
-  record.schedule = schedule_.name;
+  record.schedule = schedule_->name;
   record.origin = origin;
   // Times of two hosts are equal up to an error, but never negative.
   const auto since = [origin_seconds](double seconds) {

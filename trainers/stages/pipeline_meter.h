@@ -23,9 +23,10 @@ namespace rankwise {
 // Collective in the same steps on every rank of the job. Not thread-safe.
 class PipelineMeter {
  public:
-  // `schedule`: of a full step. `output_bytes`: of each stage's output for a
-  // full micro-batch. Both, and the worker, outlive the meter. `ranks`: of the
-  // pipeline, those that this process runs: its own, or all in order.
+  // `schedule`: of a full step, until Follow. `output_bytes`: of each stage's
+  // output for a full micro-batch. Both, and the worker, outlive the meter.
+  // `ranks`: of the pipeline, those that this process runs: its own, or all in
+  // order.
   PipelineMeter(const Schedule& schedule, std::vector<double> output_bytes,
                 LinkCosts link, const Worker& worker, std::vector<int> ranks);
 
@@ -39,6 +40,14 @@ class PipelineMeter {
   // Whether costs should be exchanged after the full step number `full_steps`,
   // from 1: the third, and then each that is twice the last one.
   static bool IsDue(int64_t full_steps);
+
+  // Full steps run `schedule`, which outlives the meter, from now on. What is
+  // said of full steps counts from here; it is predicted from costs().
+  absl::Status Follow(const Schedule& schedule);
+
+  // What ranks exchanged last, the same on all of them; without stages before
+  // they did.
+  const SimulationCosts& costs() const { return costs_; }
 
   // The steps so far as a table: each rank's stages and how busy it was, both
   // bubbles and the step's time, measured and predicted. On every rank.
@@ -60,9 +69,7 @@ class PipelineMeter {
   };
   using Table = std::vector<std::vector<double>>;  // a row per rank
 
-  bool IsFull(const Schedule& schedule) const {
-    return &schedule == &schedule_;
-  }
+  bool IsFull(const Schedule& schedule) const { return &schedule == schedule_; }
   // All ranks of the pipeline are in this process.
   bool in_one_process() const { return ranks_.size() > 1; }
   // Which of the job's pipelines this rank is in: one per line along pp.
@@ -76,12 +83,14 @@ class PipelineMeter {
   TimelineRecord Describe(const std::vector<Span>& spans, size_t index,
                           double origin_seconds, const char* origin) const;
   std::vector<double> SummaryOf(size_t index) const;
-  std::vector<double> MedianCosts() const;  // [stage][kind], NaN if not here
+  // [stage][kind], NaN if not here, and the link's two.
+  std::vector<double> MedianCosts() const;
+  absl::StatusOr<SimulationCosts> ExchangeCosts() const;
   absl::Status PredictAnew();
   std::string RankTable(const Table& ranks) const;
   std::string BubbleLines(const Table& ranks) const;
 
-  const Schedule& schedule_;
+  const Schedule* schedule_;
   const std::vector<double> output_bytes_;
   const LinkCosts link_;
   const Worker& worker_;
@@ -96,6 +105,7 @@ class PipelineMeter {
     double sent_bytes = 0, transfer_seconds = 0;  // in the last full step
   };
   std::vector<RankSums> sums_;        // as ranks_
+  SimulationCosts costs_;             // of the last prediction
   Timeline prediction_;               // the last one,
   std::optional<Bubbles> predicted_;  // and its bubbles; none before the first
 };

@@ -94,6 +94,28 @@ TEST_F(PipelineMeterTest, TheSummaryShowsMeasuredBesidePredicted) {
   });
 }
 
+TEST_F(PipelineMeterTest, AnotherScheduleIsPredictedFromTheSameCosts) {
+  Run(3, 0, [](PipelineMeter& meter, const Worker& worker, const auto&) {
+    const Schedule naive = *AddCommunication(*MakeSchedule(
+        "naive", {.num_ranks = 2, .num_micro_batches = kMicroBatches}));
+    ASSERT_EQ(meter.costs().stages.size(), 2u);
+    EXPECT_NEAR(meter.costs().stages[1].backward_seconds, 2, 1e-9);
+    ASSERT_TRUE(meter.Follow(naive).ok());
+    EXPECT_THAT(*meter.Summary(), HasSubstr("too few"));
+    const auto records =
+        meter.Add(4, naive, MeasuredBy(naive, {worker.env.rank}, 0), false);
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_EQ(records->front().schedule, "naive");
+    EXPECT_NEAR(records->front().predicted_seconds, 2 * 3 * kMicroBatches,
+                1e-9);
+    const auto summary = meter.Summary();
+    ASSERT_TRUE(summary.ok()) << summary.status();
+    EXPECT_THAT(*summary, HasSubstr("medians over 1 steps"));
+    EXPECT_THAT(*summary, HasSubstr("measured:  24000.00 ms, bubble 50.0 %"));
+    EXPECT_THAT(*summary, HasSubstr("predicted: 24000.00 ms, bubble 50.0 %"));
+  });
+}
+
 TEST_F(PipelineMeterTest, TooFewStepsAreSaidToBeTooFew) {
   Run(1, 0, [](PipelineMeter& meter, const Worker&, const auto&) {
     const auto summary = meter.Summary();

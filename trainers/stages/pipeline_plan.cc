@@ -273,14 +273,11 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
   ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(config.model));
   auto plan = std::unique_ptr<PipelinePlan>(
       new PipelinePlan(worker, pipeline, std::move(model)));
-  ASSIGN_OR_RETURN(
-      const Schedule* schedule,
-      plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
-  plan->rank_of_stage_ = schedule->rank_of_stage;
-  RETURN_IF_ERROR(plan->Cut(config, schedule->num_stages()));
-  ASSIGN_OR_RETURN(
-      schedule, plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
-  plan->activation_bytes_ = plan->ComputeActivations(config, *schedule);
+  ASSIGN_OR_RETURN(plan->full_, plan->MakeFull(plan->costs_));
+  plan->rank_of_stage_ = plan->full_.rank_of_stage;
+  RETURN_IF_ERROR(plan->Cut(config, plan->full_.num_stages()));
+  ASSIGN_OR_RETURN(plan->full_, plan->MakeFull(plan->costs_));
+  plan->activation_bytes_ = plan->ComputeActivations(config, plan->full_);
   return plan;
 }
 
@@ -339,40 +336,8 @@ absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
   }
   ASSIGN_OR_RETURN(stages_,
                    SplitModel(model_, config_.split, num_stages, seconds));
-  if (!seconds.empty()) PlanWith(forward, backward);
+  if (!seconds.empty()) costs_ = CostsOf(forward, backward);
   return absl::OkStatus();
-}
-
-void PipelinePlan::PlanWith(absl::Span<const double> forward_seconds,
-                            absl::Span<const double> backward_seconds) {
-  schedules_.clear();
-  for (const LayerRange& stage : stages_) {
-    StageCosts costs{.forward_seconds = 0, .backward_seconds = 0};
-    for (size_t layer = stage.begin; layer < stage.end; ++layer) {
-      costs.forward_seconds += forward_seconds[layer];
-      costs.backward_seconds += backward_seconds[layer];
-    }
-    costs.input_grad_seconds = costs.backward_seconds / 2;
-    costs.weight_grad_seconds = costs.backward_seconds / 2;
-    costs_.stages.push_back(costs);
-  }
-}
-
-absl::StatusOr<const Schedule*> PipelinePlan::ScheduleFor(
-    size_t micro_batches) {
-  const auto found = schedules_.find(micro_batches);
-  if (found != schedules_.end()) return &found->second;
-  ASSIGN_OR_RETURN(Schedule computation,
-                   OpenSchedule(config_.schedule,
-                                {.num_ranks = num_ranks(),
-                                 .num_micro_batches =
-                                     static_cast<int>(config_.micro_batches),
-                                 .chunks = config_.chunks},
-                                costs_));
-  ASSIGN_OR_RETURN(Schedule complete,
-                   AddCommunication(FirstMicroBatches(
-                       computation, static_cast<int>(micro_batches))));
-  return &schedules_.emplace(micro_batches, std::move(complete)).first->second;
 }
 
 int PipelinePlan::num_ranks() const {

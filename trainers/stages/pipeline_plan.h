@@ -99,8 +99,19 @@ class PipelinePlan {
 
   // The schedule of a step of that many micro-batches, with communication: the
   // first ones of a full step's where an epoch's last step has fewer. It stays
-  // where it is.
+  // where it is until PlanAgain.
   absl::StatusOr<const Schedule*> ScheduleFor(size_t micro_batches);
+
+  // Whether the schedule depends on what actions cost: zero_bubble_auto.
+  bool is_planned() const;
+  // Plans for `costs`, the same on all ranks, from now on. Keeps the order of
+  // work that it has where no other is faster by these. Says what that gains,
+  // in a line for people. `step`: the last one that ran. Only if is_planned().
+  absl::StatusOr<std::string> PlanAgain(int64_t step,
+                                        const SimulationCosts& costs);
+  // What the schedule was planned for: how long the F, I and W of `stage` take,
+  // and a message to the next. Empty where nothing was measured before.
+  std::map<std::string, double> PlannedSeconds(int stage) const;
 
   const PipelineConfig& config() const { return config_; }
   const ModelSpec& model() const { return model_; }
@@ -133,10 +144,11 @@ class PipelinePlan {
   // not, each rank's most.
   int64_t ComputeActivations(const TrainConfig& config,
                              const Schedule& schedule) const;
-  // Schedules that depend on costs are made for these from now on, by layer; a
-  // backward's halves count as equally long.
-  void PlanWith(absl::Span<const double> forward_seconds,
-                absl::Span<const double> backward_seconds);
+  // Of a full step, computation only, for `costs`.
+  absl::StatusOr<Schedule> MakeFull(const SimulationCosts& costs) const;
+  // Of costs by layer; a backward's halves count as equally long.
+  SimulationCosts CostsOf(absl::Span<const double> forward_seconds,
+                          absl::Span<const double> backward_seconds) const;
 
   const Worker& worker_;
   const PipelineConfig config_;
@@ -147,6 +159,7 @@ class PipelinePlan {
   std::vector<int> rank_of_stage_;
   int64_t activation_bytes_ = 0;          // of all ranks here, computed
   SimulationCosts costs_;                 // without stages: not measured
+  Schedule full_;                         // of a full step, computation only
   std::map<size_t, Schedule> schedules_;  // by micro-batches
 };
 

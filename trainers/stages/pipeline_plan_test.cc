@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "parallel/pipeline/simulation/simulate.h"
+
 namespace rankwise {
 namespace {
 
@@ -71,6 +73,51 @@ TEST(PipelinePlanTest, ReplicasOfAStageTakeConsecutiveRanks) {
       std::string(
           LayOutRanks(PipelineAxes({.replicas = 2}, 5), 5).status().message()),
       HasSubstr("--pp=2 --dp=2 are 4 ranks, but the job has 5"));
+}
+
+double WallSeconds(const Schedule& schedule, const SimulationCosts& costs) {
+  return MeasureBubbles(*Simulate(schedule, costs)).wall_seconds;
+}
+
+// Planned for F = I = W, until it is known that they are far from equal.
+TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
+  constexpr size_t kMicroBatches = 12;
+  TrainConfig config;
+  config.model = {.name = "simple_cnn"};
+  Worker worker;
+  worker.devices.assign(4, c10::kCPU);
+  const auto plan = *PipelinePlan::Create(config, worker,
+                                          {.schedule = "zero_bubble_auto",
+                                           .micro_batches = kMicroBatches,
+                                           .split = "layers"});
+  EXPECT_TRUE(plan->is_planned());
+  EXPECT_TRUE(plan->PlannedSeconds(0).empty());
+  const SimulationCosts costs = {
+      .stages = {{0.5, 0.5, 2, 0, 1},
+                 {1, 0.5, 0.5, 0, 1},
+                 {1, 0.5, 2, 0, 1},
+                 {1.5, 1.5, 0.5, 0, 1}},
+      .link = {.alpha_seconds = 0.05, .beta_seconds_per_byte = 0.05}};
+  const Schedule before = **plan->ScheduleFor(kMicroBatches);
+
+  const std::string line = *plan->PlanAgain(3, costs);
+  EXPECT_THAT(line,
+              HasSubstr("zero_bubble_auto: planned again after step 3 from "
+                        "measured times (F 1000.00, I 750.00, W 1250.00 ms, "
+                        "messages 100.00 ms): predicted bubble "));
+  EXPECT_THAT(line, HasSubstr(" % -> "));
+  const Schedule after = **plan->ScheduleFor(kMicroBatches);
+  EXPECT_LT(WallSeconds(after, costs), 0.97 * WallSeconds(before, costs));
+  EXPECT_EQ(plan->PlannedSeconds(2),
+            (std::map<std::string, double>{
+                {"F", 1}, {"I", 0.5}, {"W", 2}, {"message", 0.1}}));
+  EXPECT_EQ(plan->PlannedSeconds(3).count("message"), 0u);
+  // A short step is the first part of the new order.
+  EXPECT_EQ(ComputationOf(**plan->ScheduleFor(5)).actions,
+            FirstMicroBatches(ComputationOf(after), 5).actions);
+
+  EXPECT_THAT(*plan->PlanAgain(6, costs), HasSubstr("no other plan is faster"));
+  EXPECT_EQ((*plan->ScheduleFor(kMicroBatches))->actions, after.actions);
 }
 
 TEST(ProfileTest, MeasuresEveryLayer) {

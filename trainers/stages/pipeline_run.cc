@@ -100,6 +100,7 @@ absl::StatusOr<std::shared_ptr<PipelineStep>> PipelineRun::Begin(
     const StepInput& input) {
   auto step = std::make_shared<PipelineStep>();
   step->number = input.step;
+  RETURN_IF_ERROR(PlanAgain(input.step - 1));
   ASSIGN_OR_RETURN(step->schedule,
                    plan_->ScheduleFor(input.micro_batches.size()));
   step->full =
@@ -180,6 +181,19 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
   return outcome;
 }
 
+// No step is under way or waits to be taken in after an exchange of costs.
+absl::Status PipelineRun::PlanAgain(int64_t last_step) {
+  if (planned_again_ || !plan_->is_planned() || meter_->costs().stages.empty())
+    return absl::OkStatus();
+  planned_again_ = true;
+  ASSIGN_OR_RETURN(const std::string line,
+                   plan_->PlanAgain(last_step, meter_->costs()));
+  training_->Say(line);
+  ASSIGN_OR_RETURN(const Schedule* full,
+                   plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));
+  return meter_->Follow(*full);
+}
+
 absl::Status PipelineRun::Conclude() {
   RETURN_IF_ERROR(TakeInSteps(/*wait=*/true));
   ASSIGN_OR_RETURN(std::string summary, meter_->Summary());
@@ -219,7 +233,9 @@ absl::Status PipelineRun::TakeInSteps(bool wait) {
     ASSIGN_OR_RETURN(std::vector<ScheduleRecord> records,
                      meter_->Add(step.number, *step.schedule, Read(step),
                                  step.exchanges_costs));
-    for (const ScheduleRecord& record : records) {
+    for (ScheduleRecord& record : records) {
+      record.planned_for_seconds = plan_->PlannedSeconds(
+          step.schedule->StagesOf(static_cast<int>(record.pipeline_rank))[0]);
       RETURN_IF_ERROR(training_->Write(record));
     }
     steps_.pop_front();

@@ -71,6 +71,8 @@ class PipelineRun {
   absl::StatusOr<EvalRecord> Evaluate(TrainingData& data, int64_t epoch);
   absl::Status Conclude();
 
+  // Once, after ranks have exchanged costs, where the schedule depends on them.
+  absl::Status PlanAgain(int64_t last_step);
   // Takes in the steps that the devices are past, or all.
   absl::Status TakeInSteps(bool wait);
   const std::vector<ExecutorStep>& Read(PipelineStep& step) const;
@@ -87,6 +89,7 @@ class PipelineRun {
   std::unique_ptr<FullyShardedDataParallel> sharded_;  // null: not divided
   std::unique_ptr<PipelineStages> stages_;
   std::optional<PipelineMeter> meter_;
+  bool planned_again_ = false;
   int64_t full_steps_ = 0;                           // started
   std::deque<std::shared_ptr<PipelineStep>> steps_;  // not yet taken in
   std::optional<DeviceEvent> last_update_;           // on worker_.device

@@ -11,6 +11,7 @@
 #include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/engine/test_pipeline.h"
 #include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise {
 namespace {
@@ -105,6 +106,24 @@ TEST_P(ExecutorSchedulesTest, LossesAndGradientsAreThoseOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ExecutorSchedulesTest, testing::Range(1, 5));
+
+// What a run changes when it has measured its costs: the order of work, but not
+// that in which gradients add up.
+TEST(ExecutorPlansTest, PlansForOtherCostsComputeTheSame) {
+  constexpr int kRanks = 4, kMicroBatches = 8;
+  const SimulationCosts measured = {
+      .stages = {{0.5, 0.5, 2}, {1, 0.5, 0.5}, {1, 0.5, 2}, {1.5, 1.5, 0.5}},
+      .link = {.alpha_seconds = 0.1}};
+  std::vector<Schedule> plans;
+  for (const SimulationCosts& costs : {SimulationCosts(), measured}) {
+    plans.push_back(*AddCommunication(
+        *MakeSchedule("zero_bubble_auto:6", {kRanks, kMicroBatches}, costs)));
+  }
+  EXPECT_NE(plans[0].actions, plans[1].actions);
+  OnProcesses(kRanks, [&](const Group& group, int rank) {
+    for (const Schedule& plan : plans) ExpectLikeOneProcess(group, rank, plan);
+  });
+}
 
 }  // namespace
 }  // namespace rankwise
