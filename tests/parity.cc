@@ -122,7 +122,7 @@ void Table::Add(const ParityCase& tested, const RunLength& length) {
     std::printf("%-44s failed\n", NameOf(tested).c_str());
     return;
   }
-  const Distances distances = Compare(base, run);
+  const Distances distances = Compare(tested.task, base, run);
   const bool within = distances.weights <= tested.bounds.weights &&
                       distances.losses <= tested.bounds.losses;
   farthest.within += within;
