@@ -66,7 +66,7 @@ const std::map<std::string, Task>& Recipes() {
           /*key_bias_counts=*/false}},
         {"Bf16",
          {"",
-          Joined(sgd, {"--precision=bf16"}),
+          Joined(clipped, {"--precision=bf16"}),
           {.weights = 2e-2, .losses = 5e-4}}}};
   }();
   return *kRecipes;
