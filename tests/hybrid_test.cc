@@ -25,7 +25,7 @@ TEST_P(ParityTest, LearnsTheSame) {
   ASSERT_EQ(run.losses.size(), static_cast<size_t>(layout.ranks));
   ASSERT_EQ(base.losses[0].size(), static_cast<size_t>(length.steps));
   ASSERT_EQ(base.evaluations.size(), 2u);
-  const Distances distances = Compare(base, run);
+  const Distances distances = Compare(task, base, run);
   EXPECT_LE(distances.weights, bounds.weights) << distances.weight;
   EXPECT_LE(distances.losses, bounds.losses);
   for (const auto& [name, weight] : base.weights)

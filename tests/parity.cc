@@ -68,6 +68,12 @@ void AddDividedModels(Campaign& campaign) {
   }
 }
 
+// The norm that clips is a sum over shards, which rounds in another order. A
+// last bit of it can decide what a ReLU or a max pooling takes of nearly equal
+// values, and from there on gradients differ: ddp differs as much from one
+// process.
+constexpr Bounds kFlippingBounds = {.weights = 1e-3, .losses = 1e-4};
+
 // Sharded data parallelism, against replicas on the same examples; and its
 // stages against each other.
 void AddShardedModels(Campaign& campaign) {
@@ -76,17 +82,19 @@ void AddShardedModels(Campaign& campaign) {
                              const Names& layouts, const Bounds& bounds) {
       campaign.Add(Against(base, model, recipe, layouts, bounds));
     };
+    const Bounds clipped =
+        std::string(model) == "Cnn" ? kFlippingBounds : kShardedBounds;
     against("Ddp2", "WholeSgd", {"Zero1", "Zero2", "Zero3"}, kShardedBounds);
     against(
         "Ddp2", "Sgd",
         {"Zero1", "Zero2", "Zero3", "Zero3Recompute", "Zero3EachMicrobatch"},
-        kShardedBounds);
+        clipped);
     against("Ddp4", "Sgd", {"Zero1Of4", "Zero2Of4", "Zero3Of4", "Hsdp"},
-            kShardedBounds);
+            clipped);
     if (std::string(model) != "Cnn")  // has no layers to divide along tp
       against("Tp2Dp2", "Sgd", {"Tp2Zero3"}, kShardedBounds);
-    against("Pp2Dp2", "Sgd", {"Pp2Zero1"}, kShardedBounds);
-    against("Ddp2", "Bf16", {"Zero3Fp32Parameters"}, kShardedBounds);
+    against("Pp2Dp2", "Sgd", {"Pp2Zero1"}, clipped);
+    against("Ddp2", "Bf16", {"Zero3Fp32Parameters"}, clipped);
     campaign.Add(Against("Ddp2", model, "Bf16", {"Zero1"}));
     for (const char* recipe : {"WholeSgd", "Sgd", "Bf16"})
       against("Zero1", recipe, {"Zero2", "Zero3"}, kBitEqual);
@@ -122,7 +130,7 @@ void Table::Add(const ParityCase& tested, const RunLength& length) {
     std::printf("%-44s failed\n", NameOf(tested).c_str());
     return;
   }
-  const Distances distances = Compare(base, run);
+  const Distances distances = Compare(tested.task, base, run);
   const bool within = distances.weights <= tested.bounds.weights &&
                       distances.losses <= tested.bounds.losses;
   farthest.within += within;

@@ -25,6 +25,10 @@ struct Task {
   std::vector<std::string> flags = {};
   Bounds bounds = {};     // against one process
   int micro_batches = 0;  // of a step; 0: those of RunLength
+  // Whether the bias of attention's keys counts. All of a row's scores change
+  // by the same with it, which softmax takes out again: its gradient is zero
+  // but for rounding, and Adam makes steps of full size of that.
+  bool key_bias_counts = true;
 };
 
 struct Layout {
@@ -81,9 +85,9 @@ struct Distances {
   double losses = 0;   // the largest; infinite where steps are missing
 };
 
-// Of two runs that both have losses; fails the test where their weights have
-// other names.
-Distances Compare(const Trained& base, const Trained& run);
+// Of two runs of `task` that both have losses; fails the test where their
+// weights have other names.
+Distances Compare(const Task& task, const Trained& base, const Trained& run);
 
 }  // namespace rankwise
 
