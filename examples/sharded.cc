@@ -55,8 +55,7 @@ absl::Status Train() {
       loss.backward();
       sharded->AfterBackward();
       sgd.step();
-      // Not sgd.zero_grad(): gradients are views of what was received.
-      for (torch::Tensor& rows : owned) rows.mutable_grad().reset();
+      sgd.zero_grad();
       if (env.rank == 0 && step % 50 == 49)
         std::printf("step %d, loss %.4f\n", step + 1, loss.item<double>());
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "parallel/comm/test_process.h"
 #include "tests/trained.h"
 #include "tests/trainer_process.h"
 
@@ -18,6 +19,7 @@ namespace rankwise {
 namespace {
 
 using testing::HasSubstr;
+using testing::Pair;
 using Flags = std::vector<std::string>;
 
 // Of --model=gpt --tied_head=false, in fp32.
@@ -35,12 +37,16 @@ Flags SmallGpt() {
           "--test_size=9"};
 }
 
-// What `ranks` ranks hand over in the last step, by operation; the same each.
-std::map<std::string, int64_t> TrafficOf(int ranks, Flags flags) {
+Trained TrainSmallGpt(int ranks, Flags flags) {
   for (const std::string& flag : SmallGpt()) flags.push_back(flag);
   flags.push_back("--traffic_steps=1");
   flags.push_back("--eval=false");
-  const Trained run = Train("fsdp", ranks, flags);
+  return Train("fsdp", ranks, flags);
+}
+
+// What `ranks` ranks hand over in the last step, by operation; the same each.
+std::map<std::string, int64_t> TrafficOf(int ranks, const Flags& flags) {
+  const Trained run = TrainSmallGpt(ranks, flags);
   std::vector<std::map<std::string, int64_t>> traffic;
   for (const Record& record : RecordsIn(run.record)) {
     const auto* recorded = std::get_if<TrafficRecord>(&record);
@@ -71,6 +77,69 @@ TEST(FsdpTest, TrafficIsTheFormulasToTheByte) {
     EXPECT_EQ(traffic.at("all_gather"), (2 * kBytes - kHeadBytes) / ranks);
     EXPECT_EQ(traffic.at("reduce_scatter"), kBytes);
   }
+}
+
+// Zhao et al. 2023, "PyTorch FSDP", section 3.2.2: two groups of two, within
+// which parameters are gathered and gradients reduced; then the ranks that have
+// the same rows, one of each group, sum theirs.
+TEST(FsdpTest, HybridShardingsTrafficStaysInItsGroupsToTheByte) {
+  const Trained run = TrainSmallGpt(4, {"--zero=3", "--shard_ranks=2"});
+  int ranks = 0;
+  for (const Record& record : RecordsIn(run.record)) {
+    const auto* recorded = std::get_if<TrafficRecord>(&record);
+    if (recorded == nullptr) continue;
+    ++ranks;
+    std::map<std::string, int64_t> bytes;  // by group and operation
+    std::map<std::string, std::vector<int64_t>> members;
+    for (const RecordedTransfer& transfer : recorded->events) {
+      bytes[transfer.group + " " + transfer.op] += transfer.bytes;
+      members[transfer.group] = transfer.ranks;
+    }
+    EXPECT_THAT(bytes,
+                testing::ElementsAre(
+                    Pair("dp_replicate all_reduce", kBytes / 2),
+                    Pair("dp_shard all_gather", (2 * kBytes - kHeadBytes) / 2),
+                    Pair("dp_shard reduce_scatter", kBytes)));
+    const int64_t first = recorded->rank / 2 * 2, same = recorded->rank % 2;
+    EXPECT_THAT(members["dp_shard"], testing::ElementsAre(first, first + 1));
+    EXPECT_THAT(members["dp_replicate"], testing::ElementsAre(same, same + 2));
+  }
+  EXPECT_EQ(ranks, 4);
+}
+
+// `trainer` with at most `megabytes` of writable memory in each process.
+Finished RunWithin(int megabytes, const std::string& trainer,
+                   const Flags& flags) {
+  std::vector<std::string> argv = {
+      "/bin/sh", "-c", "ulimit -d $0 && exec \"$@\"",
+      absl::StrCat(megabytes * 1000), Runfile("trainers/" + trainer)};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  TestProcess process(argv);
+  Finished run;
+  run.code = process.Wait();
+  run.out = process.Stdout();
+  run.err = process.Stderr();
+  return run;
+}
+
+// Weights of 69 MB: with as much again in gradients, and twice as much in
+// Adam's state, a rank of ddp has 280 MB of memory for training to write to in
+// addition to the 100 that a process of these programs has. ZeRO 3 divides it
+// by four.
+TEST(FsdpTest, TrainsInMemoryThatIsTooSmallForEveryRankToHaveAll) {
+  constexpr int kMegabytes = 345;
+  const Flags flags = {"--nproc=4",       "--model=mlp",   "--width=800",
+                       "--depth=24",      "--max_steps=2", "--batch_size=2",
+                       "--train_size=16", "--eval=false",  "--threads=1"};
+  const Finished whole = RunWithin(kMegabytes, "ddp", flags);
+  EXPECT_EQ(whole.code, 1);
+  EXPECT_THAT(whole.err,
+              testing::ContainsRegex(
+                  "ddp: rank [0-3]: error: [a-z0-9 ]+ ran out of memory on "
+                  "cpu: .*you tried to allocate [0-9]+ bytes"));
+  EXPECT_THAT(whole.err, HasSubstr("the trainer fsdp (--zero=3)"));
+  const Finished divided = RunWithin(kMegabytes, "fsdp", flags);
+  EXPECT_EQ(divided.code, 0) << divided.err;
 }
 
 TEST(FsdpTest, RecordsWhatEachUnitWaitedFor) {

@@ -23,6 +23,16 @@ struct Layout {
   std::vector<std::string> flags;
 };
 
+// One per rank.
+std::vector<MemoryRecord> MemoryIn(const std::string& record) {
+  std::vector<MemoryRecord> memory;
+  for (const Record& one : RecordsIn(record)) {
+    if (const auto* found = std::get_if<MemoryRecord>(&one))
+      memory.push_back(*found);
+  }
+  return memory;
+}
+
 class MemoryTest : public ::testing::TestWithParam<Layout> {
  protected:
   std::vector<std::string> Flags(const std::string& model) const {
@@ -35,7 +45,6 @@ class MemoryTest : public ::testing::TestWithParam<Layout> {
     return flags;
   }
 
-  // One per rank.
   std::vector<MemoryRecord> Trained(const std::string& model) const {
     const std::string record = FreshDir(GetParam().name + model) + "/r.jsonl";
     std::vector<std::string> flags = Flags(model);
@@ -45,11 +54,7 @@ class MemoryTest : public ::testing::TestWithParam<Layout> {
     EXPECT_EQ(run.err, "");
     EXPECT_TRUE(absl::StrContains(run.out, "memory of rank 0 in MB"))
         << run.out;
-    std::vector<MemoryRecord> memory;
-    for (const Record& one : RecordsIn(record)) {
-      if (const auto* found = std::get_if<MemoryRecord>(&one))
-        memory.push_back(*found);
-    }
+    const std::vector<MemoryRecord> memory = MemoryIn(record);
     EXPECT_EQ(memory.size(), static_cast<size_t>(GetParam().ranks));
     return memory;
   }
@@ -100,6 +105,77 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"Tensor", "tensor_parallel", 2, {"--sequence_parallel"}},
         Layout{"Pipeline", "pipeline", 2, {"--microbatches=4"}}),
     [](const auto& info) { return info.param.name; });
+
+// Rajbhandari et al. 2020, "ZeRO", section 5, for each stage.
+class ZeroMemoryTest : public ::testing::TestWithParam<int> {
+ protected:
+  // What each rank that runs holds.
+  static std::vector<MemoryRecord> Train(const std::string& trainer,
+                                         std::vector<std::string> flags) {
+    const std::string record = FreshDir("zero") + "/r.jsonl";
+    flags.insert(
+        flags.end(),
+        {absl::StrCat("--zero=", GetParam()), "--model=gpt", "--depth=2",
+         "--width=64", "--sequence_length=32", "--batch_size=2",
+         "--train_size=64", "--max_steps=2", "--epochs=1", "--eval=false",
+         "--threads=1", "--memory", "--record=" + record});
+    const Finished run = RunTrainer(trainer, flags);
+    EXPECT_EQ(run.code, 0) << run.err;
+    return MemoryIn(record);
+  }
+
+  static int64_t State(const MemoryParts& parts) {
+    return parts.parameter_bytes + parts.gradient_bytes + parts.optimizer_bytes;
+  }
+
+  static void ExpectAsComputed(const MemoryRecord& memory) {
+    const MemoryParts &measured = memory.measured, &computed = memory.computed;
+    const auto state = static_cast<double>(State(computed));
+    EXPECT_NEAR(static_cast<double>(State(measured)), state, 0.02 * state)
+        << "rank " << memory.rank;
+    EXPECT_EQ(measured.unsharded_bytes, computed.unsharded_bytes)
+        << "rank " << memory.rank;
+  }
+};
+
+TEST_P(ZeroMemoryTest, OfPretendedRanksIsTheFormulas) {
+  int64_t before = 0;
+  for (const int ranks : {1, 2, 4, 8}) {
+    SCOPED_TRACE(absl::StrCat(ranks, " ranks"));
+    const auto memory = Train(
+        "fsdp", {"--backend=fake", absl::StrCat("--fake_world_size=", ranks)});
+    ASSERT_EQ(memory.size(), 1u);
+    ExpectAsComputed(memory[0]);
+    const int64_t state = State(memory[0].measured);
+    EXPECT_TRUE(ranks == 1 || state < before) << state;
+    before = state;
+  }
+}
+
+TEST_P(ZeroMemoryTest, OfRanksIsTheFormulas) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{
+           {"--units=layer", "--prefetch=2"},
+           {"--accumulate=2", "--units=0.1", "--precision=bf16"}}) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--nproc=2", "--backend=gloo"});
+    const auto memory = Train("fsdp", all);
+    EXPECT_EQ(memory.size(), 2u);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  }
+}
+
+TEST_P(ZeroMemoryTest, OfAPipelinesRanksIsTheFormulas) {
+  const auto memory =
+      Train("hybrid", {"--nproc=4", "--pp=2", "--microbatches=4"});
+  EXPECT_EQ(memory.size(), 4u);
+  for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ZeroMemoryTest, ::testing::Values(1, 2, 3),
+                         [](const auto& stage) {
+                           return absl::StrCat("Zero", stage.param);
+                         });
 
 }  // namespace
 }  // namespace rankwise

@@ -123,6 +123,29 @@ TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
   }
 }
 
+// A folder in its place, as it is the same for root.
+TEST(ResumeTest, ARankThatCannotSaveEndsTheJobForAllAndTheLastSaveStays) {
+  const std::string dir = FreshDir("unsaved");
+  const std::vector<std::string> flags = {"--nproc=2", "--model=mlp",
+                                          "--width=64", "--resume"};
+  ASSERT_EQ(RunTrainer("fsdp", Flags(dir, 4, flags)).code, 0);
+  const std::string file = dir + "/step_00000006.shard_1_of_2.safetensors";
+  std::filesystem::create_directory(file);
+  const Finished run = RunTrainer("fsdp", Flags(dir, 12, flags));
+  EXPECT_NE(run.code, 0);
+  const std::string why =
+      "error: saving the checkpoint of step 6 failed on rank 1: ";
+  for (const char* rank : {"fsdp: rank 0: ", "fsdp: rank 1: "})
+    EXPECT_THAT(run.err, HasSubstr(rank + why));
+  EXPECT_THAT(run.err, AllOf(HasSubstr(file), Not(HasSubstr("dead")),
+                             Not(HasSubstr("did not arrive"))));
+
+  std::filesystem::remove(file);
+  const Finished resumed = RunTrainer("fsdp", Flags(dir, 6, flags));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 4"));
+}
+
 TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {
   const std::string dir = FreshDir("torn");
   ASSERT_EQ(RunTrainer("single", Flags(dir, 6)).code, 0);

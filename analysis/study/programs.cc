@@ -148,12 +148,17 @@ absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
       "--comm_bench=false"));
 }
 
-absl::StatusOr<std::string> FindPlotly(const std::string& own_path) {
-  const fs::path path = own_path + ".runfiles/plotly/plotly.min.js";
-  std::error_code error;
-  if (fs::is_regular_file(path, error)) return path.string();
+absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
+                                       const std::string& runfiles_dir) {
+  const fs::path own_dir = own_path + ".runfiles";
+  const fs::path file = "plotly/plotly.min.js";
+  for (const fs::path& dir : {fs::path(runfiles_dir), own_dir}) {
+    std::error_code error;
+    if (!dir.empty() && fs::is_regular_file(dir / file, error))
+      return (dir / file).string();
+  }
   return absl::NotFoundError(absl::StrCat(
-      path.string(),
+      (own_dir / file).string(),
       " is not there: start the study by `./bazelw run //:study`, pass "
       "--plotly_js, or go without a report by --report=false"));
 }

@@ -2,6 +2,7 @@
 // scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -168,7 +169,9 @@ absl::Status Report(const Answer& answer, const std::string& title,
   if (!absl::GetFlag(FLAGS_report)) return absl::OkStatus();
   std::string plotly = UserPath(absl::GetFlag(FLAGS_plotly_js));
   if (plotly.empty()) {
-    ASSIGN_OR_RETURN(plotly, FindPlotly(OwnPath()));
+    const char* runfiles = std::getenv("RUNFILES_DIR");  // set by Bazel
+    ASSIGN_OR_RETURN(
+        plotly, FindPlotly(OwnPath(), runfiles == nullptr ? "" : runfiles));
   }
   const std::string path = dir + "/report.html";
   RETURN_IF_ERROR(WriteReport(

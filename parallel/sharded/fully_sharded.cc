@@ -76,7 +76,9 @@ FullyShardedDataParallel::FullyShardedDataParallel(torch::nn::Module& module,
                                                    const ShardingGroups& groups,
                                                    const Group& line,
                                                    const ShardingConfig& config)
-    : module_(module), groups_(groups), line_(line), config_(config) {}
+    : module_(module), groups_(groups), line_(line), config_(config) {
+  unsharded_.has_gradients = config.stage > 1;
+}
 
 void FullyShardedDataParallel::AddUnit(
     const UnitSpec& spec, const std::map<const void*, std::string>& names) {

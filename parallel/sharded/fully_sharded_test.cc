@@ -14,6 +14,7 @@
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/nn/module.h"
+#include "torch/optim/sgd.h"
 
 namespace rankwise {
 namespace {
@@ -132,8 +133,8 @@ torch::Tensor Forward(const Net& net, FullyShardedDataParallel& engine,
   return x;
 }
 
-void TrainStep(const Net& net, FullyShardedDataParallel& engine, int step,
-               const Group& line, int micro_batches) {
+void ComputeGradients(const Net& net, FullyShardedDataParallel& engine,
+                      int step, const Group& line, int micro_batches) {
   for (int i = 0; i < micro_batches; ++i) {
     engine.SetSync(i + 1 == micro_batches);
     engine.BeforeForward();
@@ -145,6 +146,11 @@ void TrainStep(const Net& net, FullyShardedDataParallel& engine, int step,
     loss.backward();
     engine.AfterBackward();
   }
+}
+
+void TrainStep(const Net& net, FullyShardedDataParallel& engine, int step,
+               const Group& line, int micro_batches) {
+  ComputeGradients(net, engine, step, line, micro_batches);
   Update(engine.Owned());
 }
 
@@ -232,6 +238,26 @@ TEST_P(ZeroTest, KeepsMastersInFp32WhereParametersAreBf16) {
     for (const auto& [name, rows] : engine->Owned())
       EXPECT_EQ(rows.grad().scalar_type(), torch::ScalarType::Float) << name;
   });
+}
+
+// Such an optimizer detaches the gradients in zero_grad().
+TEST_P(ZeroTest, TrainsWithAnOptimizerOfTorch) {
+  const Named whole = TrainWhole();
+  for (bool set_to_none : {true, false}) {
+    OnRanks(2, [&](Communicator& comm) {
+      Net net;
+      const auto engine = Shard(net, comm, {{.stage = GetParam()}});
+      std::vector<torch::Tensor> owned;
+      for (const auto& [name, rows] : engine->Owned()) owned.push_back(rows);
+      torch::optim::SGD sgd(owned, kLearningRate);
+      for (int step = 0; step < kSteps; ++step) {
+        ComputeGradients(net, *engine, step, comm.world(), 1);
+        sgd.step();
+        sgd.zero_grad(set_to_none);
+      }
+      ExpectRowsOf(whole, *engine);
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, ZeroTest, testing::Values(1, 2, 3),

@@ -51,6 +51,7 @@ struct ShardingConfig {
 struct UnshardedBytes {
   int64_t now = 0;
   int64_t peak = 0;  // since the beginning
+  bool has_gradients = false;  // whole gradients are among them
 
   void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
 };

@@ -88,8 +88,16 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
   const int64_t mine = std::min(most, rows - sharded.begin);
   const auto options = values.options().dtype(
       config_.parameter_type.value_or(values.scalar_type()));
-  torch::Tensor memory = at::empty_like(values, options);
-  memory.copy_(values);
+  // Its own memory where nothing else is in it (`whole` and `values` are): a
+  // copy of each parameter while they are divided would leave holes that no
+  // unit fits into.
+  torch::Tensor memory = values;
+  if (values.scalar_type() != options.dtype().toScalarType() ||
+      values.storage().nbytes() != values.nbytes() ||
+      values.storage().use_count() > 2) {
+    memory = at::empty_like(values, options);
+    memory.copy_(values);
+  }
   whole.set_data(memory);
   sharded.whole = whole;
   sharded.flat = FlatView(whole);
@@ -245,9 +253,11 @@ void ShardedUnit::FinishReduce() {
   const torch::Tensor mean = reduce_.output.div_(groups_.ranks());
   for (ShardedParameter& parameter : parameters_) {
     if (!parameter.trained()) continue;
+    // Not a view to autograd, which a torch::optim::Optimizer could not detach.
     SetGradient(parameter,
                 at::as_strided(mean, parameter.rows.sizes(),
-                               parameter.rows.strides(), parameter.offset));
+                               parameter.rows.strides(), parameter.offset)
+                    .detach());
   }
   unsharded_.Add(-static_cast<int64_t>(reduce_.input.nbytes()));
   reduce_ = {};
@@ -260,7 +270,8 @@ void ShardedUnit::SetGradient(ShardedParameter& parameter,
   if (config_.stage == 1 && whole.defined() &&
       whole.scalar_type() == mean.scalar_type() && !config_.offload) {
     // In the memory of the whole one, which is there anyway.
-    gradient = whole.narrow(0, parameter.begin, parameter.rows.size(0));
+    gradient =
+        whole.narrow(0, parameter.begin, parameter.rows.size(0)).detach();
     gradient.copy_(mean);
   } else if (gradient.defined()) {
     gradient.add_(mean);

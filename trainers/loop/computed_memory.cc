@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "trainers/loop/unsharded_memory.h"
 
 namespace rankwise {
 namespace {
 
-constexpr int64_t kWideBytes = 4;  // of fp32
+constexpr int64_t kWideBytes = 4;        // of fp32
+constexpr int64_t kGradScalerBytes = 8;  // its scale and its count of steps
 
 using Shape = std::vector<int64_t>;
 
@@ -47,13 +49,29 @@ std::vector<Shape> ParameterShapes(const ModelSpec& model,
   return shapes;
 }
 
-int64_t OptimizerBytes(const OptimizerConfig& optimizer, int64_t numbers,
+int64_t OptimizerBytes(const TrainConfig& config, int64_t numbers,
                        size_t tensors) {
-  const bool adam = optimizer.name != "sgd";
-  const int moments = adam ? 2 : optimizer.momentum != 0 ? 1 : 0;
+  const bool adam = config.optimizer.name != "sgd";
+  const int moments = adam ? 2 : config.optimizer.momentum != 0 ? 1 : 0;
   // Of Adam a count of its steps, too.
   const size_t counts = adam ? tensors : 0;
-  return kWideBytes * (moments * numbers + static_cast<int64_t>(counts));
+  return kWideBytes * (moments * numbers + static_cast<int64_t>(counts)) +
+         (config.precision == Precision::kFp16 ? kGradScalerBytes : 0);
+}
+
+// Parameters and gradients, of `whole` numbers, of which the rank owns `rows`.
+void AddModelBytes(const Sharding& sharding, int64_t whole, int64_t rows,
+                   MemoryParts& parts) {
+  const int stage = sharding.config.stage;
+  const int64_t used = (sharding.has_bf16() ? 2 : kWideBytes) * whole;
+  // Else a rank's rows, and their gradients, are parts of the whole ones.
+  const bool apart =
+      stage > 0 && (sharding.has_bf16() || sharding.config.offload);
+  const int64_t owned = kWideBytes * rows;
+  parts.parameter_bytes =
+      (stage < 3 ? used : 0) + (stage == 3 || apart ? owned : 0);
+  parts.gradient_bytes =
+      (stage < 2 ? used : 0) + (stage >= 2 || apart ? owned : 0);
 }
 
 // Of one layer and `examples`.
@@ -78,15 +96,34 @@ double LossNumbers(const ModelSpec& model) {
   return model.loss == LossKind::kMeanSquaredError ? 2 * outputs : outputs;
 }
 
+// Where layers keep their input only, fp32: but the first one, whose input
+// needs no gradient, and the last one, with whose backward the others begin.
+int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
+                          const ModelSpec& model, const Sharding& sharding) {
+  const size_t layers = model.layers.size();
+  int64_t bytes = ComputeActivations(config, device, model,
+                                     {layers - 1, layers}, sharding.has_bf16());
+  if (layers == 1) return bytes;
+  bytes +=
+      ComputeActivations(config, device, model, {0, 1}, sharding.has_bf16());
+  for (size_t layer = 0; layer + 2 < layers; ++layer) {
+    bytes += std::llround(static_cast<double>(config.data.batch_size) *
+                          kWideBytes * Numbers(model.layers[layer].part_shape));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
-                           const ModelSpec& model, const LayerRange& range) {
+                           const ModelSpec& model, const LayerRange& range,
+                           bool has_bf16_parameters) {
   const auto examples = static_cast<double>(config.data.batch_size);
   double bytes = 0;
   for (size_t layer = range.begin; layer < range.end; ++layer) {
-    bytes +=
-        KeptBytes(model.layers[layer].kept, examples, config.precision, device);
+    KeptForBackward kept = model.layers[layer].kept;
+    if (has_bf16_parameters) kept.cast_weights = 0;
+    bytes += KeptBytes(kept, examples, config.precision, device);
   }
   if (range.end == model.layers.size())
     bytes += examples * kWideBytes * LossNumbers(model);
@@ -98,23 +135,21 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
                           const ModelPlacement& placement) {
   const Sharding& sharding = placement.sharding;
   const std::vector<Shape> shapes = ParameterShapes(model, placement.layers);
-  // Of what is divided from ZeRO's `stage` on.
-  const auto numbers = [&](int stage) {
-    const int ranks = sharding.stage >= stage ? sharding.ranks : 1;
-    int64_t sum = 0;
-    for (const Shape& shape : shapes) sum += ShardNumbers(shape, ranks);
-    return sum;
-  };
+  int64_t whole = 0, rows = 0;
+  for (const Shape& shape : shapes) {
+    whole += ShardNumbers(shape, 1);
+    rows += ShardNumbers(shape, sharding.config.stage > 0 ? sharding.ranks : 1);
+  }
   MemoryParts parts;
-  parts.optimizer_bytes =
-      OptimizerBytes(config.optimizer, numbers(1), shapes.size());
-  parts.gradient_bytes = kWideBytes * numbers(2);
-  parts.parameter_bytes = kWideBytes * numbers(3);
-  parts.unsharded_bytes = sharding.unsharded_bytes;
+  AddModelBytes(sharding, whole, rows, parts);
+  parts.optimizer_bytes = OptimizerBytes(config, rows, shapes.size());
+  parts.unsharded_bytes = ComputeUnsharded(model, placement, config.accumulate);
   parts.activation_bytes =
-      placement.activation_bytes.has_value()
-          ? *placement.activation_bytes
-          : ComputeActivations(config, device, model, {0, model.layers.size()});
+      placement.activation_bytes.has_value() ? *placement.activation_bytes
+      : sharding.recompute
+          ? ComputeRecomputed(config, device, model, sharding)
+          : ComputeActivations(config, device, model, {0, model.layers.size()},
+                               sharding.has_bf16());
   return parts;
 }
 

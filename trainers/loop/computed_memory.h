@@ -16,17 +16,20 @@ namespace rankwise {
 
 // Of a rank on a device of type `device` with the layers of `placement`,
 // `model` being made for its split. Parameters and gradients are fp32, also
-// under autocast; Adam has two fp32 moments of each and a count per tensor. Of
-// ranks that share a tensor unevenly, the one with most.
+// under autocast, but for those that sharded data parallelism gathers in bf16;
+// Adam has two fp32 moments of each and a count per tensor. Of ranks that share
+// a tensor unevenly, the one with most.
 MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
                           const ModelSpec& model,
                           const ModelPlacement& placement);
 
 // What forward of the layers of `range` keeps for the backward of one
 // micro-batch of config.data.batch_size examples, the loss among it where the
-// range ends the model (LayerSpec::kept).
+// range ends the model (LayerSpec::kept). Of bf16 parameters autocast makes no
+// copies.
 int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
-                           const ModelSpec& model, const LayerRange& range);
+                           const ModelSpec& model, const LayerRange& range,
+                           bool has_bf16_parameters = false);
 
 }  // namespace rankwise
 

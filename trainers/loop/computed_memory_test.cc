@@ -116,14 +116,62 @@ TEST(ComputeMemoryTest, ZeroDividesStageByStage) {
   constexpr int64_t kShard = 683 * 1024 + 683 + 342 * 2048 + 342;
   for (int stage = 0; stage <= 3; ++stage) {
     ModelPlacement placement;
-    placement.sharding = {.stage = stage, .ranks = 3, .unsharded_bytes = 7};
+    placement.sharding = {.config = {.stage = stage}, .ranks = 3};
     const MemoryParts parts = Compute(config, placement);
     EXPECT_EQ(parts.optimizer_bytes,
               8 * (stage >= 1 ? kShard : kWhole) + 4 * 4);
     EXPECT_EQ(parts.gradient_bytes, 4 * (stage >= 2 ? kShard : kWhole));
     EXPECT_EQ(parts.parameter_bytes, 4 * (stage >= 3 ? kShard : kWhole));
-    EXPECT_EQ(parts.unsharded_bytes, 7);
   }
+}
+
+// Of what is gathered in bf16 the optimizer's rows, and their gradients, are
+// fp32 and apart.
+TEST(ComputeMemoryTest, Bf16ParametersHaveRowsOfTheirOwn) {
+  TrainConfig config = ConfigOf({.name = "mp_mlp"});
+  config.precision = Precision::kBf16;
+  constexpr int64_t kWhole = 2 * 2048 * 1024 + 2048 + 1024, kRows = kWhole / 2;
+  const int64_t parameters[] = {2 * kWhole + 4 * kRows, 2 * kWhole + 4 * kRows,
+                                4 * kRows};
+  const int64_t gradients[] = {2 * kWhole + 4 * kRows, 4 * kRows, 4 * kRows};
+  for (int stage = 1; stage <= 3; ++stage) {
+    ModelPlacement placement;
+    placement.sharding = {
+        .config = {.stage = stage, .parameter_type = at::kBFloat16},
+        .ranks = 2};
+    const MemoryParts parts = Compute(config, placement);
+    EXPECT_EQ(parts.parameter_bytes, parameters[stage - 1]);
+    EXPECT_EQ(parts.gradient_bytes, gradients[stage - 1]);
+    EXPECT_EQ(parts.optimizer_bytes, 8 * kRows + 4 * 4);
+  }
+}
+
+// mlp: weights [1024, 3072], three [1024, 1024], [10, 1024] and biases, each a
+// unit.
+TEST(ComputeMemoryTest, BuffersOfUnitsThatLiveAtOnce) {
+  TrainConfig config = ConfigOf({.name = "mlp", .depth = 4, .width = 1024});
+  constexpr int64_t kFirst = 4 * 1024 * 3073, kOther = 4 * 1024 * 1025;
+  const auto unsharded = [&](const ShardingConfig& sharding) {
+    ModelPlacement placement;
+    placement.sharding = {.config = sharding, .ranks = 2};
+    return Compute(config, placement).unsharded_bytes;
+  };
+  // In backward the first unit's parameters and what they are gathered in, or
+  // its gradients; and what the units after it are reduced from.
+  EXPECT_EQ(unsharded({.stage = 3, .prefetch = 0}), 2 * kFirst + kOther);
+  EXPECT_EQ(unsharded({.stage = 3, .prefetch = 1}), 2 * kFirst + 2 * kOther);
+  // Its gradients and what they are reduced from, and the units' after it.
+  EXPECT_EQ(unsharded({.stage = 2, .prefetch = 0}), 2 * kFirst);
+  EXPECT_EQ(unsharded({.stage = 2, .prefetch = 2}), 2 * kFirst + 2 * kOther);
+  // Whole gradients are not among them.
+  EXPECT_EQ(unsharded({.stage = 1, .prefetch = 1}), kFirst + kOther);
+  // Whole gradients of all units until the last micro-batch, and one more; or
+  // of one at a time.
+  config.accumulate = 2;
+  EXPECT_EQ(unsharded({.stage = 2, .prefetch = 0}), kFirst + 4 * kOther);
+  EXPECT_EQ(
+      unsharded({.stage = 2, .prefetch = 0, .reduce_every_micro_batch = true}),
+      2 * kFirst);
 }
 
 }  // namespace

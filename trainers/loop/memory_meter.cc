@@ -49,12 +49,15 @@ void MemoryMeter::Enter(Phase phase) {
     return;
   }
   if (phase == Phase::kBackward) TakeActivations(/*of_others=*/0);
-  if (phase == Phase::kOptimizer) Raise(parts_.gradient_bytes, GradientBytes());
+  if (phase == Phase::kOptimizer)
+    Raise(parts_.gradient_bytes, GradientBytes(/*whole=*/true));
   allocated_.Close();
 }
 
 void MemoryMeter::AfterStageForward() {
-  if (allocated_.is_open()) TakeActivations(GradientBytes());
+  if (!allocated_.is_open()) return;
+  const bool counted = unsharded_ != nullptr && unsharded_().has_gradients;
+  TakeActivations(GradientBytes(/*whole=*/!counted));
 }
 
 void MemoryMeter::AfterStep() {
@@ -70,8 +73,12 @@ void MemoryMeter::AfterStep() {
   if (unsharded_ != nullptr) Raise(parts_.unsharded_bytes, unsharded_().peak);
 }
 
-int64_t MemoryMeter::GradientBytes() const {
+int64_t MemoryMeter::GradientBytes(bool whole) const {
   std::vector<torch::Tensor> gradients;
+  if (whole) {
+    for (const torch::Tensor& parameter : model_.parameters())
+      gradients.push_back(parameter.grad());
+  }
   for (const torch::Tensor& parameter : optimizer_.parameters())
     gradients.push_back(parameter.grad());
   return StorageBytes(gradients);

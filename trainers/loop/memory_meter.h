@@ -37,7 +37,8 @@ class MemoryMeter {
   const MemoryParts& parts() const { return parts_; }
 
  private:
-  int64_t GradientBytes() const;
+  // Of the optimizer's parameters; `whole`: of the model's, too.
+  int64_t GradientBytes(bool whole) const;
   int64_t UnshardedNow() const;
   void TakeActivations(int64_t of_others);
 

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "parallel/sharded/sharding.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
@@ -16,10 +18,22 @@ namespace rankwise {
 // "ZeRO", section 5), every tensor along its first dimension: the optimizer's
 // state from stage 1 on, gradients from 2, parameters from 3.
 struct Sharding {
-  int stage = 0;
+  ShardingConfig config = {.stage = 0};
+  std::string units = "block";  // as in ZeroConfig
   int ranks = 1;
-  // Buffers of gathered parameters and gradients, the most at one time.
-  int64_t unsharded_bytes = 0;
+  bool recompute = false;  // layers keep their input only
+
+  // Parameters are gathered and used in 16 bits.
+  bool has_bf16() const {
+    return config.stage > 0 && config.parameter_type.has_value();
+  }
+};
+
+// Of one micro-batch.
+struct Pass {
+  LayerRange layers;
+  bool backward = false;
+  bool completes = false;  // the layers' gradients of the step
 };
 
 // By default all of the model.
@@ -30,6 +44,9 @@ struct ModelPlacement {
   // see them.
   bool reads_data = true;
   Sharding sharding;
+  // What a pipeline's rank runs in a step, in order. Empty: forward and
+  // backward of all layers for each micro-batch.
+  std::vector<Pass> passes;
   // What the micro-batches under way keep for backward, computed; none: there
   // is one, through all layers.
   std::optional<int64_t> activation_bytes;

@@ -24,6 +24,7 @@
 #include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/checkpoint/checksum.h"
 #include "trainers/checkpoint/safetensors.h"
+#include "trainers/loop/agreement.h"
 #include "trainers/loop/resume_check.h"
 #include "trainers/loop/run_state.h"
 
@@ -105,13 +106,23 @@ absl::Status RestoreGenerator(CheckpointReader& reader, const Worker& worker,
   at::Generator generator = DeviceGenerator(worker);
   std::lock_guard<std::mutex> lock(generator.mutex());
   const auto rank = static_cast<size_t>(worker.dp_rank());
-  if (rank < states.size()) {
+  const bool known = rank < states.size();
+  // A CPU's state is a few thousand bytes, a GPU's its seed and offset.
+  if (known && states[rank].sizes() == generator.get_state().sizes()) {
     generator.set_state(states[rank]);
-  } else {
-    const uint64_t of_step =
-        MixIn(seed, static_cast<uint64_t>(reader.saved().step));
-    generator.set_current_seed(MixIn(of_step, rank));
+    return absl::OkStatus();
   }
+  if (known && worker.is_first()) {
+    std::fprintf(stderr,
+                 "warning: --resume: the checkpoint's random state is of "
+                 "another kind of device than %s; random numbers go on from "
+                 "--seed and the step, and differ from those of a run that "
+                 "was not stopped\n",
+                 worker.device.str().c_str());
+  }
+  const uint64_t of_step =
+      MixIn(seed, static_cast<uint64_t>(reader.saved().step));
+  generator.set_current_seed(MixIn(of_step, rank));
   return absl::OkStatus();
 }
 
@@ -141,6 +152,16 @@ absl::Status RestoreSums(CheckpointReader& reader, const Worker& worker,
 // In place of a step that a rank has found.
 constexpr int64_t kNoCheckpoint = -1;
 constexpr int64_t kNotLoaded = -2;
+
+absl::Status MakeFolder(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directory(dir, error);
+  if (!error && access(dir.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
+}
 
 absl::Status SeeDifferentCheckpoints(const Worker& worker,
                                      const std::vector<int64_t>& found) {
@@ -183,14 +204,9 @@ absl::Status RunCheckpoints::Open() {
   const auto part = static_cast<int>(std::count(saves.begin(), me, true));
   const std::string& dir = config_.checkpoint.dir;
   store_.emplace(dir, config_.checkpoint.keep, *me ? part : 0, parts_);
-  if (!worker_.is_first()) return absl::OkStatus();
-  std::error_code error;
-  std::filesystem::create_directory(dir, error);
-  if (!error && access(dir.c_str(), W_OK | X_OK) != 0)
-    error = std::error_code(errno, std::generic_category());
-  if (!error) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
+  return AgreeOnSuccess("opening the checkpoint folder",
+                        worker_.is_first() ? MakeFolder(dir) : absl::OkStatus(),
+                        worker_);
 }
 
 absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
@@ -283,15 +299,15 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
   const double start = SteadySeconds();
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Capture(progress));
   const bool saves = SavesState(worker_, sharded_);
-  if (saves) {
-    RETURN_IF_ERROR(store_->Save(checkpoint));
-  }
+  const std::string attempted =
+      absl::StrCat("saving the checkpoint of step ", progress.step);
+  RETURN_IF_ERROR(AgreeOnSuccess(
+      attempted, saves ? store_->Save(checkpoint) : absl::OkStatus(), worker_));
   if (parts_ > 1) {
     // Older checkpoints are needed until all parts of this one are there.
-    RETURN_IF_ERROR(worker_.comm->Barrier());
-    if (worker_.is_first()) {
-      RETURN_IF_ERROR(store_->Prune());
-    }
+    RETURN_IF_ERROR(AgreeOnSuccess(
+        attempted, worker_.is_first() ? store_->Prune() : absl::OkStatus(),
+        worker_));
   }
   if (!saves) return std::nullopt;
   CheckpointRecord record;
@@ -304,30 +320,42 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
   return record;
 }
 
+// The others make the values with the rank that writes, also when it cannot.
+absl::Status RunCheckpoints::ExportPart(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
+                   WholeTensors(worker_, model_, sharded_));
+  size_t made = 0;
+  for (TensorSource& tensor : tensors) {
+    tensor.values = [&made, values = std::move(tensor.values)] {
+      ++made;
+      return values();
+    };
+  }
+  const bool writes = worker_.is_of_first_copy(worker_.env.rank) &&
+                      worker_.coordinate("tp") == 0;
+  const absl::Status written =
+      writes ? WriteSafetensors(path, tensors, {{"format", "pt"}})
+             : absl::OkStatus();
+  while (made < tensors.size()) tensors[made].values();
+  return written;
+}
+
 absl::Status RunCheckpoints::Export() {
   const std::string& dir = config_.checkpoint.dir;
   const int part = worker_.coordinate("pp"), parts = worker_.size("pp");
-  if (SavesState(worker_, sharded_)) {
-    ASSIGN_OR_RETURN(const auto tensors,
-                     WholeTensors(worker_, model_, sharded_));
-    if (worker_.is_of_first_copy(worker_.env.rank) &&
-        worker_.coordinate("tp") == 0) {
-      RETURN_IF_ERROR(WriteSafetensors(
-          absl::StrCat(dir, "/", SafetensorsShardName(part, parts)), tensors,
-          {{"format", "pt"}}));
-    } else {
-      for (const TensorSource& tensor : tensors) tensor.values();
-    }
+  const std::string path =
+      absl::StrCat(dir, "/", SafetensorsShardName(part, parts));
+  constexpr char kAttempted[] = "writing the model's weights";
+  RETURN_IF_ERROR(AgreeOnSuccess(
+      kAttempted,
+      SavesState(worker_, sharded_) ? ExportPart(path) : absl::OkStatus(),
+      worker_));
+  absl::Status indexed;
+  if (worker_.is_first()) {
+    if (parts > 1) indexed = SaveSafetensorsIndex(dir, parts);
+    if (indexed.ok()) RemoveOtherExports(dir, parts);
   }
-  if (parts > 1) {
-    RETURN_IF_ERROR(worker_.comm->Barrier());
-  }
-  if (!worker_.is_first()) return absl::OkStatus();
-  if (parts > 1) {
-    RETURN_IF_ERROR(SaveSafetensorsIndex(dir, parts));
-  }
-  RemoveOtherExports(dir, parts);
-  return absl::OkStatus();
+  return AgreeOnSuccess(kAttempted, indexed, worker_);
 }
 
 }  // namespace rankwise

@@ -51,12 +51,15 @@ class RunCheckpoints {
   // naming the first flag that differs.
   //
   // Random generators go on where they were; that of a data-parallel rank that
-  // the checkpoint does not know is seeded from the seed, the step and the
-  // rank. What ranks that are gone have summed up is the first one's.
+  // the checkpoint does not know, or knows on another kind of device, is seeded
+  // from the seed, the step and the rank. What ranks that are gone have summed
+  // up is the first one's.
   absl::StatusOr<std::optional<Progress>> Resume();
 
   // Writes this rank's part, and returns what a rank that writes one records.
-  // The random generators and sums of all ranks are in the first part.
+  // The random generators and sums of all ranks are in the first part. Where
+  // one rank cannot write, all return the same error, which names the rank and
+  // the file, and the last checkpoint stays; so in Open and Export.
   absl::StatusOr<std::optional<CheckpointRecord>> Save(
       const Progress& progress);
 
@@ -68,6 +71,7 @@ class RunCheckpoints {
  private:
   absl::StatusOr<Checkpoint> Capture(const Progress& progress) const;
   absl::StatusOr<Progress> Restore(CheckpointReader& reader);
+  absl::Status ExportPart(const std::string& path);
 
   const TrainConfig& config_;
   const int64_t total_steps_;

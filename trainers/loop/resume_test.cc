@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -219,6 +220,28 @@ TEST_F(ResumeTest, MoreRanksGoOnWithGeneratorsOfTheirOwn) {
   EXPECT_FALSE(drawn[2].equal(drawn[0]));
   EXPECT_TRUE(Resume(config_, RankOf(2, 3)).ok());
   EXPECT_TRUE(drawn[2].equal(at::randn({4}))) << "the same each time";
+}
+
+// A GPU's state, 16 bytes, says nothing to a CPU's generator.
+TEST_F(ResumeTest, AnotherDevicesRandomStateIsReplacedBySeedAndStep) {
+  const auto draw_after_resuming = [&](int64_t step, uint64_t seed) {
+    Save({.step = step});
+    CheckpointStore store(config_.checkpoint.dir, 3);
+    std::vector<std::string> warnings;
+    Checkpoint checkpoint = **LoadAll(store, &warnings);
+    for (TensorBlock& block : checkpoint.tensors) {
+      if (block.name == "rng.0") block.values = at::zeros({16}, at::kByte);
+    }
+    EXPECT_TRUE(store.Save(checkpoint).ok());
+    config_.seed = seed;
+    const auto resumed = Resume(config_, worker_);
+    EXPECT_TRUE(resumed.ok()) << resumed.status();
+    return at::randn({4});
+  };
+  const torch::Tensor drawn = draw_after_resuming(5, 1);
+  EXPECT_TRUE(drawn.equal(draw_after_resuming(5, 1)));
+  EXPECT_FALSE(drawn.equal(draw_after_resuming(6, 1)));
+  EXPECT_FALSE(drawn.equal(draw_after_resuming(6, 2)));
 }
 
 TEST_F(ResumeTest, APathNeedNotBeUtf8) {

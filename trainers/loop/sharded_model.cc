@@ -17,14 +17,6 @@ namespace {
 
 constexpr double kMostMebibytes = 1 << 20;
 
-// None unless `units` is a number.
-std::optional<double> Mebibytes(const std::string& units) {
-  double mebibytes = 0;
-  const bool fits = absl::SimpleAtod(units, &mebibytes) && mebibytes > 0 &&
-                    mebibytes <= kMostMebibytes;
-  return fits ? std::optional(mebibytes) : std::nullopt;
-}
-
 // A layer's parameters that no earlier unit has, one unit or several.
 void AddUnits(const Model& model, size_t layer, bool one,
               std::set<std::string>& seen, std::vector<UnitSpec>& units) {
@@ -67,7 +59,7 @@ std::vector<UnitSpec> UnitsOf(const Model& model, const std::string& text) {
   std::vector<UnitSpec> units;
   for (size_t layer = 0; layer < model.num_layers(); ++layer)
     AddUnits(model, layer, /*one=*/text != "layer", seen, units);
-  const std::optional<double> mebibytes = Mebibytes(text);
+  const std::optional<double> mebibytes = UnitMebibytes(text);
   return mebibytes.has_value()
              ? Joined(std::move(units), *mebibytes * (1 << 20))
              : units;
@@ -93,13 +85,23 @@ std::vector<torch::Tensor> TensorsOf(
 
 }  // namespace
 
+std::optional<double> UnitMebibytes(const std::string& units) {
+  double mebibytes = 0;
+  const bool fits = absl::SimpleAtod(units, &mebibytes) && mebibytes > 0 &&
+                    mebibytes <= kMostMebibytes;
+  return fits ? std::optional(mebibytes) : std::nullopt;
+}
+
 bool IsUnits(const std::string& units) {
-  return units == "block" || units == "layer" || Mebibytes(units).has_value();
+  return units == "block" || units == "layer" ||
+         UnitMebibytes(units).has_value();
 }
 
 Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker) {
-  return {.stage = zero.sharding.stage,
-          .ranks = zero.shard_ranks == 0 ? worker.dp_size() : zero.shard_ranks};
+  return {.config = zero.sharding,
+          .units = zero.units,
+          .ranks = zero.shard_ranks == 0 ? worker.dp_size() : zero.shard_ranks,
+          .recompute = zero.recompute};
 }
 
 absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,8 +28,9 @@ struct ZeroConfig {
   bool recompute = false;  // layers keep their input only
 };
 
-// Whether `units` is one of the texts above.
+// Whether `units` is one of the texts above; the MiB, if it is a number.
 bool IsUnits(const std::string& units);
+std::optional<double> UnitMebibytes(const std::string& units);
 
 // What the rank holds of its model, for ComputeMemory.
 Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker);

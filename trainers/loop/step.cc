@@ -27,7 +27,11 @@ absl::Status OutOfMemory(absl::string_view attempted, absl::string_view message,
   return absl::ResourceExhaustedError(absl::StrCat(
       attempted, " ran out of memory on ", worker.device.str(), ": ", message,
       "\nWhat makes it smaller: --batch_size (with --accumulate for the same "
-      "global batch), --precision=bf16"));
+      "global batch), --precision=bf16",
+      worker.trainer == "fsdp"
+          ? ", more ranks"
+          : ", the trainer fsdp (--zero=3), whose ranks divide parameters, "
+            "gradients and the optimizer's state among them"));
 }
 
 }  // namespace

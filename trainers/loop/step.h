@@ -45,7 +45,8 @@ constexpr uint64_t DropoutSeed(uint64_t run_seed, int64_t step, int dp_rank,
   return MixIn(hash, static_cast<uint64_t>(micro_batch));
 }
 
-// If memory ran out, ResourceExhausted with the flags that need less; else with
+// If memory ran out, ResourceExhausted with the flags, or the trainer, that
+// need less; else with
 // several ranks Communicator::ExplainFailure's answer; else the exception's
 // first line.
 absl::Status ExplainTrainingFailure(absl::string_view attempted,

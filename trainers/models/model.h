@@ -92,6 +92,9 @@ struct LayerSpec {
   // The shapes of what one rank has of them.
   std::vector<std::vector<int64_t>> part_parameters = {};
   KeptForBackward kept = {};
+  // Whether the layer's input is among them: else a stage that begins with it
+  // keeps what it has received.
+  bool keeps_input = true;
   // Numbers of one example's activations that the ranks along tp sum, forward
   // and backward.
   double exchanged_along_tp = 0;

@@ -106,6 +106,7 @@ LayerSpec ReluLayer(const std::string& name, int64_t features, int tensor) {
   spec.name = name;
   spec.output_shape = {features};
   spec.part_shape = {features / tensor};
+  spec.keeps_input = false;  // but its output
   spec.build = [](LayerContext&) {
     return Layer{nullptr,
                  [](const torch::Tensor& input) { return at::relu(input); }};

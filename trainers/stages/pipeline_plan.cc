@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -278,7 +279,29 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
   RETURN_IF_ERROR(plan->Cut(config, plan->full_.num_stages()));
   ASSIGN_OR_RETURN(plan->full_, plan->MakeFull(plan->costs_));
   plan->activation_bytes_ = plan->ComputeActivations(config, plan->full_);
+  plan->passes_ = plan->PassesOf(plan->full_);
   return plan;
+}
+
+std::vector<Pass> PipelinePlan::PassesOf(const Schedule& schedule) const {
+  std::vector<Pass> passes;
+  std::map<int, size_t> last;  // backward, by stage
+  for (const int rank : ranks_here_) {
+    for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
+      const LayerRange& layers = stages_[static_cast<size_t>(action.stage)];
+      const bool backward = action.kind == ActionKind::kBackward ||
+                            action.kind == ActionKind::kWeightGrad;
+      if (action.kind == ActionKind::kForward ||
+          (backward && config_.recompute)) {
+        passes.push_back({layers});
+      }
+      if (!backward) continue;
+      last[action.stage] = passes.size();
+      passes.push_back({layers, /*backward=*/true});
+    }
+  }
+  for (const auto& [stage, pass] : last) passes[pass].completes = true;
+  return passes;
 }
 
 int64_t PipelinePlan::ComputeActivations(const TrainConfig& config,
@@ -289,8 +312,10 @@ int64_t PipelinePlan::ComputeActivations(const TrainConfig& config,
   for (const LayerRange& stage : stages_) {
     const int64_t output_bytes =
         OutputBytes(model_, stage, config.data.batch_size);
-    whole.push_back(rankwise::ComputeActivations(config, worker_.device.type(),
-                                                 model_, stage));
+    whole.push_back(rankwise::ComputeActivations(
+        config, worker_.device.type(), model_, stage,
+        ShardingOf(config_.zero, worker_).has_bf16()));
+    if (!model_.layers[stage.begin].keeps_input) whole.back() += input_bytes;
     // The last one's is a number.
     if (stage.end < model_.layers.size()) whole.back() += output_bytes;
     held.push_back(config_.recompute ? input_bytes : whole.back());
@@ -365,6 +390,7 @@ int PipelinePlan::RankOf(size_t layer) const {
 ModelPlacement PipelinePlan::Placement() const {
   ModelPlacement placement;
   placement.activation_bytes = activation_bytes_;
+  placement.passes = passes_;
   placement.sharding = ShardingOf(config_.zero, worker_);
   placement.reads_data =
       IsHere(0) || IsHere(static_cast<int>(stages_.size()) - 1);

@@ -142,6 +142,8 @@ class PipelinePlan {
   // What the ranks here keep for backward in a full step, computed: of the
   // micro-batches of which a forward has run and the weights' gradients have
   // not, each rank's most.
+  // What the ranks here run in a step of `schedule`.
+  std::vector<Pass> PassesOf(const Schedule& schedule) const;
   int64_t ComputeActivations(const TrainConfig& config,
                              const Schedule& schedule) const;
   // Of a full step, computation only, for `costs`.
@@ -158,6 +160,7 @@ class PipelinePlan {
   std::vector<LayerProfile> profile_;
   std::vector<int> rank_of_stage_;
   int64_t activation_bytes_ = 0;          // of all ranks here, computed
+  std::vector<Pass> passes_;              // of all ranks here
   SimulationCosts costs_;                 // without stages: not measured
   Schedule full_;                         // of a full step, computation only
   std::map<size_t, Schedule> schedules_;  // by micro-batches
