@@ -114,7 +114,7 @@ TEST(RecordJson, ARunFromBefore16HasNoMesh) {
   const std::string line = ToJsonLine(ExampleRun());
   const std::string mesh =
       ",\"mesh\":[{\"name\":\"dp\",\"size\":1},{\"name\":\"tp\",\"size\":2}]";
-  ASSERT_THAT(line, HasSubstr("128" + mesh + "}"));
+  ASSERT_THAT(line, HasSubstr("128" + mesh + ","));
   EXPECT_EQ(ParseAs<RunRecord>(line).mesh[1].name, "tp");
   EXPECT_TRUE(
       ParseAs<RunRecord>(absl::StrReplaceAll(line, {{mesh, ""}})).mesh.empty());
@@ -183,10 +183,25 @@ TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
   EXPECT_EQ(run.git_commit, ExampleRun().git_commit);
 }
 
+TEST(RecordJson, ARunFromBefore18IsOnUnknownHosts) {
+  RunRecord run = ExampleRun();
+  run.host_index = 1;
+  run.hosts = 3;
+  run.ranks_on_host = 2;
+  const std::string line = ToJsonLine(run);
+  const std::string added = ",\"host_index\":1,\"hosts\":3,\"ranks_on_host\":2";
+  ASSERT_THAT(line, HasSubstr(added));
+  EXPECT_EQ(ParseAs<RunRecord>(line).hosts, 3);
+  const auto old = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
+  EXPECT_EQ(old.host_index, 0);
+  EXPECT_EQ(old.hosts, 0);
+  EXPECT_EQ(old.ranks_on_host, 0);
+}
+
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.7\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.8\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -314,9 +329,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.7\"", "\"one\"",
+      {ExampleRun(), "\"1.8\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.7\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.8\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -428,7 +443,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.7\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.8\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 
