@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <tuple>
 
@@ -22,23 +23,32 @@ int64_t RanksOnHost(const RecordedDdp& run) {
   return (run.world_size + run.hosts - 1) / run.hosts;
 }
 
-// Smaller is more like a host of `ranks` ranks.
-std::tuple<int, int64_t, bool> Unlikeness(const RecordedDdp& run,
-                                          int64_t ranks) {
+// What is computed for: a number of ranks, of which some share a host.
+struct Place {
+  int64_t world_size = 1;
+  int64_t ranks = 1;  // of a host
+};
+
+using Unlikeness = std::tuple<int, int64_t, bool, int64_t>;
+
+// Smaller is more alike. Of as many ranks on a host, the nearest world size.
+Unlikeness UnlikenessTo(const Place& place, const RecordedDdp& run) {
   const bool skips = run.skips_communication;
   const int64_t own = RanksOnHost(run);
-  if (own == ranks || run.fake) return {0, 0, skips};
-  if (own < ranks) return {1, -own, skips};
-  return {2, own, skips};
+  const int64_t distance = std::abs(run.world_size - place.world_size);
+  if (run.fake) return {0, 0, skips, 0};
+  if (own == place.ranks) return {0, 0, skips, distance};
+  if (own < place.ranks) return {1, -own, skips, distance};
+  return {2, own, skips, distance};
 }
 
-// Of the runs with this batch, those that are most like a host of `ranks`
-// ranks.
-Runs MostAlike(const DdpRecordings& recordings, double batch, int64_t ranks) {
-  std::map<std::tuple<int, int64_t, bool>, Runs> by_unlikeness;
+// Of the runs with this batch, those of the place that is most alike.
+Runs MostAlike(const DdpRecordings& recordings, double batch,
+               const Place& place) {
+  std::map<Unlikeness, Runs> by_unlikeness;
   for (const RecordedDdp& run : recordings.runs) {
     if (run.batch != batch) continue;
-    by_unlikeness[Unlikeness(run, ranks)].push_back(&run);
+    by_unlikeness[UnlikenessTo(place, run)].push_back(&run);
   }
   return by_unlikeness.empty() ? Runs() : by_unlikeness.begin()->second;
 }
@@ -80,13 +90,13 @@ absl::Status OneBatchOnly(double batch, double recorded) {
 
 // Scales the runs of the batch next to `batch` along a line through all.
 absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
-                                             double batch, int64_t ranks) {
+                                             double batch, const Place& place) {
   std::map<double, Runs> by_batch;
   std::map<double, ComputeParts> parts;
   for (const RecordedDdp& run : recordings.runs) {
     Runs& runs = by_batch[run.batch];
     if (!runs.empty()) continue;
-    runs = MostAlike(recordings, run.batch, ranks);
+    runs = MostAlike(recordings, run.batch, place);
     parts[run.batch] = MedianParts(runs);
   }
   if (parts.size() < 2) return OneBatchOnly(batch, parts.begin()->first);
@@ -111,9 +121,8 @@ absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
   return source;
 }
 
-// `ranks`: of `world_size`, those that share a host.
-std::string WhereFrom(const RecordedDdp& run, int64_t ranks,
-                      int64_t world_size) {
+std::string WhereFrom(const RecordedDdp& run, const Place& place) {
+  const auto [world_size, ranks] = place;
   const std::string measured = absl::StrCat(
       "computing as measured on ", Counted(run.world_size, "rank"),
       run.hosts > 1 ? absl::StrCat(" of ", run.hosts, " hosts") : "");
@@ -226,14 +235,15 @@ double PeakBytesAt(const DdpRecordings& recordings, double batch) {
 absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
                                           double batch, int64_t world_size,
                                           int64_t ranks_per_host) {
-  const int64_t ranks =
-      ranks_per_host > 0 ? std::min(ranks_per_host, world_size) : world_size;
+  const Place place = {world_size, ranks_per_host > 0
+                                       ? std::min(ranks_per_host, world_size)
+                                       : world_size};
   ComputeSource source;
-  source.runs = MostAlike(recordings, batch, ranks);
+  source.runs = MostAlike(recordings, batch, place);
   if (source.runs.empty()) {
-    ASSIGN_OR_RETURN(source, BetweenBatches(recordings, batch, ranks));
+    ASSIGN_OR_RETURN(source, BetweenBatches(recordings, batch, place));
   }
-  source.assumptions.push_back(WhereFrom(*source.runs[0], ranks, world_size));
+  source.assumptions.push_back(WhereFrom(*source.runs[0], place));
   int64_t largest = 0;
   for (const RecordedDdp& run : recordings.runs) {
     if (!run.skips_communication) largest = std::max(largest, run.world_size);

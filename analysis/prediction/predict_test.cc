@@ -116,7 +116,7 @@ TEST(RunPredict, RanksAreOnAsManyHostsAsAsked) {
   flags.more += " --all_reduce=hierarchical";
   EXPECT_THAT(*RunPredict(flags), HasSubstr("ddp x8 on 4 hosts, hierarchical"));
   flags.more = "--ranks_per_host=2";
-  EXPECT_THAT(Refusal(flags, absl::StatusCode::kInvalidArgument),
+  EXPECT_THAT(Refusal(flags, absl::StatusCode::kFailedPrecondition),
               HasSubstr("all_reduce across hosts over flat were not measured"));
   flags.more = "--inter_host_link=8";
   EXPECT_THAT(Refusal(flags, absl::StatusCode::kInvalidArgument),
