@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 7;
+inline constexpr int kSchemaMinor = 8;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
@@ -71,9 +71,15 @@ struct RunRecord {
   std::string git_state = "unknown";
   std::string example;  // what one is: "image", "sequence"; "" when unknown
   int64_t tokens_per_example = 0;  // 0: examples are not made of tokens
-  // In the order of the mesh: the ranks count its last axis fastest. The sizes'
-  // product is world_size. Empty: not known.
+  // In the order of the mesh: the ranks, host by host, count its last axis
+  // fastest. The sizes' product is world_size. Empty: not known.
   std::vector<RecordedAxis> mesh;
+  // The hosts of the job, numbered in the order of their first ranks, and this
+  // rank's among them. As the launcher groups ranks: two agents of torchrun on
+  // one machine are two hosts. All 0: not known.
+  int64_t host_index = 0;
+  int64_t hosts = 0;
+  int64_t ranks_on_host = 0;  // of the job, this one among them
 };
 
 // What a rank only waited for in a step of one unit of sharded data

@@ -170,6 +170,11 @@ void ListFields(Fields& fields, R& record) {
     fields.Check(
         record.mesh.empty() || HasRanks(record.mesh, record.world_size),
         "the product of the sizes in \"mesh\" is not \"world_size\"");
+    if (fields.Has("host_index")) {  // and with it the other two of 1.8
+      fields.Count("host_index", record.host_index);
+      fields.Count("hosts", record.hosts);
+      fields.Count("ranks_on_host", record.ranks_on_host);
+    }
     fields.Below("rank", record.rank, "world_size", record.world_size);
   } else if constexpr (std::is_same_v<T, RecordedAxis>) {
     fields.Text("name", record.name);

@@ -115,7 +115,7 @@ TEST(RecordJson, ARunFromBefore16HasNoMesh) {
   const std::string line = ToJsonLine(ExampleRun());
   const std::string mesh =
       ",\"mesh\":[{\"name\":\"dp\",\"size\":1},{\"name\":\"tp\",\"size\":2}]";
-  ASSERT_THAT(line, HasSubstr("128" + mesh + "}"));
+  ASSERT_THAT(line, HasSubstr("128" + mesh + ","));
   EXPECT_EQ(ParseAs<RunRecord>(line).mesh[1].name, "tp");
   EXPECT_TRUE(
       ParseAs<RunRecord>(absl::StrReplaceAll(line, {{mesh, ""}})).mesh.empty());
@@ -183,6 +183,21 @@ TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
   EXPECT_EQ(run.example, "");
   EXPECT_EQ(run.tokens_per_example, 0);
   EXPECT_EQ(run.git_commit, ExampleRun().git_commit);
+}
+
+TEST(RecordJson, ARunFromBefore18IsOnUnknownHosts) {
+  RunRecord run = ExampleRun();
+  run.host_index = 1;
+  run.hosts = 3;
+  run.ranks_on_host = 2;
+  const std::string line = ToJsonLine(run);
+  const std::string added = ",\"host_index\":1,\"hosts\":3,\"ranks_on_host\":2";
+  ASSERT_THAT(line, HasSubstr(added));
+  EXPECT_EQ(ParseAs<RunRecord>(line).hosts, 3);
+  const auto old = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
+  EXPECT_EQ(old.host_index, 0);
+  EXPECT_EQ(old.hosts, 0);
+  EXPECT_EQ(old.ranks_on_host, 0);
 }
 
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {

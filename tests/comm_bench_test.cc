@@ -628,11 +628,38 @@ INSTANTIATE_TEST_SUITE_P(
         {"RegisteredInAGraph",
          {"--nproc=2", "--registered", "--cuda_graph"},
          "--registered, --cuda_graph: not together"},
+        {"LevelsOfABroadcast",
+         {"--nproc=2", "--collectives=broadcast", "--layer=hierarchical"},
+         "only all_reduce by all ranks has levels"},
+        {"LevelsOnOneHost",
+         {"--nproc=2", "--layer=hierarchical"},
+         "hierarchical all-reduce: all ranks are on one host"},
         {"LayerOfAnotherMode",
          {"--nproc=2", "--mode=pairs", "--layer=nccl"},
          "--layer: means nothing to --mode=pairs"},
     }),
     [](const auto& info) { return info.param.name; });
+
+// Two ranks on each of two hosts that agents on this machine pretend.
+TEST(CommBenchTest, HierarchicalAllReducesAreRowsOfTheirOwn) {
+  const std::string path = TemporaryPath("levels.jsonl");
+  std::vector<std::unique_ptr<TestProcess>> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(StartCommBench(
+        Quick({"--layer=hierarchical", "--sizes=4K,1M", "--backend=gloo",
+               "--record=" + path, "--file_store=" + path + ".store"}),
+        {absl::StrCat("RANK=", rank), "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2",
+         absl::StrCat("LOCAL_RANK=", rank % 2), "GLOO_SOCKET_IFNAME=lo"}));
+  }
+  for (const auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << rank->Stderr();
+  EXPECT_THAT(ranks[0]->Stdout(), HasSubstr("layer hierarchical"));
+  const std::vector<CollectiveRecord> rows = RowsIn(path);
+  EXPECT_THAT(rows, SizeIs(2 * 4));
+  for (const CollectiveRecord& row : rows) {
+    EXPECT_EQ(row.layer, "hierarchical");
+    EXPECT_EQ(row.wrong, 0);
+  }
+}
 
 TEST(CommBenchTest, ATrafficMatrixThatDoesNotBalanceIsRefused) {
   const std::string path = TemporaryPath("traffic.txt");

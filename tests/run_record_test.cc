@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 struct Recorded {
   RunRecord run;  // rank 0's
@@ -74,6 +76,54 @@ TEST(RunRecordTest, SaysWhatAnExampleIsAndTheConsoleCountsThat) {
     EXPECT_EQ(recorded.run.tokens_per_example, c.tokens_per_example);
     EXPECT_THAT(recorded.console, HasSubstr(c.rate));
   }
+}
+
+// Four processes that two agents on this machine start, with `flags`; rank i
+// has local_ranks[i]. Returns the last one's record and rank 0's console.
+Recorded OnTwoHosts(const std::string& trainer,
+                    const std::vector<int>& local_ranks,
+                    std::vector<std::string> flags) {
+  const std::string path = absl::StrCat(TemporaryPath(trainer), ".jsonl");
+  flags.insert(flags.end(), {"--train_size=64", "--test_size=16", "--epochs=1",
+                             "--batch_size=2", "--max_steps=3", "--threads=1",
+                             "--eval=false", "--file_store=" + path + ".store",
+                             "--record=" + path});
+  std::vector<std::unique_ptr<TestProcess>> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(StartTrainer(
+        trainer, flags,
+        {absl::StrCat("RANK=", rank), "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2",
+         absl::StrCat("LOCAL_RANK=", local_ranks[rank]),
+         "GLOO_SOCKET_IFNAME=lo"}));
+  }
+  for (const auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << rank->Stderr();
+  for (const Record& record : RecordsIn(path)) {
+    const auto* run = std::get_if<RunRecord>(&record);
+    if (run != nullptr && run->rank == 3) return {*run, ranks[0]->Stdout()};
+  }
+  ADD_FAILURE() << path << " has no run record of rank 3";
+  return {};
+}
+
+TEST(RunRecordTest, RanksKnowTheirHostAndSumWithinItFirst) {
+  const Recorded flat =
+      OnTwoHosts("ddp", {0, 1, 0, 1}, {"--model=mlp", "--all_reduce=flat"});
+  EXPECT_EQ(flat.run.host_index, 1);
+  EXPECT_EQ(flat.run.hosts, 2);
+  EXPECT_EQ(flat.run.ranks_on_host, 2);
+  const Recorded hierarchical = OnTwoHosts(
+      "ddp", {0, 1, 0, 1}, {"--model=mlp", "--all_reduce=hierarchical"});
+  EXPECT_THAT(hierarchical.console,
+              HasSubstr("all-reduce: hierarchical, over 2 hosts of 2 ranks"));
+}
+
+TEST(RunRecordTest, TensorParallelRanksShareAHostHoweverTheyAreSpread) {
+  const Recorded hybrid =
+      OnTwoHosts("hybrid", {0, 0, 1, 1},
+                 {"--model=gpt", "--sequence_length=16", "--tp=2"});
+  EXPECT_EQ(hybrid.run.host_index, 1);
+  EXPECT_THAT(hybrid.console, HasSubstr("dp crosses nodes of 2 ranks"));
+  EXPECT_THAT(hybrid.console, Not(HasSubstr("tp crosses")));
 }
 
 }  // namespace

@@ -31,8 +31,11 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
       const std::string norms,
       SyncBatchNormIfRequested(model, replicas, config.skip_communication));
   if (!norms.empty()) run->Say(norms);
+  ASSIGN_OR_RETURN(const ChosenAllReduce reduce,
+                   AllReduceFromFlags(replicas, config.skip_communication));
+  if (!reduce.line.empty()) run->Say(reduce.line);
   const auto make_engine = [&] {
-    return MakeEngine(model, replicas, config.skip_communication);
+    return MakeEngine(model, reduce.group, config.skip_communication);
   };
   ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
   RETURN_IF_ERROR(run->Start(TrainableParameters(model)));

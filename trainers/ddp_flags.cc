@@ -24,6 +24,11 @@ TRAINER_FLAG(
     "MiB of the first bucket, small so that communication starts early");
 TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
              "how gradients travel: none (as they are), fp16, bf16");
+TRAINER_FLAG(
+    kSpeed, std::string, all_reduce, "flat",
+    "how gradients cross hosts: flat, as the backend does it; hierarchical, "
+    "summed within each host first (rounded in another order); auto: what "
+    "takes less time for 4 MiB, measured as the run starts");
 TRAINER_FLAG(kSpeed, bool, gradient_as_bucket_view, true,
              "gradients live in the buckets, which saves a copy");
 TRAINER_FLAG(kSpeed, bool, find_unused_parameters, false,
@@ -62,6 +67,8 @@ absl::Status CheckDdpFlags() {
   FlagChecks checks;
   checks.OneOf("ddp", engine, {"reducer", "simple"});
   checks.OneOf("comm_hook", hook, {"none", "fp16", "bf16"});
+  checks.OneOf("all_reduce", absl::GetFlag(FLAGS_all_reduce),
+               {"flat", "hierarchical", "auto"});
   if (hook != "none" && (skips || engine == "simple")) {
     checks.Complain(absl::StrCat(
         "--comm_hook=", hook, ": must be none with ",
@@ -101,6 +108,20 @@ absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
   return absl::StrCat("--sync_batch_norm: ", Counted(layers, "layer"),
                       " normalising over the batches of ",
                       Counted(group.size(), "rank"));
+}
+
+absl::StatusOr<ChosenAllReduce> AllReduceFromFlags(const Group& group,
+                                                   bool skip_communication) {
+  const std::string name = absl::GetFlag(FLAGS_all_reduce);
+  if (skip_communication) return ChosenAllReduce{group, ""};
+  auto chosen = ChooseAllReduce(group, name == "flat" ? AllReduceKind::kFlat
+                                       : name == "hierarchical"
+                                           ? AllReduceKind::kHierarchical
+                                           : AllReduceKind::kAuto);
+  if (chosen.ok()) return chosen;
+  return absl::Status(
+      chosen.status().code(),
+      absl::StrCat("--all_reduce=", name, ": ", chosen.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(

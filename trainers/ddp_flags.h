@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/comm/group.h"
+#include "parallel/comm/hierarchical.h"
 #include "parallel/ddp/gradient_sync.h"
 
 namespace rankwise {
@@ -23,6 +24,11 @@ absl::Status CheckDdpFlags();
 absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
                                                      const Group& group,
                                                      bool skip_communication);
+
+// `group` with the all-reduce that --all_reduce names. Collective over all
+// ranks of the job.
+absl::StatusOr<ChosenAllReduce> AllReduceFromFlags(const Group& group,
+                                                   bool skip_communication);
 
 // The engine that --ddp names, over the flags' buckets. Collective over the
 // group.

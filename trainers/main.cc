@@ -178,6 +178,7 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   }
   ASSIGN_OR_RETURN(worker.mesh,
                    DeviceMesh::Create(*comm, worker.layout, {{"dp", "cp"}}));
+  worker.layout = worker.mesh->layout();
   worker.comm = comm.get();
   TrainConfig config = line.train;
   if (trainer.split != nullptr) config.model.split = trainer.split(world_size);

@@ -194,7 +194,7 @@ class Analysis {
       return;
     }
     if (sizes.size() > 1) ScoreOn(*std::next(sizes.rbegin()), network.backend);
-    PredictAhead(*predictor, *sizes.rbegin());
+    PredictAhead(*predictor, *sizes.rbegin(), !network.across_hosts.empty());
   }
 
   // Of one rank there is no communication to fit, so that that of two is
@@ -211,8 +211,10 @@ class Analysis {
   }
 
   // Data parallelism by weak scaling, with the batch per rank of the largest
-  // size that ran.
-  void PredictAhead(const Predictor& predictor, int64_t largest) {
+  // size that ran; on more hosts like those, where the link between hosts is
+  // known.
+  void PredictAhead(const Predictor& predictor, int64_t largest,
+                    bool knows_link) {
     const Cell* last = nullptr;
     for (const Cell& cell : answer_->cells) {
       if (cell.run.binary != "ddp" || cell.IsAblation()) continue;
@@ -224,6 +226,8 @@ class Analysis {
       Layout layout;
       layout.dp = largest << ahead;
       layout.batch_per_rank = static_cast<int64_t>(last->rank_batch);
+      if (knows_link) layout.ranks_per_host = largest / last->hosts;
+      layout.hierarchical = IsHierarchical(last->run);
       if (!Keep("prediction of " + layout.Name(), predictor.Predict(layout),
                 &answer_->predictions)) {
         return;

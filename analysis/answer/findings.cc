@@ -158,6 +158,34 @@ std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
   return told;
 }
 
+// Of a cell on several hosts that loses to waiting for gradients: what the link
+// between them has to do with it. "" where it has nothing, or is not known.
+std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
+  constexpr double kBytes = 4 << 20;
+  constexpr double kSlower = 1.2;  // than within a host
+  const Cell& cell = *waterfall.cell;
+  const std::vector<Loss> losses = LargestFirst(waterfall);
+  if (cell.hosts < 2 || losses.empty() ||
+      losses[0].cause != LossCause::kExposedDp ||
+      losses[0].efficiency_points < kWorthSaying) {
+    return "";
+  }
+  for (const NetworkModel& network : answer.networks) {
+    if (network.backend != cell.run.backend) continue;
+    const int64_t ranks = cell.run.world_size;
+    const auto across =
+        network.Estimate("all_reduce", kBytes, ranks, cell.hosts);
+    const auto within = network.Estimate("all_reduce", kBytes, ranks);
+    if (!across.ok() || !within.ok()) continue;
+    if (across->seconds < kSlower * within->seconds) continue;
+    return absl::StrCat(" The link between hosts is the cause: 4 MiB among ",
+                        ranks, " ranks take ", Milliseconds(across->seconds),
+                        " over ", cell.hosts, " hosts, and ",
+                        Milliseconds(within->seconds), " within one.");
+  }
+  return "";
+}
+
 // Of the straggler that costs the largest share of its cell's step.
 std::string StragglerSentence(const Answer& answer) {
   const auto worst = absl::c_max_element(
@@ -177,7 +205,8 @@ std::string StragglerSentence(const Answer& answer) {
 Finding WhatCostsMost(const Answer& answer) {
   std::string text;
   for (const Waterfall* waterfall : WorthTelling(answer)) {
-    absl::StrAppend(&text, CostSentence(*waterfall), "\n");
+    absl::StrAppend(&text, CostSentence(*waterfall),
+                    LinkBetweenHosts(answer, *waterfall), "\n");
   }
   return {"What costs most", text + StragglerSentence(answer)};
 }
@@ -209,6 +238,7 @@ std::string RateInterval(const Prediction& prediction) {
 Finding WhatComesNext(const Answer& answer) {
   if (answer.predictions.empty()) return {};
   std::vector<std::string> speeds, waits;
+  std::string links;
   bool extrapolated = false;
   for (const Prediction& prediction : answer.predictions) {
     speeds.push_back(absl::StrFormat(
@@ -218,16 +248,18 @@ Finding WhatComesNext(const Answer& answer) {
         RateInterval(prediction)));
     waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
     extrapolated |= prediction.extrapolated;
+    const std::string link = LinkSentence(prediction);
+    if (!link.empty()) absl::StrAppend(&links, " ", link);
   }
   return {"What happens at the next size",
-          absl::StrCat("With a batch of ",
-                       answer.predictions[0].layout.batch_per_rank,
-                       " per rank, ddp would train ", Listed(speeds),
-                       "; of a step, ", Listed(waits),
-                       " would be communication that computing does not hide.",
-                       extrapolated ? " No run measured communication among "
-                                      "that many ranks: it is extrapolated."
-                                    : "")};
+          absl::StrCat(
+              "With a batch of ", answer.predictions[0].layout.batch_per_rank,
+              " per rank, ddp would train ", Listed(speeds), "; of a step, ",
+              Listed(waits),
+              " would be communication that computing does not hide.", links,
+              extrapolated ? " No run measured communication among "
+                             "that many ranks: it is extrapolated."
+                           : "")};
 }
 
 std::string ResidualSentence(const Answer& answer) {

@@ -145,6 +145,22 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
   return "";
 }
 
+// Empty, or why the run's costs are no one's: the model's rings go from host to
+// host, and so cross each host's link once.
+std::string WhyNotInOrder(const std::vector<int64_t>& hosts) {
+  if (absl::c_is_sorted(hosts)) return "";
+  return "had its ranks in another order than their hosts, so that several "
+         "messages at a time cross the same link";
+}
+
+// Whether a row's data went from one host to another; a ping-pong is ranks 0
+// and 1's.
+bool CrossesHosts(const CollectiveRecord& record,
+                  const std::vector<int64_t>& hosts) {
+  if (record.collective == "ping_pong") return hosts[0] != hosts[1];
+  return hosts.front() != hosts.back();
+}
+
 // One collective of one world size, measured in one way.
 struct Way {
   CallSeconds calls;
@@ -176,7 +192,7 @@ class Collector {
   std::vector<CollectiveSamples> Take() {
     std::vector<CollectiveSamples> all;
     for (auto& [key, measured] : measured_) {
-      const auto& [collective, backend, world_size] = key;
+      const auto& [collective, backend, world_size, across] = key;
       const std::string best = BestWay(collective, measured.ways);
       for (const auto& [name, way] : measured.ways) {
         if (name == best) continue;
@@ -184,7 +200,7 @@ class Collector {
             absl::StrCat(collective, " on ", world_size, " ranks (", name, ")"),
             absl::StrCat("(", best, ") has more sizes"));
       }
-      all.push_back({collective, backend, world_size,
+      all.push_back({collective, backend, world_size, across,
                      std::move(measured.ways.at(best).calls),
                      measured.bus_factor});
     }
@@ -198,11 +214,14 @@ class Collector {
     const RunRecord& where = run.ranks[0].run;
     std::string why = WhyNotCounted(first);
     if (why.empty()) why = WhyNotOneRow(row, where.world_size);
+    const std::vector<int64_t> hosts = HostsOfRanks(run);
+    if (why.empty()) why = WhyNotInOrder(hosts);
     if (!why.empty()) return why;
     const std::vector<double> seconds = SlowestSeconds(row);
     if (seconds.empty()) return "has no iterations";
     Measured& measured =
-        measured_[{first.collective, where.backend, where.world_size}];
+        measured_[{first.collective, where.backend, where.world_size,
+                   CrossesHosts(first, hosts)}];
     const std::string name = WayOf(first);
     Way& way = measured.ways[name];
     const ChosenAlgorithm chosen = AlgorithmOf(row);
@@ -250,8 +269,9 @@ class Collector {
   }
 
   std::vector<std::string>* const left_out_;
-  // By collective, backend and world size.
-  std::map<std::tuple<std::string, std::string, int64_t>, Measured> measured_;
+  // By collective, backend, world size and whether it crossed hosts.
+  std::map<std::tuple<std::string, std::string, int64_t, bool>, Measured>
+      measured_;
   // By collective and way, over all world sizes.
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
   // By source, run and launch.
@@ -279,10 +299,13 @@ std::string NetworkName(absl::Span<const RunTrace> runs,
   return backend;
 }
 
+// Of the samples that crossed hosts, or of the others.
 std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
+                                     bool across_hosts,
                                      std::vector<std::string>* left_out) {
   std::map<std::string, CollectiveCosts> by_name;
   for (const CollectiveSamples& samples : all) {
+    if (samples.across_hosts != across_hosts) continue;
     absl::StatusOr<CostCurve> curve = FitCostCurve(samples.calls);
     if (curve.ok()) {
       curve->world_size = samples.world_size;
@@ -353,8 +376,9 @@ absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
       CollectSamples(runs, left_out, selection);
   RETURN_IF_ERROR(CheckOneBackend(samples));
   NetworkModel network;
-  network.collectives = CostsOf(samples, left_out);
-  if (network.collectives.empty()) {
+  network.collectives = CostsOf(samples, /*across_hosts=*/false, left_out);
+  network.across_hosts = CostsOf(samples, /*across_hosts=*/true, left_out);
+  if (network.collectives.empty() && network.across_hosts.empty()) {
     return absl::NotFoundError(
         "the records hold no collective that two or more ranks measured at "
         "three or more sizes, through c10d and by the host's clock: run "

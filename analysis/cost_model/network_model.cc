@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -136,6 +137,52 @@ CostEstimate EstimateFrom(const CollectiveCosts& costs, double bytes,
   return Mix(by(before), by(*after), share);
 }
 
+const CollectiveCosts* FindIn(const std::vector<CollectiveCosts>& collectives,
+                              absl::string_view collective) {
+  const CollectiveCosts* any = nullptr;
+  for (const CollectiveCosts& costs : collectives) {
+    if (costs.collective == collective) return &costs;
+    if (costs.collective == kAnyCollective) any = &costs;
+  }
+  return any;
+}
+
+// A line that holds exactly.
+CostCurve StatedCurve(double alpha_seconds, double beta_seconds_per_byte) {
+  CostCurve curve;
+  curve.world_size = 2;
+  curve.line = {alpha_seconds,
+                beta_seconds_per_byte,
+                {alpha_seconds, alpha_seconds},
+                {beta_seconds_per_byte, beta_seconds_per_byte}};
+  return curve;
+}
+
+// A ring (Patarasuk and Yuan 2009): 2 (n - 1) messages of a rank's part, one
+// after the other, each as slow as the slowest link.
+CostEstimate RingOfMessages(const CollectiveCosts& messages, double bytes,
+                            int64_t ranks) {
+  const double n = static_cast<double>(ranks);
+  CostEstimate ring = EstimateFrom(messages, bytes / n, 2);
+  const double steps = 2 * (n - 1);
+  ring.seconds *= steps;
+  ring.interval = {ring.interval.low * steps, ring.interval.high * steps};
+  ring.extrapolated = true;
+  return ring;
+}
+
+// Of two independent costs.
+CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
+  const double seconds = a.seconds + b.seconds;
+  const auto off = [&](double Interval::*end) {
+    return std::hypot(a.interval.*end - a.seconds, b.interval.*end - b.seconds);
+  };
+  return {seconds,
+          {std::max(0.0, seconds - off(&Interval::low)),
+           seconds + off(&Interval::high)},
+          a.extrapolated || b.extrapolated};
+}
+
 }  // namespace
 
 CostPoint CostCurve::PointAt(double bytes) const {
@@ -203,50 +250,80 @@ Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed) {
 }
 
 const CollectiveCosts* NetworkModel::Find(absl::string_view collective) const {
-  const CollectiveCosts* any = nullptr;
-  for (const CollectiveCosts& costs : collectives) {
-    if (costs.collective == collective) return &costs;
-    if (costs.collective == kAnyCollective) any = &costs;
-  }
-  return any;
+  return FindIn(collectives, collective);
+}
+
+const CollectiveCosts* NetworkModel::FindAcrossHosts(
+    absl::string_view collective) const {
+  return FindIn(across_hosts, collective);
 }
 
 absl::StatusOr<CostEstimate> NetworkModel::Estimate(
-    absl::string_view collective, double bytes, int64_t world_size) const {
-  if (!(bytes >= 0) || std::isinf(bytes) || world_size < 1) {
+    absl::string_view collective, double bytes, int64_t world_size,
+    int64_t hosts) const {
+  if (!(bytes >= 0) || std::isinf(bytes) || world_size < 1 || hosts < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(collective, " of ", bytes, " bytes on ", world_size,
                      " ranks: there is no such call"));
   }
   if (world_size == 1) return CostEstimate();
-  const CollectiveCosts* costs = Find(collective);
-  if (costs == nullptr || costs->curves.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        "the costs of ", collective, " over ", name.empty() ? backend : name,
-        " were not measured: run comm_bench with --collectives=", collective,
-        " --record=FILE and fit again"));
+  const bool across = hosts > 1;
+  const CollectiveCosts* const costs =
+      across ? FindAcrossHosts(collective) : Find(collective);
+  if (costs != nullptr && !costs->curves.empty()) {
+    CostEstimate estimate = EstimateFrom(*costs, bytes, world_size);
+    // A stated model holds everywhere.
+    if (costs->collective == kAnyCollective) estimate.extrapolated = false;
+    return estimate;
   }
-  CostEstimate estimate = EstimateFrom(*costs, bytes, world_size);
-  // A stated model holds everywhere.
-  if (costs->collective == kAnyCollective) estimate.extrapolated = false;
-  return estimate;
+  const CollectiveCosts* messages = FindAcrossHosts("ping_pong");
+  if (messages == nullptr) messages = FindAcrossHosts("send_recv");
+  if (!across || collective != "all_reduce" || messages == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        "the costs of ", collective, across ? " across hosts" : "", " over ",
+        name.empty() ? backend : name,
+        " were not measured: run comm_bench with --collectives=", collective,
+        " --record=FILE", across ? " on ranks of two hosts or more" : "",
+        " and fit again"));
+  }
+  const CostEstimate ring = RingOfMessages(*messages, bytes, world_size);
+  const CollectiveCosts* const within = Find(collective);
+  if (within == nullptr) return ring;
+  const CostEstimate slower = EstimateFrom(*within, bytes, world_size);
+  return slower.seconds > ring.seconds ? slower : ring;
+}
+
+absl::StatusOr<CostEstimate> NetworkModel::EstimateHierarchical(
+    double bytes, int64_t world_size, int64_t hosts) const {
+  if (hosts < 1 || world_size % hosts != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a hierarchical all_reduce needs as many ranks on each host, and ",
+        world_size, " ranks are on ", hosts, " hosts"));
+  }
+  ASSIGN_OR_RETURN(const CostEstimate within,
+                   Estimate("all_reduce", bytes, world_size / hosts));
+  ASSIGN_OR_RETURN(const CostEstimate across,
+                   Estimate("all_reduce", bytes, hosts, hosts));
+  return Sum(within, across);
 }
 
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte) {
-  CostCurve curve;
-  curve.world_size = 2;
-  curve.line = {alpha_seconds,
-                beta_seconds_per_byte,
-                {alpha_seconds, alpha_seconds},
-                {beta_seconds_per_byte, beta_seconds_per_byte}};
   NetworkModel network;
   network.name = "flat";
   network.backend = "fake";
   network.collectives = {{std::string(kAnyCollective),
                           Growth::kFlat,
                           /*growth_is_assumed=*/true,
-                          {curve}}};
+                          {StatedCurve(alpha_seconds, beta_seconds_per_byte)}}};
   return network;
+}
+
+std::vector<CollectiveCosts> LinkAcrossHosts(double alpha_seconds,
+                                             double beta_seconds_per_byte) {
+  return {{"ping_pong",
+           Growth::kFlat,
+           /*growth_is_assumed=*/true,
+           {StatedCurve(alpha_seconds, beta_seconds_per_byte)}}};
 }
 
 }  // namespace rankwise

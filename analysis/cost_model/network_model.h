@@ -75,6 +75,7 @@ struct CollectiveSamples {
   std::string collective;
   std::string backend;
   int64_t world_size = 1;
+  bool across_hosts = false;  // its data went from one host to another
   CallSeconds calls;
   // CollectiveRecord::bus_factor; NaN: no record has it.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
@@ -88,9 +89,10 @@ struct BenchmarkSelection {
   bool Takes(const RunTrace& run) const;
 };
 
-// The samples as docs/cost_model.md defines them, by collective and world size;
-// each launch of each run has a number of its own. What is left out is appended
-// to `left_out`, with the reason, unless that is null.
+// The samples as docs/cost_model.md defines them, by collective, world size and
+// whether they crossed hosts; each launch of each run has a number of its own.
+// What is left out is appended to `left_out`, with the reason, unless that is
+// null.
 std::vector<CollectiveSamples> CollectSamples(
     absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
     const BenchmarkSelection& selection = {});
@@ -143,22 +145,43 @@ inline constexpr absl::string_view kAnyCollective = "*";
 struct NetworkModel {
   std::string name;                          // "gloo on HOST"
   std::string backend;                       // "gloo", "nccl", "fake"
-  std::vector<CollectiveCosts> collectives;  // by name
+  std::vector<CollectiveCosts> collectives;  // by name; of ranks of one host
+  // Of ranks of several hosts, whose ring crosses each host's link once each
+  // way. Empty: not measured.
+  std::vector<CollectiveCosts> across_hosts;
 
   // Null where the collective was not measured.
   const CollectiveCosts* Find(absl::string_view collective) const;
+  const CollectiveCosts* FindAcrossHosts(absl::string_view collective) const;
 
-  // Of one call by `world_size` ranks: 0 for one rank. Between two measured
-  // world sizes both curves are taken to this one by their growth, and weighted
-  // by how near they are (on a logarithmic scale); beyond them the nearest is.
-  // NotFound, naming what to measure, where the collective was not;
+  // Of one call by `world_size` ranks: 0 for one rank. Over several `hosts`
+  // what was measured there; an all_reduce that was not is a ring of messages
+  // between hosts, or what it costs within one, where that is more. Between two
+  // measured world sizes both curves are taken to this one by their growth, and
+  // weighted by how near they are (on a logarithmic scale); beyond them the
+  // nearest is. NotFound, naming what to measure, where the collective was not;
   // InvalidArgument for bytes below 0 and world sizes below 1.
   absl::StatusOr<CostEstimate> Estimate(absl::string_view collective,
-                                        double bytes, int64_t world_size) const;
+                                        double bytes, int64_t world_size,
+                                        int64_t hosts = 1) const;
+
+  // Of an all-reduce in three parts: reduce-scatter within each host,
+  // all-reduce across `hosts` of the parts, all-gather within. The outer two
+  // take what a ring all-reduce of one host does; the parts share each host's
+  // link, so that they take what an all-reduce of all bytes by one rank of each
+  // host does.
+  absl::StatusOr<CostEstimate> EstimateHierarchical(double bytes,
+                                                    int64_t world_size,
+                                                    int64_t hosts) const;
 };
 
 // A model of every call alike, whatever its kind and the world's size.
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);
+
+// The costs of messages between two hosts, for NetworkModel::across_hosts:
+// those of a stated link.
+std::vector<CollectiveCosts> LinkAcrossHosts(double alpha_seconds,
+                                             double beta_seconds_per_byte);
 
 // From the collective records of the selected comm_bench runs, of one backend.
 // Rows that CollectSamples leaves out and collectives with too few sizes are
@@ -175,7 +198,8 @@ absl::StatusOr<NetworkModel> FitNetwork(
 std::string NetworkToJson(const NetworkModel& network);
 absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text);
 
-// A table with a row per curve: the measured sizes, its line with 95 %
+// A table with a row per curve, and another for ranks of several hosts, where
+// there are any: the measured sizes, its line with 95 %
 // intervals, how far the sizes lie from the line and from what is interpolated
 // between their neighbours; and how each collective grows.
 std::string NetworkText(const NetworkModel& network);

@@ -131,16 +131,22 @@ static void from_json(const Json& json, CollectiveCosts& costs) {
   Require(!costs.curves.empty(), curves, "must not be empty");
 }
 
+static void ReadCollectives(const Json& json,
+                            std::vector<CollectiveCosts>& collectives) {
+  json.get_to(collectives);
+  std::set<std::string> names;
+  for (const CollectiveCosts& costs : collectives) {
+    Require(names.insert(costs.collective).second, json,
+            absl::StrCat(costs.collective, " is there a second time").c_str());
+  }
+}
+
 static void from_json(const Json& json, NetworkModel& network) {
   json.at("name").get_to(network.name);
   json.at("backend").get_to(network.backend);
-  const Json& collectives = json.at("collectives");
-  collectives.get_to(network.collectives);
-  std::set<std::string> names;
-  for (const CollectiveCosts& costs : network.collectives) {
-    Require(names.insert(costs.collective).second, collectives,
-            absl::StrCat(costs.collective, " is there a second time").c_str());
-  }
+  ReadCollectives(json.at("collectives"), network.collectives);
+  const auto across = json.find("across_hosts");
+  if (across != json.end()) ReadCollectives(*across, network.across_hosts);
 }
 
 namespace {
@@ -184,14 +190,49 @@ std::string PercentOf(double share) {
   return absl::StrFormat("%.1f", share * 100);
 }
 
+// A row per curve, and how each collective grows.
+std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
+  TextTable table(
+      {"collective", "ranks", "measured", "alpha us", "95 %", "beta ns/B",
+       "95 %", "GB/s", "off the line %", "between sizes %"},
+      1);
+  for (const CollectiveCosts& costs : collectives) {
+    for (const CostCurve& curve : costs.curves) {
+      const CostLine& line = curve.line;
+      table.AddRow({costs.collective, absl::StrCat(curve.world_size),
+                    RangeText(curve), Number(line.alpha_seconds * 1e6),
+                    IntervalText(line.alpha_interval, 1e-6),
+                    Number(line.beta_seconds_per_byte * 1e9),
+                    IntervalText(line.beta_interval, 1e-9),
+                    line.beta_seconds_per_byte > 0
+                        ? Number(1e-9 / line.beta_seconds_per_byte)
+                        : "-",
+                    PercentOf(curve.median_relative_error),
+                    PercentOf(curve.InterpolationError())});
+    }
+  }
+  std::string text = absl::StrCat(table.ToString(), "\n");
+  for (const CollectiveCosts& costs : collectives) {
+    absl::StrAppend(&text, costs.collective, " grows as ",
+                    GrowthName(costs.growth),
+                    costs.growth_is_assumed
+                        ? ", assumed: one world size was measured\n"
+                        : absl::StrCat(", the best fit to ",
+                                       costs.curves.size(), " world sizes\n"));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string NetworkToJson(const NetworkModel& network) {
-  const Json json = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"name", network.name},
-                     {"backend", network.backend},
-                     {"collectives", network.collectives}};
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"name", network.name},
+               {"backend", network.backend},
+               {"collectives", network.collectives}};
+  if (!network.across_hosts.empty())
+    json["across_hosts"] = network.across_hosts;
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -210,33 +251,12 @@ absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text) {
 }
 
 std::string NetworkText(const NetworkModel& network) {
-  TextTable table(
-      {"collective", "ranks", "measured", "alpha us", "95 %", "beta ns/B",
-       "95 %", "GB/s", "off the line %", "between sizes %"},
-      1);
-  for (const CollectiveCosts& costs : network.collectives) {
-    for (const CostCurve& curve : costs.curves) {
-      const CostLine& line = curve.line;
-      table.AddRow({costs.collective, absl::StrCat(curve.world_size),
-                    RangeText(curve), Number(line.alpha_seconds * 1e6),
-                    IntervalText(line.alpha_interval, 1e-6),
-                    Number(line.beta_seconds_per_byte * 1e9),
-                    IntervalText(line.beta_interval, 1e-9),
-                    line.beta_seconds_per_byte > 0
-                        ? Number(1e-9 / line.beta_seconds_per_byte)
-                        : "-",
-                    PercentOf(curve.median_relative_error),
-                    PercentOf(curve.InterpolationError())});
-    }
-  }
-  std::string text = absl::StrCat(network.name, "\n\n", table.ToString(), "\n");
-  for (const CollectiveCosts& costs : network.collectives) {
-    absl::StrAppend(&text, costs.collective, " grows as ",
-                    GrowthName(costs.growth),
-                    costs.growth_is_assumed
-                        ? ", assumed: one world size was measured\n"
-                        : absl::StrCat(", the best fit to ",
-                                       costs.curves.size(), " world sizes\n"));
+  std::string text = absl::StrCat(network.name, "\n");
+  if (!network.collectives.empty())
+    absl::StrAppend(&text, "\n", CostsText(network.collectives));
+  if (!network.across_hosts.empty()) {
+    absl::StrAppend(&text, "\nranks of several hosts:\n\n",
+                    CostsText(network.across_hosts));
   }
   return text;
 }

@@ -90,6 +90,8 @@ RunTrace MakeBenchRun(const BenchRunForTest& config) {
     record.world_size = config.world_size;
     record.backend = config.backend;
     record.host.hostname = "host";
+    record.hosts = config.hosts;
+    record.host_index = rank * config.hosts / config.world_size;
     run.ranks.push_back({.run = record});
   }
   std::mt19937_64 random(config.seed);

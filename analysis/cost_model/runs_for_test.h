@@ -41,6 +41,7 @@ struct BenchRunForTest {
   std::vector<std::string> collectives = {"all_reduce"};
   std::string backend = "gloo";
   int64_t world_size = 2;
+  int64_t hosts = 1;  // as many ranks on each, in order
   int64_t in_flight = 1;
   std::vector<int64_t> bytes = {8,     64,     512,     4096,
                                 32768, 262144, 2097152, 16777216};

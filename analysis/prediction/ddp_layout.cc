@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <tuple>
 
@@ -17,22 +18,37 @@ namespace {
 
 using Runs = std::vector<const RecordedDdp*>;
 
-// Smaller is more like `world_size` ranks.
-std::tuple<int, int64_t, bool> Unlikeness(const RecordedDdp& run,
-                                          int64_t world_size) {
-  const bool skips = run.skips_communication;
-  if (run.world_size == world_size || run.fake) return {0, 0, skips};
-  if (run.world_size < world_size) return {1, -run.world_size, skips};
-  return {2, run.world_size, skips};
+// What computing depends on: the ranks that share a host's cores.
+int64_t RanksOnHost(const RecordedDdp& run) {
+  return (run.world_size + run.hosts - 1) / run.hosts;
 }
 
-// Of the runs with this batch, those of the world size that is most alike.
+// What is computed for: a number of ranks, of which some share a host.
+struct Place {
+  int64_t world_size = 1;
+  int64_t ranks = 1;  // of a host
+};
+
+using Unlikeness = std::tuple<int, int64_t, bool, int64_t>;
+
+// Smaller is more alike. Of as many ranks on a host, the nearest world size.
+Unlikeness UnlikenessTo(const Place& place, const RecordedDdp& run) {
+  const bool skips = run.skips_communication;
+  const int64_t own = RanksOnHost(run);
+  const int64_t distance = std::abs(run.world_size - place.world_size);
+  if (run.fake) return {0, 0, skips, 0};
+  if (own == place.ranks) return {0, 0, skips, distance};
+  if (own < place.ranks) return {1, -own, skips, distance};
+  return {2, own, skips, distance};
+}
+
+// Of the runs with this batch, those of the place that is most alike.
 Runs MostAlike(const DdpRecordings& recordings, double batch,
-               int64_t world_size) {
-  std::map<std::tuple<int, int64_t, bool>, Runs> by_unlikeness;
+               const Place& place) {
+  std::map<Unlikeness, Runs> by_unlikeness;
   for (const RecordedDdp& run : recordings.runs) {
     if (run.batch != batch) continue;
-    by_unlikeness[Unlikeness(run, world_size)].push_back(&run);
+    by_unlikeness[UnlikenessTo(place, run)].push_back(&run);
   }
   return by_unlikeness.empty() ? Runs() : by_unlikeness.begin()->second;
 }
@@ -74,13 +90,13 @@ absl::Status OneBatchOnly(double batch, double recorded) {
 
 // Scales the runs of the batch next to `batch` along a line through all.
 absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
-                                             double batch, int64_t world_size) {
+                                             double batch, const Place& place) {
   std::map<double, Runs> by_batch;
   std::map<double, ComputeParts> parts;
   for (const RecordedDdp& run : recordings.runs) {
     Runs& runs = by_batch[run.batch];
     if (!runs.empty()) continue;
-    runs = MostAlike(recordings, run.batch, world_size);
+    runs = MostAlike(recordings, run.batch, place);
     parts[run.batch] = MedianParts(runs);
   }
   if (parts.size() < 2) return OneBatchOnly(batch, parts.begin()->first);
@@ -105,9 +121,11 @@ absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
   return source;
 }
 
-std::string WhereFrom(const RecordedDdp& run, int64_t world_size) {
-  const std::string measured = absl::StrCat("computing as measured on ",
-                                            Counted(run.world_size, "rank"));
+std::string WhereFrom(const RecordedDdp& run, const Place& place) {
+  const auto [world_size, ranks] = place;
+  const std::string measured = absl::StrCat(
+      "computing as measured on ", Counted(run.world_size, "rank"),
+      run.hosts > 1 ? absl::StrCat(" of ", run.hosts, " hosts") : "");
   if (run.fake) {
     return "computing as measured in one process: the ranks of the backend "
            "fake are pretended, share no cores and are never late";
@@ -115,9 +133,12 @@ std::string WhereFrom(const RecordedDdp& run, int64_t world_size) {
   if (run.skips_communication) {
     return absl::StrCat(
         measured, " with --skip_communication",
-        run.world_size == world_size ? ", which share their machine" : "");
+        RanksOnHost(run) == ranks ? ", which share their machine" : "");
   }
-  if (run.world_size == world_size) return measured;
+  if (run.world_size == world_size && RanksOnHost(run) == ranks)
+    return measured;
+  if (ranks < world_size && RanksOnHost(run) == ranks)
+    return absl::StrCat(measured, ", as many as on each host");
   if (run.world_size == 1) {
     return absl::StrCat(measured, ": each of the ", world_size,
                         " has cores of its own");
@@ -158,6 +179,43 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
   return samples;
 }
 
+// Of each bucket's all-reduce.
+absl::StatusOr<std::vector<CostEstimate>> BucketCosts(
+    const Layout& layout, const std::vector<ReadyBucket>& buckets,
+    const NetworkModel& network) {
+  const int64_t hosts = layout.hosts();
+  std::vector<CostEstimate> costs;
+  for (const ReadyBucket& bucket : buckets) {
+    ASSIGN_OR_RETURN(
+        costs.emplace_back(),
+        layout.hierarchical && hosts > 1
+            ? network.EstimateHierarchical(bucket.bytes, layout.dp, hosts)
+            : network.Estimate("all_reduce", bucket.bytes, layout.dp, hosts));
+  }
+  return costs;
+}
+
+double ExposedSeconds(const std::vector<StepSample>& samples) {
+  return Median(NumbersOf(samples, [](const StepSample& sample) {
+    return sample.middle.exposed_comm_seconds;
+  }));
+}
+
+// How all-reduces over several hosts are costed.
+std::string LinkLine(const Layout& layout, const NetworkModel& network) {
+  const int64_t ranks = layout.hierarchical ? layout.hosts() : layout.dp;
+  const std::string how =
+      layout.hierarchical
+          ? absl::StrCat("all-reduces within each host, then a ring of ", ranks,
+                         " hosts")
+          : absl::StrCat("all-reduces are a ring of ", ranks,
+                         " ranks, host by host");
+  const bool measured = network.FindAcrossHosts("all_reduce") != nullptr;
+  return absl::StrCat(how, "; its link between hosts costs ",
+                      measured ? "what all-reduces across hosts did"
+                               : "what a message between hosts does");
+}
+
 // Along a line through the recorded batches; 0 where it is not known.
 double PeakBytesAt(const DdpRecordings& recordings, double batch) {
   std::map<double, double> peaks;
@@ -175,13 +233,17 @@ double PeakBytesAt(const DdpRecordings& recordings, double batch) {
 }  // namespace
 
 absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
-                                          double batch, int64_t world_size) {
+                                          double batch, int64_t world_size,
+                                          int64_t ranks_per_host) {
+  const Place place = {world_size, ranks_per_host > 0
+                                       ? std::min(ranks_per_host, world_size)
+                                       : world_size};
   ComputeSource source;
-  source.runs = MostAlike(recordings, batch, world_size);
+  source.runs = MostAlike(recordings, batch, place);
   if (source.runs.empty()) {
-    ASSIGN_OR_RETURN(source, BetweenBatches(recordings, batch, world_size));
+    ASSIGN_OR_RETURN(source, BetweenBatches(recordings, batch, place));
   }
-  source.assumptions.push_back(WhereFrom(*source.runs[0], world_size));
+  source.assumptions.push_back(WhereFrom(*source.runs[0], place));
   int64_t largest = 0;
   for (const RecordedDdp& run : recordings.runs) {
     if (!run.skips_communication) largest = std::max(largest, run.world_size);
@@ -216,8 +278,9 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
                      "--record=FILE"));
   }
   const double batch = static_cast<double>(layout.batch_per_rank);
-  ASSIGN_OR_RETURN(ComputeSource source,
-                   FindCompute(recordings, batch, layout.dp));
+  ASSIGN_OR_RETURN(
+      ComputeSource source,
+      FindCompute(recordings, batch, layout.dp, layout.ranks_per_host));
   const BucketPlan& plan = NearestPlan(recordings.plans, batch, layout.dp);
   std::vector<ReadyBucket> buckets = plan.buckets;
   SimulatedLayout result;
@@ -238,15 +301,26 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
         "where it was recorded",
         plan.broadcast_bytes * 1e-3));
   }
-  std::vector<CostEstimate> costs;
-  for (const ReadyBucket& bucket : buckets) {
-    ASSIGN_OR_RETURN(costs.emplace_back(),
-                     network.Estimate("all_reduce", bucket.bytes, layout.dp));
-    result.extrapolated |= costs.back().extrapolated;
+  ASSIGN_OR_RETURN(const std::vector<CostEstimate> costs,
+                   BucketCosts(layout, buckets, network));
+  for (const CostEstimate& cost : costs) {
+    result.extrapolated |= cost.extrapolated;
   }
   for (const RecordedDdp* run : source.runs) {
     result.runs.push_back(
         SimulateRun(*run, source.factors, plan, buckets, costs));
+  }
+  if (layout.hosts() > 1) {
+    Layout one_host = layout;
+    one_host.ranks_per_host = 0;
+    const auto without = BucketCosts(one_host, buckets, network);
+    if (without.ok()) {
+      result.link_seconds =
+          ExposedSeconds(result.runs.front()) -
+          ExposedSeconds(SimulateRun(*source.runs.front(), source.factors, plan,
+                                     buckets, *without));
+    }
+    result.assumptions.push_back(LinkLine(layout, network));
   }
   result.waiting = source.runs[0]->fake ? 1 : layout.dp;
   result.peak_bytes = PeakBytesAt(recordings, batch);

@@ -108,8 +108,33 @@ struct MessageCosts {
   }
 };
 
+// Ranks count dp before pp.
+int64_t HostOf(const Layout& layout, int64_t stage, int64_t replica) {
+  if (layout.ranks_per_host == 0) return 0;
+  return (stage * layout.dp + replica) / layout.ranks_per_host;
+}
+
+// The most hosts that the replicas of a stage are on.
+int64_t HostsOfReplicas(const Layout& layout) {
+  int64_t hosts = 1;
+  for (int64_t stage = 0; stage < layout.pp; ++stage) {
+    hosts = std::max(hosts, 1 + HostOf(layout, stage, layout.dp - 1) -
+                                HostOf(layout, stage, 0));
+  }
+  return hosts;
+}
+
+// 2 where some message goes from host to host.
+int64_t HostsOfMessages(const Layout& layout) {
+  for (int64_t replica = 0; replica < layout.dp; ++replica) {
+    if (HostOf(layout, layout.pp - 1, replica) != HostOf(layout, 0, replica))
+      return 2;
+  }
+  return 1;
+}
+
 // Without a cost of messages in the network, the trainer's own measurement.
-MessageCosts MessageCostsOf(const NetworkModel& network,
+MessageCosts MessageCostsOf(const NetworkModel& network, const Layout& layout,
                             const RecordedPipeline& recorded) {
   double low = 0, high = 0;
   for (const StageCosts& stage : recorded.steps[0].stages) {
@@ -118,8 +143,9 @@ MessageCosts MessageCostsOf(const NetworkModel& network,
     high = std::max(high, stage.output_bytes);
   }
   for (const char* collective : {"ping_pong", "send_recv"}) {
-    const auto at_low = network.Estimate(collective, low, 2);
-    const auto at_high = network.Estimate(collective, high, 2);
+    const int64_t hosts = HostsOfMessages(layout);
+    const auto at_low = network.Estimate(collective, low, 2, hosts);
+    const auto at_high = network.Estimate(collective, high, 2, hosts);
     if (at_low.ok() && at_high.ok()) return {low, high, *at_low, *at_high};
   }
   const double measured = recorded.message_seconds;
@@ -308,9 +334,14 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
   ASSIGN_OR_RETURN(const double scale, Calibrate(found));
 
   const RecordedPipeline& recorded = *found.front();
-  const MessageCosts messages = MessageCostsOf(network, recorded);
+  const MessageCosts messages = MessageCostsOf(network, layout, recorded);
   SimulatedLayout result;
   result.assumptions = Assumptions(recorded, layout, scale, messages.own);
+  if (HostsOfMessages(layout) > 1) {
+    result.assumptions.push_back(
+        messages.own ? "messages between hosts cost what the recorded ones did"
+                     : "all messages cost what one between hosts does");
+  }
   StageGradients gradients(layout.pp);
   if (layout.dp > 1) {
     ASSIGN_OR_RETURN(gradients,
@@ -324,7 +355,8 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
     std::vector<CostEstimate>& of_rank = calls.emplace_back();
     for (const double bytes : rank) {
       ASSIGN_OR_RETURN(of_rank.emplace_back(),
-                       network.Estimate("all_reduce", bytes, layout.dp));
+                       network.Estimate("all_reduce", bytes, layout.dp,
+                                        HostsOfReplicas(layout)));
       result.extrapolated |= of_rank.back().extrapolated;
     }
   }

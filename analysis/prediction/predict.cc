@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -35,6 +36,15 @@ ABSL_FLAG(std::string, link, "",
           "what communication costs: ALPHA_US:BETA_NS_PER_BYTE of every call, "
           "or a network's file (docs/cost_model.md); empty: fitted to the "
           "records of comm_bench");
+ABSL_FLAG(int64_t, ranks_per_host, 0,
+          "ranks on each host, in order of rank; 0: all are on one");
+ABSL_FLAG(std::string, inter_host_link, "",
+          "of --ranks_per_host, a message between two hosts: "
+          "ALPHA_US:BETA_NS_PER_BYTE, 8 ns for 1 Gbit/s; empty: as --link's "
+          "file or the records of comm_bench have it");
+ABSL_FLAG(std::string, all_reduce, "flat",
+          "how ddp's all-reduces cross hosts: flat, one ring of all ranks, or "
+          "hierarchical, within each host and then across");
 ABSL_FLAG(int64_t, fit_up_to, 0,
           "above 0: predict the recorded world sizes above it from those up to "
           "it, and say how far off that is");
@@ -81,11 +91,16 @@ absl::Status CheckFlags() {
     return Bad("records", "", "a study's folder, or a file of records");
   }
   const std::pair<const char*, int64_t> counts[] = {
+      {"ranks_per_host", absl::GetFlag(FLAGS_ranks_per_host)},
       {"fit_up_to", absl::GetFlag(FLAGS_fit_up_to)},
       {"global_batch", absl::GetFlag(FLAGS_global_batch)},
       {"warmup_steps", absl::GetFlag(FLAGS_warmup_steps)}};
   for (const auto& [flag, value] : counts) {
     if (value < 0) return Bad(flag, absl::StrCat(value), "0 or more");
+  }
+  const std::string all_reduce = absl::GetFlag(FLAGS_all_reduce);
+  if (all_reduce != "flat" && all_reduce != "hierarchical") {
+    return Bad("all_reduce", all_reduce, "flat or hierarchical");
   }
   if (absl::GetFlag(FLAGS_fit_up_to) > 0 && absl::GetFlag(FLAGS_recommend)) {
     return absl::InvalidArgumentError(
@@ -117,15 +132,31 @@ std::string FolderOf(const std::string& path) {
       .string();
 }
 
+struct Link {
+  double alpha_us = 0;
+  double beta_ns = 0;
+};
+
+// ALPHA_US:BETA_NS_PER_BYTE; nothing where `text` is not two numbers.
+std::optional<Link> LinkOf(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  Link link;
+  const bool is_link = parts.size() == 2 &&
+                       absl::SimpleAtod(parts[0], &link.alpha_us) &&
+                       absl::SimpleAtod(parts[1], &link.beta_ns);
+  return is_link ? std::make_optional(link) : std::nullopt;
+}
+
+bool IsPossible(const Link& link) {
+  return link.alpha_us >= 0 && link.beta_ns >= 0 &&
+         std::isfinite(link.alpha_us + link.beta_ns);
+}
+
 // ALPHA_US:BETA_NS_PER_BYTE, or a file.
 absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
-  const std::vector<std::string> parts = absl::StrSplit(link, ':');
-  double alpha_us = 0, beta_ns = 0;
-  if (parts.size() == 2 && absl::SimpleAtod(parts[0], &alpha_us) &&
-      absl::SimpleAtod(parts[1], &beta_ns)) {
-    if (alpha_us >= 0 && beta_ns >= 0 && std::isfinite(alpha_us + beta_ns)) {
-      return FlatNetwork(alpha_us * 1e-6, beta_ns * 1e-9);
-    }
+  if (const std::optional<Link> stated = LinkOf(link)) {
+    if (IsPossible(*stated))
+      return FlatNetwork(stated->alpha_us * 1e-6, stated->beta_ns * 1e-9);
     return Bad("link", link, "times of 0 or more");
   }
   std::ifstream file(UserPath(link));
@@ -153,6 +184,27 @@ absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
       "; give --link, or measure it: bazel run //comm_bench -- --nproc=2 "
       "--collectives=all_reduce,ping_pong --record=",
       folder, "/comm_bench-x2.jsonl"));
+}
+
+// With the link between hosts that --inter_host_link states.
+absl::StatusOr<NetworkModel> WithInterHostLink(NetworkModel network) {
+  const std::string text = absl::GetFlag(FLAGS_inter_host_link);
+  if (text.empty()) return network;
+  const std::optional<Link> link = LinkOf(text);
+  if (!link.has_value() || !IsPossible(*link)) {
+    return Bad("inter_host_link", text,
+               "ALPHA_US:BETA_NS_PER_BYTE, times of 0 or more, as in 50:8");
+  }
+  network.across_hosts =
+      LinkAcrossHosts(link->alpha_us * 1e-6, link->beta_ns * 1e-9);
+  return network;
+}
+
+// On the hosts that the flags name.
+Layout OverHosts(Layout layout) {
+  layout.ranks_per_host = absl::GetFlag(FLAGS_ranks_per_host);
+  layout.hierarchical = absl::GetFlag(FLAGS_all_reduce) == "hierarchical";
+  return layout;
 }
 
 // The batch per rank of ddp's runs, or of a pipeline's ranks; the largest.
@@ -184,10 +236,10 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                      one.batch_per_rank, ": ", base.status().message(), ".\n");
   }
   for (int64_t size : sizes) {
-    const Layout layout = {.dp = size,
-                           .batch_per_rank = global_batch > 0
-                                                 ? global_batch / size
-                                                 : batch_per_rank};
+    const Layout layout =
+        OverHosts({.dp = size,
+                   .batch_per_rank = global_batch > 0 ? global_batch / size
+                                                      : batch_per_rank});
     if (global_batch % size != 0) {
       absl::StrAppend(&refusals, "Not predicted: ", layout.Name(),
                       ": a global batch of ", global_batch,
@@ -211,7 +263,7 @@ absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
   for (int64_t size : sizes) {
     const RecommendConfig config = {
         size, global_batch > 0 ? global_batch : size * batch_per_rank,
-        static_cast<double>(memory_limit)};
+        static_cast<double>(memory_limit), OverHosts({})};
     absl::StrAppend(&text, "\n", Counted(size, "rank"), ", global batch ",
                     config.global_batch, ": ");
     const auto recommendation = Recommend(predictor, config);
@@ -237,10 +289,11 @@ absl::StatusOr<std::string> Predict() {
   const int64_t fit_up_to = absl::GetFlag(FLAGS_fit_up_to);
   const int64_t global_batch = absl::GetFlag(FLAGS_global_batch);
   ASSIGN_OR_RETURN(const auto runs, LoadRecords(records));
-  ASSIGN_OR_RETURN(const auto network,
+  ASSIGN_OR_RETURN(auto network,
                    link.empty()
                        ? FittedNetwork(runs, FolderOf(records), fit_up_to)
                        : NetworkOf(link));
+  ASSIGN_OR_RETURN(network, WithInterHostLink(std::move(network)));
   const ThroughputConfig config{.warmup_steps =
                                     absl::GetFlag(FLAGS_warmup_steps)};
   std::vector<std::string> left_out;
@@ -264,6 +317,7 @@ constexpr char kUsage[] =
     "  bazel run //analysis:predict -- --records=results/TIME "
     "--world_sizes=8,64,1024\n"
     "  ... --link=5:0.1          other communication: 5 us and 10 GB/s\n"
+    "  ... --ranks_per_host=8 --inter_host_link=50:0.8   several hosts\n"
     "  ... --fit_up_to=2         how right the predictions are\n"
     "  ... --recommend --memory_limit=16GB";
 

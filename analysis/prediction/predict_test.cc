@@ -59,6 +59,7 @@ struct PredictFlags {
   int64_t global_batch = 0;
   bool recommend = false;
   int64_t warmup_steps = 10;
+  std::string more = "";
 };
 
 // What the binary prints; where it fails, that by its exit code.
@@ -69,7 +70,7 @@ absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
       " --fit_up_to=", flags.fit_up_to, " --memory_limit=", flags.memory_limit,
       " --global_batch=", flags.global_batch,
       flags.recommend ? " --recommend" : "",
-      " --warmup_steps=", flags.warmup_steps, " 2>&1");
+      " --warmup_steps=", flags.warmup_steps, " ", flags.more, " 2>&1");
   std::string text;
   FILE* pipe = ::popen(command.c_str(), "r");
   char buffer[4096];
@@ -99,6 +100,30 @@ TEST(RunPredict, PrintsATable) {
                            HasSubstr("* beyond what was measured"),
                            HasSubstr("computing as measured on 4 ranks")));
   EXPECT_THAT(*text, HasSubstr("94.4 %"));  // 34 of 36 ms
+}
+
+TEST(RunPredict, RanksAreOnAsManyHostsAsAsked) {
+  PredictFlags flags{.records = Folder("hosts")};
+  flags.world_sizes = "2,8";
+  flags.link = "0:1";
+  flags.more = "--ranks_per_host=2 --inter_host_link=60:8";
+  const auto text = RunPredict(flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text,
+              AllOf(HasSubstr("\nddp x2 "), HasSubstr("\nddp x8 on 4 hosts *"),
+                    HasSubstr("The link between hosts limits ddp x8 on 4 "
+                              "hosts: ")));
+  flags.more += " --all_reduce=hierarchical";
+  EXPECT_THAT(*RunPredict(flags), HasSubstr("ddp x8 on 4 hosts, hierarchical"));
+  flags.more = "--ranks_per_host=2";
+  EXPECT_THAT(Refusal(flags, absl::StatusCode::kFailedPrecondition),
+              HasSubstr("all_reduce across hosts over flat were not measured"));
+  flags.more = "--inter_host_link=8";
+  EXPECT_THAT(Refusal(flags, absl::StatusCode::kInvalidArgument),
+              HasSubstr("--inter_host_link=8: expected ALPHA_US:BETA"));
+  flags.more = "--all_reduce=tree";
+  EXPECT_THAT(Refusal(flags, absl::StatusCode::kInvalidArgument),
+              HasSubstr("--all_reduce=tree: expected flat or hierarchical"));
 }
 
 TEST(RunPredict, HoldsTheGlobalBatchWhereAsked) {

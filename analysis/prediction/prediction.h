@@ -27,9 +27,14 @@ struct Prediction : StepEstimate {
   Interval examples_interval = {};  // high: infinite where the step's low is 0
   ExampleUnit unit = {};            // in which rates are printed
   double peak_bytes = 0;            // of the fullest rank; 0: not known
+  double link_seconds = 0;          // as in SimulatedLayout
   bool extrapolated = false;        // beyond what was measured
   std::vector<std::string> assumptions = {};  // one line each
 };
+
+// What of the step is owed to the link between hosts, where that is 1 % of it
+// or more; else "".
+std::string LinkSentence(const Prediction& prediction);
 
 // A prediction and the truth that it had not seen.
 struct ScoredPrediction {
@@ -111,6 +116,7 @@ struct RecommendConfig {
   int64_t world_size = 1;
   int64_t global_batch = 0;       // examples a step
   double memory_limit_bytes = 0;  // of a rank; 0: none
+  Layout hosts = {};              // ranks_per_host and hierarchical of all
 };
 
 struct Recommendation {

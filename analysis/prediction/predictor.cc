@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -159,18 +160,22 @@ std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
 // waiting are put to the test.
 ModelError TryOnRecorded(const DdpRecordings& ddp,
                          const NetworkModel& network) {
-  std::map<std::pair<int64_t, double>, std::vector<double>> measured;
+  std::map<std::tuple<int64_t, int64_t, double>, std::vector<double>> measured;
   for (const RecordedDdp& run : ddp.runs) {
     if (run.world_size < 2 || run.skips_communication) continue;
     if (run.step_seconds <= 0 || run.batch != std::floor(run.batch)) continue;
-    measured[{run.world_size, run.batch}].push_back(run.step_seconds);
+    if (run.world_size % run.hosts != 0) continue;
+    measured[{run.world_size, run.hosts, run.batch}].push_back(
+        run.step_seconds);
   }
   ModelError error;
   double squares = 0;
   for (const auto& [configuration, seconds] : measured) {
-    const auto [dp, batch] = configuration;
+    const auto [dp, hosts, batch] = configuration;
     const Layout layout = {.dp = dp,
-                           .batch_per_rank = static_cast<int64_t>(batch)};
+                           .batch_per_rank = static_cast<int64_t>(batch),
+                           .ranks_per_host = hosts > 1 ? dp / hosts : 0,
+                           .hierarchical = ddp.runs[0].hierarchical};
     const absl::StatusOr<SimulatedLayout> simulated =
         SimulateDdpLayout(ddp, layout, network);
     if (!simulated.ok()) continue;
@@ -214,6 +219,7 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                                 ? examples / step.low
                                 : std::numeric_limits<double>::infinity()};
   prediction.peak_bytes = simulated.peak_bytes;
+  prediction.link_seconds = simulated.link_seconds;
   prediction.extrapolated = simulated.extrapolated;
   if (simulated.waiting > 1) {
     simulated.assumptions.push_back(
@@ -373,7 +379,7 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
                        : SimulatePipelineLayout(pipelines_, layout,
                                                 GradientBytes(ddp_), network_));
   std::string network_line = NetworkLine(network_, layout.dp);
-  if (!network_line.empty()) {
+  if (!network_line.empty() && layout.hosts() == 1) {
     simulated.assumptions.push_back(std::move(network_line));
   }
   Prediction prediction = Summarize(layout, std::move(simulated), error_);
@@ -392,15 +398,34 @@ std::vector<Layout> Predictor::Candidates(
   return layouts;
 }
 
+int64_t Layout::hosts() const {
+  if (ranks_per_host == 0) return 1;
+  return (world_size() + ranks_per_host - 1) / ranks_per_host;
+}
+
 std::string Layout::Name() const {
+  const std::string where =
+      hosts() > 1 ? absl::StrCat(" on ", hosts(), " hosts",
+                                 hierarchical ? ", hierarchical" : "")
+                  : "";
   if (pp == 1) {
-    const std::string name = absl::StrCat("ddp x", dp);
+    const std::string name = absl::StrCat("ddp x", dp, where);
     if (bucket_bytes == 0) return name;
     return absl::StrFormat("%s, buckets of %.3g MB", name, bucket_bytes * 1e-6);
   }
-  return absl::StrCat(
-      schedule, " pp ", pp, dp > 1 ? absl::StrCat(" x dp ", dp) : "", ", ",
-      micro_batches, micro_batches == 1 ? " micro-batch" : " micro-batches");
+  return absl::StrCat(schedule, " pp ", pp,
+                      dp > 1 ? absl::StrCat(" x dp ", dp) : "", where, ", ",
+                      micro_batches,
+                      micro_batches == 1 ? " micro-batch" : " micro-batches");
+}
+
+std::string LinkSentence(const Prediction& prediction) {
+  if (prediction.link_seconds < 0.01 * prediction.step_seconds) return "";
+  return absl::StrFormat(
+      "The link between hosts limits %s: %s ms of its step, %s, would be "
+      "hidden or saved on one host.",
+      prediction.layout.Name(), MillisecondsText(prediction.link_seconds),
+      PercentText(prediction.link_seconds / prediction.step_seconds));
 }
 
 }  // namespace rankwise

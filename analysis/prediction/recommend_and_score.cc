@@ -160,12 +160,20 @@ void Total(Score* score) {
       judged > 0 ? covered / judged : std::numeric_limits<double>::quiet_NaN();
 }
 
+// As Layout has them.
+int64_t RanksPerHost(const Cell& cell) {
+  return cell.hosts > 1 ? (cell.run.world_size + cell.hosts - 1) / cell.hosts
+                        : 0;
+}
+
 // The layout in which a cell ran.
 absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                                 absl::Span<const RunTrace> runs) {
   if (cell.run.binary == "ddp") {
     return Layout{.dp = cell.run.world_size,
-                  .batch_per_rank = std::llround(cell.rank_batch)};
+                  .batch_per_rank = std::llround(cell.rank_batch),
+                  .ranks_per_host = RanksPerHost(cell),
+                  .hierarchical = IsHierarchical(cell.run)};
   }
   const RunTrace& run = runs[cell.run_indices[0]];
   if (run.ranks[0].schedules.empty()) {
@@ -176,7 +184,8 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
   Layout layout = {.dp = schedule.replicas,
                    .pp = schedule.pipeline_size,
                    .micro_batches = schedule.micro_batches,
-                   .schedule = schedule.schedule};
+                   .schedule = schedule.schedule,
+                   .ranks_per_host = RanksPerHost(cell)};
   if (layout.dp < 1 || layout.micro_batches < 1) {
     return absl::FailedPreconditionError(
         absl::StrCat(cell.Name(), ": its schedule records name ", layout.dp,
@@ -223,8 +232,10 @@ absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
         "and a memory limit of at least 0");
   }
   Recommendation result;
-  for (const Layout& layout : predictor.Candidates(
+  for (Layout layout : predictor.Candidates(
            config.world_size, config.global_batch, &result.left_out)) {
+    layout.ranks_per_host = config.hosts.ranks_per_host;
+    layout.hierarchical = config.hosts.hierarchical && layout.pp == 1;
     absl::StatusOr<Prediction> prediction = predictor.Predict(layout);
     if (!prediction.ok()) {
       result.left_out.push_back(std::string(prediction.status().message()));
@@ -284,9 +295,14 @@ std::string PredictionTable(absl::Span<const Prediction> predictions,
     }
     table.AddRow(std::move(cells));
   }
+  std::string links;
+  for (const Prediction& prediction : predictions) {
+    const std::string sentence = LinkSentence(prediction);
+    if (!sentence.empty()) absl::StrAppend(&links, sentence, "\n");
+  }
   return absl::StrCat(table.ToString(),
-                      extrapolated ? "* beyond what was measured.\n" : "", "\n",
-                      Assumptions(predictions));
+                      extrapolated ? "* beyond what was measured.\n" : "",
+                      links, "\n", Assumptions(predictions));
 }
 
 std::string RecommendationText(const Recommendation& recommendation) {

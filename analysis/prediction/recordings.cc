@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
@@ -22,8 +23,9 @@ constexpr const char* kWork[] = {
     "dataset",   "sequence_length", "dropout",  "precision", "optimizer",
     "recompute", "clip_grad_norm",  "momentum", "tf32",      "sync_batch_norm"};
 // How ddp communicates: equal in all of its runs.
-constexpr const char* kDdp[] = {"ddp", "bucket_cap_mb", "first_bucket_mb",
-                                "comm_hook", "find_unused_parameters"};
+constexpr const char* kDdp[] = {
+    "ddp",       "bucket_cap_mb",          "first_bucket_mb",
+    "comm_hook", "find_unused_parameters", "all_reduce"};
 
 absl::Status Differ(const std::string& what, const RunTrace& a,
                     const std::string& value_a, const RunTrace& b,
@@ -83,6 +85,14 @@ double LimitOfBucket(const RunRecord& run, size_t index) {
   return (index == 0 ? first : cap) * (1 << 20);
 }
 
+// Whether the event is the reduction of a bucket. A hierarchical one begins
+// with a reduce-scatter of all of it (parallel/comm/hierarchical.h).
+bool ReducesBucket(const RecordedTransfer& event) {
+  if (absl::EndsWith(event.group, "_within"))
+    return event.op == "reduce_scatter";
+  return event.op == "all_reduce" && !absl::EndsWith(event.group, "_across");
+}
+
 // The step's buckets, and what is left of its backward without them. Without
 // buckets: nothing was all-reduced in backward.
 DdpStepTrace TraceOf(const RunRecord& run, const StepRecord& step,
@@ -96,7 +106,7 @@ DdpStepTrace TraceOf(const RunRecord& run, const StepRecord& step,
   for (const RecordedTransfer& event : traffic.events) {
     const bool in_backward =
         event.start_seconds >= begin && event.start_seconds <= end;
-    if (event.op != "all_reduce" || !in_backward) continue;
+    if (!ReducesBucket(event) || !in_backward) continue;
     const double ready = event.start_seconds - begin;
     const double bytes = static_cast<double>(event.bytes);
     const double limit = LimitOfBucket(run, trace.buckets.size());
@@ -140,8 +150,10 @@ RecordedDdp Collect(const RunTrace& run, const ThroughputConfig& config) {
   RecordedDdp recorded;
   recorded.source = run.source;
   recorded.world_size = run.ranks[0].run.world_size;
+  recorded.hosts = CountHosts(run);
   recorded.batch = ExamplesPerStep(run, config);
   recorded.skips_communication = SkipsCommunication(run.ranks[0].run);
+  recorded.hierarchical = IsHierarchical(run.ranks[0].run);
   recorded.fake = IsFake(run);
   const absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
   if (throughput.ok()) recorded.step_seconds = throughput->step_seconds;
@@ -205,6 +217,10 @@ double BroadcastBytes(const RankTrace& rank) {
 bool IsPredictable(const RunRecord& run) {
   return run.binary == "ddp" || run.binary == "model_parallel" ||
          run.binary == "pipeline";
+}
+
+bool IsHierarchical(const RunRecord& run) {
+  return FlagOf(run, "all_reduce") == "hierarchical";
 }
 
 bool IsFake(const RunTrace& run) { return run.ranks[0].run.backend == "fake"; }

@@ -21,6 +21,9 @@ namespace rankwise {
 // Whether the run's trainer can be predicted: ddp, model_parallel or pipeline.
 bool IsPredictable(const RunRecord& run);
 
+// ddp's all-reduces over several hosts were hierarchical.
+bool IsHierarchical(const RunRecord& run);
+
 // The backend `fake` pretends its ranks: they are rank 0's mirror images, share
 // no cores, and are never late.
 bool IsFake(const RunTrace& run);
@@ -82,8 +85,10 @@ std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
 struct RecordedDdp {
   std::string source;
   int64_t world_size = 1;
+  int64_t hosts = 1;
   double batch = 0;  // examples of a rank's step
   bool skips_communication = false;
+  bool hierarchical = false;
   bool fake = false;
   std::vector<ComputeParts> steps;  // of all ranks, after warm-up; not empty
   double step_seconds = 0;          // as measured: Throughput::step_seconds
@@ -158,11 +163,15 @@ struct Layout {
   int64_t pp = 1;
   int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
   int64_t micro_batches = 1;
-  std::string schedule = "";  // of pp > 1
-  double bucket_bytes = 0;    // of DDP's all-reduces; 0: as recorded
+  std::string schedule = "";   // of pp > 1
+  double bucket_bytes = 0;     // of DDP's all-reduces; 0: as recorded
+  int64_t ranks_per_host = 0;  // in order of rank; 0: all are on one host
+  bool hierarchical = false;   // ddp's --all_reduce=hierarchical
 
   int64_t world_size() const { return dp * pp; }
-  std::string Name() const;  // "ddp x8", "1f1b pp 4 x dp 2, 8 micro-batches"
+  int64_t hosts() const;
+  // "ddp x8", "ddp x8 on 4 hosts", "1f1b pp 4 x dp 2, 8 micro-batches"
+  std::string Name() const;
 };
 
 // The times of one simulated step.
@@ -203,6 +212,9 @@ StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
 struct SimulatedLayout {
   std::vector<std::vector<StepSample>> runs;  // per run that was recorded
   int64_t waiting = 1;  // ranks or replicas that wait for the slowest
+  // Of a step, the median: communication that would be hidden if all ranks were
+  // on one host. 0 where they are, or where that is not known.
+  double link_seconds = 0;
   double peak_bytes = 0;
   bool extrapolated = false;
   std::vector<std::string> assumptions;
@@ -218,12 +230,14 @@ struct ComputeSource {
 };
 
 // The runs whose computing is most like that of `world_size` ranks with `batch`
-// examples each: those of as many ranks; else of the most ranks below; else of
-// the fewest. At one world size, runs that communicate come before those with
+// examples each, `ranks_per_host` of which share a host (0: all): those of as
+// many ranks on a host; else of the most below; else of the fewest. At one
+// world size, runs that communicate come before those with
 // --skip_communication. A batch between or beyond those recorded follows a line
 // through them; FailedPrecondition, with the command, where there is only one.
 absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
-                                          double batch, int64_t world_size);
+                                          double batch, int64_t world_size,
+                                          int64_t ranks_per_host = 0);
 
 // Buckets are reduced one after the other, each from when it is ready and the
 // one before is done, during backward; the optimizer waits for all of them (Li

@@ -57,6 +57,8 @@ RankTrace MakeDdpRank(const DdpRunForTest& config, int64_t rank) {
   RankTrace result{
       MakeRunRecord("ddp", config.run_id, rank, config.world_size)};
   result.run.backend = config.backend;
+  result.run.hosts = config.hosts;
+  result.run.host_index = rank * config.hosts / config.world_size;
   result.run.flags["batch_size"] = absl::StrCat(config.batch);
   result.run.flags["skip_communication"] =
       config.skip_communication ? "true" : "false";

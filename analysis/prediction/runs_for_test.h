@@ -16,6 +16,7 @@ namespace rankwise {
 // beta; a one-rank world pays nothing.
 struct DdpRunForTest {
   int64_t world_size = 1;
+  int64_t hosts = 1;
   int64_t batch = 64;  // examples of a rank
   DdpStepTrace trace = {0.010, 0.020, 0.004, {{4e6, 0.010}, {2e6, 0.020}}};
   double alpha_seconds = 0;

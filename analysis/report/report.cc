@@ -272,6 +272,11 @@ json NetworkData(const NetworkModel& network) {
       curves.push_back(CurveData(costs.collective, curve));
     }
   }
+  for (const CollectiveCosts& costs : network.across_hosts) {
+    for (const CostCurve& curve : costs.curves) {
+      curves.push_back(CurveData(costs.collective + " across hosts", curve));
+    }
+  }
   return {
       {"name", network.name}, {"backend", network.backend}, {"curves", curves}};
 }

@@ -25,7 +25,7 @@ namespace rankwise {
 namespace {
 
 using CellKey =
-    std::tuple<bool, std::string, int64_t, int64_t, double, int64_t,
+    std::tuple<bool, std::string, int64_t, int64_t, int64_t, double, int64_t,
                std::string, std::string, std::string, std::string, std::string>;
 
 // The axes of more than one rank, in the mesh's order: "pp2xtp2".
@@ -67,6 +67,7 @@ CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
   return {run.binary != "single",
           TrainerOf(run),
           run.world_size,
+          CountHosts(trace),
           throughput.global_batch,
           throughput.largest_rank_batch,
           run.threads_per_rank,
@@ -211,7 +212,8 @@ double Cell::ExamplesPerSecond() const {
 std::string Cell::Trainer() const { return TrainerOf(run); }
 
 std::string Cell::Name() const {
-  return absl::StrCat(Trainer(), " on ", Counted(run.world_size, "rank"));
+  return absl::StrCat(Trainer(), " on ", Counted(run.world_size, "rank"),
+                      hosts > 1 ? absl::StrCat(" of ", hosts, " hosts") : "");
 }
 
 bool Cell::IsAblation() const { return SkipsCommunication(run); }
@@ -300,6 +302,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       cell.run = run.ranks[0].run;
       cell.global_batch = throughput->global_batch;
       cell.rank_batch = throughput->largest_rank_batch;
+      cell.hosts = CountHosts(run);
     }
     if (!run.ranks[0].schedules.empty()) {
       absl::StatusOr<PipelineUse> use = MeasurePipelineUse(run, config);

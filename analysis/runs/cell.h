@@ -20,6 +20,7 @@ struct Cell {
   RunRecord run;  // rank 0's of the first repetition
   int64_t global_batch = 0;
   double rank_batch = 0;  // Throughput::largest_rank_batch
+  int64_t hosts = 1;      // that the ranks were on
   std::vector<Throughput> repetitions;
   // Of each repetition, its place among the runs given to GroupIntoCells.
   std::vector<size_t> run_indices;
@@ -56,7 +57,8 @@ struct Cell {
   // "ddp", "pipeline 1f1b"; with the mesh where the trainer has a choice of it:
   // "hybrid pp2xtp2 1f1b".
   std::string Trainer() const;
-  std::string Name() const;  // "pipeline 1f1b on 2 ranks"
+  // "pipeline 1f1b on 2 ranks", "ddp on 4 ranks of 2 hosts"
+  std::string Name() const;
   // Communication was left out (--skip_communication): explains other cells,
   // and is compared with none.
   bool IsAblation() const;
@@ -96,12 +98,12 @@ bool IsShapeFlag(absl::string_view name);
 // "32", "21.3": examples per rank need not be whole in a pipeline.
 std::string BatchText(double examples);
 
-// Groups runs into cells by trainer, world size, batch and its division into
-// micro-batches, replicas and stages, threads, the kinds of CPU and of device,
-// the backend, and the flags that do not follow the world size. The order is
-// "single" first, then by trainer, world size and batch. Runs of comm_bench are
-// skipped. Why a run cannot be measured, and is left out, or has no PipelineUse
-// in spite of schedule records, is appended to `left_out`.
+// Groups runs into cells by trainer, world size, hosts, batch and its division
+// into micro-batches, replicas and stages, threads, the kinds of CPU and of
+// device, the backend, and the flags that do not follow the world size. The
+// order is "single" first, then by trainer, world size and batch. Runs of
+// comm_bench are skipped. Why a run cannot be measured, and is left out, or has
+// no PipelineUse in spite of schedule records, is appended to `left_out`.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);

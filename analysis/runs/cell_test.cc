@@ -144,6 +144,27 @@ TEST(Cell, OversubscribedWhenThreadsExceedTheCoresOfAHost) {
   EXPECT_FALSE(CellOf(run).oversubscribed);
 }
 
+TEST(Cell, RunsOnOtherHostsAreOtherCells) {
+  const RunTrace one = MakeRun({.world_size = 4});
+  RunTrace two = one, named = one;
+  for (RankTrace& trace : two.ranks) {
+    trace.run.hosts = 2;
+    trace.run.host_index = trace.run.rank / 2;
+  }
+  named.ranks[3].run.host.hostname = named.ranks[2].run.host.hostname = "other";
+  EXPECT_THAT(HostsOfRanks(two), testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(HostsOfRanks(named), testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_EQ(CountHosts(one), 1);
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells =
+      GroupIntoCells({one, two, named}, {10}, &left_out);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[1].repetitions.size(), 2u);
+  EXPECT_EQ(cells[1].hosts, 2);
+  EXPECT_THAT(cells[0].Name(), testing::EndsWith("on 4 ranks"));
+  EXPECT_THAT(cells[1].Name(), testing::EndsWith("on 4 ranks of 2 hosts"));
+}
+
 TEST(Cell, RanksThatSeeOneGpuEachShareNone) {
   RunTrace run = MakeRun({.world_size = 2});
   for (RankTrace& trace : run.ranks) trace.run.devices = {"cuda:0"};

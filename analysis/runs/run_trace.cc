@@ -257,6 +257,24 @@ absl::Status CheckRun(const RunTrace& run) {
                                 : RunError(run, wrong_replicas);
 }
 
+std::vector<int64_t> HostsOfRanks(const RunTrace& run) {
+  std::map<std::string, int64_t> numbers;
+  std::vector<int64_t> hosts;
+  for (const RankTrace& rank : run.ranks) {
+    const std::string name = rank.run.hosts > 0
+                                 ? absl::StrCat(rank.run.host_index)
+                                 : rank.run.host.hostname;
+    const auto next = static_cast<int64_t>(numbers.size());
+    hosts.push_back(numbers.try_emplace(name, next).first->second);
+  }
+  return hosts;
+}
+
+int64_t CountHosts(const RunTrace& run) {
+  const std::vector<int64_t> hosts = HostsOfRanks(run);
+  return hosts.empty() ? 1 : 1 + *std::max_element(hosts.begin(), hosts.end());
+}
+
 int64_t AxisSize(const RunRecord& run, absl::string_view axis) {
   for (const RecordedAxis& one : run.mesh) {
     if (one.name == axis) return one.size;

@@ -57,6 +57,13 @@ absl::Status RunError(const RunTrace& run, absl::string_view reason);
 // steps, and their schedule records, if any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
 
+// The host of each recorded rank, numbered in the order of their first ranks;
+// in files of before 1.8 by the hosts' names.
+std::vector<int64_t> HostsOfRanks(const RunTrace& run);
+
+// How many there are.
+int64_t CountHosts(const RunTrace& run);
+
 // Of the run's mesh; 1 of an axis that it does not name.
 int64_t AxisSize(const RunRecord& run, absl::string_view axis);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -237,5 +238,10 @@ int Main(const std::string& binary) {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
+  // Under mpirun rank 0 writes the records of all.
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (size != nullptr) absl::SetFlag(&FLAGS_nproc, std::atoi(size));
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank != nullptr && std::atoi(rank) > 0) return 0;
   return rankwise::Main(std::filesystem::path(argv[0]).filename().string());
 }

@@ -63,6 +63,7 @@ constexpr char kUsage[] =
     "  ./bazelw run //:study                           1 and 2 ranks\n"
     "  ./bazelw run //:study -- --dry_run              what it would run\n"
     "  ./bazelw run //:study -- --world_sizes=1,2,4\n"
+    "  ./bazelw run //:study -- --hosts=a,b --ranks_per_host=2\n"
     "  ./bazelw run //:study -- --flagfile=FILE        flags from a file\n"
     "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
     "  ./bazelw run //:study -- --from=DIR             the answer once more";

@@ -1,6 +1,7 @@
 #include "analysis/study/study_config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "absl/algorithm/container.h"
@@ -23,9 +24,16 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(
-    std::string, world_sizes, "1,2",
+    std::string, world_sizes, "",
     "world sizes of every trainer but single; those that cut the model run at "
-    "those above 1");
+    "those above 1; empty: 1,2, or over hosts the powers of two within one, "
+    "then whole hosts");
+ABSL_FLAG(std::string, hosts, "",
+          "names of hosts with commas between, over which mpirun starts the "
+          "runs; in a Slurm allocation of several nodes srun does, on all of "
+          "them unless these are given");
+ABSL_FLAG(int64_t, ranks_per_host, 0,
+          "of --hosts, or of a Slurm allocation (0: its tasks per node)");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
           "what to run; single is the base case of the others; also fsdp, "
           "tensor_parallel and hybrid, the last two of --model=gpt, vit, mlp "
@@ -76,7 +84,7 @@ ABSL_FLAG(int64_t, train_size, 0,
           "training examples; 0: enough that no run needs a second epoch");
 ABSL_FLAG(int64_t, threads, 0,
           "compute threads per rank, equal at all world sizes; 0: cores / the "
-          "largest world size, at least 1");
+          "most ranks of a host, at least 1");
 ABSL_FLAG(bool, oversubscribe, false,
           "allow more ranks times threads than this machine has cores");
 ABSL_FLAG(uint64_t, seed, 0, "of the trainers, and of the order of the runs");
@@ -106,15 +114,17 @@ absl::Status CheckWorldSizes(const StudyConfig& config) {
   const bool divides = absl::c_any_of(config.trainers, SharesOutTheBatch) &&
                        absl::c_linear_search(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
+    RETURN_IF_ERROR(CheckSize(config.hosts, world_size));
     if (divides && config.batch_size % world_size != 0) {
       return Bad("--batch_size=", config.batch_size,
                  ": strong scaling divides it among the ranks, and it does not "
                  "divide by the world size ",
                  world_size, ": pass another batch size or --scaling=weak");
     }
-    if (config.oversubscribe || world_size * threads <= config.cores) continue;
-    return Bad("--world_sizes: ", Counted(world_size, "rank"), " of ",
-               Counted(threads, "thread"), " need ", world_size * threads,
+    const int64_t ranks = std::min(world_size, MostRanksOfHost(config));
+    if (config.oversubscribe || ranks * threads <= config.cores) continue;
+    return Bad("--world_sizes: ", Counted(ranks, "rank"), " of ",
+               Counted(threads, "thread"), " need ", ranks * threads,
                " cores, and this machine has ", config.cores,
                ": leave that size out, or pass --oversubscribe to run it all "
                "the same, marked in the table");
@@ -232,6 +242,20 @@ absl::StatusOr<std::vector<Scaling>> PipelineScalings(
   return scalings;
 }
 
+// Chooses --world_sizes where it is empty.
+absl::Status SetHosts(StudyConfig* config) {
+  ASSIGN_OR_RETURN(
+      config->hosts,
+      FindHosts(absl::GetFlag(FLAGS_hosts), absl::GetFlag(FLAGS_ranks_per_host),
+                [](const char* name) { return std::getenv(name); }));
+  if (!absl::GetFlag(FLAGS_world_sizes).empty()) return absl::OkStatus();
+  const std::vector<int64_t> sizes = config->hosts.launcher.empty()
+                                         ? StudyConfig().world_sizes
+                                         : SizesOver(config->hosts);
+  absl::SetFlag(&FLAGS_world_sizes, absl::StrJoin(sizes, ","));
+  return absl::OkStatus();
+}
+
 // Fills the flags that are lists of names or sizes.
 absl::Status SetLists(StudyConfig* config) {
   ASSIGN_OR_RETURN(config->trainers,
@@ -271,6 +295,7 @@ absl::Status SetLists(StudyConfig* config) {
 absl::StatusOr<StudyConfig> ConfigFromFlags() {
   const HostInfo host = CollectHostInfo();
   StudyConfig config;
+  RETURN_IF_ERROR(SetHosts(&config));
   RETURN_IF_ERROR(SetLists(&config));
   absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
   config.micro_batches = absl::GetFlag(FLAGS_microbatches);
@@ -377,9 +402,16 @@ int64_t LargestWorldSize(const StudyConfig& config) {
   return *absl::c_max_element(config.world_sizes);
 }
 
+int64_t MostRanksOfHost(const StudyConfig& config) {
+  const int64_t largest = LargestWorldSize(config);
+  return config.hosts.launcher.empty()
+             ? largest
+             : std::min(largest, config.hosts.ranks_each);
+}
+
 int64_t ThreadsPerRank(const StudyConfig& config) {
   if (config.threads > 0) return config.threads;
-  return std::max<int64_t>(1, config.cores / LargestWorldSize(config));
+  return std::max<int64_t>(1, config.cores / MostRanksOfHost(config));
 }
 
 bool SearchesMemory(const StudyConfig& config) {

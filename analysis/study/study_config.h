@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "analysis/scaling/efficiency.h"
+#include "analysis/study/hosts.h"
 #include "analysis/study/layouts.h"
 #include "analysis/study/study_folder.h"
 
@@ -42,7 +43,8 @@ struct StudyConfig {
   int64_t warmup_steps = 10;
   int64_t train_size = 0;
   int64_t threads = 0;
-  int64_t cores = 1;      // of this machine
+  StudyHosts hosts = {};
+  int64_t cores = 1;      // of this machine, and of each host
   std::string cpu_model;  // of this machine; "" unknown
   bool oversubscribe = false;
   uint64_t seed = 0;
@@ -99,6 +101,9 @@ bool CutsTheModel(absl::string_view trainer);
 int64_t LayersOfModel(absl::string_view model);
 
 int64_t LargestWorldSize(const StudyConfig& config);
+
+// The most ranks that a run has on one host.
+int64_t MostRanksOfHost(const StudyConfig& config);
 
 // Threads per rank of every run.
 int64_t ThreadsPerRank(const StudyConfig& config);

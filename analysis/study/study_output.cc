@@ -221,11 +221,10 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
 std::string CommandsText(const StudyConfig& config, const StudyPlan& plan) {
   std::string text;
   for (const PlannedRun& run : plan.runs) {
-    std::vector<std::string> words =
-        RunArguments(config, run, PathsOfRun(config.output_dir, run).record);
-    words.insert(
-        words.begin(),
-        ProgramPath(config.trainer_dir, run.trainer).value_or(run.trainer));
+    std::vector<std::string> words = RunCommandLine(
+        config, run,
+        ProgramPath(config.trainer_dir, run.trainer).value_or(run.trainer),
+        PathsOfRun(config.output_dir, run).record);
     for (std::string& word : words) word = ShellWord(word);
     absl::StrAppend(&text, absl::StrJoin(words, " "), "\n");
   }

@@ -1,6 +1,7 @@
 #include "analysis/study/study_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <tuple>
 #include <utility>
@@ -191,6 +192,13 @@ int64_t Epochs(const StudyConfig& config) {
   return (config.max_steps + steps_an_epoch - 1) / steps_an_epoch;
 }
 
+// Where the binary starts its own ranks.
+void AddRanks(const StudyConfig& config, const PlannedRun& run,
+              std::vector<std::string>* arguments) {
+  if (run.trainer == "single" || !config.hosts.launcher.empty()) return;
+  arguments->push_back(absl::StrCat("--nproc=", run.world_size));
+}
+
 // All-reduces for data parallelism, messages for pipelines; the ring keeps
 // every link busy, the ping-pong one. By the host's clock, as the cost models
 // want them: a GPU's events do not see the launch.
@@ -199,12 +207,12 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
                                             const std::string& record_path) {
   std::vector<std::string> arguments = {
       absl::StrCat("--record=", record_path),
-      absl::StrCat("--nproc=", run.world_size),
       "--collectives=all_reduce,send_recv,ping_pong",
       "--min_bytes=8",
       "--max_bytes=16M",
       "--timing=host",
       absl::StrCat("--threads=", ThreadsPerRank(config))};
+  AddRanks(config, run, &arguments);
   for (const std::string& flag : config.trainer_flags) {
     if (absl::StartsWith(flag, "--backend=") ||
         absl::StartsWith(flag, "--device=")) {
@@ -328,9 +336,7 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
       absl::StrCat("--seed=", config.seed),
       "--eval=false",
       "--memory=true"};
-  if (run.trainer != "single") {
-    arguments.push_back(absl::StrCat("--nproc=", run.world_size));
-  }
+  AddRanks(config, run, &arguments);
   AddShape(run, &arguments);
   if (run.skip_communication) {
     arguments.push_back("--skip_communication=true");
@@ -340,6 +346,18 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
   arguments.insert(arguments.end(), config.trainer_flags.begin(),
                    config.trainer_flags.end());
   return arguments;
+}
+
+std::vector<std::string> RunCommandLine(const StudyConfig& config,
+                                        const PlannedRun& run,
+                                        const std::string& binary,
+                                        const std::string& record_path) {
+  std::vector<std::string> words =
+      LaunchPrefix(config.hosts, run.world_size, ThreadsPerRank(config));
+  words.push_back(binary);
+  absl::c_move(RunArguments(config, run, record_path),
+               std::back_inserter(words));
+  return words;
 }
 
 }  // namespace rankwise

@@ -69,10 +69,17 @@ struct StudyPlan {
 StudyPlan PlanStudy(const StudyConfig& config,
                     absl::Span<const PlannedRun> fixed_memory = {});
 
-// The command line of one run: all but the path of the binary itself.
+// The arguments of one run's binary.
 std::vector<std::string> RunArguments(const StudyConfig& config,
                                       const PlannedRun& run,
                                       const std::string& record_path);
+
+// The whole command line: the launcher, where there is one, `binary` and its
+// arguments.
+std::vector<std::string> RunCommandLine(const StudyConfig& config,
+                                        const PlannedRun& run,
+                                        const std::string& binary,
+                                        const std::string& record_path);
 
 }  // namespace rankwise
 

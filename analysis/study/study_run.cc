@@ -198,8 +198,7 @@ absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
   std::error_code error;
   fs::remove(paths.incomplete, error);  // runs append to what is there
   Command command;
-  command.arguments = RunArguments(config, planned, paths.incomplete);
-  command.arguments.insert(command.arguments.begin(), binary);
+  command.arguments = RunCommandLine(config, planned, binary, paths.incomplete);
   command.output_path = paths.log;
   command.timeout = config.run_timeout;
   RETURN_IF_ERROR(RunCommand(command, signals));

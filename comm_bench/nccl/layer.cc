@@ -13,10 +13,10 @@ namespace {
 
 class C10dLayer : public Layer {
  public:
-  explicit C10dLayer(c10::intrusive_ptr<c10d::ProcessGroup> group)
-      : group_(std::move(group)) {}
+  C10dLayer(c10::intrusive_ptr<c10d::ProcessGroup> group, std::string name)
+      : group_(std::move(group)), name_(std::move(name)) {}
 
-  std::string name() const override { return "c10d"; }
+  std::string name() const override { return name_; }
   int rank() const override { return group_->getRank(); }
 
   Start Prepare(const Collective& collective, const Call& call) override {
@@ -32,6 +32,7 @@ class C10dLayer : public Layer {
 
  private:
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  const std::string name_;
 };
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
@@ -48,8 +49,8 @@ absl::StatusOr<std::unique_ptr<DeviceGraph>> Recorded(
 }  // namespace
 
 std::unique_ptr<Layer> MakeC10dLayer(
-    c10::intrusive_ptr<c10d::ProcessGroup> group) {
-  return std::make_unique<C10dLayer>(std::move(group));
+    c10::intrusive_ptr<c10d::ProcessGroup> group, std::string name) {
+  return std::make_unique<C10dLayer>(std::move(group), std::move(name));
 }
 
 absl::StatusOr<std::string> ShareNcclId(

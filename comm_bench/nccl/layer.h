@@ -22,7 +22,7 @@ namespace rankwise::comm_bench {
 class Layer {
  public:
   virtual ~Layer() = default;
-  virtual std::string name() const = 0;  // "c10d", "nccl"
+  virtual std::string name() const = 0;  // "c10d", "nccl", "hierarchical"
   virtual int rank() const = 0;          // in the group
   // What starts the call after what the device's current stream has been given,
   // and appends what must be waited for. Throws what a failed call throws. Used
@@ -35,9 +35,9 @@ class Layer {
       c10::Device device) = 0;
 };
 
-// The entries' own calls, over `group`.
+// The entries' own calls, over `group`. `name`: the layer's.
 std::unique_ptr<Layer> MakeC10dLayer(
-    c10::intrusive_ptr<c10d::ProcessGroup> group);
+    c10::intrusive_ptr<c10d::ProcessGroup> group, std::string name = "c10d");
 
 // Over a communicator of nccl.h of its own, without PyTorch's process group;
 // for collectives that have calls of nccl.h, used by one thread. Collective

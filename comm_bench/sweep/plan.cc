@@ -227,6 +227,11 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
     return Refuse(name, " with --cuda_graph: c10d makes the host wait in it, ",
                   "which cannot be recorded; leave out --cuda_graph");
   }
+  if (config.layer == "hierarchical" &&
+      (name != "all_reduce" || !plan.groups.empty())) {
+    return Refuse(name, " with --layer=hierarchical: only all_reduce by all ",
+                  "ranks has levels; measure it with --layer=c10d");
+  }
   if (config.layer == "nccl" && collective.nccl_calls == nullptr) {
     return Refuse(name, " with --layer=nccl: nccl.h has no such call; measure ",
                   "it with --layer=c10d");

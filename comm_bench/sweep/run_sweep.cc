@@ -13,6 +13,8 @@
 #include "comm_bench/sweep/cost_fit.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/hierarchical.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -24,6 +26,14 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(const BenchConfig& config,
                                                     const BenchRank& rank) {
   if (config.layer == "nccl") {
     return ConnectNcclLayer(*rank.control, rank.ranks, rank.device);
+  }
+  if (config.layer == "hierarchical") {
+    if (rank.comm == nullptr) {
+      return absl::InvalidArgumentError(
+          "--layer=hierarchical: pretended ranks are on no hosts");
+    }
+    ASSIGN_OR_RETURN(const Group group, HierarchicalGroup(rank.comm->world()));
+    return MakeC10dLayer(group.process_group(), config.layer);
   }
   return MakeC10dLayer(rank.group);
 }

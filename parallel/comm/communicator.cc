@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/backends.h"
@@ -75,6 +77,7 @@ struct Communicator::Parts {
   Hardware hardware;
   std::string why_on_cpu;
   StoreConnection connection;
+  std::vector<int> hosts;
   std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
   std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
   std::shared_ptr<ProcessGroups> groups;
@@ -89,6 +92,7 @@ struct Communicator::Parts {
   absl::Status Meet();
   absl::Status CheckGpus();
   absl::Status CheckSettings();
+  absl::Status AgreeOnHosts();
   absl::Status Connect();
   void StartWatchdog();
   // Gives what is in flight some time to end, and ends the watchdog.
@@ -158,6 +162,25 @@ absl::Status Communicator::Parts::CheckSettings() {
   return JudgeTogether(*connection.store, "settings", env, own, judge);
 }
 
+absl::Status Communicator::Parts::AgreeOnHosts() {
+  if (!has_peers()) {
+    for (int rank = 0; rank < env.world_size; ++rank)
+      hosts.push_back(rank / env.local_world_size);
+    return absl::OkStatus();
+  }
+  const std::string all = DecideTogether(
+      *connection.store, "host", env, HostPlace(env),
+      [](const auto& places) { return absl::StrJoin(HostsOf(places), ","); });
+  for (const absl::string_view host : absl::StrSplit(all, ',')) {
+    if (absl::SimpleAtoi(host, &hosts.emplace_back())) continue;
+    return absl::UnavailableError(
+        absl::StrCat("the store holds \"", all,
+                     "\" in place of the ranks' "
+                     "hosts: another program writes to it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Communicator::Parts::Connect() {
   if (backend->on_device || config.poll_gloo) StartWatchdog();
   groups = std::make_shared<ProcessGroups>(ProcessGroupsConfig{
@@ -225,6 +248,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   RETURN_IF_ERROR(parts->Meet());
   RETURN_IF_ERROR(parts->CheckGpus());
   RETURN_IF_ERROR(parts->CheckSettings());
+  RETURN_IF_ERROR(parts->AgreeOnHosts());
   RETURN_IF_ERROR(parts->Connect());
   return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
 }
@@ -271,6 +295,7 @@ int Communicator::world_size() const { return parts_->env.world_size; }
 absl::string_view Communicator::backend() const {
   return parts_->backend->name;
 }
+const std::vector<int>& Communicator::hosts() const { return parts_->hosts; }
 bool Communicator::has_peers() const { return parts_->has_peers(); }
 bool Communicator::runs_on_device() const { return parts_->backend->on_device; }
 c10::Device Communicator::device() const { return parts_->device; }

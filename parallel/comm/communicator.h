@@ -83,6 +83,9 @@ class Communicator {
   int world_size() const;
   // Its name: "gloo", "nccl" or "fake".
   absl::string_view backend() const;
+  // The host of each rank of the job (HostsOf, placement.h). Without peers: as
+  // many ranks on each as RankEnv says.
+  const std::vector<int>& hosts() const;
   // Whether other ranks answer: neither alone, nor over the fake backend.
   bool has_peers() const;
   // Whether collectives of device()'s tensors run in its streams (NCCL), so

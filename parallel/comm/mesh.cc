@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <set>
 
 #include "absl/status/status.h"
@@ -75,26 +76,38 @@ int MeshLayout::size(absl::string_view axis) const {
 
 int MeshLayout::coordinate(absl::string_view axis, int rank) const {
   const size_t index = IndexOf(axes_, axis);
-  return rank / StrideOf(axes_, index) % axes_[index].size;
+  return NumberOf(rank) / StrideOf(axes_, index) % axes_[index].size;
 }
 
 std::vector<int> MeshLayout::Line(absl::string_view axis, int rank) const {
   const size_t index = IndexOf(axes_, axis);
   const int stride = StrideOf(axes_, index);
-  const int first = rank - coordinate(axis, rank) * stride;
+  const int first = NumberOf(rank) - coordinate(axis, rank) * stride;
   std::vector<int> ranks;
   for (int i = 0; i < axes_[index].size; ++i)
-    ranks.push_back(first + i * stride);
+    ranks.push_back(RankAt(first + i * stride));
   return ranks;
 }
 
-bool MeshLayout::CrossesNodes(absl::string_view axis,
-                              int ranks_per_node) const {
-  int ranks = 1;
-  for (const MeshAxis& each : axes_) ranks *= each.size;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (Line(axis, rank).front() / ranks_per_node != rank / ranks_per_node)
-      return true;
+MeshLayout MeshLayout::ByHost(std::vector<int> hosts) const {
+  MeshLayout layout(axes_);
+  layout.ranks_.resize(hosts.size());
+  std::iota(layout.ranks_.begin(), layout.ranks_.end(), 0);
+  std::stable_sort(layout.ranks_.begin(), layout.ranks_.end(),
+                   [&](int a, int b) { return hosts[a] < hosts[b]; });
+  layout.numbers_.resize(hosts.size());
+  for (size_t number = 0; number < hosts.size(); ++number)
+    layout.numbers_[layout.ranks_[number]] = static_cast<int>(number);
+  layout.hosts_ = std::move(hosts);
+  return layout;
+}
+
+bool MeshLayout::CrossesHosts(absl::string_view axis) const {
+  for (int rank = 0; rank < static_cast<int>(hosts_.size()); ++rank) {
+    if (coordinate(axis, rank) > 0) continue;
+    for (const int other : Line(axis, rank)) {
+      if (hosts_[other] != hosts_[rank]) return true;
+    }
   }
   return false;
 }
@@ -127,9 +140,10 @@ absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
     Communicator& comm, MeshLayout layout,
     const std::vector<std::vector<std::string>>& planes) {
   // The layout may have been made for another job.
-  ASSIGN_OR_RETURN(MeshLayout checked,
+  ASSIGN_OR_RETURN(const MeshLayout checked,
                    MeshLayout::Create(layout.axes(), comm.world_size()));
-  std::unique_ptr<DeviceMesh> mesh(new DeviceMesh(std::move(checked)));
+  std::unique_ptr<DeviceMesh> mesh(
+      new DeviceMesh(checked.ByHost(comm.hosts())));
   std::vector<std::string> places;
   for (int rank = 0; rank < comm.world_size(); ++rank)
     places.push_back(mesh->layout_.PlaceOf(rank));
@@ -145,7 +159,8 @@ absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
 
 absl::Status DeviceMesh::Connect(Communicator& comm, const MeshAxis& axis) {
   std::vector<int> line = layout_.Line(axis.name, comm.rank());
-  const bool has_all = axis.size == comm.world_size();
+  const bool has_all = axis.size == comm.world_size() &&
+                       std::is_sorted(line.begin(), line.end());
   if (has_all || axis.size == 1) {
     const int place = layout_.coordinate(axis.name, comm.rank());
     groups_.emplace(axis.name,

@@ -219,5 +219,40 @@ TEST(NewGroupTest, RefusesRanksThatAreNone) {
   }
 }
 
+TEST(MeshLayoutTest, RanksAreCountedHostByHost) {
+  const Axes axes = {{"dp", 2}, {"tp", 2}};
+  const MeshLayout in_order = LayoutOf(axes, 4).ByHost({0, 0, 1, 1});
+  EXPECT_THAT(in_order.Line("tp", 3), ElementsAre(2, 3));
+  EXPECT_FALSE(in_order.CrossesHosts("tp"));
+  EXPECT_TRUE(in_order.CrossesHosts("dp"));
+  // Round-robin: tp stays within a host all the same.
+  const MeshLayout layout = LayoutOf(axes, 4).ByHost({0, 1, 0, 1});
+  EXPECT_THAT(layout.Line("tp", 0), ElementsAre(0, 2));
+  EXPECT_THAT(layout.Line("tp", 3), ElementsAre(1, 3));
+  EXPECT_THAT(layout.Line("dp", 3), ElementsAre(2, 3));
+  EXPECT_THAT(layout.Plane({"dp", "tp"}, 1), ElementsAre(0, 2, 1, 3));
+  EXPECT_EQ(layout.PlaceOf(1), "dp 1, tp 0");
+  EXPECT_FALSE(layout.CrossesHosts("tp"));
+  EXPECT_TRUE(layout.CrossesHosts("dp"));
+  EXPECT_TRUE(LayoutOf({{"tp", 4}}, 4).ByHost({0, 0, 1, 1}).CrossesHosts("tp"));
+  EXPECT_FALSE(LayoutOf({{"tp", 4}}, 4).CrossesHosts("tp"));
+}
+
+TEST(DeviceMeshTest, AxesStayWithinHostsHoweverRanksAreSpread) {
+  OnHosts({0, 1, 0, 1}, [](Communicator& comm) {
+    const int rank = comm.rank();
+    EXPECT_THAT(comm.hosts(), ElementsAre(0, 1, 0, 1));
+    const auto mesh = MeshOf(comm, {{"dp", 2}, {"tp", 2}});
+    EXPECT_EQ(SumAlong(*mesh, "tp", rank), rank % 2 == 0 ? 0 + 2 : 1 + 3);
+    EXPECT_EQ(SumAlong(*mesh, "dp", rank), rank < 2 ? 0 + 1 : 2 + 3);
+    // All ranks, in another order than their own.
+    const auto line = MeshOf(comm, {{"dp", 4}});
+    EXPECT_THAT(line->group("dp").ranks(), ElementsAre(0, 2, 1, 3));
+    EXPECT_EQ(line->group("dp").process_group()->getRank(),
+              line->group("dp").place());
+    EXPECT_EQ(SumAlong(*line, "dp", rank), 0 + 1 + 2 + 3);
+  });
+}
+
 }  // namespace
 }  // namespace rankwise

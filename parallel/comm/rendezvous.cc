@@ -286,11 +286,10 @@ absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                    env.world_size, ": ", status.message()));
 }
 
-absl::Status JudgeTogether(
+std::string DecideTogether(
     c10d::Store& store, const std::string& topic, const RankEnv& env,
     const std::string& own,
-    const std::function<absl::Status(const std::vector<std::string>&)>& judge) {
-  constexpr char kGood[] = "ok";
+    const std::function<std::string(const std::vector<std::string>&)>& decide) {
   const auto key = [&topic](const auto& part) {
     return absl::StrCat(topic, "/", part);
   };
@@ -300,11 +299,21 @@ absl::Status JudgeTogether(
     for (int rank = 0; rank < env.world_size; ++rank) {
       all.push_back(store.get_to_str(key(rank)));
     }
-    const absl::Status verdict = judge(all);
-    store.set(key("verdict"),
-              verdict.ok() ? kGood : std::string(verdict.message()));
+    store.set(key("verdict"), decide(all));
   }
-  const std::string verdict = store.get_to_str(key("verdict"));
+  return store.get_to_str(key("verdict"));
+}
+
+absl::Status JudgeTogether(
+    c10d::Store& store, const std::string& topic, const RankEnv& env,
+    const std::string& own,
+    const std::function<absl::Status(const std::vector<std::string>&)>& judge) {
+  constexpr char kGood[] = "ok";
+  const std::string verdict =
+      DecideTogether(store, topic, env, own, [&](const auto& all) {
+        const absl::Status judged = judge(all);
+        return judged.ok() ? kGood : std::string(judged.message());
+      });
   return verdict == kGood ? absl::OkStatus()
                           : absl::InvalidArgumentError(verdict);
 }

@@ -48,9 +48,15 @@ struct StoreConnection {
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config);
 
-// Rank 0 judges what all ranks say of themselves, by rank; where `judge`
-// objects, all get its message as InvalidArgument. `topic` is used once in a
-// job. Collective. Throws what the store throws.
+// What rank 0 makes of what all ranks say of themselves, by rank; all get it.
+// `topic` is used once in a job. Collective. Throws what the store throws.
+std::string DecideTogether(
+    c10d::Store& store, const std::string& topic, const RankEnv& env,
+    const std::string& own,
+    const std::function<std::string(const std::vector<std::string>&)>& decide);
+
+// The same where rank 0 only judges: where `judge` objects, all get its message
+// as InvalidArgument.
 absl::Status JudgeTogether(
     c10d::Store& store, const std::string& topic, const RankEnv& env,
     const std::string& own,

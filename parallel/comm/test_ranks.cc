@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -25,15 +26,10 @@ void DisableFlightRecorder() {
   TORCH_CHECK(done == 0, "cannot set TORCH_FR_BUFFER_SIZE");
 }
 
-}  // namespace
-
-std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
-                                          const std::string& store,
-                                          absl::Duration collective_timeout) {
+std::unique_ptr<Communicator> Connect(const RankEnv& env,
+                                      const std::string& store,
+                                      absl::Duration collective_timeout) {
   DisableFlightRecorder();
-  RankEnv env;
-  env.rank = env.local_rank = rank;
-  env.world_size = env.local_world_size = world_size;
   CommConfig config;
   config.backend = "gloo";
   config.device = "cpu";
@@ -45,19 +41,55 @@ std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
   return *std::move(communicator);
 }
 
-void OnRanks(int world_size, const std::function<void(Communicator&)>& body) {
+// `body(rank, store)` on a thread for each rank.
+void RunThreads(int world_size,
+                const std::function<void(int, const std::string&)>& body) {
   static std::atomic<int> group{0};
   const std::string store =
       absl::StrCat(testing::TempDir(), "/ranks", group++, ".store");
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const std::string error =
-          ErrorOf([&] { body(*ConnectRank(rank, world_size, store)); });
+      const std::string error = ErrorOf([&] { body(rank, store); });
       EXPECT_EQ(error, "") << "on rank " << rank;
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> ConnectRank(int rank, int world_size,
+                                          const std::string& store,
+                                          absl::Duration collective_timeout) {
+  RankEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_world_size = world_size;
+  return Connect(env, store, collective_timeout);
+}
+
+void OnRanks(int world_size, const std::function<void(Communicator&)>& body) {
+  RunThreads(world_size, [&](int rank, const std::string& store) {
+    body(*ConnectRank(rank, world_size, store));
+  });
+}
+
+void OnHosts(const std::vector<int>& hosts,
+             const std::function<void(Communicator&)>& body) {
+  const auto count = [&](size_t end, int host) {
+    return static_cast<int>(
+        std::count(hosts.begin(), hosts.begin() + end, host));
+  };
+  const int world_size = static_cast<int>(hosts.size());
+  RunThreads(world_size, [&](int rank, const std::string& store) {
+    RankEnv env;
+    env.rank = rank;
+    env.world_size = world_size;
+    env.local_rank = count(rank, hosts[rank]);
+    env.local_world_size = count(hosts.size(), hosts[rank]);
+    env.network_interface = "lo";
+    body(*Connect(env, store, absl::Seconds(60)));
+  });
 }
 
 std::string ErrorOf(const std::function<void()>& action) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "parallel/comm/communicator.h"
@@ -19,6 +20,10 @@ std::unique_ptr<Communicator> ConnectRank(
 // Runs `body` once per rank, each on a thread with its own process group. An
 // exception in one of them fails the test.
 void OnRanks(int world_size, const std::function<void(Communicator&)>& body);
+
+// The same for ranks of pretended hosts: rank i is on hosts[i].
+void OnHosts(const std::vector<int>& hosts,
+             const std::function<void(Communicator&)>& body);
 
 // What an action throws, "" if nothing.
 std::string ErrorOf(const std::function<void()>& action);

@@ -12,6 +12,7 @@
 #include "c10/util/Exception.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/hierarchical.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/device/graph.h"
 #include "third_party/absl/status_macros.h"
@@ -247,7 +248,7 @@ bool DistributedDataParallel::MarksBackward() const {
 }
 
 void DistributedDataParallel::AfterBackward() {
-  int64_t comm_start_ns = group_.communicator()->last_collective_start_ns();
+  int64_t comm_start_ns = LastReductionStartNs(group_);
   std::optional<DeviceEvent> own_end;
   if (const auto end = std::exchange(backward_end_, nullptr); end != nullptr)
     own_end = std::move(*end);

@@ -1,6 +1,7 @@
 #include "parallel/launch/placement.h"
 
 #include <map>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -139,6 +140,23 @@ absl::Status CheckGpuPlaces(const std::vector<std::string>& places) {
         fields[1]));
   }
   return absl::OkStatus();
+}
+
+std::string HostPlace(const RankEnv& env) {
+  return absl::StrCat(env.local_rank, "|", HostName());
+}
+
+std::vector<int> HostsOf(const std::vector<std::string>& places) {
+  std::map<std::string, int> alike;  // ranks so far at the same place
+  std::map<std::pair<std::string, int>, int> numbers;  // by machine and agent
+  std::vector<int> hosts;
+  for (const std::string& place : places) {
+    const std::string machine = place.substr(place.find('|') + 1);
+    const int agent = alike[place]++;
+    const int next = static_cast<int>(numbers.size());
+    hosts.push_back(numbers.try_emplace({machine, agent}, next).first->second);
+  }
+  return hosts;
 }
 
 }  // namespace rankwise

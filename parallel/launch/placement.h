@@ -1,4 +1,4 @@
-// Which device a rank gets.
+// Which device a rank gets, and which host each rank is on.
 #ifndef RANKWISE_PARALLEL_LAUNCH_PLACEMENT_H_
 #define RANKWISE_PARALLEL_LAUNCH_PLACEMENT_H_
 
@@ -54,6 +54,14 @@ std::string GpuPlace(c10::Device device, bool shared);
 // InvalidArgument names two of the ranks, whose places these are, that share a
 // GPU, the GPU, and what to do.
 absl::Status CheckGpuPlaces(const std::vector<std::string>& places);
+
+// Where a rank is, for HostsOf: "0|gpu07", its local rank and its machine.
+std::string HostPlace(const RankEnv& env);
+
+// The host of each rank, by the places of all, numbered in the order of their
+// first ranks. Ranks of one machine are on one host, but for those that have
+// the same local rank, which different agents started: torchrun's "nodes".
+std::vector<int> HostsOf(const std::vector<std::string>& places);
 
 }  // namespace rankwise
 

@@ -10,6 +10,7 @@ namespace rankwise {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -170,6 +171,21 @@ TEST(GpuPlacesTest, TwoRanksOnOneGpuAreNamedWithIt) {
 TEST(GpuPlacesTest, ACpuHasNoGpu) {
   EXPECT_THAT(GpuPlace(c10::kCPU, /*shared=*/false),
               MatchesRegex("[^|]+\\|cpu\\|"));
+}
+
+TEST(HostsTest, AreMachinesInTheOrderOfTheirFirstRanks) {
+  EXPECT_THAT(HostsOf({"0|b", "1|b", "0|a", "1|a"}), ElementsAre(0, 0, 1, 1));
+  // mpirun --map-by node.
+  EXPECT_THAT(HostsOf({"0|b", "0|a", "1|b", "1|a"}), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(HostsOf({"0|a", "1|a", "0|b"}), ElementsAre(0, 0, 1));
+}
+
+TEST(HostsTest, AgentsOfOneMachineAreHosts) {
+  EXPECT_THAT(HostsOf({"0|a", "1|a", "0|a", "1|a"}), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(HostsOf({"0|a", "0|a", "1|a", "1|a"}), ElementsAre(0, 1, 0, 1));
+  RankEnv env;
+  env.local_rank = 3;
+  EXPECT_THAT(HostPlace(env), MatchesRegex("3\\|.+"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 #include <torch/version.h>
 
+#include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
 #include "parallel/device/device_facts.h"
 #include "records/run_origin.h"
@@ -23,6 +24,19 @@ absl::StatusOr<std::string> AgreeOnRunId(Communicator* comm) {
   return std::string(codes, codes + bytes.numel());
 }
 
+// Pretended ranks are on no host.
+void SetHosts(const RunningRank& rank, RunRecord* run) {
+  std::vector<int> hosts = {0};
+  if (rank.comm != nullptr) hosts = rank.comm->hosts();
+  const bool pretended = rank.comm != nullptr && !rank.comm->has_peers() &&
+                         rank.env.world_size > 1;
+  if (pretended || hosts.size() != static_cast<size_t>(rank.env.world_size))
+    return;
+  run->host_index = hosts[rank.env.rank];
+  run->hosts = 1 + *absl::c_max_element(hosts);
+  run->ranks_on_host = absl::c_count(hosts, hosts[rank.env.rank]);
+}
+
 }  // namespace
 
 absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
@@ -39,6 +53,7 @@ absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
   run.world_size = rank.env.world_size;
   if (rank.comm != nullptr) run.backend = std::string(rank.comm->backend());
   run.host = CollectHostInfo();
+  SetHosts(rank, &run);
   for (const c10::Device& device : rank.devices)
     run.devices.push_back(device.str());
   run.threads_per_rank = rank.threads;

@@ -11,17 +11,13 @@
 namespace rankwise {
 namespace {
 
-bool CrossesNodes(const Worker& worker, const std::string& axis) {
-  return worker.layout.CrossesNodes(axis, worker.env.local_world_size);
-}
-
 // "pp and dp cross nodes", "on one node".
 std::string DescribeNodes(const Worker& worker) {
   if (worker.env.local_world_size == worker.env.world_size)
     return "on one node";
   std::vector<std::string> crossing;
   for (const MeshAxis& axis : worker.layout.axes()) {
-    if (CrossesNodes(worker, axis.name)) crossing.push_back(axis.name);
+    if (worker.layout.CrossesHosts(axis.name)) crossing.push_back(axis.name);
   }
   return absl::StrCat(absl::StrJoin(crossing, " and "),
                       crossing.size() == 1 ? " crosses" : " cross",
@@ -78,7 +74,7 @@ std::string DescribeMesh(const Worker& worker) {
   const auto& axes = worker.layout.axes();
   const auto used = absl::c_count_if(
       axes, [](const MeshAxis& axis) { return axis.size > 1; });
-  if (used < 2 && !CrossesNodes(worker, "tp")) return "";
+  if (used < 2 && !worker.layout.CrossesHosts("tp")) return "";
   const std::string sizes =
       absl::StrJoin(axes, ", ", [](std::string* out, const MeshAxis& axis) {
         absl::StrAppend(out, axis.name, " ", axis.size);
@@ -90,7 +86,7 @@ std::string DescribeMesh(const Worker& worker) {
 std::string WarnOfTensorAcrossNodes(const TrainConfig& config,
                                     const Worker& worker,
                                     const ModelSpec& model) {
-  if (!CrossesNodes(worker, "tp")) return "";
+  if (!worker.layout.CrossesHosts("tp")) return "";
   double numbers = 0;
   for (const LayerSpec& layer : model.layers)
     numbers += layer.exchanged_along_tp;
