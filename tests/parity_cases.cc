@@ -64,6 +64,7 @@ const std::map<std::string, Task>& Recipes() {
           {.weights = 2e-4, .losses = 1e-5},
           0,
           /*key_bias_counts=*/false}},
+        {"UnclippedBf16", {"", Joined(sgd, {"--precision=bf16"}), {}}},
         {"Bf16",
          {"",
           Joined(clipped, {"--precision=bf16"}),
