@@ -41,7 +41,7 @@ std::string EachProcessOn(int host) {
       "keeper=$(< /run/cluster/", HostName(host),
       ") && network=$(readlink /proc/$keeper/ns/net) && "
       "for folder in /proc/[0-9]*; do "
-      "[[ $(readlink $folder/ns/net) == $network ]] || continue; "
+      "[[ $(readlink $folder/ns/net) == \"$network\" ]] || continue; "
       "pid=${folder#/proc/};");
 }
 
@@ -52,7 +52,7 @@ Cluster::Cluster(const Options& options) : process_(CommandFor(options)) {
   while (!process_.AwaitOutput("ready", 1, kPause)) {
     const int code = process_.Wait(absl::ZeroDuration());
     if (code < 0) continue;
-    why_not_ = absl::StripAsciiWhitespace(process_.Stderr());
+    why_not_ = std::string(absl::StripAsciiWhitespace(process_.Stderr()));
     EXPECT_EQ(code, kNotAllowed) << why_not_;
     return;
   }
@@ -108,9 +108,10 @@ void Cluster::Destroy(int host) const {
 }
 
 std::vector<std::string> Cluster::ProgramsOn(int host) const {
-  const std::string names = RunOutside(
-      absl::StrCat(EachProcessOn(host),
-                   " [[ $pid == $keeper ]] || cat /proc/$pid/comm; done"));
+  // `sleep infinity` keeps the host, and on host1 the cluster.
+  const std::string names = RunOutside(absl::StrCat(
+      EachProcessOn(host),
+      " grep -qz infinity $folder/cmdline || cat $folder/comm; done"));
   return absl::StrSplit(names, '\n', absl::SkipEmpty());
 }
 

@@ -33,7 +33,7 @@ check_machine() {
 
 # limit_rate INTERFACE RATE: of what leaves through it.
 limit_rate() {
-  [[ -z "$2" ]] || tc qdisc add dev "$1" root tbf rate "$2" burst 128k latency 50ms
+  [[ -z "$2" ]] || tc qdisc add dev "$1" root tbf rate "$2" burst 32k latency 50ms
 }
 
 # connect NUMBER RATE MTU: the cable between the switch and a host.

@@ -1,15 +1,16 @@
 #include "parallel/comm/backends/gloo_address.h"
 
+#include <cstdint>
 #include <map>
-#include <optional>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/launch/interfaces.h"
 #include "parallel/launch/network.h"
-#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace rankwise {
@@ -87,6 +88,17 @@ std::vector<GlooAddress> Exchange(const BackendRequest& request,
   return all;
 }
 
+// Before the process that serves the store ends for what all have in common.
+void AwaitReaders(const BackendRequest& request) {
+  constexpr char kReaders[] = "readers";
+  const Deadline deadline(absl::Seconds(2));
+  int64_t readers = request.store->add(kReaders, 1);
+  while (readers < request.place.size() && !deadline.passed()) {
+    absl::SleepFor(absl::Milliseconds(5));
+    readers = request.store->add(kReaders, 0);
+  }
+}
+
 std::string RankOn(const GlooAddress& address) {
   return absl::StrCat("rank ", address.rank, " on ", address.host);
 }
@@ -141,8 +153,10 @@ absl::StatusOr<std::vector<GlooAddress>> AgreeOnGlooAddresses(
   if (env.network_interface.empty() && IsLoopbackAddress(own.address))
     own = SecondChoice(own, NetworkIdentity(), choices);
   std::vector<GlooAddress> addresses = Exchange(request, "address", own);
-  RETURN_IF_ERROR(CheckGlooAddresses(addresses));
-  return addresses;
+  const absl::Status checked = CheckGlooAddresses(addresses);
+  if (checked.ok()) return addresses;
+  AwaitReaders(request);
+  return checked;
 }
 
 }  // namespace rankwise

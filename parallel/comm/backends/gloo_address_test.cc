@@ -79,7 +79,9 @@ absl::Status AgreeOn(const std::string& interface) {
       request.env.network_interface = interface;
       const auto agreed = AgreeOnGlooAddresses(request);
       statuses[static_cast<size_t>(rank)] = agreed.status();
-      if (agreed.ok()) EXPECT_EQ(agreed->at(1).address, "127.0.0.1");
+      if (agreed.ok()) {
+        EXPECT_EQ(agreed->at(1).address, "127.0.0.1");
+      }
     });
   }
   for (std::thread& rank : ranks) rank.join();
