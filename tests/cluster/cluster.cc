@@ -1,5 +1,8 @@
 #include "tests/cluster/cluster.h"
 
+#include <gmock/gmock.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -7,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "parallel/clock/steady_time.h"
 
 namespace rankwise {
 namespace {
@@ -35,14 +39,15 @@ Finished Finish(TestProcess& process) {
 
 std::string HostName(int host) { return absl::StrCat("host", host); }
 
-// The beginning of a loop of the shell in which $pid is each of them in turn.
-std::string EachProcessOn(int host) {
-  return absl::StrCat(
-      "keeper=$(< /run/cluster/", HostName(host),
-      ") && network=$(readlink /proc/$keeper/ns/net) && "
-      "for folder in /proc/[0-9]*; do "
-      "[[ $(readlink $folder/ns/net) == \"$network\" ]] || continue; "
-      "pid=${folder#/proc/};");
+// Runs `action` for each process on the host, $pid, but for those that keep it
+// there, and the cluster on host1: `sleep infinity`.
+std::string ForEachProcessOn(int host, const std::string& action) {
+  return absl::StrCat("keeper=$(< /run/cluster/", HostName(host),
+                      ") && network=$(readlink /proc/$keeper/ns/net) && "
+                      "for folder in /proc/[0-9]*; do pid=${folder#/proc/}; "
+                      "[[ $(readlink $folder/ns/net) != \"$network\" ]] || "
+                      "grep -qz infinity $folder/cmdline || ",
+                      action, "; done");
 }
 
 }  // namespace
@@ -104,15 +109,12 @@ void Cluster::SetLink(int host, bool is_up) const {
 void Cluster::Destroy(int host) const {
   // Nothing of its processes' ends may leave the host.
   SetLink(host, false);
-  RunOutside(absl::StrCat(EachProcessOn(host), " kill -KILL $pid; done"));
+  RunOutside(ForEachProcessOn(host, "kill -KILL $pid"));
 }
 
 std::vector<std::string> Cluster::ProgramsOn(int host) const {
-  // `sleep infinity` keeps the host, and on host1 the cluster.
-  const std::string names = RunOutside(absl::StrCat(
-      EachProcessOn(host),
-      " grep -qz infinity $folder/cmdline || cat $folder/comm; done"));
-  return absl::StrSplit(names, '\n', absl::SkipEmpty());
+  return absl::StrSplit(RunOutside(ForEachProcessOn(host, "cat $folder/comm")),
+                        '\n', absl::SkipEmpty());
 }
 
 void ClusterTest::SetUp() {
@@ -120,10 +122,9 @@ void ClusterTest::SetUp() {
   if (!cluster_->why_not().empty()) GTEST_SKIP() << cluster_->why_not();
 }
 
-std::vector<std::unique_ptr<TestProcess>> StartRanks(
-    const Cluster& cluster, int hosts, int per_host, const std::string& command,
-    const std::string& variables) {
-  std::vector<std::unique_ptr<TestProcess>> ranks;
+Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
+                 const std::string& command, const std::string& variables) {
+  Ranks ranks;
   for (int rank = 0; rank < hosts * per_host; ++rank) {
     ranks.push_back(cluster.Start(
         HostName(1 + rank / per_host),
@@ -133,6 +134,20 @@ std::vector<std::unique_ptr<TestProcess>> StartRanks(
             " MASTER_ADDR=host1 MASTER_PORT=29500 ", variables, " ", command)));
   }
   return ranks;
+}
+
+void ExpectErrors(const Ranks& ranks, const std::vector<int>& those,
+                  const std::string& regex) {
+  const SteadyTime start = SteadyNow();
+  for (const int rank : those) {
+    TestProcess& process = *ranks[static_cast<size_t>(rank)];
+    EXPECT_GT(process.Wait(absl::Seconds(20)), 0);
+    EXPECT_THAT(process.Stderr(),
+                ::testing::ContainsRegex(absl::StrCat(
+                    "ddp: rank ", rank, ": error: [^\n]*", regex)));
+  }
+  std::printf("they ended within %.1f s\n",
+              absl::ToDoubleSeconds(ElapsedSince(start)));
 }
 
 }  // namespace rankwise

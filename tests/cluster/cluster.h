@@ -37,7 +37,7 @@ class Cluster {
   void SetLink(int host, bool is_up) const;
   // Power off: the host is gone from one moment to the next.
   void Destroy(int host) const;
-  // The names of the programs that run on `host`, without what keeps it there.
+  // The names of the programs that run on `host`.
   std::vector<std::string> ProgramsOn(int host) const;
 
  private:
@@ -60,11 +60,17 @@ class ClusterTest : public ::testing::Test {
   std::unique_ptr<Cluster> cluster_;
 };
 
+using Ranks = std::vector<std::unique_ptr<TestProcess>>;
+
 // A command once per rank, `per_host` of them on each of the first `hosts`
 // hosts, with the variables that torchrun sets. `variables` are more of them.
-std::vector<std::unique_ptr<TestProcess>> StartRanks(
-    const Cluster& cluster, int hosts, int per_host, const std::string& command,
-    const std::string& variables = "");
+Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
+                 const std::string& command, const std::string& variables = "");
+
+// Each of `those` ranks of the trainer ddp ends within 20 s with an error that
+// matches `regex`.
+void ExpectErrors(const Ranks& ranks, const std::vector<int>& those,
+                  const std::string& regex);
 
 }  // namespace rankwise
 

@@ -31,9 +31,10 @@ check_machine() {
     ip link add port1 type veth peer name eth0 2>&1)" || cannot "$why"
 }
 
-# limit_rate INTERFACE RATE: of what leaves through it.
+# limit_rate INTERFACE RATE BURST: of what leaves through it. After a pause BURST bytes go at once; less than 128k would cost a busy machine
+# part of the rate. The queue holds what TCP has under way, so that nothing is lost.
 limit_rate() {
-  [[ -z "$2" ]] || tc qdisc add dev "$1" root tbf rate "$2" burst 32k latency 50ms
+  [[ -z "$2" ]] || tc qdisc add dev "$1" root tbf rate "$2" burst "$3" limit 16m
 }
 
 # connect NUMBER RATE MTU: the cable between the switch and a host.
@@ -42,12 +43,13 @@ connect() {
   pid="$(<"/run/cluster/host$1")"
   ip link add "port$1" mtu "$3" type veth peer name eth0 mtu "$3" netns "$pid"
   ip link set "port$1" master switch up
-  limit_rate "port$1" "$2"
+  # Matters where several hosts send to this one: what a single one sends, its own end has limited.
+  limit_rate "port$1" "$2" 512k
   nsenter --target "$pid" --net bash -euc "
     ip address add 192.168.77.$1/24 dev eth0
     ip link set eth0 up
     $(declare -f limit_rate)
-    limit_rate eth0 '$2'"
+    limit_rate eth0 '$2' 128k"
 }
 
 # In the namespaces of a new host.

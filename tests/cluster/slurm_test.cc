@@ -66,8 +66,8 @@ TEST_F(SlurmTest, AStudyRunsAsABatchJob) {
   const std::string script = TemporaryPath("study.sh");
   std::ofstream(script) << "#!/bin/bash\n#SBATCH --nodes=1 --output=" << script
                         << ".out\nanalysis/study/study --trainers=single,ddp "
-                           "--model=mlp --repetitions=1 --max_steps=4 "
-                           "--warmup_steps=1 --batch_size=16 --threads=1 "
+                           "--model=mlp --repetitions=1 --max_steps=7 "
+                           "--warmup_steps=2 --batch_size=16 --threads=1 "
                            "--ablations=0 --comm_bench=false --output_dir="
                         << folder << "\n";
   const Finished batch =
