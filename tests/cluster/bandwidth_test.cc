@@ -44,8 +44,8 @@ TEST_F(BandwidthTest, TheFitFindsTheRateOfTheLink) {
   const auto ranks = StartRanks(
       cluster(), 2, 1,
       absl::StrCat("comm_bench/comm_bench --backend=gloo --threads=1 "
-                   "--collectives=all_reduce,send_recv --sizes=1M,2M,4M "
-                   "--warmup=1 --iterations=6 --record=",
+                   "--collectives=all_reduce,send_recv --sizes=512K,1M,2M "
+                   "--warmup=1 --iterations=12 --record=",
                    record));
   for (const auto& rank : ranks) ASSERT_EQ(rank->Wait(), 0) << rank->Stderr();
   const Finished fit = cluster().Run(

@@ -1,6 +1,7 @@
 #include "parallel/comm/backends/gloo_address.h"
 
 #include <cstdint>
+#include <exception>
 #include <map>
 
 #include "absl/algorithm/container.h"
@@ -92,10 +93,14 @@ std::vector<GlooAddress> Exchange(const BackendRequest& request,
 void AwaitReaders(const BackendRequest& request) {
   constexpr char kReaders[] = "readers";
   const Deadline deadline(absl::Seconds(2));
-  int64_t readers = request.store->add(kReaders, 1);
-  while (readers < request.place.size() && !deadline.passed()) {
-    absl::SleepFor(absl::Milliseconds(5));
-    readers = request.store->add(kReaders, 0);
+  try {
+    int64_t readers = request.store->add(kReaders, 1);
+    while (readers < request.place.size() && !deadline.passed()) {
+      absl::SleepFor(absl::Milliseconds(5));
+      readers = request.store->add(kReaders, 0);
+    }
+  } catch (const std::exception&) {
+    // It has ended: this rank was the last to read.
   }
 }
 
