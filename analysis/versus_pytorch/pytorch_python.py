@@ -1,4 +1,4 @@
-"""Finds a Python that has PyTorch, or makes one."""
+"""Finds a Python that has PyTorch, or makes one. As a program: prints the one that is there, if any."""
 
 import os
 import pathlib
@@ -64,11 +64,13 @@ def run_or_explain(command, hint):
                        f"{hint}, or {HOW_TO_NAME_ONE}")
 
 
+def python_in(folder):
+    return folder / "bin" / "python"
+
+
 def make_environment(folder, requirements):
-    """A virtual environment with what `requirements` lists; made once, whole or not at all."""
-    python, finished = folder / "bin" / "python", folder / "requirements.txt"
-    if finished.exists() and finished.read_text() == requirements.read_text():
-        return str(python)
+    """A virtual environment with what `requirements` lists; made whole or not at all."""
+    python, finished = python_in(folder), folder / "requirements.txt"
     print(f"versus_pytorch: python3 has no PyTorch {wanted_version(requirements)}. Making an "
           f"environment that has, once, in {folder}: pip fetches about 3 GB from PyPI, CUDA's "
           f"libraries among them. To use another, {HOW_TO_NAME_ONE}.", file=sys.stderr, flush=True)
@@ -86,13 +88,29 @@ def make_environment(folder, requirements):
     return str(python)
 
 
-def find(requirements=REQUIREMENTS):
+def find(requirements=REQUIREMENTS, make=make_environment):
     """$RANKWISE_PYTHON; or this Python, where it has PyTorch; or one in the user's cache, which is
-    made if it is missing."""
+    made by `make` if it is missing."""
     wanted = wanted_version(requirements)
     named = os.environ.get("RANKWISE_PYTHON")
     if named:
         return check_named(named, wanted)
     if same_minor(torch_of(sys.executable)[0], wanted):
         return sys.executable
-    return make_environment(cache_folder() / f"pytorch-{wanted}", requirements)
+    folder = cache_folder() / f"pytorch-{wanted}"
+    finished = folder / "requirements.txt"
+    if finished.exists() and finished.read_text() == requirements.read_text():
+        return str(python_in(folder))
+    return make(folder, requirements)
+
+
+def refuse(folder, requirements):
+    raise NoPython(f"there is no Python with PyTorch {wanted_version(requirements)}, neither python3 "
+                   f"nor {python_in(folder)}; {HOW_TO_NAME_ONE}")
+
+
+if __name__ == "__main__":
+    try:
+        print(find(make=refuse))
+    except NoPython as none:
+        sys.exit(str(none))

@@ -19,6 +19,7 @@
 #include "parallel/comm/diagnosis/watchdog.h"
 #include "parallel/comm/process_groups.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/launch/network.h"
 #include "parallel/launch/placement.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/FlightRecorder.hpp"
@@ -122,8 +123,11 @@ absl::Status Communicator::Parts::Meet() {
   if (backend->pretends_peers) {
     connection.store = c10::make_intrusive<c10d::HashStore>();
   } else {
-    ASSIGN_OR_RETURN(connection, Rendezvous(env, {config.rendezvous_timeout,
-                                                  config.file_store}));
+    // As long as a link may be down without ending the job.
+    ASSIGN_OR_RETURN(connection,
+                     Rendezvous(env, {.timeout = config.rendezvous_timeout,
+                                      .file_store = config.file_store,
+                                      .silence = config.collective_timeout}));
   }
   return absl::OkStatus();
 }
@@ -188,8 +192,9 @@ absl::Status Communicator::Parts::Connect() {
   ASSIGN_OR_RETURN(process_group,
                    groups->Add({"", AllRanks(env.world_size), env.rank}));
   if (has_peers()) {
-    heartbeat =
-        std::make_unique<Heartbeat>(connection.second_store, env.rank, log);
+    const bool is_local = env.local_world_size == env.world_size;
+    heartbeat = std::make_unique<Heartbeat>(connection.second_store, env.rank,
+                                            log, is_local ? "" : HostName());
   }
   return absl::OkStatus();
 }
@@ -417,6 +422,10 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   failure.world_size = world_size();
   failure.error = PlainMessage(error);
   failure.collective_timeout = parts_->config.collective_timeout;
+  if (parts_->config.file_store.empty() && !env().master_addr.empty()) {
+    failure.store_address =
+        absl::StrCat(env().master_addr, ":", env().master_port);
+  }
   AwaitLog([&] {
     failure.collective = parts_->log->Suspect();
     return failure.collective.state != CollectiveReport::State::kInFlight;

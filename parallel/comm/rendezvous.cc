@@ -82,10 +82,14 @@ bool Serves(const RankEnv& env) {
 }
 
 absl::StatusOr<StoreConnection> OpenTcp(const RankEnv& env,
-                                        absl::Duration timeout) {
+                                        const RendezvousConfig& config) {
+  const absl::Duration timeout = config.timeout;
   if (Serves(env)) return ServeTcp(env, timeout);
-  return StoreConnection{ConnectTcp(env.master_addr, env.master_port, timeout),
-                         ConnectTcp(env.master_addr, env.master_port, timeout)};
+  StoreConnection connection = {
+      ConnectTcp(env.master_addr, env.master_port, timeout),
+      ConnectTcp(env.master_addr, env.master_port, timeout)};
+  EndSilentConnections(env.master_port, config.silence);
+  return connection;
 }
 
 // c10d waits long for a file that cannot be, and trips over one that is no
@@ -133,7 +137,7 @@ absl::StatusOr<StoreConnection> OpenStores(const RankEnv& env,
                                            const RendezvousConfig& config) {
   try {
     if (!config.file_store.empty()) return OpenFile(env, config);
-    return OpenTcp(env, config.timeout);
+    return OpenTcp(env, config);
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(
         "cannot open ", WhereOf(env, config), ": ", PlainMessage(error),

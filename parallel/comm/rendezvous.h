@@ -24,6 +24,9 @@ struct RendezvousConfig {
   // Path, or file://path, on a file system that all ranks see; empty: a TCP
   // store at MASTER_ADDR:MASTER_PORT.
   std::string file_store;
+  // After the store's host has acknowledged nothing for this long, calls that
+  // wait for the store throw.
+  absl::Duration silence = absl::Minutes(5);
 };
 
 // The job's part of a store, to which this process is connected.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,10 +12,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
@@ -135,6 +139,19 @@ absl::Status SocketError(absl::string_view attempted) {
                              : absl::UnavailableError(message);
 }
 
+// The port of the socket's own end (getsockname) or of the other one
+// (getpeername); -1: there is none.
+template <typename GetName>
+int PortOf(int fd, GetName get_name) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  if (get_name(fd, name, &length) != 0) return -1;
+  if (name->sa_family != AF_INET && name->sa_family != AF_INET6) return -1;
+  // sin_port and sin6_port lie at the same place.
+  return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+}
+
 absl::StatusOr<Listener> ListenOn(const sockaddr* address, socklen_t length,
                                   int port) {
   const std::string attempted = absl::StrCat("listening at port ", port);
@@ -147,15 +164,8 @@ absl::StatusOr<Listener> ListenOn(const sockaddr* address, socklen_t length,
   }
   if (bind(fd.get(), address, length) != 0) return SocketError(attempted);
   if (listen(fd.get(), SOMAXCONN) != 0) return SocketError(attempted);
-  sockaddr_storage bound = {};
-  socklen_t bound_length = sizeof(bound);
-  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound),
-                  &bound_length) != 0) {
-    return SocketError(attempted);
-  }
-  // sin_port and sin6_port lie at the same place.
-  const int bound_port =
-      ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+  const int bound_port = PortOf(fd.get(), getsockname);
+  if (bound_port < 0) return SocketError(attempted);
   return Listener{fd.release(), bound_port};
 }
 
@@ -198,6 +208,29 @@ absl::Status WaitForListener(const std::string& host, int port,
     }
     absl::SleepFor(pause);
     pause = std::min(pause * 2, absl::Milliseconds(500));
+  }
+}
+
+void EndSilentConnections(int port, absl::Duration patience) {
+  // A connection on which nothing is sent is probed, so that its silence shows.
+  constexpr int kOn = 1, kProbeSeconds = 2;
+  const auto patience_ms =
+      static_cast<unsigned>(absl::ToInt64Milliseconds(patience));
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    int fd = -1;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &fd) ||
+        PortOf(fd, getpeername) != port) {
+      continue;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof(kOn));
+    for (const int option : {TCP_KEEPIDLE, TCP_KEEPINTVL}) {
+      setsockopt(fd, IPPROTO_TCP, option, &kProbeSeconds,
+                 sizeof(kProbeSeconds));
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms,
+               sizeof(patience_ms));
   }
 }
 

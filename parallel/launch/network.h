@@ -28,6 +28,12 @@ absl::StatusOr<Listener> Listen(bool loopback_only, int port);
 absl::Status WaitForListener(const std::string& host, int port,
                              absl::Duration timeout);
 
+// Lets the kernel end this process's TCP connections to `port` of any host when
+// nothing that was sent there has been acknowledged for `patience`: the host is
+// cut off or has no power. Without this a call that waits for an answer from it
+// returns after a quarter of an hour, or never.
+void EndSilentConnections(int port, absl::Duration patience);
+
 // The address of this machine's interface through which `host` is reached.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host);
 

@@ -40,7 +40,7 @@ struct BackendRequest {
   c10::Device device = c10::kCPU;  // the rank's
   // A part of the ranks' store for this backend of this group alone.
   c10::intrusive_ptr<c10d::Store> store;
-  absl::Duration connect_timeout = absl::Minutes(1);  // of NCCL
+  absl::Duration connect_timeout = absl::Minutes(1);
   absl::Duration collective_timeout = absl::Minutes(5);
   FakeBackendConfig fake;  // the costs as the whole job has them
   // The same backend of the group of all ranks; null for that group itself.
@@ -88,8 +88,8 @@ absl::StatusOr<std::string> ChooseBackend(const std::string& backend,
                                           const Hardware& hardware);
 
 // Gloo over TCP, on the loopback interface when all ranks are on this machine,
-// else on RankEnv's network_interface, else on the interface that leads to
-// MASTER_ADDR; no host name is resolved.
+// else as gloo_address.h says. DeadlineExceeded after `connect_timeout`, with
+// the addresses that were tried; the attempt goes on until the process ends.
 absl::StatusOr<BackendPtr> MakeGloo(const BackendRequest& request);
 // The same on one machine, but all_reduces, all_gathers and reduce_scatters of
 // one tensor go through memory that the ranks share (shared_memory.h).

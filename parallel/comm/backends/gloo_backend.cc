@@ -10,11 +10,13 @@
 #include "ATen/record_function.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gloo/transport/unbound_buffer.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/backends.h"
+#include "parallel/comm/backends/gloo_address.h"
 #include "parallel/comm/backends/shared_memory.h"
 #include "parallel/comm/diagnosis/plain_error.h"
-#include "parallel/launch/network.h"
 #include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 
 namespace rankwise {
@@ -24,20 +26,35 @@ using Gloo = c10d::ProcessGroupGloo;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-std::shared_ptr<gloo::transport::Device> GlooDevice(const RankEnv& env) {
-  if (!env.network_interface.empty()) {
-    return Gloo::createDeviceForInterface(env.network_interface);
+// Empty for a job on one machine, which needs no more than the loopback.
+absl::StatusOr<std::vector<GlooAddress>> Addresses(
+    const BackendRequest& request) {
+  const RankEnv& env = request.env;
+  const bool is_local = env.local_world_size == env.world_size;
+  if (is_local && env.network_interface.empty())
+    return std::vector<GlooAddress>();
+  return AgreeOnGlooAddresses(request);
+}
+
+// Which ways were tried, after connecting has failed.
+std::string Tried(const BackendRequest& request,
+                  const std::vector<GlooAddress>& addresses) {
+  constexpr size_t kShown = 8;
+  if (addresses.empty()) return "over the loopback interface";
+  std::vector<std::string> others;
+  const GlooAddress& own = addresses[static_cast<size_t>(request.place.rank)];
+  for (const GlooAddress& each : addresses) {
+    if (each.address != own.address)
+      others.push_back(DescribeGlooAddress(each));
   }
-  if (env.local_world_size == env.world_size) {
-    return Gloo::createDeviceForHostname("127.0.0.1");
+  if (others.size() > kShown) {
+    others.resize(kShown);
+    others.push_back("...");
   }
-  const absl::StatusOr<std::string> address =
-      LocalAddressTowards(env.master_addr);
-  // On rank 0's machine the name of the machine may lead to the loopback.
-  if (address.ok() && !IsLoopbackAddress(*address)) {
-    return Gloo::createDeviceForHostname(*address);
-  }
-  return Gloo::createDefaultDevice();
+  return absl::StrCat(
+      DescribeGlooAddress(own), ", others: ", absl::StrJoin(others, ", "),
+      "; see whether these addresses reach each other, and name another "
+      "interface in GLOO_SOCKET_IFNAME if they do not");
 }
 
 void Describe(const GroupPlace& place, c10d::Backend::Options& options) {
@@ -178,37 +195,77 @@ class SharedMemoryGloo : public AbortableGloo {
   const std::shared_ptr<SharedMemory> memory_;
 };
 
-// `make` makes the backend from Gloo's options.
+// What comes of an attempt that may outlast those who wait for it.
+struct Attempt {
+  BackendPtr backend;
+  std::string error = "nothing was tried";
+};
+
+// `make` makes the backend from the request and Gloo's options, on a thread of
+// its own: Gloo itself gives up on peers after several times the collective
+// timeout.
+template <typename Make>
+absl::StatusOr<BackendPtr> ConnectAt(const BackendRequest& request,
+                                     const std::vector<GlooAddress>& addresses,
+                                     Make make) {
+  const std::string own =
+      addresses.empty()
+          ? "127.0.0.1"
+          : addresses[static_cast<size_t>(request.place.rank)].address;
+  const auto attempt = std::make_shared<Attempt>();
+  const bool ended =
+      RunWithin(request.connect_timeout, [attempt, request, own, make] {
+        try {
+          auto options = Gloo::Options::create(
+              absl::ToChronoMilliseconds(request.collective_timeout));
+          options->devices.push_back(Gloo::createDeviceForHostname(own));
+          Describe(request.place, *options);
+          attempt->backend = make(request, options);
+        } catch (const std::exception& error) {
+          attempt->error = PlainMessage(error);
+        }
+      });
+  if (!ended) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "not connected within ", absl::FormatDuration(request.connect_timeout),
+        ": ", Tried(request, addresses)));
+  }
+  if (attempt->backend != nullptr) return std::move(attempt->backend);
+  return absl::UnavailableError(
+      absl::StrCat(attempt->error, ": ", Tried(request, addresses)));
+}
+
 template <typename Make>
 absl::StatusOr<BackendPtr> Connect(const BackendRequest& request, Make make) {
+  absl::StatusOr<BackendPtr> backend;
   try {
-    auto options = Gloo::Options::create(
-        absl::ToChronoMilliseconds(request.collective_timeout));
-    options->devices.push_back(GlooDevice(request.env));
-    Describe(request.place, *options);
-    return BackendPtr(make(options));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat(
-        ConnectingFailed("Gloo", request), PlainMessage(error),
-        "; if machines have several networks, name the interface in "
-        "GLOO_SOCKET_IFNAME"));
+    const absl::StatusOr<std::vector<GlooAddress>> addresses =
+        Addresses(request);
+    backend = addresses.ok() ? ConnectAt(request, *addresses, make)
+                             : addresses.status();
+  } catch (const std::exception& error) {  // the store's
+    backend = absl::UnavailableError(PlainMessage(error));
   }
+  if (backend.ok()) return backend;
+  return absl::Status(backend.status().code(),
+                      absl::StrCat(ConnectingFailed("Gloo", request),
+                                   backend.status().message()));
 }
 
 }  // namespace
 
 absl::StatusOr<BackendPtr> MakeGloo(const BackendRequest& request) {
-  return Connect(request, [&](const auto& options) {
-    return c10::make_intrusive<AbortableGloo>(request.store, request.place.rank,
-                                              request.place.size(), options);
+  return Connect(request, [](const BackendRequest& own, const auto& options) {
+    return c10::make_intrusive<AbortableGloo>(own.store, own.place.rank,
+                                              own.place.size(), options);
   });
 }
 
 absl::StatusOr<BackendPtr> MakeSharedMemory(const BackendRequest& request) {
   if (request.place.size() == 1) return MakeGloo(request);
-  return Connect(request, [&](const auto& options) {
+  return Connect(request, [](const BackendRequest& own, const auto& options) {
     options->threads = 1;
-    return c10::make_intrusive<SharedMemoryGloo>(request, options);
+    return c10::make_intrusive<SharedMemoryGloo>(own, options);
   });
 }
 

@@ -12,13 +12,22 @@ namespace {
 
 using Life = PeerStatus::Life;
 
-// "rank 3 (pp 1, tp 1)", or, where its place is not known, "rank 3".
-std::string Named(const Failure& failure, int rank) {
+// "rank 3 (pp 1, tp 1, gpu07)", with what is known of its place and host.
+std::string Named(const Failure& failure, int rank,
+                  const std::string& host = "") {
   const std::vector<std::string>& places = failure.collective.places;
   const size_t index = static_cast<size_t>(rank);
-  const bool known = index < places.size() && !places[index].empty();
-  return absl::StrCat("rank ", rank,
-                      known ? absl::StrCat(" (", places[index], ")") : "");
+  std::vector<std::string> known;
+  if (index < places.size() && !places[index].empty())
+    known.push_back(places[index]);
+  if (!host.empty()) known.push_back(host);
+  return absl::StrCat(
+      "rank ", rank,
+      known.empty() ? "" : absl::StrCat(" (", absl::StrJoin(known, ", "), ")"));
+}
+
+std::string Named(const Failure& failure, const PeerStatus& peer) {
+  return Named(failure, peer.rank, peer.pulse.host);
 }
 
 // A backend never gives up before the timeout; Gloo throws one type for
@@ -54,7 +63,7 @@ std::vector<Blame> BlameFor(const Failure& failure,
     const std::string fault = fault_of(peer);
     if (fault.empty()) continue;
     blames.push_back(
-        {peer.rank, absl::StrCat(Named(failure, peer.rank), " ", fault)});
+        {peer.rank, absl::StrCat(Named(failure, peer), " ", fault)});
   }
   return blames;
 }
@@ -91,8 +100,8 @@ std::vector<Blame> BlameFirstFailed(const Failure& failure,
   }
   if (first == nullptr) return {};
   return {
-      {first->rank, absl::StrCat(Named(failure, first->rank),
-                                 " failed first, in ", first->pulse.failure)}};
+      {first->rank, absl::StrCat(Named(failure, *first), " failed first, in ",
+                                 first->pulse.failure)}};
 }
 
 // How far `peer` has come in the group of what failed; nullptr for a rank that
@@ -213,10 +222,11 @@ absl::Status DescribeFailure(
     const absl::StatusOr<std::vector<PeerStatus>>& peers) {
   if (!peers.ok()) {
     return absl::UnavailableError(absl::StrCat(
-        Where(failure), ": the ranks' store does not answer (",
-        peers.status().message(),
+        Where(failure), ": the ranks' store",
+        failure.store_address.empty() ? "" : " at ", failure.store_address,
+        " does not answer (", peers.status().message(),
         "), so the process that serves it, rank 0 or the launcher, is probably "
-        "dead (",
+        "dead, or its machine cut off from this one (",
         failure.error, ")"));
   }
   const absl::StatusCode code =

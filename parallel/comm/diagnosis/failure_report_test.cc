@@ -75,6 +75,17 @@ TEST(FailureReportTest, SaysWhereOnTheMeshRanksAre) {
                     HasSubstr("rank 2 (pp 1, tp 0) is dead: signal 9")));
 }
 
+TEST(FailureReportTest, SaysOnWhichHostOthersAre) {
+  Failure failure = AllReduceSeventeen("waited 2000ms for recv");
+  PeerStatus silent = Peer(2, Life::kSilent, 17, "all_reduce #17");
+  silent.pulse.host = "gpu07";
+  EXPECT_THAT(MessageOf(DescribeFailure(failure, Peers{silent})),
+              HasSubstr("rank 2 (gpu07) gives no sign of life"));
+  failure.collective.places = {"dp 0", "dp 1", "dp 2"};
+  EXPECT_THAT(MessageOf(DescribeFailure(failure, Peers{silent})),
+              HasSubstr("rank 2 (dp 2, gpu07) gives no sign of life"));
+}
+
 TEST(FailureReportTest, NamesALateRankAndWhatItDoes) {
   const absl::Status status =
       DescribeFailure(TimedOut(AllReduceSeventeen("waited 2000ms for recv")),

@@ -78,7 +78,7 @@ struct Observation {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupProgress, sequence, doing)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pulse, life, beat, failure_order, failure,
-                                   doing, progress)
+                                   host, doing, progress)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Blame, rank, what)
 
 std::string FormatPulse(const Pulse& pulse) { return ToText(pulse); }
@@ -93,8 +93,10 @@ std::optional<Pulse> ParsePulse(const std::string& text) {
 }
 
 Heartbeat::Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank,
-                     std::shared_ptr<const CollectiveLog> log)
+                     std::shared_ptr<const CollectiveLog> log,
+                     const std::string& host)
     : store_(std::move(store)), rank_(rank), log_(std::move(log)) {
+  pulse_.host = host;
   thread_ = std::thread([this] { Run(); });
 }
 

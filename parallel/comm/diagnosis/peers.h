@@ -41,6 +41,7 @@ struct Pulse {
   // Of kFailed: 1 for the first rank to fail, and what failed there.
   int64_t failure_order = 0;
   std::string failure;
+  std::string host;                     // of a job on several; else empty
   std::string doing;                    // the last it started in any group
   std::vector<GroupProgress> progress;  // by CollectiveLog's number of a group
 };
@@ -51,8 +52,10 @@ std::optional<Pulse> ParsePulse(const std::string& text);  // none if malformed
 // until the store is gone.
 class Heartbeat {
  public:
+  // `host`: where this rank is, for messages; empty: where all are.
   Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank,
-            std::shared_ptr<const CollectiveLog> log);
+            std::shared_ptr<const CollectiveLog> log,
+            const std::string& host = "");
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -135,6 +138,7 @@ struct Failure {
   int64_t order = 0;
   std::string error;  // the exception's plain message
   absl::Duration collective_timeout;
+  std::string store_address;  // "host1:29500"; empty: a file, or not known
 };
 
 // Names the ranks at fault: those that are gone; else the first that failed;

@@ -1,0 +1,146 @@
+// The launchers of real clusters, on two hosts with two ranks each: the losses
+// are those of --nproc=4 on one, to the last bit.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/cluster/cluster.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int kRanks = 4;
+
+using Losses = std::map<int64_t, double>;
+
+std::vector<std::string> Flags(const std::string& record) {
+  return {"--model=mlp",     "--train_size=384",
+          "--batch_size=32", "--epochs=1",
+          "--eval=false",    "--threads=1",
+          "--backend=gloo",  absl::StrCat("--record=", record)};
+}
+
+std::string Ddp(const std::string& record) {
+  return absl::StrCat("trainers/ddp ", absl::StrJoin(Flags(record), " "));
+}
+
+// By rank.
+std::vector<Losses> AllLosses(const std::string& record, int ranks = kRanks) {
+  std::vector<Losses> losses;
+  for (int rank = 0; rank < ranks; ++rank)
+    losses.push_back(LossesOf(record, rank));
+  return losses;
+}
+
+const std::vector<Losses>& LossesOnOneHost(int ranks = kRanks) {
+  static auto& known = *new std::map<int, std::vector<Losses>>;
+  std::vector<Losses>& losses = known[ranks];
+  if (losses.empty()) {
+    const std::string record = TemporaryPath("one_host.jsonl");
+    std::vector<std::string> flags = Flags(record);
+    flags.push_back(absl::StrCat("--nproc=", ranks));
+    EXPECT_EQ(RunTrainer("ddp", flags).code, 0);
+    losses = AllLosses(record, ranks);
+    EXPECT_FALSE(losses[0].empty());
+  }
+  return losses;
+}
+
+class LaunchersTest : public ClusterTest {
+ protected:
+  const std::string record_ = TemporaryPath("record.jsonl");
+};
+
+TEST_F(LaunchersTest, RankVariablesSetByHand) {
+  const auto ranks = StartRanks(cluster(), 2, 2, Ddp(record_));
+  for (const auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << rank->Stderr();
+  EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
+}
+
+// Where Debian's installer has put the machine's own name.
+TEST_F(LaunchersTest, AMachineWhoseNameLeadsToItsLoopback) {
+  for (const std::string host : {"host1", "host2"}) {
+    const Finished done = cluster().Run(
+        host,
+        "grep -v $(hostname) /etc/hosts > /run/hosts.$(hostname) && "
+        "echo 127.0.1.1 $(hostname) >> /run/hosts.$(hostname) && "
+        "mount --bind /run/hosts.$(hostname) /etc/hosts");
+    ASSERT_EQ(done.code, 0) << done.err;
+  }
+  const auto ranks =
+      StartRanks(cluster(), 2, 2, Ddp(record_), "GLOO_SOCKET_IFNAME=");
+  for (const auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << rank->Stderr();
+  EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
+}
+
+TEST_F(LaunchersTest, Mpirun) {
+  if (cluster().Run("host1", "command -v mpirun").code != 0)
+    GTEST_SKIP() << "mpirun is missing (apt-get install openmpi-bin)";
+  // The port comes from mpirun's number of the job, the address does not.
+  const Finished run = cluster().Run(
+      "host1",
+      absl::StrCat("TMPDIR=/run mpirun --allow-run-as-root -np 4 "
+                   "-H host1:2,host2:2 "
+                   "--mca plm_rsh_agent $PWD/tests/cluster/on_host.sh "
+                   "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include "
+                   "eth0 -x MASTER_ADDR=host1 ",
+                   Ddp(record_)));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
+}
+
+// A Python that imports torch.
+class TorchrunTest : public LaunchersTest {
+ protected:
+  void SetUp() override {
+    LaunchersTest::SetUp();
+    if (IsSkipped()) return;
+    const Finished python = cluster().Run(
+        "host1", "python3 analysis/versus_pytorch/pytorch_python.py");
+    if (python.code != 0) GTEST_SKIP() << python.err;
+    torchrun_ = absl::StrCat(
+        std::string(absl::StripAsciiWhitespace(python.out)),
+        " -m torch.distributed.run --no-python --nproc-per-node=2 ");
+  }
+
+  // The same command on both hosts, but for $NODE, 0 or 1.
+  void RunOnBoth(const std::string& flags) {
+    std::vector<std::unique_ptr<TestProcess>> agents;
+    for (int node = 0; node < 2; ++node) {
+      agents.push_back(
+          cluster().Start(absl::StrCat("host", node + 1),
+                          absl::StrCat("NODE=", node, "; exec ", torchrun_,
+                                       flags, " ", Ddp(record_))));
+    }
+    for (const auto& agent : agents)
+      EXPECT_EQ(agent->Wait(), 0) << agent->Stderr();
+    EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
+  }
+
+ private:
+  std::string torchrun_;
+};
+
+TEST_F(TorchrunTest, C10dRendezvous) {
+  RunOnBoth("--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=host1:29400");
+}
+
+TEST_F(TorchrunTest, StaticRendezvous) {
+  RunOnBoth(
+      "--nnodes=2 --node-rank=$NODE --master-addr=host1 --master-port=29500");
+}
+
+TEST_F(TorchrunTest, ElasticNumberOfNodes) {
+  RunOnBoth("--nnodes=1:2 --rdzv-backend=c10d --rdzv-endpoint=host1:29400");
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,101 @@
+// Slurm's own controller and a slurmd on each of two hosts.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cluster/cluster.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kSmallGpt[] =
+    "--model=gpt --depth=2 --width=64 --sequence_length=32 --train_size=32 "
+    "--batch_size=4 --microbatches=2 --epochs=1 --eval=false --threads=1 ";
+
+class SlurmTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    if (IsSkipped()) return;
+    const Finished started = cluster().Run("host1", "tests/cluster/slurm.sh");
+    if (started.code == 77) GTEST_SKIP() << started.err;
+    ASSERT_EQ(started.code, 0) << started.err;
+  }
+
+  // Runs a job, and gives the mean losses of its ranks.
+  std::map<int64_t, double> LossesOfJob(const std::string& command, int ranks) {
+    const std::string record = TemporaryPath("record.jsonl");
+    const Finished job =
+        cluster().Run("host1", absl::StrCat(command, " --record=", record));
+    EXPECT_EQ(job.code, 0) << job.err;
+    return MeanLosses(record, ranks);
+  }
+};
+
+TEST_F(SlurmTest, RanksOfAStepFindEachOther) {
+  const auto ddp = LossesOfJob(
+      "srun --ntasks=4 trainers/ddp --model=mlp --train_size=256 "
+      "--batch_size=32 --epochs=1 --eval=false --threads=1",
+      4);
+  EXPECT_EQ(ddp.size(), 2u);
+  // A stage on each host.
+  const auto pipeline = LossesOfJob(
+      absl::StrCat("srun --ntasks=2 --ntasks-per-node=1 trainers/pipeline ",
+                   kSmallGpt),
+      2);
+  const auto hybrid = LossesOfJob(
+      absl::StrCat("srun --ntasks=4 trainers/hybrid --pp=2 --tp=2 ", kSmallGpt),
+      4);
+  ASSERT_EQ(pipeline.size(), 4u);
+  ASSERT_EQ(hybrid.size(), 4u);
+  for (const auto& [step, loss] : pipeline)
+    EXPECT_NEAR(hybrid.at(step), loss, 1e-4) << "step " << step;
+}
+
+TEST_F(SlurmTest, AStudyRunsAsABatchJob) {
+  const std::string folder = TemporaryPath("study");
+  const std::string script = TemporaryPath("study.sh");
+  std::ofstream(script) << "#!/bin/bash\n#SBATCH --nodes=1 --output=" << script
+                        << ".out\nanalysis/study/study --trainers=single,ddp "
+                           "--model=mlp --repetitions=1 --max_steps=7 "
+                           "--warmup_steps=2 --batch_size=16 --threads=1 "
+                           "--ablations=0 --comm_bench=false --output_dir="
+                        << folder << "\n";
+  const Finished batch =
+      cluster().Run("host1", absl::StrCat("sbatch --wait ", script));
+  const std::string output =
+      cluster().Run("host1", absl::StrCat("cat ", script, ".out")).out;
+  EXPECT_EQ(batch.code, 0) << batch.err << output;
+  EXPECT_THAT(output, HasSubstr("\nddp "));
+  EXPECT_TRUE(std::filesystem::exists(folder + "/report.html"));
+}
+
+TEST_F(SlurmTest, ACancelledJobLeavesNothing) {
+  auto job = cluster().Start(
+      "host1",
+      "srun --job-name=long --ntasks=4 trainers/ddp --model=mlp "
+      "--train_size=256 --batch_size=32 --epochs=1000000 --eval=false "
+      "--threads=1 --log_every=1");
+  ASSERT_TRUE(job->AwaitOutput("step", 3)) << job->Stderr();
+  cluster().Run("host1", "scancel --name=long");
+  EXPECT_GT(job->Wait(), 0);
+  const Finished ended = cluster().Run(
+      "host1", "until [[ -z $(squeue --noheader) ]]; do sleep 0.1; done");
+  EXPECT_EQ(ended.code, 0);
+  for (const int host : {1, 2}) {
+    for (const std::string& program : cluster().ProgramsOn(host))
+      EXPECT_NE(program, "ddp") << "on host" << host;
+  }
+}
+
+}  // namespace
+}  // namespace rankwise
