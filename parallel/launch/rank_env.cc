@@ -330,6 +330,7 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
   RankEnv env;
   env.network_interface = lookup("GLOO_SOCKET_IFNAME").value_or("");
   env.visible_gpus = lookup("CUDA_VISIBLE_DEVICES").value_or("");
+  env.has_pmix = IsSet(lookup, "PMIX_RANK");
   const std::optional<std::string> trace = TorchrunTrace(lookup);
   if (IsSet(lookup, "RANK") || IsSet(lookup, "WORLD_SIZE")) {
     RETURN_IF_ERROR(ReadTorchrun(lookup, options, &env));
