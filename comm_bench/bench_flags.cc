@@ -108,7 +108,8 @@ ABSL_FLAG(std::string, arrival_us, "",
           "separated by commas");
 ABSL_FLAG(std::string, layer, "c10d",
           "c10d: PyTorch's process group, as the trainers use it; nccl: the "
-          "calls of nccl.h itself (needs GPUs)");
+          "calls of nccl.h itself (needs GPUs); mpi: those of mpi.h itself, "
+          "blocking, under --backend=mpi");
 ABSL_FLAG(std::string, timing, "auto",
           "host: by the host's clock, until the device is done; events: by the "
           "GPU's own clock, between events in its stream; auto: events on "
@@ -366,7 +367,7 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
   measure.cold = cache == "cold";
   measure.check = absl::GetFlag(FLAGS_check);
   config.layer = absl::GetFlag(FLAGS_layer);
-  checks.OneOf("layer", config.layer, {"c10d", "nccl"});
+  checks.OneOf("layer", config.layer, {"c10d", "nccl", "mpi"});
   config.timing = absl::GetFlag(FLAGS_timing);
   checks.OneOf("timing", config.timing, {"auto", "host", "events"});
   measure.graph = absl::GetFlag(FLAGS_cuda_graph);

@@ -448,11 +448,9 @@ class MpiBackend : public c10d::Backend {
   // Peers that wait for this rank fail. Only the first word counts.
   void Tell(const char* what) {
     if (std::exchange(told_, true) || getSize() == 1) return;
-    const std::string text =
-        absl::StrCat("rank ", group_->rank_in_job, " ", what);
     try {
       group_->store->set(kMpiEndedKey,
-                         std::vector<uint8_t>(text.begin(), text.end()));
+                         absl::StrCat("rank ", group_->rank_in_job, " ", what));
     } catch (const std::exception&) {
       // The store went first: peers find that out, too.
     }

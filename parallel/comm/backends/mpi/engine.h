@@ -121,6 +121,11 @@ class MpiEngine {
   // NotFound without the library.
   static absl::StatusOr<MpiEngine*> Start(const BackendRequest& request);
 
+  // Null before.
+  static MpiEngine* Running();
+
+  // A communicator of these ranks of the job, which all call it; it is kept.
+  MPI_Comm Connect(const std::vector<int>& ranks);
   // Collective over the ranks of the group. Throws what the store throws.
   std::shared_ptr<MpiGroup> NewGroup(const BackendRequest& request);
 

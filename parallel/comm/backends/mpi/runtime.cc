@@ -35,7 +35,7 @@ std::string ThisMachine() {
   return absl::StrCat(HostName(), "/", boot);
 }
 
-MpiEngine* to_finalise = nullptr;
+MpiEngine* running = nullptr;
 
 std::string ProcessKey(int rank) { return absl::StrCat("process/", rank); }
 
@@ -49,6 +49,8 @@ absl::StatusOr<MpiEngine*> MpiEngine::Start(const BackendRequest& request) {
   RETURN_IF_ERROR(started);
   return &engine;
 }
+
+MpiEngine* MpiEngine::Running() { return running; }
 
 absl::Status MpiEngine::Initialise(const BackendRequest& request) {
   ChooseAlgorithms();
@@ -69,23 +71,22 @@ absl::Status MpiEngine::Initialise(const BackendRequest& request) {
   }
   WatchRanksOfThisMachine(request);
   thread_ = std::thread([this] { Run(); });
-  to_finalise = this;
-  std::atexit([] { to_finalise->Finalise(); });
+  running = this;
+  std::atexit([] { running->Finalise(); });
   return absl::OkStatus();
 }
 
 void MpiEngine::WatchRanksOfThisMachine(const BackendRequest& request) {
   const std::string here = ThisMachine();
-  const std::string own = absl::StrCat(here, "/", getpid());
   request.store->set(ProcessKey(request.env.rank),
-                     std::vector<uint8_t>(own.begin(), own.end()));
+                     absl::StrCat(here, "/", getpid()));
   for (int rank = 0; rank < request.env.world_size; ++rank) {
     if (rank == request.env.rank) continue;
     const std::vector<std::string> parts =
         absl::StrSplit(request.store->get_to_str(ProcessKey(rank)), '/');
     int pid = 0;
-    if (absl::StrCat(parts[0], "/", parts[1]) != here ||
-        !absl::SimpleAtoi(parts.back(), &pid)) {
+    if (parts.size() != 3 || absl::StrCat(parts[0], "/", parts[1]) != here ||
+        !absl::SimpleAtoi(parts[2], &pid)) {
       continue;
     }
     const auto process = syscall(SYS_pidfd_open, pid, /*flags=*/0);
@@ -99,26 +100,31 @@ std::shared_ptr<MpiGroup> MpiEngine::NewGroup(const BackendRequest& request) {
   group->timeout = absl::ToChronoMilliseconds(request.collective_timeout);
   group->store = request.store;
   // MPI would wait for ranks that do not come for ever.
-  request.store->set(ProcessKey(request.place.rank), {});
+  const auto key = [](int rank) { return absl::StrCat("arrived/", rank); };
+  request.store->set(key(request.place.rank), std::string());
   std::vector<std::string> all;
   for (int rank = 0; rank < request.place.size(); ++rank) {
-    all.push_back(ProcessKey(rank));
+    all.push_back(key(rank));
   }
   request.store->wait(all, absl::ToChronoMilliseconds(request.connect_timeout));
+  group->comm = Connect(request.place.ranks);
+  return group;
+}
 
+MPI_Comm MpiEngine::Connect(const std::vector<int>& ranks) {
   const auto lock = Lock();
   MPI_Group world = nullptr, members = nullptr;
+  MPI_Comm comm = nullptr;
   mpi_.Check(mpi_.Comm_group(mpi_.world, &world), "MPI_Comm_group");
-  mpi_.Check(mpi_.Group_incl(world, request.place.size(),
-                             request.place.ranks.data(), &members),
+  mpi_.Check(mpi_.Group_incl(world, static_cast<int>(ranks.size()),
+                             ranks.data(), &members),
              "MPI_Group_incl");
-  mpi_.Check(
-      mpi_.Comm_create_group(mpi_.world, members, /*tag=*/0, &group->comm),
-      "MPI_Comm_create_group");
+  mpi_.Check(mpi_.Comm_create_group(mpi_.world, members, /*tag=*/0, &comm),
+             "MPI_Comm_create_group");
   mpi_.Group_free(&members);
   mpi_.Group_free(&world);
-  mpi_.Comm_set_errhandler(group->comm, mpi_.errors_return);
-  return group;
+  mpi_.Comm_set_errhandler(comm, mpi_.errors_return);
+  return comm;
 }
 
 std::string WhyNoMpi() {
