@@ -84,7 +84,7 @@ TEST_F(MpiTest, RanksThatNobodyConnectsAreRefused) {
   EXPECT_THAT(process.Stderr(),
               HasSubstr("backend=mpi connects ranks that --nproc, mpirun or "
                         "srun --mpi=pmix has started; this one, started by "
-                        "torchrun, has no PMIX_RANK"));
+                        "torchrun, has no PMIX_RANK of that number"));
 }
 
 TEST_F(MpiTest, AKilledRankIsNamedAndEverythingEnds) {

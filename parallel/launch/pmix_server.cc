@@ -6,7 +6,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <future>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -169,6 +171,20 @@ absl::Status Await(const char* call, Start start) {
   return StatusOf(result, call);
 }
 
+// Made once: for what ranks map and what OpenMPI notes. Removed at the exit.
+const std::string& Folder() {
+  static const std::string& folder = *[] {
+    char path[] = "/dev/shm/rankwise.XXXXXX";
+    const char* const made = mkdtemp(path);
+    std::atexit([] {
+      std::error_code ignored;
+      if (!Folder().empty()) std::filesystem::remove_all(Folder(), ignored);
+    });
+    return new std::string(made == nullptr ? "" : made);
+  }();
+  return folder;
+}
+
 absl::StatusOr<std::vector<std::string>> AddRank(const PmixApi& pmix,
                                                  const std::string& job,
                                                  int rank) {
@@ -186,6 +202,12 @@ absl::StatusOr<std::vector<std::string>> AddRank(const PmixApi& pmix,
   // OpenMPI takes ranks that mpirun has not started for a job of one each
   // unless this part of it, which looks at PMIX_*, is the only one that judges.
   std::vector<std::string> environment = {"OMPI_MCA_schizo=ompi"};
+  if (!Folder().empty()) {
+    for (const char* name : {"OMPI_MCA_btl_vader_backing_directory",
+                             "OMPI_MCA_orte_tmpdir_base"}) {
+      environment.push_back(absl::StrCat(name, "=", Folder()));
+    }
+  }
   for (char** entry = entries; entry != nullptr && *entry != nullptr; ++entry) {
     environment.push_back(*entry);
     std::free(*entry);

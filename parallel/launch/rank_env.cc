@@ -330,7 +330,6 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
   RankEnv env;
   env.network_interface = lookup("GLOO_SOCKET_IFNAME").value_or("");
   env.visible_gpus = lookup("CUDA_VISIBLE_DEVICES").value_or("");
-  env.has_pmix = IsSet(lookup, "PMIX_RANK");
   const std::optional<std::string> trace = TorchrunTrace(lookup);
   if (IsSet(lookup, "RANK") || IsSet(lookup, "WORLD_SIZE")) {
     RETURN_IF_ERROR(ReadTorchrun(lookup, options, &env));
@@ -344,6 +343,9 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
                                "set them too, or unset ",
                                *trace));
   }
+  // torchrun inherits the variables of the step that it runs in.
+  env.has_pmix = env.launcher != kTorchrun.launcher &&
+                 lookup("PMIX_RANK") == absl::StrCat(env.rank);
   return env;
 }
 

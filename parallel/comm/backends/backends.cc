@@ -45,7 +45,7 @@ absl::Status CheckFits(const BackendKind& backend, c10::Device device,
         "started; this one, started by ",
         env.launcher,
         ", has no "
-        "PMIX_RANK; ",
+        "PMIX_RANK of that number; ",
         instead);
   }
   if (backend.why_not != nullptr) {

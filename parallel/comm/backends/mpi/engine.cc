@@ -127,28 +127,43 @@ void MpiEngine::Poll() {
 void MpiEngine::Await(const MpiWork& work) {
   constexpr microseconds kSpin(200);
   ++waiters_;
+  last_wait_ = SteadyNow();
   const Pause pause(kSpin);
   while (!work.ended_) {
     Poll();
     if (!work.ended_) pause.Wait();
   }
-  if (--waiters_ == 0 && pending_ > 0) {
+  if (--waiters_ == 0 && (pending_ > 0 || !IsExpectingWaits())) {
     const std::lock_guard lock(sleep_);
     wake_.notify_one();
   }
+}
+
+bool MpiEngine::IsExpectingWaits() const {
+  constexpr milliseconds kHabit(5);
+  return SteadyNow() < last_wait_.load() + kHabit;
+}
+
+void MpiEngine::Rest() {
+  constexpr microseconds kNap(200);
+  std::unique_lock lock(sleep_);
+  const bool is_expecting = IsExpectingWaits();
+  if (is_expecting || waiters_ > 0) {
+    wake_.wait_for(lock, is_expecting ? kNap : microseconds(kLook), [this] {
+      return stopping_ || (pending_ > 0 && waiters_ == 0);
+    });
+    return;
+  }
+  asleep_ = true;
+  wake_.wait(lock, [this] { return stopping_ || pending_ > 0; });
+  asleep_ = false;
 }
 
 void MpiEngine::Run() {
   constexpr microseconds kSpin(20);
   prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; else pauses are 50 us longer
   while (!stopping_) {
-    {
-      std::unique_lock lock(sleep_);
-      asleep_ = true;
-      wake_.wait(lock, [this] { return pending_ > 0 || stopping_; });
-      asleep_ = false;
-      if (waiters_ > 0) wake_.wait_for(lock, kLook);
-    }
+    Rest();
     const Pause pause(kSpin);
     while (pending_ > 0 && waiters_ == 0 && !stopping_) {
       Poll();

@@ -149,6 +149,11 @@ class MpiEngine {
   void Finalise();
 
   void Run();
+  // Until there is something to poll for.
+  void Rest();
+  // Calls of late have been waited for at once, as those to come probably will:
+  // then it is cheaper to look every 0.2 ms than to be woken for each.
+  bool IsExpectingWaits() const;
   // Polls, unless another thread does. What has ended is told outside of the
   // lock.
   void Poll();
@@ -173,6 +178,7 @@ class MpiEngine {
 
   std::atomic<int> pending_{0};  // submitted and not ended
   std::atomic<int> waiters_{0};
+  std::atomic<SteadyTime> last_wait_{SteadyTime()};  // its begin
   std::mutex sleep_;
   std::condition_variable wake_;
   std::atomic<bool> asleep_{false};
