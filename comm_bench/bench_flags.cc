@@ -106,11 +106,11 @@ ABSL_FLAG(std::string, across, "slowest",
 ABSL_FLAG(std::string, arrival_us, "",
           "microseconds by which rank 0, 1, ... start late on purpose, "
           "separated by commas");
-ABSL_FLAG(
-    std::string, layer, "c10d",
-    "c10d: PyTorch's process group, as the trainers use it; nccl: the "
-    "calls of nccl.h itself (needs GPUs); hierarchical: all_reduce within "
-    "each host and then across, as //trainers:ddp --all_reduce does");
+ABSL_FLAG(std::string, layer, "c10d",
+          "c10d: PyTorch's process group, as the trainers use it; nccl: the "
+          "calls of nccl.h itself (needs GPUs); mpi: those of mpi.h itself, "
+          "blocking, under --backend=mpi; hierarchical: all_reduce within each "
+          "host and then across, as //trainers:ddp --all_reduce does");
 ABSL_FLAG(std::string, timing, "auto",
           "host: by the host's clock, until the device is done; events: by the "
           "GPU's own clock, between events in its stream; auto: events on "
@@ -368,7 +368,7 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
   measure.cold = cache == "cold";
   measure.check = absl::GetFlag(FLAGS_check);
   config.layer = absl::GetFlag(FLAGS_layer);
-  checks.OneOf("layer", config.layer, {"c10d", "nccl", "hierarchical"});
+  checks.OneOf("layer", config.layer, {"c10d", "nccl", "mpi", "hierarchical"});
   config.timing = absl::GetFlag(FLAGS_timing);
   checks.OneOf("timing", config.timing, {"auto", "host", "events"});
   measure.graph = absl::GetFlag(FLAGS_cuda_graph);

@@ -188,7 +188,7 @@ std::vector<BadInput> BadFlags() {
       {"Backend",
        "ddp",
        {"--backend=mpi2"},
-       "--backend=mpi2: must be one of auto, gloo, shm, nccl, fake"},
+       "--backend=mpi2: must be one of auto, gloo, shm, mpi, nccl, fake"},
       {"NcclWithoutGpu",
        "ddp",
        {"--backend=nccl"},

@@ -9,6 +9,7 @@ load("//third_party/googletest:googletest.bzl", "googletest_repository")
 load("//third_party/hwloc:hwloc.bzl", "hwloc_repository")
 load("//third_party/libtorch:libtorch.bzl", "libtorch_cpu_repository", "libtorch_cuda_repository")
 load("//third_party/nlohmann_json:nlohmann_json.bzl", "nlohmann_json_repository")
+load("//third_party/openmpi:openmpi.bzl", "openmpi_repository")
 load("//third_party/plotly:plotly.bzl", "plotly_repository")
 
 def rankwise_repositories(path = "."):
@@ -34,6 +35,8 @@ def rankwise_repositories(path = "."):
 
     # Fetched when a .cu file is compiled, only under --config=cuda.
     nvcc_repository(name = "nvcc")
+
+    openmpi_repository(name = "openmpi")
 
     # Fetched when the report is built.
     plotly_repository(name = "plotly")

@@ -68,15 +68,17 @@ Rung AllReduceRung(std::string name, const Communicator& comm, int64_t count,
       [reducer, payload]() mutable { reducer->allreduce(payload)->wait(); });
 }
 
-// ncclAllReduce itself.
-absl::StatusOr<Rung> RawNcclRung(const Communicator& comm, Control& control,
-                                 int64_t count) {
+// ncclAllReduce or MPI_Allreduce itself.
+absl::StatusOr<Rung> RawRung(const Communicator& comm, Control& control,
+                             int64_t count) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Layer> layer,
-                   ConnectNcclLayer(control, {}, comm.device()));
+                   comm.runs_on_device()
+                       ? ConnectNcclLayer(control, {}, comm.device())
+                       : ConnectMpiLayer(control, {}));
   const Layer::Start start = layer->Prepare(**FindCollective("all_reduce"),
                                             {.count = count, .in_place = true});
   const at::Tensor payload = NewPayload(comm, count);
-  return InPlaceRung("nccl", comm, payload,
+  return InPlaceRung(layer->name(), comm, payload,
                      [layer, start, buffers = Buffers{payload, payload},
                       works = Works()]() mutable { start(buffers, works); });
 }
@@ -202,9 +204,9 @@ absl::StatusOr<Ladder> Build(Communicator& comm, Control& control,
   const BackendPtr bare =
       WithoutMonitoring(group->getBackend(comm.device().type()));
   std::vector<Rung>& rungs = ladder.rungs;
-  if (comm.runs_on_device()) {
-    ASSIGN_OR_RETURN(Rung nccl, RawNcclRung(comm, control, count));
-    rungs.push_back(std::move(nccl));
+  if (comm.runs_on_device() || comm.backend() == "mpi") {
+    ASSIGN_OR_RETURN(Rung raw, RawRung(comm, control, count));
+    rungs.push_back(std::move(raw));
   }
   rungs.push_back(MessagesRung(comm, count, bare));
   rungs.push_back(AllReduceRung("backend", comm, count, bare));

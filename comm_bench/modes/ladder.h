@@ -20,6 +20,7 @@ struct LadderRung {
   // From the bottom:
   // "nccl"       over NCCL: ncclAllReduce of nccl.h itself, by a communicator
   //              of its own;
+  // "mpi"        over MPI: MPI_Allreduce of mpi.h itself, likewise;
   // "messages"   the backend's send and recv, log2(ranks) of each (recursive
   //              doubling), and the sums: what an all-reduce needs at least;
   // "backend"    the backend's all-reduce;

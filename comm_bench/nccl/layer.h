@@ -1,5 +1,5 @@
-// Through which software a collective's calls go, PyTorch's process group or
-// nccl.h itself, and the calls of one row of the benchmark.
+// Through which software a collective's calls go, PyTorch's process group,
+// nccl.h or mpi.h itself, and the calls of one row of the benchmark.
 #ifndef RANKWISE_COMM_BENCH_NCCL_LAYER_H_
 #define RANKWISE_COMM_BENCH_NCCL_LAYER_H_
 
@@ -22,8 +22,9 @@ namespace rankwise::comm_bench {
 class Layer {
  public:
   virtual ~Layer() = default;
-  virtual std::string name() const = 0;  // "c10d", "nccl", "hierarchical"
-  virtual int rank() const = 0;          // in the group
+  // "c10d", "nccl", "mpi", "hierarchical"
+  virtual std::string name() const = 0;
+  virtual int rank() const = 0;  // in the group
   // What starts the call after what the device's current stream has been given,
   // and appends what must be waited for. Throws what a failed call throws. Used
   // no longer than the layer and `collective`.
@@ -51,6 +52,14 @@ std::unique_ptr<Layer> MakeC10dLayer(
 // build without CUDA.
 absl::StatusOr<std::unique_ptr<Layer>> ConnectNcclLayer(
     Control& control, const std::vector<int>& ranks, c10::Device device);
+
+// Over a communicator of mpi.h of its own, by MPI's blocking calls, for the
+// ranks of --backend=mpi: the calls of nccl.h have counterparts of the same
+// meaning. Collective as the one above; used by one thread while no collective
+// of the backend is in flight. FailedPrecondition under another backend,
+// Unimplemented in a build without OpenMPI.
+absl::StatusOr<std::unique_ptr<Layer>> ConnectMpiLayer(
+    Control& control, const std::vector<int>& ranks);
 
 // The id of this rank's group, made by `make` on the group's first rank and
 // handed to the others. All ranks fail where a first rank cannot make one.

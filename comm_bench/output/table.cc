@@ -141,6 +141,7 @@ const char* Describe(Across across) {
 std::string Ways(const Row& row) {
   std::string ways;
   if (row.call().layer == "nccl") ways += "; nccl.h";
+  if (row.call().layer == "mpi") ways += "; mpi.h";
   if (row.call().timing == "events") ways += "; timed by events";
   if (row.call().graph) ways += "; replayed from a CUDA graph";
   if (row.call().registered) ways += "; registered buffers";
@@ -159,7 +160,7 @@ std::string Header(const Row& row, Across across) {
 std::string Remarks(const Row& row) {
   std::string remarks;
   if (!row.call().layer.empty() && row.call().layer != "c10d" &&
-      row.call().layer != "nccl") {
+      row.call().layer != "nccl" && row.call().layer != "mpi") {
     absl::StrAppend(&remarks, "  layer ", row.call().layer);
   }
   absl::StrAppend(&remarks, GroupRemark(row.call()));

@@ -73,7 +73,7 @@ struct BenchConfig {
   // How it is measured. What a device decides of it, is filled in by
   // MeasureOn (plan.h).
   MeasureConfig measure;
-  std::string layer = "c10d";   // or "nccl": nccl.h itself
+  std::string layer = "c10d";   // or "nccl", "mpi": nccl.h, mpi.h itself
   std::string timing = "auto";  // "host", "events"
   bool nccl_choices = true;     // NCCL's algorithm and protocol are read
   // The ranks of --backend=fake are in virtual time (steady_time.h).

@@ -127,6 +127,10 @@ std::pair<std::string, std::string> NeedsGpu(const BenchConfig& config) {
 }
 
 absl::Status CheckDevice(const BenchConfig& config, const Job& job) {
+  if (config.layer == "mpi" && job.backend != "mpi") {
+    return Refuse("--layer=mpi: mpi.h is measured under --backend=mpi; ",
+                  "give both");
+  }
   if (config.measure.graph && config.measure.registered) {
     return Refuse(
         "--registered, --cuda_graph: not together: NCCL keeps buffers that a "
@@ -227,14 +231,15 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
     return Refuse(name, " with --cuda_graph: c10d makes the host wait in it, ",
                   "which cannot be recorded; leave out --cuda_graph");
   }
-  if (config.layer == "hierarchical" &&
-      (name != "all_reduce" || !plan.groups.empty())) {
+  if (config.layer == "hierarchical") {
+    if (name == "all_reduce" && plan.groups.empty())
+      return CheckCall(collective, call);
     return Refuse(name, " with --layer=hierarchical: only all_reduce by all ",
                   "ranks has levels; measure it with --layer=c10d");
   }
-  if (config.layer == "nccl" && collective.nccl_calls == nullptr) {
-    return Refuse(name, " with --layer=nccl: nccl.h has no such call; measure ",
-                  "it with --layer=c10d");
+  if (config.layer != "c10d" && collective.nccl_calls == nullptr) {
+    return Refuse(name, " with --layer=", config.layer,
+                  ": nccl.h has no such call; measure it with --layer=c10d");
   }
   return CheckCall(collective, call);
 }

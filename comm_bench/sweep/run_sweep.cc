@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(const BenchConfig& config,
   if (config.layer == "nccl") {
     return ConnectNcclLayer(*rank.control, rank.ranks, rank.device);
   }
+  if (config.layer == "mpi") return ConnectMpiLayer(*rank.control, rank.ranks);
   if (config.layer == "hierarchical") {
     if (rank.comm == nullptr) {
       return absl::InvalidArgumentError(

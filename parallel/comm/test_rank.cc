@@ -249,6 +249,7 @@ int main(int argc, char** argv) {
     rankwise::LaunchConfig config;
     config.nproc = absl::GetFlag(FLAGS_nproc);
     config.log_dir = absl::GetFlag(FLAGS_log_dir);
+    config.serves_pmix = absl::GetFlag(FLAGS_backend) == "mpi";
     return rankwise::LaunchRanks(config, argc, argv);
   }
   const absl::Status status = rankwise::Run();

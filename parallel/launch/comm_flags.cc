@@ -24,8 +24,9 @@ ABSL_FLAG(
     "ranks to start on this machine; ignored inside torchrun, mpirun or srun");
 ABSL_FLAG(std::string, backend, "auto",
           "auto, gloo, shm (gloo, and memory that the ranks of one machine "
-          "share), nccl or fake; auto: nccl when every local rank has its "
-          "own GPU, shm for ranks on one machine's CPUs, else gloo");
+          "share), mpi (OpenMPI), nccl or fake; auto: nccl when every local "
+          "rank has its own GPU, shm for ranks on one machine's CPUs, mpi for "
+          "ranks that mpirun has started on several, else gloo");
 ABSL_FLAG(std::string, device, "auto",
           "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
 ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");
@@ -171,6 +172,8 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   LaunchConfig launch;
   launch.nproc = absl::GetFlag(FLAGS_nproc);
   launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
+  const BackendKind* const backend = FindBackend(absl::GetFlag(FLAGS_backend));
+  launch.serves_pmix = backend != nullptr && backend->needs_pmix;
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);
   checks.FolderOrNew("log_dir", launch.log_dir);
   const std::string device = absl::GetFlag(FLAGS_device);

@@ -29,6 +29,7 @@
 #include "parallel/comm/backends/backends.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/launch/pmix_server.h"
 #include "parallel/launch/rank_process.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -84,6 +85,7 @@ class Launcher {
   const LaunchConfig config_;
   const std::vector<std::string> argv_;
   HostedStore hosted_;
+  std::vector<std::vector<std::string>> pmix_;  // by rank: for its environment
   sigset_t previous_mask_;
   int signal_fd_ = -1;
   std::vector<Child> children_;
@@ -139,6 +141,9 @@ absl::Status Launcher::Start() {
   // Before the store's threads exist, which inherit the mask.
   RETURN_IF_ERROR(BlockSignals());
   ASSIGN_OR_RETURN(hosted_, HostStore());
+  if (config_.serves_pmix) {
+    ASSIGN_OR_RETURN(pmix_, ServePmix(config_.nproc));
+  }
   for (int rank = 0; rank < config_.nproc; ++rank) {
     RETURN_IF_ERROR(StartChild(rank));
   }
@@ -186,6 +191,10 @@ absl::Status Launcher::StartChild(int rank) {
       "TORCHELASTIC_RESTART_COUNT=0",
       "RANKWISE_LAUNCHER=1",
   };
+  if (!pmix_.empty()) {
+    command.environment.insert(command.environment.end(), pmix_[rank].begin(),
+                               pmix_[rank].end());
+  }
   ASSIGN_OR_RETURN(child.process, StartRank(command, previous_mask_));
   child.out = std::make_unique<LineRelay>(SinkFor(child, STDOUT_FILENO), 1);
   child.err =

@@ -14,6 +14,9 @@ struct LaunchConfig {
   // Folder that takes every rank's output as rank_R.log (created if missing);
   // then only rank 0's output is shown. Empty: all output is shown.
   std::string log_dir;
+  // The ranks connect by MPI, which finds them through a PMIx server in the
+  // launcher.
+  bool serves_pmix = false;
   // From the first rank's death, or a signal to the launcher, to the moment at
   // which the last of the others is gone: SIGTERM first, SIGKILL near the end.
   absl::Duration grace = absl::Seconds(5);

@@ -137,6 +137,20 @@ TEST(PlacementTest, SharedMemoryServesTheCpusOfOneMachine) {
               HasSubstr("2 of 4 are here; use backend=gloo"));
 }
 
+TEST(PlacementTest, MpiConnectsRanksThatAreStartedForIt) {
+  RankEnv on_two_machines = LocalRank(0, 2);
+  on_two_machines.world_size = 4;
+  on_two_machines.launcher = "torchrun";
+  EXPECT_THAT(BackendFor("mpi", "cpu", on_two_machines, kNoGpu),
+              HasSubstr("started by torchrun, has no PMIX_RANK"));
+  on_two_machines.launcher = "mpirun";
+  on_two_machines.has_pmix = true;
+  if (!WhyNoMpi().empty()) GTEST_SKIP() << WhyNoMpi();
+  EXPECT_EQ(BackendFor("auto", "cpu", on_two_machines, kNoGpu), "mpi");
+  EXPECT_THAT(BackendFor("mpi", "cuda:0", LocalRank(0, 2), kTwoGpus),
+              HasSubstr("backend=mpi carries CPU tensors only"));
+}
+
 TEST(PlacementTest, NcclIsRefusedWhereItCannotRun) {
   EXPECT_THAT(BackendFor("nccl", "auto", LocalRank(0, 1), kNoCuda),
               HasSubstr("backend=nccl: this binary was built without CUDA"));

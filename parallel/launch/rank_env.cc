@@ -343,6 +343,9 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
                                "set them too, or unset ",
                                *trace));
   }
+  // torchrun inherits the variables of the step that it runs in.
+  env.has_pmix = env.launcher != kTorchrun.launcher &&
+                 lookup("PMIX_RANK") == absl::StrCat(env.rank);
   return env;
 }
 

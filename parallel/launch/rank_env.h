@@ -32,6 +32,9 @@ struct RankEnv {
   std::string network_interface;
   // CUDA_VISIBLE_DEVICES; empty: not set, all GPUs are visible.
   std::string visible_gpus;
+  // Whoever started the rank serves PMIx (PMIX_RANK is set), by which MPI finds
+  // the other ranks.
+  bool has_pmix = false;
   // "nproc", "torchrun", "mpirun" or "srun"; empty for a process started alone.
   std::string launcher;
 };

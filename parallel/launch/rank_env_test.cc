@@ -142,6 +142,17 @@ TEST(RankEnvTest, ReadsOpenMpiAndMeetsOnTheLoopbackOfOneMachine) {
   EXPECT_FALSE(env->store_is_external);
 }
 
+TEST(RankEnvTest, PmixServesARankUnderItsOwnNumberOnly) {
+  const auto has_pmix = [](const Environment& base, const char* rank) {
+    return ReadRankEnv(Lookup(With(base, {{"PMIX_RANK", rank}})))->has_pmix;
+  };
+  EXPECT_TRUE(has_pmix(OpenMpi(), "1"));
+  EXPECT_FALSE(has_pmix(OpenMpi(), "0"));
+  EXPECT_FALSE(ReadRankEnv(Lookup(OpenMpi()))->has_pmix);
+  const std::string own = std::to_string(ReadRankEnv(Lookup(Torchrun()))->rank);
+  EXPECT_FALSE(has_pmix(Torchrun(), own.c_str()));  // the step's that it is in
+}
+
 TEST(RankEnvTest, TorchrunInsideAnotherLauncherWins) {
   Environment environment = Torchrun();
   environment.merge(OpenMpi());

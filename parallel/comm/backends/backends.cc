@@ -39,6 +39,19 @@ absl::Status CheckFits(const BackendKind& backend, c10::Device device,
                   env.local_world_size, " of ", env.world_size, " are here; ",
                   instead);
   }
+  if (backend.needs_pmix && env.world_size > 1 && !env.has_pmix) {
+    return refuse(
+        " connects ranks that --nproc, mpirun or srun --mpi=pmix has "
+        "started; this one, started by ",
+        env.launcher,
+        ", has no "
+        "PMIX_RANK of that number; ",
+        instead);
+  }
+  if (backend.why_not != nullptr) {
+    const std::string why = backend.why_not();
+    if (!why.empty()) return refuse(": ", why);
+  }
   if (backend.on_device && may_share) {
     return refuse(" refuses two ranks on ", device.str(), "; ", instead,
                   " to share a GPU");
@@ -68,6 +81,7 @@ const std::vector<BackendKind>& Backends() {
        .on_device = false,
        .pretends_peers = false,
        .within_machine = false,
+       .needs_pmix = false,
        .auto_preference = 1,
        .type = Type::GLOO,
        .make = MakeGloo},
@@ -77,16 +91,29 @@ const std::vector<BackendKind>& Backends() {
        .on_device = false,
        .pretends_peers = false,
        .within_machine = true,
-       .auto_preference = 2,
+       .needs_pmix = false,
+       .auto_preference = 3,
        .type = Type::GLOO,
        .make = MakeSharedMemory},
+      {.name = "mpi",
+       .serves_cpu = true,
+       .serves_cuda = false,
+       .on_device = false,
+       .pretends_peers = false,
+       .within_machine = false,
+       .needs_pmix = true,
+       .auto_preference = 2,  // ranks that mpirun has started on several hosts
+       .type = Type::MPI,
+       .make = MakeMpi,
+       .why_not = WhyNoMpi},
       {.name = "nccl",
        .serves_cpu = false,
        .serves_cuda = true,
        .on_device = true,
        .pretends_peers = false,
        .within_machine = false,
-       .auto_preference = 3,
+       .needs_pmix = false,
+       .auto_preference = 4,
        .type = Type::NCCL,
        .make = MakeNccl},
       {.name = "fake",
@@ -95,6 +122,7 @@ const std::vector<BackendKind>& Backends() {
        .on_device = false,
        .pretends_peers = true,
        .within_machine = false,
+       .needs_pmix = false,
        .auto_preference = 0,
        .type = Type::CUSTOM,
        .make = MakeFake},
@@ -112,7 +140,7 @@ const BackendKind* FindBackend(absl::string_view name) {
 const BackendKind& HostBackend() {
   const BackendKind* best = &Backends().front();
   for (const BackendKind& backend : Backends()) {
-    if (backend.serves_cpu && !backend.within_machine &&
+    if (backend.serves_cpu && !backend.within_machine && !backend.needs_pmix &&
         backend.auto_preference > best->auto_preference) {
       best = &backend;
     }

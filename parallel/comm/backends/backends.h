@@ -59,6 +59,8 @@ struct BackendKind {
   bool pretends_peers;
   // All ranks of the job must be on one machine.
   bool within_machine;
+  // Whoever starts the ranks must help them to connect, by PMIx.
+  bool needs_pmix;
   // Of those that fit a rank's device, auto takes the highest; 0: never.
   int auto_preference;
   c10d::ProcessGroup::BackendType type;
@@ -66,6 +68,9 @@ struct BackendKind {
   // cannot be reached, DeadlineExceeded when they do not come in time. abort()
   // fails what is in flight, here and on the peers.
   absl::StatusOr<BackendPtr> (*make)(const BackendRequest& request);
+  // What this binary or machine lacks for it, and what to do; "" nothing. Null:
+  // never anything.
+  std::string (*why_not)() = nullptr;
 };
 
 const std::vector<BackendKind>& Backends();
@@ -117,6 +122,14 @@ absl::StatusOr<BackendPtr> MakeSharedMemory(const BackendRequest& request);
 // own, and but for PrepareForNccl's left alone: docs/gpu.md lists those that
 // matter.
 absl::StatusOr<BackendPtr> MakeNccl(const BackendRequest& request);
+// OpenMPI, by operations that do not block, on the stock LibTorch: see
+// mpi/engine.h for who calls it and how it fails. A group's ranks make its
+// communicator by MPI_Comm_create_group. Unavailable when MPI or the store
+// fails, InvalidArgument when MPI numbers the ranks otherwise than the job
+// does; Unimplemented in a build without OpenMPI (mpi/none.cc).
+absl::StatusOr<BackendPtr> MakeMpi(const BackendRequest& request);
+// Why this process has no OpenMPI, and what to do; "" when it has.
+std::string WhyNoMpi();
 // This rank alone, among mirror images of itself: see fake_backend.h.
 absl::StatusOr<BackendPtr> MakeFake(const BackendRequest& request);
 

@@ -31,7 +31,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kSlotBytes = int64_t{1} << 20;
 // A slot is written while peers may still read what was in the one before.
 constexpr uint32_t kBanks = 2;
-// Of work on data that stays in a core's cache, in the calling thread alone.
 constexpr int64_t kPieceBytes = int64_t{1} << 16;
 // A peer that computes is not there at once: first without sleeping.
 constexpr int kLooks = 100;
@@ -53,8 +52,14 @@ void Check(bool ok, const char* what) {
               "; --backend=gloo needs none");
 }
 
-void Combine(const at::Tensor& into, const at::Tensor& from,
-             const c10d::ReduceOp& op) {
+void Copy(const at::Tensor& into, const at::Tensor& from) {
+  std::memcpy(into.data_ptr(), from.data_ptr(), into.nbytes());
+}
+
+}  // namespace
+
+void ReduceInto(const at::Tensor& into, const at::Tensor& from,
+                const c10d::ReduceOp& op) {
   const int64_t piece = kPieceBytes / into.element_size();
   for (int64_t begin = 0; begin < into.numel(); begin += piece) {
     const int64_t count = std::min(piece, into.numel() - begin);
@@ -71,12 +76,6 @@ void Combine(const at::Tensor& into, const at::Tensor& from,
     }
   }
 }
-
-void Copy(const at::Tensor& into, const at::Tensor& from) {
-  std::memcpy(into.data_ptr(), from.data_ptr(), into.nbytes());
-}
-
-}  // namespace
 
 struct SharedMemory::Call {
   enum Kind : uint32_t { kAllReduce, kAllGather, kReduceScatter };
@@ -184,14 +183,15 @@ void SharedMemory::AllReduce(const at::Tensor& data, const c10d::ReduceOp& op,
     Copy(Slot(place_, data, 0, count), chunk);
     Meet(call, timeout);
     if (size() == 2) {
-      Combine(chunk, Slot(1 - place_, data, 0, count), op);
+      ReduceInto(chunk, Slot(1 - place_, data, 0, count), op);
       continue;
     }
     // Each rank reduces its part in place 0's slot.
     const int64_t first = count * place_ / size();
     const int64_t part = count * (place_ + 1) / size() - first;
     for (int place = 1; place < size(); ++place) {
-      Combine(Slot(0, data, first, part), Slot(place, data, first, part), op);
+      ReduceInto(Slot(0, data, first, part), Slot(place, data, first, part),
+                 op);
     }
     Meet(call, timeout);
     Copy(chunk, Slot(0, data, 0, count));
@@ -234,7 +234,7 @@ void SharedMemory::ReduceScatter(const at::Tensor& output,
     Copy(sum, part_of(place_));
     for (int place = 0; place < size(); ++place) {
       if (place == place_) continue;
-      Combine(sum, Slot(place, input, place_ * count, count), op);
+      ReduceInto(sum, Slot(place, input, place_ * count, count), op);
     }
   }
 }

@@ -16,6 +16,11 @@
 
 namespace rankwise {
 
+// Reduces flat `from` into flat `into`, of the same type, by sum, product, min
+// or max: in the calling thread alone, in pieces that stay in a core's cache.
+void ReduceInto(const at::Tensor& into, const at::Tensor& from,
+                const c10d::ReduceOp& op);
+
 // One group's memory, as one of its ranks sees it. The collectives are called
 // by one thread at a time, in the same order on every rank, and block. They
 // throw c10::DistBackendError when a peer has ended or left, when one calls

@@ -1,0 +1,90 @@
+// OpenMPI's functions and predefined objects, from the library that is loaded
+// when --backend=mpi is first used: a binary starts on machines without it.
+//
+// Objects that mpi.h names by macros (MPI_FLOAT) are addresses in the library.
+// They are not to be used here: programs that do so do not link.
+#ifndef RANKWISE_PARALLEL_COMM_BACKENDS_MPI_API_H_
+#define RANKWISE_PARALLEL_COMM_BACKENDS_MPI_API_H_
+
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "c10/core/ScalarType.h"
+#include "torch/csrc/distributed/c10d/Types.hpp"
+
+namespace rankwise {
+
+// Each is a member of MpiApi: `mpi.Comm_rank(...)` is MPI_Comm_rank(...).
+#define RANKWISE_MPI_CALLS(CALL) \
+  CALL(Init_thread)              \
+  CALL(Finalize)                 \
+  CALL(Error_string)             \
+  CALL(Comm_rank)                \
+  CALL(Comm_size)                \
+  CALL(Comm_group)               \
+  CALL(Comm_create_group)        \
+  CALL(Comm_set_errhandler)      \
+  CALL(Group_incl)               \
+  CALL(Group_free)               \
+  CALL(Op_create)                \
+  CALL(Testall)                  \
+  CALL(Waitall)                  \
+  CALL(Isend)                    \
+  CALL(Irecv)                    \
+  CALL(Ibarrier)                 \
+  CALL(Ibcast)                   \
+  CALL(Iallreduce)               \
+  CALL(Ireduce)                  \
+  CALL(Iallgather)               \
+  CALL(Igather)                  \
+  CALL(Iscatter)                 \
+  CALL(Ireduce_scatter_block)    \
+  CALL(Ialltoallv)               \
+  CALL(Allreduce)                \
+  CALL(Bcast)                    \
+  CALL(Reduce)                   \
+  CALL(Allgather)                \
+  CALL(Reduce_scatter_block)
+
+struct MpiApi {
+#define RANKWISE_MPI_MEMBER(name) decltype(&::MPI_##name) name = nullptr;
+  RANKWISE_MPI_CALLS(RANKWISE_MPI_MEMBER)
+#undef RANKWISE_MPI_MEMBER
+  MPI_Comm world = nullptr;
+  MPI_Errhandler errors_return = nullptr;
+
+  // A type of the size of `dtype`'s elements, for data that is only moved.
+  // Throws c10::Error for what no trainer has.
+  MPI_Datatype TypeToMove(c10::ScalarType dtype) const;
+
+  // How `dtype` is reduced by `op`. Throws c10::Error for what MPI has not. MPI
+  // has no 16-bit floating-point types: those are reduced by operations of ours
+  // on integers of their size, rounded after each addition.
+  struct Reduction {
+    MPI_Datatype type;
+    MPI_Op op;
+  };
+  Reduction ReductionOf(c10::ScalarType dtype, const c10d::ReduceOp& op) const;
+
+  // Throws c10::DistBackendError unless `result` is MPI_SUCCESS.
+  void Check(int result, const char* call) const;
+
+  // By c10::ScalarType and c10d::ReduceOp::RedOpType; null for what MPI has
+  // not.
+  MPI_Datatype moved[c10::NumScalarTypes] = {};
+  MPI_Datatype reduced[c10::NumScalarTypes] = {};
+  MPI_Op ops[c10d::ReduceOp::UNUSED] = {};
+};
+
+// Loads the library on the first call; the result lives as long as the process.
+// NotFound says what to install.
+absl::StatusOr<const MpiApi*> LoadMpi();
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_COMM_BACKENDS_MPI_API_H_

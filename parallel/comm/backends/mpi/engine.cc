@@ -1,0 +1,243 @@
+#include "parallel/comm/backends/mpi/engine.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "c10/util/Exception.h"
+
+namespace rankwise {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// Between two looks at whether what is in flight can still end.
+constexpr milliseconds kLook(20);
+// From a rank's end to the failure of what waits for it: its last messages may
+// still be on their way.
+constexpr milliseconds kForLastMessages(200);
+// Between two questions to the store about what is still in flight.
+constexpr milliseconds kQuestion(400);
+
+// Grows with the time that has been waited.
+class Pause {
+ public:
+  // `spin`: first without sleeping; peers that share the core then get it.
+  explicit Pause(microseconds spin) : spin_(spin) {}
+
+  void Wait() const {
+    const nanoseconds waited = SteadyNow() - start_;
+    if (waited < spin_) {
+      sched_yield();
+      return;
+    }
+    const nanoseconds pause =
+        std::min<nanoseconds>(waited / 8, microseconds(500));
+    const timespec time = {.tv_sec = 0, .tv_nsec = pause.count()};
+    nanosleep(&time, nullptr);
+  }
+
+ private:
+  const microseconds spin_;
+  const SteadyTime start_ = SteadyNow();
+};
+
+std::exception_ptr Error(const char* title, const std::string& why) {
+  try {
+    C10_THROW_ERROR(DistBackendError, absl::StrCat(title, ": ", why));
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+}
+
+// What a rank of the group has written before it left; "" as long as none has.
+std::string WhyEnded(c10d::Store& store) {
+  try {
+    if (!store.check({kMpiEndedKey})) return "";
+    return store.get_to_str(kMpiEndedKey);
+  } catch (const std::exception&) {
+    return "the ranks' store is gone";
+  }
+}
+
+}  // namespace
+
+void MpiEngine::Submit(const MpiWorkPtr& work) {
+  {
+    const std::lock_guard lock(queue_);
+    const std::string& why = work->group_->why_broken;
+    if (!why.empty()) {
+      std::rethrow_exception(Error(
+          work->call_.title, absl::StrCat("an earlier call failed: ", why)));
+    }
+    submitted_.push_back(work);
+    ++pending_;
+  }
+  // Else whoever polls now starts it.
+  if (calls_.try_lock()) {
+    StartSubmitted();
+    calls_.unlock();
+  }
+  if (asleep_) {
+    const std::lock_guard lock(sleep_);
+    wake_.notify_one();
+  }
+}
+
+void MpiEngine::StartSubmitted() {
+  std::vector<MpiWorkPtr> work;
+  {
+    const std::lock_guard lock(queue_);
+    work.swap(submitted_);
+  }
+  for (MpiWorkPtr& each : work) {
+    each->Start(mpi_);
+    in_flight_.push_back(std::move(each));
+  }
+}
+
+std::vector<MpiWorkPtr> MpiEngine::TakeEnded() {
+  std::vector<MpiWorkPtr> ended;
+  std::erase_if(in_flight_, [&](const MpiWorkPtr& work) {
+    if (!work->HasEnded(mpi_)) return false;
+    ended.push_back(work);
+    return true;
+  });
+  return ended;
+}
+
+void MpiEngine::Poll() {
+  if (!calls_.try_lock()) return;
+  StartSubmitted();
+  const std::vector<MpiWorkPtr> ended = TakeEnded();
+  calls_.unlock();
+  for (const MpiWorkPtr& work : ended) {
+    --pending_;
+    work->End(nullptr);
+  }
+}
+
+void MpiEngine::Await(const MpiWork& work) {
+  constexpr microseconds kSpin(200);
+  ++waiters_;
+  last_wait_ = SteadyNow();
+  const Pause pause(kSpin);
+  while (!work.ended_) {
+    Poll();
+    if (!work.ended_) pause.Wait();
+  }
+  if (--waiters_ == 0 && (pending_ > 0 || !IsExpectingWaits())) {
+    const std::lock_guard lock(sleep_);
+    wake_.notify_one();
+  }
+}
+
+bool MpiEngine::IsExpectingWaits() const {
+  constexpr milliseconds kHabit(5);
+  return SteadyNow() < last_wait_.load() + kHabit;
+}
+
+void MpiEngine::Rest() {
+  constexpr microseconds kNap(200);
+  std::unique_lock lock(sleep_);
+  const bool is_expecting = IsExpectingWaits();
+  if (is_expecting || waiters_ > 0) {
+    wake_.wait_for(lock, is_expecting ? kNap : microseconds(kLook), [this] {
+      return stopping_ || (pending_ > 0 && waiters_ == 0);
+    });
+    return;
+  }
+  asleep_ = true;
+  wake_.wait(lock, [this] { return stopping_ || pending_ > 0; });
+  asleep_ = false;
+}
+
+void MpiEngine::Run() {
+  constexpr microseconds kSpin(20);
+  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; else pauses are 50 us longer
+  while (!stopping_) {
+    Rest();
+    const Pause pause(kSpin);
+    while (pending_ > 0 && waiters_ == 0 && !stopping_) {
+      Poll();
+      LookAround();
+      if (pending_ > 0) pause.Wait();
+    }
+    LookAround();
+  }
+}
+
+void MpiEngine::Fail(MpiGroup& group, const std::string& why) {
+  std::vector<MpiWorkPtr> failed;
+  {
+    const std::lock_guard calls(calls_);
+    const std::lock_guard queue(queue_);
+    if (group.why_broken.empty()) group.why_broken = why;
+    for (std::vector<MpiWorkPtr>* works : {&in_flight_, &submitted_}) {
+      std::erase_if(*works, [&](const MpiWorkPtr& work) {
+        if (work->group_.get() != &group) return false;
+        failed.push_back(work);
+        abandoned_.push_back(work);
+        return true;
+      });
+    }
+  }
+  for (const MpiWorkPtr& work : failed) {
+    --pending_;
+    work->End(Error(work->call_.title, why));
+  }
+}
+
+void MpiEngine::LookAround() {
+  if (pending_ == 0 || SteadyNow() < next_look_) return;
+  next_look_ = SteadyNow() + kLook;
+  std::map<std::shared_ptr<MpiGroup>, SteadyTime> groups;  // oldest in flight
+  std::vector<MpiWorkPtr> overdue;
+  {
+    const std::lock_guard lock(calls_);
+    for (const MpiWorkPtr& work : in_flight_) {
+      const auto [entry, is_new] =
+          groups.try_emplace(work->group_, work->start_);
+      if (!is_new) entry->second = std::min(entry->second, work->start_);
+      if (work->IsOverdue()) overdue.push_back(work);
+    }
+  }
+  for (const MpiWorkPtr& work : overdue) {
+    Fail(*work->group_,
+         absl::StrCat("timed out after ",
+                      absl::FormatDuration(ElapsedSince(work->start_))));
+  }
+  for (const auto& [group, oldest] : groups) LookAt(*group, oldest);
+}
+
+void MpiEngine::LookAt(MpiGroup& group, SteadyTime oldest) {
+  const SteadyTime now = SteadyNow();
+  if (group.notice.empty()) group.notice = DeadRank();
+  if (group.notice.empty() &&
+      now > std::max(oldest + kQuestion, group.next_question)) {
+    group.next_question = now + kQuestion;
+    group.notice = WhyEnded(*group.store);
+  }
+  if (group.notice.empty()) return;
+  if (group.noticed == SteadyTime()) group.noticed = now;
+  if (now - group.noticed > kForLastMessages) Fail(group, group.notice);
+}
+
+std::string MpiEngine::DeadRank() const {
+  for (const auto& [rank, process] : watched_) {
+    pollfd waited = {.fd = process, .events = POLLIN, .revents = 0};
+    if (poll(&waited, 1, /*timeout=*/0) > 0) {
+      return absl::StrCat("rank ", rank, " has ended");
+    }
+  }
+  return "";
+}
+
+}  // namespace rankwise

@@ -1,0 +1,147 @@
+// How MPI starts in a process, and ends.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "parallel/comm/backends/mpi/engine.h"
+#include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/launch/network.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+// Unless the user has chosen. OpenMPI's default for its non-blocking all-reduce
+// reduces on one rank alone where there are two or three: at 2 ranks and 1 MiB
+// that takes twice as long.
+void ChooseAlgorithms() {
+  constexpr char kRabenseifner[] = "3";
+  setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", kRabenseifner,
+         /*replace=*/0);
+}
+
+// The same on two ranks only if one can look at the other's process.
+std::string ThisMachine() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return absl::StrCat(HostName(), "/", boot);
+}
+
+MpiEngine* running = nullptr;
+
+std::string ProcessKey(int rank) { return absl::StrCat("process/", rank); }
+
+}  // namespace
+
+absl::StatusOr<MpiEngine*> MpiEngine::Start(const BackendRequest& request) {
+  ASSIGN_OR_RETURN(const MpiApi* mpi, LoadMpi());
+  // MPI can be started once in a process: the engine is kept.
+  static MpiEngine& engine = *new MpiEngine(*mpi);
+  static const auto& started = *new absl::Status(engine.Initialise(request));
+  RETURN_IF_ERROR(started);
+  return &engine;
+}
+
+MpiEngine* MpiEngine::Running() { return running; }
+
+absl::Status MpiEngine::Initialise(const BackendRequest& request) {
+  ChooseAlgorithms();
+  int provided = 0;
+  mpi_.Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  if (provided < MPI_THREAD_SERIALIZED) {
+    return absl::FailedPreconditionError(
+        "this OpenMPI was built without support for threads");
+  }
+  int rank = 0, size = 1;
+  mpi_.Comm_rank(mpi_.world, &rank);
+  mpi_.Comm_size(mpi_.world, &size);
+  if (rank != request.env.rank || size != request.env.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "MPI calls this process rank ", rank, " of ", size, ", the job rank ",
+        request.env.rank, " of ", request.env.world_size,
+        "; start the ranks with --nproc, mpirun or srun --mpi=pmix alone"));
+  }
+  WatchRanksOfThisMachine(request);
+  thread_ = std::thread([this] { Run(); });
+  running = this;
+  std::atexit([] { running->Finalise(); });
+  return absl::OkStatus();
+}
+
+void MpiEngine::WatchRanksOfThisMachine(const BackendRequest& request) {
+  const std::string here = ThisMachine();
+  request.store->set(ProcessKey(request.env.rank),
+                     absl::StrCat(here, "/", getpid()));
+  for (int rank = 0; rank < request.env.world_size; ++rank) {
+    if (rank == request.env.rank) continue;
+    const std::vector<std::string> parts =
+        absl::StrSplit(request.store->get_to_str(ProcessKey(rank)), '/');
+    int pid = 0;
+    if (parts.size() != 3 || absl::StrCat(parts[0], "/", parts[1]) != here ||
+        !absl::SimpleAtoi(parts[2], &pid)) {
+      continue;
+    }
+    const auto process = syscall(SYS_pidfd_open, pid, /*flags=*/0);
+    if (process >= 0) watched_.emplace_back(rank, static_cast<int>(process));
+  }
+}
+
+std::shared_ptr<MpiGroup> MpiEngine::NewGroup(const BackendRequest& request) {
+  auto group = std::make_shared<MpiGroup>();
+  group->rank_in_job = request.env.rank;
+  group->timeout = absl::ToChronoMilliseconds(request.collective_timeout);
+  group->store = request.store;
+  // MPI would wait for ranks that do not come for ever.
+  const auto key = [](int rank) { return absl::StrCat("arrived/", rank); };
+  request.store->set(key(request.place.rank), std::string());
+  std::vector<std::string> all;
+  for (int rank = 0; rank < request.place.size(); ++rank) {
+    all.push_back(key(rank));
+  }
+  request.store->wait(all, absl::ToChronoMilliseconds(request.connect_timeout));
+  group->comm = Connect(request.place.ranks);
+  return group;
+}
+
+MPI_Comm MpiEngine::Connect(const std::vector<int>& ranks) {
+  const auto lock = Lock();
+  MPI_Group world = nullptr, members = nullptr;
+  MPI_Comm comm = nullptr;
+  mpi_.Check(mpi_.Comm_group(mpi_.world, &world), "MPI_Comm_group");
+  mpi_.Check(mpi_.Group_incl(world, static_cast<int>(ranks.size()),
+                             ranks.data(), &members),
+             "MPI_Group_incl");
+  mpi_.Check(mpi_.Comm_create_group(mpi_.world, members, /*tag=*/0, &comm),
+             "MPI_Comm_create_group");
+  mpi_.Group_free(&members);
+  mpi_.Group_free(&world);
+  mpi_.Comm_set_errhandler(comm, mpi_.errors_return);
+  return comm;
+}
+
+std::string WhyNoMpi() {
+  const auto loaded = LoadMpi();
+  return loaded.ok() ? "" : std::string(loaded.status().message());
+}
+
+void MpiEngine::Finalise() {
+  stopping_ = true;
+  {
+    const std::lock_guard lock(sleep_);
+    wake_.notify_one();
+  }
+  thread_.join();
+  // After a failure ranks would wait for each other in it.
+  const auto lock = Lock();
+  if (abandoned_.empty() && in_flight_.empty()) mpi_.Finalize();
+}
+
+}  // namespace rankwise

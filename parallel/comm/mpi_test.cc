@@ -1,0 +1,141 @@
+// The MPI backend in real processes, which our launcher or mpirun starts.
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/backends/backends.h"
+#include "parallel/comm/test_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// 5 s for a job that has lost a rank, and a loaded machine.
+constexpr absl::Duration kEnd = absl::Seconds(10);
+
+class MpiTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why_not = WhyNoMpi();
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  }
+};
+
+class MpiRanksTest : public MpiTest,
+                     public ::testing::WithParamInterface<int> {};
+
+std::vector<std::string> Ranks(int count, const std::string& scenario) {
+  return {Runfile("parallel/comm/test_rank"), absl::StrCat("--nproc=", count),
+          "--backend=mpi", "--scenario=" + scenario};
+}
+
+std::vector<std::string> Compare(int count, const std::string& scenario) {
+  return {Runfile("parallel/comm/test_mpi_rank"),
+          absl::StrCat("--nproc=", count), "--scenario=" + scenario};
+}
+
+TEST_P(MpiRanksTest, EveryCollectiveOfEveryTypeGivesWhatGlooGives) {
+  TestProcess process(Compare(GetParam(), "collectives"));
+  EXPECT_EQ(process.Wait(absl::Seconds(100)), 0) << process.Stderr();
+  EXPECT_TRUE(process.AwaitOutput("all results are right", GetParam(),
+                                  absl::Seconds(1)))
+      << process.Stdout();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MpiRanksTest, ::testing::Values(1, 2, 3, 4));
+
+// 10,000 in each group: test_mpi_rank --nproc=3 --scenario=two_groups
+// --calls=10000
+TEST_F(MpiTest, TwoGroupsCallWithoutWaitingForEachOther) {
+  TestProcess process(Compare(3, "two_groups"));
+  EXPECT_EQ(process.Wait(absl::Seconds(100)), 0) << process.Stderr();
+}
+
+TEST_F(MpiTest, RanksThatMpirunStartsConnect) {
+  if (access("/usr/bin/mpirun", X_OK) != 0) GTEST_SKIP() << "no mpirun";
+  std::vector<std::string> argv = {
+      "/usr/bin/mpirun", "-n", "2", "--bind-to", "none", "--oversubscribe"};
+  for (const std::string& word : Ranks(2, "all")) argv.push_back(word);
+  TestProcess process(
+      argv, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+  EXPECT_TRUE(
+      process.AwaitOutput("mean 0.5 root 1 last 10", 2, absl::Seconds(1)))
+      << process.Stdout();
+}
+
+TEST_F(MpiTest, RanksThatNobodyConnectsAreRefused) {
+  TestProcess process(
+      {Runfile("parallel/comm/test_rank"), "--backend=mpi"},
+      {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2",
+       "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1"});
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.Stderr(),
+              HasSubstr("backend=mpi connects ranks that --nproc, mpirun or "
+                        "srun --mpi=pmix has started; this one, started by "
+                        "torchrun, has no PMIX_RANK of that number"));
+}
+
+TEST_F(MpiTest, AKilledRankIsNamedAndEverythingEnds) {
+  TestProcess process(Ranks(3, "kill"));
+  ASSERT_TRUE(process.AwaitOutput("sum 6", 3)) << process.Stderr();
+  const SteadyTime start = SteadyNow();
+  EXPECT_EQ(process.Wait(), 128 + SIGKILL);
+  EXPECT_LT(ElapsedSince(start), kEnd);
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(ContainsRegex("all_reduce failed on rank 0 of 3 in all_reduce "
+                          "#[0-9]+ of \\[\\[1000\\]\\] float32"),
+            HasSubstr("rank 1 is dead: signal 9 (Killed)")));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST_F(MpiTest, EveryRankOfAMeshNamesTheKilledOne) {
+  std::vector<std::string> argv = Ranks(4, "kill_in_mesh");
+  argv.push_back("--victim=3");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 128 + SIGKILL);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(process.Stderr(),
+                ContainsRegex(absl::StrCat(
+                    "a step failed on rank ", rank,
+                    " .*: rank 3 \\(dp 1, pp 1\\) is dead: signal 9")));
+  }
+}
+
+TEST_F(MpiTest, ALateRankIsNamedAfterTheTimeout) {
+  std::vector<std::string> argv = Ranks(2, "late");
+  argv.push_back("--collective_timeout=2s");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.Stderr(),
+              AllOf(ContainsRegex("on rank 0 of 2 in all_reduce #2 of "
+                                  "\\[\\[7, 5\\]\\] float32"),
+                    HasSubstr("rank 1 did not arrive: it is alive")));
+}
+
+TEST_F(MpiTest, ARankThatLeavesIsNamed) {
+  TestProcess process(Ranks(2, "leave"));
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.Stderr(), AllOf(HasSubstr("rank 1 has left the job"),
+                                      Not(HasSubstr("timed out"))));
+}
+
+TEST_F(MpiTest, ASumThatNobodyJoinsDoesNotHoldUpTheExit) {
+  TestProcess process(Ranks(4, "leave_in_the_middle"));
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+}
+
+}  // namespace
+}  // namespace rankwise
