@@ -158,8 +158,8 @@ TEST(PlacementTest, NcclIsRefusedWhereItCannotRun) {
               HasSubstr("needs a GPU of its own for every rank"));
   EXPECT_THAT(BackendFor("nccl", "cuda:0", LocalRank(0, 2), kTwoGpus),
               HasSubstr("refuses two ranks on cuda:0"));
-  EXPECT_THAT(BackendFor("mpi", "cpu", LocalRank(0, 1), kTwoGpus),
-              HasSubstr("backend='mpi' is unknown"));
+  EXPECT_THAT(BackendFor("mpi2", "cpu", LocalRank(0, 1), kTwoGpus),
+              HasSubstr("backend='mpi2' is unknown"));
 }
 
 TEST(GpuPlacesTest, RanksWithGpusOfTheirOwnPass) {

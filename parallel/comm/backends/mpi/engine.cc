@@ -29,15 +29,13 @@ constexpr milliseconds kQuestion(400);
 // Grows with the time that has been waited.
 class Pause {
  public:
-  // `spin`: first without sleeping; peers that share the core then get it.
+  // `spin`: first without sleeping. Not by sched_yield, for which programs that
+  // share the core take a whole time slice: who sleeps soon gets it back.
   explicit Pause(microseconds spin) : spin_(spin) {}
 
   void Wait() const {
     const nanoseconds waited = SteadyNow() - start_;
-    if (waited < spin_) {
-      sched_yield();
-      return;
-    }
+    if (waited < spin_) return;
     const nanoseconds pause =
         std::min<nanoseconds>(waited / 8, microseconds(500));
     const timespec time = {.tv_sec = 0, .tv_nsec = pause.count()};
@@ -125,7 +123,7 @@ void MpiEngine::Poll() {
 }
 
 void MpiEngine::Await(const MpiWork& work) {
-  constexpr microseconds kSpin(200);
+  constexpr microseconds kSpin(150);
   ++waiters_;
   last_wait_ = SteadyNow();
   const Pause pause(kSpin);

@@ -105,7 +105,8 @@ using MpiWorkPtr = c10::intrusive_ptr<MpiWork>;
 
 // One per process. MPI is called by one thread at a time, which holds the
 // engine's lock: whoever waits for a call, else the engine's own thread. That
-// polls as long as anything is in flight, first without a pause, then with
+// polls as long as anything is in flight, first without a pause (for 150 us in
+// a wait, 20 us in the engine's thread), then with
 // pauses of an eighth of the time that it has waited, 0.5 ms at most; it sleeps
 // when nothing is in flight.
 //
