@@ -37,6 +37,7 @@ TEST(PeersTest, APulseIsReadAsItWasWritten) {
   Pulse pulse = PulseOf(Pulse::Life::kFailed, "all_reduce #17 of [[1]|x");
   pulse.failure_order = 2;
   pulse.failure = "recv with rank 1|";
+  pulse.host = "gpu07";
   pulse.progress = {{17, pulse.doing}, {0, ""}, {4, "barrier #4"}};
   const std::optional<Pulse> read = ParsePulse(FormatPulse(pulse));
   ASSERT_TRUE(read.has_value());
@@ -44,6 +45,7 @@ TEST(PeersTest, APulseIsReadAsItWasWritten) {
   EXPECT_EQ(read->beat, 3u);
   EXPECT_EQ(read->failure_order, 2);
   EXPECT_EQ(read->failure, pulse.failure);
+  EXPECT_EQ(read->host, pulse.host);
   EXPECT_EQ(read->doing, pulse.doing);
   ASSERT_EQ(read->progress.size(), 3u);
   EXPECT_EQ(read->progress[0].sequence, 17u);
