@@ -630,7 +630,7 @@ INSTANTIATE_TEST_SUITE_P(
          "--registered, --cuda_graph: not together"},
         {"LevelsOfABroadcast",
          {"--nproc=2", "--collectives=broadcast", "--layer=hierarchical"},
-         "only all_reduce by all ranks has levels"},
+         "only all_reduce among all ranks is supported"},
         {"LevelsOnOneHost",
          {"--nproc=2", "--layer=hierarchical"},
          "hierarchical all-reduce: all ranks are on one host"},

@@ -26,9 +26,9 @@ TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
              "how gradients travel: none (as they are), fp16, bf16");
 TRAINER_FLAG(
     kSpeed, std::string, all_reduce, "flat",
-    "how gradients cross hosts: flat, as the backend does it; hierarchical, "
-    "summed within each host first (rounded in another order); auto: what "
-    "takes less time for 4 MiB, measured as the run starts");
+    "all-reduce of gradients across hosts: flat: the backend's; "
+    "hierarchical: summed within each host first (different rounding order); "
+    "auto: the faster for 4 MiB, measured at startup");
 TRAINER_FLAG(kSpeed, bool, gradient_as_bucket_view, true,
              "gradients live in the buckets, which saves a copy");
 TRAINER_FLAG(kSpeed, bool, find_unused_parameters, false,

@@ -11,8 +11,8 @@
 
 TRAINER_FLAG(
     kLayout, int, shard_ranks, 0,
-    "ranks among which one copy of the state is divided, such as those "
-    "of a node; the copies are replicas (HSDP). 0: all");
+    "number of ranks that share one sharded copy of the state, such as "
+    "those of a node; the copies are replicas (HSDP). 0: all ranks");
 TRAINER_FLAG(
     kSpeed, bool, reduce_every_microbatch, false,
     "with --accumulate, --zero=2 or 3: reduce the gradients of each "

@@ -19,10 +19,11 @@ TRAINER_FLAG(
     kSpeed, std::string, schedule, "1f1b",
     absl::StrCat(
         absl::StrJoin(rankwise::ScheduleNames(), ", "),
-        " (planned for the times measured under --split=time, else for F, I "
-        "and W that take equally long, and once more for what the first steps "
-        "took; zero_bubble_auto:6 keeps 6 micro-batches per rank at most, else "
-        "as many as ranks), or a CSV file's path (docs/pipeline.md)"));
+        " (planned from the times that --split=time measured, otherwise for F "
+        "= I = W, and again from the times of the first steps; "
+        "zero_bubble_auto:6 keeps at most 6 micro-batches per rank, the "
+        "default is the number of ranks), or a CSV file's path "
+        "(docs/pipeline.md)"));
 TRAINER_FLAG(kLayout, int, pp, 0,
              "ranks of one pipeline; 0: all ranks / --dp, and of hybrid 1");
 TRAINER_FLAG(kLayout, int, dp, 0,

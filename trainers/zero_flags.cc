@@ -8,9 +8,10 @@
 #include "records/text.h"
 #include "trainers/flags.h"
 
-TRAINER_FLAG(kSpeed, int, zero, 0,
-             "what data-parallel ranks divide among them: 1 the optimizer's "
-             "state, 2 the gradients too, 3 the parameters too; 0: nothing");
+TRAINER_FLAG(
+    kSpeed, int, zero, 0,
+    "ZeRO stage, what is sharded among data-parallel ranks: 1: optimizer "
+    "state; 2: also gradients; 3: also parameters; 0: nothing");
 TRAINER_FLAG(kSpeed, std::string, units, "block",
              "parameters that are gathered together: block (one of the model's "
              "layers, such as a transformer's block), layer (each Linear, "
@@ -18,8 +19,8 @@ TRAINER_FLAG(kSpeed, std::string, units, "block",
 TRAINER_FLAG(kSpeed, int, prefetch, 1,
              "units that are gathered ahead of the one that computes");
 TRAINER_FLAG(kLosses, std::string, param_dtype, "",
-             "fp32 or bf16, in which divided parameters are gathered and used; "
-             "the optimizer's, and the sum of gradients, stay fp32. Default: "
+             "type in which sharded parameters are gathered and used, fp32 or "
+             "bf16; the optimizer's copy and gradient sums stay fp32. Default: "
              "that of --precision");
 
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);

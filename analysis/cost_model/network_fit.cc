@@ -149,8 +149,9 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
 // host, and so cross each host's link once.
 std::string WhyNotInOrder(const std::vector<int64_t>& hosts) {
   if (absl::c_is_sorted(hosts)) return "";
-  return "had its ranks in another order than their hosts, so that several "
-         "messages at a time cross the same link";
+  return "did not number its ranks host by host, so that several messages "
+         "share "
+         "a link at the same time";
 }
 
 // Whether a row's data went from one host to another; a ping-pong is ranks 0

@@ -297,7 +297,8 @@ absl::StatusOr<CostEstimate> NetworkModel::EstimateHierarchical(
     double bytes, int64_t world_size, int64_t hosts) const {
   if (hosts < 1 || world_size % hosts != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a hierarchical all_reduce needs as many ranks on each host, and ",
+        "a hierarchical all_reduce needs the same number of ranks on every "
+        "host, and ",
         world_size, " ranks are on ", hosts, " hosts"));
   }
   ASSIGN_OR_RETURN(const CostEstimate within,

@@ -172,7 +172,8 @@ TEST(TwoLinks, RanksSpreadOverHostsAreLeftOut) {
   for (RankTrace& rank : run.ranks) rank.run.host_index = rank.run.rank % 2;
   std::vector<std::string> left_out;
   EXPECT_FALSE(FitNetwork({run}, &left_out).ok());
-  EXPECT_THAT(left_out, Contains(HasSubstr("another order than their hosts")));
+  EXPECT_THAT(left_out,
+              Contains(HasSubstr("did not number its ranks host by host")));
 }
 
 TEST(TwoLinks, TheFileAndTheTableHoldBoth) {

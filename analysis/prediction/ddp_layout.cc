@@ -211,9 +211,9 @@ std::string LinkLine(const Layout& layout, const NetworkModel& network) {
           : absl::StrCat("all-reduces are a ring of ", ranks,
                          " ranks, host by host");
   const bool measured = network.FindAcrossHosts("all_reduce") != nullptr;
-  return absl::StrCat(how, "; its link between hosts costs ",
-                      measured ? "what all-reduces across hosts did"
-                               : "what a message between hosts does");
+  return absl::StrCat(
+      how, "; the cost of the link between hosts is taken from ",
+      measured ? "measured all-reduces" : "messages between hosts");
 }
 
 // Along a line through the recorded batches; 0 where it is not known.

@@ -93,8 +93,9 @@ TEST(Hosts, ThePredictionSaysWhatTheLinkCosts) {
   EXPECT_THAT(flat->assumptions,
               Contains(HasSubstr("2 ranks, as many as on each host")));
   EXPECT_THAT(flat->assumptions,
-              Contains(HasSubstr("a ring of 8 ranks, host by host; its link "
-                                 "between hosts costs what a message")));
+              Contains(HasSubstr(
+                  "a ring of 8 ranks, host by host; the cost of the link "
+                  "between hosts is taken from messages between hosts")));
   EXPECT_THAT(PredictionTable({*flat}),
               HasSubstr("The link between hosts limits ddp x8 on 4 hosts: "));
   layout.hierarchical = true;
@@ -140,7 +141,7 @@ TEST(Hosts, PipelinesPassTheirMessagesOverTheLink) {
   // 1 MB takes 8 ms; the first forward and the last backward wait for it.
   EXPECT_GT(far->step_seconds, near + 0.015);
   EXPECT_THAT(far->assumptions,
-              Contains(HasSubstr("what one between hosts does")));
+              Contains(HasSubstr("as much as one between hosts")));
 }
 
 }  // namespace

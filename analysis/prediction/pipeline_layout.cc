@@ -339,8 +339,10 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
   result.assumptions = Assumptions(recorded, layout, scale, messages.own);
   if (HostsOfMessages(layout) > 1) {
     result.assumptions.push_back(
-        messages.own ? "messages between hosts cost what the recorded ones did"
-                     : "all messages cost what one between hosts does");
+        messages.own
+            ? "messages between hosts are assumed to cost as much as the "
+              "recorded ones"
+            : "all messages are assumed to cost as much as one between hosts");
   }
   StageGradients gradients(layout.pp);
   if (layout.dp > 1) {

@@ -39,9 +39,9 @@ ABSL_FLAG(std::string, link, "",
 ABSL_FLAG(int64_t, ranks_per_host, 0,
           "ranks on each host, in order of rank; 0: all are on one");
 ABSL_FLAG(std::string, inter_host_link, "",
-          "of --ranks_per_host, a message between two hosts: "
-          "ALPHA_US:BETA_NS_PER_BYTE, 8 ns for 1 Gbit/s; empty: as --link's "
-          "file or the records of comm_bench have it");
+          "with --ranks_per_host: cost of a message between two hosts, "
+          "ALPHA_US:BETA_NS_PER_BYTE (8 ns per byte for 1 Gbit/s); empty: from "
+          "--link's file or comm_bench's records");
 ABSL_FLAG(std::string, all_reduce, "flat",
           "how ddp's all-reduces cross hosts: flat, one ring of all ranks, or "
           "hierarchical, within each host and then across");

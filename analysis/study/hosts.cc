@@ -40,7 +40,7 @@ absl::StatusOr<std::string> OnPath(const std::string& program,
   return absl::NotFoundError(absl::StrCat(
       "--hosts: ", program, " is not on the PATH, and ",
       program == "srun"
-          ? "a study in a Slurm allocation starts its runs by it"
+          ? "a study in a Slurm allocation needs it to start its runs"
           : "it starts the runs: install OpenMPI, or start the study in a "
             "Slurm allocation"));
 }
@@ -52,9 +52,9 @@ absl::StatusOr<std::vector<std::string>> ParseHosts(absl::string_view text) {
                          name.find_first_of(": \t") == name.npos;
     if (!is_name) {
       return Bad("--hosts=", text, ": \"", name,
-                 "\" is no host's name; expected names with commas between, as "
-                 "in node1,node2 (--ranks_per_host says how many ranks each "
-                 "runs)");
+                 "\" is not a valid host name; expected a comma-separated list "
+                 "such as node1,node2 (set the ranks on each with "
+                 "--ranks_per_host)");
     }
     if (std::count(names.begin(), names.end(), name) > 0)
       return Bad("--hosts=", text, ": ", name, " occurs twice");
@@ -78,7 +78,7 @@ absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
   if (names.empty() && !hosts.slurm) {
     if (ranks_each == 0) return hosts;
     return Bad("--ranks_per_host=", ranks_each,
-               ": means nothing on one host; pass --hosts too, or start the "
+               ": has no effect on one host; pass --hosts too, or start the "
                "study in a Slurm allocation of several nodes");
   }
   if (hosts.slurm && names.empty()) hosts.count = nodes;
@@ -90,9 +90,10 @@ absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
   if (hosts.slurm && ranks_each == 0)
     hosts.ranks_each = NumberOf(environment, "SLURM_NTASKS_PER_NODE");
   if (hosts.ranks_each < 1) {
-    return Bad("--ranks_per_host: pass how many ranks each of the ",
+    return Bad("--ranks_per_host is required with ",
                Counted(hosts.count, "host"),
-               " runs, such as its number of GPUs, or of cores over --threads");
+               ": for example the number of GPUs per host, or cores / "
+               "--threads");
   }
   ASSIGN_OR_RETURN(hosts.launcher,
                    OnPath(hosts.slurm ? "srun" : "mpirun", environment));
@@ -115,11 +116,11 @@ absl::Status CheckSize(const StudyHosts& hosts, int64_t world_size) {
       (world_size <= most && world_size % hosts.ranks_each == 0)) {
     return absl::OkStatus();
   }
-  return Bad("--world_sizes: ", world_size, " ranks do not fill whole hosts; ",
+  return Bad("--world_sizes: ", world_size,
+             " ranks do not fill whole hosts; with ",
              Counted(hosts.count, "host"), " of ",
-             Counted(hosts.ranks_each, "rank"), " can run up to ",
-             hosts.ranks_each, " ranks on one, and multiples of it up to ",
-             most);
+             Counted(hosts.ranks_each, "rank"), " use at most ",
+             hosts.ranks_each, " (one host), or a multiple of it up to ", most);
 }
 
 std::vector<std::string> LaunchPrefix(const StudyHosts& hosts,

@@ -102,9 +102,10 @@ TEST_F(HostsTest, SrunTakesTheAllocation) {
 TEST_F(HostsTest, BadInputIsNamed) {
   EXPECT_THAT(Refusal("a,b", 0), HasSubstr("--ranks_per_host: pass how many"));
   EXPECT_THAT(Refusal("a,a", 1), HasSubstr("a occurs twice"));
-  EXPECT_THAT(Refusal("a:4,b", 1), HasSubstr("\"a:4\" is no host's name"));
-  EXPECT_THAT(Refusal("a,,b", 1), HasSubstr("\"\" is no host's name"));
-  EXPECT_THAT(Refusal("-x", 1), HasSubstr("\"-x\" is no host's name"));
+  EXPECT_THAT(Refusal("a:4,b", 1),
+              HasSubstr("\"a:4\" is not a valid host name"));
+  EXPECT_THAT(Refusal("a,,b", 1), HasSubstr("\"\" is not a valid host name"));
+  EXPECT_THAT(Refusal("-x", 1), HasSubstr("\"-x\" is not a valid host name"));
   variables_["PATH"] = "/nowhere";
   const absl::Status missing = Find("a,b", 1).status();
   EXPECT_TRUE(absl::IsNotFound(missing));

@@ -26,14 +26,14 @@
 ABSL_FLAG(
     std::string, world_sizes, "",
     "world sizes of every trainer but single; those that cut the model run at "
-    "those above 1; empty: 1,2, or over hosts the powers of two within one, "
-    "then whole hosts");
+    "those above 1; empty: 1,2; with several hosts, powers of two within one "
+    "host, then whole hosts");
 ABSL_FLAG(std::string, hosts, "",
-          "names of hosts with commas between, over which mpirun starts the "
-          "runs; in a Slurm allocation of several nodes srun does, on all of "
-          "them unless these are given");
+          "comma-separated hosts on which mpirun starts the runs; in a Slurm "
+          "allocation of several nodes srun is used, on all nodes if empty");
 ABSL_FLAG(int64_t, ranks_per_host, 0,
-          "of --hosts, or of a Slurm allocation (0: its tasks per node)");
+          "ranks on each host of --hosts or of the Slurm allocation (0: "
+          "Slurm's tasks per node)");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
           "what to run; single is the base case of the others; also fsdp, "
           "tensor_parallel and hybrid, the last two of --model=gpt, vit, mlp "
@@ -83,8 +83,8 @@ ABSL_FLAG(int64_t, warmup_steps, 10,
 ABSL_FLAG(int64_t, train_size, 0,
           "training examples; 0: enough that no run needs a second epoch");
 ABSL_FLAG(int64_t, threads, 0,
-          "compute threads per rank, equal at all world sizes; 0: cores / the "
-          "most ranks of a host, at least 1");
+          "compute threads per rank, equal at all world sizes; 0: cores / "
+          "largest number of ranks on a host, at least 1");
 ABSL_FLAG(bool, oversubscribe, false,
           "allow more ranks times threads than this machine has cores");
 ABSL_FLAG(uint64_t, seed, 0, "of the trainers, and of the order of the runs");

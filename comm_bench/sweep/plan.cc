@@ -234,8 +234,9 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
   if (config.layer == "hierarchical") {
     if (name == "all_reduce" && plan.groups.empty())
       return CheckCall(collective, call);
-    return Refuse(name, " with --layer=hierarchical: only all_reduce by all ",
-                  "ranks has levels; measure it with --layer=c10d");
+    return Refuse(name,
+                  " with --layer=hierarchical: only all_reduce among all ",
+                  "ranks is supported; use --layer=c10d");
   }
   if (config.layer != "c10d" && collective.nccl_calls == nullptr) {
     return Refuse(name, " with --layer=", config.layer,

@@ -217,7 +217,7 @@ std::string WhyFlat(const std::vector<std::vector<int>>& hosts) {
                       [](std::string* out, const std::vector<int>& each) {
                         absl::StrAppend(out, each.size());
                       }),
-        " ranks, and a hierarchical all-reduce needs as many on each");
+        " ranks, and a hierarchical all-reduce needs the same number on each");
   }
   return hosts[0].size() == 1 ? "every host has one rank" : "";
 }
@@ -275,7 +275,7 @@ absl::StatusOr<Group> HierarchicalGroup(const Group& group) {
   if (comm == nullptr || group.size() != comm->world_size())
     return refuse("the group must have all ranks of the job");
   if (!comm->device().is_cpu())
-    return refuse("on a GPU, NCCL lays its rings and trees out by host itself");
+    return refuse("on a GPU, NCCL already builds its rings and trees by host");
   const std::vector<std::vector<int>> hosts = RanksByHost(group);
   const std::string why = WhyFlat(hosts);
   if (!why.empty()) return refuse(why);
@@ -311,7 +311,7 @@ absl::StatusOr<ChosenAllReduce> ChooseAllReduce(const Group& group,
   const std::vector<std::vector<int>> hosts = RanksByHost(group);
   std::string why = WhyFlat(hosts);
   if (kind == AllReduceKind::kAuto && !comm->device().is_cpu())
-    why = "NCCL knows the hosts";
+    why = "NCCL already builds its rings and trees by host";
   if (!why.empty() && (kind == AllReduceKind::kAuto || !AreUneven(hosts)))
     return ChosenAllReduce{group, absl::StrCat("all-reduce: flat: ", why)};
   ASSIGN_OR_RETURN(Group hierarchical, HierarchicalGroup(group));

@@ -82,7 +82,7 @@ TEST_F(MpiTest, RanksThatNobodyConnectsAreRefused) {
        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1"});
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.Stderr(),
-              HasSubstr("backend=mpi connects ranks that --nproc, mpirun or "
+              HasSubstr("backend=mpi needs ranks started by --nproc, mpirun or "
                         "srun --mpi=pmix has started; this one, started by "
                         "torchrun, has no PMIX_RANK of that number"));
 }

@@ -23,10 +23,10 @@ ABSL_FLAG(
     int, nproc, 1,
     "ranks to start on this machine; ignored inside torchrun, mpirun or srun");
 ABSL_FLAG(std::string, backend, "auto",
-          "auto, gloo, shm (gloo, and memory that the ranks of one machine "
-          "share), mpi (OpenMPI), nccl or fake; auto: nccl when every local "
-          "rank has its own GPU, shm for ranks on one machine's CPUs, mpi for "
-          "ranks that mpirun has started on several, else gloo");
+          "auto, gloo, shm (gloo plus shared memory between ranks on one "
+          "machine), mpi (OpenMPI), nccl or fake; auto: nccl when every local "
+          "rank has its own GPU, shm if all ranks run on one machine's CPUs, "
+          "mpi if mpirun started ranks on several machines, otherwise gloo");
 ABSL_FLAG(std::string, device, "auto",
           "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
 ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");

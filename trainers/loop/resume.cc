@@ -114,10 +114,10 @@ absl::Status RestoreGenerator(CheckpointReader& reader, const Worker& worker,
   }
   if (known && worker.is_first()) {
     std::fprintf(stderr,
-                 "warning: --resume: the checkpoint's random state is of "
-                 "another kind of device than %s; random numbers go on from "
-                 "--seed and the step, and differ from those of a run that "
-                 "was not stopped\n",
+                 "warning: --resume: the checkpoint's random state comes from "
+                 "another kind of device than %s and cannot be restored; "
+                 "generators are seeded from --seed and the step, so random "
+                 "numbers differ from those of an uninterrupted run\n",
                  worker.device.str().c_str());
   }
   const uint64_t of_step =

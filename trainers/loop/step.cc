@@ -26,12 +26,12 @@ absl::Status OutOfMemory(absl::string_view attempted, absl::string_view message,
                          const Worker& worker) {
   return absl::ResourceExhaustedError(absl::StrCat(
       attempted, " ran out of memory on ", worker.device.str(), ": ", message,
-      "\nWhat makes it smaller: --batch_size (with --accumulate for the same "
-      "global batch), --precision=bf16",
+      "\nTo use less memory: a smaller --batch_size (with --accumulate for the "
+      "same global batch), --precision=bf16",
       worker.trainer == "fsdp"
           ? ", more ranks"
-          : ", the trainer fsdp (--zero=3), whose ranks divide parameters, "
-            "gradients and the optimizer's state among them"));
+          : ", or the trainer fsdp (--zero=3), which shards parameters, "
+            "gradients and optimizer state"));
 }
 
 }  // namespace

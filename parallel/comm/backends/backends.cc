@@ -41,12 +41,9 @@ absl::Status CheckFits(const BackendKind& backend, c10::Device device,
   }
   if (backend.needs_pmix && env.world_size > 1 && !env.has_pmix) {
     return refuse(
-        " connects ranks that --nproc, mpirun or srun --mpi=pmix has "
-        "started; this one, started by ",
-        env.launcher,
-        ", has no "
-        "PMIX_RANK of that number; ",
-        instead);
+        " needs ranks started by --nproc, mpirun or srun --mpi=pmix; this rank "
+        "was started by ",
+        env.launcher, ", and PMIX_RANK is missing or not its rank; ", instead);
   }
   if (backend.why_not != nullptr) {
     const std::string why = backend.why_not();

@@ -53,8 +53,8 @@ std::string Tried(const BackendRequest& request,
   }
   return absl::StrCat(
       DescribeGlooAddress(own), ", others: ", absl::StrJoin(others, ", "),
-      "; see whether these addresses reach each other, and name another "
-      "interface in GLOO_SOCKET_IFNAME if they do not");
+      "; check that these addresses can reach each other; if not, set "
+      "GLOO_SOCKET_IFNAME to another interface");
 }
 
 void Describe(const GroupPlace& place, c10d::Backend::Options& options) {

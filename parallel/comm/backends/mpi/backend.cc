@@ -49,8 +49,8 @@ const Tensor& Only(const Tensors& tensors) {
 }
 
 int Int(int64_t count) {
-  TORCH_CHECK(count <= INT_MAX, "MPI counts to ", INT_MAX, " elements, and ",
-              count, " are too many for one call");
+  TORCH_CHECK(count <= INT_MAX, "one MPI call handles at most ", INT_MAX,
+              " elements, got ", count, "; split the tensor");
   return static_cast<int>(count);
 }
 

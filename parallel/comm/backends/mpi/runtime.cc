@@ -65,9 +65,10 @@ absl::Status MpiEngine::Initialise(const BackendRequest& request) {
   mpi_.Comm_size(mpi_.world, &size);
   if (rank != request.env.rank || size != request.env.world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "MPI calls this process rank ", rank, " of ", size, ", the job rank ",
+        "this process is rank ", rank, " of ", size, " in MPI but rank ",
         request.env.rank, " of ", request.env.world_size,
-        "; start the ranks with --nproc, mpirun or srun --mpi=pmix alone"));
+        " in the job; use only one launcher: --nproc, mpirun or srun "
+        "--mpi=pmix"));
   }
   WatchRanksOfThisMachine(request);
   thread_ = std::thread([this] { Run(); });
