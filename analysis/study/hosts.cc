@@ -90,10 +90,10 @@ absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
   if (hosts.slurm && ranks_each == 0)
     hosts.ranks_each = NumberOf(environment, "SLURM_NTASKS_PER_NODE");
   if (hosts.ranks_each < 1) {
-    return Bad("--ranks_per_host is required with ",
-               Counted(hosts.count, "host"),
-               ": for example the number of GPUs per host, or cores / "
-               "--threads");
+    return Bad(
+        "--ranks_per_host is required with --hosts, and in a Slurm allocation "
+        "without tasks per node: for example the number of GPUs per host, or "
+        "cores / --threads");
   }
   ASSIGN_OR_RETURN(hosts.launcher,
                    OnPath(hosts.slurm ? "srun" : "mpirun", environment));

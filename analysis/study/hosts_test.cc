@@ -61,7 +61,7 @@ TEST_F(HostsTest, WithoutAnyTrainersStartTheirRanks) {
   EXPECT_TRUE(CheckSize(one, 5).ok());
   variables_["SLURM_JOB_NUM_NODES"] = "1";
   EXPECT_EQ(Hosts("", 0).launcher, "");
-  EXPECT_THAT(Refusal("", 2), HasSubstr("--ranks_per_host=2: means nothing"));
+  EXPECT_THAT(Refusal("", 2), HasSubstr("--ranks_per_host=2: has no effect"));
 }
 
 TEST_F(HostsTest, SizesAreThoseWithinAHostAndWholeHosts) {
@@ -100,7 +100,8 @@ TEST_F(HostsTest, SrunTakesTheAllocation) {
 }
 
 TEST_F(HostsTest, BadInputIsNamed) {
-  EXPECT_THAT(Refusal("a,b", 0), HasSubstr("--ranks_per_host: pass how many"));
+  EXPECT_THAT(Refusal("a,b", 0),
+              HasSubstr("--ranks_per_host is required with --hosts"));
   EXPECT_THAT(Refusal("a,a", 1), HasSubstr("a occurs twice"));
   EXPECT_THAT(Refusal("a:4,b", 1),
               HasSubstr("\"a:4\" is not a valid host name"));
@@ -137,7 +138,8 @@ TEST_F(HostsTest, ADryRunShowsTheCommandsOfAllHosts) {
   EXPECT_THAT(uneven.output,
               HasSubstr("--world_sizes: 3 ranks do not fill whole hosts"));
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.output, HasSubstr("--ranks_per_host: pass how many"));
+  EXPECT_THAT(unknown.output,
+              HasSubstr("--ranks_per_host is required with --hosts"));
 }
 
 TEST_F(HostsTest, RunsByTheRealMpirun) {

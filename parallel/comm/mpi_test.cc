@@ -83,8 +83,8 @@ TEST_F(MpiTest, RanksThatNobodyConnectsAreRefused) {
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.Stderr(),
               HasSubstr("backend=mpi needs ranks started by --nproc, mpirun or "
-                        "srun --mpi=pmix has started; this one, started by "
-                        "torchrun, has no PMIX_RANK of that number"));
+                        "srun --mpi=pmix; this rank was started by torchrun, "
+                        "and PMIX_RANK is missing or not its rank"));
 }
 
 TEST_F(MpiTest, AKilledRankIsNamedAndEverythingEnds) {

@@ -142,7 +142,7 @@ TEST(PlacementTest, MpiConnectsRanksThatAreStartedForIt) {
   on_two_machines.world_size = 4;
   on_two_machines.launcher = "torchrun";
   EXPECT_THAT(BackendFor("mpi", "cpu", on_two_machines, kNoGpu),
-              HasSubstr("started by torchrun, has no PMIX_RANK"));
+              HasSubstr("started by torchrun, and PMIX_RANK is missing"));
   on_two_machines.launcher = "mpirun";
   on_two_machines.has_pmix = true;
   if (!WhyNoMpi().empty()) GTEST_SKIP() << WhyNoMpi();

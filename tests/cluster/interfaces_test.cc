@@ -78,8 +78,8 @@ TEST_F(InterfacesTest, ANetworkThatEndsAtTheHostIsNamedAfterTheTimeOut) {
       "ip address add 10.9.$N.1/24 dev inner0; ip link set inner0 up; "
       "ip route add blackhole 10.9.0.0/16");
   ExpectErrors(Start("inner0"), {0, 1},
-               "10[.]9[.]1[.]1 [(]inner0 of host1[)][^\n]*name another "
-               "interface in GLOO_SOCKET_IFNAME");
+               "10[.]9[.]1[.]1 [(]inner0 of host1[)][^\n]*set "
+               "GLOO_SOCKET_IFNAME to another interface");
 }
 
 }  // namespace
