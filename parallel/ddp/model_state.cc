@@ -24,8 +24,9 @@ namespace {
 
 using torch::nn::Module;
 
-// Parameters and buffers are sent in flat pieces of this size, of which two have
-// memory at a time. (Python's DDP takes 250 MiB: of most models, a second copy.)
+// Parameters and buffers are sent in flat pieces of this size, of which two
+// have memory at a time. (Python's DDP takes 250 MiB: of most models, a second
+// copy.)
 constexpr size_t kBroadcastBytes = size_t{16} << 20;
 
 // Each tensor once, under its first name.
