@@ -50,7 +50,7 @@ struct ShardingConfig {
 // Of buffers that hold more than this rank's share.
 struct UnshardedBytes {
   int64_t now = 0;
-  int64_t peak = 0;  // since the beginning
+  int64_t peak = 0;            // since the beginning
   bool has_gradients = false;  // whole gradients are among them
 
   void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
