@@ -28,7 +28,7 @@ class BandwidthTest : public ClusterTest {
 // cross the link.
 double BusBandwidth(const nlohmann::json& network,
                     const std::string& collective) {
-  for (const auto& costs : network["collectives"]) {
+  for (const auto& costs : network["across_hosts"]) {
     if (costs["collective"] != collective) continue;
     const auto& curve = costs["curves"][0];
     return curve["bus_factor"].get<double>() /
