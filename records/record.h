@@ -45,7 +45,7 @@ struct RecordedAxis {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.8";
+  std::string schema_version = "1.9";
   std::string run_id;      // the same on every rank of the run (run_origin.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // as in BuildStamp (run_origin.h); before 1.5 that
@@ -141,6 +141,21 @@ struct EvalRecord {
   double seconds = 0;    // wall-clock
 };
 
+// A run that an elastic launcher has started again, as its training goes on.
+// Times are seconds of the Unix clock.
+struct RestartRecord {
+  int64_t rank = 0;
+  int64_t restart = 1;  // as the launcher counts, from 1
+  std::string cause;    // "rank 1 (process 7) ended with ..."; "" unknown
+  int64_t step = 0;     // the last whose result it has; 0: starts anew
+  // When that was all that had been done: at the checkpoint, or the start of
+  // the ranks that failed. What followed is lost. NaN: not known.
+  double kept_unix_seconds = std::numeric_limits<double>::quiet_NaN();
+  // When the first rank failed. NaN: not known.
+  double failed_unix_seconds = std::numeric_limits<double>::quiet_NaN();
+  double training_unix_seconds = 0;  // when the next step begins
+};
+
 // One checkpoint on disk.
 struct CheckpointRecord {
   int64_t rank = 0;
@@ -148,7 +163,9 @@ struct CheckpointRecord {
   int64_t epoch = 0;  // the epoch of that step
   std::string path;
   int64_t bytes = 0;
-  double seconds = 0;  // spent writing, sync and rename included
+  double seconds = 0;  // until all was written, sync and rename included
+  // Of these, what the training waited. NaN: not known.
+  double blocked_seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
 // One step of one rank through a pipeline schedule. Where one process runs
@@ -326,7 +343,7 @@ struct TimelineRecord {
 using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
                             CheckpointRecord, ScheduleRecord, CollectiveRecord,
                             OverlapRecord, TrafficRecord, EnvironmentRecord,
-                            MemoryRecord, TimelineRecord>;
+                            MemoryRecord, TimelineRecord, RestartRecord>;
 
 }  // namespace rankwise
 

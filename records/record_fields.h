@@ -224,6 +224,16 @@ void ListFields(Fields& fields, R& record) {
     fields.Text("path", record.path);
     fields.Count("bytes", record.bytes);
     fields.Seconds("seconds", record.seconds);
+    if (fields.Has("blocked_seconds"))
+      fields.Estimate("blocked_seconds", record.blocked_seconds);
+  } else if constexpr (std::is_same_v<T, RestartRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("restart", record.restart, 1);
+    fields.Text("cause", record.cause);
+    fields.Count("step", record.step);
+    fields.Estimate("kept_unix_seconds", record.kept_unix_seconds);
+    fields.Estimate("failed_unix_seconds", record.failed_unix_seconds);
+    fields.Seconds("training_unix_seconds", record.training_unix_seconds);
   } else if constexpr (std::is_same_v<T, ScheduleRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("step", record.step);
@@ -318,6 +328,7 @@ inline constexpr RecordKind kRecordKinds[] = {
     {"run", 0},        {"step", 0},        {"epoch", 0},      {"eval", 0},
     {"checkpoint", 0}, {"schedule", 1},    {"collective", 2}, {"overlap", 2},
     {"traffic", 2},    {"environment", 2}, {"memory", 3},     {"timeline", 3},
+    {"restart", 9},
 };
 static_assert(std::size(kRecordKinds) == std::variant_size_v<Record>);
 

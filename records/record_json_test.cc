@@ -127,7 +127,10 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
       ExampleStep(),
       EpochRecord{0, 1, 1.5, 50000, 31.25},
       EvalRecord{0, 1, 1.25, 5012, 10000, 2.5},
-      CheckpointRecord{0, 782, 1, "/tmp/a \"b\"\n/ckpt", 25700000, 0.125},
+      CheckpointRecord{0, 782, 1, "/tmp/a \"b\"\n/ckpt", 25700000, 0.125,
+                       0.0625},
+      RestartRecord{0, 1, "rank 1 ended with signal 9", 781, 1.75e9, 1.75e9 + 1,
+                    1.75e9 + 2.5},
       ExampleSchedule(),
       CollectiveRecord(),
       OverlapRecord(),
@@ -203,7 +206,7 @@ TEST(RecordJson, ARunFromBefore18IsOnUnknownHosts) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.8\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.9\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -331,9 +334,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.8\"", "\"one\"",
+      {ExampleRun(), "\"1.9\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.8\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.9\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -445,7 +448,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.8\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.9\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

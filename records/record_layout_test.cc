@@ -138,7 +138,7 @@ class RecordLayoutTest : public testing::Test {};
 using Kinds =
     testing::Types<StepRecord, EpochRecord, EvalRecord, CheckpointRecord,
                    ScheduleRecord, CollectiveRecord, OverlapRecord,
-                   TrafficRecord, MemoryRecord, TimelineRecord>;
+                   TrafficRecord, MemoryRecord, TimelineRecord, RestartRecord>;
 TYPED_TEST_SUITE(RecordLayoutTest, Kinds);
 
 TYPED_TEST(RecordLayoutTest, ReadsWhatIsWritten) {

@@ -35,11 +35,13 @@ std::string FirstCpuinfoEntry() {
 }
 
 constexpr absl::string_view kFollowTheWorldSize =
-    "accumulate batch_size cp devices dp microbatches nproc pp split tp";
+    "accumulate batch_size cp devices dp global_batch_size microbatches nproc "
+    "pp split tp";
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
-    "checkpoint_dir checkpoint_every csv dry_run file_store keep_checkpoints "
-    "launch log_dir log_every memory oversubscribe peak_tflops progress record "
-    "resume trace trace_ops trace_steps traffic_steps";
+    "async_checkpoint checkpoint_dir checkpoint_every csv dry_run file_store "
+    "keep_checkpoints launch log_dir log_every max_restarts memory "
+    "oversubscribe peak_tflops progress record resume trace trace_ops "
+    "trace_steps traffic_steps";
 
 bool Names(absl::string_view list, absl::string_view flag) {
   return absl::c_linear_search(

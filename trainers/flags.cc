@@ -8,7 +8,9 @@
 #include "absl/flags/marshalling.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"
@@ -47,6 +49,9 @@ TRAINER_FLAG(kLosses, int64_t, train_size, 50000,
 TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
 TRAINER_FLAG(kBatch, int64_t, batch_size, 64,
              "examples per rank and micro-batch");
+TRAINER_FLAG(kLayout, int64_t, global_batch_size, 0,
+             "examples per step of all ranks, whose number may change at a "
+             "restart; in place of --batch_size; 0: that decides");
 TRAINER_FLAG(kLosses, bool, drop_last, false,
              "leave out the examples that do not fill all ranks, instead of "
              "repeating some");
@@ -132,12 +137,19 @@ TRAINER_FLAG(kOutput, bool, progress, true,
 TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
              "folder for checkpoints and model.safetensors; empty: none");
 TRAINER_FLAG(
-    kOutput, int64_t, checkpoint_every, 0,
-    "steps between two checkpoints, in addition to those at the epochs' ends; "
-    "0: only those");
+    kOutput, std::string, checkpoint_every, "0",
+    "steps (200) or time (30s, 5m) between two checkpoints, in addition to "
+    "those at the epochs' ends; 0: only those");
+TRAINER_FLAG(kOutput, bool, async_checkpoint, true,
+             "write checkpoints from a copy in memory while the training goes "
+             "on");
 TRAINER_FLAG(kOutput, int, keep_checkpoints, 3, "checkpoints to keep");
 TRAINER_FLAG(kOutput, bool, resume, false,
              "go on from the newest checkpoint of --checkpoint_dir");
+TRAINER_FLAG(kOutput, int, max_restarts, 0,
+             "how many times the ranks of --nproc are started again after a "
+             "failure, to go on from the newest checkpoint of "
+             "--checkpoint_dir");
 
 namespace rankwise {
 namespace {
@@ -180,6 +192,7 @@ constexpr int64_t kMostMicroBatches = 1 << 20;
 constexpr int64_t kMostEpochs = 1'000'000'000;
 constexpr int64_t kMostSteps = 1'000'000'000'000;
 constexpr int kMostCheckpoints = 1'000'000;
+constexpr int kMostRestarts = 1000;
 
 ModelConfig ModelFromFlags() {
   return {.name = absl::GetFlag(FLAGS_model),
@@ -198,6 +211,8 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
       .train_size = FlagInRange(checks, FLAGS_train_size, 1, kMostExamples),
       .test_size = FlagInRange(checks, FLAGS_test_size, 1, kMostExamples),
       .batch_size = FlagInRange(checks, FLAGS_batch_size, 1, kMostExamples),
+      .global_batch_size =
+          FlagInRange(checks, FLAGS_global_batch_size, 0, kMostExamples),
       .drop_last = absl::GetFlag(FLAGS_drop_last),
       .workers = FlagInRange(checks, FLAGS_data_workers, 0, 64)};
   if (data.dataset.empty()) data.dataset = model.default_dataset;
@@ -226,18 +241,46 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   return optimizer;
 }
 
+// Steps, or a time with its unit.
+void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
+  const std::string text = absl::GetFlag(FLAGS_checkpoint_every);
+  if (absl::SimpleAtoi(text, &checkpoint.every_steps) &&
+      checkpoint.every_steps >= 0 && checkpoint.every_steps <= kMostSteps) {
+    return;
+  }
+  checkpoint.every_steps = 0;
+  absl::Duration time;
+  if (absl::ParseDuration(text, &time) && time >= absl::Seconds(1) &&
+      time < absl::InfiniteDuration()) {
+    checkpoint.every_seconds = absl::ToDoubleSeconds(time);
+    return;
+  }
+  checks.Complain(absl::StrCat(
+      "--checkpoint_every=", text, ": must be between 0 and ", kMostSteps,
+      " steps, as 200, or a time of at least 1s, as 30s or 5m"));
+}
+
 CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   CheckpointConfig checkpoint{
       .dir = UserPath(absl::GetFlag(FLAGS_checkpoint_dir)),
-      .every_steps = FlagInRange(checks, FLAGS_checkpoint_every, 0, kMostSteps),
+      .async = absl::GetFlag(FLAGS_async_checkpoint),
       .keep = FlagInRange(checks, FLAGS_keep_checkpoints, 1, kMostCheckpoints),
-      .resume = absl::GetFlag(FLAGS_resume)};
+      .resume = absl::GetFlag(FLAGS_resume),
+      .max_restarts =
+          FlagInRange(checks, FLAGS_max_restarts, 0, kMostRestarts)};
+  ReadInterval(checkpoint, checks);
   checks.FolderOrNew("checkpoint_dir", checkpoint.dir);
   if (checkpoint.dir.empty() && checkpoint.resume) {
     checks.Complain(
         "--resume: needs --checkpoint_dir, the folder to resume from");
   }
-  if (checkpoint.dir.empty() && checkpoint.every_steps > 0) {
+  if (checkpoint.dir.empty() && checkpoint.max_restarts > 0) {
+    checks.Complain(
+        "--max_restarts: needs --checkpoint_dir, the folder from which the "
+        "job goes on");
+  }
+  if (checkpoint.dir.empty() &&
+      (checkpoint.every_steps > 0 || checkpoint.every_seconds > 0)) {
     checks.Complain(
         "--checkpoint_every: needs --checkpoint_dir, the folder to write to");
   }

@@ -16,9 +16,11 @@
 #include "parallel/launch/launcher.h"
 #include "parallel/launch/placement.h"
 #include "parallel/launch/rank_env.h"
+#include "parallel/launch/signals.h"
 #include "parallel/trace/operators.h"
 #include "records/command_line.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/dry_run.h"
 #include "trainers/flags.h"
 #include "trainers/graphs/captured_step.h"
@@ -94,6 +96,8 @@ absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
     return Bad("\"", words[1],
                "\" is not a flag; flags look like --batch_size=64");
   }
+  line.launch.max_restarts = line.train.checkpoint.max_restarts;
+  line.launch.ranks_save_when_preempted = !line.train.checkpoint.dir.empty();
   RETURN_IF_ERROR(CheckUsage(trainer, line));
   return line;
 }
@@ -137,6 +141,26 @@ absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
   }
 }
 
+// `config` of a rank where `dp_ranks` read data: with its share of
+// --global_batch_size.
+absl::StatusOr<TrainConfig> WithBatchSize(const Trainer& trainer,
+                                          TrainConfig config, int dp_ranks) {
+  const int64_t examples = config.data.global_batch_size;
+  if (examples == 0) return config;
+  const int64_t micro_batches = trainer.stages == nullptr
+                                    ? config.accumulate
+                                    : trainer.stages(config).micro_batches;
+  if (examples % (dp_ranks * micro_batches) != 0) {
+    return Bad("--global_batch_size=", examples, ": is no multiple of ",
+               dp_ranks, " data-parallel ranks x ", micro_batches,
+               " micro-batches");
+  }
+  config.data.batch_size = examples / (dp_ranks * micro_batches);
+  const std::string typed = absl::StrCat(config.data.batch_size);
+  config.flags.all["batch_size"] = config.flags.losses["batch_size"] = typed;
+  return config;
+}
+
 void SayOnce(const Worker& worker, const std::string& line) {
   if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
@@ -158,7 +182,9 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
       ChooseBackend(line.comm.backend, device, worker.device, env, hardware)
           .status());
   SayOnce(worker, WhyOnCpu(device, worker.device, env, hardware));
-  return Guarded(trainer, line.train, worker);
+  ASSIGN_OR_RETURN(const TrainConfig config,
+                   WithBatchSize(trainer, line.train, /*dp_ranks=*/1));
+  return Guarded(trainer, config, worker);
 }
 
 // Connects the ranks and lays them out as the trainer's mesh.
@@ -168,6 +194,8 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   std::vector<MeshAxis> axes = {{"dp", world_size}};
   if (trainer.axes != nullptr) axes = trainer.axes(world_size);
   ASSIGN_OR_RETURN(worker.layout, LayOutRanks(axes, world_size));
+  ASSIGN_OR_RETURN(TrainConfig config,
+                   WithBatchSize(trainer, line.train, worker.dp_size()));
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
@@ -180,7 +208,6 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
                    DeviceMesh::Create(*comm, worker.layout, {{"dp", "cp"}}));
   worker.layout = worker.mesh->layout();
   worker.comm = comm.get();
-  TrainConfig config = line.train;
   if (trainer.split != nullptr) config.model.split = trainer.split(world_size);
   config.model.split.context_place = worker.coordinate("cp");
   const absl::Status status = Guarded(trainer, config, worker);
@@ -202,6 +229,11 @@ absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
                ": works with --nproc above 1; other launchers have a flag of "
                "their own");
   }
+  if (line.launch.max_restarts > 0 && worker.env.launcher != "nproc") {
+    return Bad("--max_restarts=", line.launch.max_restarts,
+               ": works with --nproc; torchrun has --max-restarts, and "
+               "schedulers requeue jobs");
+  }
   worker.threads = ThreadsPerRank(line.train.threads, worker.env);
   at::set_num_threads(worker.threads);
   return trainer.distributed ? RunConnected(trainer, line, worker)
@@ -218,14 +250,29 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
     env = FakeRankEnvFromFlags();
   }
   if (env.rank != 0) return absl::OkStatus();
+  std::vector<MeshAxis> axes = {{"dp", env.world_size}};
+  if (trainer.axes != nullptr) axes = trainer.axes(env.world_size);
+  ASSIGN_OR_RETURN(const MeshLayout layout, LayOutRanks(axes, env.world_size));
+  ASSIGN_OR_RETURN(const TrainConfig config,
+                   WithBatchSize(trainer, line.train, layout.size("dp")));
   const std::string& device = line.comm.device;
   const bool on_gpu = device == "auto" ? VisibleGpus() > 0 : device != "cpu";
   ASSIGN_OR_RETURN(
       const std::string table,
-      MemoryTable(trainer, line.train, env.world_size,
+      MemoryTable(trainer, config, env.world_size,
                   on_gpu ? c10::DeviceType::CUDA : c10::DeviceType::CPU));
   std::printf("%s\n", table.c_str());
   return absl::OkStatus();
+}
+
+int Launch(const Trainer& trainer, const CommandLine& line, int argc,
+           char** argv) {
+  const CheckpointConfig& checkpoint = line.train.checkpoint;
+  if (checkpoint.max_restarts > 0 && !checkpoint.resume) {
+    const absl::Status set_aside = SetAsideCheckpoints(checkpoint.dir);
+    if (!set_aside.ok()) return Report(trainer.name, set_aside);
+  }
+  return LaunchRanks(line.launch, argc, argv);
 }
 
 }  // namespace
@@ -241,13 +288,16 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
     const absl::Status said = SayMemory(trainer, *line);
     return said.ok() ? 0 : Report(trainer.name, said);
   }
-  if (line->launch.nproc > 1 && !InsideLauncher())
-    return LaunchRanks(line->launch, argc, argv);
+  if ((line->launch.nproc > 1 || line->launch.max_restarts > 0) &&
+      !InsideLauncher()) {
+    return Launch(trainer, *line, argc, argv);
+  }
 
   // Only builds with CUDA could have more to complain of.
   if (line->train.output.trace.operators &&
       (line->comm.device == "cpu" || !RangesOn()))
     SilenceProfiler();
+  if (line->launch.ranks_save_when_preempted) CatchPreemption();
   PrepareRankProcess();
   KeepFreedMemory();
   Worker worker;
@@ -259,6 +309,11 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
     status = ExplainTrainingFailure("starting", error, worker);
   }
   if (status.ok()) return 0;
+  if (absl::IsCancelled(status)) {
+    SayOnce(worker,
+            absl::StrCat(trainer.name, ": ", std::string(status.message())));
+    return kPreempted;
+  }
   const bool alone = worker.env.world_size == 1;
   return Report(alone ? trainer.name
                       : absl::StrCat(trainer.name, ": rank ", worker.env.rank),

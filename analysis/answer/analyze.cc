@@ -270,6 +270,9 @@ class Analysis {
           "* more threads than cores: these rows say how the ranks share the "
           "cores, not how training scales");
     }
+    for (const std::string& restarted : LostTime(runs_)) {
+      notes.push_back(absl::StrCat("Time lost: ", restarted));
+    }
     for (const std::string& reason : left_out_) {
       notes.push_back(absl::StrCat("Left out: ", reason));
     }

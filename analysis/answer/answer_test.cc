@@ -45,6 +45,14 @@ TEST(Answer, LossesAreTheExamplesMeanOverRanks) {
   EXPECT_DOUBLE_EQ(answer->losses[0].losses[7], 1.75);
 }
 
+TEST(Answer, NotesTellTheTimeThatRestartsLost) {
+  RunTrace run = MakeRun({.world_size = 2, .steps = 20});
+  run.source = "a.jsonl";
+  run.ranks[0].restarts = {{0, 1, "rank 1 ended", 6, 100, 102.5, 104}};
+  EXPECT_THAT(Analyze({run}, {})->notes,
+              Contains(HasSubstr("Time lost: a.jsonl: restarted once, 4.0 s")));
+}
+
 TEST(Answer, TimelinesAreThoseOfTheFirstReplica) {
   RunTrace run = MakeRun({.binary = "pipeline",
                           .world_size = 4,

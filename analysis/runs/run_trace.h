@@ -23,6 +23,7 @@ struct RankTrace {
   std::vector<CollectiveRecord> collectives = {};
   std::vector<TrafficRecord> traffic = {};
   std::vector<TimelineRecord> timelines = {};
+  std::vector<RestartRecord> restarts = {};
   std::optional<MemoryRecord> memory = {};
   std::optional<EnvironmentRecord> environment = {};
 };
@@ -49,6 +50,11 @@ absl::StatusOr<std::vector<std::string>> RecordFilesIn(const std::string& path);
 
 // "runs/a.jsonl:17: a torn line, ...", for every line that was skipped.
 std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
+
+// Of each file with restarts, how many, the time they cost (seconds that several
+// of them cost count once) and their causes: "runs/a.jsonl: restarted once, 6.4
+// s lost, ...".
+std::vector<std::string> LostTime(absl::Span<const RunTrace> runs);
 
 // FailedPrecondition: the run's file, and what is wrong with it.
 absl::Status RunError(const RunTrace& run, absl::string_view reason);

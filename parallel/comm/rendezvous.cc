@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -32,9 +33,10 @@ constexpr char kLoopback[] = "127.0.0.1";
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-StorePtr JobsPart(StorePtr store, int restart_count) {
+// What one start of the ranks has of a store that may outlive it.
+StorePtr JobsPart(StorePtr store, int64_t start) {
   return c10::make_intrusive<c10d::PrefixStore>(
-      absl::StrCat("rankwise/", restart_count), std::move(store));
+      absl::StrCat("rankwise/", start), std::move(store));
 }
 
 std::string ArrivalKey(int rank) { return absl::StrCat("arrival/", rank); }
@@ -187,8 +189,69 @@ std::string WrongAddress(const RankEnv& env, const RendezvousConfig& config) {
   return here.ok() ? "" : absl::StrCat("MASTER_ADDR ", here.message());
 }
 
-absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
-                      const Deadline& deadline, const RendezvousConfig& config,
+// torchrun's store is that of all starts, and its agents on several hosts do
+// not count these alike: one that sees a rank fail counts a restart, one that
+// sees the others wait for it does not. So rank 0 counts, and tells those who
+// ask.
+bool MustAgreeOnStart(const RankEnv& env, const RendezvousConfig& config) {
+  return env.launcher == "torchrun" && env.store_is_external &&
+         config.file_store.empty();
+}
+
+std::string AskKey(int rank) { return absl::StrCat("rankwise/ask/", rank); }
+std::string AnswerKey(const std::string& process) {
+  return absl::StrCat("rankwise/answer/", process);
+}
+
+// Rank 0's part. A rank of an earlier start may have asked, too; the rank of
+// this one asks after it.
+class StartCounter {
+ public:
+  StartCounter(StorePtr store, int world_size)
+      : store_(std::move(store)),
+        start_(store_->add("rankwise/starts", 1)),
+        answered_(world_size) {}
+
+  int64_t start() const { return start_; }
+
+  void Answer() {
+    for (size_t rank = 1; rank < answered_.size(); ++rank) {
+      const std::string key = AskKey(static_cast<int>(rank));
+      if (!store_->check({key})) continue;
+      const std::string process = store_->get_to_str(key);
+      if (answered_[rank] == process) continue;
+      store_->set(AnswerKey(process), absl::StrCat(start_));
+      answered_[rank] = process;
+    }
+  }
+
+ private:
+  const StorePtr store_;
+  const int64_t start_;
+  std::vector<std::string> answered_;  // by rank: the process that asked last
+};
+
+absl::StatusOr<int64_t> AskForStart(c10d::Store& store, const RankEnv& env,
+                                    const Deadline& deadline) {
+  const std::string process =
+      absl::StrCat(env.rank, "/", getpid(), "/", absl::GetCurrentTimeNanos());
+  store.set(AskKey(env.rank), process);
+  while (!store.check({AnswerKey(process)})) {
+    if (deadline.passed()) {
+      return absl::DeadlineExceededError(
+          "rank 0 has not arrived at torchrun's store; see what it prints");
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  int64_t start = 0;
+  if (absl::SimpleAtoi(store.get_to_str(AnswerKey(process)), &start))
+    return start;
+  return absl::InternalError("rank 0 gave no number in torchrun's store");
+}
+
+absl::Status AwaitAll(c10d::Store& store, StartCounter* counter,
+                      const RankEnv& env, const Deadline& deadline,
+                      const RendezvousConfig& config,
                       const std::string& where) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < env.world_size; ++rank) {
@@ -196,6 +259,7 @@ absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
   }
   absl::Duration pause = absl::Milliseconds(2);
   while (!store.check(keys) && !deadline.passed()) {
+    if (counter != nullptr) counter->Answer();
     absl::SleepFor(std::min(pause, deadline.left()));
     pause = std::min(pause * 2, absl::Milliseconds(100));
   }
@@ -216,12 +280,31 @@ absl::Status AwaitAll(c10d::Store& store, const RankEnv& env,
       "; see whether that many processes were started and what they print"));
 }
 
-absl::Status MeetIn(const StoreConnection& connection, const RankEnv& env,
-                    const Deadline& deadline, const RendezvousConfig& config,
-                    const std::string& where) {
+// `connection` to the whole store becomes one to the job's part.
+absl::StatusOr<StoreConnection> MeetIn(StoreConnection connection,
+                                       const RankEnv& env,
+                                       const Deadline& deadline,
+                                       const RendezvousConfig& config,
+                                       const std::string& where) {
   try {
+    // A store that rank 0 serves does not outlive it.
+    const bool outlives = env.store_is_external || !config.file_store.empty();
+    int64_t start = outlives ? env.restart_count : 0;
+    std::optional<StartCounter> counter;
+    if (MustAgreeOnStart(env, config)) {
+      if (env.rank == 0) {
+        start = counter.emplace(connection.store, env.world_size).start();
+      } else {
+        ASSIGN_OR_RETURN(start, AskForStart(*connection.store, env, deadline));
+      }
+    }
+    for (StorePtr* store : {&connection.store, &connection.second_store})
+      *store = JobsPart(*store, start);
     RETURN_IF_ERROR(Announce(*connection.store, env, where));
-    return AwaitAll(*connection.store, env, deadline, config, where);
+    RETURN_IF_ERROR(AwaitAll(*connection.store,
+                             counter.has_value() ? &*counter : nullptr, env,
+                             deadline, config, where));
+    return connection;
   } catch (const std::exception& error) {
     return absl::UnavailableError(
         absl::StrCat("lost ", where, ": ", PlainMessage(error)));
@@ -259,11 +342,8 @@ absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
         ": another program is probably listening there; choose another "
         "MASTER_PORT"));
   }
-  ASSIGN_OR_RETURN(StoreConnection connection, *std::move(raw));
-  for (StorePtr* store : {&connection.store, &connection.second_store}) {
-    *store = JobsPart(*store, env.restart_count);
-  }
-  const auto met =
+  ASSIGN_OR_RETURN(const StoreConnection connection, *std::move(raw));
+  auto met =
       ResultWithin(std::max(deadline.left(), kToConnect) + kForAnswers,
                    [connection, env, deadline, config, where] {
                      return MeetIn(connection, env, deadline, config, where);
@@ -274,8 +354,7 @@ absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
         " has stopped answering; see what the process that serves it, rank 0 "
         "or the launcher, does"));
   }
-  RETURN_IF_ERROR(*met);
-  return connection;
+  return *std::move(met);
 }
 
 }  // namespace
@@ -322,11 +401,11 @@ absl::Status JudgeTogether(
                           : absl::InvalidArgumentError(verdict);
 }
 
-absl::StatusOr<HostedStore> HostStore() {
+absl::StatusOr<HostedStore> HostStore(int restart) {
   ASSIGN_OR_RETURN(Listener listener, Listen(/*loopback_only=*/true, 0));
   try {
     HostedStore hosted;
-    hosted.store = JobsPart(Serve(listener, absl::Seconds(30)), 0);
+    hosted.store = JobsPart(Serve(listener, absl::Seconds(30)), restart);
     hosted.port = listener.port;
     return hosted;
   } catch (const std::exception& error) {

@@ -70,7 +70,8 @@ struct HostedStore {
   c10::intrusive_ptr<c10d::Store> store;  // the job's part, as Rendezvous sees
   int port = 0;
 };
-absl::StatusOr<HostedStore> HostStore();
+// Of one start of the ranks: RankEnv::restart_count.
+absl::StatusOr<HostedStore> HostStore(int restart = 0);
 
 }  // namespace rankwise
 

@@ -199,6 +199,27 @@ TEST(RendezvousTest, ARestartedJobMeetsAfreshInTheSameStore) {
   EXPECT_TRUE(Rendezvous(env, Within(absl::Seconds(10))).ok());
 }
 
+// As the agents of torchrun on two hosts do, and with what the first start left
+// in the store.
+TEST(RendezvousTest, RanksOfTorchrunWhoseAgentsCountDifferentlyMeet) {
+  const absl::StatusOr<HostedStore> hosted = HostStore();
+  ASSERT_TRUE(hosted.ok()) << hosted.status();
+  for (const auto& [count_of_0, count_of_1] :
+       {std::pair(0, 0), std::pair(1, 0), std::pair(1, 1), std::pair(1, 2)}) {
+    std::vector<std::thread> ranks;
+    for (const int rank : {1, 0}) {
+      RankEnv env = Rank(rank, 2, hosted->port);
+      env.launcher = "torchrun";
+      env.restart_count = rank == 0 ? count_of_0 : count_of_1;
+      ranks.emplace_back([env] {
+        const auto met = Rendezvous(env, Within(absl::Seconds(30)));
+        EXPECT_TRUE(met.ok()) << met.status();
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+}
+
 TEST(RendezvousTest, DifferentWorldSizesAreRefused) {
   const absl::StatusOr<HostedStore> hosted = HostStore();
   ASSERT_TRUE(hosted.ok()) << hosted.status();

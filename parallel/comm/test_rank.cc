@@ -17,6 +17,7 @@
 #include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -24,10 +25,12 @@
 #include "parallel/comm/mesh.h"
 #include "parallel/launch/launcher.h"
 #include "parallel/launch/rank_env.h"
+#include "parallel/launch/signals.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
+ABSL_FLAG(int, max_restarts, 0, "Times that a failed job is started again.");
 ABSL_FLAG(std::string, scenario, "all_reduce", "What the ranks do.");
 ABSL_FLAG(std::string, log_dir, "", "Folder for the ranks' output.");
 ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
@@ -198,6 +201,25 @@ absl::Status LeaveInTheMiddle(Communicator& comm) {
   return absl::OkStatus();
 }
 
+// Ends as `end` does on every rank 1 but the last start's.
+absl::Status FailUntilTheLastRestart(Communicator& comm) {
+  const RankEnv& env = comm.env();
+  printf("rank %d, restart %d of %d after: %s\n", env.rank, env.restart_count,
+         env.max_restarts, env.restart_cause.c_str());
+  if (env.restart_count == env.max_restarts) return SumOfRanks(comm);
+  return EndOne(
+      comm, env.restart_count == 0 ? [] { raise(SIGKILL); } : [] { _exit(3); });
+}
+
+// What a trainer does: all end when one was sent a signal.
+absl::Status ReduceUntilPreempted(Communicator& comm) {
+  for (;;) {
+    at::Tensor tensor = at::full({1}, Preempted() ? 1.0 : 0.0, comm.device());
+    RETURN_IF_ERROR(comm.AllReduce(tensor, ReduceOp::kMax));
+    if (tensor.item<double>() > 0) return absl::CancelledError("preempted");
+  }
+}
+
 absl::Status Play(const std::string& scenario, Communicator& comm) {
   printf("pid %d\n", getpid());
   if (scenario == "all_reduce") return SumOfRanks(comm);
@@ -214,6 +236,10 @@ absl::Status Play(const std::string& scenario, Communicator& comm) {
   if (scenario == "kill_in_mesh") return KillInMesh(comm);
   if (scenario == "late_in_mesh") return ArriveLateInMesh(comm);
   if (scenario == "leave_in_the_middle") return LeaveInTheMiddle(comm);
+  if (scenario == "restart") return FailUntilTheLastRestart(comm);
+  if (scenario == "preempt_in_vain") return ReduceForever(comm);
+  if (scenario == "preempt") return ReduceUntilPreempted(comm);
+  if (scenario == "bad_usage") return EndOne(comm, [] { _exit(2); });
   if (scenario == "stubborn") {
     signal(SIGTERM, SIG_IGN);
     return EndOne(comm, [] { _exit(3); });
@@ -245,15 +271,20 @@ absl::Status Run() {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   rankwise::PrepareRankProcess();
+  const bool saves = absl::StartsWith(absl::GetFlag(FLAGS_scenario), "preempt");
   if (absl::GetFlag(FLAGS_nproc) > 1 && !rankwise::InsideLauncher()) {
     rankwise::LaunchConfig config;
     config.nproc = absl::GetFlag(FLAGS_nproc);
     config.log_dir = absl::GetFlag(FLAGS_log_dir);
     config.serves_pmix = absl::GetFlag(FLAGS_backend) == "mpi";
+    config.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+    config.ranks_save_when_preempted = saves;
     return rankwise::LaunchRanks(config, argc, argv);
   }
+  if (saves) rankwise::CatchPreemption();
   const absl::Status status = rankwise::Run();
   if (status.ok()) return 0;
+  if (absl::IsCancelled(status)) return rankwise::kPreempted;
   fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   const char* rank = std::getenv("RANK");
   if (rank != nullptr && absl::string_view(rank) == "1") {

@@ -23,6 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "c10/util/Exception.h"
 #include "c10/util/Logging.h"
 #include "parallel/clock/steady_time.h"
@@ -31,6 +33,8 @@
 #include "parallel/comm/rendezvous.h"
 #include "parallel/launch/pmix_server.h"
 #include "parallel/launch/rank_process.h"
+#include "parallel/launch/signals.h"
+#include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
@@ -40,6 +44,11 @@ namespace {
 
 constexpr size_t kLastLines = 10;
 constexpr int kCannotStart = 1;
+
+std::string UnixSeconds(absl::Time time) {
+  return absl::StrFormat("%.3f",
+                         1e-3 * static_cast<double>(absl::ToUnixMillis(time)));
+}
 
 void Say(absl::string_view message) {
   WriteFully(STDERR_FILENO, absl::StrCat("[launcher] ", message, "\n"));
@@ -54,18 +63,31 @@ struct Child {
   std::unique_ptr<LineRelay> out, err;
 };
 
+// One start of all ranks, the first or a restart.
+struct Attempt {
+  int restart = 0;
+  // Of the one before it.
+  std::string cause;
+  absl::Time failed, started;
+};
+
 class Launcher {
  public:
-  Launcher(const LaunchConfig& config, int argc, char** argv)
-      : config_(config), argv_(argv, argv + argc) {}
+  Launcher(const LaunchConfig& config, const Attempt& attempt,
+           const LauncherSignals& signals, int argc, char** argv)
+      : config_(config),
+        attempt_(attempt),
+        signals_(signals),
+        argv_(argv, argv + argc) {}
   ~Launcher();
 
   absl::Status Start();
   // Blocks until all ranks have ended; returns main()'s exit code.
   int Supervise();
+  // Then: the next attempt, where these ranks failed and others may not.
+  std::optional<Attempt> Restart() const;
 
  private:
-  absl::Status BlockSignals();
   absl::Status StartChild(int rank);
   absl::Status OpenLog(Child& child);
   LineRelay::Sink SinkFor(const Child& child, int terminal_fd) const;
@@ -83,15 +105,19 @@ class Launcher {
   bool AnyRunning() const;
 
   const LaunchConfig config_;
+  const Attempt attempt_;
+  const LauncherSignals& signals_;
   const std::vector<std::string> argv_;
+  const absl::Time started_ = absl::Now();
   HostedStore hosted_;
   std::vector<std::vector<std::string>> pmix_;  // by rank: for its environment
-  sigset_t previous_mask_;
-  int signal_fd_ = -1;
   std::vector<Child> children_;
 
   std::optional<int> exit_code_;  // once decided
   bool told_to_end_ = false;      // by a signal
+  bool bad_usage_ = false;        // some rank says so
+  std::string cause_;             // of the failure
+  absl::Time failed_;
   // Not before these moments: SIGTERM, then SIGKILL, to whoever is left.
   Deadline terminate_{absl::InfiniteDuration()};
   Deadline kill_{absl::InfiniteDuration()};
@@ -108,24 +134,6 @@ Launcher::~Launcher() {
       if (fd >= 0) close(fd);
     }
   }
-  if (signal_fd_ >= 0) {
-    close(signal_fd_);
-    sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
-  }
-}
-
-absl::Status Launcher::BlockSignals() {
-  sigset_t handled;
-  sigemptyset(&handled);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
-    sigaddset(&handled, signal);
-  }
-  sigprocmask(SIG_BLOCK, &handled, &previous_mask_);
-  signal_fd_ = signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (signal_fd_ < 0) {
-    return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Launcher::Start() {
@@ -138,9 +146,7 @@ absl::Status Launcher::Start() {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot create log_dir '", config_.log_dir, "': ", strerror(errno)));
   }
-  // Before the store's threads exist, which inherit the mask.
-  RETURN_IF_ERROR(BlockSignals());
-  ASSIGN_OR_RETURN(hosted_, HostStore());
+  ASSIGN_OR_RETURN(hosted_, HostStore(attempt_.restart));
   if (config_.serves_pmix) {
     ASSIGN_OR_RETURN(pmix_, ServePmix(config_.nproc));
   }
@@ -154,8 +160,10 @@ absl::Status Launcher::OpenLog(Child& child) {
   if (config_.log_dir.empty()) return absl::OkStatus();
   const std::string path =
       absl::StrCat(config_.log_dir, "/rank_", child.rank, ".log");
-  child.log_fd =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  child.log_fd = open(path.c_str(),
+                      O_WRONLY | O_CREAT | O_CLOEXEC |
+                          (attempt_.restart > 0 ? O_APPEND : O_TRUNC),
+                      0666);
   if (child.log_fd >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("cannot write '", path, "': ", strerror(errno)));
@@ -188,14 +196,23 @@ absl::Status Launcher::StartChild(int rank) {
       "MASTER_ADDR=127.0.0.1",
       absl::StrCat("MASTER_PORT=", hosted_.port),
       "TORCHELASTIC_USE_AGENT_STORE=True",
-      "TORCHELASTIC_RESTART_COUNT=0",
+      absl::StrCat("TORCHELASTIC_RESTART_COUNT=", attempt_.restart),
+      absl::StrCat("TORCHELASTIC_MAX_RESTARTS=", config_.max_restarts),
       "RANKWISE_LAUNCHER=1",
   };
   if (!pmix_.empty()) {
     command.environment.insert(command.environment.end(), pmix_[rank].begin(),
                                pmix_[rank].end());
   }
-  ASSIGN_OR_RETURN(child.process, StartRank(command, previous_mask_));
+  if (attempt_.restart > 0) {
+    for (const auto& [name, value] :
+         {std::pair("RANKWISE_RESTART_CAUSE=", attempt_.cause),
+          std::pair("RANKWISE_FAILED_AT=", UnixSeconds(attempt_.failed)),
+          std::pair("RANKWISE_STARTED_AT=", UnixSeconds(attempt_.started))}) {
+      command.environment.push_back(absl::StrCat(name, value));
+    }
+  }
+  ASSIGN_OR_RETURN(child.process, StartRank(command, signals_.previous_mask()));
   child.out = std::make_unique<LineRelay>(SinkFor(child, STDOUT_FILENO), 1);
   child.err =
       std::make_unique<LineRelay>(SinkFor(child, STDERR_FILENO), kLastLines);
@@ -224,8 +241,17 @@ int Launcher::Supervise() {
   return exit_code_.value_or(0);
 }
 
+// A usage error would be one again.
+std::optional<Attempt> Launcher::Restart() const {
+  if (cause_.empty() || told_to_end_ || bad_usage_ ||
+      attempt_.restart >= config_.max_restarts) {
+    return std::nullopt;
+  }
+  return Attempt{attempt_.restart + 1, cause_, failed_, started_};
+}
+
 void Launcher::Poll() {
-  std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
   for (const Child& child : children_) {
     fds.push_back({child.process.stdout_fd, POLLIN, 0});  // -1 is ignored
     fds.push_back({child.process.stderr_fd, POLLIN, 0});
@@ -266,11 +292,17 @@ void Launcher::Drain(int* fd, LineRelay& relay) {
 
 void Launcher::ReadSignals() {
   signalfd_siginfo info;
-  while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
+  while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
-    const bool again = told_to_end_;
-    told_to_end_ = true;
+    const bool again = std::exchange(told_to_end_, true);
+    if (!again && config_.ranks_save_when_preempted && IsPreemption(signal)) {
+      Say(absl::StrCat("received signal ", signal, " (", strsignal(signal),
+                       "); the ranks finish their step, save and end; a "
+                       "second signal ends them at once"));
+      SignalAll(signal);
+      continue;
+    }
     if (!exit_code_.has_value()) exit_code_ = 128 + signal;
     Say(absl::StrCat("received signal ", signal, " (", strsignal(signal),
                      again ? "); killing the ranks" : "); ending the ranks"));
@@ -330,15 +362,25 @@ std::optional<Blame> Launcher::CauseOf(const Child& child) {
 
 void Launcher::NoteEnd(Child& child, int wait_status) {
   if (wait_status == 0) return;
+  if (ExitCodeOf(wait_status) == kPreempted) {
+    exit_code_ = exit_code_.value_or(kPreempted);
+    return;
+  }
+  bad_usage_ |= ExitCodeOf(wait_status) == kBadUsage;
   const std::string how = DescribeEnd(wait_status);
   try {
     ReportDeath(*hosted_.store, child.rank, how);
   } catch (const std::exception&) {
     // The survivors will find out by themselves.
   }
-  if (exit_code_.has_value()) return;
-  exit_code_ = ExitCodeOf(wait_status);
-  ReportFailure(child, how);
+  if (exit_code_.value_or(kPreempted) != kPreempted) return;
+  // Before it could catch the signal.
+  const bool preempted = told_to_end_ && config_.ranks_save_when_preempted &&
+                         WIFSIGNALED(wait_status) &&
+                         IsPreemption(WTERMSIG(wait_status));
+  exit_code_ = preempted ? kPreempted : ExitCodeOf(wait_status);
+  failed_ = absl::Now();
+  if (!preempted) ReportFailure(child, how);
   // A moment for the others to say what they were doing; then they must go.
   terminate_ = Deadline(config_.grace * 0.2);
   kill_ = Deadline(config_.grace * 0.8);
@@ -356,6 +398,7 @@ void Launcher::ReportFailure(Child& ended, const std::string& how) {
           ? absl::StrCat(name(first), " is the cause: ", name(ended),
                          " ended with ", how, " because ", cause->what)
           : absl::StrCat(name(ended), " ended with ", how);
+  cause_ = report;
   if (AnyRunning()) absl::StrAppend(&report, "; ending the other ranks");
   if (first.log_fd >= 0) {
     absl::StrAppend(&report, "; its output is in ", config_.log_dir, "/rank_",
@@ -377,7 +420,8 @@ void Launcher::ReportFailure(Child& ended, const std::string& how) {
 void Launcher::EnforceDeadlines() {
   if (terminate_.passed()) {
     terminate_ = Deadline(absl::InfiniteDuration());
-    SignalAll(SIGTERM);
+    // Which would have them finish their step.
+    SignalAll(config_.ranks_save_when_preempted ? SIGKILL : SIGTERM);
   }
   if (kill_.passed()) {
     kill_ = Deadline(absl::InfiniteDuration());
@@ -404,14 +448,22 @@ class PlainWarnings : public c10::WarningHandler {
 }  // namespace
 
 int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
-  Launcher launcher(config, argc, argv);
-  const absl::Status started = launcher.Start();
-  if (!started.ok()) {
-    Say(absl::StrCat("cannot start ", Counted(config.nproc, "rank"), ": ",
-                     started.message()));
-    return kCannotStart;  // PR_SET_PDEATHSIG ends those that were started
+  LauncherSignals signals;
+  // Before the store's threads exist, which inherit the mask.
+  absl::Status started = signals.Block(config.ranks_save_when_preempted);
+  for (std::optional<Attempt> attempt = Attempt(); started.ok();) {
+    Launcher launcher(config, *attempt, signals, argc, argv);
+    started = launcher.Start();
+    if (!started.ok()) break;
+    const int exit_code = launcher.Supervise();
+    attempt = launcher.Restart();
+    if (!attempt.has_value()) return exit_code;
+    Say(absl::StrCat("restart ", attempt->restart, " of ", config.max_restarts,
+                     ": starting ", Counted(config.nproc, "rank"), " again"));
   }
-  return launcher.Supervise();
+  Say(absl::StrCat("cannot start ", Counted(config.nproc, "rank"), ": ",
+                   started.message()));
+  return kCannotStart;  // PR_SET_PDEATHSIG ends those that were started
 }
 
 void PrepareRankProcess() {

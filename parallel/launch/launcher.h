@@ -20,6 +20,10 @@ struct LaunchConfig {
   // From the first rank's death, or a signal to the launcher, to the moment at
   // which the last of the others is gone: SIGTERM first, SIGKILL near the end.
   absl::Duration grace = absl::Seconds(5);
+  // Times that a job that has failed is started again.
+  int max_restarts = 0;
+  // The ranks call CatchPreemption(): they are given the time to save.
+  bool ranks_save_when_preempted = false;
 };
 
 // Executes this binary `config.nproc` times with the same arguments and with
@@ -39,6 +43,13 @@ struct LaunchConfig {
 // last lines that it wrote there. Ranks learn from the launcher at once that
 // one of them has died, or is stopped. No rank outlives the launcher, also if
 // the launcher is killed.
+//
+// Where a rank failed and the launcher was not told to end, all are started
+// again, up to `max_restarts` times, with TORCHELASTIC_RESTART_COUNT as
+// torchrun sets it and what RankEnv says of the failure; not after kBadUsage,
+// which would be the same again, nor after kPreempted. With
+// `ranks_save_when_preempted`, SIGTERM and SIGUSR1 are forwarded without a
+// limit of time, and the exit code is kPreempted where the ranks end with that.
 //
 // Call it from main() before any thread is started. The number of threads per
 // rank is left to the ranks: OMP_NUM_THREADS is passed on as it is.

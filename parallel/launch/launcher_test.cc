@@ -139,6 +139,64 @@ TEST_P(SignalTest, IsForwardedAndLeavesNothingRunning) {
 INSTANTIATE_TEST_SUITE_P(All, SignalTest,
                          ::testing::Values(SIGINT, SIGTERM, SIGHUP));
 
+TEST(LauncherTest, StartsAFailedJobAgainAndSaysWhy) {
+  std::vector<std::string> argv = Ranks(2, "restart");
+  argv.push_back("--max_restarts=2");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+  EXPECT_THAT(
+      process.Stdout(),
+      AllOf(HasSubstr("rank 0, restart 0 of 2 after: \n"),
+            ContainsRegex("rank 0, restart 1 of 2 after: rank 1 .process "
+                          "[0-9]+. ended with signal 9 .Killed."),
+            ContainsRegex("rank 1, restart 2 of 2 after: rank 1 .process "
+                          "[0-9]+. ended with exit code 3")));
+  EXPECT_THAT(process.Stderr(),
+              HasSubstr("restart 2 of 2: starting 2 ranks again"));
+  EXPECT_THAT(PidsIn(process.Stdout()), SizeIs(6));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, StartsAJobAgainNoMoreThanItMayAndNotAfterBadUsage) {
+  std::vector<std::string> argv = Ranks(2, "exit");
+  argv.push_back("--max_restarts=1");
+  TestProcess often(argv);
+  EXPECT_EQ(often.Wait(), 3);
+  EXPECT_THAT(PidsIn(often.Stdout()), SizeIs(4));
+  argv = Ranks(2, "bad_usage");
+  argv.push_back("--max_restarts=1");
+  TestProcess wrong(argv);
+  EXPECT_EQ(wrong.Wait(), 2);
+  EXPECT_THAT(PidsIn(wrong.Stdout()), SizeIs(2));
+}
+
+// To the launcher or to one rank; and the launcher starts nothing again.
+TEST(LauncherTest, APreemptedJobEndsByItselfWithItsOwnCode) {
+  for (const bool to_launcher : {true, false}) {
+    std::vector<std::string> argv = Ranks(2, "preempt");
+    argv.push_back("--max_restarts=3");
+    TestProcess process(argv);
+    ASSERT_TRUE(process.AwaitOutput("pid ", 2)) << process.Stderr();
+    const std::vector<pid_t> ranks = PidsIn(process.Stdout());
+    kill(to_launcher ? process.pid() : ranks[1], SIGUSR1);
+    EXPECT_EQ(process.Wait(), 75) << process.Stderr();
+    EXPECT_THAT(process.Stderr(), Not(HasSubstr("ended with")));
+    EXPECT_THAT(PidsIn(process.Stdout()), SizeIs(2));
+    EXPECT_TRUE(AllGone(ranks));
+  }
+}
+
+TEST(LauncherTest, ASecondSignalEndsAPreemptedJobAtOnce) {
+  TestProcess process(Ranks(2, "preempt_in_vain"));
+  ASSERT_TRUE(process.AwaitOutput("pid ", 2)) << process.Stderr();
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(absl::Seconds(2)), -1);
+  EXPECT_THAT(process.Stderr(), HasSubstr("a second signal ends them at once"));
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 128 + SIGTERM);
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
 TEST(LauncherTest, NoRankOutlivesALauncherThatIsKilled) {
   TestProcess process(Ranks(2, "forever"));
   ASSERT_TRUE(process.AwaitOutput("pid ", 2)) << process.Stderr();

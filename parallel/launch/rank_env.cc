@@ -177,15 +177,31 @@ absl::Status ReadMaster(const EnvLookup& lookup, const std::string& address,
           : ""));
 }
 
+absl::Status ReadRestart(const EnvLookup& lookup, RankEnv* env) {
+  for (const auto& [name, target] :
+       {std::pair("TORCHELASTIC_RESTART_COUNT", &env->restart_count),
+        std::pair("TORCHELASTIC_MAX_RESTARTS", &env->max_restarts)}) {
+    RETURN_IF_ERROR(Parse(name, lookup(name).value_or("0"), target));
+  }
+  env->restart_cause = lookup("RANKWISE_RESTART_CAUSE").value_or("");
+  for (const auto& [name, target] :
+       {std::pair("RANKWISE_FAILED_AT", &env->failed_unix_seconds),
+        std::pair("RANKWISE_STARTED_AT", &env->started_unix_seconds)}) {
+    const std::optional<std::string> text = lookup(name);
+    if (text.has_value() && !absl::SimpleAtod(*text, target)) {
+      return Refuse(absl::StrCat(name, "='", *text, "' is not a number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadTorchrun(const EnvLookup& lookup,
                           const RankEnvOptions& options, RankEnv* env) {
   RETURN_IF_ERROR(ReadPlace(lookup, kTorchrun, env));
   if (IsSet(lookup, "RANKWISE_LAUNCHER")) env->launcher = "nproc";
   const std::string agent = lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("");
   env->store_is_external = agent == "True" || agent == "true" || agent == "1";
-  RETURN_IF_ERROR(Parse("TORCHELASTIC_RESTART_COUNT",
-                        lookup("TORCHELASTIC_RESTART_COUNT").value_or("0"),
-                        &env->restart_count));
+  RETURN_IF_ERROR(ReadRestart(lookup, env));
   return ReadMaster(lookup, /*address=*/"", /*job_id=*/"", options, env);
 }
 

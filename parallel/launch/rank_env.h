@@ -6,6 +6,7 @@
 #define RANKWISE_PARALLEL_LAUNCH_RANK_ENV_H_
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -25,9 +26,17 @@ struct RankEnv {
   // The launcher hosts the store (TORCHELASTIC_USE_AGENT_STORE): rank 0
   // connects to it like every other rank instead of listening itself.
   bool store_is_external = false;
-  // How often an elastic launcher has restarted the job; keeps the keys of
-  // two attempts apart in a store that outlives both.
+  // How often a launcher has started the ranks again, as this rank's part of it
+  // counts: torchrun's on another host may count differently. At most
+  // max_restarts; what it says of the last failure is in restart_cause.
   int restart_count = 0;
+  int max_restarts = 0;
+  // Of a restart, by our own launcher: "rank 1 (process 7) ended with signal 9
+  // (Killed)", and, in seconds of the Unix clock, when that was, and when the
+  // ranks that failed had been started. Empty and NaN: not known.
+  std::string restart_cause;
+  double failed_unix_seconds = std::numeric_limits<double>::quiet_NaN();
+  double started_unix_seconds = std::numeric_limits<double>::quiet_NaN();
   // Network interface that Gloo binds to (GLOO_SOCKET_IFNAME); empty: chosen.
   std::string network_interface;
   // CUDA_VISIBLE_DEVICES; empty: not set, all GPUs are visible.

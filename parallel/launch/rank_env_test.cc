@@ -80,6 +80,7 @@ TEST(RankEnvTest, ReadsTorchrun) {
   const absl::StatusOr<RankEnv> env = ReadRankEnv(
       Lookup(With(Torchrun(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
                                {"TORCHELASTIC_RESTART_COUNT", "2"},
+                               {"TORCHELASTIC_MAX_RESTARTS", "3"},
                                {"GLOO_SOCKET_IFNAME", "eth1"},
                                {"CUDA_VISIBLE_DEVICES", "2"}})));
   ASSERT_TRUE(env.ok()) << env.status();
@@ -92,6 +93,8 @@ TEST(RankEnvTest, ReadsTorchrun) {
   EXPECT_EQ(env->master_port, 29500);
   EXPECT_TRUE(env->store_is_external);
   EXPECT_EQ(env->restart_count, 2);
+  EXPECT_EQ(env->max_restarts, 3);
+  EXPECT_TRUE(std::isnan(env->failed_unix_seconds));
   EXPECT_EQ(env->network_interface, "eth1");
   EXPECT_EQ(env->launcher, "torchrun");
   EXPECT_TRUE(InsideLauncher(Lookup(Torchrun())));
@@ -99,9 +102,15 @@ TEST(RankEnvTest, ReadsTorchrun) {
 
 TEST(RankEnvTest, TellsItsOwnLauncherFromTorchrun) {
   const absl::StatusOr<RankEnv> env =
-      ReadRankEnv(Lookup(With(Torchrun(), {{"RANKWISE_LAUNCHER", "1"}})));
+      ReadRankEnv(Lookup(With(Torchrun(), {{"RANKWISE_LAUNCHER", "1"},
+                                           {"RANKWISE_RESTART_CAUSE", "it"},
+                                           {"RANKWISE_FAILED_AT", "12.5"},
+                                           {"RANKWISE_STARTED_AT", "2.25"}})));
   ASSERT_TRUE(env.ok()) << env.status();
   EXPECT_EQ(env->launcher, "nproc");
+  EXPECT_EQ(env->restart_cause, "it");
+  EXPECT_EQ(env->failed_unix_seconds, 12.5);
+  EXPECT_EQ(env->started_unix_seconds, 2.25);
   EXPECT_FALSE(env->store_is_external);
 }
 

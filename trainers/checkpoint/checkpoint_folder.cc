@@ -1,5 +1,6 @@
 #include "trainers/checkpoint/checkpoint_folder.h"
 
+#include <cstdio>
 #include <filesystem>
 #include <regex>
 #include <system_error>
@@ -144,6 +145,20 @@ absl::Status SupersedeSet(const CheckpointSet& set) {
   return absl::OkStatus();
 }
 
+absl::Status SetAsideCheckpoints(const std::string& dir) {
+  ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir));
+  for (const CheckpointSet& set : sets) {
+    RETURN_IF_ERROR(SupersedeSet(set));
+  }
+  if (sets.empty()) return absl::OkStatus();
+  std::printf(
+      "%s: this run begins anew, and a restart must not go on from the "
+      "checkpoints that are here: they are renamed %s (with --resume it would "
+      "go on from them)\n",
+      dir.c_str(), absl::StrCat("*", kSupersededSuffix).c_str());
+  return absl::OkStatus();
+}
+
 std::string SafetensorsShardName(int shard, int num_shards) {
   if (num_shards == 1) return "model.safetensors";
   return absl::StrFormat("model-%05d-of-%05d.safetensors", shard + 1,
@@ -167,7 +182,7 @@ absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards) {
 
 void RemoveOtherExports(const std::string& dir, int num_shards) {
   static const auto* const kExport = new std::regex(
-      R"(model(-\d{5}-of-(\d{5}))?\.safetensors(\.index\.json)?)");
+      R"(model(-\d{5}-of-(\d{5}))?\.safetensors(\.index\.json)?(\.\d+\.tmp)?)");
   std::error_code ignored;
   std::vector<fs::path> others;
   for (const auto& entry : fs::directory_iterator(dir, ignored)) {
@@ -175,7 +190,9 @@ void RemoveOtherExports(const std::string& dir, int num_shards) {
     std::smatch match;
     if (!std::regex_match(name, match, *kExport)) continue;
     const bool of_one = !match[1].matched && !match[3].matched;
-    const bool ours = of_one             ? num_shards == 1
+    const bool torn = match[4].matched;  // of a save that was killed
+    const bool ours = torn               ? false
+                      : of_one           ? num_shards == 1
                       : match[1].matched ? std::stoi(match[2]) == num_shards
                                          : num_shards > 1;
     if (!ours) others.push_back(entry.path());

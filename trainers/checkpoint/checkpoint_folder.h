@@ -66,6 +66,10 @@ absl::Status RemoveSet(const CheckpointSet& set);
 // deletes.
 absl::Status SupersedeSet(const CheckpointSet& set);
 
+// SupersedeSet for all in `dir`, of a run that begins anew, whose restarts must
+// not go on from them; says so on stdout. The folder may be missing.
+absl::Status SetAsideCheckpoints(const std::string& dir);
+
 // The name of a shard's file of weights, to be written with SaveSafetensors.
 // `shard` counts from 0; of one shard it is "model.safetensors".
 std::string SafetensorsShardName(int shard, int num_shards);
@@ -76,9 +80,9 @@ std::string SafetensorsShardName(int shard, int num_shards);
 // DataLoss a file that is missing or torn.
 absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards);
 
-// Removes from `dir` the weights of the same model in another number of shards,
-// which an earlier run may have left: a program that loads the folder might
-// take the older ones. Best effort.
+// Removes from `dir` what killed exports left, and the weights of the same
+// model in another number of shards, which an earlier run may have left: a
+// program that loads the folder might take the older ones. Best effort.
 void RemoveOtherExports(const std::string& dir, int num_shards);
 
 }  // namespace rankwise

@@ -26,7 +26,8 @@ struct DataConfig {
   std::string data_dir;  // folder of the dataset's files, or its file; absolute
   int64_t train_size = 50000;  // examples of a generated dataset
   int64_t test_size = 10000;
-  int64_t batch_size = 64;  // examples per rank and micro-batch
+  int64_t batch_size = 64;        // examples per rank and micro-batch
+  int64_t global_batch_size = 0;  // of a step; decides batch_size; 0: does not
   bool drop_last = false;  // leave out the sampler's tail instead of padding it
   int workers = 1;  // loader threads per rank; 0: load in the training thread
 };
@@ -44,10 +45,14 @@ struct OptimizerConfig {
 };
 
 struct CheckpointConfig {
-  std::string dir;          // absolute; empty: no checkpoints
-  int64_t every_steps = 0;  // besides each epoch's end; 0: only there
+  std::string dir;  // absolute; empty: no checkpoints
+  // In addition to each epoch's end; both 0: only there.
+  int64_t every_steps = 0;
+  double every_seconds = 0;
+  bool async = false;  // a thread writes while the training goes on
   int keep = 3;
   bool resume = false;
+  int max_restarts = 0;  // by our own launcher
 };
 
 // What a few steps did, as a picture.

@@ -1,6 +1,7 @@
 #include "trainers/loop/resume.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <unistd.h>
 
@@ -17,8 +18,10 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/plain_error.h"
 #include "samplers/datasets/split_mix.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
@@ -35,8 +38,15 @@ constexpr char kConfigKey[] = "config";
 // The same in the parts of one save, and in no other's.
 constexpr char kSaveKey[] = "save";
 
-// Positions in a rank's sums; the fourth, which nobody reads, is the time.
-enum Sum : int64_t { kLoss, kExamples, kSeconds };
+// Positions in a rank's sums.
+enum Sum : int64_t { kLoss, kExamples, kSeconds, kUnixSeconds };
+
+// What older checkpoints have in place of it counts from the machine's start.
+constexpr double kEarliestUnixSeconds = 1e9;
+
+double UnixSeconds() {
+  return 1e-6 * static_cast<double>(absl::ToUnixMicros(absl::Now()));
+}
 
 // Prefixes of what a checkpoint holds of every data-parallel rank.
 constexpr char kRng[] = "rng.";
@@ -92,6 +102,12 @@ absl::StatusOr<std::vector<torch::Tensor>> ReadShares(CheckpointReader& reader,
       "--resume: the checkpoint has no state of data-parallel rank 0");
 }
 
+// In the host's memory, contiguous.
+torch::Tensor Copy(const torch::Tensor& values) {
+  return at::empty(values.sizes(), values.options().device(c10::kCPU))
+      .copy_(values.detach());
+}
+
 // Another save's is another: the sums tell when they were.
 std::string SaveId(const std::vector<torch::Tensor>& sums) {
   Checksum checksum;
@@ -142,6 +158,10 @@ absl::Status RestoreSums(CheckpointReader& reader, const Worker& worker,
     }
     const double* values = sums[i].const_data_ptr<double>();
     if (i == 0 || i == rank) progress.epoch_seconds = values[kSeconds];
+    if (i == 0 && sums[i].numel() > kUnixSeconds &&
+        values[kUnixSeconds] > kEarliestUnixSeconds) {
+      progress.saved_unix_seconds = values[kUnixSeconds];
+    }
     if (i != rank && (rank > 0 || i < ranks)) continue;
     progress.epoch_loss += values[kLoss];
     progress.epoch_examples += static_cast<int64_t>(values[kExamples]);
@@ -216,13 +236,15 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
   checkpoint.epoch = progress.epoch;
   checkpoint.position = progress.position;
   for (HeldBlock& held : HeldBlocks(worker_, model_, optimizer_, sharded_)) {
-    if (held.saved) checkpoint.tensors.push_back(std::move(held.block));
+    if (!held.saved) continue;
+    if (config_.checkpoint.async) held.block.values = Copy(held.block.values);
+    checkpoint.tensors.push_back(std::move(held.block));
   }
   ASSIGN_OR_RETURN(const auto generators,
                    GatherShares(worker_, GeneratorState(worker_)));
   const torch::Tensor mine = at::tensor(
       {progress.epoch_loss, static_cast<double>(progress.epoch_examples),
-       progress.epoch_seconds, SteadySeconds()},
+       progress.epoch_seconds, UnixSeconds()},
       at::kDouble);
   ASSIGN_OR_RETURN(const auto sums, GatherShares(worker_, mine));
   if (worker_.is_first()) {
@@ -294,29 +316,63 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume() {
   }
 }
 
+absl::StatusOr<CheckpointRecord> RunCheckpoints::Write(
+    const Checkpoint& checkpoint, double start_seconds) {
+  try {
+    RETURN_IF_ERROR(store_->Save(checkpoint));
+  } catch (const std::exception& error) {  // the writing thread has no other
+    return absl::InternalError(PlainMessage(error));
+  }
+  CheckpointRecord record;
+  record.rank = worker_.env.rank;
+  record.step = checkpoint.step;
+  record.epoch = checkpoint.epoch;
+  record.path = store_->Path(checkpoint.step);
+  record.bytes = static_cast<int64_t>(std::filesystem::file_size(record.path));
+  record.seconds = SteadySeconds() - start_seconds;
+  return record;
+}
+
 absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
     const Progress& progress) {
   const double start = SteadySeconds();
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Capture(progress));
-  const bool saves = SavesState(worker_, sharded_);
+  ASSIGN_OR_RETURN(std::optional<CheckpointRecord> complete, Finish());
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Capture(progress));
+  const bool async = config_.checkpoint.async;
+  if (SavesState(worker_, sharded_)) {
+    writing_ = std::async(async ? std::launch::async : std::launch::deferred,
+                          [this, start, checkpoint = std::move(checkpoint)] {
+                            return Write(checkpoint, start);
+                          });
+  }
+  saving_step_ = progress.step;
+  blocked_seconds_ = SteadySeconds() - start;
+  return async ? complete : Finish();
+}
+
+absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
+  std::optional<CheckpointRecord> record;
+  if (!saving_step_.has_value()) return record;
   const std::string attempted =
-      absl::StrCat("saving the checkpoint of step ", progress.step);
-  RETURN_IF_ERROR(AgreeOnSuccess(
-      attempted, saves ? store_->Save(checkpoint) : absl::OkStatus(), worker_));
+      absl::StrCat("saving the checkpoint of step ", *saving_step_);
+  saving_step_.reset();
+  absl::Status mine;
+  if (writing_.valid()) {
+    absl::StatusOr<CheckpointRecord> written = writing_.get();
+    mine = written.status();
+    if (written.ok()) record = *std::move(written);
+  }
+  RETURN_IF_ERROR(AgreeOnSuccess(attempted, mine, worker_));
   if (parts_ > 1) {
     // Older checkpoints are needed until all parts of this one are there.
     RETURN_IF_ERROR(AgreeOnSuccess(
         attempted, worker_.is_first() ? store_->Prune() : absl::OkStatus(),
         worker_));
   }
-  if (!saves) return std::nullopt;
-  CheckpointRecord record;
-  record.rank = worker_.env.rank;
-  record.step = progress.step;
-  record.epoch = progress.epoch;
-  record.path = store_->Path(progress.step);
-  record.bytes = static_cast<int64_t>(std::filesystem::file_size(record.path));
-  record.seconds = SteadySeconds() - start;
+  if (record.has_value()) {
+    record->blocked_seconds =
+        config_.checkpoint.async ? blocked_seconds_ : record->seconds;
+  }
   return record;
 }
 

@@ -4,6 +4,8 @@
 #define RANKWISE_TRAINERS_LOOP_RESUME_H_
 
 #include <cstdint>
+#include <future>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -26,6 +28,8 @@ struct Progress {
   double epoch_loss = 0;  // this rank's sum over the epoch's examples so far
   int64_t epoch_examples = 0;  // of this rank
   double epoch_seconds = 0;
+  // When the checkpoint was made that this is of; NaN: not known.
+  double saved_unix_seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
@@ -56,12 +60,20 @@ class RunCheckpoints {
   // up is the first one's.
   absl::StatusOr<std::optional<Progress>> Resume();
 
-  // Writes this rank's part, and returns what a rank that writes one records.
-  // The random generators and sums of all ranks are in the first part. Where
-  // one rank cannot write, all return the same error, which names the rank and
-  // the file, and the last checkpoint stays; so in Open and Export.
+  // Writes this rank's part; with config.checkpoint.async it returns when that
+  // is copied in memory, and a thread writes. Waits for the save before it, and
+  // returns what a rank that wrote a part of the last save that is complete
+  // records of that, once. The random generators and sums of all ranks are in
+  // the first part. Where one rank cannot write, all return the same error,
+  // which names the rank and the file, and the last checkpoint stays; so in
+  // Open and Export.
   absl::StatusOr<std::optional<CheckpointRecord>> Save(
       const Progress& progress);
+
+  // Waits until all ranks have written the last save, and returns as Save. To
+  // be called at the end; without it, the destructor waits for this rank's
+  // part, and nobody hears of an error.
+  absl::StatusOr<std::optional<CheckpointRecord>> Finish();
 
   // Writes the model's parameters and buffers, whole and under their Python
   // names, as .safetensors files, one per rank along pp; without copies of
@@ -70,6 +82,8 @@ class RunCheckpoints {
 
  private:
   absl::StatusOr<Checkpoint> Capture(const Progress& progress) const;
+  absl::StatusOr<CheckpointRecord> Write(const Checkpoint& checkpoint,
+                                         double start_seconds);
   absl::StatusOr<Progress> Restore(CheckpointReader& reader);
   absl::Status ExportPart(const std::string& path);
 
@@ -81,6 +95,10 @@ class RunCheckpoints {
   const ShardedState sharded_;
   int parts_ = 0;                         // files of a checkpoint
   std::optional<CheckpointStore> store_;  // from Open on
+  // The save that is not finished yet, and this rank's part of it.
+  std::optional<int64_t> saving_step_;
+  double blocked_seconds_ = 0;                             // by it
+  std::future<absl::StatusOr<CheckpointRecord>> writing_;  // uses store_
 };
 
 }  // namespace rankwise

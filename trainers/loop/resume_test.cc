@@ -136,6 +136,46 @@ TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
   EXPECT_TRUE(model_->parameters()[0].equal(expected));
 }
 
+TEST_F(ResumeTest, AnAsynchronousSaveHoldsTheStateAsItWas) {
+  config_.checkpoint.async = true;
+  TrainOneStep();
+  const torch::Tensor expected = model_->parameters()[0].detach().clone();
+  RunCheckpoints checkpoints = Of(config_, worker_);
+  ASSERT_TRUE(checkpoints.Open().ok());
+  const auto first = checkpoints.Save({.step = 1});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(first->has_value()) << "nothing is complete";
+  TrainOneStep();
+  const auto second = checkpoints.Save({.step = 2});
+  ASSERT_TRUE(second.ok() && second->has_value()) << second.status();
+  EXPECT_EQ((*second)->step, 1);
+  EXPECT_LE((*second)->blocked_seconds, (*second)->seconds);
+  const auto finished = checkpoints.Finish();
+  ASSERT_TRUE(finished.ok() && finished->has_value()) << finished.status();
+  EXPECT_EQ((*finished)->step, 2);
+  EXPECT_FALSE(checkpoints.Finish()->has_value());
+
+  std::filesystem::remove((*finished)->path);
+  ASSERT_TRUE(Resume(config_, worker_).ok());
+  EXPECT_TRUE(model_->parameters()[0].equal(expected));
+}
+
+TEST_F(ResumeTest, AnAsynchronousSaveThatFailsSaysSoAtTheNextAndAtTheEnd) {
+  config_.checkpoint.async = true;
+  RunCheckpoints checkpoints = Of(config_, worker_);
+  ASSERT_TRUE(checkpoints.Open().ok());
+  // Where the file should be is a folder.
+  const std::string in_the_way = "/step_00000001.safetensors";
+  std::filesystem::create_directory(config_.checkpoint.dir + in_the_way);
+  for (const bool at_the_end : {false, true}) {
+    ASSERT_TRUE(checkpoints.Save({.step = 1}).ok());
+    const auto failed =
+        at_the_end ? checkpoints.Finish() : checkpoints.Save({.step = 2});
+    EXPECT_FALSE(failed.ok());
+    EXPECT_THAT(std::string(failed.status().message()), HasSubstr(in_the_way));
+  }
+}
+
 TEST_F(ResumeTest, RestoringBringsBackTheLossScale) {
   optimizer_->UseGradScaler({.initial_scale = 8, .growth_interval = 2});
   for (int step = 0; step < 3; ++step) TrainOneStep();

@@ -24,6 +24,7 @@
 #include "trainers/loop/mesh_use.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
+#include "trainers/loop/restart.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
 
@@ -176,10 +177,15 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
   checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_,
                        std::move(sharded));
   RETURN_IF_ERROR(checkpoints_->Open());
-  if (!config_.checkpoint.resume) return absl::OkStatus();
+  save_points_.emplace(config_.checkpoint, worker_.comm);
+  ASSIGN_OR_RETURN(restart_, AgreeOnRestart(worker_));
+  if (restart_ == 0 && !config_.checkpoint.resume)
+    return BeginAnew(config_.checkpoint, worker_);
+  const std::string why =
+      restart_ > 0 ? absl::StrCat("restart ", restart_) : "--resume";
   ASSIGN_OR_RETURN(std::optional<Progress> found, checkpoints_->Resume());
   if (!found.has_value()) {
-    console_->Say(absl::StrCat("--resume: no checkpoint in ",
+    console_->Say(absl::StrCat(why, ": no checkpoint in ",
                                config_.checkpoint.dir,
                                "; starting from the first step"));
     return absl::OkStatus();
@@ -192,13 +198,13 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
                              progress_.epoch, ", batch ", progress_.position,
                              ")"));
   if (done()) {
-    console_->Say(absl::StrCat(
-        "--resume: nothing is left to do: the run ends after step ",
-        total_steps_, " (--epochs=", config_.epochs,
-        config_.max_steps > 0
-            ? absl::StrCat(", --max_steps=", config_.max_steps)
-            : "",
-        "); to train on, give more"));
+    console_->Say(
+        absl::StrCat(why, ": nothing is left to do: the run ends after step ",
+                     total_steps_, " (--epochs=", config_.epochs,
+                     config_.max_steps > 0
+                         ? absl::StrCat(", --max_steps=", config_.max_steps)
+                         : "",
+                     "); to train on, give more"));
   }
   return absl::OkStatus();
 }
@@ -254,6 +260,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
                                 const EvaluateFunction& evaluate,
                                 const std::function<absl::Status()>& conclude) {
   Announce();
+  RETURN_IF_ERROR(TellRestart());
   if (!config_.output.trace.file.empty()) {
     RETURN_IF_ERROR(Guarded("comparing the ranks' clocks", [&] {
       trace_ = std::make_unique<StepTrace>(config_.output.trace, worker_);
@@ -267,6 +274,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
         Guarded("reading the last losses", [&] { return log_->Flush(); });
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(flushed);
+    if (preempted_) return EndPreempted();
     RETURN_IF_ERROR(Guarded(absl::StrCat("the end of epoch ", progress_.epoch),
                             [&] { return FinishEpoch(evaluate); }));
   }
@@ -275,6 +283,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
     RETURN_IF_ERROR(WriteTrace());
   }
   RETURN_IF_ERROR(Guarded("the end of the run", [&]() -> absl::Status {
+    RETURN_IF_ERROR(FinishCheckpoints());
     if (conclude != nullptr) {
       RETURN_IF_ERROR(conclude());
     }
@@ -312,7 +321,7 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
       data_.train.loader->Resume({progress_.epoch, progress_.position}));
   const double start = SteadySeconds() - progress_.epoch_seconds;
   StepClock clock(worker_.device);
-  while (!done()) {
+  while (!done() && !preempted_) {
     ScopedRange range;
     if (RangesOn())
       range = ScopedRange(absl::StrCat("step ", progress_.step + 1));
@@ -387,11 +396,13 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch, int64_t examples) {
         "warning: the loss of step ", log_->first_non_finite_step(),
         " is not a finite number; try a smaller --lr or --clip_grad_norm=1"));
   }
-  const int64_t every = config_.checkpoint.every_steps;
-  if (every > 0 && progress_.step % every == 0 && !done()) {
-    return Guarded("saving a checkpoint", [&] { return SaveCheckpoint(); });
-  }
-  return absl::OkStatus();
+  if (!save_points_.has_value() || done()) return absl::OkStatus();
+  return Guarded("saving a checkpoint", [&]() -> absl::Status {
+    const SavePoints::Next next = save_points_->AfterStep(progress_.step);
+    preempted_ = next == SavePoints::Next::kSaveAndEnd;
+    return next == SavePoints::Next::kTrain ? absl::OkStatus()
+                                            : SaveCheckpoint();
+  });
 }
 
 // At log lines, where the host waits for the device anyway.
@@ -462,9 +473,36 @@ absl::Status TrainingRun::SaveCheckpoint() {
   RETURN_IF_ERROR(log_->Flush());
   progress_.epoch_loss = log_->epoch_sums().loss;
   progress_.epoch_examples = log_->epoch_sums().examples;
+  save_points_->Saved();
   ASSIGN_OR_RETURN(std::optional<CheckpointRecord> saved,
                    checkpoints_->Save(progress_));
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
+}
+
+absl::Status TrainingRun::FinishCheckpoints() {
+  if (!checkpoints_.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<CheckpointRecord> saved,
+                   checkpoints_->Finish());
+  return saved.has_value() ? Write(*saved) : absl::OkStatus();
+}
+
+absl::Status TrainingRun::TellRestart() {
+  if (restart_ == 0 || !worker_.is_first()) return absl::OkStatus();
+  const RestartRecord record = RestartNow(worker_.env, restart_, progress_);
+  console_->Say(DescribeRestart(record));
+  return Write(record);
+}
+
+// Its scheduler tells this end from a failure by the exit code.
+absl::Status TrainingRun::EndPreempted() {
+  RETURN_IF_ERROR(Guarded("saving the last checkpoint",
+                          [&] { return FinishCheckpoints(); }));
+  if (writer_ != nullptr) {
+    RETURN_IF_ERROR(writer_->Close());
+  }
+  return absl::CancelledError(
+      absl::StrCat("ended by a signal after step ", progress_.step,
+                   ", which is saved; --resume goes on"));
 }
 
 }  // namespace rankwise

@@ -24,6 +24,7 @@
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/resume.h"
+#include "trainers/loop/save_points.h"
 #include "trainers/loop/sharded_state.h"
 #include "trainers/loop/step.h"
 #include "trainers/loop/training_data.h"
@@ -64,7 +65,8 @@ class TrainingRun {
 
   // Trains to the end of the configuration, and closes the records. An
   // exception of `step` comes back as ExplainTrainingFailure's Status, with the
-  // step. `evaluate`: instead of a forward of the whole model on every rank;
+  // step; Cancelled where a scheduler's signal ended the run, which was saved.
+  // `evaluate`: instead of a forward of the whole model on every rank;
   // `conclude`: after the last epoch, before the records are closed. Both may
   // be null.
   absl::Status Train(const StepFunction& step,
@@ -109,6 +111,9 @@ class TrainingRun {
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);
   absl::Status EvaluateEpoch(const EvaluateFunction& evaluate);
   absl::Status SaveCheckpoint();
+  absl::Status FinishCheckpoints();
+  absl::Status TellRestart();
+  absl::Status EndPreempted();
   bool done() const { return progress_.step >= total_steps_; }
 
   const TrainConfig& config_;
@@ -124,6 +129,9 @@ class TrainingRun {
   LearningRate learning_rate_;
   std::unique_ptr<RecordWriter> writer_;       // null without --record
   std::optional<RunCheckpoints> checkpoints_;  // none without a folder
+  std::optional<SavePoints> save_points_;      // with checkpoints_
+  int64_t restart_ = 0;                        // of the job, by a launcher
+  bool preempted_ = false;                     // and saved
   std::optional<Console> console_;
   std::optional<StepLog> log_;
   MemoryParts computed_memory_;

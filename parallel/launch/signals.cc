@@ -1,0 +1,73 @@
+#include "parallel/launch/signals.h"
+
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+constexpr int64_t kSameSignalMs = 1000;
+
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+std::atomic<int64_t> caught_ms = 0;  // 0: none
+
+int64_t NowMs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Calls async-signal-safe functions only.
+void Catch(int signal) {
+  int64_t none = 0;
+  const int64_t now_ms = NowMs();
+  if (caught_ms.compare_exchange_strong(none, now_ms)) return;
+  if (now_ms - none < kSameSignalMs) return;
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+}  // namespace
+
+bool IsPreemption(int signal) { return signal == SIGTERM || signal == SIGUSR1; }
+
+void CatchPreemption() {
+  struct sigaction action = {};
+  action.sa_handler = Catch;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGTERM, SIGUSR1})
+    sigaction(signal, &action, nullptr);
+}
+
+bool Preempted() { return caught_ms != 0; }
+
+LauncherSignals::~LauncherSignals() {
+  if (fd_ < 0) return;
+  close(fd_);
+  sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+absl::Status LauncherSignals::Block(bool usr1) {
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    sigaddset(&handled, signal);
+  }
+  if (usr1) sigaddset(&handled, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &handled, &previous_mask_);
+  fd_ = signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (fd_ < 0) {
+    return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rankwise

@@ -1,0 +1,38 @@
+#include "parallel/launch/signals.h"
+
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+namespace rankwise {
+namespace {
+
+// Ends by the signal only where it should.
+void SendTwice(int first, int second, absl::Duration between) {
+  CatchPreemption();
+  if (Preempted()) std::exit(1);
+  raise(first);
+  if (!Preempted()) std::exit(2);
+  absl::SleepFor(between);
+  raise(second);
+  std::exit(0);
+}
+
+TEST(PreemptionDeathTest, TheFirstSignalIsCaughtAlsoWhereItComesTwice) {
+  EXPECT_EXIT(SendTwice(SIGUSR1, SIGTERM, absl::ZeroDuration()),
+              ::testing::ExitedWithCode(0), "");
+}
+
+TEST(PreemptionDeathTest, ASecondOneEndsTheProcess) {
+  EXPECT_EXIT(SendTwice(SIGTERM, SIGTERM, absl::Seconds(1.1)),
+              ::testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(SendTwice(SIGTERM, SIGUSR1, absl::Seconds(1.1)),
+              ::testing::KilledBySignal(SIGUSR1), "");
+}
+
+}  // namespace
+}  // namespace rankwise

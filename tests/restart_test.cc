@@ -1,0 +1,180 @@
+// Jobs that are started again after a failure, by our launcher or as torchrun
+// does, and jobs that a scheduler preempts: they go on from their last
+// checkpoint, bit-equal.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "parallel/comm/test_process.h"
+#include "records/record.h"
+#include "tests/trained.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Flags = std::vector<std::string>;
+using Losses = std::map<int64_t, double>;
+
+// 8 steps an epoch on one rank, with a checkpoint every 3.
+Flags FlagsFor(const std::string& dir, int64_t max_steps, Flags more = {}) {
+  more.insert(more.end(),
+              {"--train_size=256", "--test_size=64", "--epochs=1000",
+               "--threads=1", "--checkpoint_every=3", "--log_every=1",
+               absl::StrCat("--max_steps=", max_steps),
+               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
+  return more;
+}
+
+Losses Undisturbed(int64_t steps, const Flags& more) {
+  const std::string dir = FreshDir("undisturbed");
+  const Finished run = RunTrainer("ddp", FlagsFor(dir, steps, more));
+  EXPECT_EQ(run.code, 0) << run.err;
+  return LossesOf(dir + "/run.jsonl", 0);
+}
+
+std::vector<RestartRecord> RestartsIn(const std::string& dir) {
+  std::vector<RestartRecord> restarts;
+  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+    if (const auto* restart = std::get_if<RestartRecord>(&record))
+      restarts.push_back(*restart);
+  }
+  return restarts;
+}
+
+// A rank of a world of one, as torchrun starts it.
+Flags OfTorchrun(int restart) {
+  return {"RANK=0",
+          "WORLD_SIZE=1",
+          "LOCAL_RANK=0",
+          "LOCAL_WORLD_SIZE=1",
+          "TORCHELASTIC_MAX_RESTARTS=3",
+          absl::StrCat("TORCHELASTIC_RESTART_COUNT=", restart)};
+}
+
+TEST(RestartTest, AJobWithAKilledRankGoesOnBitEqual) {
+  const Flags two = {"--nproc=2", "--batch_size=32"};
+  constexpr int64_t kSteps = 40;
+  const Losses expected = Undisturbed(kSteps, two);
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
+  const std::string dir = FreshDir("restarted");
+  Flags flags = FlagsFor(dir, kSteps, two);
+  flags.push_back("--max_restarts=2");
+  auto run = StartTrainer("ddp", flags);
+  ASSERT_TRUE(run->AwaitOutput("  step ", 8)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_EQ(run->Wait(), 0) << run->Stderr();
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(), HasSubstr("restart 1 of 2: starting 2 ranks"));
+  EXPECT_THAT(run->Stdout(),
+              AllOf(HasSubstr("resumed after step "),
+                    ContainsRegex("restart 1 after rank 1 .*signal 9.*; "
+                                  "[0-9]+[.][0-9] s are lost")));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
+  const std::vector<RestartRecord> restarts = RestartsIn(dir);
+  ASSERT_EQ(restarts.size(), 1u);
+  EXPECT_EQ(restarts[0].restart, 1);
+  EXPECT_THAT(restarts[0].cause, HasSubstr("ended with signal 9 (Killed)"));
+  EXPECT_GE(restarts[0].step, 3);
+  EXPECT_LE(restarts[0].kept_unix_seconds, restarts[0].failed_unix_seconds);
+  EXPECT_LE(restarts[0].failed_unix_seconds, restarts[0].training_unix_seconds);
+}
+
+TEST(RestartTest, AJobBeginsAnewButItsRestartsGoOn) {
+  const std::string dir = FreshDir("torchrun");
+  const Flags one = {"--batch_size=32"};
+  ASSERT_EQ(RunTrainer("ddp", FlagsFor(dir, 5, one)).code, 0);
+  // A restart of the job that comes would go on from this one's checkpoints.
+  const Finished anew = RunTrainer("ddp", FlagsFor(dir, 3, one), OfTorchrun(0));
+  ASSERT_EQ(anew.code, 0) << anew.err;
+  EXPECT_THAT(anew.out, AllOf(HasSubstr("they are renamed *.superseded"),
+                              Not(HasSubstr("resumed"))));
+  const Finished restarted =
+      RunTrainer("ddp", FlagsFor(dir, 8, one), OfTorchrun(1));
+  ASSERT_EQ(restarted.code, 0) << restarted.err;
+  EXPECT_THAT(restarted.out, AllOf(HasSubstr("resumed after step 3"),
+                                   HasSubstr("restart 1; ")));
+  const std::vector<RestartRecord> restarts = RestartsIn(dir);
+  ASSERT_EQ(restarts.size(), 1u);
+  EXPECT_EQ(restarts[0].cause, "");
+  EXPECT_TRUE(std::isnan(restarts[0].failed_unix_seconds));
+  EXPECT_FALSE(std::isnan(restarts[0].kept_unix_seconds));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), Undisturbed(8, one));
+}
+
+// As torchrun --nnodes=1:3 does when a host is gone.
+TEST(RestartTest, ARestartWithFewerRanksGoesOnWithTheSameGlobalBatchOrNot) {
+  const std::string dir = FreshDir("elastic");
+  ASSERT_EQ(
+      RunTrainer("ddp", FlagsFor(dir, 4, {"--nproc=2", "--batch_size=16"}))
+          .code,
+      0);
+  const Finished other =
+      RunTrainer("ddp", FlagsFor(dir, 8, {"--batch_size=16"}), OfTorchrun(1));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("give --batch_size=32 or --accumulate=2"));
+  const Finished same = RunTrainer(
+      "ddp", FlagsFor(dir, 8, {"--global_batch_size=32"}), OfTorchrun(1));
+  ASSERT_EQ(same.code, 0) << same.err;
+  EXPECT_THAT(same.out, HasSubstr("resumed after step 4"));
+  const Losses expected = Undisturbed(8, {"--batch_size=32"});
+  for (const auto& [step, loss] : LossesOf(dir + "/run.jsonl", 0)) {
+    if (step > 4)
+      EXPECT_NEAR(loss, expected.at(step), 1e-4 * loss) << "step " << step;
+  }
+}
+
+class PreemptionTest : public ::testing::TestWithParam<bool> {};
+
+// The signal comes to the launcher, or to one rank, which tells the other.
+TEST_P(PreemptionTest, AJobSavesEndsWithItsOwnCodeAndGoesOn) {
+  const Flags two = {"--nproc=2", "--batch_size=32"};
+  const std::string dir = FreshDir("preempted");
+  Flags flags = FlagsFor(dir, 100000, two);
+  flags.push_back("--checkpoint_every=0");
+  auto run = StartTrainer("ddp", flags);
+  ASSERT_TRUE(run->AwaitOutput("  step ", 5)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  const bool to_launcher = GetParam();
+  kill(to_launcher ? run->pid() : ranks[1], to_launcher ? SIGTERM : SIGUSR1);
+  EXPECT_EQ(run->Wait(), 75) << run->Stderr();
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stdout(), HasSubstr("ddp: ended by a signal after step "));
+  EXPECT_THAT(run->Stderr(), Not(HasSubstr("error")));
+
+  const int64_t done = LossesOf(dir + "/run.jsonl", 0).rbegin()->first;
+  const int64_t steps = done + 6;
+  Flags on = FlagsFor(dir, steps, two);
+  on.push_back("--resume");
+  const Finished resumed = RunTrainer("ddp", on);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out,
+              HasSubstr(absl::StrCat("resumed after step ", done, " ")));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), Undisturbed(steps, two));
+}
+
+INSTANTIATE_TEST_SUITE_P(Receivers, PreemptionTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Launcher" : "OneRank";
+                         });
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,44 @@
+#include "trainers/loop/save_points.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/launch/signals.h"
+
+namespace rankwise {
+namespace {
+
+constexpr double kSecondsBetweenAgreements = 0.5;
+constexpr double kMostStepsBetween = 1000;
+
+}  // namespace
+
+SavePoints::SavePoints(const CheckpointConfig& config, Communicator* comm)
+    : config_(config),
+      control_(comm != nullptr && comm->has_peers()
+                   ? MakeGroupControl(comm->process_group())
+                   : nullptr) {}
+
+SavePoints::Next SavePoints::AfterStep(int64_t step) {
+  bool save = config_.every_steps > 0 && step % config_.every_steps == 0;
+  bool end = false;
+  if (step >= next_agreement_) {
+    const double now = SteadySeconds();
+    std::vector<double> all = {
+        Preempted() ? 1.0 : 0.0, now - saved_seconds_,
+        (now - agreed_seconds_) / static_cast<double>(step - agreed_step_)};
+    if (control_ != nullptr) all = control_->Max(all);
+    end = all[0] > 0;
+    save |= config_.every_seconds > 0 && all[1] >= config_.every_seconds;
+    next_agreement_ =
+        step + static_cast<int64_t>(std::clamp(
+                   kSecondsBetweenAgreements / all[2], 1.0, kMostStepsBetween));
+    agreed_seconds_ = now;
+    agreed_step_ = step;
+  }
+  if (save || end) Saved();
+  return end ? Next::kSaveAndEnd : save ? Next::kSave : Next::kTrain;
+}
+
+}  // namespace rankwise

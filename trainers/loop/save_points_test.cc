@@ -1,0 +1,53 @@
+#include "trainers/loop/save_points.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "parallel/launch/signals.h"
+
+namespace rankwise {
+namespace {
+
+using Next = SavePoints::Next;
+
+TEST(SavePointsTest, SavesAfterEverySoManySteps) {
+  const CheckpointConfig config = {.dir = "", .every_steps = 3};
+  SavePoints points(config, nullptr);
+  for (int64_t step = 1; step <= 9; ++step) {
+    EXPECT_EQ(points.AfterStep(step),
+              step % 3 == 0 ? Next::kSave : Next::kTrain)
+        << step;
+  }
+}
+
+TEST(SavePointsTest, SavesOnceTheTimeSinceTheLastSaveIsOver) {
+  const CheckpointConfig config = {.dir = "", .every_seconds = 0.3};
+  SavePoints points(config, nullptr);
+  int64_t step = 0;
+  for (int save = 0; save < 2; ++save) {
+    const double start = SteadySeconds();
+    points.Saved();
+    while (points.AfterStep(++step) == Next::kTrain)
+      absl::SleepFor(absl::Milliseconds(10));
+    EXPECT_GE(SteadySeconds() - start, 0.3);
+    EXPECT_LT(step, 1000);
+  }
+}
+
+TEST(SavePointsTest, WithoutAnIntervalOnlyASignalSavesAndEnds) {
+  const CheckpointConfig config;
+  SavePoints points(config, nullptr);
+  EXPECT_EQ(points.AfterStep(1), Next::kTrain);
+  CatchPreemption();
+  raise(SIGUSR1);
+  int64_t step = 1;
+  while (points.AfterStep(++step) == Next::kTrain && step < 1000)
+    absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_LT(step, 1000);
+  EXPECT_EQ(SavePoints(config, nullptr).AfterStep(1), Next::kSaveAndEnd);
+}
+
+}  // namespace
+}  // namespace rankwise
