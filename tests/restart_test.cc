@@ -136,8 +136,8 @@ TEST(RestartTest, ARestartWithFewerRanksGoesOnWithTheSameGlobalBatchOrNot) {
   EXPECT_THAT(same.out, HasSubstr("resumed after step 4"));
   const Losses expected = Undisturbed(8, {"--batch_size=32"});
   for (const auto& [step, loss] : LossesOf(dir + "/run.jsonl", 0)) {
-    if (step > 4)
-      EXPECT_NEAR(loss, expected.at(step), 1e-4 * loss) << "step " << step;
+    if (step <= 4) continue;  // of the first job
+    EXPECT_NEAR(loss, expected.at(step), 1e-4 * loss) << "step " << step;
   }
 }
 

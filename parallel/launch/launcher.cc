@@ -16,14 +16,12 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "c10/util/Exception.h"
 #include "c10/util/Logging.h"
@@ -31,6 +29,7 @@
 #include "parallel/comm/backends/backends.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/launch/attempt.h"
 #include "parallel/launch/pmix_server.h"
 #include "parallel/launch/rank_process.h"
 #include "parallel/launch/signals.h"
@@ -45,11 +44,6 @@ namespace {
 constexpr size_t kLastLines = 10;
 constexpr int kCannotStart = 1;
 
-std::string UnixSeconds(absl::Time time) {
-  return absl::StrFormat("%.3f",
-                         1e-3 * static_cast<double>(absl::ToUnixMillis(time)));
-}
-
 void Say(absl::string_view message) {
   WriteFully(STDERR_FILENO, absl::StrCat("[launcher] ", message, "\n"));
 }
@@ -61,14 +55,6 @@ struct Child {
   int log_fd = -1;
   bool running = true;
   std::unique_ptr<LineRelay> out, err;
-};
-
-// One start of all ranks, the first or a restart.
-struct Attempt {
-  int restart = 0;
-  // Of the one before it.
-  std::string cause;
-  absl::Time failed, started;
 };
 
 class Launcher {
@@ -93,7 +79,6 @@ class Launcher {
   LineRelay::Sink SinkFor(const Child& child, int terminal_fd) const;
 
   void Poll();
-  void Drain(int* fd, LineRelay& relay);
   void ReadSignals();
   void ReapChildren();
   void NoteStops(const Child& child);
@@ -188,29 +173,12 @@ absl::Status Launcher::StartChild(int rank) {
   command.argv = argv_;
   command.inherit_stdout =
       rank == 0 && config_.log_dir.empty() && isatty(STDOUT_FILENO);
-  command.environment = {
-      absl::StrCat("RANK=", rank),
-      absl::StrCat("WORLD_SIZE=", config_.nproc),
-      absl::StrCat("LOCAL_RANK=", rank),
-      absl::StrCat("LOCAL_WORLD_SIZE=", config_.nproc),
-      "MASTER_ADDR=127.0.0.1",
-      absl::StrCat("MASTER_PORT=", hosted_.port),
-      "TORCHELASTIC_USE_AGENT_STORE=True",
-      absl::StrCat("TORCHELASTIC_RESTART_COUNT=", attempt_.restart),
-      absl::StrCat("TORCHELASTIC_MAX_RESTARTS=", config_.max_restarts),
-      "RANKWISE_LAUNCHER=1",
-  };
+  command.environment =
+      EnvironmentOf(attempt_, rank, config_.nproc, config_.max_restarts);
+  command.environment.push_back(absl::StrCat("MASTER_PORT=", hosted_.port));
   if (!pmix_.empty()) {
     command.environment.insert(command.environment.end(), pmix_[rank].begin(),
                                pmix_[rank].end());
-  }
-  if (attempt_.restart > 0) {
-    for (const auto& [name, value] :
-         {std::pair("RANKWISE_RESTART_CAUSE=", attempt_.cause),
-          std::pair("RANKWISE_FAILED_AT=", UnixSeconds(attempt_.failed)),
-          std::pair("RANKWISE_STARTED_AT=", UnixSeconds(attempt_.started))}) {
-      command.environment.push_back(absl::StrCat(name, value));
-    }
   }
   ASSIGN_OR_RETURN(child.process, StartRank(command, signals_.previous_mask()));
   child.out = std::make_unique<LineRelay>(SinkFor(child, STDOUT_FILENO), 1);
@@ -233,8 +201,8 @@ int Launcher::Supervise() {
     EnforceDeadlines();
   }
   for (Child& child : children_) {
-    Drain(&child.process.stdout_fd, *child.out);
-    Drain(&child.process.stderr_fd, *child.err);
+    child.out->Drain(&child.process.stdout_fd);
+    child.err->Drain(&child.process.stderr_fd);
     child.out->Finish();
     child.err->Finish();
   }
@@ -266,26 +234,10 @@ void Launcher::Poll() {
   for (size_t i = 0; i < children_.size(); ++i) {
     Child& child = children_[i];
     if (fds[1 + 2 * i].revents != 0) {
-      Drain(&child.process.stdout_fd, *child.out);
+      child.out->Drain(&child.process.stdout_fd);
     }
     if (fds[2 + 2 * i].revents != 0) {
-      Drain(&child.process.stderr_fd, *child.err);
-    }
-  }
-}
-
-// Relays what `*fd` holds now. Closes it at the end of the stream.
-void Launcher::Drain(int* fd, LineRelay& relay) {
-  char buffer[1 << 16];
-  while (*fd >= 0) {
-    const ssize_t count = read(*fd, buffer, sizeof(buffer));
-    if (count > 0) {
-      relay.Write(absl::string_view(buffer, count));
-    } else if (count < 0 && errno == EAGAIN) {
-      return;
-    } else if (count == 0 || errno != EINTR) {
-      close(*fd);
-      *fd = -1;
+      child.err->Drain(&child.process.stderr_fd);
     }
   }
 }
@@ -345,19 +297,14 @@ void Launcher::NoteStops(const Child& child) {
 
 // Who is to blame for the end of `child`, by what the ranks say of each other.
 std::optional<Blame> Launcher::CauseOf(const Child& child) {
-  std::optional<Blame> cause;
-  std::set<int> seen = {child.rank};
   try {
-    std::optional<Blame> next = BlameOf(*hosted_.store, child.rank);
-    while (next.has_value() && next->rank >= 0 && next->rank < config_.nproc &&
-           seen.insert(next->rank).second) {
-      cause = std::move(next);
-      next = BlameOf(*hosted_.store, cause->rank);
-    }
+    std::optional<Blame> cause = RootBlameOf(*hosted_.store, child.rank);
+    if (cause.has_value() && (cause->rank < 0 || cause->rank >= config_.nproc))
+      return std::nullopt;
+    return cause;
   } catch (const std::exception&) {
-    // Then nobody but `child` is known.
+    return std::nullopt;  // nobody but `child` is known
   }
-  return cause;
 }
 
 void Launcher::NoteEnd(Child& child, int wait_status) {
@@ -404,7 +351,7 @@ void Launcher::ReportFailure(Child& ended, const std::string& how) {
     absl::StrAppend(&report, "; its output is in ", config_.log_dir, "/rank_",
                     first.rank, ".log");
   }
-  Drain(&first.process.stderr_fd, *first.err);
+  first.err->Drain(&first.process.stderr_fd);
   if (!first.running) first.err->Finish();
   absl::StrAppend(&report, first.err->last_lines().empty()
                                ? absl::StrCat("; rank ", first.rank,

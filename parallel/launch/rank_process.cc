@@ -151,6 +151,21 @@ void LineRelay::Write(absl::string_view bytes) {
   if (unfinished_.size() > kLongestLine) Finish();
 }
 
+void LineRelay::Drain(int* fd) {
+  char buffer[1 << 16];
+  while (*fd >= 0) {
+    const ssize_t count = read(*fd, buffer, sizeof(buffer));
+    if (count > 0) {
+      Write(absl::string_view(buffer, count));
+    } else if (count < 0 && errno == EAGAIN) {
+      return;
+    } else if (count == 0 || errno != EINTR) {
+      close(*fd);
+      *fd = -1;
+    }
+  }
+}
+
 void LineRelay::Finish() {
   if (unfinished_.empty()) return;
   unfinished_ += '\n';

@@ -51,6 +51,9 @@ class LineRelay {
   LineRelay(Sink sink, size_t lines_kept);
 
   void Write(absl::string_view bytes);
+  // Passes on what can be read of `*fd`, which does not block, now. Closes it
+  // at the end of the stream, and makes it -1; nothing to do if it is.
+  void Drain(int* fd);
   // The end of the stream: passes on an unfinished line, completed.
   void Finish();
   // The last lines, oldest first, without newlines.

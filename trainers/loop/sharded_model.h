@@ -13,9 +13,9 @@
 #include "records/record.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/model_placement.h"
-#include "trainers/loop/sharded_state.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
+#include "trainers/resume/sharded_state.h"
 
 namespace rankwise {
 

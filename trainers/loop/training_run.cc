@@ -14,65 +14,22 @@
 #include "absl/strings/str_format.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/launch/run_record.h"
 #include "parallel/trace/operators.h"
-#include "records/run_origin.h"
-#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/computed_memory.h"
 #include "trainers/loop/memory_meter.h"
 #include "trainers/loop/mesh_use.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
-#include "trainers/loop/restart.h"
+#include "trainers/loop/run_description.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
+#include "trainers/resume/restart.h"
 
 namespace rankwise {
 namespace {
 
-constexpr int64_t kSmallBatchForBatchNorm = 8;
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// An example of `model` is a sequence of tokens where each has a prediction of
-// its own, an image where it has channels, height and width.
-ExampleUnit UnitOf(const ModelSpec& model) {
-  const std::vector<int64_t>& output = model.layers.back().output_shape;
-  if (model.num_classes > 0 && output.size() == 2)
-    return {"sequence", output[0]};
-  return {model.example_shape.size() == 3 ? "image" : "", 0};
-}
-
-absl::StatusOr<RunRecord> DescribeThisRun(const TrainConfig& config,
-                                          const Worker& worker,
-                                          const ModelSpec& spec) {
-  RunningRank rank{.binary = worker.trainer,
-                   .flags = config.flags.all,
-                   .env = worker.env,
-                   .devices = worker.devices,
-                   .threads = worker.threads,
-                   .comm = worker.comm};
-  if (rank.devices.empty()) rank.devices = {worker.device};
-  ASSIGN_OR_RETURN(RunRecord record, DescribeRun(rank));
-  record.scaling_hash = HashFlags(config.flags.scaling);
-  record.forward_flops_per_example = spec.flops();
-  const ExampleUnit unit = UnitOf(spec);
-  record.example = unit.example;
-  record.tokens_per_example = unit.tokens_per_example;
-  for (const MeshAxis& axis : worker.layout.axes())
-    record.mesh.push_back({axis.name, axis.size});
-  return record;
-}
-
-// "cpu, 2 threads, gloo".
-std::string DescribeRank(const Worker& worker) {
-  const std::string text = absl::StrCat(worker.device.str(), ", ",
-                                        Counted(worker.threads, "thread"));
-  return worker.comm == nullptr
-             ? text
-             : absl::StrCat(text, ", ", std::string(worker.comm->backend()));
-}
 
 }  // namespace
 
@@ -164,11 +121,12 @@ absl::Status TrainingRun::Plan() {
                     .warmup_steps = config_.optimizer.warmup_steps,
                     .total_steps = total_steps_,
                     .cosine = config_.optimizer.lr_schedule == "cosine"};
-  console_.emplace(config_, worker_,
-                   RunLength{.steps_per_epoch = steps_per_epoch,
-                             .total_steps = total_steps_,
-                             .unit = UnitOf(spec_),
-                             .training_flops_per_example = TrainingFlops()});
+  console_.emplace(
+      config_, worker_,
+      RunLength{.steps_per_epoch = steps_per_epoch,
+                .total_steps = total_steps_,
+                .unit = UnitOf(spec_),
+                .training_flops_per_example = TrainingFlops(spec_, worker_)});
   return absl::OkStatus();
 }
 
@@ -198,13 +156,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
                              progress_.epoch, ", batch ", progress_.position,
                              ")"));
   if (done()) {
-    console_->Say(
-        absl::StrCat(why, ": nothing is left to do: the run ends after step ",
-                     total_steps_, " (--epochs=", config_.epochs,
-                     config_.max_steps > 0
-                         ? absl::StrCat(", --max_steps=", config_.max_steps)
-                         : "",
-                     "); to train on, give more"));
+    console_->Say(DescribeNothingLeft(why, config_, total_steps_));
   }
   return absl::OkStatus();
 }
@@ -212,7 +164,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
 absl::Status TrainingRun::OpenOutputs() {
   RETURN_IF_ERROR(
       StepTrace::Check(config_.output.trace, total_steps_ - progress_.step));
-  ASSIGN_OR_RETURN(RunRecord record, DescribeThisRun(config_, worker_, spec_));
+  ASSIGN_OR_RETURN(RunRecord record, DescribeTrainer(config_, worker_, spec_));
   if (!config_.output.record_file.empty()) {
     ASSIGN_OR_RETURN(writer_, RecordWriter::Open(config_.output.record_file));
     RETURN_IF_ERROR(writer_->Write(record));
@@ -229,27 +181,16 @@ void TrainingRun::Announce() {
         "those of training, and nothing is evaluated");
   }
   console_->SayRank(DescribeRank(worker_));
-  console_->Say(absl::StrFormat(
-      "%s: %s (%d parameters, %.4g forward FLOPs per example) on %s, %d "
-      "training examples; batch %d per rank and micro-batch, %d global; %s, "
-      "learning rate %g, %s%s, seed %d; %d steps",
-      worker_.trainer, spec_.name, spec_.parameters(), spec_.flops(),
-      data_.train.dataset->facts().name, data_.train.dataset->size(),
-      config_.data.batch_size, global_batch_, config_.optimizer.name,
-      config_.optimizer.learning_rate, PrecisionName(config_.precision),
-      config_.tf32 ? " with TF32" : "", config_.seed, total_steps_));
+  const TrainingLength length = {.dataset = data_.train.dataset->facts().name,
+                                 .dataset_size = data_.train.dataset->size(),
+                                 .global_batch = global_batch_,
+                                 .steps = total_steps_};
   for (const std::string& line :
-       {DescribeMesh(worker_),
-        WarnOfTensorAcrossNodes(config_, worker_, spec_)}) {
-    if (!line.empty()) console_->Say(line);
+       DescribeTraining(config_, worker_, spec_, length)) {
+    console_->Say(line);
   }
-  if (config_.data.batch_size < kSmallBatchForBatchNorm &&
-      HasBatchNorm(*model_)) {
-    console_->Say(absl::StrCat(
-        "warning: --batch_size=", config_.data.batch_size,
-        " with batch norm: statistics over fewer than ",
-        kSmallBatchForBatchNorm, " examples are noise; use a larger batch"));
-  }
+  const std::string warning = WarnOfSmallBatchNorm(config_, *model_);
+  if (!warning.empty()) console_->Say(warning);
 }
 
 absl::Status TrainingRun::Write(const Record& record) {
@@ -415,14 +356,6 @@ void TrainingRun::TellSkippedSteps() {
       "fp16: %d steps skipped so far, as their gradients overflowed; the loss "
       "is now scaled by %g",
       skipped, scaler->scale()));
-}
-
-// Backward costs two forwards: one for the gradients of what goes in, one for
-// those of the weights.
-double TrainingRun::TrainingFlops() const {
-  const size_t parts = std::max<size_t>(worker_.devices.size(), 1) *
-                       static_cast<size_t>(worker_.ranks_per_copy());
-  return 3 * spec_.flops() / static_cast<double>(parts);
 }
 
 absl::Status TrainingRun::EvaluateEpoch(const EvaluateFunction& evaluate) {

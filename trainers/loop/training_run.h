@@ -23,9 +23,6 @@
 #include "trainers/loop/model_placement.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
-#include "trainers/loop/resume.h"
-#include "trainers/loop/save_points.h"
-#include "trainers/loop/sharded_state.h"
 #include "trainers/loop/step.h"
 #include "trainers/loop/training_data.h"
 #include "trainers/loop/worker.h"
@@ -33,6 +30,9 @@
 #include "trainers/observe/console.h"
 #include "trainers/observe/step_log.h"
 #include "trainers/observe/step_trace.h"
+#include "trainers/resume/run_checkpoints.h"
+#include "trainers/resume/save_points.h"
+#include "trainers/resume/sharded_state.h"
 
 namespace rankwise {
 
@@ -104,8 +104,6 @@ class TrainingRun {
                          StepClock& clock);
   absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
   void TellSkippedSteps();
-  // Of one example, on one of this rank's devices.
-  double TrainingFlops() const;
   absl::Status WriteTrace();
   MemoryRecord MeasureMemory();
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -172,9 +173,17 @@ void ReportBlame(c10d::Store& store, int rank,
   }
 }
 
-std::optional<Blame> BlameOf(c10d::Store& store, int rank) {
-  if (!store.check({BlameKey(rank)})) return std::nullopt;
-  return FromText<Blame>(store.get_to_str(BlameKey(rank)));
+std::optional<Blame> RootBlameOf(c10d::Store& store, int rank) {
+  std::optional<Blame> root;
+  std::set<int> seen = {rank};
+  while (store.check({BlameKey(rank)})) {
+    std::optional<Blame> next =
+        FromText<Blame>(store.get_to_str(BlameKey(rank)));
+    if (!next.has_value() || !seen.insert(next->rank).second) break;
+    root = std::move(next);
+    rank = root->rank;
+  }
+  return root;
 }
 
 bool IsGone(const PeerStatus& peer) {

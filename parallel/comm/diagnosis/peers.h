@@ -98,8 +98,10 @@ struct Blame {
 // the store is gone.
 void ReportBlame(c10d::Store& store, int rank,
                  const std::vector<Blame>& blames);
-// What ReportBlame noted for `rank`. Throws what the store throws.
-std::optional<Blame> BlameOf(c10d::Store& store, int rank);
+// The rank that is the cause of `rank`'s failure by what ReportBlame noted: the
+// one that it blames, or that this one blames in turn, and so on; none if it
+// blames nobody. Throws what the store throws.
+std::optional<Blame> RootBlameOf(c10d::Store& store, int rank);
 
 // Whether any rank has failed, or has been reported dead. One request each;
 // throw what the store throws.

@@ -165,14 +165,26 @@ TEST(PeersTest, AReportedStopEndsTheQuestionUntilTheRankGoesOn) {
 
 TEST(PeersTest, TheFirstToBlameIsRemembered) {
   const auto store = NewStore();
-  EXPECT_FALSE(BlameOf(*store, 2).has_value());
+  EXPECT_FALSE(RootBlameOf(*store, 2).has_value());
   ReportBlame(*store, 2, {});
-  EXPECT_FALSE(BlameOf(*store, 2).has_value());
+  EXPECT_FALSE(RootBlameOf(*store, 2).has_value());
   ReportBlame(*store, 2, {{1, "rank 1 is dead: signal 9|x"}, {0, "late"}});
-  const std::optional<Blame> blame = BlameOf(*store, 2);
+  const std::optional<Blame> blame = RootBlameOf(*store, 2);
   ASSERT_TRUE(blame.has_value());
   EXPECT_EQ(blame->rank, 1);
   EXPECT_EQ(blame->what, "rank 1 is dead: signal 9|x");
+}
+
+TEST(PeersTest, TheRootOfAChainOfBlamesIsFound) {
+  const auto store = NewStore();
+  ReportBlame(*store, 3, {{2, "rank 2 failed first"}});
+  ReportBlame(*store, 2, {{0, "rank 0 is silent"}});
+  const std::optional<Blame> root = RootBlameOf(*store, 3);
+  ASSERT_TRUE(root.has_value());
+  EXPECT_EQ(root->rank, 0);
+  EXPECT_EQ(root->what, "rank 0 is silent");
+  ReportBlame(*store, 0, {{3, "rank 3 is silent"}});  // they blame each other
+  EXPECT_TRUE(RootBlameOf(*store, 3).has_value());
 }
 
 TEST(PeersTest, ARankThatFailedFirstDidNotDieByItself) {

@@ -1,6 +1,6 @@
 // What a launcher's restart of the ranks means to a run.
-#ifndef RANKWISE_TRAINERS_LOOP_RESTART_H_
-#define RANKWISE_TRAINERS_LOOP_RESTART_H_
+#ifndef RANKWISE_TRAINERS_RESUME_RESTART_H_
+#define RANKWISE_TRAINERS_RESUME_RESTART_H_
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@
 #include "parallel/launch/rank_env.h"
 #include "records/record.h"
 #include "trainers/loop/config.h"
-#include "trainers/loop/resume.h"
 #include "trainers/loop/worker.h"
+#include "trainers/resume/progress.h"
 
 namespace rankwise {
 
@@ -33,4 +33,4 @@ std::string DescribeRestart(const RestartRecord& record);
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_RESTART_H_
+#endif  // RANKWISE_TRAINERS_RESUME_RESTART_H_

@@ -1,7 +1,7 @@
 // How ranks learn that one of them has failed, where the others would wait for
 // it in their next collective.
-#ifndef RANKWISE_TRAINERS_LOOP_AGREEMENT_H_
-#define RANKWISE_TRAINERS_LOOP_AGREEMENT_H_
+#ifndef RANKWISE_TRAINERS_RESUME_AGREEMENT_H_
+#define RANKWISE_TRAINERS_RESUME_AGREEMENT_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -19,4 +19,4 @@ absl::Status AgreeOnSuccess(absl::string_view attempted,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_AGREEMENT_H_
+#endif  // RANKWISE_TRAINERS_RESUME_AGREEMENT_H_

@@ -1,7 +1,7 @@
 // After which steps a run saves a checkpoint, and whether it ends there because
 // its scheduler needs the machine.
-#ifndef RANKWISE_TRAINERS_LOOP_SAVE_POINTS_H_
-#define RANKWISE_TRAINERS_LOOP_SAVE_POINTS_H_
+#ifndef RANKWISE_TRAINERS_RESUME_SAVE_POINTS_H_
+#define RANKWISE_TRAINERS_RESUME_SAVE_POINTS_H_
 
 #include <cstdint>
 #include <memory>
@@ -34,9 +34,10 @@ class SavePoints {
   double saved_seconds_ = SteadySeconds();  // the last, or the start
   double agreed_seconds_ = SteadySeconds();
   int64_t agreed_step_ = 0;
+  double steps_between_ = 1;    // two agreements
   int64_t next_agreement_ = 0;  // the step after which it is due
 };
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_SAVE_POINTS_H_
+#endif  // RANKWISE_TRAINERS_RESUME_SAVE_POINTS_H_

@@ -1,4 +1,4 @@
-#include "trainers/loop/save_points.h"
+#include "trainers/resume/save_points.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

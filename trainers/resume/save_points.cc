@@ -1,4 +1,4 @@
-#include "trainers/loop/save_points.h"
+#include "trainers/resume/save_points.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,7 +10,6 @@ namespace rankwise {
 namespace {
 
 constexpr double kSecondsBetweenAgreements = 0.5;
-constexpr double kMostStepsBetween = 1000;
 
 }  // namespace
 
@@ -31,9 +30,11 @@ SavePoints::Next SavePoints::AfterStep(int64_t step) {
     if (control_ != nullptr) all = control_->Max(all);
     end = all[0] > 0;
     save |= config_.every_seconds > 0 && all[1] >= config_.every_seconds;
-    next_agreement_ =
-        step + static_cast<int64_t>(std::clamp(
-                   kSecondsBetweenAgreements / all[2], 1.0, kMostStepsBetween));
+    // At most twice as many steps as before: the first steps, or some after an
+    // evaluation, may say little about the following ones.
+    steps_between_ =
+        std::clamp(kSecondsBetweenAgreements / all[2], 1.0, 2 * steps_between_);
+    next_agreement_ = step + static_cast<int64_t>(steps_between_);
     agreed_seconds_ = now;
     agreed_step_ = step;
   }

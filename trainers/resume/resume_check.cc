@@ -1,4 +1,4 @@
-#include "trainers/loop/resume_check.h"
+#include "trainers/resume/resume_check.h"
 
 #include <map>
 #include <nlohmann/json.hpp>

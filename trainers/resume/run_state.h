@@ -1,7 +1,7 @@
 // The tensors of a run as its checkpoints and exports name them: which block of
 // each whole tensor a rank has, and how a whole one is put together.
-#ifndef RANKWISE_TRAINERS_LOOP_RUN_STATE_H_
-#define RANKWISE_TRAINERS_LOOP_RUN_STATE_H_
+#ifndef RANKWISE_TRAINERS_RESUME_RUN_STATE_H_
+#define RANKWISE_TRAINERS_RESUME_RUN_STATE_H_
 
 #include <vector>
 
@@ -9,9 +9,9 @@
 #include "trainers/checkpoint/checkpoint_file.h"
 #include "trainers/checkpoint/safetensors.h"
 #include "trainers/loop/optimizer.h"
-#include "trainers/loop/sharded_state.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
+#include "trainers/resume/sharded_state.h"
 
 namespace rankwise {
 
@@ -39,4 +39,4 @@ absl::StatusOr<std::vector<TensorSource>> WholeTensors(
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_RUN_STATE_H_
+#endif  // RANKWISE_TRAINERS_RESUME_RUN_STATE_H_

@@ -1,4 +1,4 @@
-#include "trainers/loop/restart.h"
+#include "trainers/resume/restart.h"
 
 #include <ATen/ops/tensor.h>
 
@@ -11,7 +11,7 @@
 #include "parallel/comm/communicator.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
-#include "trainers/loop/agreement.h"
+#include "trainers/resume/agreement.h"
 
 namespace rankwise {
 

@@ -1,4 +1,4 @@
-#include "trainers/loop/resume.h"
+#include "trainers/resume/run_checkpoints.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

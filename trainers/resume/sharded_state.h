@@ -1,7 +1,7 @@
 // Parameters of which each data-parallel rank owns some rows (ZeRO), as far as
 // checkpoints and exports have to know them.
-#ifndef RANKWISE_TRAINERS_LOOP_SHARDED_STATE_H_
-#define RANKWISE_TRAINERS_LOOP_SHARDED_STATE_H_
+#ifndef RANKWISE_TRAINERS_RESUME_SHARDED_STATE_H_
+#define RANKWISE_TRAINERS_RESUME_SHARDED_STATE_H_
 
 #include <cstdint>
 #include <map>
@@ -33,4 +33,4 @@ struct ShardedState {
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_SHARDED_STATE_H_
+#endif  // RANKWISE_TRAINERS_RESUME_SHARDED_STATE_H_

@@ -1,4 +1,4 @@
-#include "trainers/loop/agreement.h"
+#include "trainers/resume/agreement.h"
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>

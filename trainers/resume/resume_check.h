@@ -1,6 +1,6 @@
 // Whether a run may go on from a checkpoint.
-#ifndef RANKWISE_TRAINERS_LOOP_RESUME_CHECK_H_
-#define RANKWISE_TRAINERS_LOOP_RESUME_CHECK_H_
+#ifndef RANKWISE_TRAINERS_RESUME_RESUME_CHECK_H_
+#define RANKWISE_TRAINERS_RESUME_RESUME_CHECK_H_
 
 #include <cstdint>
 #include <string>
@@ -30,4 +30,4 @@ absl::StatusOr<int64_t> CheckConfig(const std::string& saved_text,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_RESUME_CHECK_H_
+#endif  // RANKWISE_TRAINERS_RESUME_RESUME_CHECK_H_

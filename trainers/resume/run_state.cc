@@ -1,4 +1,4 @@
-#include "trainers/loop/run_state.h"
+#include "trainers/resume/run_state.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>

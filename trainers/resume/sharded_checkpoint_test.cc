@@ -20,8 +20,8 @@
 #include "trainers/checkpoint/safetensors.h"
 #include "trainers/loop/mesh_use.h"
 #include "trainers/loop/optimizer.h"
-#include "trainers/loop/resume.h"
 #include "trainers/models/model.h"
+#include "trainers/resume/run_checkpoints.h"
 
 namespace rankwise {
 namespace {

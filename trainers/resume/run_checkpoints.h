@@ -1,11 +1,10 @@
 // What a run must remember to go on as if it had never stopped, and whether a
 // checkpoint belongs to it.
-#ifndef RANKWISE_TRAINERS_LOOP_RESUME_H_
-#define RANKWISE_TRAINERS_LOOP_RESUME_H_
+#ifndef RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
+#define RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 
 #include <cstdint>
 #include <future>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -15,22 +14,12 @@
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/optimizer.h"
-#include "trainers/loop/sharded_state.h"
 #include "trainers/loop/worker.h"
 #include "trainers/models/model.h"
+#include "trainers/resume/progress.h"
+#include "trainers/resume/sharded_state.h"
 
 namespace rankwise {
-
-struct Progress {
-  int64_t step = 0;       // optimizer steps done
-  int64_t epoch = 1;      // the epoch in progress
-  int64_t position = 0;   // its micro-batches done
-  double epoch_loss = 0;  // this rank's sum over the epoch's examples so far
-  int64_t epoch_examples = 0;  // of this rank
-  double epoch_seconds = 0;
-  // When the checkpoint was made that this is of; NaN: not known.
-  double saved_unix_seconds = std::numeric_limits<double>::quiet_NaN();
-};
 
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
 // what the constructor takes must outlive this. A rank saves what it owns, or
@@ -103,4 +92,4 @@ class RunCheckpoints {
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_RESUME_H_
+#endif  // RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_

@@ -1,0 +1,54 @@
+// What a training run says of itself, in words and in its run record.
+#ifndef RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
+#define RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "records/example_unit.h"
+#include "records/record.h"
+#include "trainers/loop/config.h"
+#include "trainers/loop/worker.h"
+#include "trainers/models/model.h"
+
+namespace rankwise {
+
+// An example of `model` is a sequence of tokens if each token has a prediction
+// of its own, an image if it has channels, height and width.
+ExampleUnit UnitOf(const ModelSpec& model);
+
+// FLOPs of forward and backward of one example, on one of this rank's devices.
+double TrainingFlops(const ModelSpec& spec, const Worker& worker);
+
+absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
+                                          const Worker& worker,
+                                          const ModelSpec& spec);
+
+// "cpu, 2 threads, gloo".
+std::string DescribeRank(const Worker& worker);
+
+struct TrainingLength {
+  std::string dataset;
+  int64_t dataset_size = 0;  // examples
+  int64_t global_batch = 0;  // examples per step, of all ranks
+  int64_t steps = 0;
+};
+
+// The lines with which a run begins.
+std::vector<std::string> DescribeTraining(const TrainConfig& config,
+                                          const Worker& worker,
+                                          const ModelSpec& spec,
+                                          const TrainingLength& length);
+
+// "" if there is nothing to warn of.
+std::string WarnOfSmallBatchNorm(const TrainConfig& config, const Model& model);
+
+// For a run that `why` (--resume, a restart) continues after its last step.
+std::string DescribeNothingLeft(const std::string& why,
+                                const TrainConfig& config, int64_t steps);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
