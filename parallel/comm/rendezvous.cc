@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/launch/network.h"
 #include "third_party/absl/status_macros.h"
@@ -269,6 +270,7 @@ absl::Status AwaitAll(c10d::Store& store, StartCounter* counter,
       missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
       missing.size() == 1 ? " has" : " have", " not arrived at ", where,
       " within ", absl::FormatDuration(config.timeout));
+  ReportBlame(store, env.rank, {{missing.front(), absent}});
   const std::string wrong_address = WrongAddress(env, config);
   if (!wrong_address.empty()) {
     return absl::DeadlineExceededError(absl::StrCat(
