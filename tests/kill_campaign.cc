@@ -1,7 +1,7 @@
 // Kills and stops ranks of training jobs at random, and checks what is promised
-// of such a job: the rank is named, all ranks end within their bound, the job
-// goes on from its last checkpoint to the losses of one that was left alone, no
-// process is left and no file is torn.
+// for such jobs: the error names the rank, all ranks end within a time limit,
+// the job continues from its last checkpoint to the same losses as an
+// undisturbed one, and no process and no partially written file is left.
 //
 //   bazel run //tests:kill_campaign -- --kills=100 --seed=1
 
@@ -33,8 +33,8 @@
 #include "trainers/checkpoint/load_all_for_test.h"
 
 ABSL_FLAG(int, kills, 100,
-          "jobs, each of which has one rank killed or stopped");
-ABSL_FLAG(int, seed, 1, "of what is killed, how and when");
+          "number of jobs; one rank of each is killed or stopped");
+ABSL_FLAG(int, seed, 1, "random seed for which rank is hit, how and when");
 
 namespace rankwise {
 namespace {
@@ -44,7 +44,7 @@ using Losses = std::map<int64_t, double>;  // by step, of rank 0
 
 constexpr int kSteps = 24, kStepsPerEpoch = 8;
 constexpr absl::Duration kCollectiveTimeout = absl::Seconds(5);
-// From a rank's end to that of all others; the machine may be loaded.
+// From one rank's end to that of all others, with slack for a loaded machine.
 constexpr absl::Duration kGrace = absl::Seconds(5), kSlack = absl::Seconds(3);
 constexpr absl::Duration kPatience = absl::Minutes(2);  // for a whole job
 
@@ -69,8 +69,8 @@ struct Fault {
   int signal;
   Phase phase;
   int rank;
-  int after;             // lines of the phase
-  absl::Duration delay;  // after those
+  int after;             // lines, or checkpoints, of the phase to await
+  absl::Duration delay;  // after that
 
   std::string Describe() const {
     return absl::StrFormat("%s, rank %d, %s in %s", trainer->name, rank,
@@ -137,12 +137,11 @@ absl::StatusOr<Losses> ReadLosses(const std::string& dir, int64_t* restarts) {
   return losses;
 }
 
-// Every file of the folder is one that its trainer means to be there, and
-// whole.
+// Every file in the folder belongs there and is complete.
 absl::Status CheckFiles(const std::string& dir) {
   for (const auto& entry : fs::directory_iterator(dir + "/checkpoints")) {
     const std::string name = entry.path().filename().string();
-    if (absl::EndsWith(name, ".tmp")) return Wrong(name + " is left");
+    if (absl::EndsWith(name, ".tmp")) return Wrong(name + " was left behind");
     if (absl::StartsWith(name, "model") &&
         absl::EndsWith(name, ".safetensors")) {
       RETURN_IF_ERROR(LoadSafetensors(entry.path().string()).status());
@@ -155,7 +154,8 @@ absl::Status CheckFiles(const std::string& dir) {
     ASSIGN_OR_RETURN(const auto loaded, LoadAll(store, &warnings, newest));
     if (!warnings.empty()) return Wrong(warnings[0]);
     if (!loaded.has_value()) return Wrong("a checkpoint is missing");
-    if (i == 0 && loaded->step != kSteps) return Wrong("the last is missing");
+    if (i == 0 && loaded->step != kSteps)
+      return Wrong("the last checkpoint is missing");
     newest = loaded->step - 1;
   }
   return absl::OkStatus();
@@ -169,8 +169,7 @@ bool Shows(const TestProcess& job, Phase phase, int count) {
   return found >= count;
 }
 
-// Whether the folder has a file that is being written, of the `count`th or a
-// later checkpoint.
+// Whether a file of the `count`th or a later checkpoint is being written.
 bool Writes(const std::string& dir, int count) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(dir + "/checkpoints", none)) {
@@ -184,7 +183,7 @@ bool Writes(const std::string& dir, int count) {
   return false;
 }
 
-// Blocks until the job is where the fault is to come.
+// Blocks until the job has reached the point at which the fault is due.
 absl::Status Await(const Fault& fault, const TestProcess& job,
                    const std::string& dir) {
   const Deadline deadline(kPatience);
@@ -193,7 +192,8 @@ absl::Status Await(const Fault& fault, const TestProcess& job,
          (fault.phase == kCheckpoint && !Writes(dir, fault.after)) ||
          ((fault.phase == kStep || fault.phase == kEvaluation) &&
           !Shows(job, fault.phase, fault.after))) {
-    if (deadline.passed()) return Wrong("the job did not come so far");
+    if (deadline.passed())
+      return Wrong("the job did not reach the point of the fault");
     absl::SleepFor(absl::Microseconds(200));
   }
   absl::SleepFor(fault.delay);
@@ -204,7 +204,7 @@ absl::Status AwaitRestart(const TestProcess& job, absl::Duration bound) {
   const Deadline deadline(bound);
   while (!absl::StrContains(job.Stderr(), "restart 1 of 1")) {
     if (deadline.passed()) {
-      return Wrong(absl::StrCat("the ranks had not ended after ",
+      return Wrong(absl::StrCat("the ranks did not end within ",
                                 absl::FormatDuration(bound)));
     }
     absl::SleepFor(absl::Milliseconds(20));
@@ -212,16 +212,17 @@ absl::Status AwaitRestart(const TestProcess& job, absl::Duration bound) {
   return absl::OkStatus();
 }
 
-// What the launcher says of the fault has its rank.
+// The launcher's message names the rank.
 absl::Status CheckNamed(const Fault& fault, const std::string& err) {
   const std::string rank = absl::StrCat("[launcher] rank ", fault.rank, " (");
-  return absl::StrContains(err, rank) ? absl::OkStatus()
-                                      : Wrong("the rank is not named");
+  return absl::StrContains(err, rank)
+             ? absl::OkStatus()
+             : Wrong("the error does not name the rank");
 }
 
 class Campaign {
  public:
-  // Prints a line; false where a promise was broken.
+  // Prints a line; false if a check failed.
   bool Strike(int number, const Fault& fault) {
     const std::string dir = TemporaryPath("campaign");
     fs::create_directories(dir);
@@ -258,37 +259,41 @@ class Campaign {
     const absl::Duration bound =
         kGrace + kSlack +
         (fault.signal == SIGSTOP ? kCollectiveTimeout : absl::ZeroDuration()) +
-        // The others wait for all to arrive.
+        // The other ranks wait until the rendezvous times out.
         (fault.signal == SIGSTOP && fault.phase == kStartUp ? absl::Seconds(20)
                                                             : absl::Seconds(0));
     RETURN_IF_ERROR(AwaitRestart(job, bound));
     const absl::Duration took = ElapsedSince(start);
     const int code = job.Wait(kPatience);
-    if (code != 0) return Wrong(absl::StrCat("the job ended with ", code));
-    if (!AllGone(ranks)) return Wrong("a rank is left");
+    if (code != 0)
+      return Wrong(absl::StrCat("the job exited with code ", code));
+    if (!AllGone(ranks)) return Wrong("a rank is still running");
     RETURN_IF_ERROR(CheckNamed(fault, job.Stderr()));
     RETURN_IF_ERROR(CheckFiles(dir));
     int64_t restarts = 0;
     ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
-    if (restarts != 1) return Wrong("the records have no restart");
-    if (losses != expected) return Wrong("the losses are others");
-    *ended = absl::StrFormat("named, ended in %.2f s, went on, bit-equal",
-                             absl::ToDoubleSeconds(took));
+    if (restarts != 1)
+      return Wrong("the records do not contain exactly one restart");
+    if (losses != expected)
+      return Wrong("the losses differ from those of an undisturbed job");
+    *ended = absl::StrFormat(
+        "rank named, ranks ended in %.2f s, resumed, same losses",
+        absl::ToDoubleSeconds(took));
     return absl::OkStatus();
   }
 
-  // The losses of a job that nobody disturbs.
+  // The losses of an undisturbed job.
   absl::StatusOr<const Losses*> LeftAlone(const Trainer& trainer) {
     const auto found = losses_.find(trainer.name);
     if (found != losses_.end()) return &found->second;
     const std::string dir = TemporaryPath("left_alone");
     fs::create_directories(dir);
     const Finished job = RunTrainer(trainer.name, FlagsOf(trainer, dir));
-    if (job.code != 0) return Wrong("without a fault: " + job.err);
+    if (job.code != 0) return Wrong("the undisturbed job failed: " + job.err);
     int64_t restarts = 0;
     ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
     if (losses.size() != kSteps || restarts != 0)
-      return Wrong("a job without a fault is not as it should be");
+      return Wrong("the undisturbed job lacks steps or was restarted");
     fs::remove_all(dir);
     return &(losses_[trainer.name] = losses);
   }
@@ -304,7 +309,7 @@ int Main(int argc, char** argv) {
   int broken = 0;
   for (int number = 1; number <= kills; ++number)
     broken += campaign.Strike(number, Draw(random)) ? 0 : 1;
-  std::printf("%d of %d kept all promises\n", kills - broken, kills);
+  std::printf("%d of %d jobs passed all checks\n", kills - broken, kills);
   return broken == 0 ? 0 : kFailed;
 }
 

@@ -204,8 +204,8 @@ TEST(RendezvousTest, ARestartedJobMeetsAfreshInTheSameStore) {
   EXPECT_TRUE(Rendezvous(env, Within(absl::Seconds(10))).ok());
 }
 
-// As the agents of torchrun on two hosts do, and with what the first start left
-// in the store.
+// With restart counts as torchrun's agents on two hosts may set them. All
+// starts share a store that contains the keys of the earlier ones.
 TEST(RendezvousTest, RanksOfTorchrunWhoseAgentsCountDifferentlyMeet) {
   const absl::StatusOr<HostedStore> hosted = HostStore();
   ASSERT_TRUE(hosted.ok()) << hosted.status();

@@ -30,7 +30,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
-ABSL_FLAG(int, max_restarts, 0, "Times that a failed job is started again.");
+ABSL_FLAG(int, max_restarts, 0, "How many times a failed job is restarted.");
 ABSL_FLAG(std::string, scenario, "all_reduce", "What the ranks do.");
 ABSL_FLAG(std::string, log_dir, "", "Folder for the ranks' output.");
 ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
@@ -201,7 +201,8 @@ absl::Status LeaveInTheMiddle(Communicator& comm) {
   return absl::OkStatus();
 }
 
-// Ends as `end` does on every rank 1 but the last start's.
+// Rank 1 fails in every start but the last: killed in the first, with exit code
+// 3 in the following ones.
 absl::Status FailUntilTheLastRestart(Communicator& comm) {
   const RankEnv& env = comm.env();
   printf("rank %d, restart %d of %d after: %s\n", env.rank, env.restart_count,
@@ -211,7 +212,7 @@ absl::Status FailUntilTheLastRestart(Communicator& comm) {
       comm, env.restart_count == 0 ? [] { raise(SIGKILL); } : [] { _exit(3); });
 }
 
-// What a trainer does: all end when one was sent a signal.
+// As in a trainer, all ranks end once any one of them has received a signal.
 absl::Status ReduceUntilPreempted(Communicator& comm) {
   for (;;) {
     at::Tensor tensor = at::full({1}, Preempted() ? 1.0 : 0.0, comm.device());
