@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/backends.h"
+#include "parallel/comm/decide_together.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/comm/diagnosis/watchdog.h"
@@ -172,9 +173,11 @@ absl::Status Communicator::Parts::AgreeOnHosts() {
       hosts.push_back(rank / env.local_world_size);
     return absl::OkStatus();
   }
-  const std::string all = DecideTogether(
-      *connection.store, "host", env, HostPlace(env),
-      [](const auto& places) { return absl::StrJoin(HostsOf(places), ","); });
+  ASSIGN_OR_RETURN(const std::string all,
+                   DecideTogether(*connection.store, "host", env,
+                                  HostPlace(env), [](const auto& places) {
+                                    return absl::StrJoin(HostsOf(places), ",");
+                                  }));
   for (const absl::string_view host : absl::StrSplit(all, ',')) {
     if (absl::SimpleAtoi(host, &hosts.emplace_back())) continue;
     return absl::UnavailableError(

@@ -369,38 +369,6 @@ absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                    env.world_size, ": ", status.message()));
 }
 
-std::string DecideTogether(
-    c10d::Store& store, const std::string& topic, const RankEnv& env,
-    const std::string& own,
-    const std::function<std::string(const std::vector<std::string>&)>& decide) {
-  const auto key = [&topic](const auto& part) {
-    return absl::StrCat(topic, "/", part);
-  };
-  store.set(key(env.rank), own);
-  if (env.rank == 0) {
-    std::vector<std::string> all;
-    for (int rank = 0; rank < env.world_size; ++rank) {
-      all.push_back(store.get_to_str(key(rank)));
-    }
-    store.set(key("verdict"), decide(all));
-  }
-  return store.get_to_str(key("verdict"));
-}
-
-absl::Status JudgeTogether(
-    c10d::Store& store, const std::string& topic, const RankEnv& env,
-    const std::string& own,
-    const std::function<absl::Status(const std::vector<std::string>&)>& judge) {
-  constexpr char kGood[] = "ok";
-  const std::string verdict =
-      DecideTogether(store, topic, env, own, [&](const auto& all) {
-        const absl::Status judged = judge(all);
-        return judged.ok() ? kGood : std::string(judged.message());
-      });
-  return verdict == kGood ? absl::OkStatus()
-                          : absl::InvalidArgumentError(verdict);
-}
-
 absl::StatusOr<HostedStore> HostStore(int restart) {
   ASSIGN_OR_RETURN(Listener listener, Listen(/*loopback_only=*/true, 0));
   try {

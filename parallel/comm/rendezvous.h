@@ -2,9 +2,7 @@
 #ifndef RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
 #define RANKWISE_PARALLEL_COMM_RENDEZVOUS_H_
 
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,20 +48,6 @@ struct StoreConnection {
 // MASTER_PORT. InvalidArgument: ranks disagree about the world size.
 absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
                                            const RendezvousConfig& config);
-
-// What rank 0 makes of what all ranks say of themselves, by rank; all get it.
-// `topic` is used once in a job. Collective. Throws what the store throws.
-std::string DecideTogether(
-    c10d::Store& store, const std::string& topic, const RankEnv& env,
-    const std::string& own,
-    const std::function<std::string(const std::vector<std::string>&)>& decide);
-
-// The same where rank 0 only judges: where `judge` objects, all get its message
-// as InvalidArgument.
-absl::Status JudgeTogether(
-    c10d::Store& store, const std::string& topic, const RankEnv& env,
-    const std::string& own,
-    const std::function<absl::Status(const std::vector<std::string>&)>& judge);
 
 // A store that a launcher serves to its ranks on a free loopback port.
 struct HostedStore {

@@ -265,26 +265,5 @@ TEST(RendezvousTest, AFileThatIsNoStoreIsRefused) {
               AllOf(HasSubstr("garbage"), HasSubstr("is no file store")));
 }
 
-TEST(JudgeTogetherTest, EveryRankHearsTheVerdict) {
-  c10d::HashStore store;
-  std::vector<absl::Status> verdicts(3);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 3; ++rank) {
-    ranks.emplace_back([&, rank] {
-      verdicts[rank] = JudgeTogether(
-          store, "colour", Rank(rank, 3, 1), rank == 2 ? "red" : "blue",
-          [](const std::vector<std::string>& all) {
-            return all[1] == all[2]
-                       ? absl::OkStatus()
-                       : absl::InvalidArgumentError(all[1] + ", " + all[2]);
-          });
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  for (const absl::Status& verdict : verdicts) {
-    EXPECT_EQ(verdict.message(), "blue, red");
-  }
-}
-
 }  // namespace
 }  // namespace rankwise

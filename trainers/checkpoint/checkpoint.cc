@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "third_party/absl/status_macros.h"
@@ -90,6 +91,13 @@ absl::Status CheckpointStore::CheckAllSaved(
   }
   return absl::NotFoundError(absl::StrCat(
       "the checkpoint of step ", *saved_step_, " is no longer in ", dir_));
+}
+
+absl::StatusOr<bool> CheckpointStore::HasOnlyInterrupted() const {
+  ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
+  return !sets.empty() && absl::c_none_of(sets, [](const CheckpointSet& set) {
+    return set.complete();
+  });
 }
 
 absl::StatusOr<std::optional<int64_t>> CheckpointStore::LoadLatest(

@@ -141,7 +141,8 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
     return BeginAnew(config_.checkpoint, worker_);
   const std::string why =
       restart_ > 0 ? absl::StrCat("restart ", restart_) : "--resume";
-  ASSIGN_OR_RETURN(std::optional<Progress> found, checkpoints_->Resume());
+  ASSIGN_OR_RETURN(std::optional<Progress> found,
+                   checkpoints_->Resume(/*after_restart=*/restart_ > 0));
   if (!found.has_value()) {
     console_->Say(absl::StrCat(why, ": no checkpoint in ",
                                config_.checkpoint.dir,

@@ -131,19 +131,30 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
   return progress;
 }
 
-absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume() {
+absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
+    bool after_restart) {
+  bool interrupted = false;
+  if (after_restart) {
+    ASSIGN_OR_RETURN(interrupted, store_->HasOnlyInterrupted());
+  }
+  if (interrupted && worker_.is_first()) {
+    std::fprintf(stderr,
+                 "warning: the only checkpoint in %s is incomplete: its save "
+                 "was interrupted\n",
+                 config_.checkpoint.dir.c_str());
+  }
   int64_t last_step = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> first_found;  // by rank
   for (;;) {
     std::vector<std::string> warnings;
     std::optional<Progress> progress;
-    const auto loaded = store_->LoadLatest(
-        &warnings,
-        [&](CheckpointReader& reader) -> absl::Status {
-          ASSIGN_OR_RETURN(progress, Restore(reader));
-          return absl::OkStatus();
-        },
-        last_step);
+    const auto restore = [&](CheckpointReader& reader) -> absl::Status {
+      ASSIGN_OR_RETURN(progress, Restore(reader));
+      return absl::OkStatus();
+    };
+    absl::StatusOr<std::optional<int64_t>> loaded = std::nullopt;
+    if (!interrupted)
+      loaded = store_->LoadLatest(&warnings, restore, last_step);
     // A rank that cannot load must not leave the others waiting: all learn what
     // each found.
     const int64_t mine =

@@ -47,7 +47,11 @@ class RunCheckpoints {
   // the checkpoint does not know, or knows on another kind of device, is seeded
   // from the seed, the step and the rank. What ranks that are gone have summed
   // up is the first one's.
-  absl::StatusOr<std::optional<Progress>> Resume();
+  //
+  // `after_restart`: if the folder has only what interrupted saves have left,
+  // there is none: the ranks failed before the first checkpoint was complete.
+  // Otherwise that is an error, as parts may have been lost.
+  absl::StatusOr<std::optional<Progress>> Resume(bool after_restart = false);
 
   // Writes this rank's part; with config.checkpoint.async it returns when that
   // is copied in memory, and a thread writes. Waits for the save before it, and

@@ -309,5 +309,26 @@ TEST_F(ResumeTest, MissingTensorsAndStateAreNamed) {
               HasSubstr("no state of data-parallel rank 0"));
 }
 
+TEST_F(ResumeTest, AfterARestartAnInterruptedFirstSaveIsNoCheckpoint) {
+  CheckpointStore half(config_.checkpoint.dir, 3, /*shard=*/0,
+                       /*num_shards=*/2);
+  Checkpoint checkpoint;
+  checkpoint.step = 3;
+  ASSERT_TRUE(half.Save(checkpoint).ok());
+  // The other half may also have been lost, of which the user must hear.
+  EXPECT_TRUE(absl::IsDataLoss(Resume(config_, worker_).status()));
+  RunCheckpoints checkpoints = Of(config_, worker_);
+  ASSERT_TRUE(checkpoints.Open().ok());
+  const auto restarted = checkpoints.Resume(/*after_restart=*/true);
+  ASSERT_TRUE(restarted.ok()) << restarted.status();
+  EXPECT_FALSE(restarted->has_value());
+
+  Save({.step = 2});
+  const auto again = checkpoints.Resume(/*after_restart=*/true);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_TRUE(again->has_value());
+  EXPECT_EQ((*again)->step, 2);
+}
+
 }  // namespace
 }  // namespace rankwise
