@@ -170,18 +170,22 @@ std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
       losses[0].efficiency_points < kWorthSaying) {
     return "";
   }
+  const int64_t ranks = cell.run.world_size;
   for (const NetworkModel& network : answer.networks) {
     if (network.backend != cell.run.backend) continue;
-    const int64_t ranks = cell.run.world_size;
     const auto across =
         network.Estimate("all_reduce", kBytes, ranks, cell.hosts);
+    if (!across.ok()) continue;
+    const std::string cause =
+        absl::StrCat(" The link between hosts is the cause: 4 MiB among ",
+                     ranks, " ranks take ", Milliseconds(across->seconds),
+                     " over ", cell.hosts, " hosts, ");
+    // Every message crosses the link.
+    if (ranks == cell.hosts) return cause + "each of which has one rank.";
     const auto within = network.Estimate("all_reduce", kBytes, ranks);
-    if (!across.ok() || !within.ok()) continue;
-    if (across->seconds < kSlower * within->seconds) continue;
-    return absl::StrCat(" The link between hosts is the cause: 4 MiB among ",
-                        ranks, " ranks take ", Milliseconds(across->seconds),
-                        " over ", cell.hosts, " hosts, and ",
-                        Milliseconds(within->seconds), " within one.");
+    if (!within.ok() || across->seconds < kSlower * within->seconds) continue;
+    return absl::StrCat(cause, "and ", Milliseconds(within->seconds),
+                        " within one.");
   }
   return "";
 }

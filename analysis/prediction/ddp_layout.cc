@@ -319,6 +319,9 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
           ExposedSeconds(result.runs.front()) -
           ExposedSeconds(SimulateRun(*source.runs.front(), source.factors, plan,
                                      buckets, *without));
+    } else if (layout.ranks_per_host == 1) {
+      // Every message crosses the link, and none was measured within a host.
+      result.link_seconds = ExposedSeconds(result.runs.front());
     }
     result.assumptions.push_back(LinkLine(layout, network));
   }

@@ -422,8 +422,7 @@ std::string Layout::Name() const {
 std::string LinkSentence(const Prediction& prediction) {
   if (prediction.link_seconds < 0.01 * prediction.step_seconds) return "";
   return absl::StrFormat(
-      "The link between hosts limits %s: %s ms of its step, %s, would be "
-      "hidden or saved on one host.",
+      "The link between hosts limits %s: it costs %s ms of its step, %s.",
       prediction.layout.Name(), MillisecondsText(prediction.link_seconds),
       PercentText(prediction.link_seconds / prediction.step_seconds));
 }

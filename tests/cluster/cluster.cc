@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "parallel/clock/steady_time.h"
+#include "records/record.h"
 
 namespace rankwise {
 namespace {
@@ -117,6 +119,17 @@ std::vector<std::string> Cluster::ProgramsOn(int host) const {
                         '\n', absl::SkipEmpty());
 }
 
+std::string Torchrun(const Cluster& cluster, std::string* why_not) {
+  const Finished python =
+      cluster.Run("host1", "python3 analysis/versus_pytorch/pytorch_python.py");
+  if (python.code != 0) {
+    *why_not = python.err;
+    return "";
+  }
+  return absl::StrCat(std::string(absl::StripAsciiWhitespace(python.out)),
+                      " -m torch.distributed.run --no-python");
+}
+
 void ClusterTest::SetUp() {
   cluster_ = std::make_unique<Cluster>(options());
   if (!cluster_->why_not().empty()) GTEST_SKIP() << cluster_->why_not();
@@ -134,6 +147,13 @@ Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
             " MASTER_ADDR=host1 MASTER_PORT=29500 ", variables, " ", command)));
   }
   return ranks;
+}
+
+int64_t HostsOf(const std::string& record) {
+  for (const Record& one : RecordsIn(record)) {
+    if (const auto* run = std::get_if<RunRecord>(&one)) return run->hosts;
+  }
+  return 0;
 }
 
 void ExpectErrors(const Ranks& ranks, const std::vector<int>& those,

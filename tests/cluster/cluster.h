@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,10 @@ class Cluster {
   pid_t first_ = -1;  // process of the cluster
 };
 
+// What starts torchrun on a host, "PYTHON -m torch.distributed.run
+// --no-python"; "" where no Python has torch, and *why_not says so.
+std::string Torchrun(const Cluster& cluster, std::string* why_not);
+
 // A test that is skipped, with the reason, where there can be no hosts.
 class ClusterTest : public ::testing::Test {
  protected:
@@ -66,6 +71,9 @@ using Ranks = std::vector<std::unique_ptr<TestProcess>>;
 // hosts, with the variables that torchrun sets. `variables` are more of them.
 Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
                  const std::string& command, const std::string& variables = "");
+
+// The hosts of the job whose records the file has; 0: it has none.
+int64_t HostsOf(const std::string& record);
 
 // Each of `those` ranks of the trainer ddp ends within 20 s with an error that
 // matches `regex`.

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/cluster/cluster.h"
@@ -81,44 +80,67 @@ TEST_F(LaunchersTest, AMachineWhoseNameLeadsToItsLoopback) {
   EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
 }
 
-TEST_F(LaunchersTest, Mpirun) {
-  if (cluster().Run("host1", "command -v mpirun").code != 0)
-    GTEST_SKIP() << "mpirun is missing (apt-get install openmpi-bin)";
+class MpirunTest : public LaunchersTest {
+ protected:
+  void SetUp() override {
+    LaunchersTest::SetUp();
+    if (IsSkipped()) return;
+    if (cluster().Run("host1", "command -v mpirun").code != 0)
+      GTEST_SKIP() << "mpirun is missing (apt-get install openmpi-bin)";
+  }
+
+  Finished RunWithMpi(const std::string& command) const {
+    return cluster().Run(
+        "host1",
+        absl::StrCat("export TMPDIR=/run OMPI_ALLOW_RUN_AS_ROOT=1 "
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                     "OMPI_MCA_plm_rsh_agent=$PWD/tests/cluster/on_host.sh "
+                     "OMPI_MCA_btl_tcp_if_include=eth0 "
+                     "OMPI_MCA_oob_tcp_if_include=eth0; ",
+                     command));
+  }
+};
+
+TEST_F(MpirunTest, StartsTheRanks) {
   // The port comes from mpirun's number of the job, the address does not.
-  const Finished run = cluster().Run(
-      "host1",
-      absl::StrCat("TMPDIR=/run mpirun --allow-run-as-root -np 4 "
-                   "-H host1:2,host2:2 "
-                   "--mca plm_rsh_agent $PWD/tests/cluster/on_host.sh "
-                   "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include "
-                   "eth0 -x MASTER_ADDR=host1 ",
-                   Ddp(record_)));
+  const Finished run = RunWithMpi(absl::StrCat(
+      "mpirun -np 4 -H host1:2,host2:2 -x MASTER_ADDR=host1 ", Ddp(record_)));
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
 }
 
-// A Python that imports torch.
+TEST_F(MpirunTest, StartsTheRunsOfAStudy) {
+  const std::string folder = TemporaryPath("study");
+  const Finished study = RunWithMpi(absl::StrCat(
+      "analysis/study/study --hosts=host1,host2 --ranks_per_host=2 "
+      "--world_sizes=2,4 --trainers=ddp --scaling=weak --model=mlp "
+      "--backend=gloo --repetitions=1 --max_steps=7 --warmup_steps=2 "
+      "--batch_size=16 --threads=1 --ablations=0 --comm_bench=false "
+      "--report=false --output_dir=",
+      folder));
+  EXPECT_EQ(study.code, 0) << study.out << study.err;
+  EXPECT_EQ(HostsOf(folder + "/ddp-x2-batch16-rep1.jsonl"), 1);
+  EXPECT_EQ(HostsOf(folder + "/ddp-x4-batch16-rep1.jsonl"), 2);
+}
+
 class TorchrunTest : public LaunchersTest {
  protected:
   void SetUp() override {
     LaunchersTest::SetUp();
     if (IsSkipped()) return;
-    const Finished python = cluster().Run(
-        "host1", "python3 analysis/versus_pytorch/pytorch_python.py");
-    if (python.code != 0) GTEST_SKIP() << python.err;
-    torchrun_ = absl::StrCat(
-        std::string(absl::StripAsciiWhitespace(python.out)),
-        " -m torch.distributed.run --no-python --nproc-per-node=2 ");
+    std::string why_not;
+    torchrun_ = Torchrun(cluster(), &why_not);
+    if (torchrun_.empty()) GTEST_SKIP() << why_not;
   }
 
   // The same command on both hosts, but for $NODE, 0 or 1.
   void RunOnBoth(const std::string& flags) {
     std::vector<std::unique_ptr<TestProcess>> agents;
     for (int node = 0; node < 2; ++node) {
-      agents.push_back(
-          cluster().Start(absl::StrCat("host", node + 1),
-                          absl::StrCat("NODE=", node, "; exec ", torchrun_,
-                                       flags, " ", Ddp(record_))));
+      agents.push_back(cluster().Start(
+          absl::StrCat("host", node + 1),
+          absl::StrCat("NODE=", node, "; exec ", torchrun_,
+                       " --nproc-per-node=2 ", flags, " ", Ddp(record_))));
     }
     for (const auto& agent : agents)
       EXPECT_EQ(agent->Wait(), 0) << agent->Stderr();

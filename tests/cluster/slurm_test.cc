@@ -39,6 +39,24 @@ class SlurmTest : public ClusterTest {
     EXPECT_EQ(job.code, 0) << job.err;
     return MeanLosses(record, ranks);
   }
+
+  // What a short study prints in a batch job with `options` of sbatch.
+  std::string RunStudyAsBatchJob(const std::string& options,
+                                 const std::string& flags) {
+    const std::string script = TemporaryPath("study.sh");
+    std::ofstream(script)
+        << "#!/bin/bash\n#SBATCH --output=" << script << ".out " << options
+        << "\nanalysis/study/study --model=mlp --repetitions=1 --max_steps=7 "
+           "--warmup_steps=2 --batch_size=16 --threads=1 --ablations=0 "
+           "--comm_bench=false "
+        << flags << "\n";
+    const Finished batch =
+        cluster().Run("host1", absl::StrCat("sbatch --wait ", script));
+    const std::string output =
+        cluster().Run("host1", absl::StrCat("cat ", script, ".out")).out;
+    EXPECT_EQ(batch.code, 0) << batch.err << output;
+    return output;
+  }
 };
 
 TEST_F(SlurmTest, RanksOfAStepFindEachOther) {
@@ -63,20 +81,20 @@ TEST_F(SlurmTest, RanksOfAStepFindEachOther) {
 
 TEST_F(SlurmTest, AStudyRunsAsABatchJob) {
   const std::string folder = TemporaryPath("study");
-  const std::string script = TemporaryPath("study.sh");
-  std::ofstream(script) << "#!/bin/bash\n#SBATCH --nodes=1 --output=" << script
-                        << ".out\nanalysis/study/study --trainers=single,ddp "
-                           "--model=mlp --repetitions=1 --max_steps=7 "
-                           "--warmup_steps=2 --batch_size=16 --threads=1 "
-                           "--ablations=0 --comm_bench=false --output_dir="
-                        << folder << "\n";
-  const Finished batch =
-      cluster().Run("host1", absl::StrCat("sbatch --wait ", script));
-  const std::string output =
-      cluster().Run("host1", absl::StrCat("cat ", script, ".out")).out;
-  EXPECT_EQ(batch.code, 0) << batch.err << output;
+  const std::string output = RunStudyAsBatchJob(
+      "--nodes=1", "--trainers=single,ddp --output_dir=" + folder);
   EXPECT_THAT(output, HasSubstr("\nddp "));
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.html"));
+}
+
+TEST_F(SlurmTest, AStudyFillsTheNodesOfItsJob) {
+  const std::string folder = TemporaryPath("study");
+  RunStudyAsBatchJob("--nodes=2 --ntasks-per-node=2",
+                     "--trainers=ddp --world_sizes=2,4 --scaling=weak "
+                     "--report=false --output_dir=" +
+                         folder);
+  EXPECT_EQ(HostsOf(folder + "/ddp-x2-batch16-rep1.jsonl"), 1);
+  EXPECT_EQ(HostsOf(folder + "/ddp-x4-batch16-rep1.jsonl"), 2);
 }
 
 TEST_F(SlurmTest, ACancelledJobLeavesNothing) {
