@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/cluster/cluster.h"
@@ -81,20 +82,41 @@ TEST_F(LaunchersTest, AMachineWhoseNameLeadsToItsLoopback) {
   EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
 }
 
-TEST_F(LaunchersTest, Mpirun) {
-  if (cluster().Run("host1", "command -v mpirun").code != 0)
-    GTEST_SKIP() << "mpirun is missing (apt-get install openmpi-bin)";
+class MpirunTest : public LaunchersTest {
+ protected:
+  void SetUp() override {
+    LaunchersTest::SetUp();
+    if (IsSkipped()) return;
+    if (cluster().Run("host1", "command -v mpirun").code != 0)
+      GTEST_SKIP() << "mpirun is missing (apt-get install openmpi-bin)";
+  }
+
   // The port comes from mpirun's number of the job, the address does not.
-  const Finished run = cluster().Run(
-      "host1",
-      absl::StrCat("TMPDIR=/run mpirun --allow-run-as-root -np 4 "
-                   "-H host1:2,host2:2 "
-                   "--mca plm_rsh_agent $PWD/tests/cluster/on_host.sh "
-                   "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include "
-                   "eth0 -x MASTER_ADDR=host1 ",
-                   Ddp(record_)));
+  Finished Mpirun(const std::string& ranks, const std::string& command) {
+    return cluster().Run(
+        "host1",
+        absl::StrCat("TMPDIR=/run mpirun --allow-run-as-root ", ranks,
+                     " --mca plm_rsh_agent $PWD/tests/cluster/on_host.sh "
+                     "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include "
+                     "eth0 -x MASTER_ADDR=host1 ",
+                     command));
+  }
+};
+
+TEST_F(MpirunTest, OverGloo) {
+  const Finished run = Mpirun("-np 4 -H host1:2,host2:2", Ddp(record_));
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
+}
+
+// Two ranks: the sum of more depends on the order.
+TEST_F(MpirunTest, OverMpi) {
+  const Finished run = Mpirun("-np 2 -H host1:1,host2:1",
+                              absl::StrCat(Ddp(record_), " --backend=mpi"));
+  if (absl::StrContains(run.err, "built without OpenMPI"))
+    GTEST_SKIP() << run.err;
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(AllLosses(record_, 2), LossesOnOneHost(2));
 }
 
 // A Python that imports torch.

@@ -47,20 +47,20 @@ struct MpiGroup {
   SteadyTime next_question = {};  // to the store
 };
 
-// One call of the backend: one or more of MPI's.
+// One call of the backend, and of MPI.
 class MpiWork : public c10d::Work {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Milliseconds = std::chrono::milliseconds;
+  // Starts one of MPI's non-blocking operations, and returns MPI's result.
+  using Operation = std::function<int(MPI_Request*)>;
 
   struct Call {
     c10d::OpType type;
     const char* title;  // "mpi:all_reduce"
-    // Kept until the call has ended, with what `start` and `finish` hold.
+    // Kept until the call has ended, with what the functions hold.
     Tensors inputs, outputs;
-    // Starts non-blocking operations, and appends their requests. Throws what
-    // MPI refuses.
-    std::function<void(const MpiApi&, std::vector<MPI_Request>&)> start;
+    Operation start;
     // Copies to where the results belong; may be empty.
     std::function<void()> finish = {};
     // From the start, 0: from the first wait(), as messages may be received
@@ -93,7 +93,7 @@ class MpiWork : public c10d::Work {
   const std::shared_ptr<MpiGroup> group_;
   Call call_;
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::vector<MPI_Request> requests_;
+  MPI_Request request_ = nullptr;
   std::exception_ptr error_;
   int source_ = -1;
   SteadyTime start_ = SteadyNow();
@@ -143,7 +143,7 @@ class MpiEngine {
   std::unique_lock<std::mutex> Lock() { return std::unique_lock(calls_); }
 
  private:
-  explicit MpiEngine(const MpiApi& mpi) : mpi_(mpi) {}
+  explicit MpiEngine(MpiApi& mpi) : mpi_(mpi) {}
 
   absl::Status Initialise(const BackendRequest& request);
   void WatchRanksOfThisMachine(const BackendRequest& request);
@@ -166,7 +166,7 @@ class MpiEngine {
   void LookAt(MpiGroup& group, SteadyTime oldest);
   std::string DeadRank() const;
 
-  const MpiApi& mpi_;
+  MpiApi& mpi_;
   std::vector<std::pair<int, int>> watched_;  // rank of the job, its pidfd
 
   std::mutex calls_;  // held while MPI is called; guards what follows
