@@ -123,10 +123,9 @@ void MpiEngine::Poll() {
 }
 
 void MpiEngine::Await(const MpiWork& work) {
-  constexpr microseconds kSpin(150);
   ++waiters_;
   last_wait_ = SteadyNow();
-  const Pause pause(kSpin);
+  const Pause pause(spin_in_waits_);
   while (!work.ended_) {
     Poll();
     if (!work.ended_) pause.Wait();
