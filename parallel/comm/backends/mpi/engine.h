@@ -3,6 +3,8 @@
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_MPI_ENGINE_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_MPI_ENGINE_H_
 
+#include <time.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -105,11 +107,13 @@ using MpiWorkPtr = c10::intrusive_ptr<MpiWork>;
 
 // One per process. MPI is called by one thread at a time, which holds the
 // engine's lock: whoever waits for a call, else the engine's own thread. That
-// polls as long as anything is in flight, first without a pause, then with
-// pauses of an eighth of the time that it has waited, 0.5 ms at most; it sleeps
-// when nothing is in flight. The first part takes 20 us in the engine's thread,
-// and in a wait 2 ms, during which messages of 8 MiB arrive at the speed of
-// MPI's own blocking calls, or 150 us where ranks share processors.
+// polls as long as anything is in flight, with pauses of an eighth of the time
+// that it has waited, 0.25 ms at most; it sleeps when nothing is in flight.
+//
+// It polls without a pause for the first 20 us, and where each rank of the
+// machine has a processor of its own: for the first 2 ms of a wait, and while
+// the thread that made the last call waits for a future, as c10d::Reducer does.
+// Then 8 MiB take no longer than by MPI's own blocking calls.
 //
 // What will not end fails within about 0.3 s: after its timeout; when a rank of
 // this machine has ended, which the kernel tells; when a rank of the group has
@@ -168,7 +172,7 @@ class MpiEngine {
   std::string DeadRank() const;
 
   MpiApi& mpi_;
-  std::chrono::microseconds spin_in_waits_{0};
+  bool has_processors_ = false;  // one for each rank of this machine
   std::vector<std::pair<int, int>> watched_;  // rank of the job, its pidfd
 
   std::mutex calls_;  // held while MPI is called; guards what follows
@@ -181,6 +185,7 @@ class MpiEngine {
 
   std::atomic<int> pending_{0};  // submitted and not ended
   std::atomic<int> waiters_{0};
+  std::atomic<clockid_t> submitter_{0};  // of the thread that submitted last
   std::atomic<SteadyTime> last_wait_{SteadyTime()};  // its begin
   std::mutex sleep_;
   std::condition_variable wake_;

@@ -63,9 +63,8 @@ absl::Status MpiEngine::Initialise(const BackendRequest& request) {
         "--mpi=pmix"));
   }
   mpi_.CreateReductions();
-  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-  spin_in_waits_ = std::chrono::microseconds(
-      request.env.local_world_size <= processors ? 2000 : 150);
+  has_processors_ = request.env.local_world_size <=
+                    static_cast<int>(std::thread::hardware_concurrency());
   WatchRanksOfThisMachine(request);
   thread_ = std::thread([this] { Run(); });
   running = this;
