@@ -13,7 +13,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -301,27 +300,6 @@ TEST(CommBenchTest, InVirtualTimeEverySampleIsWhatACallCosts) {
       EXPECT_NEAR(seconds, 50e-6 + 2e-9 * bytes, 1e-12) << row.bytes;
   }
 }
-
-// The number of ranks, and the layer.
-class CommBenchMpiTest
-    : public ::testing::TestWithParam<std::tuple<int, std::string>> {};
-
-TEST_P(CommBenchMpiTest, EveryCollectiveOfEveryTypeGivesWhatItGivesOverGloo) {
-  const auto& [ranks, layer] = GetParam();
-  const Finished run = RunCommBench(
-      Quick({absl::StrCat("--nproc=", ranks), "--backend=mpi",
-             "--layer=" + layer, "--collectives=all", "--dtypes=all",
-             "--ops=sum,min,max,prod", "--place=both", "--sizes=40000"}));
-  if (absl::StrContains(run.err, "apt-get install")) GTEST_SKIP() << run.err;
-  EXPECT_EQ(run.code, 0) << run.out << run.err;
-}
-
-INSTANTIATE_TEST_SUITE_P(Ranks, CommBenchMpiTest,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
-                                            ::testing::Values("c10d")));
-INSTANTIATE_TEST_SUITE_P(Raw, CommBenchMpiTest,
-                         ::testing::Combine(::testing::Values(2),
-                                            ::testing::Values("mpi")));
 
 struct Variant {
   const char* name;

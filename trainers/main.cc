@@ -199,6 +199,7 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
+  SayOnce(worker, std::string(comm->why_backend()));
   worker.device = comm->device();
   if (trainer.devices != nullptr) {
     ASSIGN_OR_RETURN(worker.devices, trainer.devices(world_size));

@@ -41,7 +41,7 @@ std::vector<std::string> Ranks(int count, const std::string& scenario) {
           "--backend=mpi", "--scenario=" + scenario};
 }
 
-// comm_bench_test calls every collective of every type.
+// comm_bench_mpi_test calls every collective of every type.
 TEST_P(MpiRanksTest, InPlaceOnListsFromAnyRankAndByFuture) {
   TestProcess process(Ranks(GetParam(), "variants"));
   EXPECT_EQ(process.Wait(), 0) << process.Stderr();

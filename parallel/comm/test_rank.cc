@@ -46,7 +46,7 @@ ABSL_FLAG(bool, poll_gloo, false, "");
 ABSL_FLAG(absl::Duration, linger, absl::ZeroDuration(),
           "How long rank 1 takes to end once it has failed.");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
-ABSL_FLAG(int, calls, 300, "Of each group in scenario mixed.");
+ABSL_FLAG(int, calls, 1000, "Of each group in scenario mixed.");
 
 namespace rankwise {
 namespace {

@@ -1,6 +1,7 @@
 // The launchers of real clusters, on two hosts with two ranks each: the losses
 // are those of --nproc=4 on one, to the last bit.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -16,6 +17,8 @@
 
 namespace rankwise {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
 
@@ -133,6 +136,10 @@ TEST_F(MpirunTest, OverMpi) {
     GTEST_SKIP() << run.err;
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(AllLosses(record_, 2), LossesOnOneHost(2));
+  const Finished chosen =
+      Mpirun("-np 2 -H host1:1,host2:1",
+             "trainers/ddp --model=mlp --max_steps=1 --eval=false --threads=1");
+  EXPECT_THAT(chosen.out, HasSubstr("backend mpi, since mpirun")) << chosen.err;
 }
 
 class TorchrunTest : public LaunchersTest {
