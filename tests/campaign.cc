@@ -166,7 +166,7 @@ absl::StatusOr<const Losses*> LossesLeftAlone(const CampaignTrainer& trainer) {
   fs::create_directories(dir);
   std::vector<std::string> flags = CampaignFlags(trainer, dir);
   flags.push_back(absl::StrCat("--nproc=", trainer.ranks));
-  const Finished job = RunTrainer(trainer.name, flags);
+  const Finished job = RunTrainer(trainer.name, flags, {}, kPatience);
   if (job.code != 0) return Wrong("the undisturbed job failed: " + job.err);
   int64_t restarts = 0;
   ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));

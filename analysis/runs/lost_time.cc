@@ -21,7 +21,12 @@ std::string Parts(const RestartRecord& restart) {
   const double since = restart.failed_unix_seconds - restart.kept_unix_seconds;
   const double until =
       restart.training_unix_seconds - restart.failed_unix_seconds;
-  if (std::isnan(since)) return absl::StrCat("from ", from);
+  if (std::isnan(since)) {
+    const double lost =
+        restart.training_unix_seconds - restart.kept_unix_seconds;
+    if (std::isnan(lost)) return absl::StrCat("from ", from);
+    return absl::StrFormat("%.1f s from %s until training resumed", lost, from);
+  }
   return absl::StrFormat("%.1f s since %s, %.1f s until training resumed",
                          since, from, until);
 }

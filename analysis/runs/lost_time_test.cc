@@ -45,8 +45,8 @@ TEST(LostTime, SaysWhatIsUnknown) {
                         RunOf("a.jsonl", {0, 2, "", 0, unknown, unknown, 200}),
                         RunOf("b.jsonl", {0, 1, "", 0, unknown, unknown, 9})}),
               ElementsAre("a.jsonl: restarted 2 times, at least 4.0 s lost "
-                          "(restart 1: from the checkpoint of step 6; restart "
-                          "2: from the start)",
+                          "(restart 1: 4.0 s from the checkpoint of step 6 "
+                          "until training resumed; restart 2: from the start)",
                           "b.jsonl: restarted once, time lost unknown "
                           "(restart 1: from the start)"));
 }

@@ -111,10 +111,11 @@ absl::Status StrikeHost(const HostFault& fault, const std::string& dir,
   } else {
     cluster.SetLink(fault.host, false);
   }
+  // Who is cut off waits for the others, and then for the store's answer.
   const absl::Duration bound =
-      kGrace + std::max(kCollectiveTimeout, fault.moment.phase == kStartUp
-                                                ? kRendezvousTimeout
-                                                : kCollectiveTimeout);
+      kGrace + kCollectiveTimeout +
+      (fault.moment.phase == kStartUp ? kRendezvousTimeout
+                                      : kCollectiveTimeout);
   ASSIGN_OR_RETURN(const std::string said, AwaitEnds(fault, ranks, bound));
   const double seconds = absl::ToDoubleSeconds(ElapsedSince(start));
   RETURN_IF_ERROR(CheckNamed(fault, said));
