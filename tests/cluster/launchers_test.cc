@@ -136,9 +136,9 @@ TEST_F(MpirunTest, OverMpi) {
     GTEST_SKIP() << run.err;
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(AllLosses(record_, 2), LossesOnOneHost(2));
-  const Finished chosen =
-      Mpirun("-np 2 -H host1:1,host2:1",
-             "trainers/ddp --model=mlp --max_steps=1 --eval=false --threads=1");
+  const Finished chosen = RunWithMpi(
+      "mpirun -np 2 -H host1:1,host2:1 -x MASTER_ADDR=host1 trainers/ddp "
+      "--model=mlp --max_steps=1 --eval=false --threads=1");
   EXPECT_THAT(chosen.out, HasSubstr("backend mpi, since mpirun")) << chosen.err;
 }
 
