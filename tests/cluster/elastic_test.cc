@@ -153,7 +153,7 @@ TEST_F(ElasticTest, AJobWaitsForAHostThatVanishedAndGoesOnBitEqual) {
   EXPECT_GE(restarts[0].step, 10);
   EXPECT_LT(restarts[0].step, kSteps);
   EXPECT_GT(restarts[0].training_unix_seconds, restarts[0].kept_unix_seconds);
-  EXPECT_THAT(first->Stdout(), HasSubstr("s are lost"));
+  EXPECT_THAT(first->Stdout(), HasSubstr(" s lost"));
   EXPECT_EQ(MeansOf(record_), Undisturbed(kSteps));
   EXPECT_THAT(cluster().ProgramsOn(1), IsEmpty());
   EXPECT_THAT(cluster().ProgramsOn(2), IsEmpty());
