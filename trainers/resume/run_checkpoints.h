@@ -4,6 +4,7 @@
 #define RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -21,6 +22,13 @@
 
 namespace rankwise {
 
+// What an engine keeps in checkpoints, as text; functions may be null.
+// Collective, between steps.
+struct EngineState {
+  std::function<std::string()> save;
+  std::function<void(const std::string&)> restore;
+};
+
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
 // what the constructor takes must outlive this. A rank saves what it owns, or
 // its block of it, in a file of its own; the checkpoint is that of the whole
@@ -29,7 +37,7 @@ class RunCheckpoints {
  public:
   RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                  const Worker& worker, Model& model, Optimizer& optimizer,
-                 ShardedState sharded = {});
+                 ShardedState sharded = {}, EngineState engine = {});
 
   // To be called first: settles which ranks write a file, and the first rank
   // makes the folder. One that cannot be written to must be known before the
@@ -86,6 +94,7 @@ class RunCheckpoints {
   Model& model_;
   Optimizer& optimizer_;
   const ShardedState sharded_;
+  const EngineState engine_;
   int parts_ = 0;                         // files of a checkpoint
   std::optional<CheckpointStore> store_;  // from Open on
   // The save that is not finished yet, and this rank's part of it.
