@@ -125,6 +125,8 @@ absl::Status Measure(const BenchConfig& config, const Plan& plan,
   Facts facts = FactsOf(run, environment, config);
   if (rank.comm != nullptr && !rank.comm->why_on_cpu().empty())
     facts.push_back({"device", std::string(rank.comm->why_on_cpu())});
+  if (rank.comm != nullptr && !rank.comm->why_backend().empty())
+    facts.push_back({"auto", std::string(rank.comm->why_backend())});
   if (config.mode == "sweep") {
     const PeerCeiling ceiling =
         MeasurePeerCeiling(*rank.control, rank.device, rank.on_one_host);

@@ -141,15 +141,15 @@ struct EvalRecord {
   double seconds = 0;    // wall-clock
 };
 
-// A run that an elastic launcher has started again, as its training goes on.
-// Times are seconds of the Unix clock.
+// A restart by a launcher, written when training resumes. Times are Unix
+// seconds.
 struct RestartRecord {
   int64_t rank = 0;
   int64_t restart = 1;  // as the launcher counts, from 1
   std::string cause;    // "rank 1 (process 7) ended with ..."; "" unknown
-  int64_t step = 0;     // the last whose result it has; 0: starts anew
-  // When that was all that had been done: at the checkpoint, or the start of
-  // the ranks that failed. What followed is lost. NaN: not known.
+  int64_t step = 0;     // the step after which it continues; 0: none
+  // The time up to which work is kept: that of the checkpoint, or of the start
+  // of the ranks that failed. Later work is lost. NaN: not known.
   double kept_unix_seconds = std::numeric_limits<double>::quiet_NaN();
   // When the first rank failed. NaN: not known.
   double failed_unix_seconds = std::numeric_limits<double>::quiet_NaN();
@@ -163,8 +163,8 @@ struct CheckpointRecord {
   int64_t epoch = 0;  // the epoch of that step
   std::string path;
   int64_t bytes = 0;
-  double seconds = 0;  // until all was written, sync and rename included
-  // Of these, what the training waited. NaN: not known.
+  double seconds = 0;  // until it was on disk, sync and rename included
+  // The part of `seconds` during which training waited. NaN: not known.
   double blocked_seconds = std::numeric_limits<double>::quiet_NaN();
 };
 

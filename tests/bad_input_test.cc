@@ -272,8 +272,8 @@ std::vector<BadInput> BadFlags() {
       {"CheckpointEveryHalfASecond",
        "single",
        {"--checkpoint_every=500ms"},
-       "--checkpoint_every=500ms: must be between 0 and 1000000000000 steps, "
-       "as 200, or a time of at least 1s, as 30s or 5m"},
+       "--checkpoint_every=500ms: must be between 0 and 1000000000000 steps "
+       "(200), or a time of at least 1s (30s, 5m)"},
       {"CheckpointEveryMinusOne",
        "single",
        {"--checkpoint_every=-1"},
@@ -285,7 +285,7 @@ std::vector<BadInput> BadFlags() {
       {"GlobalBatchThatDoesNotDivide",
        "ddp",
        {"--global_batch_size=9", "--accumulate=2"},
-       "--global_batch_size=9: is no multiple of 1 data-parallel ranks x 2 "
+       "--global_batch_size=9: is not a multiple of 1 data-parallel ranks x 2 "
        "micro-batches"},
       {"KeepCheckpoints",
        "single",

@@ -45,8 +45,7 @@ bool Shows(const TestProcess& job, Phase phase, int count) {
   return found >= count;
 }
 
-// Whether the folder has a file that is being written, of the `count`th or a
-// later checkpoint.
+// Whether a file of the `count`th or a later checkpoint is being written.
 bool Writes(const std::string& dir, int count) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(dir + "/checkpoints", none)) {
@@ -124,7 +123,7 @@ absl::StatusOr<Losses> ReadLosses(const std::string& dir, int64_t* restarts) {
 absl::Status CheckFiles(const std::string& dir) {
   for (const auto& entry : fs::directory_iterator(dir + "/checkpoints")) {
     const std::string name = entry.path().filename().string();
-    if (absl::EndsWith(name, ".tmp")) return Wrong(name + " is left");
+    if (absl::EndsWith(name, ".tmp")) return Wrong(name + " was left behind");
     if (absl::StartsWith(name, "model") &&
         absl::EndsWith(name, ".safetensors")) {
       RETURN_IF_ERROR(LoadSafetensors(entry.path().string()).status());
@@ -138,7 +137,7 @@ absl::Status CheckFiles(const std::string& dir) {
     if (!warnings.empty()) return Wrong(warnings[0]);
     if (!loaded.has_value()) return Wrong("a checkpoint is missing");
     if (i == 0 && loaded->step != kCampaignSteps)
-      return Wrong("the last is missing");
+      return Wrong("the last checkpoint is missing");
     newest = loaded->step - 1;
   }
   return absl::OkStatus();
@@ -151,7 +150,8 @@ absl::Status AwaitMoment(const Moment& moment, const TestProcess& out,
          !(moment.phase == kCheckpoint
                ? Writes(dir, moment.after)
                : Shows(out, moment.phase, moment.after))) {
-    if (deadline.passed()) return Wrong("the job did not come so far");
+    if (deadline.passed())
+      return Wrong("the job did not reach the point of the fault");
     absl::SleepFor(absl::Microseconds(200));
   }
   absl::SleepFor(moment.delay);
@@ -167,11 +167,11 @@ absl::StatusOr<const Losses*> LossesLeftAlone(const CampaignTrainer& trainer) {
   std::vector<std::string> flags = CampaignFlags(trainer, dir);
   flags.push_back(absl::StrCat("--nproc=", trainer.ranks));
   const Finished job = RunTrainer(trainer.name, flags, {}, kPatience);
-  if (job.code != 0) return Wrong("without a fault: " + job.err);
+  if (job.code != 0) return Wrong("the undisturbed job failed: " + job.err);
   int64_t restarts = 0;
   ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
   if (losses.size() != kCampaignSteps || restarts != 0)
-    return Wrong("a job without a fault is not as it should be");
+    return Wrong("the undisturbed job lacks steps or was restarted");
   fs::remove_all(dir);
   return &(known[trainer.name] = losses);
 }

@@ -1,5 +1,5 @@
-// Training jobs that are disturbed at random: what is started, the moment at
-// which a fault strikes, and what must hold afterwards.
+// Training jobs with random faults: what is started, when a fault occurs, and
+// what must hold afterwards.
 #ifndef RANKWISE_TESTS_CAMPAIGN_H_
 #define RANKWISE_TESTS_CAMPAIGN_H_
 
@@ -21,7 +21,7 @@ using Losses = std::map<int64_t, double>;  // by step, of rank 0
 inline constexpr int kCampaignSteps = 24;
 inline constexpr absl::Duration kCollectiveTimeout = absl::Seconds(5);
 inline constexpr absl::Duration kRendezvousTimeout = absl::Seconds(20);
-// From a rank's end to that of all others; the machine may be loaded.
+// From one rank's end to that of all others, with slack for a loaded machine.
 inline constexpr absl::Duration kGrace = absl::Seconds(8);
 inline constexpr absl::Duration kPatience = absl::Minutes(2);  // for a job
 
@@ -35,8 +35,8 @@ enum Phase { kStartUp, kStep, kEvaluation, kCheckpoint, kPhases };
 
 struct Moment {
   Phase phase;
-  int after;             // lines of the phase
-  absl::Duration delay;  // after those
+  int after;             // lines, or checkpoints, of the phase to await
+  absl::Duration delay;  // after that
 
   const char* Name() const;  // "a step"
 };
@@ -44,23 +44,22 @@ struct Moment {
 const CampaignTrainer& DrawTrainer(std::mt19937_64& random);
 Moment DrawMoment(std::mt19937_64& random);
 
-// But for those that say how the ranks are started.
+// All flags except those of the launcher.
 std::vector<std::string> CampaignFlags(const CampaignTrainer& trainer,
                                        const std::string& dir);
 
-// Blocks until the job, whose first rank prints to `out`, is where the fault is
-// to come. In start-up: the moment's delay.
+// Blocks until the job, whose first rank prints to `out`, has reached the point
+// of the fault. In start-up: for the moment's delay.
 absl::Status AwaitMoment(const Moment& moment, const TestProcess& out,
                          const std::string& dir);
 
-// Those of rank 0, and the number of `restart` records.
+// The losses of rank 0, and the number of `restart` records.
 absl::StatusOr<Losses> ReadLosses(const std::string& dir, int64_t* restarts);
 
-// Every file of the folder is one that its trainer means to be there, and
-// whole.
+// Every file in the folder belongs there and is complete.
 absl::Status CheckFiles(const std::string& dir);
 
-// The losses of a job that nobody disturbs; each trainer's is run once.
+// The losses of an undisturbed job; each trainer's job is run once.
 absl::StatusOr<const Losses*> LossesLeftAlone(const CampaignTrainer& trainer);
 
 absl::Status Wrong(const std::string& what);

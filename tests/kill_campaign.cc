@@ -1,8 +1,8 @@
 // Kills and stops ranks of training jobs at random, and on request takes down
-// hosts and links between them, and checks what is promised of such a job: the
-// rank is named, all ranks end within their bound, the job goes on from its
-// last checkpoint to the losses of one that was left alone, no process is left
-// and no file is torn.
+// emulated hosts and the links between them. It checks what is promised for
+// such jobs: the error names the rank or host, all ranks end within a time
+// limit, the job continues from its last checkpoint to the same losses as an
+// undisturbed one, and no process and no partially written file is left.
 //
 //   bazel run //tests:kill_campaign -- --kills=80 --host_faults=20 --seed=1
 
@@ -31,11 +31,11 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(int, kills, 100,
-          "jobs, each of which has one rank killed or stopped");
+          "number of jobs; one rank of each is killed or stopped");
 ABSL_FLAG(int, host_faults, 0,
-          "jobs on two emulated hosts, each of which loses a host or the link "
-          "to it (Linux, as root)");
-ABSL_FLAG(int, seed, 1, "of what fails, how and when");
+          "number of jobs on two emulated hosts; one host of each, or the link "
+          "to it, fails (Linux, as root)");
+ABSL_FLAG(int, seed, 1, "random seed for what fails, how and when");
 
 namespace rankwise {
 namespace {
@@ -68,7 +68,7 @@ absl::Status AwaitRestart(const TestProcess& job, absl::Duration bound) {
   const Deadline deadline(bound);
   while (!absl::StrContains(job.Stderr(), "restart 1 of 1")) {
     if (deadline.passed()) {
-      return Wrong(absl::StrCat("the ranks had not ended after ",
+      return Wrong(absl::StrCat("the ranks did not end within ",
                                 absl::FormatDuration(bound)));
     }
     absl::SleepFor(absl::Milliseconds(20));
@@ -76,14 +76,12 @@ absl::Status AwaitRestart(const TestProcess& job, absl::Duration bound) {
   return absl::OkStatus();
 }
 
-// By the launcher, or by ranks that it keeps waiting at the start.
+// What the launcher says of the fault contains its rank.
 absl::Status CheckNamed(const Fault& fault, const std::string& err) {
-  const bool is_named =
-      absl::StrContains(err,
-                        absl::StrCat("[launcher] rank ", fault.rank, " (")) ||
-      absl::StrContains(err,
-                        absl::StrCat(" rank ", fault.rank, " has not arrived"));
-  return is_named ? absl::OkStatus() : Wrong("the rank is not named");
+  const std::string rank = absl::StrCat("[launcher] rank ", fault.rank, " (");
+  return absl::StrContains(err, rank)
+             ? absl::OkStatus()
+             : Wrong("the error does not name the rank");
 }
 
 absl::Status AwaitRanks(const TestProcess& job, int ranks) {
@@ -95,21 +93,23 @@ absl::Status AwaitRanks(const TestProcess& job, int ranks) {
   return absl::OkStatus();
 }
 
-// What the job is to be once it has been started again.
+// Checks the job to its end after the launcher has restarted it.
 absl::Status CheckRestarted(const Fault& fault, TestProcess& job,
                             const std::vector<pid_t>& ranks,
                             const std::string& dir) {
   const int code = job.Wait(kPatience);
-  if (code != 0) return Wrong(absl::StrCat("the job ended with ", code));
-  if (!AllGone(ranks)) return Wrong("a rank is left");
+  if (code != 0) return Wrong(absl::StrCat("the job exited with code ", code));
+  if (!AllGone(ranks)) return Wrong("a rank was left behind");
   RETURN_IF_ERROR(CheckNamed(fault, job.Stderr()));
   RETURN_IF_ERROR(CheckFiles(dir));
   int64_t restarts = 0;
   ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
-  if (restarts != 1) return Wrong("the records have no restart");
+  if (restarts != 1)
+    return Wrong("the records do not contain exactly one restart");
   ASSIGN_OR_RETURN(const Losses* expected, LossesLeftAlone(*fault.trainer));
-  return losses == *expected ? absl::OkStatus()
-                             : Wrong("the losses are others");
+  return losses == *expected
+             ? absl::OkStatus()
+             : Wrong("the losses differ from those of an undisturbed job");
 }
 
 absl::Status StrikeJob(const Fault& fault, TestProcess& job,
@@ -124,14 +124,15 @@ absl::Status StrikeJob(const Fault& fault, TestProcess& job,
   absl::Duration bound = kGrace;
   if (fault.signal == SIGSTOP) {
     bound += kCollectiveTimeout;
-    // The others wait for all to arrive.
+    // At the start the others wait until all ranks have arrived.
     if (fault.moment.phase == kStartUp) bound += kRendezvousTimeout;
   }
   RETURN_IF_ERROR(AwaitRestart(job, bound));
   const absl::Duration took = ElapsedSince(start);
   RETURN_IF_ERROR(CheckRestarted(fault, job, ranks, dir));
-  *ended = absl::StrFormat("named, ended in %.2f s, went on, bit-equal",
-                           absl::ToDoubleSeconds(took));
+  *ended =
+      absl::StrFormat("rank named, ranks ended in %.2f s, resumed, same losses",
+                      absl::ToDoubleSeconds(took));
   return absl::OkStatus();
 }
 
@@ -150,7 +151,7 @@ absl::Status Strike(const Fault& fault, const std::string& dir,
 using StrikeFunction =
     std::function<absl::Status(const std::string& dir, std::string* ended)>;
 
-// Prints a line; false where a promise was broken.
+// Prints a line; returns whether the job passed.
 bool Report(int number, const std::string& what, const StrikeFunction& strike) {
   const std::string dir = TemporaryPath("campaign");
   fs::create_directories(dir);
@@ -193,7 +194,7 @@ int Main(int argc, char** argv) {
                       });
   }
   const int all = kills + host_faults;
-  std::printf("%d of %d kept all promises\n", all - broken, all);
+  std::printf("%d of %d jobs passed all checks\n", all - broken, all);
   return broken == 0 ? 0 : kFailed;
 }
 

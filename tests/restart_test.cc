@@ -1,6 +1,6 @@
-// Jobs that are started again after a failure, by our launcher or as torchrun
-// does, and jobs that a scheduler preempts: they go on from their last
-// checkpoint, bit-equal.
+// Jobs that are restarted after a failure, by our launcher or as by torchrun,
+// and jobs that a scheduler preempts: they continue from their last checkpoint
+// with bitwise identical losses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using ::testing::Not;
 using Flags = std::vector<std::string>;
 using Losses = std::map<int64_t, double>;
 
-// 8 steps an epoch on one rank, with a checkpoint every 3.
+// 8 steps per epoch on one rank, and a checkpoint every 3 steps.
 Flags FlagsFor(const std::string& dir, int64_t max_steps, Flags more = {}) {
   more.insert(more.end(),
               {"--train_size=256", "--test_size=64", "--epochs=1000",
@@ -57,7 +57,7 @@ std::vector<RestartRecord> RestartsIn(const std::string& dir) {
   return restarts;
 }
 
-// A rank of a world of one, as torchrun starts it.
+// The environment of a single rank, as torchrun sets it.
 Flags OfTorchrun(int restart) {
   return {"RANK=0",
           "WORLD_SIZE=1",
@@ -67,7 +67,7 @@ Flags OfTorchrun(int restart) {
           absl::StrCat("TORCHELASTIC_RESTART_COUNT=", restart)};
 }
 
-TEST(RestartTest, AJobWithAKilledRankGoesOnBitEqual) {
+TEST(RestartTest, AJobWithAKilledRankContinuesWithTheSameLosses) {
   const Flags two = {"--nproc=2", "--batch_size=32"};
   constexpr int64_t kSteps = 40;
   const Losses expected = Undisturbed(kSteps, two);
@@ -86,7 +86,7 @@ TEST(RestartTest, AJobWithAKilledRankGoesOnBitEqual) {
   EXPECT_THAT(run->Stdout(),
               AllOf(HasSubstr("resumed after step "),
                     ContainsRegex("restart 1 after rank 1 .*signal 9.*; "
-                                  "[0-9]+[.][0-9] s are lost")));
+                                  "[0-9]+[.][0-9] s lost")));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
   const std::vector<RestartRecord> restarts = RestartsIn(dir);
   ASSERT_EQ(restarts.size(), 1u);
@@ -97,14 +97,14 @@ TEST(RestartTest, AJobWithAKilledRankGoesOnBitEqual) {
   EXPECT_LE(restarts[0].failed_unix_seconds, restarts[0].training_unix_seconds);
 }
 
-TEST(RestartTest, AJobBeginsAnewButItsRestartsGoOn) {
+TEST(RestartTest, AJobStartsFromTheBeginningAndItsRestartsContinue) {
   const std::string dir = FreshDir("torchrun");
   const Flags one = {"--batch_size=32"};
   ASSERT_EQ(RunTrainer("ddp", FlagsFor(dir, 5, one)).code, 0);
-  // A restart of the job that comes would go on from this one's checkpoints.
+  // Restarts of the next job must not continue from this job's checkpoints.
   const Finished anew = RunTrainer("ddp", FlagsFor(dir, 3, one), OfTorchrun(0));
   ASSERT_EQ(anew.code, 0) << anew.err;
-  EXPECT_THAT(anew.out, AllOf(HasSubstr("they are renamed *.superseded"),
+  EXPECT_THAT(anew.out, AllOf(HasSubstr("are renamed *.superseded"),
                               Not(HasSubstr("resumed"))));
   const Finished restarted =
       RunTrainer("ddp", FlagsFor(dir, 8, one), OfTorchrun(1));
@@ -119,8 +119,8 @@ TEST(RestartTest, AJobBeginsAnewButItsRestartsGoOn) {
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), Undisturbed(8, one));
 }
 
-// As torchrun --nnodes=1:3 does when a host is gone.
-TEST(RestartTest, ARestartWithFewerRanksGoesOnWithTheSameGlobalBatchOrNot) {
+// As under torchrun --nnodes=1:3 when a host has left.
+TEST(RestartTest, ARestartWithFewerRanksNeedsTheSameGlobalBatch) {
   const std::string dir = FreshDir("elastic");
   ASSERT_EQ(
       RunTrainer("ddp", FlagsFor(dir, 4, {"--nproc=2", "--batch_size=16"}))
@@ -143,8 +143,8 @@ TEST(RestartTest, ARestartWithFewerRanksGoesOnWithTheSameGlobalBatchOrNot) {
 
 class PreemptionTest : public ::testing::TestWithParam<bool> {};
 
-// The signal comes to the launcher, or to one rank, which tells the other.
-TEST_P(PreemptionTest, AJobSavesEndsWithItsOwnCodeAndGoesOn) {
+// The signal goes to the launcher, or to one rank, which informs the other.
+TEST_P(PreemptionTest, AJobSavesExitsWithItsOwnCodeAndResumes) {
   const Flags two = {"--nproc=2", "--batch_size=32"};
   const std::string dir = FreshDir("preempted");
   Flags flags = FlagsFor(dir, 100000, two);

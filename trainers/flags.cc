@@ -50,8 +50,8 @@ TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
 TRAINER_FLAG(kBatch, int64_t, batch_size, 64,
              "examples per rank and micro-batch");
 TRAINER_FLAG(kLayout, int64_t, global_batch_size, 0,
-             "examples per step of all ranks, whose number may change at a "
-             "restart; in place of --batch_size; 0: that decides");
+             "examples per step over all ranks; replaces --batch_size where "
+             "the number of ranks may change at a restart; 0: not used");
 TRAINER_FLAG(kLosses, bool, drop_last, false,
              "leave out the examples that do not fill all ranks, instead of "
              "repeating some");
@@ -138,18 +138,17 @@ TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
              "folder for checkpoints and model.safetensors; empty: none");
 TRAINER_FLAG(
     kOutput, std::string, checkpoint_every, "0",
-    "steps (200) or time (30s, 5m) between two checkpoints, in addition to "
-    "those at the epochs' ends; 0: only those");
+    "steps (200) or time (30s, 5m) between checkpoints, in addition to those "
+    "at the end of each epoch; 0: only those");
 TRAINER_FLAG(kOutput, bool, async_checkpoint, true,
-             "write checkpoints from a copy in memory while the training goes "
-             "on");
+             "write checkpoints from a copy in memory while training "
+             "continues");
 TRAINER_FLAG(kOutput, int, keep_checkpoints, 3, "checkpoints to keep");
 TRAINER_FLAG(kOutput, bool, resume, false,
-             "go on from the newest checkpoint of --checkpoint_dir");
+             "continue from the newest checkpoint in --checkpoint_dir");
 TRAINER_FLAG(kOutput, int, max_restarts, 0,
-             "how many times the ranks of --nproc are started again after a "
-             "failure, to go on from the newest checkpoint of "
-             "--checkpoint_dir");
+             "how many times the ranks of --nproc are restarted after a "
+             "failure, from the newest checkpoint in --checkpoint_dir");
 
 namespace rankwise {
 namespace {
@@ -241,7 +240,7 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   return optimizer;
 }
 
-// Steps, or a time with its unit.
+// --checkpoint_every: steps, or a time with its unit.
 void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
   const std::string text = absl::GetFlag(FLAGS_checkpoint_every);
   if (absl::SimpleAtoi(text, &checkpoint.every_steps) &&
@@ -257,7 +256,7 @@ void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
   }
   checks.Complain(absl::StrCat(
       "--checkpoint_every=", text, ": must be between 0 and ", kMostSteps,
-      " steps, as 200, or a time of at least 1s, as 30s or 5m"));
+      " steps (200), or a time of at least 1s (30s, 5m)"));
 }
 
 CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
@@ -276,8 +275,7 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   }
   if (checkpoint.dir.empty() && checkpoint.max_restarts > 0) {
     checks.Complain(
-        "--max_restarts: needs --checkpoint_dir, the folder from which the "
-        "job goes on");
+        "--max_restarts: needs --checkpoint_dir, the folder to restart from");
   }
   if (checkpoint.dir.empty() &&
       (checkpoint.every_steps > 0 || checkpoint.every_seconds > 0)) {

@@ -141,8 +141,8 @@ absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
   }
 }
 
-// `config` of a rank where `dp_ranks` read data: with its share of
-// --global_batch_size.
+// `config` with the batch size of each of `dp_ranks` data-parallel ranks, if
+// --global_batch_size is given.
 absl::StatusOr<TrainConfig> WithBatchSize(const Trainer& trainer,
                                           TrainConfig config, int dp_ranks) {
   const int64_t examples = config.data.global_batch_size;
@@ -151,7 +151,7 @@ absl::StatusOr<TrainConfig> WithBatchSize(const Trainer& trainer,
                                     ? config.accumulate
                                     : trainer.stages(config).micro_batches;
   if (examples % (dp_ranks * micro_batches) != 0) {
-    return Bad("--global_batch_size=", examples, ": is no multiple of ",
+    return Bad("--global_batch_size=", examples, ": is not a multiple of ",
                dp_ranks, " data-parallel ranks x ", micro_batches,
                " micro-batches");
   }
@@ -199,6 +199,7 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
+  SayOnce(worker, std::string(comm->why_backend()));
   worker.device = comm->device();
   if (trainer.devices != nullptr) {
     ASSIGN_OR_RETURN(worker.devices, trainer.devices(world_size));
@@ -231,8 +232,8 @@ absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
   }
   if (line.launch.max_restarts > 0 && worker.env.launcher != "nproc") {
     return Bad("--max_restarts=", line.launch.max_restarts,
-               ": works with --nproc; torchrun has --max-restarts, and "
-               "schedulers requeue jobs");
+               ": works only with --nproc; with torchrun use its "
+               "--max-restarts, under a scheduler requeue the job");
   }
   worker.threads = ThreadsPerRank(line.train.threads, worker.env);
   at::set_num_threads(worker.threads);

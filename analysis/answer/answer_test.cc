@@ -46,7 +46,7 @@ TEST(Answer, LossesAreTheExamplesMeanOverRanks) {
   EXPECT_DOUBLE_EQ(answer->losses[0].losses[7], 1.75);
 }
 
-TEST(Answer, NotesTellTheTimeThatRestartsLost) {
+TEST(Answer, NotesContainTheTimeLostToRestarts) {
   RunTrace run = MakeRun({.world_size = 2, .steps = 20});
   run.source = "a.jsonl";
   run.ranks[0].restarts = {{0, 1, "rank 1 ended", 6, 100, 102.5, 104}};

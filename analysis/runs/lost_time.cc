@@ -1,4 +1,4 @@
-// The time that restarts cost.
+// The time lost to restarts.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,7 +13,7 @@
 namespace rankwise {
 namespace {
 
-// "2.1 s since the checkpoint of step 6, 1.9 s until training went on".
+// "2.1 s since the checkpoint of step 6, 1.9 s until training resumed".
 std::string Parts(const RestartRecord& restart) {
   const std::string from =
       restart.step > 0 ? absl::StrCat("the checkpoint of step ", restart.step)
@@ -25,9 +25,9 @@ std::string Parts(const RestartRecord& restart) {
     const double lost =
         restart.training_unix_seconds - restart.kept_unix_seconds;
     if (std::isnan(lost)) return absl::StrCat("from ", from);
-    return absl::StrFormat("%.1f s from %s until training went on", lost, from);
+    return absl::StrFormat("%.1f s from %s until training resumed", lost, from);
   }
-  return absl::StrFormat("%.1f s since %s, %.1f s until training went on",
+  return absl::StrFormat("%.1f s since %s, %.1f s until training resumed",
                          since, from, until);
 }
 
@@ -38,8 +38,8 @@ std::string Describe(const RestartRecord& restart) {
       Parts(restart));
 }
 
-// Ones that overlap lost the same seconds: a failure before the next checkpoint
-// goes back to the same one.
+// Restarts may overlap: a job that fails again before its next checkpoint
+// returns to the same one. Seconds that several of them lost count once.
 double SecondsLost(std::vector<RestartRecord> restarts) {
   std::sort(restarts.begin(), restarts.end(),
             [](const RestartRecord& a, const RestartRecord& b) {
@@ -65,7 +65,7 @@ std::string Describe(const std::string& file,
       restarts.size() == 1 ? "once" : absl::StrCat(restarts.size(), " times"),
       ", ");
   if (known.empty()) {
-    absl::StrAppend(&text, "the time lost is not known");
+    absl::StrAppend(&text, "time lost unknown");
   } else {
     absl::StrAppendFormat(&text, "%s%.1f s lost",
                           known.size() < restarts.size() ? "at least " : "",

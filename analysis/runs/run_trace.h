@@ -51,9 +51,9 @@ absl::StatusOr<std::vector<std::string>> RecordFilesIn(const std::string& path);
 // "runs/a.jsonl:17: a torn line, ...", for every line that was skipped.
 std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
 
-// Of each file with restarts, how many, the time they cost (seconds that several
-// of them cost count once) and their causes: "runs/a.jsonl: restarted once, 6.4
-// s lost, ...".
+// One line per file with restarts: their number, the time lost (seconds that
+// several of them lost count once) and their causes: "runs/a.jsonl: restarted
+// once, 6.4 s lost (...)".
 std::vector<std::string> LostTime(absl::Span<const RunTrace> runs);
 
 // FailedPrecondition: the run's file, and what is wrong with it.

@@ -73,7 +73,7 @@ class MpiLayer : public Layer {
 
   void Message(const NcclCall& call, const Memory& memory,
                c10::ScalarType dtype, MPI_Request& request) {
-    const MPI_Datatype type = mpi_.TypeToMove(dtype);
+    const MPI_Datatype type = mpi_.TypeOf(dtype);
     if (call.kind == NcclCall::Kind::kSend) {
       mpi_.Check(mpi_.Isend(memory.from, memory.count, type, call.peer,
                             /*tag=*/0, comm_, &request),
@@ -92,11 +92,11 @@ class MpiLayer : public Layer {
     if (call.kind == Kind::kBroadcast) {
       if (rank_ == call.peer && from != to) std::memcpy(to, from, bytes);
       return mpi_.Check(
-          mpi_.Bcast(to, count, mpi_.TypeToMove(dtype), call.peer, comm_),
+          mpi_.Bcast(to, count, mpi_.TypeOf(dtype), call.peer, comm_),
           "MPI_Bcast");
     }
     if (call.kind == Kind::kAllGather) {
-      const MPI_Datatype type = mpi_.TypeToMove(dtype);
+      const MPI_Datatype type = mpi_.TypeOf(dtype);
       const bool in_place = from == to + rank_ * bytes;
       return mpi_.Check(mpi_.Allgather(in_place ? MPI_IN_PLACE : from, count,
                                        type, to, count, type, comm_),

@@ -310,6 +310,9 @@ c10::Device Communicator::device() const { return parts_->device; }
 absl::string_view Communicator::why_on_cpu() const {
   return parts_->why_on_cpu;
 }
+absl::string_view Communicator::why_backend() const {
+  return parts_->config.backend == "auto" ? parts_->backend->auto_reason : "";
+}
 const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
     const {
   return parts_->process_group;

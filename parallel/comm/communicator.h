@@ -95,6 +95,8 @@ class Communicator {
   // Why a build with CUDA computes on the CPU although the device was left
   // open, in a line to print once; else "".
   absl::string_view why_on_cpu() const;
+  // Why backend=auto has taken backend(), likewise.
+  absl::string_view why_backend() const;
   // Carries collectives of CPU tensors, and of CUDA tensors when device() is a
   // GPU.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;

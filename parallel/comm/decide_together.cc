@@ -18,8 +18,8 @@ std::string Key(const std::string& topic, const Part& part) {
   return absl::StrCat(topic, "/", part);
 }
 
-// The first rank that has not given its own; rank 0, which decides, if all
-// have.
+// The first rank that has not published its value; if all have, rank 0, which
+// has not published the decision.
 int FirstSilent(c10d::Store& store, const std::string& topic, int world_size) {
   for (int rank = 0; rank < world_size; ++rank) {
     if (!store.check({Key(topic, rank)})) return rank;
@@ -32,17 +32,16 @@ absl::Status ExplainSilence(c10d::Store& store, const std::string& topic,
   try {
     const int silent = FirstSilent(store, topic, env.world_size);
     const std::string what =
-        absl::StrCat("rank ", silent, " has arrived and then not answered");
+        absl::StrCat("rank ", silent, " arrived but then stopped answering");
     ReportBlame(store, env.rank, {{silent, what}});
     return absl::UnavailableError(absl::StrCat(
         "rank ", env.rank, " of ", env.world_size, ": ", what, " (", error,
-        "): it is stopped or hangs; see what it prints"));
+        "): it is suspended or hangs; see what it prints"));
   } catch (const std::exception&) {
     return absl::UnavailableError(absl::StrCat(
         "rank ", env.rank, " of ", env.world_size,
-        " has lost the ranks' store (", error,
-        "); see what the process that serves it, rank 0 or the launcher, "
-        "does"));
+        " lost the connection to the store (", error,
+        "); check the process that serves it, rank 0 or the launcher"));
   }
 }
 

@@ -1,4 +1,5 @@
-// What ranks decide together through their store, before they are connected.
+// Decisions that ranks take together through their store, before they have a
+// process group.
 #ifndef RANKWISE_PARALLEL_COMM_DECIDE_TOGETHER_H_
 #define RANKWISE_PARALLEL_COMM_DECIDE_TOGETHER_H_
 
@@ -16,18 +17,18 @@ class Store;
 
 namespace rankwise {
 
-// Every rank gives its `own`, and gets what rank 0's `decide` makes of all of
-// them, in the order of the ranks. `topic` is used once in a job. Collective.
+// Returns on every rank what rank 0's `decide` returns for the `own` of all
+// ranks, in rank order. Each `topic` may be used once per job. Collective.
 //
-// Unavailable if a rank does not answer within the store's timeout: names it,
-// and notes it in the store for the launcher (ReportBlame).
+// Unavailable if a rank does not answer within the store's timeout; the error
+// names that rank, and the launcher learns it from the store (ReportBlame).
 absl::StatusOr<std::string> DecideTogether(
     c10d::Store& store, const std::string& topic, const RankEnv& env,
     const std::string& own,
     const std::function<std::string(const std::vector<std::string>&)>& decide);
 
-// The same where rank 0 only judges: if `judge` objects, all ranks get its
-// message as InvalidArgument.
+// The same for a check: if rank 0's `judge` returns an error, all ranks return
+// its message as InvalidArgument.
 absl::Status JudgeTogether(
     c10d::Store& store, const std::string& topic, const RankEnv& env,
     const std::string& own,

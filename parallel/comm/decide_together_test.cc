@@ -52,9 +52,9 @@ TEST(DecideTogetherTest, ARankThatDoesNotAnswerIsNamed) {
   const auto of_0 = DecideTogether(store, "colour", Rank(0, 3), "red", first);
   EXPECT_TRUE(absl::IsUnavailable(of_0.status())) << of_0.status();
   EXPECT_THAT(std::string(of_0.status().message()),
-              HasSubstr("rank 2 has arrived and then not answered"));
+              HasSubstr("rank 2 arrived but then stopped answering"));
   EXPECT_THAT(std::string(of_1.status().message()),
-              HasSubstr("rank 0 has arrived and then not answered"));
+              HasSubstr("rank 0 arrived but then stopped answering"));
   const std::optional<Blame> blame = RootBlameOf(store, 1);
   ASSERT_TRUE(blame.has_value());
   EXPECT_EQ(blame->rank, 2);

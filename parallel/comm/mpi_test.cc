@@ -40,26 +40,18 @@ std::vector<std::string> Ranks(int count, const std::string& scenario) {
           "--backend=mpi", "--scenario=" + scenario};
 }
 
-std::vector<std::string> Compare(int count, const std::string& scenario) {
-  return {Runfile("parallel/comm/test_mpi_rank"),
-          absl::StrCat("--nproc=", count), "--scenario=" + scenario};
-}
-
-TEST_P(MpiRanksTest, EveryCollectiveOfEveryTypeGivesWhatGlooGives) {
-  TestProcess process(Compare(GetParam(), "collectives"));
-  EXPECT_EQ(process.Wait(absl::Seconds(100)), 0) << process.Stderr();
-  EXPECT_TRUE(process.AwaitOutput("all results are right", GetParam(),
-                                  absl::Seconds(1)))
-      << process.Stdout();
+// comm_bench_mpi_test calls every collective of every type.
+TEST_P(MpiRanksTest, InPlaceOnListsFromAnyRankAndByFuture) {
+  TestProcess process(Ranks(GetParam(), "variants"));
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MpiRanksTest, ::testing::Values(1, 2, 3, 4));
 
-// 10,000 in each group: test_mpi_rank --nproc=3 --scenario=two_groups
-// --calls=10000
+// docs/comm_bench.md has the command for 10,000 calls in each group.
 TEST_F(MpiTest, TwoGroupsCallWithoutWaitingForEachOther) {
-  TestProcess process(Compare(3, "two_groups"));
-  EXPECT_EQ(process.Wait(absl::Seconds(100)), 0) << process.Stderr();
+  TestProcess process(Ranks(3, "mixed"));
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
 }
 
 TEST_F(MpiTest, RanksThatMpirunStartsConnect) {

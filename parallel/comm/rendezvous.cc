@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/launch/network.h"
 #include "third_party/absl/status_macros.h"
@@ -33,7 +34,7 @@ constexpr char kLoopback[] = "127.0.0.1";
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// What one start of the ranks has of a store that may outlive it.
+// The keys of one start of the ranks, in a store that may outlive it.
 StorePtr JobsPart(StorePtr store, int64_t start) {
   return c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("rankwise/", start), std::move(store));
@@ -189,10 +190,10 @@ std::string WrongAddress(const RankEnv& env, const RendezvousConfig& config) {
   return here.ok() ? "" : absl::StrCat("MASTER_ADDR ", here.message());
 }
 
-// torchrun's store is that of all starts, and its agents on several hosts do
-// not count these alike: one that sees a rank fail counts a restart, one that
-// sees the others wait for it does not. So rank 0 counts, and tells those who
-// ask.
+// All starts of a job share torchrun's store, and its agents on several hosts
+// may count them differently: an agent that sees a rank fail counts a restart,
+// one that restarts its ranks because other agents wait for it does not.
+// Therefore rank 0 counts the starts, and tells the other ranks on request.
 bool MustAgreeOnStart(const RankEnv& env, const RendezvousConfig& config) {
   return env.launcher == "torchrun" && env.store_is_external &&
          config.file_store.empty();
@@ -203,8 +204,8 @@ std::string AnswerKey(const std::string& process) {
   return absl::StrCat("rankwise/answer/", process);
 }
 
-// Rank 0's part. A rank of an earlier start may have asked, too; the rank of
-// this one asks after it.
+// Rank 0's side. It may first find the request of a rank of an earlier start,
+// which the rank of this start then replaces.
 class StartCounter {
  public:
   StartCounter(StorePtr store, int world_size)
@@ -239,14 +240,15 @@ absl::StatusOr<int64_t> AskForStart(c10d::Store& store, const RankEnv& env,
   while (!store.check({AnswerKey(process)})) {
     if (deadline.passed()) {
       return absl::DeadlineExceededError(
-          "rank 0 has not arrived at torchrun's store; see what it prints");
+          "rank 0 has not connected to torchrun's store; see what it prints");
     }
     absl::SleepFor(absl::Milliseconds(10));
   }
   int64_t start = 0;
   if (absl::SimpleAtoi(store.get_to_str(AnswerKey(process)), &start))
     return start;
-  return absl::InternalError("rank 0 gave no number in torchrun's store");
+  return absl::InternalError(
+      "rank 0's answer in torchrun's store is not a number");
 }
 
 absl::Status AwaitAll(c10d::Store& store, StartCounter* counter,
@@ -269,6 +271,7 @@ absl::Status AwaitAll(c10d::Store& store, StartCounter* counter,
       missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
       missing.size() == 1 ? " has" : " have", " not arrived at ", where,
       " within ", absl::FormatDuration(config.timeout));
+  ReportBlame(store, env.rank, {{missing.front(), absent}});
   const std::string wrong_address = WrongAddress(env, config);
   if (!wrong_address.empty()) {
     return absl::DeadlineExceededError(absl::StrCat(
@@ -280,14 +283,14 @@ absl::Status AwaitAll(c10d::Store& store, StartCounter* counter,
       "; see whether that many processes were started and what they print"));
 }
 
-// `connection` to the whole store becomes one to the job's part.
+// Takes a connection to the whole store; returns one to the keys of this start.
 absl::StatusOr<StoreConnection> MeetIn(StoreConnection connection,
                                        const RankEnv& env,
                                        const Deadline& deadline,
                                        const RendezvousConfig& config,
                                        const std::string& where) {
   try {
-    // A store that rank 0 serves does not outlive it.
+    // A store that rank 0 serves is not used by later starts.
     const bool outlives = env.store_is_external || !config.file_store.empty();
     int64_t start = outlives ? env.restart_count : 0;
     std::optional<StartCounter> counter;

@@ -54,7 +54,7 @@ struct HostedStore {
   c10::intrusive_ptr<c10d::Store> store;  // the job's part, as Rendezvous sees
   int port = 0;
 };
-// Of one start of the ranks: RankEnv::restart_count.
+// `restart`: RankEnv::restart_count of the ranks that will use the store.
 absl::StatusOr<HostedStore> HostStore(int restart = 0);
 
 }  // namespace rankwise

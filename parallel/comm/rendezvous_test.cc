@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "c10/util/Logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "parallel/launch/network.h"
 #include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/Store.hpp"
@@ -126,6 +128,9 @@ TEST(RendezvousTest, MissingRanksAreListed) {
               AllOf(HasSubstr("rendezvous of rank 1 of 4: ranks 0, 2, 3 have "
                               "not arrived at the store at 127.0.0.1:"),
                     HasSubstr("within 700ms")));
+  const std::optional<Blame> blame = RootBlameOf(*hosted->store, 1);
+  ASSERT_TRUE(blame.has_value()) << "the launcher must know, too";
+  EXPECT_EQ(blame->rank, 0);
 }
 
 // What a program shows of c10's log is its own business (PrepareRankProcess).
@@ -199,8 +204,8 @@ TEST(RendezvousTest, ARestartedJobMeetsAfreshInTheSameStore) {
   EXPECT_TRUE(Rendezvous(env, Within(absl::Seconds(10))).ok());
 }
 
-// As the agents of torchrun on two hosts do, and with what the first start left
-// in the store.
+// With restart counts as torchrun's agents on two hosts may set them. All
+// starts share a store that contains the keys of the earlier ones.
 TEST(RendezvousTest, RanksOfTorchrunWhoseAgentsCountDifferentlyMeet) {
   const absl::StatusOr<HostedStore> hosted = HostStore();
   ASSERT_TRUE(hosted.ok()) << hosted.status();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ATen/ops/empty.h"
@@ -22,7 +23,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/comm/mesh.h"
+#include "parallel/comm/test_collectives.h"
 #include "parallel/launch/launcher.h"
 #include "parallel/launch/rank_env.h"
 #include "parallel/launch/signals.h"
@@ -30,7 +33,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
-ABSL_FLAG(int, max_restarts, 0, "Times that a failed job is started again.");
+ABSL_FLAG(int, max_restarts, 0, "How many times a failed job is restarted.");
 ABSL_FLAG(std::string, scenario, "all_reduce", "What the ranks do.");
 ABSL_FLAG(std::string, log_dir, "", "Folder for the ranks' output.");
 ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
@@ -43,6 +46,7 @@ ABSL_FLAG(bool, poll_gloo, false, "");
 ABSL_FLAG(absl::Duration, linger, absl::ZeroDuration(),
           "How long rank 1 takes to end once it has failed.");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
+ABSL_FLAG(int, calls, 1000, "Of each group in scenario mixed.");
 
 namespace rankwise {
 namespace {
@@ -201,7 +205,8 @@ absl::Status LeaveInTheMiddle(Communicator& comm) {
   return absl::OkStatus();
 }
 
-// Ends as `end` does on every rank 1 but the last start's.
+// Rank 1 fails in every start but the last: killed in the first, with exit code
+// 3 in the following ones.
 absl::Status FailUntilTheLastRestart(Communicator& comm) {
   const RankEnv& env = comm.env();
   printf("rank %d, restart %d of %d after: %s\n", env.rank, env.restart_count,
@@ -211,7 +216,7 @@ absl::Status FailUntilTheLastRestart(Communicator& comm) {
       comm, env.restart_count == 0 ? [] { raise(SIGKILL); } : [] { _exit(3); });
 }
 
-// What a trainer does: all end when one was sent a signal.
+// As in a trainer, all ranks end once any one of them has received a signal.
 absl::Status ReduceUntilPreempted(Communicator& comm) {
   for (;;) {
     at::Tensor tensor = at::full({1}, Preempted() ? 1.0 : 0.0, comm.device());
@@ -220,10 +225,40 @@ absl::Status ReduceUntilPreempted(Communicator& comm) {
   }
 }
 
+absl::Status CheckVariants(Communicator& comm) {
+  try {
+    CheckMpi(*comm.process_group());
+  } catch (const std::exception& error) {
+    return absl::InternalError(PlainMessage(error));
+  }
+  return comm.Barrier();
+}
+
+// Two groups of all ranks call at the same time, each from its own thread.
+absl::Status MixTwoGroups(Communicator& comm) {
+  std::vector<int> reversed;
+  for (int rank = comm.world_size(); rank-- > 0;) reversed.push_back(rank);
+  ASSIGN_OR_RETURN(const Group other, comm.NewGroup("reversed", reversed));
+  const auto mix = [](const GroupPtr& group, uint32_t seed) {
+    try {
+      MixCalls(*group, absl::GetFlag(FLAGS_calls), seed);
+    } catch (const std::exception& error) {
+      fprintf(stderr, "%s\n", PlainMessage(error).c_str());
+      _exit(1);
+    }
+  };
+  std::thread second(mix, other.process_group(), 2);
+  mix(comm.process_group(), 1);
+  second.join();
+  return comm.Barrier();
+}
+
 absl::Status Play(const std::string& scenario, Communicator& comm) {
   printf("pid %d\n", getpid());
   if (scenario == "all_reduce") return SumOfRanks(comm);
   if (scenario == "all") return UseAll(comm);
+  if (scenario == "variants") return CheckVariants(comm);
+  if (scenario == "mixed") return MixTwoGroups(comm);
   if (scenario == "forever") return ReduceForever(comm);
   if (scenario == "exit") return EndOne(comm, [] { _exit(3); });
   if (scenario == "kill") return EndOne(comm, [] { raise(SIGKILL); });

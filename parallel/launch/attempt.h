@@ -1,4 +1,5 @@
-// One start of all ranks of a job by our launcher, and how they learn of it.
+// One start of all ranks of a job by our launcher, and the environment that
+// describes it to them.
 #ifndef RANKWISE_PARALLEL_LAUNCH_ATTEMPT_H_
 #define RANKWISE_PARALLEL_LAUNCH_ATTEMPT_H_
 
@@ -11,14 +12,14 @@ namespace rankwise {
 
 struct Attempt {
   int restart = 0;  // 0: the first start
-  // Of the attempt before: why and when it failed, and when it was started.
+  // The previous attempt: why and when it failed, and when it was started.
   std::string cause = {};
   absl::Time failed = {};
   absl::Time started = {};
 };
 
-// The variables of `rank` that ReadRankEnv() reads, as "NAME=value", without
-// MASTER_PORT.
+// The environment variables that ReadRankEnv() reads on `rank`, as
+// "NAME=value", except MASTER_PORT.
 std::vector<std::string> EnvironmentOf(const Attempt& attempt, int rank,
                                        int ranks, int max_restarts);
 

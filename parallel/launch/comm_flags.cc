@@ -26,7 +26,8 @@ ABSL_FLAG(std::string, backend, "auto",
           "auto, gloo, shm (gloo plus shared memory between ranks on one "
           "machine), mpi (OpenMPI), nccl or fake; auto: nccl when every local "
           "rank has its own GPU, shm if all ranks run on one machine's CPUs, "
-          "mpi if mpirun started ranks on several machines, otherwise gloo");
+          "mpi if mpirun or srun --mpi=pmix started ranks on several machines, "
+          "otherwise gloo");
 ABSL_FLAG(std::string, device, "auto",
           "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
 ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");

@@ -70,7 +70,8 @@ class Launcher {
   absl::Status Start();
   // Blocks until all ranks have ended; returns main()'s exit code.
   int Supervise();
-  // Then: the next attempt, where these ranks failed and others may not.
+  // After Supervise(): the next attempt, if the ranks failed and are to be
+  // restarted.
   std::optional<Attempt> Restart() const;
 
  private:
@@ -100,7 +101,7 @@ class Launcher {
 
   std::optional<int> exit_code_;  // once decided
   bool told_to_end_ = false;      // by a signal
-  bool bad_usage_ = false;        // some rank says so
+  bool bad_usage_ = false;        // of some rank, by its exit code
   std::string cause_;             // of the failure
   absl::Time failed_;
   // Not before these moments: SIGTERM, then SIGKILL, to whoever is left.
@@ -209,7 +210,7 @@ int Launcher::Supervise() {
   return exit_code_.value_or(0);
 }
 
-// A usage error would be one again.
+// After a usage error a restart would fail in the same way.
 std::optional<Attempt> Launcher::Restart() const {
   if (cause_.empty() || told_to_end_ || bad_usage_ ||
       attempt_.restart >= config_.max_restarts) {
@@ -250,8 +251,8 @@ void Launcher::ReadSignals() {
     const bool again = std::exchange(told_to_end_, true);
     if (!again && config_.ranks_save_when_preempted && IsPreemption(signal)) {
       Say(absl::StrCat("received signal ", signal, " (", strsignal(signal),
-                       "); the ranks finish their step, save and end; a "
-                       "second signal ends them at once"));
+                       "); the ranks finish their step, save a checkpoint and "
+                       "exit; a second signal ends them at once"));
       SignalAll(signal);
       continue;
     }
@@ -303,7 +304,7 @@ std::optional<Blame> Launcher::CauseOf(const Child& child) {
       return std::nullopt;
     return cause;
   } catch (const std::exception&) {
-    return std::nullopt;  // nobody but `child` is known
+    return std::nullopt;  // no cause beyond `child` is known
   }
 }
 
@@ -321,7 +322,7 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
     // The survivors will find out by themselves.
   }
   if (exit_code_.value_or(kPreempted) != kPreempted) return;
-  // Before it could catch the signal.
+  // The signal may arrive before the rank is ready to catch it.
   const bool preempted = told_to_end_ && config_.ranks_save_when_preempted &&
                          WIFSIGNALED(wait_status) &&
                          IsPreemption(WTERMSIG(wait_status));
@@ -367,7 +368,7 @@ void Launcher::ReportFailure(Child& ended, const std::string& how) {
 void Launcher::EnforceDeadlines() {
   if (terminate_.passed()) {
     terminate_ = Deadline(absl::InfiniteDuration());
-    // Which would have them finish their step.
+    // On SIGTERM such ranks would first finish their step.
     SignalAll(config_.ranks_save_when_preempted ? SIGKILL : SIGTERM);
   }
   if (kill_.passed()) {
@@ -396,7 +397,7 @@ class PlainWarnings : public c10::WarningHandler {
 
 int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
   LauncherSignals signals;
-  // Before the store's threads exist, which inherit the mask.
+  // Before the store starts threads, which inherit the mask.
   absl::Status started = signals.Block(config.ranks_save_when_preempted);
   for (std::optional<Attempt> attempt = Attempt(); started.ok();) {
     Launcher launcher(config, *attempt, signals, argc, argv);

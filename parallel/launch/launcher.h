@@ -20,9 +20,9 @@ struct LaunchConfig {
   // From the first rank's death, or a signal to the launcher, to the moment at
   // which the last of the others is gone: SIGTERM first, SIGKILL near the end.
   absl::Duration grace = absl::Seconds(5);
-  // Times that a job that has failed is started again.
+  // How many times a failed job is restarted.
   int max_restarts = 0;
-  // The ranks call CatchPreemption(): they are given the time to save.
+  // The ranks call CatchPreemption(), and are given time to save.
   bool ranks_save_when_preempted = false;
 };
 
@@ -44,12 +44,12 @@ struct LaunchConfig {
 // one of them has died, or is stopped. No rank outlives the launcher, also if
 // the launcher is killed.
 //
-// Where a rank failed and the launcher was not told to end, all are started
-// again, up to `max_restarts` times, with TORCHELASTIC_RESTART_COUNT as
-// torchrun sets it and what RankEnv says of the failure; not after kBadUsage,
-// which would be the same again, nor after kPreempted. With
-// `ranks_save_when_preempted`, SIGTERM and SIGUSR1 are forwarded without a
-// limit of time, and the exit code is kPreempted where the ranks end with that.
+// If a rank fails and the launcher was not told to end, all ranks are
+// restarted, up to `max_restarts` times. TORCHELASTIC_RESTART_COUNT is set as
+// by torchrun; RankEnv describes the failure. Ranks that ended with kBadUsage,
+// which would only occur again, or kPreempted are not restarted. With
+// `ranks_save_when_preempted`, SIGTERM and SIGUSR1 are forwarded without a time
+// limit, and the exit code is kPreempted if the ranks end with that code.
 //
 // Call it from main() before any thread is started. The number of threads per
 // rank is left to the ranks: OMP_NUM_THREADS is passed on as it is.

@@ -139,7 +139,7 @@ TEST_P(SignalTest, IsForwardedAndLeavesNothingRunning) {
 INSTANTIATE_TEST_SUITE_P(All, SignalTest,
                          ::testing::Values(SIGINT, SIGTERM, SIGHUP));
 
-TEST(LauncherTest, StartsAFailedJobAgainAndSaysWhy) {
+TEST(LauncherTest, RestartsAFailedJobAndSaysWhy) {
   std::vector<std::string> argv = Ranks(2, "restart");
   argv.push_back("--max_restarts=2");
   TestProcess process(argv);
@@ -157,7 +157,7 @@ TEST(LauncherTest, StartsAFailedJobAgainAndSaysWhy) {
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
 }
 
-TEST(LauncherTest, StartsAJobAgainNoMoreThanItMayAndNotAfterBadUsage) {
+TEST(LauncherTest, RestartsNoMoreOftenThanAllowedAndNotAfterBadUsage) {
   std::vector<std::string> argv = Ranks(2, "exit");
   argv.push_back("--max_restarts=1");
   TestProcess often(argv);
@@ -170,8 +170,8 @@ TEST(LauncherTest, StartsAJobAgainNoMoreThanItMayAndNotAfterBadUsage) {
   EXPECT_THAT(PidsIn(wrong.Stdout()), SizeIs(2));
 }
 
-// To the launcher or to one rank; and the launcher starts nothing again.
-TEST(LauncherTest, APreemptedJobEndsByItselfWithItsOwnCode) {
+// The signal goes to the launcher or to one rank; nothing is restarted.
+TEST(LauncherTest, APreemptedJobExitsByItselfWithItsOwnCode) {
   for (const bool to_launcher : {true, false}) {
     std::vector<std::string> argv = Ranks(2, "preempt");
     argv.push_back("--max_restarts=3");

@@ -26,14 +26,13 @@ struct RankEnv {
   // The launcher hosts the store (TORCHELASTIC_USE_AGENT_STORE): rank 0
   // connects to it like every other rank instead of listening itself.
   bool store_is_external = false;
-  // How often a launcher has started the ranks again, as this rank's part of it
-  // counts: torchrun's on another host may count differently. At most
-  // max_restarts; what it says of the last failure is in restart_cause.
+  // How many times the launcher has restarted the ranks, at most max_restarts.
+  // torchrun's agents on different hosts may count differently.
   int restart_count = 0;
   int max_restarts = 0;
-  // Of a restart, by our own launcher: "rank 1 (process 7) ended with signal 9
-  // (Killed)", and, in seconds of the Unix clock, when that was, and when the
-  // ranks that failed had been started. Empty and NaN: not known.
+  // Of a restart by our own launcher, why the previous attempt failed ("rank 1
+  // (process 7) ended with signal 9 (Killed)"), when it failed, and when its
+  // ranks were started, in Unix seconds. Empty and NaN: not known.
   std::string restart_cause;
   double failed_unix_seconds = std::numeric_limits<double>::quiet_NaN();
   double started_unix_seconds = std::numeric_limits<double>::quiet_NaN();

@@ -51,8 +51,8 @@ class LineRelay {
   LineRelay(Sink sink, size_t lines_kept);
 
   void Write(absl::string_view bytes);
-  // Passes on what can be read of `*fd`, which does not block, now. Closes it
-  // at the end of the stream, and makes it -1; nothing to do if it is.
+  // Passes on what can be read from the non-blocking `*fd` now. At the end of
+  // the stream, closes it and sets it to -1. Does nothing if it is -1.
   void Drain(int* fd);
   // The end of the stream: passes on an unfinished line, completed.
   void Finish();

@@ -1,7 +1,7 @@
-// Signals that tell a job to end. One whose scheduler needs the machine back is
-// preempted: it is sent SIGTERM, or ahead of that SIGUSR1 (Slurm:
-// --signal=USR1@60), finishes its step, saves and ends with an exit code of its
-// own.
+// Signals that tell a job to end. A scheduler that needs the machine preempts a
+// job: it sends SIGTERM, or SIGUSR1 some time before that (Slurm:
+// --signal=USR1@60). The job then finishes its step, saves a checkpoint and
+// exits with kPreempted.
 #ifndef RANKWISE_PARALLEL_LAUNCH_SIGNALS_H_
 #define RANKWISE_PARALLEL_LAUNCH_SIGNALS_H_
 
@@ -11,25 +11,26 @@
 
 namespace rankwise {
 
-// EX_TEMPFAIL of <sysexits.h>: not done, to be run again.
+// EX_TEMPFAIL of <sysexits.h>: the job is not done; run it again.
 inline constexpr int kPreempted = 75;
 
 bool IsPreemption(int signal);
 
-// From now on the first of these signals only makes Preempted() true. A second
-// one ends the process as usual, unless it comes within a second: schedulers
-// and launchers both send the first to every rank.
+// From now on the first SIGTERM or SIGUSR1 only makes Preempted() true. A
+// second one ends the process as usual, unless it arrives within a second: the
+// scheduler and the launcher may both send the first to every rank.
 void CatchPreemption();
 
-// Whether this process was sent one. Other ranks may not have been.
+// Whether this process has received one. Other ranks may not have.
 bool Preempted();
 
-// The signals that a launcher reads while this lives, instead of ending by
-// them: SIGINT, SIGTERM, SIGHUP and SIGCHLD.
+// The signals that a launcher reads, instead of being ended by them, while this
+// exists: SIGINT, SIGTERM, SIGHUP and SIGCHLD.
 class LauncherSignals {
  public:
   ~LauncherSignals();
-  // With `usr1` SIGUSR1, too. Before there are threads, which inherit the mask.
+  // `usr1`: also SIGUSR1. Call it before any thread is started: threads inherit
+  // the mask.
   absl::Status Block(bool usr1);
   int fd() const { return fd_; }  // a signalfd, non-blocking
   const sigset_t& previous_mask() const { return previous_mask_; }

@@ -11,7 +11,7 @@
 namespace rankwise {
 namespace {
 
-// Ends by the signal only where it should.
+// Exits with 0 if the second signal does not end the process.
 void SendTwice(int first, int second, absl::Duration between) {
   CatchPreemption();
   if (Preempted()) std::exit(1);
@@ -22,7 +22,7 @@ void SendTwice(int first, int second, absl::Duration between) {
   std::exit(0);
 }
 
-TEST(PreemptionDeathTest, TheFirstSignalIsCaughtAlsoWhereItComesTwice) {
+TEST(PreemptionDeathTest, TheFirstSignalIsCaughtEvenIfItComesTwice) {
   EXPECT_EXIT(SendTwice(SIGUSR1, SIGTERM, absl::ZeroDuration()),
               ::testing::ExitedWithCode(0), "");
 }

@@ -32,7 +32,7 @@ int HostOf(const HostFault& fault, size_t rank) {
   return 1 + static_cast<int>(rank) * kHosts / fault.trainer->ranks;
 }
 
-// What all ranks that are left said.
+// The errors of all ranks that are not on a vanished host.
 absl::StatusOr<std::string> AwaitEnds(const HostFault& fault,
                                       const Ranks& ranks,
                                       absl::Duration bound) {
@@ -42,7 +42,7 @@ absl::StatusOr<std::string> AwaitEnds(const HostFault& fault,
     const int code =
         ranks[rank]->Wait(std::max(deadline.left(), absl::ZeroDuration()));
     if (code < 0) {
-      return Wrong(absl::StrCat("rank ", rank, " had not ended after ",
+      return Wrong(absl::StrCat("rank ", rank, " did not end within ",
                                 absl::FormatDuration(bound)));
     }
     if (fault.is_gone && HostOf(fault, rank) == fault.host) continue;
@@ -62,7 +62,7 @@ absl::Status CheckNamed(const HostFault& fault, const std::string& said) {
         absl::StrContains(said, absl::StrCat("rank ", rank, " ")))
       return absl::OkStatus();
   }
-  return Wrong("the host is not named: " + said);
+  return Wrong("the errors do not name the host: " + said);
 }
 
 absl::Status CheckResumed(const HostFault& fault, const Ranks& ranks,
@@ -70,15 +70,16 @@ absl::Status CheckResumed(const HostFault& fault, const Ranks& ranks,
   for (const auto& rank : ranks) {
     const int code = rank->Wait(kPatience);
     if (code == 0) continue;
-    return Wrong(absl::StrCat("resumed, a rank ended with ", code, ": ",
-                              rank->Stderr()));
+    return Wrong(absl::StrCat("after --resume a rank exited with code ", code,
+                              ": ", rank->Stderr()));
   }
   RETURN_IF_ERROR(CheckFiles(dir));
   int64_t restarts = 0;
   ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
   ASSIGN_OR_RETURN(const Losses* expected, LossesLeftAlone(*fault.trainer));
-  return losses == *expected ? absl::OkStatus()
-                             : Wrong("the losses are others");
+  return losses == *expected
+             ? absl::OkStatus()
+             : Wrong("the losses differ from those of an undisturbed job");
 }
 
 }  // namespace
@@ -120,13 +121,13 @@ absl::Status StrikeHost(const HostFault& fault, const std::string& dir,
   RETURN_IF_ERROR(CheckNamed(fault, said));
   for (int host = 1; host <= kHosts; ++host) {
     if (!cluster.ProgramsOn(host).empty())
-      return Wrong(absl::StrCat("a process is left on host", host));
+      return Wrong(absl::StrCat("a process is still running on host", host));
   }
   cluster.SetLink(fault.host, true);
   RETURN_IF_ERROR(CheckResumed(
       fault, StartJob(cluster, *fault.trainer, dir, " --resume"), dir));
-  *ended =
-      absl::StrFormat("named, ended in %.2f s, resumed, bit-equal", seconds);
+  *ended = absl::StrFormat(
+      "host named, ranks ended in %.2f s, resumed, same losses", seconds);
   return absl::OkStatus();
 }
 

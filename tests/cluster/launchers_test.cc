@@ -1,6 +1,7 @@
 // The launchers of real clusters, on two hosts with two ranks each: the losses
 // are those of --nproc=4 on one, to the last bit.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,12 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/cluster/cluster.h"
 
 namespace rankwise {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
 
@@ -101,7 +105,7 @@ class MpirunTest : public LaunchersTest {
   }
 };
 
-TEST_F(MpirunTest, StartsTheRanks) {
+TEST_F(MpirunTest, OverGloo) {
   // The port comes from mpirun's number of the job, the address does not.
   const Finished run = RunWithMpi(absl::StrCat(
       "mpirun -np 4 -H host1:2,host2:2 -x MASTER_ADDR=host1 ", Ddp(record_)));
@@ -121,6 +125,21 @@ TEST_F(MpirunTest, StartsTheRunsOfAStudy) {
   EXPECT_EQ(study.code, 0) << study.out << study.err;
   EXPECT_EQ(HostsOf(folder + "/ddp-x2-batch16-rep1.jsonl"), 1);
   EXPECT_EQ(HostsOf(folder + "/ddp-x4-batch16-rep1.jsonl"), 2);
+}
+
+// Two ranks: the sum of more depends on the order.
+TEST_F(MpirunTest, OverMpi) {
+  const Finished run = RunWithMpi(
+      absl::StrCat("mpirun -np 2 -H host1:1,host2:1 -x MASTER_ADDR=host1 ",
+                   Ddp(record_), " --backend=mpi"));
+  if (absl::StrContains(run.err, "built without OpenMPI"))
+    GTEST_SKIP() << run.err;
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(AllLosses(record_, 2), LossesOnOneHost(2));
+  const Finished chosen = RunWithMpi(
+      "mpirun -np 2 -H host1:1,host2:1 -x MASTER_ADDR=host1 trainers/ddp "
+      "--model=mlp --max_steps=1 --eval=false --threads=1");
+  EXPECT_THAT(chosen.out, HasSubstr("backend mpi, since mpirun")) << chosen.err;
 }
 
 class TorchrunTest : public LaunchersTest {

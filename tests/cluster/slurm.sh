@@ -39,6 +39,7 @@ SlurmctldLogFile=$slurm/slurmctld.log
 SlurmdPidFile=$slurm/%n.pid
 SlurmdLogFile=$slurm/%n.log
 SlurmdSpoolDir=$slurm/%n
+TmpFS=$slurm/%n
 NodeName=host[1-${#hosts[@]}] CPUs=2 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP
 END

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/cluster/cluster.h"
 
@@ -77,6 +78,30 @@ TEST_F(SlurmTest, RanksOfAStepFindEachOther) {
   ASSERT_EQ(hybrid.size(), 4u);
   for (const auto& [step, loss] : pipeline)
     EXPECT_NEAR(hybrid.at(step), loss, 1e-4) << "step " << step;
+}
+
+TEST_F(SlurmTest, MpiConnectsTheRanksOfAStepBySlurmsPmix) {
+  // srun writes the list to stderr.
+  if (cluster().Run("host1", "srun --mpi=list 2>&1 | grep -w pmix").code != 0)
+    GTEST_SKIP() << "this Slurm has no plugin for PMIx";
+  constexpr char kDdp[] =
+      "trainers/ddp --backend=mpi --model=mlp --train_size=256 "
+      "--batch_size=32 --epochs=1 --eval=false --threads=1";
+  const Finished refused =
+      cluster().Run("host1", absl::StrCat("srun --ntasks=2 ", kDdp));
+  EXPECT_GT(refused.code, 0);
+  if (absl::StrContains(refused.err, "built without OpenMPI"))
+    GTEST_SKIP() << refused.err;
+  EXPECT_THAT(refused.err,
+              HasSubstr("needs ranks started by --nproc, mpirun or srun "
+                        "--mpi=pmix; this rank was started by srun"));
+  const auto mpi =
+      LossesOfJob(absl::StrCat("srun --mpi=pmix --ntasks=4 ", kDdp), 4);
+  const auto gloo =
+      LossesOfJob(absl::StrCat("srun --ntasks=4 ", kDdp, " --backend=gloo"), 4);
+  ASSERT_EQ(mpi.size(), 2u);
+  for (const auto& [step, loss] : gloo)
+    EXPECT_NEAR(mpi.at(step), loss, 1e-5) << "step " << step;
 }
 
 TEST_F(SlurmTest, AStudyRunsAsABatchJob) {

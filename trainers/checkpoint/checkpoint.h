@@ -60,8 +60,8 @@ class CheckpointStore {
       std::vector<std::string>* warnings, const LoadFunction& load,
       int64_t last_step = std::numeric_limits<int64_t>::max());
 
-  // Whether all checkpoints in the folder, of which there is one at least, lack
-  // a shard: what an interrupted first save leaves.
+  // Whether the folder contains checkpoints, but only incomplete ones, as an
+  // interrupted first save leaves them.
   absl::StatusOr<bool> HasOnlyInterrupted() const;
 
   // Where Save() writes this rank's shard of the checkpoint of `step`.

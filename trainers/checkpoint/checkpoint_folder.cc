@@ -152,9 +152,9 @@ absl::Status SetAsideCheckpoints(const std::string& dir) {
   }
   if (sets.empty()) return absl::OkStatus();
   std::printf(
-      "%s: this run begins anew, and a restart must not go on from the "
-      "checkpoints that are here: they are renamed %s (with --resume it would "
-      "go on from them)\n",
+      "%s: this run starts from the beginning; existing checkpoints are "
+      "renamed %s, so that no restart continues from them (--resume would "
+      "continue from them)\n",
       dir.c_str(), absl::StrCat("*", kSupersededSuffix).c_str());
   return absl::OkStatus();
 }
@@ -190,7 +190,7 @@ void RemoveOtherExports(const std::string& dir, int num_shards) {
     std::smatch match;
     if (!std::regex_match(name, match, *kExport)) continue;
     const bool of_one = !match[1].matched && !match[3].matched;
-    const bool torn = match[4].matched;  // of a save that was killed
+    const bool torn = match[4].matched;  // left by a killed save
     const bool ours = torn               ? false
                       : of_one           ? num_shards == 1
                       : match[1].matched ? std::stoi(match[2]) == num_shards

@@ -66,8 +66,9 @@ absl::Status RemoveSet(const CheckpointSet& set);
 // deletes.
 absl::Status SupersedeSet(const CheckpointSet& set);
 
-// SupersedeSet for all in `dir`, of a run that begins anew, whose restarts must
-// not go on from them; says so on stdout. The folder may be missing.
+// SupersedeSet for all checkpoints in `dir`, so that restarts of a run that
+// starts from the beginning do not continue from them. Reports it on stdout.
+// The folder may be missing.
 absl::Status SetAsideCheckpoints(const std::string& dir);
 
 // The name of a shard's file of weights, to be written with SaveSafetensors.
@@ -80,9 +81,9 @@ std::string SafetensorsShardName(int shard, int num_shards);
 // DataLoss a file that is missing or torn.
 absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards);
 
-// Removes from `dir` what killed exports left, and the weights of the same
-// model in another number of shards, which an earlier run may have left: a
-// program that loads the folder might take the older ones. Best effort.
+// Removes from `dir` the temporary files of killed exports, and the weights
+// that an earlier run exported in another number of shards: a program that
+// loads the folder might read those instead. Best effort.
 void RemoveOtherExports(const std::string& dir, int num_shards);
 
 }  // namespace rankwise

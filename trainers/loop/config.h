@@ -27,7 +27,7 @@ struct DataConfig {
   int64_t train_size = 50000;  // examples of a generated dataset
   int64_t test_size = 10000;
   int64_t batch_size = 64;        // examples per rank and micro-batch
-  int64_t global_batch_size = 0;  // of a step; decides batch_size; 0: does not
+  int64_t global_batch_size = 0;  // per step, sets batch_size; 0: unused
   bool drop_last = false;  // leave out the sampler's tail instead of padding it
   int workers = 1;  // loader threads per rank; 0: load in the training thread
 };
@@ -46,10 +46,10 @@ struct OptimizerConfig {
 
 struct CheckpointConfig {
   std::string dir;  // absolute; empty: no checkpoints
-  // In addition to each epoch's end; both 0: only there.
+  // In addition to the end of each epoch; both 0: only then.
   int64_t every_steps = 0;
   double every_seconds = 0;
-  bool async = false;  // a thread writes while the training goes on
+  bool async = false;  // a thread writes while training continues
   int keep = 3;
   bool resume = false;
   int max_restarts = 0;  // by our own launcher

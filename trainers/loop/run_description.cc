@@ -54,8 +54,8 @@ std::string DescribeRank(const Worker& worker) {
              : absl::StrCat(text, ", ", std::string(worker.comm->backend()));
 }
 
-// Backward costs two forwards: one for the gradients of what goes in, one for
-// those of the weights.
+// Backward costs as much as two forwards: one for the gradients of the inputs,
+// one for those of the weights.
 double TrainingFlops(const ModelSpec& spec, const Worker& worker) {
   const size_t parts = std::max<size_t>(worker.devices.size(), 1) *
                        static_cast<size_t>(worker.ranks_per_copy());
@@ -99,7 +99,7 @@ std::string DescribeNothingLeft(const std::string& why,
                       config.max_steps > 0
                           ? absl::StrCat(", --max_steps=", config.max_steps)
                           : "",
-                      "); to train on, give more");
+                      "); increase these to train further");
 }
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// What a training run says of itself, in words and in its run record.
+// How a training run describes itself, in its output and in its run record.
 #ifndef RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
 #define RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
 
@@ -15,11 +15,11 @@
 
 namespace rankwise {
 
-// An example of `model` is a sequence of tokens if each token has a prediction
-// of its own, an image if it has channels, height and width.
+// An example of `model` is a sequence of tokens if there is a prediction for
+// each token, an image if it has channels, height and width.
 ExampleUnit UnitOf(const ModelSpec& model);
 
-// FLOPs of forward and backward of one example, on one of this rank's devices.
+// FLOPs of forward and backward per example, on one of this rank's devices.
 double TrainingFlops(const ModelSpec& spec, const Worker& worker);
 
 absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
@@ -36,16 +36,16 @@ struct TrainingLength {
   int64_t steps = 0;
 };
 
-// The lines with which a run begins.
+// The lines printed at the start of a run.
 std::vector<std::string> DescribeTraining(const TrainConfig& config,
                                           const Worker& worker,
                                           const ModelSpec& spec,
                                           const TrainingLength& length);
 
-// "" if there is nothing to warn of.
+// "" if no warning is needed.
 std::string WarnOfSmallBatchNorm(const TrainConfig& config, const Model& model);
 
-// For a run that `why` (--resume, a restart) continues after its last step.
+// For a run that is continued (`why`: --resume, a restart) after its last step.
 std::string DescribeNothingLeft(const std::string& why,
                                 const TrainConfig& config, int64_t steps);
 

@@ -427,7 +427,7 @@ absl::Status TrainingRun::TellRestart() {
   return Write(record);
 }
 
-// Its scheduler tells this end from a failure by the exit code.
+// The exit code distinguishes this end from a failure for the scheduler.
 absl::Status TrainingRun::EndPreempted() {
   RETURN_IF_ERROR(Guarded("saving the last checkpoint",
                           [&] { return FinishCheckpoints(); }));
@@ -436,7 +436,7 @@ absl::Status TrainingRun::EndPreempted() {
   }
   return absl::CancelledError(
       absl::StrCat("ended by a signal after step ", progress_.step,
-                   ", which is saved; --resume goes on"));
+                   ", which is saved; continue with --resume"));
 }
 
 }  // namespace rankwise

@@ -65,7 +65,7 @@ class TrainingRun {
 
   // Trains to the end of the configuration, and closes the records. An
   // exception of `step` comes back as ExplainTrainingFailure's Status, with the
-  // step; Cancelled where a scheduler's signal ended the run, which was saved.
+  // step; Cancelled if a scheduler's signal ended the run, after a save.
   // `evaluate`: instead of a forward of the whole model on every rank;
   // `conclude`: after the last epoch, before the records are closed. Both may
   // be null.
@@ -131,8 +131,8 @@ class TrainingRun {
   EngineState engine_;
   std::optional<RunCheckpoints> checkpoints_;  // none without a folder
   std::optional<SavePoints> save_points_;      // with checkpoints_
-  int64_t restart_ = 0;                        // of the job, by a launcher
-  bool preempted_ = false;                     // and saved
+  int64_t restart_ = 0;                        // as AgreeOnRestart(); 0: none
+  bool preempted_ = false;                     // ends after the save
   std::optional<Console> console_;
   std::optional<StepLog> log_;
   MemoryParts computed_memory_;

@@ -1,5 +1,5 @@
-// How ranks learn that one of them has failed, where the others would wait for
-// it in their next collective.
+// How ranks learn that one of them has failed, so that the others do not wait
+// for it in their next collective.
 #ifndef RANKWISE_TRAINERS_RESUME_AGREEMENT_H_
 #define RANKWISE_TRAINERS_RESUME_AGREEMENT_H_
 
@@ -9,11 +9,10 @@
 
 namespace rankwise {
 
-// Collective; of one rank, `mine`. Ok where every rank's `mine` is; else the
-// same on all ranks: "ATTEMPTED failed on rank 1: ...", of the first that
-// failed, with the code and the message (of which at most 1,000 bytes) of its
-// status. No rank returns before all have called it. Fails as the communicator
-// does.
+// Ok if `mine` is ok on every rank; else the same error on all ranks, of the
+// first that failed: "ATTEMPTED failed on rank 1: ...", with the code and the
+// message (at most 1,000 bytes) of its status. Collective: no rank returns
+// before all have called it. Fails as the communicator does.
 absl::Status AgreeOnSuccess(absl::string_view attempted,
                             const absl::Status& mine, const Worker& worker);
 

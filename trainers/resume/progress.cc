@@ -21,20 +21,20 @@
 namespace rankwise {
 namespace {
 
-// The same in the parts of one save, and in no other's.
+// The same in all parts of one save, different for every save.
 constexpr char kSaveKey[] = "save";
 
 // Positions in a rank's sums.
 enum Sum : int64_t { kLoss, kExamples, kSeconds, kUnixSeconds };
 
-// What older checkpoints have in place of it counts from the machine's start.
+// Older checkpoints have the time since boot in its place, which is smaller.
 constexpr double kEarliestUnixSeconds = 1e9;
 
 double UnixSeconds() {
   return 1e-6 * static_cast<double>(absl::ToUnixMicros(absl::Now()));
 }
 
-// Prefixes of what a checkpoint holds of every data-parallel rank.
+// Prefixes of the entries that a checkpoint has for every data-parallel rank.
 constexpr char kRng[] = "rng.";
 constexpr char kSums[] = "epoch_sums.";
 
@@ -49,8 +49,8 @@ torch::Tensor GeneratorState(const Worker& worker) {
   return generator.get_state();
 }
 
-// Every data-parallel rank's `mine`, of those along dp through the first rank:
-// the other ranks of a copy of the model saw the same data.
+// The `mine` of every data-parallel rank, taken from the ranks along dp that
+// include the first one: other ranks of a copy of the model saw the same data.
 absl::StatusOr<std::vector<torch::Tensor>> GatherShares(
     const Worker& worker, const torch::Tensor& mine) {
   ASSIGN_OR_RETURN(std::vector<torch::Tensor> all, GatherRanks(worker, mine));
@@ -66,7 +66,7 @@ void AddShares(const std::vector<torch::Tensor>& shares, const char* prefix,
     tensors.push_back({absl::StrCat(prefix, i), shares[i]});
 }
 
-// Those that AddShares added.
+// Reads what AddShares added.
 absl::StatusOr<std::vector<torch::Tensor>> ReadShares(CheckpointReader& reader,
                                                       const char* prefix) {
   std::vector<torch::Tensor> shares;
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<torch::Tensor>> ReadShares(CheckpointReader& reader,
       "--resume: the checkpoint has no state of data-parallel rank 0");
 }
 
-// The sums contain the time, so that no two saves have the same.
+// The sums contain the time, so no two saves have the same identifier.
 std::string SaveId(const std::vector<torch::Tensor>& sums) {
   Checksum checksum;
   for (const torch::Tensor& each : sums)
@@ -95,7 +95,8 @@ absl::Status RestoreGenerator(CheckpointReader& reader, const Worker& worker,
   std::lock_guard<std::mutex> lock(generator.mutex());
   const auto rank = static_cast<size_t>(worker.dp_rank());
   const bool known = rank < states.size();
-  // A CPU's state is a few thousand bytes, a GPU's its seed and offset.
+  // A CPU generator's state is a few thousand bytes; a GPU generator's is its
+  // seed and offset.
   if (known && states[rank].sizes() == generator.get_state().sizes()) {
     generator.set_state(states[rank]);
     return absl::OkStatus();
@@ -114,8 +115,8 @@ absl::Status RestoreGenerator(CheckpointReader& reader, const Worker& worker,
   return absl::OkStatus();
 }
 
-// Seconds are of the wall: those of ranks that are gone are not added, and a
-// new rank has been there as long as the first.
+// Seconds are wall-clock time: those of ranks that no longer exist are not
+// added, and a new rank continues with the first rank's.
 absl::Status RestoreSums(CheckpointReader& reader, const Worker& worker,
                          Progress& progress) {
   ASSIGN_OR_RETURN(const auto sums, ReadShares(reader, kSums));

@@ -1,5 +1,5 @@
-// How far a run is, and what each of its ranks has of its own, in a checkpoint:
-// the state of its random generator, and its sums over the epoch so far.
+// The progress of a run and the per-rank state in a checkpoint: the state of
+// each rank's random generator, and its sums over the epoch so far.
 #ifndef RANKWISE_TRAINERS_RESUME_PROGRESS_H_
 #define RANKWISE_TRAINERS_RESUME_PROGRESS_H_
 
@@ -23,25 +23,25 @@ struct Progress {
   double epoch_loss = 0;  // this rank's sum over the epoch's examples so far
   int64_t epoch_examples = 0;  // of this rank
   double epoch_seconds = 0;
-  // When the checkpoint was made that this is of; NaN: not known.
+  // When the checkpoint that this was read from was made; NaN: not known.
   double saved_unix_seconds = std::numeric_limits<double>::quiet_NaN();
 };
 
-// Every rank's `tensor`, by rank; only this one without peers. Collective, on
-// the group's device.
+// The `tensor` of every rank, by rank; of this rank alone without peers.
+// Collective; the results are on the group's device.
 absl::StatusOr<std::vector<torch::Tensor>> GatherRanks(
     const Worker& worker, const torch::Tensor& tensor);
 
-// Adds what each data-parallel rank has of its own to the first rank's
-// checkpoint, and to all an identifier of this save. Collective.
+// Adds the per-rank state of all data-parallel ranks to the first rank's
+// checkpoint, and an identifier of this save to every rank's. Collective.
 absl::Status AddProgress(const Progress& progress, const Worker& worker,
                          Checkpoint& checkpoint);
 
-// The progress in the checkpoint, with this rank's sums; its random generator
-// continues where it was. That of a data-parallel rank that the checkpoint does
-// not have, or has of another kind of device, is seeded from `seed`, the step
-// and the rank. The sums of ranks that no longer exist are added to the first
-// rank's.
+// Returns the progress in the checkpoint, with this rank's sums, and restores
+// this rank's random generator. If the checkpoint has no generator of this
+// data-parallel rank, or one of another kind of device, it is seeded from
+// `seed`, the step and the rank. The sums of ranks that no longer exist are
+// added to the first rank's.
 absl::StatusOr<Progress> RestoreProgress(CheckpointReader& reader,
                                          const Worker& worker, uint64_t seed);
 

@@ -51,8 +51,7 @@ std::string DescribeRestart(const RestartRecord& record) {
   std::string text = absl::StrCat("restart ", record.restart);
   if (!record.cause.empty()) absl::StrAppend(&text, " after ", record.cause);
   const double lost = record.training_unix_seconds - record.kept_unix_seconds;
-  if (!std::isnan(lost))
-    absl::StrAppendFormat(&text, "; %.1f s are lost", lost);
+  if (!std::isnan(lost)) absl::StrAppendFormat(&text, "; %.1f s lost", lost);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// What a launcher's restart of the ranks means to a run.
+// What a training run does when a launcher has restarted its ranks.
 #ifndef RANKWISE_TRAINERS_RESUME_RESTART_H_
 #define RANKWISE_TRAINERS_RESUME_RESTART_H_
 
@@ -19,16 +19,16 @@ namespace rankwise {
 // hosts may count differently. Collective.
 absl::StatusOr<int64_t> AgreeOnRestart(const Worker& worker);
 
-// Of a run that is no restart and does not resume: where torchrun may restart
-// it, sets the folder's checkpoints aside, from which a restart would go on.
-// Our own launcher's job has done so before there were ranks. Collective.
+// For a run that starts from the beginning: if torchrun may restart it, sets
+// the checkpoints in the folder aside, so that no restart continues from them.
+// With our own launcher this has been done before the ranks start. Collective.
 absl::Status BeginAnew(const CheckpointConfig& config, const Worker& worker);
 
-// That the training of restart `restart` now goes on from `progress`.
+// The record of a restart whose training now resumes from `progress`.
 RestartRecord RestartNow(const RankEnv& env, int64_t restart,
                          const Progress& progress);
 
-// "restart 1 after rank 1 (process 7) ended with ...; 2.5 s are lost".
+// "restart 1 after rank 1 (process 7) ended with ...; 2.5 s lost".
 std::string DescribeRestart(const RestartRecord& record);
 
 }  // namespace rankwise

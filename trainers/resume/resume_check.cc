@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr char kDataParallelRanks[] = "data-parallel ranks";
 constexpr char kCosineSteps[] = "steps of the cosine";
 
-// Their product is the examples of a step.
+// Their product is the number of examples per step.
 constexpr const char* kStepSettings[] = {"batch_size", "accumulate",
                                          kDataParallelRanks};
 

@@ -32,13 +32,13 @@ namespace {
 constexpr char kConfigKey[] = "config";
 constexpr char kEngineKey[] = "engine";
 
-// In the host's memory, contiguous.
+// A contiguous copy in host memory.
 torch::Tensor Copy(const torch::Tensor& values) {
   return at::empty(values.sizes(), values.options().device(c10::kCPU))
       .copy_(values.detach());
 }
 
-// In place of a step that a rank has found.
+// In place of the step of the checkpoint that a rank found.
 constexpr int64_t kNoCheckpoint = -1;
 constexpr int64_t kNotLoaded = -2;
 
@@ -130,7 +130,7 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
   const auto engine = saved.metadata.find(kEngineKey);
   if (engine_.restore != nullptr && engine != saved.metadata.end())
     engine_.restore(engine->second);
-  // As many steps of the epoch in this run's micro-batches.
+  // The same number of steps of the epoch, in this run's micro-batches.
   const int64_t steps = (saved.position + accumulate - 1) / accumulate;
   ASSIGN_OR_RETURN(Progress progress,
                    RestoreProgress(reader, worker_, config_.seed));
@@ -162,8 +162,8 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
     absl::StatusOr<std::optional<int64_t>> loaded = std::nullopt;
     if (!interrupted)
       loaded = store_->LoadLatest(&warnings, restore, last_step);
-    // A rank that cannot load must not leave the others waiting: all learn what
-    // each found.
+    // A rank that cannot load must not leave the others waiting: every rank
+    // learns what each of them found.
     const int64_t mine =
         !loaded.ok() ? kNotLoaded : loaded->value_or(kNoCheckpoint);
     ASSIGN_OR_RETURN(auto gathered,
@@ -180,8 +180,8 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
     if (*least == *most) return progress;
     if (first_found.empty()) first_found = found;
     if (*least < 0) return SeeDifferentCheckpoints(worker_, first_found);
-    // A shard that only some ranks read is damaged there: all take the step
-    // that those could load.
+    // A shard that only some ranks read is damaged: all ranks fall back to the
+    // step that those could load.
     last_step = *least;
   }
 }
@@ -190,7 +190,7 @@ absl::StatusOr<CheckpointRecord> RunCheckpoints::Write(
     const Checkpoint& checkpoint, double start_seconds) {
   try {
     RETURN_IF_ERROR(store_->Save(checkpoint));
-  } catch (const std::exception& error) {  // the writing thread has no other
+  } catch (const std::exception& error) {  // as the ranks must agree
     return absl::InternalError(PlainMessage(error));
   }
   CheckpointRecord record;
@@ -234,7 +234,7 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
   }
   RETURN_IF_ERROR(AgreeOnSuccess(attempted, mine, worker_));
   if (parts_ > 1) {
-    // Older checkpoints are needed until all parts of this one are there.
+    // Older checkpoints are needed until all parts of this one exist.
     RETURN_IF_ERROR(AgreeOnSuccess(
         attempted, worker_.is_first() ? store_->Prune() : absl::OkStatus(),
         worker_));
@@ -246,7 +246,8 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
   return record;
 }
 
-// The others make the values with the rank that writes, also when it cannot.
+// Making the values is collective: all ranks make all of them, even if the rank
+// that writes fails.
 absl::Status RunCheckpoints::ExportPart(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
                    WholeTensors(worker_, model_, sharded_));

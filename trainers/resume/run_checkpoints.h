@@ -1,5 +1,5 @@
-// What a run must remember to go on as if it had never stopped, and whether a
-// checkpoint belongs to it.
+// Saves and restores everything that a run needs to continue as if it had never
+// stopped.
 #ifndef RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 #define RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 
@@ -30,55 +30,52 @@ struct EngineState {
 };
 
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
-// what the constructor takes must outlive this. A rank saves what it owns, or
-// its block of it, in a file of its own; the checkpoint is that of the whole
-// model, whatever the mesh.
+// the constructor's arguments must outlive this. Each rank saves the tensors,
+// or blocks of tensors, that it owns in its own file; together the files
+// describe the full model, independently of the mesh.
 class RunCheckpoints {
  public:
   RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                  const Worker& worker, Model& model, Optimizer& optimizer,
                  ShardedState sharded = {}, EngineState engine = {});
 
-  // To be called first: settles which ranks write a file, and the first rank
-  // makes the folder. One that cannot be written to must be known before the
-  // training, not after it: FailedPrecondition.
+  // Call it first: it determines which ranks write a file, and the first rank
+  // creates the folder. FailedPrecondition if the folder cannot be written to,
+  // so that this is known before training rather than after it.
   absl::Status Open();
 
-  // Restores the newest checkpoint that is good on every rank, if there is one,
-  // also one of another number of data-parallel ranks or another mesh. A rank
-  // reads what it needs, and headers of the rest. Damaged checkpoints are
-  // passed over, and named by the first rank and by those that read the damaged
-  // part. FailedPrecondition if the checkpoint is of another configuration,
-  // naming the first flag that differs.
+  // Restores the newest checkpoint that every rank can load, if there is one;
+  // it may have been saved with a different number of ranks or another mesh. A
+  // rank reads the data that it needs, and the headers of the rest. Damaged
+  // checkpoints are skipped, with a warning by the first rank and by those that
+  // read the damaged part. FailedPrecondition if the checkpoint has another
+  // configuration, naming the first flag that differs.
   //
-  // Random generators go on where they were; that of a data-parallel rank that
-  // the checkpoint does not know, or knows on another kind of device, is seeded
-  // from the seed, the step and the rank. What ranks that are gone have summed
-  // up is the first one's.
+  // Random generators and sums are restored as by RestoreProgress().
   //
-  // `after_restart`: if the folder has only what interrupted saves have left,
-  // there is none: the ranks failed before the first checkpoint was complete.
-  // Otherwise that is an error, as parts may have been lost.
+  // `after_restart`: if the folder contains only incomplete checkpoints, there
+  // is none to restore: the ranks failed before the first one was complete.
+  // Without it this is an error, as parts may have been lost.
   absl::StatusOr<std::optional<Progress>> Resume(bool after_restart = false);
 
-  // Writes this rank's part; with config.checkpoint.async it returns when that
-  // is copied in memory, and a thread writes. Waits for the save before it, and
-  // returns what a rank that wrote a part of the last save that is complete
-  // records of that, once. The random generators and sums of all ranks are in
-  // the first part. Where one rank cannot write, all return the same error,
-  // which names the rank and the file, and the last checkpoint stays; so in
-  // Open and Export.
+  // Writes this rank's part. With config.checkpoint.async, returns once the
+  // part is copied in memory, which a thread then writes; waits for the
+  // previous save first. Returns, once, the record of the last complete save,
+  // on ranks that wrote a part of it. The random generators and sums of all
+  // ranks are in the first part. If one rank cannot write, all ranks return the
+  // same error, which names the rank and the file, and the previous checkpoint
+  // remains; the same holds for Open and Export.
   absl::StatusOr<std::optional<CheckpointRecord>> Save(
       const Progress& progress);
 
-  // Waits until all ranks have written the last save, and returns as Save. To
-  // be called at the end; without it, the destructor waits for this rank's
-  // part, and nobody hears of an error.
+  // Waits until all ranks have written the last save, and returns as Save does.
+  // Call it at the end: otherwise the destructor waits for this rank's part,
+  // and errors are not reported.
   absl::StatusOr<std::optional<CheckpointRecord>> Finish();
 
-  // Writes the model's parameters and buffers, whole and under their Python
-  // names, as .safetensors files, one per rank along pp; without copies of
-  // weights that another rank owns.
+  // Writes the model's full parameters and buffers under their Python names, as
+  // .safetensors files, one per rank along pp, without copies of weights that
+  // another rank owns.
   absl::Status Export();
 
  private:
@@ -97,7 +94,7 @@ class RunCheckpoints {
   const EngineState engine_;
   int parts_ = 0;                         // files of a checkpoint
   std::optional<CheckpointStore> store_;  // from Open on
-  // The save that is not finished yet, and this rank's part of it.
+  // The save in progress, and this rank's part of it.
   std::optional<int64_t> saving_step_;
   double blocked_seconds_ = 0;                             // by it
   std::future<absl::StatusOr<CheckpointRecord>> writing_;  // uses store_

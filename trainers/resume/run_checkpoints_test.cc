@@ -136,7 +136,7 @@ TEST_F(ResumeTest, RestoringBringsBackModelOptimizerGeneratorAndProgress) {
   EXPECT_TRUE(model_->parameters()[0].equal(expected));
 }
 
-TEST_F(ResumeTest, AnAsynchronousSaveHoldsTheStateAsItWas) {
+TEST_F(ResumeTest, AnAsynchronousSaveHasTheStateAtItsStart) {
   config_.checkpoint.async = true;
   TrainOneStep();
   const torch::Tensor expected = model_->parameters()[0].detach().clone();
@@ -144,7 +144,7 @@ TEST_F(ResumeTest, AnAsynchronousSaveHoldsTheStateAsItWas) {
   ASSERT_TRUE(checkpoints.Open().ok());
   const auto first = checkpoints.Save({.step = 1});
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_FALSE(first->has_value()) << "nothing is complete";
+  EXPECT_FALSE(first->has_value()) << "nothing is complete yet";
   TrainOneStep();
   const auto second = checkpoints.Save({.step = 2});
   ASSERT_TRUE(second.ok() && second->has_value()) << second.status();
@@ -160,11 +160,11 @@ TEST_F(ResumeTest, AnAsynchronousSaveHoldsTheStateAsItWas) {
   EXPECT_TRUE(model_->parameters()[0].equal(expected));
 }
 
-TEST_F(ResumeTest, AnAsynchronousSaveThatFailsSaysSoAtTheNextAndAtTheEnd) {
+TEST_F(ResumeTest, AFailedAsynchronousSaveIsReportedByTheNextSaveOrAtTheEnd) {
   config_.checkpoint.async = true;
   RunCheckpoints checkpoints = Of(config_, worker_);
   ASSERT_TRUE(checkpoints.Open().ok());
-  // Where the file should be is a folder.
+  // A folder has the name of the file.
   const std::string in_the_way = "/step_00000001.safetensors";
   std::filesystem::create_directory(config_.checkpoint.dir + in_the_way);
   for (const bool at_the_end : {false, true}) {
@@ -315,7 +315,7 @@ TEST_F(ResumeTest, AfterARestartAnInterruptedFirstSaveIsNoCheckpoint) {
   Checkpoint checkpoint;
   checkpoint.step = 3;
   ASSERT_TRUE(half.Save(checkpoint).ok());
-  // The other half may also have been lost, of which the user must hear.
+  // Without a restart, the other half may have been lost: an error.
   EXPECT_TRUE(absl::IsDataLoss(Resume(config_, worker_).status()));
   RunCheckpoints checkpoints = Of(config_, worker_);
   ASSERT_TRUE(checkpoints.Open().ok());

@@ -1,5 +1,5 @@
 // The tensors of a run as its checkpoints and exports name them: which block of
-// each whole tensor a rank has, and how a whole one is put together.
+// each full tensor a rank holds, and how full tensors are assembled.
 #ifndef RANKWISE_TRAINERS_RESUME_RUN_STATE_H_
 #define RANKWISE_TRAINERS_RESUME_RUN_STATE_H_
 
@@ -17,23 +17,24 @@ namespace rankwise {
 
 struct HeldBlock {
   TensorBlock block;   // live
-  bool saved = false;  // by this rank: the first of those that have it
+  bool saved = false;  // by this rank: the first of those that hold it
 };
 
-// What this rank has of the model ("model.fc1.weight") and of what its
-// optimizer keeps ("optimizer.exp_avg.fc1.weight"), under the names and in the
-// shapes of a single process. A copy of a tied weight is a block of its
-// owner's.
+// The blocks that this rank holds of the model ("model.fc1.weight") and of its
+// optimizer's state ("optimizer.exp_avg.fc1.weight"), under the names and in
+// the shapes of a single process. A copy of a tied weight is a block of the
+// owner's tensor.
 std::vector<HeldBlock> HeldBlocks(const Worker& worker, const Model& model,
                                   const Optimizer& optimizer,
                                   const ShardedState& sharded);
 
-// Whether this rank saves any of them.
+// Whether this rank saves any of these blocks.
 bool SavesState(const Worker& worker, const ShardedState& sharded);
 
-// The parameters and buffers of the layers here, whole, in the order of a file,
-// for the ranks that SavesState: all make the values one after another, which
-// is collective along dp and tp, but only the first along both gets them.
+// The full parameters and buffers of this rank's layers, in file order, for the
+// ranks for which SavesState() is true. Each makes all values in that order,
+// which is collective along dp and tp; only the first rank along both gets
+// them.
 absl::StatusOr<std::vector<TensorSource>> WholeTensors(
     const Worker& worker, const Model& model, const ShardedState& sharded);
 

@@ -30,8 +30,8 @@ SavePoints::Next SavePoints::AfterStep(int64_t step) {
     if (control_ != nullptr) all = control_->Max(all);
     end = all[0] > 0;
     save |= config_.every_seconds > 0 && all[1] >= config_.every_seconds;
-    // At most twice as many steps as before: the first steps, or some after an
-    // evaluation, may say little about the following ones.
+    // At most twice as many steps as before: the first steps, or those after an
+    // evaluation, may not be representative.
     steps_between_ =
         std::clamp(kSecondsBetweenAgreements / all[2], 1.0, 2 * steps_between_);
     next_agreement_ = step + static_cast<int64_t>(steps_between_);

@@ -1,5 +1,5 @@
-// After which steps a run saves a checkpoint, and whether it ends there because
-// its scheduler needs the machine.
+// Decides after which steps a run saves a checkpoint, and whether it ends there
+// because it is preempted.
 #ifndef RANKWISE_TRAINERS_RESUME_SAVE_POINTS_H_
 #define RANKWISE_TRAINERS_RESUME_SAVE_POINTS_H_
 
@@ -12,9 +12,9 @@
 
 namespace rankwise {
 
-// Ranks have clocks of their own, and a signal may reach one of them only: they
-// agree by a message of three numbers after the first step and then about twice
-// a second, after each step where steps take longer.
+// Clocks differ between ranks, and a signal may reach only one of them. The
+// ranks therefore agree, by an all-reduce of three numbers, after the first
+// step and then about twice a second, or after every step if steps take longer.
 class SavePoints {
  public:
   enum class Next { kTrain, kSave, kSaveAndEnd };
@@ -25,17 +25,17 @@ class SavePoints {
   // After step `step`, on every rank. Throws what a failed collective throws.
   Next AfterStep(int64_t step);
 
-  // A checkpoint was saved for another reason.
+  // Restarts the interval: a checkpoint was saved, for whatever reason.
   void Saved() { saved_seconds_ = SteadySeconds(); }
 
  private:
   const CheckpointConfig& config_;
   const std::unique_ptr<Control> control_;  // null without peers
-  double saved_seconds_ = SteadySeconds();  // the last, or the start
+  double saved_seconds_ = SteadySeconds();  // last save, or start
   double agreed_seconds_ = SteadySeconds();
   int64_t agreed_step_ = 0;
-  double steps_between_ = 1;    // two agreements
-  int64_t next_agreement_ = 0;  // the step after which it is due
+  double steps_between_ = 1;    // between agreements
+  int64_t next_agreement_ = 0;  // due after this step
 };
 
 }  // namespace rankwise

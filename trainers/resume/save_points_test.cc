@@ -12,7 +12,7 @@ namespace {
 
 using Next = SavePoints::Next;
 
-TEST(SavePointsTest, SavesAfterEverySoManySteps) {
+TEST(SavePointsTest, SavesAtAFixedIntervalOfSteps) {
   const CheckpointConfig config = {.dir = "", .every_steps = 3};
   SavePoints points(config, nullptr);
   for (int64_t step = 1; step <= 9; ++step) {
@@ -22,7 +22,7 @@ TEST(SavePointsTest, SavesAfterEverySoManySteps) {
   }
 }
 
-TEST(SavePointsTest, SavesOnceTheTimeSinceTheLastSaveIsOver) {
+TEST(SavePointsTest, SavesOnceTheIntervalHasPassed) {
   const CheckpointConfig config = {.dir = "", .every_seconds = 0.3};
   SavePoints points(config, nullptr);
   int64_t step = 0;

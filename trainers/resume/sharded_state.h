@@ -1,5 +1,5 @@
-// Parameters of which each data-parallel rank owns some rows (ZeRO), as far as
-// checkpoints and exports have to know them.
+// Parameters of which each data-parallel rank owns some rows (ZeRO), as needed
+// by checkpoints and exports.
 #ifndef RANKWISE_TRAINERS_RESUME_SHARDED_STATE_H_
 #define RANKWISE_TRAINERS_RESUME_SHARDED_STATE_H_
 
@@ -12,7 +12,7 @@
 
 namespace rankwise {
 
-// What a rank owns of a parameter: of a model divided along tp, of its part.
+// The rows that a rank owns of a parameter, or of its tp part of the parameter.
 struct Shard {
   torch::Tensor rows;      // [rows here, ...], live; there may be none
   int64_t begin = 0;       // the first of them in the parameter
@@ -20,14 +20,15 @@ struct Shard {
 };
 
 struct ShardedState {
-  // By the parameter's name in the model. The tensors that the optimizer keeps
-  // of one have its shard's shape, or are scalars that are the same on every
-  // rank. Of these parameters the model's own tensors are never read or
-  // written. Empty: every rank owns whole parameters.
+  // By the parameter's name in the model. The optimizer's tensors for a
+  // parameter have its shard's shape, or are scalars that are the same on every
+  // rank. The model's own tensors of these parameters are never read or
+  // written. Empty: every rank owns full parameters.
   std::map<std::string, Shard> shards = {};
-  // The ranks that together own all rows; the one at place i those from
-  // i * ceil(whole_rows / ranks) on, up to as many. There may be several such
-  // groups, which own the same (HSDP): the first rank's is saved.
+  // The ranks that together own all rows; rank i of the group owns up to
+  // ceil(whole_rows / ranks) rows, from i * ceil(whole_rows / ranks) on. There
+  // may be several such groups with the same rows (HSDP): the first rank's is
+  // saved.
   Group group = {};
 };
 

@@ -63,6 +63,8 @@ struct BackendKind {
   bool needs_pmix;
   // Of those that fit a rank's device, auto takes the highest; 0: never.
   int auto_preference;
+  // Why auto takes it, in a line to print once; "" where that is plain.
+  const char* auto_reason = "";
   c10d::ProcessGroup::BackendType type;
   // Connects to the other ranks of the group; collective. Unavailable when they
   // cannot be reached, DeadlineExceeded when they do not come in time. abort()

@@ -98,9 +98,9 @@ struct Blame {
 // the store is gone.
 void ReportBlame(c10d::Store& store, int rank,
                  const std::vector<Blame>& blames);
-// The rank that is the cause of `rank`'s failure by what ReportBlame noted: the
-// one that it blames, or that this one blames in turn, and so on; none if it
-// blames nobody. Throws what the store throws.
+// The root cause of `rank`'s failure, found by following what ReportBlame
+// stored: the rank that `rank` blames, the one that this rank blames, and so
+// on. None if `rank` blames nobody. Throws what the store throws.
 std::optional<Blame> RootBlameOf(c10d::Store& store, int rank);
 
 // Whether any rank has failed, or has been reported dead. One request each;

@@ -9,10 +9,6 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "c10/core/ScalarType.h"
 #include "torch/csrc/distributed/c10d/Types.hpp"
@@ -32,7 +28,7 @@ namespace rankwise {
   CALL(Group_incl)               \
   CALL(Group_free)               \
   CALL(Op_create)                \
-  CALL(Testall)                  \
+  CALL(Test)                     \
   CALL(Waitall)                  \
   CALL(Isend)                    \
   CALL(Irecv)                    \
@@ -58,32 +54,34 @@ struct MpiApi {
   MPI_Comm world = nullptr;
   MPI_Errhandler errors_return = nullptr;
 
-  // A type of the size of `dtype`'s elements, for data that is only moved.
-  // Throws c10::Error for what no trainer has.
-  MPI_Datatype TypeToMove(c10::ScalarType dtype) const;
+  // Throws c10::Error for what no trainer has. MPI has no 16-bit floating-point
+  // types: they are moved as integers of their size.
+  MPI_Datatype TypeOf(c10::ScalarType dtype) const;
 
-  // How `dtype` is reduced by `op`. Throws c10::Error for what MPI has not. MPI
-  // has no 16-bit floating-point types: those are reduced by operations of ours
-  // on integers of their size, rounded after each addition.
+  // How `dtype` is reduced by `op`: 16-bit floating-point types by operations
+  // of ours, rounded after each addition. Throws c10::Error for what MPI has
+  // not.
   struct Reduction {
     MPI_Datatype type;
     MPI_Op op;
   };
   Reduction ReductionOf(c10::ScalarType dtype, const c10d::ReduceOp& op) const;
 
+  // Of 16-bit floating-point types; once, after MPI_Init_thread.
+  void CreateReductions();
+
   // Throws c10::DistBackendError unless `result` is MPI_SUCCESS.
   void Check(int result, const char* call) const;
 
   // By c10::ScalarType and c10d::ReduceOp::RedOpType; null for what MPI has
   // not.
-  MPI_Datatype moved[c10::NumScalarTypes] = {};
-  MPI_Datatype reduced[c10::NumScalarTypes] = {};
-  MPI_Op ops[c10d::ReduceOp::UNUSED] = {};
+  MPI_Datatype types[c10::NumScalarTypes] = {};
+  MPI_Op ops[c10::NumScalarTypes][c10d::ReduceOp::UNUSED] = {};
 };
 
 // Loads the library on the first call; the result lives as long as the process.
 // NotFound says what to install.
-absl::StatusOr<const MpiApi*> LoadMpi();
+absl::StatusOr<MpiApi*> LoadMpi();
 
 }  // namespace rankwise
 

@@ -1,27 +1,29 @@
 // c10d's collectives and messages as MPI's.
+#include <atomic>
 #include <climits>
-#include <cstring>
 #include <exception>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ATen/ops/cat.h"
+#include "ATen/ops/_foreach_copy.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/flatten_dense_tensors.h"
+#include "ATen/ops/unflatten_dense_tensors.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/backends/backends.h"
 #include "parallel/comm/backends/mpi/engine.h"
 #include "parallel/comm/diagnosis/plain_error.h"
-#include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/Utils.hpp"
 
 namespace rankwise {
 namespace {
 
 using at::Tensor;
 using c10d::OpType;
-using Requests = std::vector<MPI_Request>;
+using Operation = MpiWork::Operation;
 using Sizes = std::vector<int64_t>;
 using Tensors = std::vector<Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -56,20 +58,9 @@ int Int(int64_t count) {
 
 int Count(const Tensor& tensor) { return Int(tensor.numel()); }
 
-// One tensor with the elements of all.
-Tensor Joined(const Tensors& tensors) {
-  Tensors flat;
-  for (const Tensor& tensor : tensors) flat.push_back(tensor.reshape({-1}));
-  return at::cat(flat);
-}
-
-// The opposite.
-void Split(const Tensor& joined, const Tensors& tensors) {
-  int64_t begin = 0;
-  for (const Tensor& tensor : tensors) {
-    tensor.copy_(joined.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
-    begin += tensor.numel();
-  }
+// To `tensors` what lies in `joined` one after the other.
+void Split(const Tensor& joined, Tensors tensors) {
+  at::_foreach_copy_(tensors, at::unflatten_dense_tensors(joined, tensors));
 }
 
 Tensor EmptyFor(const Tensors& tensors) {
@@ -86,31 +77,20 @@ bool Overlap(const Tensor& a, const Tensor& b) {
 
 // How many elements go to, or come from, each rank, and where they begin.
 struct Parts {
-  // `sizes`: of the first dimension of `tensor`; empty: equal parts.
-  Parts(const Tensor& tensor, const Sizes& sizes, int ranks) {
-    const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
-    TORCH_CHECK(!sizes.empty() || rows % ranks == 0, "all_to_all: ", rows,
-                " rows do not split into ", ranks, " equal parts");
-    const int64_t per_row = rows == 0 ? 0 : tensor.numel() / rows;
-    for (int rank = 0; rank < ranks; ++rank) {
-      Add((sizes.empty() ? rows / ranks : sizes.at(rank)) * per_row);
-    }
-    TORCH_CHECK(end == tensor.numel(),
-                "all_to_all: the split sizes do not add up to ", rows);
+  // `rows`: of `tensor`, for each rank; empty: equal parts.
+  Parts(const Tensor& tensor, const Sizes& rows, int ranks)
+      : counts(ranks), begins(ranks) {
+    c10d::checkSplitSizes(rows, tensor, ranks);
+    Int(static_cast<int64_t>(
+        c10d::computeLengthsAndOffsets(rows, tensor, &counts, &begins)));
   }
-  explicit Parts(const Tensors& tensors) {
-    for (const Tensor& tensor : tensors) Add(tensor.numel());
+  explicit Parts(const Tensors& tensors)
+      : counts(tensors.size()), begins(tensors.size()) {
+    Int(static_cast<int64_t>(
+        c10d::computeLengthsAndOffsets(tensors, &counts, &begins)));
   }
 
   std::vector<int> counts, begins;
-
- private:
-  void Add(int64_t count) {
-    counts.push_back(Int(count));
-    begins.push_back(Int(end));
-    end += count;
-  }
-  int64_t end = 0;
 };
 
 class MpiBackend : public c10d::Backend {
@@ -141,62 +121,41 @@ class MpiBackend : public c10d::Backend {
   WorkPtr broadcast(Tensors& tensors,
                     const c10d::BroadcastOptions& opts) override {
     const Tensor& data = Dense(Only(tensors));
-    return Run(OpType::BROADCAST, "mpi:broadcast", tensors, tensors, opts,
-               [=, comm = group_->comm, root = Root(opts)](const MpiApi& mpi,
-                                                           Requests& requests) {
-                 mpi.Check(mpi.Ibcast(data.data_ptr(), Count(data),
-                                      mpi.TypeToMove(data.scalar_type()), root,
-                                      comm, &requests.emplace_back()),
-                           "MPI_Ibcast");
-               });
+    return Run(OpType::BROADCAST, "mpi:broadcast", opts, tensors, tensors,
+               Bind(mpi_.Ibcast, data.data_ptr(), Count(data), TypeOf(data),
+                    Root(opts)));
   }
 
   WorkPtr allreduce(Tensors& tensors,
                     const c10d::AllreduceOptions& opts) override {
-    Only(tensors);
-    return AllReduce(OpType::ALLREDUCE, "mpi:all_reduce", tensors, opts);
-  }
-  WorkPtr allreduce_coalesced(
-      Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override {
-    return AllReduce(OpType::ALLREDUCE_COALESCED, "mpi:all_reduce_coalesced",
-                     tensors, opts);
+    const Tensor& data = Dense(Only(tensors));
+    const auto [type, op] = mpi_.ReductionOf(data.scalar_type(), opts.reduceOp);
+    return Run(OpType::ALLREDUCE, "mpi:all_reduce", opts, tensors, tensors,
+               Bind(mpi_.Iallreduce, MPI_IN_PLACE, data.data_ptr(), Count(data),
+                    type, op));
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
     const Tensor& data = Dense(Only(tensors));
-    const auto how = mpi_.ReductionOf(data.scalar_type(), opts.reduceOp);
-    return Run(OpType::REDUCE, "mpi:reduce", tensors, tensors, opts,
-               [=, comm = group_->comm, root = Root(opts),
-                is_root = Root(opts) == getRank()](const MpiApi& mpi,
-                                                   Requests& requests) {
-                 void* const own = data.data_ptr();
-                 mpi.Check(
-                     mpi.Ireduce(is_root ? MPI_IN_PLACE : own,
-                                 is_root ? own : nullptr, Count(data), how.type,
-                                 how.op, root, comm, &requests.emplace_back()),
-                     "MPI_Ireduce");
-               });
+    const auto [type, op] = mpi_.ReductionOf(data.scalar_type(), opts.reduceOp);
+    const bool is_root = Root(opts) == getRank();
+    void* const own = data.data_ptr();
+    return Run(
+        OpType::REDUCE, "mpi:reduce", opts, tensors, tensors,
+        Bind(mpi_.Ireduce, is_root ? MPI_IN_PLACE : own,
+             is_root ? own : nullptr, Count(data), type, op, Root(opts)));
   }
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& opts) override {
     TORCH_CHECK(outputs.size() == 1, "all_gather takes one list of outputs");
-    Tensors joined = {EmptyFor(outputs[0])};
-    Tensors flat = {Only(inputs).reshape({-1})};
-    return AllGather(OpType::ALLGATHER, "mpi:all_gather", joined, flat, opts,
-                     outputs[0],
-                     [=, to = outputs[0]] { Split(joined[0], to); });
+    const Tensor joined = EmptyFor(outputs[0]);
+    return AllGather(OpType::ALLGATHER, joined, Only(inputs).contiguous(), opts,
+                     outputs[0], [=, to = outputs[0]] { Split(joined, to); });
   }
   WorkPtr _allgather_base(Tensor& output, Tensor& input,
                           const c10d::AllgatherOptions& opts) override {
-    return AllGather(OpType::_ALLGATHER_BASE, "mpi:all_gather", {output},
-                     {input}, opts, {output});
-  }
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors& outputs, Tensors& inputs,
-      const c10d::AllgatherOptions& opts) override {
-    return AllGather(OpType::ALLGATHER_COALESCED, "mpi:all_gather_coalesced",
-                     outputs, inputs, opts, outputs);
+    return AllGather(OpType::_ALLGATHER_BASE, output, input, opts, {output});
   }
 
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -205,22 +164,14 @@ class MpiBackend : public c10d::Backend {
     TORCH_CHECK(outputs.size() == (is_root ? 1 : 0),
                 "gather takes one list of outputs, on the root only");
     const Tensors to = is_root ? outputs[0] : Tensors();
-    const Tensor joined = is_root ? EmptyFor(to) : Tensor();
     const Tensor& own = Contiguous(Only(inputs));
-    const Tensor all = is_root ? joined : own;
-    return Run(
-        OpType::GATHER, "mpi:gather", inputs, to, opts,
-        [=, comm = group_->comm, root = Root(opts)](const MpiApi& mpi,
-                                                    Requests& requests) {
-          const MPI_Datatype type = mpi.TypeToMove(own.scalar_type());
-          mpi.Check(mpi.Igather(own.data_ptr(), Count(own), type,
-                                all.data_ptr(), Count(own), type, root, comm,
-                                &requests.emplace_back()),
-                    "MPI_Igather");
-        },
-        [=] {
-          if (is_root) Split(joined, to);
-        });
+    const Tensor all = is_root ? EmptyFor(to) : own;
+    return Run(OpType::GATHER, "mpi:gather", opts, inputs, to,
+               Bind(mpi_.Igather, own.data_ptr(), Count(own), TypeOf(own),
+                    all.data_ptr(), Count(own), TypeOf(own), Root(opts)),
+               [=] {
+                 if (is_root) Split(all, to);
+               });
   }
 
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -229,71 +180,52 @@ class MpiBackend : public c10d::Backend {
     TORCH_CHECK(inputs.size() == (is_root ? 1 : 0),
                 "scatter takes one list of inputs, on the root only");
     const Tensor& own = Contiguous(Only(outputs));
-    const Tensor all = is_root ? Joined(inputs[0]) : own;
-    return Run(OpType::SCATTER, "mpi:scatter", {all}, outputs, opts,
-               [=, comm = group_->comm, root = Root(opts)](const MpiApi& mpi,
-                                                           Requests& requests) {
-                 const MPI_Datatype type = mpi.TypeToMove(own.scalar_type());
-                 mpi.Check(mpi.Iscatter(all.data_ptr(), Count(own), type,
-                                        own.data_ptr(), Count(own), type, root,
-                                        comm, &requests.emplace_back()),
-                           "MPI_Iscatter");
-               });
+    const Tensor all = is_root ? at::flatten_dense_tensors(inputs[0]) : own;
+    return Run(OpType::SCATTER, "mpi:scatter", opts, {all}, outputs,
+               Bind(mpi_.Iscatter, all.data_ptr(), Count(own), TypeOf(own),
+                    own.data_ptr(), Count(own), TypeOf(own), Root(opts)));
   }
 
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& opts) override {
     TORCH_CHECK(inputs.size() == 1, "reduce_scatter takes one list of inputs");
-    return ReduceScatter(OpType::REDUCE_SCATTER, outputs, {Joined(inputs[0])},
-                         opts);
+    return ReduceScatter(OpType::REDUCE_SCATTER, Only(outputs),
+                         at::flatten_dense_tensors(inputs[0]), opts);
   }
   WorkPtr _reduce_scatter_base(
       Tensor& output, Tensor& input,
       const c10d::ReduceScatterOptions& opts) override {
-    return ReduceScatter(OpType::_REDUCE_SCATTER_BASE, {output}, {input}, opts);
-  }
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors& outputs, Tensors& inputs,
-      const c10d::ReduceScatterOptions& opts) override {
-    return ReduceScatter(OpType::REDUCE_SCATTER, outputs, inputs, opts);
+    return ReduceScatter(OpType::_REDUCE_SCATTER_BASE, output, input, opts);
   }
 
-  WorkPtr alltoall_base(Tensor& output, Tensor& input, Sizes& output_sizes,
-                        Sizes& input_sizes,
+  WorkPtr alltoall_base(Tensor& output, Tensor& input, Sizes& output_rows,
+                        Sizes& input_rows,
                         const c10d::AllToAllOptions& opts) override {
     return AllToAll(OpType::ALLTOALL_BASE, Contiguous(output),
-                    Parts(output, output_sizes, getSize()), Contiguous(input),
-                    Parts(input, input_sizes, getSize()), opts, {output});
+                    Parts(output, output_rows, getSize()), Contiguous(input),
+                    Parts(input, input_rows, getSize()), opts, {output});
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& opts) override {
     const Tensor joined = EmptyFor(outputs);
-    return AllToAll(OpType::ALLTOALL, joined, Parts(outputs), Joined(inputs),
-                    Parts(inputs), opts, outputs,
-                    [=, to = outputs] { Split(joined, to); });
+    return AllToAll(OpType::ALLTOALL, joined, Parts(outputs),
+                    at::flatten_dense_tensors(inputs), Parts(inputs), opts,
+                    outputs, [=, to = outputs] { Split(joined, to); });
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
-    return Run(OpType::BARRIER, "mpi:barrier", {}, {}, opts,
-               [comm = group_->comm](const MpiApi& mpi, Requests& requests) {
-                 mpi.Check(mpi.Ibarrier(comm, &requests.emplace_back()),
-                           "MPI_Ibarrier");
-               });
+    return Run(OpType::BARRIER, "mpi:barrier", opts, {}, {},
+               Bind(mpi_.Ibarrier));
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
     const Tensor& data = Contiguous(Only(tensors));
-    return Start(
-        {OpType::SEND,
-         "mpi:send",
-         tensors,
-         {},
-         [=, comm = group_->comm](const MpiApi& mpi, Requests& requests) {
-           mpi.Check(mpi.Isend(data.data_ptr(), Count(data),
-                               mpi.TypeToMove(data.scalar_type()), to, tag,
-                               comm, &requests.emplace_back()),
-                     "MPI_Isend");
-         }});
+    return Start({OpType::SEND,
+                  "mpi:send",
+                  tensors,
+                  {},
+                  Bind(mpi_.Isend, data.data_ptr(), Count(data), TypeOf(data),
+                       to, tag)});
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
     return Receive(OpType::RECV, "mpi:recv", tensors, from, tag);
@@ -309,140 +241,98 @@ class MpiBackend : public c10d::Backend {
     return static_cast<int>(opts.rootRank);
   }
 
+  MPI_Datatype TypeOf(const Tensor& tensor) const {
+    return mpi_.TypeOf(tensor.scalar_type());
+  }
+
+  // A call of `function`, whose last two arguments are the group's
+  // communicator and a request.
+  template <typename Function, typename... Arguments>
+  Operation Bind(Function function, Arguments... arguments) const {
+    return [=, comm = group_->comm](MPI_Request* request) {
+      return function(arguments..., comm, request);
+    };
+  }
+
   WorkPtr Start(MpiWork::Call call) {
     auto work = c10::make_intrusive<MpiWork>(engine_, group_, std::move(call));
     engine_.Submit(work);
     return work;
   }
 
-  template <typename Options, typename Begin>
-  WorkPtr Run(OpType type, const char* title, const Tensors& inputs,
-              const Tensors& outputs, const Options& opts, Begin begin,
+  template <typename Options>
+  WorkPtr Run(OpType type, const char* title, const Options& opts,
+              const Tensors& inputs, const Tensors& outputs, Operation start,
               std::function<void()> finish = {}) {
     ++calls_;
     return Start(
-        {type, title, inputs, outputs, std::move(begin), std::move(finish),
+        {type, title, inputs, outputs, std::move(start), std::move(finish),
          opts.timeout == c10d::kUnsetTimeout ? group_->timeout : opts.timeout});
   }
 
-  template <typename Options>
-  WorkPtr AllReduce(OpType type, const char* title, const Tensors& tensors,
-                    const Options& opts) {
-    std::vector<MpiApi::Reduction> how;
-    for (const Tensor& tensor : tensors) {
-      how.push_back(
-          mpi_.ReductionOf(Dense(tensor).scalar_type(), opts.reduceOp));
-    }
-    return Run(type, title, tensors, tensors, opts,
-               [=, comm = group_->comm](const MpiApi& mpi, Requests& requests) {
-                 for (size_t i = 0; i < tensors.size(); ++i) {
-                   mpi.Check(
-                       mpi.Iallreduce(MPI_IN_PLACE, tensors[i].data_ptr(),
-                                      Count(tensors[i]), how[i].type, how[i].op,
-                                      comm, &requests.emplace_back()),
-                       "MPI_Iallreduce");
-                 }
-               });
+  // `whole` holds as much as the `part`s of all ranks.
+  void CheckSizes(const char* call, const Tensor& whole,
+                  const Tensor& part) const {
+    TORCH_CHECK(
+        Contiguous(whole).numel() == Contiguous(part).numel() * getSize(), call,
+        ": ", whole.numel(), " elements are not ", part.numel(), " of each of ",
+        getSize(), " ranks");
   }
 
-  WorkPtr AllGather(OpType type, const char* title, const Tensors& outputs,
-                    const Tensors& inputs, const c10d::AllgatherOptions& opts,
-                    const Tensors& results, std::function<void()> finish = {}) {
-    TORCH_CHECK(outputs.size() == inputs.size(),
-                "all_gather needs an output for each input");
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      TORCH_CHECK(Contiguous(outputs[i]).numel() ==
-                      Contiguous(inputs[i]).numel() * getSize(),
-                  "all_gather: an output holds the inputs of all ranks");
-    }
+  WorkPtr AllGather(OpType type, const Tensor& output, const Tensor& input,
+                    const c10d::AllgatherOptions& opts, const Tensors& results,
+                    std::function<void()> finish = {}) {
+    CheckSizes("all_gather", output, input);
+    auto* const all = static_cast<char*>(output.data_ptr());
+    const bool in_place = input.data_ptr() == all + getRank() * input.nbytes();
     return Run(
-        type, title, inputs, results, opts,
-        [=, comm = group_->comm, rank = getRank()](const MpiApi& mpi,
-                                                   Requests& requests) {
-          for (size_t i = 0; i < inputs.size(); ++i) {
-            const Tensor& own = inputs[i];
-            const MPI_Datatype mpi_type = mpi.TypeToMove(own.scalar_type());
-            auto* const all = static_cast<char*>(outputs[i].data_ptr());
-            const bool in_place = own.data_ptr() == all + rank * own.nbytes();
-            mpi.Check(mpi.Iallgather(in_place ? MPI_IN_PLACE : own.data_ptr(),
-                                     Count(own), mpi_type, all, Count(own),
-                                     mpi_type, comm, &requests.emplace_back()),
-                      "MPI_Iallgather");
-          }
-        },
+        type, "mpi:all_gather", opts, {input}, results,
+        Bind(mpi_.Iallgather, in_place ? MPI_IN_PLACE : input.data_ptr(),
+             Count(input), TypeOf(input), all, Count(input), TypeOf(input)),
         std::move(finish));
   }
 
-  WorkPtr ReduceScatter(OpType type, const Tensors& outputs,
-                        const Tensors& inputs,
+  WorkPtr ReduceScatter(OpType type, const Tensor& output, const Tensor& input,
                         const c10d::ReduceScatterOptions& opts) {
-    TORCH_CHECK(outputs.size() == inputs.size(),
-                "reduce_scatter needs an output for each input");
+    CheckSizes("reduce_scatter", input, output);
+    const auto [mpi_type, op] =
+        mpi_.ReductionOf(input.scalar_type(), opts.reduceOp);
     // MPI writes no result into what other ranks may still read.
-    Tensors targets = outputs;
-    std::vector<MpiApi::Reduction> how;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      TORCH_CHECK(Contiguous(inputs[i]).numel() ==
-                      Contiguous(outputs[i]).numel() * getSize(),
-                  "reduce_scatter: an input holds the outputs of all ranks");
-      how.push_back(mpi_.ReductionOf(inputs[i].scalar_type(), opts.reduceOp));
-      if (Overlap(inputs[i], outputs[i])) targets[i] = EmptyFor({outputs[i]});
-    }
-    return Run(
-        type, "mpi:reduce_scatter", inputs, outputs, opts,
-        [=, comm = group_->comm](const MpiApi& mpi, Requests& requests) {
-          for (size_t i = 0; i < inputs.size(); ++i) {
-            mpi.Check(mpi.Ireduce_scatter_block(
-                          inputs[i].data_ptr(), targets[i].data_ptr(),
-                          Count(targets[i]), how[i].type, how[i].op, comm,
-                          &requests.emplace_back()),
-                      "MPI_Ireduce_scatter_block");
-          }
-        },
-        [=] {
-          for (size_t i = 0; i < outputs.size(); ++i) {
-            if (!targets[i].is_same(outputs[i]))
-              Split(targets[i], {outputs[i]});
-          }
-        });
+    const bool overlap = Overlap(input, output);
+    const Tensor target = overlap ? at::empty_like(output) : output;
+    return Run(type, "mpi:reduce_scatter", opts, {input}, {output},
+               Bind(mpi_.Ireduce_scatter_block, input.data_ptr(),
+                    target.data_ptr(), Count(target), mpi_type, op),
+               [=] {
+                 if (overlap) output.copy_(target);
+               });
   }
 
   WorkPtr AllToAll(OpType type, const Tensor& output, Parts to,
                    const Tensor& input, Parts from,
                    const c10d::AllToAllOptions& opts, const Tensors& results,
                    std::function<void()> finish = {}) {
-    // MPI reads the lists until the end: `parts` lives in the call.
-    const auto parts = std::make_shared<const std::pair<Parts, Parts>>(
-        std::move(from), std::move(to));
-    return Run(
-        type, "mpi:all_to_all", {input}, results, opts,
-        [=, comm = group_->comm](const MpiApi& mpi, Requests& requests) {
-          const MPI_Datatype mpi_type = mpi.TypeToMove(input.scalar_type());
-          mpi.Check(
-              mpi.Ialltoallv(input.data_ptr(), parts->first.counts.data(),
-                             parts->first.begins.data(), mpi_type,
-                             output.data_ptr(), parts->second.counts.data(),
-                             parts->second.begins.data(), mpi_type, comm,
-                             &requests.emplace_back()),
-              "MPI_Ialltoallv");
-        },
-        std::move(finish));
+    // MPI reads the lists until the end: they live in the call.
+    const auto start = [=, this, type = TypeOf(input),
+                        comm = group_->comm](MPI_Request* request) {
+      return mpi_.Ialltoallv(input.data_ptr(), from.counts.data(),
+                             from.begins.data(), type, output.data_ptr(),
+                             to.counts.data(), to.begins.data(), type, comm,
+                             request);
+    };
+    return Run(type, "mpi:all_to_all", opts, {input}, results, start,
+               std::move(finish));
   }
 
   WorkPtr Receive(OpType type, const char* title, const Tensors& tensors,
                   int from, int tag) {
     const Tensor& data = Contiguous(Only(tensors));
-    return Start(
-        {type,
-         title,
-         {},
-         tensors,
-         [=, comm = group_->comm](const MpiApi& mpi, Requests& requests) {
-           mpi.Check(mpi.Irecv(data.data_ptr(), Count(data),
-                               mpi.TypeToMove(data.scalar_type()), from, tag,
-                               comm, &requests.emplace_back()),
-                     "MPI_Irecv");
-         }});
+    return Start({type,
+                  title,
+                  {},
+                  tensors,
+                  Bind(mpi_.Irecv, data.data_ptr(), Count(data), TypeOf(data),
+                       from, tag)});
   }
 
   // Peers that wait for this rank fail. Only the first word counts.

@@ -1,6 +1,7 @@
 #include "parallel/comm/backends/mpi/engine.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -37,7 +38,7 @@ class Pause {
     const nanoseconds waited = SteadyNow() - start_;
     if (waited < spin_) return;
     const nanoseconds pause =
-        std::min<nanoseconds>(waited / 8, microseconds(500));
+        std::min<nanoseconds>(waited / 8, microseconds(250));
     const timespec time = {.tv_sec = 0, .tv_nsec = pause.count()};
     nanosleep(&time, nullptr);
   }
@@ -45,6 +46,38 @@ class Pause {
  private:
   const microseconds spin_;
   const SteadyTime start_ = SteadyNow();
+};
+
+clockid_t ClockOfThisThread() {
+  clockid_t clock = 0;
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : 0;
+}
+
+// Whether a thread waits, as its processor time shows.
+class IdleThread {
+ public:
+  // Of the last 20 us or more. `clock`: the thread's.
+  bool IsIdle(clockid_t clock) {
+    constexpr microseconds kWindow(20);
+    const SteadyTime now = SteadyNow();
+    if (now < looked_ + kWindow) return is_idle_;
+    timespec used = {};
+    const bool is_known = clock_gettime(clock, &used) == 0;
+    const nanoseconds total =
+        std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
+    is_idle_ =
+        is_known && clock == clock_ && total - used_ < (now - looked_) / 4;
+    clock_ = clock;
+    used_ = total;
+    looked_ = now;
+    return is_idle_;
+  }
+
+ private:
+  clockid_t clock_ = 0;
+  nanoseconds used_{0};
+  SteadyTime looked_ = {};
+  bool is_idle_ = false;
 };
 
 std::exception_ptr Error(const char* title, const std::string& why) {
@@ -68,6 +101,7 @@ std::string WhyEnded(c10d::Store& store) {
 }  // namespace
 
 void MpiEngine::Submit(const MpiWorkPtr& work) {
+  submitter_ = ClockOfThisThread();
   {
     const std::lock_guard lock(queue_);
     const std::string& why = work->group_->why_broken;
@@ -123,10 +157,10 @@ void MpiEngine::Poll() {
 }
 
 void MpiEngine::Await(const MpiWork& work) {
-  constexpr microseconds kSpin(150);
+  constexpr microseconds kSpin(2000), kSpinOnShared(150);
   ++waiters_;
   last_wait_ = SteadyNow();
-  const Pause pause(kSpin);
+  const Pause pause(has_processors_ ? kSpin : kSpinOnShared);
   while (!work.ended_) {
     Poll();
     if (!work.ended_) pause.Wait();
@@ -160,13 +194,16 @@ void MpiEngine::Rest() {
 void MpiEngine::Run() {
   constexpr microseconds kSpin(20);
   prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; else pauses are 50 us longer
+  IdleThread submitter;
   while (!stopping_) {
     Rest();
     const Pause pause(kSpin);
     while (pending_ > 0 && waiters_ == 0 && !stopping_) {
       Poll();
       LookAround();
-      if (pending_ > 0) pause.Wait();
+      // Who waits for a future needs no processor meanwhile.
+      const bool may_spin = has_processors_ && submitter.IsIdle(submitter_);
+      if (pending_ > 0 && !may_spin) pause.Wait();
     }
     LookAround();
   }

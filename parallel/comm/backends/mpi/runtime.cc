@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "parallel/comm/backends/mpi/engine.h"
 #include "parallel/comm/diagnosis/plain_error.h"
-#include "parallel/launch/network.h"
+#include "parallel/launch/interfaces.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -28,13 +27,6 @@ void ChooseAlgorithms() {
          /*replace=*/0);
 }
 
-// The same on two ranks only if one can look at the other's process.
-std::string ThisMachine() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return absl::StrCat(HostName(), "/", boot);
-}
-
 MpiEngine* running = nullptr;
 
 std::string ProcessKey(int rank) { return absl::StrCat("process/", rank); }
@@ -42,7 +34,7 @@ std::string ProcessKey(int rank) { return absl::StrCat("process/", rank); }
 }  // namespace
 
 absl::StatusOr<MpiEngine*> MpiEngine::Start(const BackendRequest& request) {
-  ASSIGN_OR_RETURN(const MpiApi* mpi, LoadMpi());
+  ASSIGN_OR_RETURN(MpiApi* const mpi, LoadMpi());
   // MPI can be started once in a process: the engine is kept.
   static MpiEngine& engine = *new MpiEngine(*mpi);
   static const auto& started = *new absl::Status(engine.Initialise(request));
@@ -70,6 +62,9 @@ absl::Status MpiEngine::Initialise(const BackendRequest& request) {
         " in the job; use only one launcher: --nproc, mpirun or srun "
         "--mpi=pmix"));
   }
+  mpi_.CreateReductions();
+  has_processors_ = request.env.local_world_size <=
+                    static_cast<int>(std::thread::hardware_concurrency());
   WatchRanksOfThisMachine(request);
   thread_ = std::thread([this] { Run(); });
   running = this;
@@ -78,7 +73,7 @@ absl::Status MpiEngine::Initialise(const BackendRequest& request) {
 }
 
 void MpiEngine::WatchRanksOfThisMachine(const BackendRequest& request) {
-  const std::string here = ThisMachine();
+  const std::string here = NetworkIdentity();
   request.store->set(ProcessKey(request.env.rank),
                      absl::StrCat(here, "/", getpid()));
   for (int rank = 0; rank < request.env.world_size; ++rank) {
@@ -86,8 +81,8 @@ void MpiEngine::WatchRanksOfThisMachine(const BackendRequest& request) {
     const std::vector<std::string> parts =
         absl::StrSplit(request.store->get_to_str(ProcessKey(rank)), '/');
     int pid = 0;
-    if (parts.size() != 3 || absl::StrCat(parts[0], "/", parts[1]) != here ||
-        !absl::SimpleAtoi(parts[2], &pid)) {
+    if (parts.size() != 2 || parts[0] != here ||
+        !absl::SimpleAtoi(parts[1], &pid)) {
       continue;
     }
     const auto process = syscall(SYS_pidfd_open, pid, /*flags=*/0);

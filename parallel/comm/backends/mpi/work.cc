@@ -40,7 +40,7 @@ bool MpiWork::wait(Milliseconds timeout) {
 
 void MpiWork::Start(const MpiApi& mpi) {
   try {
-    call_.start(mpi, requests_);
+    mpi.Check(call_.start(&request_), call_.title);
   } catch (const std::exception&) {
     error_ = std::current_exception();
   }
@@ -49,19 +49,14 @@ void MpiWork::Start(const MpiApi& mpi) {
 bool MpiWork::HasEnded(const MpiApi& mpi) {
   if (error_ != nullptr) return true;
   int ended = 0;
-  const bool is_one = requests_.size() == 1;
   MPI_Status status;
-  const int result =
-      mpi.Testall(static_cast<int>(requests_.size()), requests_.data(), &ended,
-                  is_one ? &status : MPI_STATUSES_IGNORE);
   try {
-    mpi.Check(is_one && result != MPI_SUCCESS ? status.MPI_ERROR : result,
-              call_.title);
+    mpi.Check(mpi.Test(&request_, &ended, &status), call_.title);
   } catch (const std::exception&) {
     error_ = std::current_exception();
     return true;
   }
-  if (ended && is_one) source_ = status.MPI_SOURCE;
+  if (ended) source_ = status.MPI_SOURCE;
   return ended != 0;
 }
 

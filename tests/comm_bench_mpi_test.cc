@@ -1,0 +1,41 @@
+// Every collective over MPI, with every type and operation: comm_bench compares
+// each element with what it is over any backend.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+void ExpectRightResults(int ranks, const std::string& layer,
+                        const std::string& place) {
+  const Finished run =
+      RunCommBench({absl::StrCat("--nproc=", ranks), "--backend=mpi",
+                    "--layer=" + layer, "--place=" + place, "--collectives=all",
+                    "--dtypes=all", "--ops=sum,min,max,prod", "--sizes=40000",
+                    "--threads=1", "--warmup=0", "--iterations=1"});
+  if (absl::StrContains(run.err, "apt-get install")) GTEST_SKIP() << run.err;
+  EXPECT_EQ(run.code, 0) << run.out << run.err;
+}
+
+class CommBenchMpiTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(CommBenchMpiTest, ThroughC10d) {
+  ExpectRightResults(GetParam(), "c10d", "auto");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CommBenchMpiTest,
+                         ::testing::Values(1, 2, 3, 4));
+
+// Two ranks: MPI's own calls spin.
+TEST(CommBenchRawMpiTest, ByMpisOwnCalls) {
+  ExpectRightResults(2, "mpi", "both");
+}
+
+}  // namespace
+}  // namespace rankwise
