@@ -71,6 +71,22 @@ TEST(ResumeTest, AStoppedRunGoesOnBitEqualAcrossEpochs) {
   EXPECT_EQ(examples, 256);
 }
 
+// Sums of more than two numbers depend on their order.
+TEST(ResumeTest, ThreeRanksAddGradientsInTheOrderOfTheRunBefore) {
+  const std::vector<std::string> three = {"--nproc=3", "--model=mlp",
+                                          "--backend=gloo"};
+  const std::map<int64_t, double> expected = Undisturbed("ddp", 12, three);
+  ASSERT_EQ(expected.size(), 12u);
+  const std::string dir = FreshDir("three");
+  for (const int64_t until : {1, 5, 12}) {
+    std::vector<std::string> flags = Flags(dir, until, three);
+    flags.push_back("--resume");
+    const Finished run = RunTrainer("ddp", flags);
+    ASSERT_EQ(run.code, 0) << run.err;
+  }
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
+}
+
 TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   const std::vector<std::string> two = {"--nproc=2"};
   const std::map<int64_t, double> expected = Undisturbed("ddp", 16, two);

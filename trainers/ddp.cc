@@ -38,6 +38,9 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     return MakeEngine(model, reduce.group, config.skip_communication);
   };
   ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
+  run->KeepEngine(
+      {[&] { return engine->BucketOrder(); },
+       [&](const std::string& order) { engine->UseBucketOrder(order); }});
   RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
   Optimizer& optimizer = run->optimizer();
   const Objective& objective = run->objective();

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <unordered_map>
 
 #include "ATen/core/ivalue.h"
 #include "ATen/core/jit_type.h"
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "c10/util/Exception.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
@@ -301,6 +304,39 @@ std::vector<std::string> DistributedDataParallel::MissingGradients() const {
 
 std::vector<int64_t> DistributedDataParallel::bucket_bytes() const {
   return c10d::Logger(reducer_).get_bucket_sizes();
+}
+
+std::string DistributedDataParallel::BucketOrder() {
+  // After the first step PyTorch leaves this to the next forward.
+  reducer_->rebuild_buckets();
+  std::unordered_map<const void*, size_t> numbers;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    numbers[parameters_[i].unsafeGetTensorImpl()] = i;
+  std::vector<std::string> buckets;
+  for (const c10d::GradBucket& bucket : reducer_->get_grad_buckets(false)) {
+    std::vector<size_t> those;
+    for (const torch::Tensor& parameter : bucket.getParameters())
+      those.push_back(numbers.at(parameter.unsafeGetTensorImpl()));
+    buckets.push_back(absl::StrJoin(those, ","));
+  }
+  return absl::StrJoin(buckets, ";");
+}
+
+void DistributedDataParallel::UseBucketOrder(const std::string& order) {
+  std::vector<std::vector<size_t>> buckets;
+  std::set<size_t> all;
+  for (const absl::string_view bucket : absl::StrSplit(order, ';')) {
+    buckets.emplace_back();
+    for (const absl::string_view text : absl::StrSplit(bucket, ',')) {
+      uint64_t number = 0;
+      if (!absl::SimpleAtoi(text, &number) || number >= parameters_.size() ||
+          !all.insert(number).second)
+        return;
+      buckets.back().push_back(number);
+    }
+  }
+  if (all.size() == parameters_.size())
+    reducer_->initialize_buckets(std::move(buckets));
 }
 
 }  // namespace rankwise

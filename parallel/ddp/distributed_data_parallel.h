@@ -99,6 +99,14 @@ class DistributedDataParallel : public DataParallelEngine {
   // gradients arrive.
   std::vector<int64_t> bucket_bytes() const;
 
+  // Which gradients share a bucket, in which order: "2,1;0", numbers of those
+  // parameters that require gradients. Sums of three ranks or more depend on it
+  // in their last bits. A collective call.
+  std::string BucketOrder() override;
+  // Takes it from another engine of the same model, so as to go on as that one
+  // would have. Before the first step; any other text changes nothing.
+  void UseBucketOrder(const std::string& order) override;
+
  private:
   DistributedDataParallel(torch::nn::Module& module, const Group& group,
                           const DdpConfig& config);

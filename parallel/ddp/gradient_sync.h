@@ -5,6 +5,7 @@
 #define RANKWISE_PARALLEL_DDP_GRADIENT_SYNC_H_
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,12 @@ class DataParallelEngine {
   // has the reduced gradients, by events: Wait only where the host may wait. 0
   // of a step that is being captured into a graph.
   virtual PendingDuration TakeExposedComm() = 0;
+
+  // The order in which gradients are added up, where it changes between steps,
+  // and taking it over; "" and nothing, where it does not. An engine that goes
+  // on from a checkpoint needs it for equal sums. Collective, between steps.
+  virtual std::string BucketOrder() { return ""; }
+  virtual void UseBucketOrder(const std::string& /*order*/) {}
 };
 
 // Data parallelism in its shortest form: after backward all gradients are

@@ -133,7 +133,7 @@ absl::Status TrainingRun::Plan() {
 absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
   if (config_.checkpoint.dir.empty()) return absl::OkStatus();
   checkpoints_.emplace(config_, total_steps_, worker_, *model_, *optimizer_,
-                       std::move(sharded));
+                       std::move(sharded), std::move(engine_));
   RETURN_IF_ERROR(checkpoints_->Open());
   save_points_.emplace(config_.checkpoint, worker_.comm);
   ASSIGN_OR_RETURN(restart_, AgreeOnRestart(worker_));

@@ -77,6 +77,8 @@ class TrainingRun {
   void MeasureUnsharded(std::function<UnshardedBytes()> unsharded) {
     unsharded_ = std::move(unsharded);
   }
+  // What checkpoints hold of the engine; before Start.
+  void KeepEngine(EngineState engine) { engine_ = std::move(engine); }
   // From Start on; null without --memory.
   MemoryMeter* memory_meter() { return memory_meter_.get(); }
 
@@ -125,7 +127,8 @@ class TrainingRun {
   int64_t global_batch_ = 0;  // examples per step, of all ranks
   int64_t total_steps_ = 0;
   LearningRate learning_rate_;
-  std::unique_ptr<RecordWriter> writer_;       // null without --record
+  std::unique_ptr<RecordWriter> writer_;  // null without --record
+  EngineState engine_;
   std::optional<RunCheckpoints> checkpoints_;  // none without a folder
   std::optional<SavePoints> save_points_;      // with checkpoints_
   int64_t restart_ = 0;                        // as AgreeOnRestart(); 0: none

@@ -30,6 +30,7 @@ namespace rankwise {
 namespace {
 
 constexpr char kConfigKey[] = "config";
+constexpr char kEngineKey[] = "engine";
 
 // A contiguous copy in host memory.
 torch::Tensor Copy(const torch::Tensor& values) {
@@ -67,13 +68,15 @@ absl::Status SeeDifferentCheckpoints(const Worker& worker,
 
 RunCheckpoints::RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                                const Worker& worker, Model& model,
-                               Optimizer& optimizer, ShardedState sharded)
+                               Optimizer& optimizer, ShardedState sharded,
+                               EngineState engine)
     : config_(config),
       total_steps_(total_steps),
       worker_(worker),
       model_(model),
       optimizer_(optimizer),
-      sharded_(std::move(sharded)) {}
+      sharded_(std::move(sharded)),
+      engine_(std::move(engine)) {}
 
 absl::Status RunCheckpoints::Open() {
   const auto ranks = static_cast<size_t>(worker_.env.world_size);
@@ -108,6 +111,7 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
   RETURN_IF_ERROR(AddProgress(progress, worker_, checkpoint));
   checkpoint.metadata[kConfigKey] =
       LossDecidingConfig(config_, worker_, total_steps_);
+  if (engine_.save != nullptr) checkpoint.metadata[kEngineKey] = engine_.save();
   return checkpoint;
 }
 
@@ -123,6 +127,9 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
        HeldBlocks(worker_, model_, optimizer_, sharded_)) {
     RETURN_IF_ERROR(reader.Read(held.block));
   }
+  const auto engine = saved.metadata.find(kEngineKey);
+  if (engine_.restore != nullptr && engine != saved.metadata.end())
+    engine_.restore(engine->second);
   // The same number of steps of the epoch, in this run's micro-batches.
   const int64_t steps = (saved.position + accumulate - 1) / accumulate;
   ASSIGN_OR_RETURN(Progress progress,

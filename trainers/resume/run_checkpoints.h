@@ -4,6 +4,7 @@
 #define RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -21,6 +22,13 @@
 
 namespace rankwise {
 
+// What an engine keeps in checkpoints, as text; functions may be null.
+// Collective, between steps.
+struct EngineState {
+  std::function<std::string()> save;
+  std::function<void(const std::string&)> restore;
+};
+
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
 // the constructor's arguments must outlive this. Each rank saves the tensors,
 // or blocks of tensors, that it owns in its own file; together the files
@@ -29,7 +37,7 @@ class RunCheckpoints {
  public:
   RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                  const Worker& worker, Model& model, Optimizer& optimizer,
-                 ShardedState sharded = {});
+                 ShardedState sharded = {}, EngineState engine = {});
 
   // Call it first: it determines which ranks write a file, and the first rank
   // creates the folder. FailedPrecondition if the folder cannot be written to,
@@ -83,6 +91,7 @@ class RunCheckpoints {
   Model& model_;
   Optimizer& optimizer_;
   const ShardedState sharded_;
+  const EngineState engine_;
   int parts_ = 0;                         // files of a checkpoint
   std::optional<CheckpointStore> store_;  // from Open on
   // The save in progress, and this rank's part of it.
