@@ -212,9 +212,9 @@ StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
 struct SimulatedLayout {
   std::vector<std::vector<StepSample>> runs;  // per run that was recorded
   int64_t waiting = 1;  // ranks or replicas that wait for the slowest
-  // Of a step, the median: exposed communication beyond that of as many ranks on
-  // one host, or, where that is not known, all of it if every rank has a host of
-  // its own. 0 where all are on one, or where neither is known.
+  // Of a step, the median: exposed communication beyond that of as many ranks
+  // on one host, or, where that is not known, all of it if every rank has a
+  // host of its own. 0 where all are on one, or where neither is known.
   double link_seconds = 0;
   double peak_bytes = 0;
   bool extrapolated = false;
