@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 8;
+inline constexpr int kSchemaMinor = 9;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
