@@ -52,15 +52,20 @@ absl::StatusOr<std::string> AwaitEnds(const HostFault& fault,
   return said;
 }
 
-// The host, or one of its ranks.
+// The host, one of its ranks, or all of them.
 absl::Status CheckNamed(const HostFault& fault, const std::string& said) {
-  if (absl::StrContains(said, absl::StrCat("host", fault.host)))
-    return absl::OkStatus();
+  std::vector<size_t> ranks;
   for (size_t rank = 0; rank < static_cast<size_t>(fault.trainer->ranks);
        ++rank) {
-    if (HostOf(fault, rank) == fault.host &&
-        absl::StrContains(said, absl::StrCat("rank ", rank, " ")))
-      return absl::OkStatus();
+    if (HostOf(fault, rank) == fault.host) ranks.push_back(rank);
+  }
+  std::vector<std::string> names = {
+      absl::StrCat("host", fault.host),
+      absl::StrCat("ranks ", absl::StrJoin(ranks, ", "), " have")};
+  for (const size_t rank : ranks)
+    names.push_back(absl::StrCat("rank ", rank, " "));
+  for (const std::string& name : names) {
+    if (absl::StrContains(said, name)) return absl::OkStatus();
   }
   return Wrong("the errors do not name the host: " + said);
 }
