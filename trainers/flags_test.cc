@@ -14,6 +14,7 @@ class FlagsTest : public ::testing::Test {
  protected:
   FlagsTest() {
     // Links the flags of every trainer.
+    EXPECT_TRUE(CheckDataParallelFlags().ok());
     EXPECT_TRUE(CheckDdpFlags().ok());
     EXPECT_TRUE(CheckPipelineFlags().ok());
   }
