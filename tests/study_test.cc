@@ -72,8 +72,8 @@ TEST(StudyTest, ReplicasOfOneProcessAreItsRanks) {
   ASSERT_EQ(study.Wait(absl::Seconds(120)), 0)
       << study.Stdout() << study.Stderr();
   for (const char* row :
-       {"\ndata_parallel  strong        2           8 ",
-        "\ndata_parallel  weak          2          16 ",
+       {"\ndata_parallel  strong       2           8 ",
+        "\ndata_parallel  weak         2          16 ",
         "What the first device does in a step while the other replicas wait"}) {
     EXPECT_THAT(study.Stdout(), HasSubstr(row));
   }

@@ -4,6 +4,7 @@
 
 #include "parallel/launch/comm_flags.h"
 #include "records/run_origin.h"
+#include "trainers/data_parallel_flags.h"
 #include "trainers/ddp_flags.h"
 #include "trainers/stage_flags.h"
 
