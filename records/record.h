@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 9;
+inline constexpr int kSchemaMinor = 10;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
@@ -45,7 +45,8 @@ struct RecordedAxis {
 
 // Opens a run. Every rank writes its own, before any other record of its.
 struct RunRecord {
-  std::string schema_version = "1.9";
+  std::string schema_version =  // "major.minor"
+      std::to_string(kSchemaMajor) + "." + std::to_string(kSchemaMinor);
   std::string run_id;      // the same on every rank of the run (run_origin.h)
   std::string binary;      // without its folder: "single", "ddp"
   std::string git_commit;  // as in BuildStamp (run_origin.h); before 1.5 that
@@ -120,6 +121,11 @@ struct StepRecord {
   std::map<std::string, double> exposed_by_axis_seconds = {};
   // Of sharded data parallelism, by unit, in order of the first forward.
   std::vector<UnitWait> units = {};
+  // Of replicas in one process: what the first device does while the others
+  // wait for it, within forward_seconds ("scatter", "replicate", "gather",
+  // "loss") and backward_seconds ("scatter gradient", "reduce"). All but the
+  // loss are in exposed_comm_seconds, too.
+  std::map<std::string, double> first_device_seconds = {};
 };
 
 // One epoch of one rank's training.

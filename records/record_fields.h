@@ -199,6 +199,9 @@ void ListFields(Fields& fields, R& record) {
                         record.exposed_by_axis_seconds);
     }
     if (fields.Has("units")) fields.Objects("units", record.units);
+    if (fields.Has("first_device_seconds")) {
+      fields.SecondsMap("first_device_seconds", record.first_device_seconds);
+    }
   } else if constexpr (std::is_same_v<T, UnitWait>) {
     fields.Text("unit", record.unit);
     fields.Seconds("all_gather_seconds", record.all_gather_seconds);

@@ -86,7 +86,8 @@ TEST(RecordJson, StepIsTheTextOfTheGrammar) {
       "\"data_wait_seconds\":0.001,\"forward_seconds\":0.02,"
       "\"backward_seconds\":0.04,\"optimizer_seconds\":0.005,"
       "\"exposed_comm_seconds\":0.01,\"examples\":64,"
-      "\"captured_seconds\":0,\"exposed_by_axis_seconds\":{},\"units\":[]}");
+      "\"captured_seconds\":0,\"exposed_by_axis_seconds\":{},\"units\":[],"
+      "\"first_device_seconds\":{}}");
 }
 
 TEST(RecordJson, AStepsWaitingIsKeptByAxis) {
@@ -98,6 +99,19 @@ TEST(RecordJson, AStepsWaitingIsKeptByAxis) {
       HasSubstr("\"exposed_by_axis_seconds\":{\"dp\":0.0025,\"tp\":0.0075}"));
   EXPECT_EQ(ParseAs<StepRecord>(line).exposed_by_axis_seconds,
             step.exposed_by_axis_seconds);
+}
+
+TEST(RecordJson, WhatTheFirstDeviceDoesIsKeptByPart) {
+  StepRecord step = ExampleStep();
+  step.first_device_seconds = {{"scatter", 0.25}, {"loss", 0.5}};
+  const std::string line = ToJsonLine(step);
+  EXPECT_EQ(ParseAs<StepRecord>(line).first_device_seconds,
+            step.first_device_seconds);
+  const std::string before_110 = absl::StrReplaceAll(
+      line,
+      {{",\"first_device_seconds\":{\"loss\":0.5,\"scatter\":0.25}", ""}});
+  EXPECT_NE(before_110, line);
+  EXPECT_TRUE(ParseAs<StepRecord>(before_110).first_device_seconds.empty());
 }
 
 TEST(RecordJson, AStepsWaitingIsKeptByUnit) {
@@ -206,7 +220,7 @@ TEST(RecordJson, ARunFromBefore18IsOnUnknownHosts) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.9\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.10\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -334,9 +348,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.9\"", "\"one\"",
+      {ExampleRun(), "\"1.10\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.9\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.10\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -448,7 +462,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.9\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.10\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

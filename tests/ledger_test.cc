@@ -58,6 +58,19 @@ TEST(LedgerTest, ClosesForDataParallelism) {
   EXPECT_EQ(ledger.critical.bubble_seconds, 0);
 }
 
+TEST(LedgerTest, ClosesForReplicasInOneProcess) {
+  const Ledger ledger =
+      LedgerOfRun("data_parallel", {"--replicas=2", "--batch_size=32"});
+  ExpectClosed(ledger, 1);
+  EXPECT_EQ(ledger.first_device_seconds.size(), 6u);
+  double copies = 0;
+  for (const auto& [part, seconds] : ledger.first_device_seconds) {
+    EXPECT_GT(seconds, 0) << part;
+    if (part != "loss") copies += seconds;
+  }
+  EXPECT_NEAR(copies, ledger.critical.exposed_dp_seconds, 1e-9);
+}
+
 TEST(LedgerTest, ClosesForModelParallelism) {
   ExpectClosed(LedgerOfRun("model_parallel", {"--nproc=2", "--batch_size=32"}),
                2);

@@ -1,6 +1,6 @@
-// Models cut and divided over GPUs, in one process and over NCCL, against one
-// process on the CPU: the same losses but for rounding, and times that are the
-// devices'.
+// Models cut, divided and replicated over GPUs, in one process and over NCCL,
+// against one process on the CPU: the same losses but for rounding, and times
+// that are the devices'.
 
 #include <gtest/gtest.h>
 
@@ -135,6 +135,30 @@ TEST(ModelParallelGpuTest, TwoGpus) {
       Train("model_parallel", 1,
             With(TiedGpt(), {"--devices=cuda:0,cuda:1", "--accumulate=4"})),
       kTolerance);
+}
+
+void ExpectReplicasLikeTheCpu(const Flags& model, const std::string& devices) {
+  const Trained cpu = OnTheCpu(model);
+  const std::vector<Flags> ways = {{"--gather=output"},
+                                   {"--gather=loss"},
+                                   {"--replicate=once"},
+                                   {"--gather=loss", "--replicate=once"}};
+  for (Flags flags : ways) {
+    SCOPED_TRACE(flags.front() + " " + flags.back());
+    flags.insert(flags.end(), {"--accumulate=4", "--devices=" + devices});
+    ExpectClose(cpu, Train("data_parallel", 1, With(model, flags)), kTolerance);
+  }
+}
+
+TEST(DataParallelGpuTest, OneGpuAsTwoReplicas) {
+  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  ExpectReplicasLikeTheCpu(Mlp(), "cuda:0,cuda:0");
+}
+
+TEST(DataParallelGpuTest, TwoGpus) {
+  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  ExpectReplicasLikeTheCpu(Mlp(), "cuda:0,cuda:1");
+  ExpectReplicasLikeTheCpu(TiedGpt(), "cuda:0,cuda:1");
 }
 
 // Ranks along tp and cp meet inside the layers.

@@ -62,6 +62,25 @@ TEST(StudyTest, EveryTrainerOnOneAndTwoRanks) {
                           Pair("pipeline", 1)));
 }
 
+TEST(StudyTest, ReplicasOfOneProcessAreItsRanks) {
+  const std::string dir = TemporaryPath("study");
+  TestProcess study({Runfile("analysis/study/study"),
+                     "--trainers=single,data_parallel", "--world_sizes=2",
+                     "--repetitions=2", "--max_steps=9", "--warmup_steps=3",
+                     "--batch_size=16", "--threads=1", "--ablations=0",
+                     "--device=cpu", "--output_dir=" + dir});
+  ASSERT_EQ(study.Wait(absl::Seconds(120)), 0)
+      << study.Stdout() << study.Stderr();
+  for (const char* row :
+       {"\ndata_parallel  strong       2           8 ",
+        "\ndata_parallel  weak         2          16 ",
+        "What the first device does in a step while the other replicas wait"}) {
+    EXPECT_THAT(study.Stdout(), HasSubstr(row));
+  }
+  EXPECT_THAT(study.Stdout(), Not(HasSubstr("No efficiency: ")));
+  EXPECT_THAT(study.Stdout(), Not(HasSubstr("Left out: ")));
+}
+
 TEST(StudyTest, LayersOverTwoRanks) {
   const std::string dir = TemporaryPath("study");
   TestProcess study({Runfile("analysis/study/study"),

@@ -43,6 +43,8 @@ absl::StatusOr<MemoryParts> PartsOf(const Trainer& trainer, TrainConfig config,
                      PipelinePlan::Create(config, worker, stages));
     placement = plan->Placement();
   }
+  if (trainer.stages == nullptr && !worker.devices.empty())
+    placement.replicas = static_cast<int>(worker.devices.size());
   if (trainer.zero != nullptr)
     placement.sharding = ShardingOf(trainer.zero(), worker);
   return ComputeMemory(config, worker.device.type(), model, placement);

@@ -81,8 +81,8 @@ TRAINER_FLAG(kLosses, std::string, lr_schedule, "constant",
              "of the learning rate after the warm-up: constant or cosine");
 TRAINER_FLAG(
     kLosses, std::string, precision, "fp32",
-    "fp32, or bf16 or fp16: forward under autocast; fp16, of single and "
-    "ddp, scales the loss and skips steps whose gradients overflow");
+    "fp32, or bf16 or fp16: forward under autocast; fp16, of single, ddp and "
+    "data_parallel, scales the loss and skips steps whose gradients overflow");
 TRAINER_FLAG(
     kLosses, bool, tf32, false,
     "GPUs only: let fp32 matrix products and convolutions round their "

@@ -4,6 +4,7 @@
 
 #include "parallel/launch/comm_flags.h"
 #include "records/run_origin.h"
+#include "trainers/data_parallel_flags.h"
 #include "trainers/ddp_flags.h"
 #include "trainers/stage_flags.h"
 
@@ -14,6 +15,7 @@ class FlagsTest : public ::testing::Test {
  protected:
   FlagsTest() {
     // Links the flags of every trainer.
+    EXPECT_TRUE(CheckDataParallelFlags().ok());
     EXPECT_TRUE(CheckDdpFlags().ok());
     EXPECT_TRUE(CheckPipelineFlags().ok());
   }

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -165,6 +166,19 @@ void SayOnce(const Worker& worker, const std::string& line) {
   if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
 
+// Of replicas, which compute at the same time: slots of the CPU divide its
+// cores.
+absl::Status TakeDevices(const Trainer& trainer, const TrainConfig& config,
+                         Worker& worker) {
+  ASSIGN_OR_RETURN(worker.devices, trainer.devices(/*world_size=*/1));
+  worker.device = worker.devices.front();
+  if (config.threads > 0 || !worker.device.is_cpu()) return absl::OkStatus();
+  const int slots = static_cast<int>(worker.devices.size());
+  worker.threads = std::max(1, worker.threads / slots);
+  at::set_num_threads(worker.threads);
+  return absl::OkStatus();
+}
+
 // Of a trainer without other ranks.
 absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
                       Worker& worker) {
@@ -182,6 +196,9 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
       ChooseBackend(line.comm.backend, device, worker.device, env, hardware)
           .status());
   SayOnce(worker, WhyOnCpu(device, worker.device, env, hardware));
+  if (trainer.devices != nullptr) {
+    RETURN_IF_ERROR(TakeDevices(trainer, line.train, worker));
+  }
   ASSIGN_OR_RETURN(const TrainConfig config,
                    WithBatchSize(trainer, line.train, /*dp_ranks=*/1));
   return Guarded(trainer, config, worker);

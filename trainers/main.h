@@ -19,7 +19,8 @@ struct Trainer {
   const char* name = "";
   const char* usage = "";
   bool distributed = false;  // has a process group, of one rank too
-  // Every rank holds all of the model on one device, and runs it in one go.
+  // Every rank, or replica, holds all of the model on one device, and runs it in
+  // one go.
   bool whole_model = false;
   // Checks the trainer's own flags before any rank is started; may be null.
   absl::Status (*check_flags)() = nullptr;

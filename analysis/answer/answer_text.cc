@@ -1,4 +1,6 @@
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -252,6 +254,32 @@ std::string CommunicationTable(const Answer& answer) {
       table.ToString(), "\n");
 }
 
+// Of replicas in one process.
+std::string FirstDeviceTable(const Answer& answer) {
+  constexpr const char* kParts[] = {"scatter", "replicate",        "gather",
+                                    "loss",    "scatter gradient", "reduce"};
+  std::vector<std::string> header = {"step of", "ranks", "batch/rank"};
+  header.insert(header.end(), std::begin(kParts), std::end(kParts));
+  header.push_back("optimizer");
+  TextTable table(std::move(header), /*left_columns=*/1);
+  bool any = false;
+  for (const CellLedger& entry : answer.ledgers) {
+    std::map<std::string, double> seconds = entry.ledger.first_device_seconds;
+    if (seconds.empty()) continue;
+    any = true;
+    std::vector<std::string> row = LedgerColumns(*entry.cell);
+    for (const char* part : kParts)
+      row.push_back(MillisecondsColumn(seconds[part]));
+    row.push_back(MillisecondsColumn(entry.ledger.optimizer_seconds));
+    table.AddRow(std::move(row));
+  }
+  if (!any) return "";
+  return absl::StrCat(
+      "What the first device does in a step while the other replicas wait, "
+      "ms:\n\n",
+      table.ToString(), "\n");
+}
+
 std::string FindingsText(const Answer& answer) {
   std::string text;
   for (const Finding& finding : answer.findings) {
@@ -305,7 +333,8 @@ std::string AnswerText(const Answer& answer) {
       answer.rows.empty()
           ? "No run could be measured.\n"
           : absl::StrCat(ScalingTable(answer), PipelineTable(answer.cells),
-                         LedgerTable(answer), CommunicationTable(answer));
+                         LedgerTable(answer), FirstDeviceTable(answer),
+                         CommunicationTable(answer));
   absl::StrAppend(&text, FindingsText(answer));
   for (const std::string& note : answer.notes) {
     absl::StrAppend(&text, note, ".\n");

@@ -347,6 +347,18 @@ bool IsSlowerInEveryRun(absl::Span<const double> delays,
   return true;
 }
 
+// One process has the replicas, and their first device.
+std::map<std::string, double> FirstDeviceSeconds(
+    const RunTrace& run, const ThroughputConfig& config) {
+  const auto steps = MeasuredSteps(run.ranks[0], config);
+  std::map<std::string, double> seconds;
+  for (const StepRecord& step : steps) {
+    for (const auto& [part, time] : step.first_device_seconds)
+      seconds[part] += time / static_cast<double>(steps.size());
+  }
+  return seconds;
+}
+
 }  // namespace
 
 double LedgerParts::ExposedSeconds() const {
@@ -426,6 +438,7 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
   ledger.optimizer_seconds /= static_cast<double>(steps * places.size());
   ledger.captured_seconds /= static_cast<double>(steps * places.size());
   ledger.median_residual_share = MedianResidualShare(places);
+  ledger.first_device_seconds = FirstDeviceSeconds(run, config);
   ledger.communication = MeasureCommunication(run, ledger.ranks);
   return ledger;
 }

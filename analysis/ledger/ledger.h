@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -102,6 +103,9 @@ struct Ledger {
   double noise_seconds = 0;
   // Of compute_seconds, in the optimizer; mean over ranks and steps.
   double optimizer_seconds = 0;
+  // Of replicas in one process, StepRecord::first_device_seconds: means over
+  // the steps after warm-up. All but the loss are exposed communication of dp.
+  std::map<std::string, double> first_device_seconds;
   // Of compute_seconds, in captured steps, with what they waited for
   // communication; mean over ranks and steps.
   double captured_seconds = 0;

@@ -66,7 +66,7 @@ CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
   const RunRecord& run = trace.ranks[0].run;
   return {run.binary != "single",
           TrainerOf(run),
-          run.world_size,
+          run.world_size * ReplicasOf(run),
           CountHosts(trace),
           throughput.global_batch,
           throughput.largest_rank_batch,
@@ -96,9 +96,13 @@ std::string PhysicalDevice(const RankTrace& trace, const std::string& device) {
 std::string SharedDevice(const RunTrace& run) {
   std::set<std::pair<std::string, std::string>> taken;
   for (const RankTrace& trace : run.ranks) {
-    // A rank may name its device twice; only another rank's counts.
-    const std::set<std::string> own(trace.run.devices.begin(),
-                                    trace.run.devices.end());
+    // A rank may name its device twice; only another rank's counts, or another
+    // replica's.
+    std::vector<std::string> own = trace.run.devices;
+    if (ReplicasOf(trace.run) == 1) {
+      absl::c_sort(own);
+      own.erase(std::unique(own.begin(), own.end()), own.end());
+    }
     for (const std::string& device : own) {
       if (device == "cpu") continue;
       const std::string physical = PhysicalDevice(trace, device);
@@ -112,9 +116,14 @@ std::string SharedDevice(const RunTrace& run) {
 
 using Ranks = std::vector<const RankTrace*>;
 
+// That compute at the same time.
+int64_t ThreadsOf(const RunRecord& run) {
+  return run.threads_per_rank * ReplicasOf(run);
+}
+
 bool MoreThreadsThanCores(const Ranks& ranks) {
   int64_t threads = 0;
-  for (const RankTrace* trace : ranks) threads += trace->run.threads_per_rank;
+  for (const RankTrace* trace : ranks) threads += ThreadsOf(trace->run);
   const int64_t cores = ranks[0]->run.host.cores;
   return cores > 0 && threads > cores;
 }
@@ -127,7 +136,7 @@ bool MoreThreadsThanCpus(const Ranks& ranks) {
   for (const RankTrace* trace : ranks) {
     const std::vector<int64_t>& cpus = trace->environment->cpus;
     everywhere.insert(cpus.begin(), cpus.end());
-    threads[{cpus.begin(), cpus.end()}] += trace->run.threads_per_rank;
+    threads[{cpus.begin(), cpus.end()}] += ThreadsOf(trace->run);
   }
   threads.try_emplace(everywhere, 0);
   for (const auto& [place, own] : threads) {
@@ -186,7 +195,8 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
         cell.code_versions.push_back(code);
       }
       devices.insert(trace.run.devices.begin(), trace.run.devices.end());
-      cell.several_devices_per_rank |= trace.run.devices.size() > 1;
+      cell.several_devices_per_rank |=
+          std::ssize(trace.run.devices) > ReplicasOf(trace.run);
     }
     const double peak_tflops = NumberFlagOf(run.ranks[0].run, "peak_tflops", 0);
     if (peak_tflops > 0) stated.insert(peak_tflops);
@@ -276,7 +286,8 @@ std::string CommitText(const RunRecord& run) {
 
 bool IsShapeFlag(absl::string_view name) {
   constexpr absl::string_view kShape[] = {
-      "accumulate", "cp", "devices", "dp", "microbatches", "pp", "split", "tp"};
+      "accumulate", "cp",       "devices", "dp", "microbatches",
+      "pp",         "replicas", "split",   "tp"};
   return absl::c_linear_search(kShape, name);
 }
 
@@ -300,6 +311,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
     Cell& cell = cells[KeyOf(run, *throughput)];
     if (cell.repetitions.empty()) {
       cell.run = run.ranks[0].run;
+      cell.run.world_size *= ReplicasOf(cell.run);
       cell.global_batch = throughput->global_batch;
       cell.rank_batch = throughput->largest_rank_batch;
       cell.hosts = CountHosts(run);
@@ -351,7 +363,10 @@ double ModelFlopsUtilization(const Cell& cell) {
   const std::set<std::string> of_rank(cell.run.devices.begin(),
                                       cell.run.devices.end());
   const double ranks = cell.run.world_size;
-  const double devices = ranks * std::max<size_t>(1, of_rank.size());
+  const double devices =
+      ReplicasOf(cell.run) > 1
+          ? ranks
+          : ranks * static_cast<double>(std::max<size_t>(1, of_rank.size()));
   return 3 * forward * cell.ExamplesPerSecond() /
          (devices * cell.peak_tflops * 1e12);
 }

@@ -17,7 +17,9 @@
 namespace rankwise {
 
 struct Cell {
-  RunRecord run;  // rank 0's of the first repetition
+  // Rank 0's of the first repetition. Replicas of one process count as ranks in
+  // world_size: each has a device, and threads_per_rank.
+  RunRecord run;
   int64_t global_batch = 0;
   double rank_batch = 0;  // Throughput::largest_rank_batch
   int64_t hosts = 1;      // that the ranks were on
@@ -33,7 +35,7 @@ struct Cell {
   // Ranks of one host had more threads than the cores they may run on: those of
   // their environment records, or without these the host's.
   bool oversubscribed = false;
-  // A rank worked with more than one device.
+  // A rank, or a replica, worked with more than one device.
   bool several_devices_per_rank = false;
   // Of all ranks of the repetitions, in order, each once: "cpu", "cuda:1".
   std::vector<std::string> devices;
@@ -92,7 +94,7 @@ std::string WhyNotOneCode(absl::Span<const std::string> versions);
 std::string CommitText(const RunRecord& run);
 
 // Whether a flag follows the world size without following from it: accumulate,
-// cp, devices, dp, microbatches, pp, split, tp.
+// cp, devices, dp, microbatches, pp, replicas, split, tp.
 bool IsShapeFlag(absl::string_view name);
 
 // "32", "21.3": examples per rank need not be whole in a pipeline.

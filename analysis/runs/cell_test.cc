@@ -225,6 +225,25 @@ TEST(Cell, ASharedDeviceIsNoticed) {
   EXPECT_EQ(CellOf(run).shared_device, "");
 }
 
+TEST(Cell, ReplicasOfOneProcessCountAsRanks) {
+  RunTrace run = MakeRun({.binary = "data_parallel", .batch_size = 64});
+  RunRecord& record = run.ranks[0].run;
+  record.devices = {"cpu", "cpu"};
+  record.threads_per_rank = 4;  // of a host of 8 cores
+  const Cell two = CellOf(run);
+  EXPECT_EQ(two.Name(), "data_parallel on 2 ranks");
+  EXPECT_EQ(two.global_batch, 64);
+  EXPECT_EQ(two.rank_batch, 32);
+  EXPECT_FALSE(two.several_devices_per_rank);
+  EXPECT_FALSE(two.oversubscribed);
+  record.devices.push_back("cpu");
+  EXPECT_TRUE(CellOf(run).oversubscribed);
+  record.devices = {"cuda:0", "cuda:1"};
+  EXPECT_EQ(CellOf(run).shared_device, "");
+  record.devices = {"cuda:0", "cuda:0"};
+  EXPECT_EQ(CellOf(run).shared_device, "cuda:0");
+}
+
 TEST(Cell, SeveralDevicesOfARankAreNoticed) {
   RunTrace run = MakeRun({.world_size = 2});
   EXPECT_FALSE(CellOf(run).several_devices_per_rank);

@@ -292,6 +292,11 @@ int64_t RanksSharingExamples(const RunTrace& run) {
   return first.run.world_size / first.schedules[0].replicas;
 }
 
+int64_t ReplicasOf(const RunRecord& run) {
+  if (run.binary != "data_parallel") return 1;
+  return std::max<int64_t>(1, std::ssize(run.devices));
+}
+
 std::string FlagOf(const RunRecord& run, const std::string& name) {
   const auto flag = run.flags.find(name);
   return flag == run.flags.end() ? "" : flag->second;

@@ -78,6 +78,10 @@ int64_t AxisSize(const RunRecord& run, absl::string_view axis);
 // without pipelines. Expects a run that CheckRun accepts.
 int64_t RanksSharingExamples(const RunTrace& run);
 
+// Replicas that share out the examples of a rank, each on a device of its own:
+// of data_parallel; else 1.
+int64_t ReplicasOf(const RunRecord& run);
+
 // The value of one of a run's flags; "" without it.
 std::string FlagOf(const RunRecord& run, const std::string& name);
 

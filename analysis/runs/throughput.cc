@@ -26,6 +26,7 @@ struct Sums {
 
 Sums SumSteps(const RunTrace& run, size_t first) {
   const int64_t sharing = RanksSharingExamples(run);
+  const int64_t replicas = ReplicasOf(run.ranks[0].run);
   Sums sums;
   for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
     int64_t examples = 0, fullest = 0;
@@ -40,7 +41,8 @@ Sums SumSteps(const RunTrace& run, size_t first) {
     }
     // Every rank that shares them reported the same examples.
     sums.examples.push_back(examples / sharing);
-    sums.rank_batch.push_back(static_cast<double>(fullest) / sharing);
+    sums.rank_batch.push_back(static_cast<double>(fullest) /
+                              (sharing * replicas));
   }
   return sums;
 }

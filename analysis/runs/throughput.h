@@ -33,8 +33,8 @@ struct Throughput {
   double exposed_comm_share = 0;
   double data_wait_share = 0;  // likewise
   int64_t global_batch = 0;    // examples a step, all replicas; median
-  // Examples a step on the fullest rank, over the ranks that share them, as in
-  // a pipeline; median.
+  // Examples a step on the fullest rank, over the ranks or replicas that share
+  // them, as in a pipeline; median.
   double largest_rank_batch = 0;
   bool captured = false;  // a measured step was launched as one graph
 };

@@ -35,7 +35,8 @@ ABSL_FLAG(int64_t, ranks_per_host, 0,
           "ranks on each host of --hosts or of the Slurm allocation (0: "
           "Slurm's tasks per node)");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
-          "what to run; single is the base case of the others; also fsdp, "
+          "what to run; single is the base case of the others; also "
+          "data_parallel, whose replicas count as ranks, fsdp, "
           "tensor_parallel and hybrid, the last two of --model=gpt, vit, mlp "
           "or mp_mlp");
 ABSL_FLAG(std::string, zero_stages, "3",
@@ -58,9 +59,9 @@ ABSL_FLAG(std::string, memory_limit, "",
           "of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
           "accelerator where it has one, else of its process");
 ABSL_FLAG(std::string, pipeline_scaling, "",
-          "of the trainers that cut the model (all but single, ddp and fsdp) "
-          "instead of "
-          "--scaling; empty: the same without weak, if anything else is left");
+          "of the trainers that cut the model (all but single, ddp, "
+          "data_parallel and fsdp) instead of --scaling; empty: the same "
+          "without weak, if anything else is left");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
 ABSL_FLAG(int64_t, ablations, 3,
           "runs of every configuration that only separates the causes of a "
@@ -146,6 +147,11 @@ absl::Status CheckCombinations(const StudyConfig& config) {
       LargestWorldSize(config) == 1) {
     return Bad("--world_sizes=1: ", absl::StrJoin(config.trainers, " and "),
                " cut the model over the ranks and need 2 or more");
+  }
+  const auto one_process = absl::c_find_if(config.trainers, IsOneProcess);
+  if (one_process != config.trainers.end() && !config.hosts.launcher.empty()) {
+    return Bad("--trainers: ", *one_process,
+               " is one process on one host: leave it out, or --hosts");
   }
   RETURN_IF_ERROR(CheckLayouts(config));
   const bool has_limit = config.memory_limit_bytes > 0;
@@ -372,8 +378,8 @@ absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
 
 absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text) {
   return ParseNames("trainers", text,
-                    {"single", "ddp", "fsdp", "model_parallel", "pipeline",
-                     "tensor_parallel", "hybrid"});
+                    {"single", "ddp", "data_parallel", "fsdp", "model_parallel",
+                     "pipeline", "tensor_parallel", "hybrid"});
 }
 
 absl::StatusOr<std::vector<std::string>> ParseSchedules(
@@ -382,8 +388,12 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(
   return ParseNames(flag, text, {known.begin(), known.end()});
 }
 
+bool IsOneProcess(absl::string_view trainer) {
+  return trainer == "data_parallel";
+}
+
 bool SharesOutTheBatch(absl::string_view trainer) {
-  return trainer == "ddp" || trainer == "fsdp";
+  return trainer == "ddp" || trainer == "fsdp" || IsOneProcess(trainer);
 }
 
 bool CutsTheModel(absl::string_view trainer) {

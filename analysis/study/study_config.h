@@ -90,8 +90,13 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view flag,
 // Fails with a message that names the flag to change.
 absl::Status CheckStudyConfig(const StudyConfig& config);
 
-// True for the trainers whose --batch_size is that of every rank.
+// True for the trainers whose ranks share out a batch: a cell's batch is that
+// of every rank.
 bool SharesOutTheBatch(absl::string_view trainer);
+
+// True for those of them whose ranks are replicas in one process, which takes
+// the batch of all of them.
+bool IsOneProcess(absl::string_view trainer);
 
 // True for the trainers whose ranks hold parts of one model.
 bool CutsTheModel(absl::string_view trainer);

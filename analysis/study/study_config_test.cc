@@ -53,11 +53,12 @@ TEST(MemoryText, RoundsToWhatIsRead) {
   EXPECT_EQ(MemoryText(1204000000), "1.20 GB");
 }
 
-TEST(ParseTrainers, KnowsSeven) {
+TEST(ParseTrainers, KnowsEight) {
   EXPECT_THAT(*ParseTrainers("pipeline,ddp"), ElementsAre("pipeline", "ddp"));
   EXPECT_EQ(ParseTrainers("single,zero").status().message(),
             "--trainers=single,zero: \"zero\" is unknown; expected some of "
-            "single,ddp,fsdp,model_parallel,pipeline,tensor_parallel,hybrid");
+            "single,ddp,data_parallel,fsdp,model_parallel,pipeline,"
+            "tensor_parallel,hybrid");
 }
 
 TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {

@@ -41,8 +41,9 @@ StudyTest::StudyTest()
   const fs::path fake = fs::current_path() / "analysis/study/fake_trainer";
   for (const char* folder : {"trainers", "bare"}) {
     fs::create_directories(root_ / folder);
-    for (const char* name : {"single", "ddp", "model_parallel", "pipeline",
-                             "tensor_parallel", "hybrid", "fsdp"}) {
+    for (const char* name :
+         {"single", "ddp", "model_parallel", "pipeline", "tensor_parallel",
+          "hybrid", "fsdp", "data_parallel"}) {
       fs::create_symlink(fake, root_ / folder / name);
     }
   }

@@ -50,7 +50,8 @@ class Cells {
     for (const auto& [run, repetitions] : main) {
       if (run.world_size == 1) continue;
       AddAblations(run);
-      if (config_.comm_bench) AddOnce({"comm_bench", run.world_size, 0}, 1);
+      if (config_.comm_bench && !IsOneProcess(run.trainer))
+        AddOnce({"comm_bench", run.world_size, 0}, 1);
     }
   }
 
@@ -67,7 +68,7 @@ class Cells {
   }
 
   void Add(const std::string& trainer, int64_t world_size) {
-    if (trainer == "ddp") {
+    if (trainer == "ddp" || IsOneProcess(trainer)) {
       AddScaled({trainer, world_size, config_.batch_size}, config_.scalings);
     } else if (trainer == "fsdp") {
       PlannedRun run = {trainer, world_size, config_.batch_size};
@@ -156,8 +157,10 @@ class Cells {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
     // Ranks that divide a layer, or its parameters, cannot go on without each
-    // other's.
-    if (DividesLayers(run) || run.trainer == "fsdp") return;
+    // other's, and replicas of one process not without their first.
+    if (DividesLayers(run) || run.trainer == "fsdp" ||
+        IsOneProcess(run.trainer))
+      return;
     run.skip_communication = true;
     AddOnce(run, config_.ablations);
   }
@@ -196,7 +199,8 @@ int64_t Epochs(const StudyConfig& config) {
 void AddRanks(const StudyConfig& config, const PlannedRun& run,
               std::vector<std::string>* arguments) {
   if (run.trainer == "single" || !config.hosts.launcher.empty()) return;
-  arguments->push_back(absl::StrCat("--nproc=", run.world_size));
+  const char* flag = IsOneProcess(run.trainer) ? "--replicas=" : "--nproc=";
+  arguments->push_back(absl::StrCat(flag, run.world_size));
 }
 
 // All-reduces for data parallelism, messages for pipelines; the ring keeps
@@ -223,7 +227,8 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
 }
 
 bool RecordsTraffic(const PlannedRun& run) {
-  return SharesOutTheBatch(run.trainer) || DividesLayers(run);
+  return (SharesOutTheBatch(run.trainer) && !IsOneProcess(run.trainer)) ||
+         DividesLayers(run);
 }
 
 // How the trainer cuts the model over its ranks, and the batch.
@@ -328,7 +333,9 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
   if (!run.IsTraining()) return CommBenchArguments(config, run, record_path);
   std::vector<std::string> arguments = {
       absl::StrCat("--record=", record_path),
-      absl::StrCat("--batch_size=", run.batch_size),
+      absl::StrCat("--batch_size=", IsOneProcess(run.trainer)
+                                        ? run.GlobalBatch()
+                                        : run.batch_size),
       absl::StrCat("--max_steps=", config.max_steps),
       absl::StrCat("--epochs=", Epochs(config)),
       absl::StrCat("--train_size=", TrainSize(config)),

@@ -85,6 +85,25 @@ TEST(PlanStudy, FsdpDividesTheBatchAsDdpDoes) {
   }
 }
 
+TEST(PlanStudy, ReplicasOfOneProcessCountAsRanks) {
+  StudyConfig config;
+  config.repetitions = config.ablations = 1;
+  config.trainers = {"single", "data_parallel"};
+  config.world_sizes = {1, 2};
+  EXPECT_THAT(
+      Stems(config),
+      UnorderedElementsAre("single-x1-batch64-rep1", "single-x1-batch32-rep1",
+                           "data_parallel-x1-batch64-rep1",
+                           "data_parallel-x2-batch32-rep1",
+                           "data_parallel-x2-batch64-rep1"));
+  EXPECT_THAT(RunArguments(config, {"data_parallel", 2, 32}, "r.jsonl"),
+              AllOf(Contains("--replicas=2"), Contains("--batch_size=64"),
+                    Not(Contains(StartsWith("--nproc"))),
+                    Not(Contains(StartsWith("--traffic_steps")))));
+  EXPECT_EQ((PlannedRun{"data_parallel", 2, 32}.Name()),
+            "data_parallel x2, batch 32 per rank");
+}
+
 TEST(PlanStudy, TensorParallelAndHybridUnderBothWaysOfScaling) {
   StudyConfig config = WithoutAuxiliaries();
   config.repetitions = 1;

@@ -263,6 +263,8 @@ def trainers(runner):
                                            *distributed])
     runner.run_program("train_ddp_sync_batch_norm", ["trainers/ddp", "--model=simple_cnn_bn", "--sync_batch_norm",
                                                      f"--record={out}/ddp_sync.jsonl", *distributed])
+    runner.run_program("train_data_parallel", ["trainers/data_parallel", f"--record={out}/data_parallel.jsonl",
+                                               *common])
     staged = ["--nproc=2", *distributed[1:]]
     runner.run_program("train_model_parallel", ["trainers/model_parallel", f"--record={out}/model_parallel.jsonl",
                                                 *staged], gpus=2)

@@ -74,7 +74,7 @@ class RunnerTest(unittest.TestCase):
 
     def test_every_benchmark_and_trainer_is_one_row(self):
         for name in ("comm_bench/comm_bench", "comm_bench/cuda/micro", "trainers/single", "trainers/ddp", "trainers/fsdp",
-                     "trainers/tensor_parallel"):
+                     "trainers/data_parallel", "trainers/tensor_parallel"):
             self.write(name, "#!/bin/sh\nexit 0\n")
         for name in ("trainers/pipeline", "trainers/model_parallel"):
             self.write(name, "#!/bin/sh\nexit 3\n")

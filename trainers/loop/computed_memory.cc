@@ -144,11 +144,14 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
   AddModelBytes(sharding, whole, rows, parts);
   parts.optimizer_bytes = OptimizerBytes(config, rows, shapes.size());
   parts.unsharded_bytes = ComputeUnsharded(model, placement, config.accumulate);
+  TrainConfig share = config;  // of a replica
+  share.data.batch_size =
+      (config.data.batch_size + placement.replicas - 1) / placement.replicas;
   parts.activation_bytes =
       placement.activation_bytes.has_value() ? *placement.activation_bytes
       : sharding.recompute
           ? ComputeRecomputed(config, device, model, sharding)
-          : ComputeActivations(config, device, model, {0, model.layers.size()},
+          : ComputeActivations(share, device, model, {0, model.layers.size()},
                                sharding.has_bf16());
   return parts;
 }

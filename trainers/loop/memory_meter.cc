@@ -40,6 +40,10 @@ MemoryMeter::MemoryMeter(const Worker& worker, const Model& model,
       allocated_(worker) {}
 
 void MemoryMeter::Enter(Phase phase) {
+  // Between forward and backward, and part of what these keep.
+  if (phase == Phase::kGather || phase == Phase::kLoss ||
+      phase == Phase::kScatterGradient)
+    return;
   if (phase == Phase::kForward || phase == Phase::kSchedule) {
     if (phase == Phase::kForward && steps_ >= kWarmUpSteps &&
         !std::exchange(warm_, true))

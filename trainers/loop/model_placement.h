@@ -47,6 +47,9 @@ struct ModelPlacement {
   // What a pipeline's rank runs in a step, in order. Empty: forward and
   // backward of all layers for each micro-batch.
   std::vector<Pass> passes;
+  // Of the whole model in one process, which share out each micro-batch; the
+  // memory is that of the first.
+  int replicas = 1;
   // What the micro-batches under way keep for backward, computed; none: there
   // is one, through all layers.
   std::optional<int64_t> activation_bytes;

@@ -60,9 +60,10 @@ absl::StatusOr<EvalRecord> EvaluationSums::Finish(const TrainingData& data,
   return record;
 }
 
-absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
-                                    TrainingData& data, const Worker& worker,
-                                    int64_t epoch) {
+absl::StatusOr<EvalRecord> Evaluate(
+    const Objective& objective, TrainingData& data, const Worker& worker,
+    int64_t epoch,
+    const std::function<torch::Tensor(const torch::Tensor& data)>& output) {
   EvaluationMode evaluation_mode(objective.model());
   EvaluationSums sums(objective.kind(), worker.device);
   data.test.loader->StartEpoch(0);
@@ -71,9 +72,10 @@ absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
     ASSIGN_OR_RETURN(std::optional<Batch> batch, data.test.loader->Next());
     if (!batch.has_value()) break;
     ++forwards;
-    const torch::Tensor output =
-        objective.model().WholeOutput(objective.Output(batch->data));
-    if (worker.is_first_of_share()) sums.Add(output, batch->target);
+    const torch::Tensor whole = objective.model().WholeOutput(
+        output == nullptr ? objective.Output(batch->data)
+                          : output(batch->data));
+    if (worker.is_first_of_share()) sums.Add(whole, batch->target);
   }
   if (objective.model().forward_is_collective()) {
     for (const Batch& batch : SpareBatches(data, worker, forwards))

@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -80,6 +81,13 @@ class Objective {
     return model_->Forward(data);
   }
 
+  // Scalar, mean over the batch that `output` is of.
+  torch::Tensor LossOf(const torch::Tensor& output,
+                       const torch::Tensor& target) const {
+    AutocastScope autocast(precision_, device_.type());
+    return model_->LossOf(output, target);
+  }
+
   // Scalar, mean over the batch.
   torch::Tensor Loss(const Batch& batch) const {
     AutocastScope autocast(precision_, device_.type());
@@ -110,10 +118,13 @@ std::vector<Batch> SpareBatches(const TrainingData& data, const Worker& worker,
                                 int64_t forwards);
 
 // Every rank evaluates its share; collective where worker.comm is set. Internal
-// error if the ranks together did not see exactly the test set.
-absl::StatusOr<EvalRecord> Evaluate(const Objective& objective,
-                                    TrainingData& data, const Worker& worker,
-                                    int64_t epoch);
+// error if the ranks together did not see exactly the test set. `output`, if
+// not null, is called instead of objective.Output.
+absl::StatusOr<EvalRecord> Evaluate(
+    const Objective& objective, TrainingData& data, const Worker& worker,
+    int64_t epoch,
+    const std::function<torch::Tensor(const torch::Tensor& data)>& output =
+        nullptr);
 
 // Batch norm and dropout behave as at inference, and nothing records
 // gradients, while it lives.

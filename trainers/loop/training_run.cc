@@ -81,6 +81,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
                                                   placement.reads_data));
     return run->Plan();
   }));
+  run->replicas_ = placement.replicas;
   run->computed_memory_ =
       ComputeMemory(config, worker.device.type(), spec, placement);
   return run;
@@ -95,7 +96,9 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
       ShareNorm(worker_, *model_, sharded.group, *optimizer_);
     }
     if (config_.output.memory) {
-      memory_meter_ = std::make_unique<MemoryMeter>(worker_, *model_,
+      Worker metered = worker_;
+      if (replicas_ > 1) metered.devices.clear();  // the first is the worker's
+      memory_meter_ = std::make_unique<MemoryMeter>(metered, *model_,
                                                     *optimizer_, unsharded_);
     }
     RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));

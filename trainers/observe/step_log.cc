@@ -15,6 +15,10 @@ namespace {
 struct PhaseFacts {
   const char* name;             // null: left out of traces and ranges
   double StepRecord::*seconds;  // null: in no part of the record
+  // Replicas wait for the first device meanwhile.
+  bool of_first_device = false;
+  // It copies from device to device.
+  bool copies = false;
 };
 
 // By Phase.
@@ -26,6 +30,12 @@ constexpr PhaseFacts kPhases[] = {
     {"schedule", nullptr},
     {"optimizer", &StepRecord::optimizer_seconds},
     {"captured step", &StepRecord::captured_seconds},
+    {"scatter", &StepRecord::forward_seconds, true, true},
+    {"replicate", &StepRecord::forward_seconds, true, true},
+    {"gather", &StepRecord::forward_seconds, true, true},
+    {"loss", &StepRecord::forward_seconds, true},
+    {"scatter gradient", &StepRecord::backward_seconds, true, true},
+    {"reduce", &StepRecord::backward_seconds, true, true},
     {nullptr, nullptr},  // kEnd
 };
 
@@ -37,6 +47,15 @@ const PhaseFacts& FactsOf(Phase phase) {
 double SecondsOf(Phase phase, const DeviceEvent& from, const DeviceEvent& to) {
   if (phase != Phase::kDataWait) return WaitForSecondsBetween(from, to);
   return std::chrono::duration<double>(to.given() - from.given()).count();
+}
+
+void AddPhase(Phase phase, double seconds, StepRecord& record) {
+  const PhaseFacts& facts = FactsOf(phase);
+  if (facts.seconds != nullptr) record.*facts.seconds += seconds;
+  if (facts.of_first_device) record.first_device_seconds[facts.name] += seconds;
+  if (!facts.copies) return;
+  record.exposed_by_axis_seconds["dp"] += seconds;
+  record.exposed_comm_seconds += seconds;
 }
 
 // Of all axes, and by axis.
@@ -90,8 +109,9 @@ void StepClock::AddTo(StepRecord& record) const {
   WaitForTheEnd();
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
     const Phase phase = marks_[i].phase;
-    if (const auto field = FactsOf(phase).seconds; field != nullptr)
-      record.*field += SecondsOf(phase, marks_[i].event, marks_[i + 1].event);
+    if (FactsOf(phase).seconds == nullptr) continue;
+    AddPhase(phase, SecondsOf(phase, marks_[i].event, marks_[i + 1].event),
+             record);
   }
   record.step_seconds =
       WaitForSecondsBetween(marks_.front().event, marks_.back().event);

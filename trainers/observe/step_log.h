@@ -25,6 +25,8 @@ namespace rankwise {
 
 // kSchedule: a pipeline's forward and backward passes, which the executor times
 // one by one. kCaptured: forward, backward and update in one launch of a graph.
+// kScatter to kReduce: of replicas in one process, what the first device does
+// while the others wait; parts of forward (to kGather, kLoss) and backward.
 enum class Phase {
   kBetween,
   kDataWait,
@@ -33,6 +35,12 @@ enum class Phase {
   kSchedule,
   kOptimizer,
   kCaptured,
+  kScatter,
+  kReplicate,
+  kGather,
+  kLoss,
+  kScatterGradient,
+  kReduce,
   kEnd
 };
 
