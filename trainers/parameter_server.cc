@@ -4,11 +4,11 @@
 // all have the same part and cannot do without one of them.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -123,12 +123,13 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
       {.step = start.step, .epoch = start.epoch, .position = start.position});
 
   int64_t round = 0;
-  double loss = std::nan("");  // of the last round
+  bool begins_round = true;  // of which a step of this trainer awaits the end
+  double loss = 0;           // of the last round
   const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
     input.clock.Begin(Phase::kBackward);
     double waited = 0;
-    if (role.PushesAfter(input)) {
+    if (std::exchange(begins_round, role.PushesAfter(input))) {
       ServedRound served = server.FinishRound(++round);
       if (!served.updates.empty()) loss = served.loss;
       waited = served.wait_seconds;
