@@ -282,7 +282,8 @@ std::string CommitText(const RunRecord& run) {
 
 bool IsShapeFlag(absl::string_view name) {
   constexpr absl::string_view kShape[] = {
-      "accumulate", "cp", "devices", "dp", "microbatches", "pp", "split", "tp"};
+      "accumulate", "cp",      "devices", "dp", "microbatches",
+      "pp",         "servers", "split",   "tp"};
   return absl::c_linear_search(kShape, name);
 }
 
