@@ -45,6 +45,11 @@ struct Role {
 };
 
 absl::StatusOr<Role> TakeRole(const Worker& worker) {
+  if (worker.comm->runs_on_device()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--backend=auto is ", std::string(worker.comm->backend()),
+        " here, which ends all ranks when one dies; give --backend=gloo"));
+  }
   Role role;
   const int rank = worker.env.rank, servers = ServersFromFlags();
   const int workers = worker.env.world_size - servers;
