@@ -112,6 +112,7 @@ TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
     flags.push_back("--consistency=" + consistency);
     if (consistency == "async") flags.push_back("--scale_lr_by_staleness");
     const Trained run = TrainWith(1, 3, flags);
+    ASSERT_EQ(run.losses.size(), 4u);
     EXPECT_LT(LastEvaluation(run), 0.8 * run.losses[1].at(1)) << consistency;
     const std::vector<UpdateRecord> updates = UpdatesIn(run.record);
     EXPECT_EQ(updates.size(), 3u * 6 * 6) << consistency;  // 6 steps an epoch
@@ -127,6 +128,7 @@ TEST(ParameterServerTest, LocalStepsConvergeWithEveryOuterOptimizer) {
     Flags flags = base;
     flags.push_back(absl::StrCat("--outer=", outer));
     const Trained run = TrainWith(2, 2, flags);
+    ASSERT_EQ(run.losses.size(), 4u);
     const double first = run.losses[2].at(1);
     EXPECT_LT(LastEvaluation(run), 0.8 * first) << outer;
     // 2 pushes an epoch of 8 steps, to each of the servers.
