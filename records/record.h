@@ -162,6 +162,20 @@ struct RestartRecord {
   double training_unix_seconds = 0;  // when the next step begins
 };
 
+// One update of a parameter server's shard by one worker's push. A round is a
+// push of a worker, counted from 1 in every run; a version is the number of
+// updates that the shard has had.
+struct UpdateRecord {
+  int64_t rank = 0;        // of the server
+  int64_t step = 0;        // of the server, in which it was applied
+  int64_t worker = 0;      // rank
+  int64_t round = 0;       // of that worker
+  int64_t read_round = 0;  // of which all workers' updates were in what it read
+  int64_t version = 0;     // with this update
+  int64_t read_version = 0;  // of what the worker read before it computed
+  double loss = 0;           // that came with the push
+};
+
 // One checkpoint on disk.
 struct CheckpointRecord {
   int64_t rank = 0;
@@ -346,10 +360,11 @@ struct TimelineRecord {
   std::vector<RecordedSpan> spans;  // in order of start
 };
 
-using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
-                            CheckpointRecord, ScheduleRecord, CollectiveRecord,
-                            OverlapRecord, TrafficRecord, EnvironmentRecord,
-                            MemoryRecord, TimelineRecord, RestartRecord>;
+using Record =
+    std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
+                 CheckpointRecord, ScheduleRecord, CollectiveRecord,
+                 OverlapRecord, TrafficRecord, EnvironmentRecord, MemoryRecord,
+                 TimelineRecord, RestartRecord, UpdateRecord>;
 
 }  // namespace rankwise
 

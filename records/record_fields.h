@@ -229,6 +229,18 @@ void ListFields(Fields& fields, R& record) {
     fields.Seconds("seconds", record.seconds);
     if (fields.Has("blocked_seconds"))
       fields.Estimate("blocked_seconds", record.blocked_seconds);
+  } else if constexpr (std::is_same_v<T, UpdateRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Count("worker", record.worker);
+    fields.Count("round", record.round, 1);
+    fields.Count("read_round", record.read_round);
+    fields.Count("version", record.version, 1);
+    fields.Count("read_version", record.read_version);
+    fields.Number("loss", record.loss);
+    fields.Below("read_round", record.read_round, "round", record.round);
+    fields.Below("read_version", record.read_version, "version",
+                 record.version);
   } else if constexpr (std::is_same_v<T, RestartRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("restart", record.restart, 1);
@@ -331,7 +343,7 @@ inline constexpr RecordKind kRecordKinds[] = {
     {"run", 0},        {"step", 0},        {"epoch", 0},      {"eval", 0},
     {"checkpoint", 0}, {"schedule", 1},    {"collective", 2}, {"overlap", 2},
     {"traffic", 2},    {"environment", 2}, {"memory", 3},     {"timeline", 3},
-    {"restart", 9},
+    {"restart", 9},    {"update", 10},
 };
 static_assert(std::size(kRecordKinds) == std::variant_size_v<Record>);
 

@@ -145,6 +145,7 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
                        0.0625},
       RestartRecord{0, 1, "rank 1 ended with signal 9", 781, 1.75e9, 1.75e9 + 1,
                     1.75e9 + 2.5},
+      UpdateRecord{0, 7, 2, 7, 5, 19, 13, 1.25},
       ExampleSchedule(),
       CollectiveRecord(),
       OverlapRecord(),

@@ -20,6 +20,7 @@
 #include "parallel/launch/signals.h"
 #include "parallel/trace/operators.h"
 #include "records/command_line.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/dry_run.h"
@@ -99,6 +100,9 @@ absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
   }
   line.launch.max_restarts = line.train.checkpoint.max_restarts;
   line.launch.ranks_save_when_preempted = !line.train.checkpoint.dir.empty();
+  // OpenMPI ends with the first of its ranks.
+  if (trainer.servers != nullptr && line.comm.backend != "mpi")
+    line.launch.needed_ranks = trainer.servers();
   RETURN_IF_ERROR(CheckUsage(trainer, line));
   return line;
 }
@@ -211,8 +215,15 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   std::vector<MeshAxis> axes = {{"dp", world_size}};
   if (trainer.axes != nullptr) axes = trainer.axes(world_size);
   ASSIGN_OR_RETURN(worker.layout, LayOutRanks(axes, world_size));
-  ASSIGN_OR_RETURN(TrainConfig config,
-                   WithBatchSize(trainer, line.train, worker.dp_size()));
+  const int servers = trainer.servers == nullptr ? 0 : trainer.servers();
+  if (servers >= world_size) {
+    return Bad("--servers=", servers, ": leaves no worker of ",
+               Counted(world_size, "rank"), "; give --nproc=", servers + 1,
+               " or more");
+  }
+  ASSIGN_OR_RETURN(
+      TrainConfig config,
+      WithBatchSize(trainer, line.train, worker.dp_size() - servers));
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));

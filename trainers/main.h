@@ -22,6 +22,9 @@ struct Trainer {
   // Every rank, or replica, holds all of the model on one device, and runs it in
   // one go.
   bool whole_model = false;
+  // Ranks that keep parameters and read no training data, the first of the job;
+  // the others may fail without ending it. Null: none.
+  int (*servers)() = nullptr;
   // Checks the trainer's own flags before any rank is started; may be null.
   absl::Status (*check_flags)() = nullptr;
   // The mesh of a job of that many ranks, as LayOutRanks takes it. Null: all

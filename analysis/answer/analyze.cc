@@ -79,6 +79,10 @@ class Analysis {
     AddPictures();
     WriteNotes();
     answer_->findings = FindingsOf(*answer_);
+    for (Finding& finding :
+         LearningFindings(answer_->cells, runs_, config_.target_loss)) {
+      answer_->findings.push_back(std::move(finding));
+    }
     return std::move(answer_);
   }
 

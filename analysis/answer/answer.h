@@ -26,6 +26,7 @@ struct AnswerConfig {
   ThroughputConfig throughput;
   BootstrapConfig bootstrap;  // of the laws of scaling
   ComparisonConfig comparison;
+  double target_loss = 0;  // of which the time to it is told; 0: of none
 };
 
 // A cell under one way of scaling, or as a base case.
@@ -126,6 +127,12 @@ std::string SerialTrend(absl::Span<const SerialFraction> fractions);
 // From the figures of `answer`; a question that the runs do not answer has no
 // finding.
 std::vector<Finding> FindingsOf(const Answer& answer);
+
+// The time to a training loss next to the throughput, and how stale the
+// gradients of parameter servers were; of what the runs do not have, none.
+std::vector<Finding> LearningFindings(absl::Span<const Cell> cells,
+                                      absl::Span<const RunTrace> runs,
+                                      double target_loss);
 
 // "ddp on 2 ranks, strong scaling", for sentences and headings.
 std::string WaterfallName(const Waterfall& waterfall);

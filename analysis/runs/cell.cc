@@ -49,6 +49,12 @@ std::string TrainerOf(const RunRecord& run) {
   const bool scheduled = hybrid ? AxisSize(run, "pp") > 1
                                 : run.binary == "pipeline" && !schedule.empty();
   if (scheduled) absl::StrAppend(&trainer, " ", schedule);
+  const std::string consistency = FlagOf(run, "consistency");
+  if (!consistency.empty()) absl::StrAppend(&trainer, " ", consistency);
+  if (NumberFlagOf(run, "local_steps", 1) > 1) {
+    absl::StrAppend(&trainer, " ", FlagOf(run, "outer"), " of ",
+                    FlagOf(run, "local_steps"), " steps");
+  }
   const std::string zero = FlagOf(run, "zero");
   if (!zero.empty() && zero != "0") absl::StrAppend(&trainer, " zero", zero);
   return trainer;
@@ -286,8 +292,8 @@ std::string CommitText(const RunRecord& run) {
 
 bool IsShapeFlag(absl::string_view name) {
   constexpr absl::string_view kShape[] = {
-      "accumulate", "cp",       "devices", "dp", "microbatches",
-      "pp",         "replicas", "split",   "tp"};
+      "accumulate", "cp",       "devices", "dp",    "microbatches",
+      "pp",         "replicas", "servers", "split", "tp"};
   return absl::c_linear_search(kShape, name);
 }
 

@@ -3,6 +3,7 @@
 #define RANKWISE_ANALYSIS_RUNS_RUN_TRACE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct RankTrace {
   std::vector<TrafficRecord> traffic = {};
   std::vector<TimelineRecord> timelines = {};
   std::vector<RestartRecord> restarts = {};
+  std::vector<UpdateRecord> updates = {};
   std::optional<MemoryRecord> memory = {};
   std::optional<EnvironmentRecord> environment = {};
 };
@@ -55,6 +57,19 @@ std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
 // several of them lost count once) and their causes: "runs/a.jsonl: restarted
 // once, 6.4 s lost (...)".
 std::vector<std::string> LostTime(absl::Span<const RunTrace> runs);
+
+// When the mean training loss over the last 10 steps of every rank with
+// examples was at most `loss` for the first time, in seconds of the ranks'
+// steps, as each rank's clock counts them from its first step; NaN: never.
+double SecondsToLoss(const RunTrace& run, double loss);
+
+// Of a parameter server's updates, on all shards, how many were computed from
+// parameters that lacked so many rounds of the slowest worker, and so many
+// updates.
+struct Staleness {
+  std::map<int64_t, int64_t> rounds, updates;
+};
+Staleness StalenessOf(const RunTrace& run);
 
 // FailedPrecondition: the run's file, and what is wrong with it.
 absl::Status RunError(const RunTrace& run, absl::string_view reason);

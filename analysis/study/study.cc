@@ -41,6 +41,8 @@ ABSL_FLAG(bool, resume, false,
 ABSL_FLAG(std::string, from, "",
           "run nothing: read the records in this folder once more");
 ABSL_FLAG(bool, report, true, "write report.html into the folder");
+ABSL_FLAG(double, target_loss, 0,
+          "training loss: say how soon each configuration reached it; 0: none");
 ABSL_FLAG(std::string, plotly_js, "",
           "plotly.min.js, which the report holds; empty: this build's");
 ABSL_FLAG(bool, force, false,
@@ -189,6 +191,7 @@ absl::Status Report(const Answer& answer, const std::string& title,
 bool GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   AnswerConfig config;
   config.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
+  config.target_loss = absl::GetFlag(FLAGS_target_loss);
   config.comparison.force = absl::GetFlag(FLAGS_force);
   config.comparison.allow_oversubscribed = absl::GetFlag(FLAGS_oversubscribe);
   const std::string title = Title(runs);

@@ -261,12 +261,20 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   return std::unique_ptr<Communicator>(new Communicator(std::move(parts)));
 }
 
-Communicator::Communicator(std::unique_ptr<Parts> parts)
+Communicator::Communicator(std::shared_ptr<Parts> parts)
     : parts_(std::move(parts)) {}
+
+std::unique_ptr<Communicator> Communicator::Within(const Group& group) {
+  std::unique_ptr<Communicator> narrowed(new Communicator(parts_));
+  narrowed->job_ = &job();
+  narrowed->narrowed_to_ = group;
+  return narrowed;
+}
 
 Communicator::~Communicator() {
   constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
   constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
+  if (job_ != nullptr) return;  // which closes the connections
   Parts& parts = *parts_;
   parts.EndWatchdog();
   const CollectiveReport suspect = parts.log->Suspect();
@@ -298,13 +306,19 @@ Communicator::~Communicator() {
 }
 
 const RankEnv& Communicator::env() const { return parts_->env; }
-int Communicator::rank() const { return parts_->env.rank; }
-int Communicator::world_size() const { return parts_->env.world_size; }
+int Communicator::rank() const {
+  return job_ == nullptr ? parts_->env.rank : narrowed_to_.place();
+}
+int Communicator::world_size() const {
+  return job_ == nullptr ? parts_->env.world_size : narrowed_to_.size();
+}
 absl::string_view Communicator::backend() const {
   return parts_->backend->name;
 }
 const std::vector<int>& Communicator::hosts() const { return parts_->hosts; }
-bool Communicator::has_peers() const { return parts_->has_peers(); }
+bool Communicator::has_peers() const {
+  return parts_->has_peers() && world_size() > 1;
+}
 bool Communicator::runs_on_device() const { return parts_->backend->on_device; }
 c10::Device Communicator::device() const { return parts_->device; }
 absl::string_view Communicator::why_on_cpu() const {
@@ -315,12 +329,13 @@ absl::string_view Communicator::why_backend() const {
 }
 const c10::intrusive_ptr<c10d::ProcessGroup>& Communicator::process_group()
     const {
-  return parts_->process_group;
+  return job_ == nullptr ? parts_->process_group : narrowed_to_.process_group();
 }
 
 Group Communicator::world() {
-  return Group("the job", AllRanks(world_size()), rank(), process_group(),
-               this);
+  return job_ != nullptr ? narrowed_to_
+                         : Group("the job", AllRanks(world_size()), rank(),
+                                 process_group(), this);
 }
 
 absl::StatusOr<Group> Communicator::NewGroup(absl::string_view name,
@@ -424,8 +439,8 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
   parts_->StandDown();
   Failure failure;
   failure.attempted = std::string(attempted);
-  failure.rank = rank();
-  failure.world_size = world_size();
+  failure.rank = env().rank;
+  failure.world_size = env().world_size;
   failure.error = PlainMessage(error);
   failure.collective_timeout = parts_->config.collective_timeout;
   if (parts_->config.file_store.empty() && !env().master_addr.empty()) {

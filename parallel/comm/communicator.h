@@ -112,6 +112,14 @@ class Communicator {
   absl::StatusOr<Group> NewGroup(absl::string_view name,
                                  const std::vector<int>& ranks);
 
+  // This rank's membership, narrowed to `group`, for ranks that do other work
+  // than the rest of the job: collectives, rank() and world_size() are the
+  // group's; env(), and what ExplainFailure says, are the job's. `group` is one
+  // of NewGroup's. Use it no longer than this communicator.
+  std::unique_ptr<Communicator> Within(const Group& group);
+  // The one that Within has narrowed, or this one.
+  Communicator& job() { return job_ == nullptr ? *this : *job_; }
+
   // How ExplainFailure is to call each rank of the job, in addition to its
   // number: "pp 1, tp 0".
   void NameRanks(std::vector<std::string> places);
@@ -147,8 +155,10 @@ class Communicator {
 
  private:
   struct Parts;
-  explicit Communicator(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  explicit Communicator(std::shared_ptr<Parts> parts);
+  std::shared_ptr<Parts> parts_;
+  Communicator* job_ = nullptr;  // null: not narrowed
+  Group narrowed_to_;            // with job_
 };
 
 }  // namespace rankwise

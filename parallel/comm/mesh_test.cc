@@ -208,6 +208,29 @@ TEST(DeviceMeshTest, RefusesALayoutOfAnotherJob) {
   EXPECT_TRUE(absl::IsInvalidArgument(mesh.status())) << mesh.status();
 }
 
+TEST(WithinTest, CollectivesAreTheGroupsAndTheEnvironmentIsTheJobs) {
+  OnRanks(3, [](Communicator& comm) {
+    const bool is_last = comm.rank() == 2;
+    auto group =
+        is_last ? comm.NewGroup("alone", {2}) : comm.NewGroup("pair", {0, 1});
+    ASSERT_TRUE(group.ok()) << group.status();
+    const auto narrowed = comm.Within(*group);
+    EXPECT_EQ(narrowed->world_size(), is_last ? 1 : 2);
+    EXPECT_EQ(narrowed->rank(), is_last ? 0 : comm.rank());
+    EXPECT_EQ(narrowed->env().world_size, 3);
+    EXPECT_EQ(narrowed->has_peers(), !is_last);
+    EXPECT_EQ(&narrowed->job(), &comm);
+    at::Tensor sum = at::full({1}, comm.rank() + 1.0);
+    ASSERT_TRUE(narrowed->AllReduce(sum).ok());
+    EXPECT_EQ(sum.item<double>(), 3);  // 1 + 2, and 3 alone
+    const auto all = narrowed->AllGather(sum);
+    ASSERT_TRUE(all.ok()) << all.status();
+    EXPECT_EQ(all->size(), is_last ? 1u : 2u);
+    EXPECT_TRUE(narrowed->Barrier().ok());
+    EXPECT_TRUE(comm.Barrier().ok());  // of all, as before
+  });
+}
+
 TEST(NewGroupTest, RefusesRanksThatAreNone) {
   const auto comm = Communicator::Create(RankFiveOfEight(), Fake());
   ASSERT_TRUE(comm.ok()) << comm.status();

@@ -84,6 +84,7 @@ class Launcher {
   void ReapChildren();
   void NoteStops(const Child& child);
   void NoteEnd(Child& child, int wait_status);
+  bool CanDoWithout(const Child& child, int exit_code) const;
   std::optional<Blame> CauseOf(const Child& child);
   void ReportFailure(Child& ended, const std::string& how);
   void EnforceDeadlines();
@@ -314,8 +315,13 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
     exit_code_ = exit_code_.value_or(kPreempted);
     return;
   }
-  bad_usage_ |= ExitCodeOf(wait_status) == kBadUsage;
   const std::string how = DescribeEnd(wait_status);
+  if (CanDoWithout(child, ExitCodeOf(wait_status))) {
+    return Say(absl::StrCat("rank ", child.rank, " (process ",
+                            child.process.pid, ") ended with ", how,
+                            "; the job continues without it"));
+  }
+  bad_usage_ |= ExitCodeOf(wait_status) == kBadUsage;
   try {
     ReportDeath(*hosted_.store, child.rank, how);
   } catch (const std::exception&) {
@@ -332,6 +338,12 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   // A moment for the others to say what they were doing; then they must go.
   terminate_ = Deadline(config_.grace * 0.2);
   kill_ = Deadline(config_.grace * 0.8);
+}
+
+// Not once the job ends.
+bool Launcher::CanDoWithout(const Child& child, int exit_code) const {
+  return config_.needed_ranks > 0 && child.rank >= config_.needed_ranks &&
+         exit_code != kBadUsage && !told_to_end_ && !exit_code_.has_value();
 }
 
 void Launcher::ReportFailure(Child& ended, const std::string& how) {

@@ -39,6 +39,7 @@ struct OptimizerConfig {
   // the weight.
   double weight_decay = 0;
   double momentum = 0;        // sgd only
+  bool nesterov = false;      // sgd only: momentum as Nesterov's
   double clip_grad_norm = 0;  // largest 2-norm of all gradients; 0: none
   int64_t warmup_steps = 0;   // linear from 0 to the learning rate
   std::string lr_schedule = "constant";  // or cosine, to 0 at the last step
@@ -49,6 +50,9 @@ struct CheckpointConfig {
   // In addition to the end of each epoch; both 0: only then.
   int64_t every_steps = 0;
   double every_seconds = 0;
+  // Only after steps whose number is a multiple of this is there something new
+  // to save, and at the end of each epoch.
+  int64_t multiple_of_steps = 1;
   bool async = false;  // a thread writes while training continues
   int keep = 3;
   bool resume = false;

@@ -87,7 +87,7 @@ void UpdateBySgd(Selection& selected, const OptimizerConfig& config,
   at::_fused_sgd_(parameters, gradients,
                   moments.empty() ? std::vector<torch::Tensor>() : moments[0],
                   config.weight_decay, config.momentum, rate,
-                  /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                  /*dampening=*/0, config.nesterov, /*maximize=*/false,
                   /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
 }
 

@@ -28,12 +28,13 @@ ExampleUnit UnitOf(const ModelSpec& model) {
 absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
                                           const Worker& worker,
                                           const ModelSpec& spec) {
-  RunningRank rank{.binary = worker.trainer,
-                   .flags = config.flags.all,
-                   .env = worker.env,
-                   .devices = worker.devices,
-                   .threads = worker.threads,
-                   .comm = worker.comm};
+  RunningRank rank{
+      .binary = worker.trainer,
+      .flags = config.flags.all,
+      .env = worker.env,
+      .devices = worker.devices,
+      .threads = worker.threads,
+      .comm = worker.comm == nullptr ? nullptr : &worker.comm->job()};
   if (rank.devices.empty()) rank.devices = {worker.device};
   ASSIGN_OR_RETURN(RunRecord record, DescribeRun(rank));
   record.scaling_hash = HashFlags(config.flags.scaling);
@@ -41,6 +42,7 @@ absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
   const ExampleUnit unit = UnitOf(spec);
   record.example = unit.example;
   record.tokens_per_example = unit.tokens_per_example;
+  if (worker.readers > 0) return record;  // the ranks are no mesh
   for (const MeshAxis& axis : worker.layout.axes())
     record.mesh.push_back({axis.name, axis.size});
   return record;

@@ -19,7 +19,8 @@
 namespace rankwise {
 
 struct StepInput {
-  int64_t step;  // from 1
+  int64_t step;     // from 1
+  bool ends_epoch;  // or the run: evaluation and a checkpoint follow
   // On the worker's device; one without accumulation.
   absl::Span<const Batch> micro_batches;
   // One per micro-batch, for Model::set_dropout_seed.

@@ -1,5 +1,6 @@
 #include "trainers/loop/training_data.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,19 +63,21 @@ absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
   DataSplit opened;
   ASSIGN_OR_RETURN(opened.dataset, OpenDataset(dataset, split));
   RETURN_IF_ERROR(CheckFits(opened.dataset->facts(), model));
-  if (!reads_data) opened.dataset = WithoutContents(opened.dataset->facts());
-
   using Mode = DistributedSamplerConfig::Mode;
   const bool train = split == Split::kTrain;
-  ASSIGN_OR_RETURN(opened.sampler,
-                   DistributedSampler::Create(
-                       opened.dataset->size(),
-                       {.num_replicas = worker.dp_size(),
-                        .rank = worker.dp_rank(),
-                        .shuffle = train,
-                        .seed = config.seed,
-                        .drop_last = train && config.data.drop_last,
-                        .mode = train ? Mode::kPadded : Mode::kExact}));
+  if (!reads_data || (train && worker.data_rank() < 0))
+    opened.dataset = WithoutContents(opened.dataset->facts());
+
+  ASSIGN_OR_RETURN(
+      opened.sampler,
+      DistributedSampler::Create(
+          opened.dataset->size(),
+          {.num_replicas = train ? worker.data_ranks() : worker.dp_size(),
+           .rank = train ? std::max(worker.data_rank(), 0) : worker.dp_rank(),
+           .shuffle = train,
+           .seed = config.seed,
+           .drop_last = train && config.data.drop_last,
+           .mode = train ? Mode::kPadded : Mode::kExact}));
   opened.loader = std::make_unique<DataLoader>(
       opened.dataset.get(), opened.sampler.get(),
       DataLoaderConfig{.batch_size = config.data.batch_size,
@@ -95,7 +98,7 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
   if (data.train.loader->batches_per_epoch() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "an epoch has no batch: ", data.train.dataset->size(),
-        " training examples over ", Counted(worker.dp_size(), "rank"),
+        " training examples over ", Counted(worker.data_ranks(), "rank"),
         " with --drop_last; give more examples or leave out --drop_last"));
   }
   if (config.evaluate) {

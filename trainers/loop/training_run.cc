@@ -108,10 +108,10 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
 
 absl::Status TrainingRun::Plan() {
   if (__builtin_mul_overflow(config_.data.batch_size * config_.accumulate,
-                             worker_.dp_size(), &global_batch_)) {
+                             worker_.data_ranks(), &global_batch_)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--batch_size=", config_.data.batch_size, ": with ", config_.accumulate,
-        " micro-batches a step and ", worker_.dp_size(),
+        " micro-batches a step and ", worker_.data_ranks(),
         " data-parallel ranks a step has more than ",
         std::numeric_limits<int64_t>::max(), " examples"));
   }
@@ -287,13 +287,20 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
   return absl::OkStatus();
 }
 
+bool TrainingRun::EndsEpoch(int64_t step,
+                            absl::Span<const Batch> micro_batches) const {
+  const auto count = static_cast<int64_t>(micro_batches.size());
+  return step == total_steps_ ||
+         progress_.position + count >= data_.train.loader->batches_per_epoch();
+}
+
 absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                     absl::Span<const Batch> micro_batches,
                                     StepClock& clock) {
   const int64_t number = progress_.step + 1;
   std::vector<uint64_t> seeds;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
-    seeds.push_back(DropoutSeed(config_.seed, number, worker_.dp_rank(),
+    seeds.push_back(DropoutSeed(config_.seed, number, worker_.data_rank(),
                                 static_cast<int64_t>(i)));
   }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
@@ -305,8 +312,8 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
       clock.set_observer([this](Phase phase) { memory_meter_->Enter(phase); });
     ASSIGN_OR_RETURN(
         StepOutcome outcome,
-        step({number, micro_batches, seeds, learning_rate_.At(number), clock,
-              traced, traced || recorded}));
+        step({number, EndsEpoch(number, micro_batches), micro_batches, seeds,
+              learning_rate_.At(number), clock, traced, traced || recorded}));
     outcome.exposed_by_axis["tp"] = tensor_exposed_.Take();
     outcome.exposed_by_axis["cp"] = context_exposed_.Take();
     if (memory_meter_ != nullptr) memory_meter_->AfterStep();

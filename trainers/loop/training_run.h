@@ -58,6 +58,11 @@ class TrainingRun {
   // `sharded`, `owned` has the rows; these are what is restored and saved.
   absl::Status Start(const NamedTensors& owned, ShardedState sharded = {});
 
+  // What is done: from Start on that of the checkpoint, if there was one. Of a
+  // rank without checkpoints another may say it, before Train.
+  const Progress& progress() const { return progress_; }
+  void ContinueFrom(const Progress& progress) { progress_ = progress; }
+
   Model& model() { return *model_; }
   const TrainingData& data() const { return data_; }
   Optimizer& optimizer() { return *optimizer_; }  // from Start on
@@ -104,6 +109,7 @@ class TrainingRun {
   absl::Status TrainStep(const StepFunction& step,
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
+  bool EndsEpoch(int64_t step, absl::Span<const Batch> micro_batches) const;
   absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
   void TellSkippedSteps();
   absl::Status WriteTrace();

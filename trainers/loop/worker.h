@@ -52,6 +52,13 @@ struct Worker {
   int dp_size() const { return size("dp"); }
   int dp_rank() const { return coordinate("dp"); }
 
+  // The same of the training data alone, where its readers are not the ranks
+  // along dp: their number, and which one this is; -1: none, it only counts.
+  int readers = 0;  // 0: those along dp read
+  int reader = 0;
+  int data_ranks() const { return readers > 0 ? readers : dp_size(); }
+  int data_rank() const { return readers > 0 ? reader : dp_rank(); }
+
   // Ranks that compute one copy of the model.
   int ranks_per_copy() const { return size("pp") * size("cp") * size("tp"); }
   // Whether this rank is the first along cp and tp: the one that counts, where

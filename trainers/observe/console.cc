@@ -77,6 +77,7 @@ void Console::Loss(int64_t step_in_epoch, int64_t epoch, double loss) {
 }
 
 void Console::EpochDone(const EpochRecord& record) {
+  if (record.examples == 0) return;  // a rank that trains on none
   epoch_examples_ += record.examples;
   epoch_seconds_ += record.seconds;
   std::string line = absl::StrFormat(
@@ -125,7 +126,7 @@ std::string Console::Rate() const {
   const int64_t steps = step_ - first_step_;
   if (steps == 0 || seconds <= 0) return "";
   const double rate =
-      static_cast<double>(examples_ * worker_.dp_size()) / seconds;
+      static_cast<double>(examples_ * worker_.data_ranks()) / seconds;
   const double left = seconds / static_cast<double>(steps) *
                       static_cast<double>(length_.total_steps - step_);
   return absl::StrFormat("%.0f %s  ETA %s", length_.unit.Rate(rate),

@@ -44,7 +44,7 @@ std::string Decode(const at::Tensor& bytes) {
 
 absl::Status AgreeOnSuccess(absl::string_view attempted,
                             const absl::Status& mine, const Worker& worker) {
-  if (worker.comm == nullptr || worker.env.world_size == 1) return mine;
+  if (worker.comm == nullptr || worker.comm->world_size() == 1) return mine;
   const at::Tensor code = at::tensor({mine.raw_code()}, at::kLong);
   ASSIGN_OR_RETURN(const std::vector<at::Tensor> codes,
                    worker.comm->AllGather(code.to(worker.device)));

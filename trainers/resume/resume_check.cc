@@ -77,8 +77,8 @@ StepSize StepSizeOf(const Json& settings, const Json& otherwise,
 // The flags with which this run's steps would have `examples`.
 std::string FlagsFor(int64_t examples, const TrainConfig& config,
                      const Worker& worker) {
-  const int64_t batch = config.data.batch_size * worker.dp_size();
-  const int64_t micro_batches = config.accumulate * worker.dp_size();
+  const int64_t batch = config.data.batch_size * worker.data_ranks();
+  const int64_t micro_batches = config.accumulate * worker.data_ranks();
   std::vector<std::string> fitting;
   if (examples % micro_batches == 0)
     fitting.push_back(absl::StrCat("--batch_size=", examples / micro_batches));
@@ -112,7 +112,7 @@ std::string LossDecidingConfig(const TrainConfig& config, const Worker& worker,
   Json settings = config.flags.losses;
   settings["batch_size"] = config.data.batch_size;
   settings["accumulate"] = config.accumulate;
-  settings[kDataParallelRanks] = worker.dp_size();
+  settings[kDataParallelRanks] = worker.data_ranks();
   // The cosine's shape depends on where it ends; other schedules may be
   // prolonged.
   settings[kCosineSteps] =

@@ -79,7 +79,9 @@ RunCheckpoints::RunCheckpoints(const TrainConfig& config, int64_t total_steps,
       engine_(std::move(engine)) {}
 
 absl::Status RunCheckpoints::Open() {
-  const auto ranks = static_cast<size_t>(worker_.env.world_size);
+  const auto ranks =
+      static_cast<size_t>(worker_.comm == nullptr ? worker_.env.world_size
+                                                  : worker_.comm->world_size());
   std::vector<bool> saves(ranks);
   for (size_t i = 0; i < ranks; ++i)
     saves[i] = worker_.is_of_first_copy(static_cast<int>(i));

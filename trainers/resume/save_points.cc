@@ -20,6 +20,7 @@ SavePoints::SavePoints(const CheckpointConfig& config, Communicator* comm)
                    : nullptr) {}
 
 SavePoints::Next SavePoints::AfterStep(int64_t step) {
+  if (step % config_.multiple_of_steps != 0) return Next::kTrain;
   bool save = config_.every_steps > 0 && step % config_.every_steps == 0;
   bool end = false;
   if (step >= next_agreement_) {

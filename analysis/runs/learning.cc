@@ -1,0 +1,50 @@
+// How soon a run learns, and from how old parameters its gradients are.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "analysis/runs/run_trace.h"
+
+namespace rankwise {
+
+double SecondsToLoss(const RunTrace& run, double loss) {
+  constexpr size_t kSteps = 10;  // of each rank, over which losses are averaged
+  std::vector<std::pair<double, double>> seen;  // seconds, loss
+  size_t ranks = 0;
+  for (const RankTrace& rank : run.ranks) {
+    double seconds = 0;
+    const size_t before = seen.size();
+    for (const StepRecord& step : rank.steps) {
+      seconds += step.step_seconds;
+      if (step.examples > 0) seen.emplace_back(seconds, step.loss);
+    }
+    ranks += seen.size() > before ? 1 : 0;
+  }
+  std::stable_sort(seen.begin(), seen.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  });
+  const size_t window = kSteps * ranks;
+  double sum = 0;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    sum += seen[i].second;
+    if (i >= window) sum -= seen[i - window].second;
+    if (i + 1 >= window && sum <= loss * static_cast<double>(window))
+      return seen[i].first;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+Staleness StalenessOf(const RunTrace& run) {
+  Staleness staleness;
+  for (const RankTrace& rank : run.ranks) {
+    for (const UpdateRecord& update : rank.updates) {
+      ++staleness.rounds[update.round - 1 - update.read_round];
+      ++staleness.updates[update.version - 1 - update.read_version];
+    }
+  }
+  return staleness;
+}
+
+}  // namespace rankwise

@@ -1,0 +1,97 @@
+// A worker's side: pushes to all servers, and brings the parameters while the
+// layers that need them later are still waiting.
+#ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
+#define RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "parallel/parameter_server/protocol.h"
+#include "parallel/parameter_server/shards.h"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// Not thread-safe. Throws what a message throws: the servers' ends are the
+// worker's.
+//
+//   ParameterClient client(layout, links, ModelBuffers(model));
+//   client.Begin();
+//   for (...) {
+//     // forward of a layer after Await(its bucket), backward
+//     client.PushGradients({.learning_rate = 0.1, .loss = loss});
+//   }
+//   client.Finish();
+class ParameterClient {
+ public:
+  // `servers`: all of them, in order.
+  ParameterClient(ShardLayout layout, const std::vector<Link>& servers,
+                  std::vector<NamedTensor> buffers);
+  ParameterClient(const ParameterClient&) = delete;
+  ParameterClient& operator=(const ParameterClient&) = delete;
+
+  // Brings the parameters and buffers, and says where training continues.
+  Reply Begin();
+
+  struct Push {
+    double learning_rate = 0;
+    double loss = 0;
+  };
+  // Pushes the parameters' gradients, zeros where one has none, and asks for
+  // the parameters that follow. Waits for the push before it only.
+  void PushGradients(const Push& push);
+  // The same with what the parameters have moved since they were brought, as a
+  // gradient: what was brought minus what is here (Douillard et al. 2023,
+  // "DiLoCo", algorithm 1). With an `attraction` above 0 the parameters are not
+  // overwritten with what comes, but moved by this share towards what was
+  // brought (Zhang et al. 2015, "Deep Learning with Elastic Averaging SGD",
+  // equation 3).
+  void PushDifference(const Push& push, double attraction = 0);
+
+  // Returns when the parameters of the buckets up to this one are in place.
+  void Await(size_t bucket);
+  void AwaitAll() { Await(layout_.buckets() - 1); }
+  // Tells the servers that this worker computes, where it does not push for
+  // long.
+  void TellAlive();
+  // The servers are ending the job: nothing may be pushed any more.
+  bool ended() const { return ended_; }
+  // Brings the last parameters, and leaves the job.
+  void Finish();
+
+  // For how long this has waited since it was last asked.
+  double TakeWaitSeconds() { return std::exchange(wait_seconds_, 0); }
+
+ private:
+  struct Server {
+    explicit Server(const Link& link) : link(link) {}
+    Link link;
+    Reply reply;
+    at::Tensor request, header = EmptyHeader();
+    std::vector<at::Tensor> pushed, pulled;  // buckets
+    std::vector<WorkPtr> sends, headers;
+    std::vector<std::vector<WorkPtr>> pulls;  // by bucket
+  };
+  using Fill = std::function<void(int server, size_t bucket)>;
+
+  void Exchange(const Push& push, const Fill& fill);
+  void FinishSends();
+  void Ask(int server, const Request& request);
+  void StartPull(Server& server);
+  void Timed(std::vector<WorkPtr>& works);
+
+  const ShardLayout layout_;
+  const std::vector<NamedTensor> buffers_;
+  std::vector<Server> servers_;
+  at::Tensor pushed_buffers_;
+  size_t in_place_ = 0;  // buckets of the pull that is under way
+  int64_t round_ = 0;
+  bool keep_ = false;  // what is pulled does not overwrite the parameters
+  bool ended_ = false;
+  double wait_seconds_ = 0;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_

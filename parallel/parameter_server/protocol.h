@@ -1,0 +1,103 @@
+// What parameter servers and workers tell each other, and the connections on
+// which they do. Each server and each worker have a process group of their own:
+// no backend but Gloo and MPI can receive from any rank, and a rank that dies
+// breaks the connections of its own groups only. Everything travels in the
+// host's memory, so that NCCL, which ends with the first of its ranks, is not
+// needed.
+//
+//   worker to server   request, then with kPush one message per bucket and one
+//                      of the model's buffers
+//   server to worker   after kPull and kPush: reply, one message per bucket,
+//                      and after kPull one of the buffers
+#ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
+#define RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/comm/group.h"
+#include "torch/csrc/distributed/c10d/Work.hpp"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// How far workers may be apart.
+struct Consistency {
+  // Of all workers' gradients of a round the mean is applied at once (bulk
+  // synchronous). Else each gradient is applied as it arrives.
+  bool synchronous = true;
+  // A worker continues when the slowest one is at most this number of rounds
+  // behind it (Ho et al. 2013, "More Effective Distributed ML via a Stale
+  // Synchronous Parallel Parameter Server", section 3).
+  int64_t bound = 0;
+};
+// "bsp", "ssp:K" (ssp:0 is bsp) or "async"; InvalidArgument otherwise.
+absl::StatusOr<Consistency> ParseConsistency(const std::string& text);
+
+// A round of a worker is one push, counted from 1 in every run. A shard's
+// version is the number of updates that it has had in the run.
+struct Request {
+  // kAlive: a worker that computes for long between two pushes.
+  enum Kind : int64_t { kPull, kPush, kAlive, kDone };
+  int64_t kind = kPull;
+  int64_t round = 0;
+  // What the gradient was computed from.
+  int64_t read_version = 0, read_round = 0;
+  double learning_rate = 0;
+  double loss = 0;  // mean over the examples since the last push
+};
+
+struct Reply {
+  bool ending = false;  // the job ends: no more requests
+  int64_t version = 0;
+  int64_t round = 0;  // of which all workers' updates are included
+  // Where a worker that starts continues: optimizer steps done, the epoch, its
+  // micro-batches done.
+  int64_t step = 0, epoch = 1, position = 0;
+};
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+// The connection of one server and one worker. Thread-safe between connections,
+// not within one. All throw what the process group throws.
+class Link {
+ public:
+  explicit Link(Group pair) : pair_(std::move(pair)) {}
+
+  int peer() const { return pair_.ranks()[1 - pair_.place()]; }  // of the job
+  // Start a message; nothing is done for an empty tensor. Tags count from 0.
+  // The tensor must stay as it is until the work is done.
+  void Send(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
+  void Receive(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
+  // Of what this link is used for until its end, from another thread: fails.
+  void Abort();
+
+ private:
+  Group pair_;
+};
+
+// All of them; leaves none.
+void WaitFor(std::vector<WorkPtr>& works);
+
+// As messages.
+inline constexpr int kHeaderTag = 0, kFirstBucketTag = 1;
+at::Tensor EmptyHeader();  // fp64
+at::Tensor ToHeader(const Request& request);
+at::Tensor ToHeader(const Reply& reply);
+Request RequestFrom(const at::Tensor& header);
+Reply ReplyFrom(const at::Tensor& header);
+
+// The ranks of a job: servers first.
+struct ServerRanks {
+  std::vector<Link> links;  // a server's by worker, a worker's by server
+  Group own;                // all servers; a worker: itself alone
+};
+// Collective over all ranks of `comm`.
+absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_

@@ -1,0 +1,265 @@
+#include "parallel/parameter_server/server.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "parallel/clock/steady_time.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+
+namespace rankwise {
+ParameterServer::ParameterServer(const ParameterServerConfig& config,
+                                 ShardLayout layout, int server,
+                                 const std::vector<Link>& workers,
+                                 std::vector<NamedTensor> buffers)
+    : config_(config),
+      layout_(std::move(layout)),
+      server_(server),
+      buffers_(std::move(buffers)),
+      rows_(layout_.parameters().size()),
+      gradient_(layout_.Allocate(server)),
+      parameters_(layout_.Allocate(server)) {
+  for (size_t bucket = 0; bucket < layout_.buckets(); ++bucket)
+    layout_.FromParameters(server, bucket, parameters_[bucket]);
+  layout_.ForAll(server, parameters_,
+                 [&](size_t i, int64_t begin, const at::Tensor& rows) {
+                   rows_[i] = {rows, begin};
+                 });
+  layout_.ForAll(server, gradient_,
+                 [&](size_t i, int64_t, const at::Tensor& rows) {
+                   rows_[i].rows.mutable_grad() = rows;
+                 });
+  for (const Link& link : workers) {
+    peers_.push_back(std::make_unique<Peer>(link));
+    peers_.back()->pushed = layout_.Allocate(server);
+    peers_.back()->sent = layout_.Allocate(server);
+    peers_.back()->buffers = Joined(buffers_);
+  }
+}
+
+ParameterServer::~ParameterServer() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = aborting_ = true;
+    changed_.notify_all();
+  }
+  for (const auto& peer : peers_) {
+    if (peer->thread.joinable()) peer->link.Abort();
+  }
+  Join();
+}
+
+void ParameterServer::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  Join();
+}
+
+void ParameterServer::Join() {
+  for (const auto& peer : peers_) {
+    if (peer->thread.joinable()) peer->thread.join();
+  }
+}
+
+void ParameterServer::Serve(Update update, OnLost on_lost, const Reply& start) {
+  update_ = std::move(update);
+  on_lost_ = std::move(on_lost);
+  start_ = start;
+  for (const auto& peer : peers_)
+    peer->thread = std::thread([this, &peer = *peer] { Answer(peer); });
+}
+
+void ParameterServer::Answer(Peer& peer) {
+  try {
+    const at::Tensor header = EmptyHeader();
+    while (true) {
+      std::vector<WorkPtr> works;
+      peer.link.Receive(header, kHeaderTag, works);
+      WaitFor(works);
+      const Request request = RequestFrom(header);
+      if (request.kind == Request::kAlive) continue;
+      if (request.kind == Request::kDone) break;
+      if (request.kind == Request::kPush) ReceivePush(peer);
+      const Reply reply = Admit(peer, request);
+      SendParameters(peer, reply);
+      if (reply.ending) break;
+    }
+    const std::lock_guard lock(mutex_);
+    peer.state = Peer::State::kDone;
+    changed_.notify_all();
+  } catch (const std::exception&) {
+    Lose(peer);
+  }
+}
+
+void ParameterServer::ReceivePush(Peer& peer) {
+  std::vector<WorkPtr> works;
+  int tag = kFirstBucketTag;
+  for (const at::Tensor& bucket : peer.pushed)
+    peer.link.Receive(bucket, tag++, works);
+  peer.link.Receive(peer.buffers, tag, works);
+  WaitFor(works);
+}
+
+Reply ParameterServer::Admit(Peer& peer, const Request& request) {
+  std::unique_lock lock(mutex_);
+  if (request.kind == Request::kPush) {
+    peer.request = request;
+    peer.arrived = true;
+    arrivals_.push_back(&peer);
+    changed_.notify_all();
+    changed_.wait(lock, [&] {
+      if (ending_) return true;
+      if (peer.arrived) return false;
+      const int64_t behind = peer.round - SlowestRound();
+      return behind <= config_.consistency.bound;
+    });
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    peer.sent[i].copy_(parameters_[i]);
+  peer.sent.resize(parameters_.size());
+  if (request.kind == Request::kPull) peer.sent.push_back(Joined(buffers_));
+  Reply reply = start_;
+  reply.ending = ending_;
+  reply.version = version_;
+  reply.round = SlowestRound();
+  return reply;
+}
+
+void ParameterServer::SendParameters(Peer& peer, const Reply& reply) {
+  std::vector<WorkPtr> works;
+  const at::Tensor header = ToHeader(reply);
+  peer.link.Send(header, kHeaderTag, works);
+  int tag = kFirstBucketTag;
+  for (const at::Tensor& each : peer.sent) peer.link.Send(each, tag++, works);
+  WaitFor(works);
+}
+
+void ParameterServer::Lose(Peer& peer) {
+  int others = 0;
+  bool report = false;
+  {
+    const std::lock_guard lock(mutex_);
+    peer.state = Peer::State::kLost;
+    lost_ = std::current_exception();
+    others = Working();
+    report = !aborting_ && others > 0;
+    changed_.notify_all();
+  }
+  if (report) on_lost_(peer.link.peer(), others);
+}
+
+int ParameterServer::Working() const {
+  return static_cast<int>(std::count_if(
+      peers_.begin(), peers_.end(),
+      [](const auto& peer) { return peer->state == Peer::State::kWorking; }));
+}
+
+int64_t ParameterServer::SlowestRound() const {
+  int64_t slowest = std::numeric_limits<int64_t>::max(), done = -1;
+  for (const auto& peer : peers_) {
+    if (peer->state == Peer::State::kWorking)
+      slowest = std::min(slowest, peer->round);
+    if (peer->state == Peer::State::kDone) done = std::max(done, peer->round);
+  }
+  return Working() > 0 ? slowest : done;
+}
+
+bool ParameterServer::CanApply() const {
+  if (arrivals_.empty()) return false;
+  return !config_.consistency.synchronous ||
+         std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+           return peer->state != Peer::State::kWorking || peer->arrived;
+         });
+}
+
+ServedRound ParameterServer::FinishRound(int64_t round) {
+  ServedRound result;
+  std::unique_lock lock(mutex_);
+  while (SlowestRound() < round) {
+    const double start = SteadySeconds();
+    changed_.wait(lock, [&] { return CanApply() || Working() == 0; });
+    result.wait_seconds += SteadySeconds() - start;
+    if (!CanApply()) {
+      if (SlowestRound() < 0) std::rethrow_exception(lost_);
+      break;
+    }
+    Apply(result);
+  }
+  double sum = 0;
+  for (const UpdateRecord& update : result.updates) sum += update.loss;
+  result.loss = sum / static_cast<double>(result.updates.size());
+  return result;
+}
+
+double ParameterServer::RateFactor(const Peer& peer) const {
+  if (config_.consistency.synchronous) return 1;
+  const int64_t staleness = version_ - peer.request.read_version;
+  return 1 / static_cast<double>(config_.scale_by_staleness
+                                     ? 1 + staleness
+                                     : std::max(Working(), 1));
+}
+
+void ParameterServer::Apply(ServedRound& result) {
+  const at::NoGradGuard no_grad;
+  std::vector<Peer*> from = {arrivals_.front()};
+  if (config_.consistency.synchronous) {
+    // In the order of the workers, whoever was first: the same rounding.
+    from.clear();
+    for (const auto& peer : peers_) {
+      if (peer->arrived) from.push_back(peer.get());
+    }
+  }
+  for (size_t i = 0; i < gradient_.size(); ++i) {
+    gradient_[i].copy_(from[0]->pushed[i]);
+    for (size_t k = 1; k < from.size(); ++k)
+      gradient_[i].add_(from[k]->pushed[i]);
+    if (from.size() > 1) gradient_[i].div_(static_cast<double>(from.size()));
+  }
+  TakeBuffers(*from[0]);
+  update_(from[0]->request.learning_rate * RateFactor(*from[0]));
+  for (Peer* peer : from) {
+    result.updates.push_back({.worker = peer->link.peer(),
+                              .round = peer->request.round,
+                              .read_round = peer->request.read_round,
+                              .version = version_ + 1,
+                              .read_version = peer->request.read_version,
+                              .loss = peer->request.loss});
+    peer->round = peer->request.round;
+    peer->arrived = false;
+    std::erase(arrivals_, peer);
+  }
+  ++version_;
+  changed_.notify_all();
+}
+
+void ParameterServer::TakeBuffers(const Peer& peer) {
+  const auto first = std::find_if(
+      peers_.begin(), peers_.end(),
+      [](const auto& each) { return each->state == Peer::State::kWorking; });
+  if (first != peers_.end() && first->get() != &peer) return;
+  Divide(peer.buffers, buffers_);
+}
+
+void ParameterServer::GatherParameters(const Group& servers) {
+  for (int server = 0; server < layout_.servers(); ++server) {
+    std::vector<at::Tensor> memory =
+        server == server_ ? parameters_ : layout_.Allocate(server);
+    for (size_t i = 0; i < memory.size(); ++i) {
+      std::vector<at::Tensor> bucket = {memory[i]};
+      c10d::BroadcastOptions options;
+      options.rootRank = server;
+      if (layout_.servers() > 1 && memory[i].numel() > 0)
+        servers.process_group()->broadcast(bucket, options)->wait();
+      layout_.ToParameters(server, i, memory[i]);
+    }
+  }
+}
+
+}  // namespace rankwise

@@ -1,0 +1,138 @@
+// A server: the rows of the parameters that are its own, and what it answers to
+// the workers.
+#ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_SERVER_H_
+#define RANKWISE_PARALLEL_PARAMETER_SERVER_SERVER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/group.h"
+#include "parallel/parameter_server/protocol.h"
+#include "parallel/parameter_server/shards.h"
+#include "records/record.h"
+#include "torch/types.h"
+
+namespace rankwise {
+
+struct ParameterServerConfig {
+  Consistency consistency;
+  // Of gradients that are applied one by one: the learning rate divided by 1 +
+  // the updates since the parameters were read (Zhang et al. 2016,
+  // "Staleness-aware Async-SGD", equation 6), in place of by the workers.
+  bool scale_by_staleness = false;
+  int64_t bucket_bytes = int64_t{4} << 20;
+};
+
+// What a server has done in a round.
+struct ServedRound {
+  double loss = 0;  // mean over the pushes; NaN without any
+  double wait_seconds = 0;
+  std::vector<UpdateRecord> updates;
+};
+
+// Each worker has a thread here, which receives what it pushes, waits until the
+// consistency allows an answer, and sends the parameters. The caller's thread
+// applies the gradients, in FinishRound. A worker whose connection breaks, or
+// that is silent for the collective time-out, is left out from then on; the
+// others continue.
+class ParameterServer {
+ public:
+  // Applies the gradients of rows() (Li et al. 2014, "Scaling Distributed
+  // Machine Learning with the Parameter Server", algorithm 1).
+  using Update = std::function<void(double learning_rate)>;
+  // Told, on the worker's thread, of each worker that is lost: its rank in the
+  // job, and how many continue.
+  using OnLost = std::function<void(int rank, int others)>;
+
+  // Takes its rows from the parameters' present values. `workers`: all of
+  // them. `buffers` are overwritten with those of the first worker that is
+  // there.
+  ParameterServer(const ParameterServerConfig& config, ShardLayout layout,
+                  int server, const std::vector<Link>& workers,
+                  std::vector<NamedTensor> buffers);
+  // Ends without waiting for workers, which fail.
+  ~ParameterServer();
+  ParameterServer(const ParameterServer&) = delete;
+  ParameterServer& operator=(const ParameterServer&) = delete;
+
+  // By parameter: this server's rows, which an optimizer updates, and the first
+  // of them. An undefined tensor where it has none. Their gradients are live.
+  struct Rows {
+    at::Tensor rows;
+    int64_t begin = 0;
+  };
+  const std::vector<Rows>& rows() const { return rows_; }
+
+  // From here on workers are answered. `start`: where they continue.
+  void Serve(Update update, OnLost on_lost, const Reply& start);
+
+  // Returns when all workers that are left have had `round` of their rounds
+  // applied. Throws what the last worker's connection threw when all are lost.
+  ServedRound FinishRound(int64_t round);
+
+  // Copies all servers' rows to the parameters. Collective over `servers`,
+  // between two rounds. Throws what a broadcast throws.
+  void GatherParameters(const Group& servers);
+
+  // Tells workers that still push that the job ends, and waits for them.
+  void Finish();
+
+ private:
+  struct Peer {
+    explicit Peer(const Link& link) : link(link) {}
+    enum class State { kWorking, kDone, kLost };
+    Link link;
+    State state = State::kWorking;
+    Request request;                       // that `pushed` came with
+    bool arrived = false;                  // and is not applied yet
+    int64_t round = 0;                     // applied
+    std::vector<at::Tensor> pushed, sent;  // buckets; the buffers may follow
+    at::Tensor buffers;                    // pushed
+    std::thread thread;
+  };
+
+  void Answer(Peer& peer);
+  void ReceivePush(Peer& peer);
+  Reply Admit(Peer& peer, const Request& request);
+  void SendParameters(Peer& peer, const Reply& reply);
+  void Lose(Peer& peer);
+  void Join();
+  // These need `mutex_`.
+  int Working() const;
+  // Rounds that all workers that are left have had applied; -1 without any.
+  int64_t SlowestRound() const;
+  bool CanApply() const;
+  void Apply(ServedRound& result);
+  double RateFactor(const Peer& peer) const;
+  void TakeBuffers(const Peer& peer);
+
+  const ParameterServerConfig config_;
+  const ShardLayout layout_;
+  const int server_;
+  const std::vector<NamedTensor> buffers_;
+  Update update_;
+  OnLost on_lost_;
+  std::vector<Rows> rows_;
+  std::vector<at::Tensor> gradient_;  // buckets, of which rows' are views
+
+  std::mutex mutex_;  // guards what follows, and the peers' but for messages
+  std::condition_variable changed_;
+  std::vector<at::Tensor> parameters_;  // buckets, of which rows are views
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> arrivals_;  // in order of arrival
+  int64_t version_ = 0;
+  Reply start_;
+  bool ending_ = false, aborting_ = false;
+  std::exception_ptr lost_;  // the last worker's
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PARAMETER_SERVER_SERVER_H_

@@ -1,0 +1,370 @@
+#include "parallel/parameter_server/server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ATen/Functions.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/test_ranks.h"
+#include "parallel/parameter_server/client.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+constexpr double kRate = 0.25;
+
+// Shapes that no number of servers divides.
+std::vector<NamedTensor> MakeParameters() {
+  return {{"a", at::arange(15, at::kFloat).view({5, 3}).clone()},
+          {"b", at::ones({4})},
+          {"c", at::full({2, 2}, -3.0, at::kFloat)}};
+}
+
+// What worker number `worker` would have the parameters be.
+at::Tensor Target(const at::Tensor& parameter, int worker) {
+  return at::full_like(parameter, 10 * (worker + 1));
+}
+
+struct Seen {
+  std::vector<NamedTensor> parameters;  // at the end, on the first server
+  std::vector<UpdateRecord> updates;    // of the first server
+  std::vector<double> rates;
+  std::vector<std::pair<int, int>> lost;
+  at::Tensor buffer = at::full({2}, 7.0, at::kFloat);
+  std::string error;
+};
+
+using WorkerBody =
+    std::function<void(int worker, ParameterClient& client,
+                       std::vector<NamedTensor>& parameters, Link& link)>;
+
+// Servers that apply plain SGD until `rounds` are done, and workers that do
+// `body`, which leaves the job itself.
+Seen RunJob(int servers, int workers, const ParameterServerConfig& config,
+            int64_t rounds, const WorkerBody& body) {
+  Seen seen;
+  OnRanks(servers + workers, [&](Communicator& comm) {
+    auto ranks = ConnectServers(comm, servers);
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    std::vector<NamedTensor> parameters = MakeParameters();
+    const ShardLayout layout(parameters, servers, config.bucket_bytes);
+    const bool first = comm.rank() == 0;
+    if (comm.rank() >= servers) {
+      const int worker = comm.rank() - servers;
+      at::Tensor buffer = at::full({2}, -1.0, at::kFloat);
+      for (const NamedTensor& each : parameters) each.tensor.zero_();
+      ParameterClient client(layout, ranks->links, {{"buffer", buffer}});
+      body(worker, client, parameters, ranks->links[0]);
+      return;
+    }
+    at::Tensor buffer = first ? seen.buffer : at::zeros({2});
+    ParameterServer server(config, layout, comm.rank(), ranks->links,
+                           {{"buffer", buffer}});
+    server.Serve(
+        [&](double rate) {
+          if (first) seen.rates.push_back(rate);
+          for (const auto& [rows, begin] : server.rows()) {
+            if (rows.defined()) rows.sub_(rows.grad(), rate);
+          }
+        },
+        [&](int rank, int others) {
+          if (first) seen.lost.emplace_back(rank, others);
+        },
+        {});
+    for (int64_t round = 1; round <= rounds; ++round) {
+      ServedRound served;
+      const std::string error =
+          ErrorOf([&] { served = server.FinishRound(round); });
+      if (!first) continue;
+      seen.updates.insert(seen.updates.end(), served.updates.begin(),
+                          served.updates.end());
+      if (!error.empty()) seen.error = error;
+    }
+    if (!seen.error.empty()) return;
+    server.GatherParameters(ranks->own);
+    if (first) seen.parameters = parameters;
+    server.Finish();
+  });
+  return seen;
+}
+
+// One step of a worker: the gradient of half the squared distance.
+void Step(int worker, ParameterClient& client,
+          std::vector<NamedTensor>& parameters) {
+  client.AwaitAll();
+  for (NamedTensor& each : parameters)
+    each.tensor.mutable_grad() = each.tensor - Target(each.tensor, worker);
+  client.PushGradients({.learning_rate = kRate, .loss = 1.0 + worker});
+}
+
+WorkerBody Steps(int64_t rounds) {
+  return [rounds](int worker, ParameterClient& client,
+                  std::vector<NamedTensor>& parameters, Link&) {
+    client.Begin();
+    for (int64_t i = 0; i < rounds; ++i) Step(worker, client, parameters);
+    client.Finish();
+  };
+}
+
+ParameterServerConfig Config(const std::string& consistency) {
+  ParameterServerConfig config;
+  config.consistency = *ParseConsistency(consistency);
+  config.bucket_bytes = 20;
+  return config;
+}
+
+int64_t Count(const Seen& seen) {
+  return static_cast<int64_t>(seen.updates.size());
+}
+
+int64_t StaleRounds(const UpdateRecord& update) {
+  return update.round - 1 - update.read_round;
+}
+
+TEST(ParseConsistencyTest, KnowsThreeKinds) {
+  EXPECT_TRUE(ParseConsistency("bsp")->synchronous);
+  EXPECT_TRUE(ParseConsistency("ssp:0")->synchronous);
+  EXPECT_EQ(ParseConsistency("ssp:3")->bound, 3);
+  EXPECT_FALSE(ParseConsistency("ssp:3")->synchronous);
+  EXPECT_FALSE(ParseConsistency("async")->synchronous);
+  for (const char* bad : {"", "ssp", "ssp:", "ssp:-1", "ssp:x", "sync", "BSP",
+                          "ssp:99999999999999999999"}) {
+    EXPECT_FALSE(ParseConsistency(bad).ok()) << bad;
+  }
+}
+
+TEST(ShardLayoutTest, ServersTogetherHaveEveryRowOnce) {
+  for (int servers = 1; servers <= 6; ++servers) {
+    for (int64_t bytes : {1, 20, 70, 1000}) {
+      std::vector<NamedTensor> parameters = MakeParameters();
+      const ShardLayout layout(parameters, servers, bytes);
+      EXPECT_EQ(layout.buckets(), bytes == 1 || bytes == 20 ? 3u
+                                  : bytes == 70             ? 2u
+                                                            : 1u);
+      EXPECT_EQ(layout.BucketOf(2), layout.buckets() - 1);
+      const std::vector<NamedTensor> before = MakeParameters();
+      std::vector<std::vector<at::Tensor>> memory;
+      for (int server = 0; server < servers; ++server) {
+        memory.push_back(layout.Allocate(server));
+        for (size_t i = 0; i < layout.buckets(); ++i)
+          layout.FromParameters(server, i, memory.back()[i]);
+      }
+      for (NamedTensor& each : parameters) each.tensor.fill_(-1);
+      for (int server = 0; server < servers; ++server) {
+        for (size_t i = 0; i < layout.buckets(); ++i)
+          layout.ToParameters(server, i, memory[server][i]);
+      }
+      for (size_t i = 0; i < parameters.size(); ++i)
+        EXPECT_TRUE(parameters[i].tensor.equal(before[i].tensor));
+    }
+  }
+}
+
+TEST(ParameterServerTest, BspIsGradientDescentOnTheMean) {
+  constexpr int64_t kRounds = 5;
+  for (const auto& [servers, workers] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 3}, {2, 2}, {3, 1}}) {
+    std::vector<NamedTensor> expected = MakeParameters();
+    for (int64_t i = 0; i < kRounds; ++i) {
+      for (NamedTensor& each : expected) {
+        at::Tensor sum = each.tensor - Target(each.tensor, 0);
+        for (int worker = 1; worker < workers; ++worker)
+          sum.add_(each.tensor - Target(each.tensor, worker));
+        each.tensor.sub_(sum.div_(workers), kRate);
+      }
+    }
+    for (const char* consistency : {"bsp", "ssp:0"}) {
+      const Seen seen = RunJob(servers, workers, Config(consistency), kRounds,
+                               Steps(kRounds));
+      ASSERT_EQ(seen.parameters.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(seen.parameters[i].tensor.equal(expected[i].tensor))
+            << servers << " servers, " << workers << " workers";
+      }
+      ASSERT_EQ(Count(seen), kRounds * workers);
+      for (size_t i = 0; i < seen.updates.size(); ++i) {
+        const UpdateRecord& update = seen.updates[i];
+        const auto round = static_cast<int64_t>(i) / workers + 1;
+        EXPECT_EQ(update.worker, servers + static_cast<int64_t>(i) % workers);
+        EXPECT_EQ(update.round, round);
+        EXPECT_EQ(update.version, round);
+        EXPECT_EQ(update.read_version, round - 1);
+        EXPECT_EQ(StaleRounds(update), 0);
+      }
+      // The servers' buffers came to the workers and back.
+      EXPECT_TRUE(seen.buffer.equal(at::full({2}, 7.0, at::kFloat)));
+    }
+  }
+}
+
+TEST(ParameterServerTest, SspNeverExceedsItsBound) {
+  constexpr int64_t kRounds = 20;
+  for (int64_t bound : {1, 2, 4}) {
+    const Seen seen =
+        RunJob(2, 3, Config(absl::StrCat("ssp:", bound)), kRounds,
+               [](int worker, ParameterClient& client,
+                  std::vector<NamedTensor>& parameters, Link&) {
+                 client.Begin();
+                 for (int64_t i = 0; i < kRounds; ++i) {
+                   if (worker == 2)  // a straggler
+                     std::this_thread::sleep_for(std::chrono::milliseconds(3));
+                   Step(/*worker=*/1, client, parameters);
+                 }
+                 client.Finish();
+               });
+    ASSERT_EQ(Count(seen), 3 * kRounds);
+    int64_t version = 0;
+    for (const UpdateRecord& update : seen.updates) {
+      EXPECT_LE(StaleRounds(update), bound);
+      EXPECT_GE(StaleRounds(update), 0);
+      EXPECT_EQ(update.version, ++version);
+    }
+    // All pull towards the same, so it converges however stale they are.
+    for (const NamedTensor& each : seen.parameters) {
+      const double distance =
+          (each.tensor - Target(each.tensor, 1)).abs().max().item<double>();
+      EXPECT_LT(distance, 0.5) << "bound " << bound;
+    }
+  }
+}
+
+// The second worker reads, and pushes when the first has finished.
+Seen OneFarBehind(const ParameterServerConfig& config, int64_t rounds) {
+  std::promise<void> read, finished;
+  return RunJob(1, 2, config, rounds,
+                [&, rounds](int worker, ParameterClient& client,
+                            std::vector<NamedTensor>& parameters, Link&) {
+                  client.Begin();
+                  if (worker == 1) {
+                    read.set_value();
+                    finished.get_future().wait();
+                  } else {
+                    read.get_future().wait();
+                  }
+                  for (int64_t i = 0; i < rounds; ++i)
+                    Step(worker, client, parameters);
+                  client.Finish();
+                  if (worker == 0) finished.set_value();
+                });
+}
+
+TEST(ParameterServerTest, AsyncHasNoBoundAndCountsStaleness) {
+  constexpr int64_t kRounds = 6;
+  const Seen seen = OneFarBehind(Config("async"), kRounds);
+  ASSERT_EQ(Count(seen), 2 * kRounds);
+  for (int64_t i = 0; i < kRounds; ++i) {
+    EXPECT_EQ(seen.updates[i].worker, 1);
+    EXPECT_EQ(StaleRounds(seen.updates[i]), i);
+    EXPECT_EQ(seen.rates[i], kRate / 2);  // of two workers
+  }
+  EXPECT_EQ(seen.updates[kRounds].worker, 2);
+  EXPECT_EQ(seen.updates[kRounds].read_version, 0);
+  EXPECT_EQ(seen.updates[kRounds].version, kRounds + 1);
+}
+
+TEST(ParameterServerTest, ScalesTheRateByStaleness) {
+  constexpr int64_t kRounds = 6;
+  ParameterServerConfig config = Config("async");
+  config.scale_by_staleness = true;
+  const Seen seen = OneFarBehind(config, kRounds);
+  ASSERT_EQ(seen.rates.size(), 2u * kRounds);
+  EXPECT_EQ(seen.rates[0], kRate);
+  EXPECT_EQ(seen.rates[kRounds], kRate / (1 + kRounds));
+  EXPECT_EQ(seen.rates[kRounds + 1], kRate);
+}
+
+TEST(ParameterServerTest, ALostWorkerIsLeftOutAndTheOthersContinue) {
+  constexpr int64_t kRounds = 6;
+  for (const char* consistency : {"bsp", "ssp:1"}) {
+    const Seen seen =
+        RunJob(1, 3, Config(consistency), kRounds,
+               [](int worker, ParameterClient& client,
+                  std::vector<NamedTensor>& parameters, Link& link) {
+                 client.Begin();
+                 for (int64_t i = 0; i < kRounds; ++i) {
+                   if (worker == 1 && i == 2) {
+                     client.AwaitAll();
+                     link.Abort();
+                     return;
+                   }
+                   Step(worker, client, parameters);
+                 }
+                 client.Finish();
+               });
+    EXPECT_EQ(seen.error, "") << consistency;
+    EXPECT_EQ(Count(seen), 2 * kRounds + 2) << consistency;
+    EXPECT_THAT(seen.lost, ElementsAre(Pair(2, 2))) << consistency;
+  }
+}
+
+TEST(ParameterServerTest, WithoutWorkersItFails) {
+  const Seen seen = RunJob(
+      1, 2, Config("bsp"), 1,
+      [](int, ParameterClient& client, std::vector<NamedTensor>&, Link& link) {
+        client.Begin();
+        link.Abort();
+      });
+  EXPECT_NE(seen.error, "");
+  EXPECT_TRUE(seen.updates.empty());
+}
+
+TEST(ParameterServerTest, MovesAreAveraged) {
+  ParameterServerConfig config = Config("bsp");
+  const Seen seen = RunJob(
+      2, 2, config, 1,
+      [](int worker, ParameterClient& client,
+         std::vector<NamedTensor>& parameters, Link&) {
+        client.Begin();
+        for (NamedTensor& each : parameters)
+          each.tensor.copy_(Target(each.tensor, worker));
+        client.TellAlive();
+        client.PushDifference({.learning_rate = 1, .loss = 0});
+        client.AwaitAll();
+        for (NamedTensor& each : parameters)  // of 10 and 20
+          EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
+        client.Finish();
+      });
+  for (const NamedTensor& each : seen.parameters)
+    EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
+}
+
+TEST(ParameterServerTest, ElasticWorkersAndServersMoveTowardsEachOther) {
+  const std::vector<NamedTensor> start = MakeParameters();
+  const Seen seen =
+      RunJob(1, 2, Config("bsp"), 1,
+             [&start](int worker, ParameterClient& client,
+                      std::vector<NamedTensor>& parameters, Link&) {
+               client.Begin();
+               for (NamedTensor& each : parameters)
+                 each.tensor.copy_(Target(each.tensor, worker));
+               client.PushDifference({.learning_rate = 0.5, .loss = 0},
+                                     /*attraction=*/0.25);
+               client.AwaitAll();
+               for (size_t i = 0; i < parameters.size(); ++i) {
+                 const at::Tensor mine = Target(start[i].tensor, worker);
+                 EXPECT_TRUE(parameters[i].tensor.allclose(
+                     mine - 0.25 * (mine - start[i].tensor)));
+               }
+               client.Finish();
+             });
+  for (size_t i = 0; i < start.size(); ++i) {
+    const at::Tensor& center = start[i].tensor;
+    EXPECT_TRUE(seen.parameters[i].tensor.allclose(
+        center + 0.5 * (at::full_like(center, 15) - center)));
+  }
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,103 @@
+#include "parallel/parameter_server/shards.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace rankwise {
+
+at::Tensor Joined(const std::vector<NamedTensor>& buffers) {
+  std::vector<at::Tensor> flat = {at::empty({0}, at::kFloat)};
+  for (const NamedTensor& each : buffers)
+    flat.push_back(each.tensor.detach().flatten().to(at::kCPU, at::kFloat));
+  return at::cat(flat);
+}
+
+void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers) {
+  const at::NoGradGuard no_grad;
+  int64_t offset = 0;
+  for (const NamedTensor& each : buffers) {
+    at::Tensor buffer = each.tensor;
+    buffer.copy_(joined.narrow(0, offset, buffer.numel()).view(buffer.sizes()));
+    offset += buffer.numel();
+  }
+}
+
+ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
+                         int64_t bucket_bytes)
+    : parameters_(std::move(parameters)), servers_(servers) {
+  int64_t bytes = bucket_bytes;  // of the last bucket: full
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (bytes >= bucket_bytes) {
+      buckets_.push_back({i, i});
+      bytes = 0;
+    }
+    buckets_.back().end = i + 1;
+    bucket_of_.push_back(buckets_.size() - 1);
+    bytes += static_cast<int64_t>(parameters_[i].tensor.nbytes());
+  }
+}
+
+int64_t ShardLayout::ChunkRows(size_t parameter) const {
+  return (parameters_[parameter].tensor.size(0) + servers_ - 1) / servers_;
+}
+
+std::vector<at::Tensor> ShardLayout::Allocate(int server) const {
+  std::vector<at::Tensor> memory;
+  for (const Range& range : buckets_) {
+    int64_t numbers = 0;
+    for (size_t i = range.begin; i < range.end; ++i) {
+      const at::Tensor& whole = parameters_[i].tensor;
+      const int64_t begin = std::min(server * ChunkRows(i), whole.size(0));
+      const int64_t end = std::min(begin + ChunkRows(i), whole.size(0));
+      numbers += (end - begin) * (whole.numel() / whole.size(0));
+    }
+    memory.push_back(at::empty({numbers}, at::kFloat));
+  }
+  return memory;
+}
+
+void ShardLayout::ForEach(int server, size_t bucket, const at::Tensor& memory,
+                          const Visit& visit) const {
+  int64_t offset = 0;
+  for (size_t i = buckets_[bucket].begin; i < buckets_[bucket].end; ++i) {
+    const at::Tensor& whole = parameters_[i].tensor;
+    const int64_t begin = std::min(server * ChunkRows(i), whole.size(0));
+    const int64_t rows = std::min(ChunkRows(i), whole.size(0) - begin);
+    if (rows == 0) continue;
+    std::vector<int64_t> shape = whole.sizes().vec();
+    shape[0] = rows;
+    const int64_t numbers = rows * (whole.numel() / whole.size(0));
+    visit(i, begin, memory.narrow(0, offset, numbers).view(shape));
+    offset += numbers;
+  }
+}
+
+void ShardLayout::ForAll(int server, const std::vector<at::Tensor>& memory,
+                         const Visit& visit) const {
+  for (size_t bucket = 0; bucket < memory.size(); ++bucket)
+    ForEach(server, bucket, memory[bucket], visit);
+}
+
+void ShardLayout::FromParameters(int server, size_t bucket,
+                                 const at::Tensor& memory) const {
+  const at::NoGradGuard no_grad;
+  ForEach(server, bucket, memory,
+          [&](size_t i, int64_t begin, const at::Tensor& rows) {
+            rows.copy_(parameters_[i].tensor.narrow(0, begin, rows.size(0)));
+          });
+}
+
+void ShardLayout::ToParameters(int server, size_t bucket,
+                               const at::Tensor& memory) const {
+  const at::NoGradGuard no_grad;
+  ForEach(server, bucket, memory,
+          [&](size_t i, int64_t begin, const at::Tensor& rows) {
+            parameters_[i].tensor.narrow(0, begin, rows.size(0)).copy_(rows);
+          });
+}
+
+}  // namespace rankwise

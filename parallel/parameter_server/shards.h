@@ -1,0 +1,68 @@
+// Which server has which rows of each parameter, and the buckets in which they
+// travel.
+#ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
+#define RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "parallel/ddp/model_state.h"
+#include "torch/types.h"
+
+namespace rankwise {
+
+// The model's buffers as one message, fp32 on the host, and back.
+at::Tensor Joined(const std::vector<NamedTensor>& buffers);
+void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers);
+
+// Of each parameter [d0, ...] every one of n servers has ceil(d0 / n) rows, the
+// last ones fewer or none, as ZeRO divides them. A bucket is some parameters
+// that follow one another: each server's rows of them in one message.
+class ShardLayout {
+ public:
+  // A bucket ends with the parameter with which it has `bucket_bytes` or more.
+  ShardLayout(std::vector<NamedTensor> parameters, int servers,
+              int64_t bucket_bytes);
+
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  int servers() const { return servers_; }
+  size_t buckets() const { return buckets_.size(); }
+  // That of the parameter with this number.
+  size_t BucketOf(size_t parameter) const { return bucket_of_[parameter]; }
+
+  // Memory for the buckets of `server`: 1-D, fp32, on the host. A server may
+  // have nothing of a bucket.
+  std::vector<at::Tensor> Allocate(int server) const;
+
+  // Calls `visit` for each parameter of a bucket of which `server` has rows:
+  // with its number, the first of the rows, and the rows as they lie in
+  // `memory`, as a view.
+  using Visit = std::function<void(size_t parameter, int64_t begin,
+                                   const at::Tensor& rows)>;
+  void ForEach(int server, size_t bucket, const at::Tensor& memory,
+               const Visit& visit) const;
+  // The same, of all buckets.
+  void ForAll(int server, const std::vector<at::Tensor>& memory,
+              const Visit& visit) const;
+
+  // Copies between the parameters and the memory of one bucket.
+  void FromParameters(int server, size_t bucket,
+                      const at::Tensor& memory) const;
+  void ToParameters(int server, size_t bucket, const at::Tensor& memory) const;
+
+ private:
+  struct Range {
+    size_t begin = 0, end = 0;  // parameters
+  };
+  int64_t ChunkRows(size_t parameter) const;
+
+  const std::vector<NamedTensor> parameters_;
+  const int servers_;
+  std::vector<Range> buckets_;
+  std::vector<size_t> bucket_of_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_

@@ -1,0 +1,275 @@
+// Parameter servers as a user runs them: what they train, what they record, and
+// what happens when a worker or a server dies.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "parallel/comm/test_process.h"
+#include "records/record.h"
+#include "tests/trained.h"
+#include "tests/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Flags = std::vector<std::string>;
+using Losses = std::map<int64_t, double>;
+
+// 8 steps an epoch of two workers.
+Flags Small(Flags more) {
+  more.insert(more.end(), {"--train_size=256", "--test_size=48",
+                           "--batch_size=16", "--threads=1", "--log_every=1"});
+  return more;
+}
+
+Trained TrainWith(int servers, int workers, Flags flags) {
+  flags.push_back(absl::StrCat("--servers=", servers));
+  return Train("parameter_server", servers + workers, Small(std::move(flags)));
+}
+
+// Of the workers number by number.
+std::vector<Losses> WorkersOf(const Trained& run, size_t servers) {
+  return {run.losses.begin() + static_cast<int64_t>(servers), run.losses.end()};
+}
+
+std::vector<UpdateRecord> UpdatesIn(const std::string& file) {
+  std::vector<UpdateRecord> updates;
+  for (const Record& record : RecordsIn(file)) {
+    if (const auto* update = std::get_if<UpdateRecord>(&record))
+      updates.push_back(*update);
+  }
+  return updates;
+}
+
+void ExpectNear(const std::vector<Losses>& a, const std::vector<Losses>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t rank = 0; rank < a.size(); ++rank) {
+    ASSERT_EQ(a[rank].size(), b[rank].size());
+    for (const auto& [step, loss] : a[rank])
+      EXPECT_NEAR(b[rank].at(step), loss, 1e-6 * loss) << "step " << step;
+  }
+}
+
+TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
+  for (const Flags& model :
+       {Flags{"--model=simple_cnn_bn", "--epochs=1", "--clip_grad_norm=1"},
+        Flags{"--model=gpt", "--depth=1", "--width=32", "--sequence_length=16",
+              "--optimizer=adamw", "--lr_schedule=cosine", "--epochs=2",
+              "--accumulate=2"}}) {
+    const Trained ddp = Train("ddp", 2, Small(model));
+    for (int servers : {1, 2}) {
+      const Trained bsp = TrainWith(servers, 2, model);
+      ExpectNear(ddp.losses, WorkersOf(bsp, static_cast<size_t>(servers)));
+      EXPECT_LT(LargestDistance(ddp.weights, bsp.weights), 1e-4);
+      ASSERT_EQ(bsp.evaluations.size(), ddp.evaluations.size());
+      for (size_t i = 0; i < ddp.evaluations.size(); ++i) {
+        EXPECT_EQ(bsp.evaluations[i].total, ddp.evaluations[i].total);
+        EXPECT_NEAR(bsp.evaluations[i].mean_loss, ddp.evaluations[i].mean_loss,
+                    1e-4);
+      }
+      for (const UpdateRecord& update : UpdatesIn(bsp.record)) {
+        EXPECT_EQ(update.read_round, update.round - 1);
+        EXPECT_EQ(update.read_version, update.version - 1);
+      }
+    }
+  }
+}
+
+TEST(ParameterServerTest, SspZeroIsBsp) {
+  const Flags model = {"--model=mlp", "--width=32", "--epochs=2"};
+  Flags ssp = model;
+  ssp.push_back("--consistency=ssp:0");
+  const Trained one = TrainWith(1, 2, model), other = TrainWith(1, 2, ssp);
+  EXPECT_EQ(one.losses, other.losses);
+  EXPECT_EQ(LargestDistance(one.weights, other.weights), 0);
+}
+
+double LastEvaluation(const Trained& run) {
+  return run.evaluations.empty() ? 1e9 : run.evaluations.back().mean_loss;
+}
+
+// All of the same examples, with a straggler.
+TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
+  const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.01",
+                      "--slow_worker=3:2"};
+  for (const auto& [consistency, bound] :
+       std::vector<std::pair<std::string, int64_t>>{
+           {"bsp", 0}, {"ssp:2", 2}, {"async", 1 << 20}}) {
+    Flags flags = base;
+    flags.push_back("--consistency=" + consistency);
+    if (consistency == "async") flags.push_back("--scale_lr_by_staleness");
+    const Trained run = TrainWith(1, 3, flags);
+    ASSERT_EQ(run.losses.size(), 4u);
+    EXPECT_LT(LastEvaluation(run), 0.8 * run.losses[1].at(1)) << consistency;
+    const std::vector<UpdateRecord> updates = UpdatesIn(run.record);
+    EXPECT_EQ(updates.size(), 3u * 6 * 6) << consistency;  // 6 steps an epoch
+    for (const UpdateRecord& update : updates)
+      EXPECT_LE(update.round - 1 - update.read_round, bound) << consistency;
+  }
+}
+
+TEST(ParameterServerTest, LocalStepsConvergeWithEveryOuterOptimizer) {
+  const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.003",
+                      "--local_steps=4"};
+  for (const char* outer : {"average", "nesterov", "elastic"}) {
+    Flags flags = base;
+    flags.push_back(absl::StrCat("--outer=", outer));
+    const Trained run = TrainWith(2, 2, flags);
+    ASSERT_EQ(run.losses.size(), 4u);
+    const double first = run.losses[2].at(1);
+    EXPECT_LT(LastEvaluation(run), 0.8 * first) << outer;
+    // 2 pushes an epoch of 8 steps, to each of the servers.
+    EXPECT_EQ(UpdatesIn(run.record).size(), 2u * 2 * 2 * 6) << outer;
+  }
+}
+
+Flags Saving(const std::string& dir, int64_t max_steps, Flags more = {}) {
+  more.insert(more.end(),
+              {"--nproc=4", "--servers=2", "--model=mlp", "--width=32",
+               "--epochs=100000", "--checkpoint_every=3",
+               absl::StrCat("--max_steps=", max_steps),
+               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
+  return Small(more);
+}
+
+Losses Undisturbed(int64_t steps) {
+  const std::string dir = FreshDir("undisturbed");
+  const Finished run = RunTrainer("parameter_server", Saving(dir, steps));
+  EXPECT_EQ(run.code, 0) << run.err;
+  return LossesOf(dir + "/run.jsonl", 3);
+}
+
+TEST(ParameterServerTest, ResumesBitEqual) {
+  const std::string dir = FreshDir("resumed");
+  const Finished begun = RunTrainer("parameter_server", Saving(dir, 7));
+  ASSERT_EQ(begun.code, 0) << begun.err;
+  const Finished resumed =
+      RunTrainer("parameter_server", Saving(dir, 20, {"--resume"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 7 "));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(20));
+  // The servers' number does not matter to what they have saved.
+  Flags fewer = Saving(dir, 24, {"--resume"});
+  fewer.push_back("--nproc=3");
+  fewer.push_back("--servers=1");
+  const Finished other = RunTrainer("parameter_server", fewer);
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.out, HasSubstr("resumed after step 20 "));
+}
+
+TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
+  for (const char* consistency : {"bsp", "async"}) {
+    const std::string dir = FreshDir(absl::StrCat("dead_", consistency));
+    Flags flags = Small({"--nproc=4", "--model=mlp", "--width=32", "--epochs=1",
+                         "--train_size=9600", "--eval=false",
+                         "--record=" + dir + "/run.jsonl",
+                         absl::StrCat("--consistency=", consistency)});
+    auto run = StartTrainer("parameter_server", flags);
+    ASSERT_TRUE(run->AwaitOutput("  step ", 8)) << run->Stderr();
+    const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+    ASSERT_EQ(ranks.size(), 4u);
+    ASSERT_EQ(kill(ranks[2], SIGKILL), 0);
+    EXPECT_EQ(run->Wait(), 0) << run->Stderr();
+    EXPECT_TRUE(AllGone(ranks));
+    EXPECT_THAT(run->Stderr(),
+                AllOf(HasSubstr("warning: rank 2, a worker, does not answer "
+                                "any more; training continues with 2 workers"),
+                      ContainsRegex("rank 2 [(]process [0-9]+[)] ended with "
+                                    "signal 9 [(]Killed[)]; the job continues "
+                                    "without it")));
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 1).size(), 600u / 3);
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3).size(), 600u / 3);
+    EXPECT_LT(LossesOf(dir + "/run.jsonl", 2).size(), 600u / 3);
+  }
+}
+
+TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {
+  const std::string dir = FreshDir("dead_server");
+  auto run = StartTrainer("parameter_server", Saving(dir, 100000));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 9)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 4u);
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_EQ(run->Wait(), 128 + SIGKILL) << run->Stderr();
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(),
+              AllOf(ContainsRegex("rank 1 [(]process [0-9]+[)] ended with "
+                                  "signal 9 [(]Killed[)]; ending the other"),
+                    ContainsRegex("parameter_server: rank [23]: error: [^\n]*"
+                                  "rank 1 is dead: signal 9")));
+  const int64_t done = LossesOf(dir + "/run.jsonl", 3).rbegin()->first;
+  const Finished resumed =
+      RunTrainer("parameter_server", Saving(dir, done + 5, {"--resume"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step "));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(done + 5));
+}
+
+TEST(ParameterServerTest, AJobThatIsPreemptedSavesAndGoesOn) {
+  const std::string dir = FreshDir("preempted");
+  auto run = StartTrainer("parameter_server", Saving(dir, 100000));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 9)) << run->Stderr();
+  kill(run->pid(), SIGTERM);
+  EXPECT_EQ(run->Wait(), 75) << run->Stderr();
+  EXPECT_THAT(run->Stdout(),
+              HasSubstr("parameter_server: ended by a signal after step "));
+  EXPECT_THAT(run->Stderr(), Not(HasSubstr("error")));
+}
+
+TEST(ParameterServerTest, RefusesWhatItCannotDo) {
+  const std::vector<std::pair<Flags, std::string>> bad = {
+      {{"--servers=0"}, "--servers=0: must be between 1 and 1048576"},
+      {{"--servers=-1"}, "--servers=-1: must be between"},
+      {{"--nproc=2", "--servers=2"},
+       "--servers=2: leaves no worker of 2 ranks; give --nproc=3 or more"},
+      {{"--nproc=1"},
+       "--servers=1: leaves no worker of 1 rank; give --nproc=2"},
+      {{"--consistency=sync"}, "--consistency=sync: must be bsp, ssp:K"},
+      {{"--consistency=ssp:-1"}, "--consistency=ssp:-1: must be bsp, ssp:K"},
+      {{"--consistency=ssp"}, "--consistency=ssp: must be bsp, ssp:K"},
+      {{"--local_steps=0"}, "--local_steps=0: must be between 1 and"},
+      {{"--outer=adam", "--local_steps=2"},
+       "--outer=adam: must be one of average, nesterov, elastic"},
+      {{"--local_steps=4", "--checkpoint_every=6"},
+       "--checkpoint_every=6: must be a multiple of --local_steps=4"},
+      {{"--outer=nesterov"}, "--outer=nesterov: needs --local_steps above 1"},
+      {{"--outer_lr=-1"}, "--outer_lr=-1: must be between 0 and 100"},
+      {{"--outer_momentum=2"}, "--outer_momentum=2: must be"},
+      {{"--bucket_mb=0"}, "--bucket_mb=0: must be"},
+      {{"--slow_worker=2"}, "--slow_worker=2: must be RANK:FACTOR"},
+      {{"--slow_worker=0:2"}, "--slow_worker=0:2: must be RANK:FACTOR"},
+      {{"--slow_worker=1:0.5"}, "--slow_worker=1:0.5: must be RANK:FACTOR"},
+      {{"--scale_lr_by_staleness"},
+       "--scale_lr_by_staleness: with --consistency=bsp no gradient is stale"},
+      {{"--consistency=async", "--clip_grad_norm=1"},
+       "--clip_grad_norm: servers clip the mean of all workers' gradients"},
+      {{"--backend=nccl"}, "--backend=nccl: ends all ranks when one dies"},
+      {{"--backend=fake", "--eval=false"}, "--backend=fake: pretended ranks"},
+      {{"--skip_communication"}, "--skip_communication: works with ranks"},
+      {{"--dry_run"}, "--dry_run: works with ranks that take every step"},
+      {{"--trace=/tmp/t.json"}, "--trace: works with ranks"},
+      {{"--traffic_steps=1"}, "--traffic_steps: works with ranks"},
+      {{"--check_divergence_every=1"}, "--check_divergence_every: works with"},
+      {{"--precision=fp16"}, "--precision=fp16: works with ranks"}};
+  for (const auto& [flags, message] : bad) {
+    const Finished run = RunTrainer("parameter_server", flags);
+    EXPECT_EQ(run.code, 2) << flags[0] << "\n" << run.err;
+    EXPECT_THAT(run.err, HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,283 @@
+// Training with parameter servers: the first ranks keep the parameters, divided
+// by rows, and the optimizer's state; the others compute gradients, push them
+// to the servers and pull what comes of them. Compare with ddp.cc, whose ranks
+// all have the same part and cannot do without one of them.
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/parameter_server/client.h"
+#include "parallel/parameter_server/server.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
+#include "trainers/loop/training_run.h"
+#include "trainers/main.h"
+#include "trainers/parameter_server_flags.h"
+
+namespace rankwise {
+namespace {
+
+// This rank's place in the job.
+struct Role {
+  ServerJobConfig job;
+  ServerRanks ranks;
+  std::unique_ptr<Communicator> comm;  // of the servers, or of this worker
+  Worker worker;
+
+  // Whether the workers push after this step.
+  bool PushesAfter(const StepInput& input) const {
+    return input.step % job.local_steps == 0 || input.ends_epoch;
+  }
+};
+
+absl::StatusOr<Role> TakeRole(const Worker& worker) {
+  if (worker.comm->runs_on_device()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--backend=auto is ", std::string(worker.comm->backend()),
+        " here, which ends all ranks when one dies; give --backend=gloo"));
+  }
+  Role role;
+  const int rank = worker.env.rank, servers = ServersFromFlags();
+  const int workers = worker.env.world_size - servers;
+  role.job = ServerJobConfigFromFlags(workers);
+  ASSIGN_OR_RETURN(role.ranks, ConnectServers(*worker.comm, servers));
+  role.comm = worker.comm->Within(role.ranks.own);
+  role.worker = worker;
+  role.worker.comm = role.comm.get();
+  role.worker.mesh = nullptr;
+  role.worker.readers = workers;
+  role.worker.reader = std::max(rank - servers, -1);
+  if (rank < servers) role.worker.device = c10::kCPU;
+  const int own = role.ranks.own.size();
+  ASSIGN_OR_RETURN(role.worker.layout, LayOutRanks({{"dp", own}}, own));
+  return role;
+}
+
+ShardLayout LayoutOf(const Model& model, const ServerJobConfig& job) {
+  return ShardLayout(ModelParameters(model), job.servers,
+                     job.server.bucket_bytes);
+}
+
+// A server's rows as the optimizer and the checkpoints know them.
+ShardedState StateOf(const ParameterServer& server, const ShardLayout& layout,
+                     const Group& servers, NamedTensors& owned) {
+  ShardedState state;
+  state.group = servers;
+  for (size_t i = 0; i < layout.parameters().size(); ++i) {
+    const auto& [name, whole, sparse] = layout.parameters()[i];
+    const auto& [rows, begin] = server.rows()[i];
+    if (rows.defined()) owned.emplace_back(name, rows);
+    state.shards[name] = {
+        .rows = rows.defined() ? rows : whole.detach().narrow(0, 0, 0),
+        .begin = begin,
+        .whole_rows = whole.size(0)};
+  }
+  return state;
+}
+
+std::string Describe(const ServerJobConfig& job, int workers) {
+  return absl::StrCat(
+      Counted(job.servers, "server"), ", ", Counted(workers, "worker"), ", ",
+      job.consistency,
+      job.local_steps == 1
+          ? ""
+          : absl::StrCat(", each worker's own optimizer for ", job.local_steps,
+                         " steps; above is that of the servers"));
+}
+
+absl::Status Serve(const TrainConfig& config, Role& role) {
+  const Worker& worker = role.worker;
+  const bool is_local = role.job.local_steps > 1;
+  TrainConfig own = config;
+  if (is_local) own.optimizer = role.job.outer;
+  own.checkpoint.multiple_of_steps = role.job.local_steps;
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create(own, worker));
+  Model& model = run->model();
+  const ShardLayout layout = LayoutOf(model, role.job);
+  ParameterServer server(role.job.server, layout, worker.env.rank,
+                         role.ranks.links, ModelBuffers(model));
+  NamedTensors owned;
+  const ShardedState state = StateOf(server, layout, role.ranks.own, owned);
+  RETURN_IF_ERROR(run->Start(owned, state));
+  run->Say(Describe(role.job, worker.readers));
+  const Progress& start = run->progress();
+  server.Serve(
+      [&run](double learning_rate) { run->optimizer().Step(learning_rate); },
+      [&worker](int rank, int others) {
+        if (!worker.is_first()) return;
+        std::fprintf(stderr,
+                     "warning: rank %d, a worker, does not answer any more; "
+                     "training continues with %s\n",
+                     rank, Counted(others, "worker").c_str());
+      },
+      {.step = start.step, .epoch = start.epoch, .position = start.position});
+
+  int64_t round = 0;
+  bool begins_round = true;  // of which a step of this trainer awaits the end
+  double loss = 0;           // of the last round
+  const StepFunction step =
+      [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    input.clock.Begin(Phase::kBackward);
+    double waited = 0;
+    if (std::exchange(begins_round, role.PushesAfter(input))) {
+      ServedRound served = server.FinishRound(++round);
+      if (!served.updates.empty()) loss = served.loss;
+      waited = served.wait_seconds;
+      for (UpdateRecord& update : served.updates) {
+        update.rank = worker.env.rank;
+        update.step = input.step;
+        RETURN_IF_ERROR(run->Write(update));
+      }
+    }
+    return StepOutcome{
+        .loss = torch::tensor(loss),
+        .exposed_comm_seconds = waited,
+        .complete = [](StepRecord& record) { record.examples = 0; }};
+  };
+  const auto evaluate = [&](TrainingData& data, int64_t epoch) {
+    server.GatherParameters(role.ranks.own);
+    return Evaluate(run->objective(), data, worker, epoch);
+  };
+  const absl::Status trained = run->Train(step, evaluate);
+  if (trained.ok() || absl::IsCancelled(trained)) server.Finish();
+  return trained;
+}
+
+// Of each layer, the last bucket with a parameter that its forward uses.
+std::vector<size_t> BucketsByLayer(const Model& model,
+                                   const ShardLayout& layout) {
+  std::vector<size_t> last(model.num_layers(), 0);
+  for (size_t layer = 0; layer < last.size(); ++layer) {
+    for (const auto& [name, used] : model.ParametersOf(layer)) {
+      for (size_t i = 0; i < layout.parameters().size(); ++i) {
+        if (layout.parameters()[i].tensor.is_same(used))
+          last[layer] = std::max(last[layer], layout.BucketOf(i));
+      }
+    }
+  }
+  return last;
+}
+
+// Until the step has taken that many times as long, less what it has waited.
+void SlowDown(double start_seconds, double waited_seconds, double factor) {
+  const double busy = SteadySeconds() - start_seconds - waited_seconds;
+  absl::SleepFor(absl::Seconds((factor - 1) * busy));
+}
+
+absl::Status Work(const TrainConfig& config, Role& role) {
+  const ServerJobConfig& job = role.job;
+  const bool is_local = job.local_steps > 1;
+  TrainConfig own = config;
+  own.checkpoint = {};  // the servers'
+  own.evaluate = false;
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create(own, role.worker));
+  Model& model = run->model();
+  const ShardLayout layout = LayoutOf(model, job);
+  ParameterClient client(layout, role.ranks.links, ModelBuffers(model));
+  const std::vector<size_t> bucket_of = BucketsByLayer(model, layout);
+  RETURN_IF_ERROR(
+      run->Start(is_local ? TrainableParameters(model) : NamedTensors()));
+  const Reply begin = client.Begin();
+  run->ContinueFrom(
+      {.step = begin.step, .epoch = begin.epoch, .position = begin.position});
+  // The first layers compute while the parameters of the last are on their way.
+  model.SetRunLayer(
+      [&](size_t layer, const Model::LayerForward& forward,
+          const torch::Tensor& x) {
+        client.Await(bucket_of[layer]);
+        return forward(x);
+      },
+      /*collective=*/false);
+  Optimizer& optimizer = run->optimizer();
+  const Objective& objective = run->objective();
+  double sum = 0;  // of the losses since the last push
+  int64_t steps = 0;
+
+  const StepFunction step =
+      [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    const double start = SteadySeconds();
+    torch::Tensor loss;
+    for (size_t i = 0; i < input.micro_batches.size(); ++i) {
+      const Batch& batch = input.micro_batches[i];
+      model.set_dropout_seed(input.dropout_seeds[i]);
+      input.clock.Begin(Phase::kForward);
+      torch::Tensor share = objective.LossShare(batch, input.micro_batches);
+      input.clock.Begin(Phase::kBackward);
+      share.backward();
+      loss = loss.defined() ? loss + share.detach() : share.detach();
+    }
+    sum += loss.item<double>();
+    ++steps;
+    double waited = client.TakeWaitSeconds();
+    if (role.worker.env.rank == job.slow_rank)
+      SlowDown(start, waited, job.slow_factor);
+    if (client.ended()) {
+      return absl::CancelledError("the servers have ended the job");
+    }
+    if (is_local) {
+      input.clock.Begin(Phase::kOptimizer);
+      optimizer.Step(input.learning_rate);
+      input.clock.Begin(Phase::kBackward);
+    }
+    if (!role.PushesAfter(input)) {
+      client.TellAlive();
+    } else {
+      const double mean = sum / static_cast<double>(steps);
+      is_local ? client.PushDifference({job.outer.learning_rate, mean},
+                                       job.attraction)
+               : client.PushGradients({input.learning_rate, mean});
+      sum = 0, steps = 0;
+    }
+    input.clock.Begin(Phase::kOptimizer);
+    model.zero_grad();
+    waited += client.TakeWaitSeconds();
+    return StepOutcome{.loss = loss, .exposed_comm_seconds = waited};
+  };
+  return run->Train(step, /*evaluate=*/nullptr, [&client] {
+    client.Finish();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Run(const TrainConfig& config, const Worker& worker) {
+  ASSIGN_OR_RETURN(Role role, TakeRole(worker));
+  return worker.env.rank < role.job.servers ? Serve(config, role)
+                                            : Work(config, role);
+}
+
+}  // namespace
+}  // namespace rankwise
+
+int main(int argc, char** argv) {
+  // Its messages survive the death of a rank; NCCL's do not.
+  absl::SetFlag(&FLAGS_backend, "gloo");
+  return rankwise::TrainerMain(
+      argc, argv,
+      {.name = "parameter_server",
+       .usage = "Trains with parameter servers and workers, synchronously or "
+                "not.\n"
+                "  bazel run //trainers:parameter_server -- --nproc=3 "
+                "--consistency=ssp:2\n"
+                "All flags: --help",
+       .distributed = true,
+       .whole_model = true,
+       .servers = rankwise::ServersFromFlags,
+       .check_flags = rankwise::CheckParameterServerFlags,
+       .run = rankwise::Run});
+}

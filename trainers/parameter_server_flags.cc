@@ -1,0 +1,197 @@
+#include "trainers/parameter_server_flags.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "trainers/flags.h"
+
+TRAINER_FLAG(kLayout, int, servers, 1,
+             "the first ranks of the job, among which the parameters are "
+             "divided; the others compute");
+TRAINER_FLAG(
+    kLosses, std::string, consistency, "bsp",
+    "bsp: a step applies the mean of all workers' gradients; ssp:K: each "
+    "gradient is applied as it arrives, and no worker is more than K steps "
+    "ahead of the slowest; async: as ssp without a bound");
+TRAINER_FLAG(
+    kLosses, bool, scale_lr_by_staleness, false,
+    "with ssp and async: divide the learning rate of a gradient by 1 + the "
+    "updates since its parameters were read, and not by the workers");
+TRAINER_FLAG(
+    kLosses, int64_t, local_steps, 1,
+    "steps that each worker takes with an optimizer of its own before it "
+    "pushes what its parameters have moved by; 1: every step pushes gradients");
+TRAINER_FLAG(
+    kLosses, std::string, outer, "average",
+    "with --local_steps, how the servers take the workers' moves: average; "
+    "nesterov: as the gradient of SGD with momentum (DiLoCo); elastic: they "
+    "and the workers move towards each other (EASGD)");
+TRAINER_FLAG(kLosses, double, outer_lr, 0,
+             "learning rate of --outer; 0: 1 of average, 0.7 of nesterov, 0.9 "
+             "of elastic");
+TRAINER_FLAG(kLosses, double, outer_momentum, 0.9, "of --outer=nesterov");
+TRAINER_FLAG(kSpeed, double, bucket_mb, 4,
+             "MiB of parameters that travel in one message");
+TRAINER_FLAG(kSpeed, std::string, slow_worker, "",
+             "RANK:FACTOR, such as 2:3: this worker's computation takes FACTOR "
+             "times as long, to show what a straggler costs");
+
+ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
+ABSL_DECLARE_FLAG(std::string, checkpoint_every);
+ABSL_DECLARE_FLAG(double, clip_grad_norm);
+ABSL_DECLARE_FLAG(bool, cuda_graph);
+ABSL_DECLARE_FLAG(bool, dry_run);
+ABSL_DECLARE_FLAG(std::string, precision);
+ABSL_DECLARE_FLAG(bool, skip_communication);
+ABSL_DECLARE_FLAG(std::string, trace);
+ABSL_DECLARE_FLAG(int64_t, traffic_steps);
+
+namespace rankwise {
+namespace {
+
+constexpr int kMostServers = 1 << 20;
+constexpr int64_t kMostLocalSteps = int64_t{1} << 40;
+constexpr double kMostFactor = 1000;
+
+struct SlowWorker {
+  int rank = -1;
+  double factor = 1;
+};
+
+// None where the flag is malformed.
+std::optional<SlowWorker> SlowWorkerFromFlag() {
+  const std::string text = absl::GetFlag(FLAGS_slow_worker);
+  if (text.empty()) return SlowWorker();
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  SlowWorker slow;
+  const bool fits = absl::SimpleAtoi(parts.first, &slow.rank) &&
+                    absl::SimpleAtod(parts.second, &slow.factor) &&
+                    slow.rank >= absl::GetFlag(FLAGS_servers) &&
+                    slow.factor >= 1 && slow.factor <= kMostFactor;
+  return fits ? std::optional(slow) : std::nullopt;
+}
+
+double OuterLearningRate() {
+  const double given = absl::GetFlag(FLAGS_outer_lr);
+  const std::string outer = absl::GetFlag(FLAGS_outer);
+  if (given > 0) return given;
+  return outer == "average" ? 1 : outer == "nesterov" ? 0.7 : 0.9;
+}
+
+// What is for ranks that meet at every step, or own the model alone.
+void CheckOtherFlags(FlagChecks& checks) {
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  if (backend == "nccl" || backend == "fake") {
+    checks.Complain(absl::StrCat(
+        "--backend=", backend,
+        backend == "nccl"
+            ? ": ends all ranks when one dies, and servers have no GPUs; use "
+              "--backend=gloo, which workers with GPUs can use, too"
+            : ": pretended ranks push no gradients; use --backend=gloo"));
+  }
+  for (const auto& [given, flag] : std::vector<std::pair<bool, const char*>>{
+           {absl::GetFlag(FLAGS_skip_communication), "skip_communication"},
+           {absl::GetFlag(FLAGS_cuda_graph), "cuda_graph"},
+           {absl::GetFlag(FLAGS_dry_run), "dry_run"},
+           {absl::GetFlag(FLAGS_check_divergence_every) > 0,
+            "check_divergence_every"},
+           {absl::GetFlag(FLAGS_traffic_steps) > 0, "traffic_steps"},
+           {!absl::GetFlag(FLAGS_trace).empty(), "trace"},
+           {absl::GetFlag(FLAGS_precision) == "fp16", "precision=fp16"}}) {
+    if (!given) continue;
+    checks.Complain(absl::StrCat(
+        "--", flag,
+        ": works with ranks that take every step together, not "
+        "with parameter_server; leave it out, or use the trainer ddp"));
+  }
+}
+
+}  // namespace
+
+int ServersFromFlags() { return absl::GetFlag(FLAGS_servers); }
+
+ServerJobConfig ServerJobConfigFromFlags(int workers) {
+  ServerJobConfig config;
+  config.servers = ServersFromFlags();
+  config.consistency = absl::GetFlag(FLAGS_consistency);
+  config.server.consistency = *ParseConsistency(config.consistency);
+  config.server.scale_by_staleness = absl::GetFlag(FLAGS_scale_lr_by_staleness);
+  config.server.bucket_bytes =
+      static_cast<int64_t>(absl::GetFlag(FLAGS_bucket_mb) * (1 << 20));
+  config.local_steps = absl::GetFlag(FLAGS_local_steps);
+  const std::string outer = absl::GetFlag(FLAGS_outer);
+  config.outer.name = "sgd";
+  config.outer.learning_rate = OuterLearningRate();
+  config.outer.nesterov = outer == "nesterov";
+  if (config.outer.nesterov)
+    config.outer.momentum = absl::GetFlag(FLAGS_outer_momentum);
+  if (outer == "elastic")
+    config.attraction = config.outer.learning_rate / workers;
+  const SlowWorker slow = *SlowWorkerFromFlag();
+  config.slow_rank = slow.rank;
+  config.slow_factor = slow.factor;
+  return config;
+}
+
+absl::Status CheckParameterServerFlags() {
+  FlagChecks checks;
+  FlagInRange(checks, FLAGS_servers, 1, kMostServers);
+  const std::string text = absl::GetFlag(FLAGS_consistency);
+  const auto consistency = ParseConsistency(text);
+  if (!consistency.ok()) {
+    checks.Complain(absl::StrCat("--consistency=", text, ": ",
+                                 consistency.status().message()));
+    return checks.status();
+  }
+  const int64_t local_steps =
+      FlagInRange(checks, FLAGS_local_steps, 1, kMostLocalSteps);
+  checks.OneOf("outer", absl::GetFlag(FLAGS_outer),
+               {"average", "nesterov", "elastic"});
+  FlagInRange(checks, FLAGS_outer_lr, 0, 100);
+  FlagInRange(checks, FLAGS_outer_momentum, 0, 1);
+  FlagInRange(checks, FLAGS_bucket_mb, 1e-6, 1 << 20);
+  if (!SlowWorkerFromFlag().has_value()) {
+    checks.Complain(absl::StrCat(
+        "--slow_worker=", absl::GetFlag(FLAGS_slow_worker),
+        ": must be RANK:FACTOR with the rank of a worker, at least --servers, "
+        "and a factor between 1 and ",
+        kMostFactor));
+  }
+  if (absl::GetFlag(FLAGS_scale_lr_by_staleness) && consistency->synchronous) {
+    checks.Complain(
+        absl::StrCat("--scale_lr_by_staleness: with --consistency=", text,
+                     " no gradient is stale; give ssp:K with K "
+                     "above 0, or async"));
+  }
+  const std::string every = absl::GetFlag(FLAGS_checkpoint_every);
+  int64_t steps = 0;
+  if (local_steps > 1 && absl::SimpleAtoi(every, &steps) &&
+      steps % local_steps != 0) {
+    checks.Complain(absl::StrCat(
+        "--checkpoint_every=", every, ": must be a multiple of --local_steps=",
+        local_steps, ", as the servers have nothing new in between"));
+  }
+  if (local_steps == 1 && absl::GetFlag(FLAGS_outer) != "average") {
+    checks.Complain(absl::StrCat("--outer=", absl::GetFlag(FLAGS_outer),
+                                 ": needs --local_steps above 1"));
+  }
+  if (local_steps == 1 && !consistency->synchronous &&
+      absl::GetFlag(FLAGS_clip_grad_norm) > 0) {
+    checks.Complain(absl::StrCat(
+        "--clip_grad_norm: servers clip the mean of all workers' gradients, "
+        "which --consistency=",
+        text, " does not make; leave one of them out"));
+  }
+  CheckOtherFlags(checks);
+  return checks.status();
+}
+
+}  // namespace rankwise
