@@ -31,6 +31,7 @@ class Environment:
     download: str
     base: str = ""  # of which environment it sees the packages, too
     variable: str = ""  # names a Python to use instead
+    build: dict = dataclasses.field(default_factory=dict)  # variables for what pip compiles here
     requirements_folder: pathlib.Path = REQUIREMENTS
 
     @property
@@ -53,7 +54,9 @@ ENVIRONMENTS = {environment.name: environment for environment in (
     Environment("tensorflow", "TensorFlow", "import numpy, tensorflow; print(tensorflow.__version__)",
                 "about 350 MB"),
     Environment("deepspeed", "DeepSpeed", "import torch, deepspeed; print(deepspeed.__version__)",
-                "about 5 MB", base="pytorch"),
+                "about 5 MB", base="pytorch",
+                # Compiled now, with g++: otherwise the first run would, and a killed one leave a lock that others wait for.
+                build={"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1"}),
 )}
 
 
@@ -123,7 +126,7 @@ def fill(folder, environment):
         # Packages that are built here import what the base has, and must not fetch it again.
         pip += ["--no-build-isolation", "--no-deps"]
     run_or_explain([*pip, "--requirement", environment.requirements],
-                   "Check the network and the disk's room", environment)
+                   "Check the network and the disk's room", environment, **environment.build)
     run_or_explain([python, "-c", environment.probe], "The new environment does not work", environment)
 
 
