@@ -70,6 +70,7 @@ def run_measured(command, folder, sample_memory):
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        process.stdout.close()
     pathlib.Path(folder, "output.txt").write_text(output)
     if process.returncode != 0 or observed is None:
         raise SystemExit(f"exit code {process.returncode} of: {' '.join(command)}\n{output[-4000:]}")

@@ -84,7 +84,10 @@ def parse_args():
     parser.add_argument("--extra_flag", action="append", default=[],
                         help="passed on to the C++ binaries, may be repeated")
     parser.add_argument("--out", help="also write every sample to this JSON file")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.with_tuned and "pytorch" not in args.frameworks:
+        parser.error("--with_tuned needs pytorch among the --frameworks")
+    return args
 
 
 def tell(text):

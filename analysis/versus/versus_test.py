@@ -1,6 +1,8 @@
 """Of the comparison, what needs no framework."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -207,6 +209,80 @@ class Frameworks(unittest.TestCase):
             self.assertRaises(SystemExit, versus.parse_args)
         printed = "".join(call.args[0] for call in stderr.write.call_args_list)
         self.assertIn("'theano' is none of pytorch, jax, tensorflow, deepspeed", printed)
+
+
+# Programs that measure nothing, in the place of a trainer and of a framework's.
+TRAINER = """#!{python}
+import json, sys, time
+record = next(arg.split("=", 1)[1] for arg in sys.argv if arg.startswith("--record="))
+with open(record, "w") as file:
+    for step in range(1, 4):
+        for rank in (0, 1):
+            file.write(json.dumps(dict(kind="step", rank=rank, step=step, loss=2.0 - step / 10,
+                                       step_seconds=0.1, exposed_comm_seconds=0.01)) + "\\n")
+print("first step done after 0.1 s", flush=True)
+time.sleep(0.3)
+"""
+PROGRAM = """
+import os, sys, time
+sys.path.append({programs!r})
+from reporting import Report, parser, process_start
+flags = parser("Stub.")
+flags.add_argument("--precision")
+args = flags.parse_args()
+report = Report(int(os.environ["RANK"]), process_start(os.getppid()))
+for step in range(1, 1 + args.max_steps):
+    time.sleep(0.1)
+    report.step_done(2.0 - step / 10 + {error})
+report.finish(args)
+"""
+
+
+class EndToEnd(unittest.TestCase):
+    """The driver with processes of its own, but without trainers and frameworks."""
+
+    def compare(self, error, *flags, bound=None):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            trainer, program = pathlib.Path(folder, "ddp"), pathlib.Path(folder, "stub.py")
+            trainer.write_text(TRAINER.format(python=sys.executable))
+            trainer.chmod(0o755)
+            program.write_text(PROGRAM.format(programs=str(PROGRAMS), error=error))
+            stub = dataclasses.replace(FRAMEWORKS["tensorflow"], title="Stub", environment="jax",
+                                       programs={"cnn": str(program)}, needs_start=False)
+            stack.enter_context(mock.patch.dict(FRAMEWORKS, {"stub": stub}))
+            stack.enter_context(mock.patch.object(Work, "loss_bound", bound))
+            stack.enter_context(mock.patch.object(versus, "find", lambda environment: sys.executable))
+            stack.enter_context(mock.patch.object(versus, "version_in", lambda *_: ("1.2", "")))
+            stack.enter_context(mock.patch.object(sys, "argv", [
+                "versus", "--frameworks=stub", "--only=ddp", "--runs=2", "--steps=3", f"--data_dir={folder}",
+                f"--ddp={trainer}", *flags]))
+            printed = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            versus.main()
+            return printed.getvalue()
+
+    def test_prints_what_the_programs_report(self):
+        with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+            text = self.compare(0.5, f"--out={out.name}")
+            samples = json.load(out)
+        lines = text.splitlines()
+        self.assertIn("|  | rankwise | Stub | ratio |", lines)
+        # 2 ranks with 64 images each, in 0.1 s; the stub sleeps that long.
+        self.assertRegex(text, r"\| ddp, 2 ranks x 1 thread: images/s \| 1280 \| [0-9]+ \| [1-9]")
+        self.assertRegex(text, r"\| ddp: peak memory \(PSS of all processes\), MiB \| [1-9]")
+        self.assertNotIn("exposed", text)  # the stub has none to compare with
+        self.assertIn("JAX 1.2; Adam, 3 steps; medians of 2 runs in turn", text)
+        self.assertIn("- ddp: Stub 5.0e-01", lines)
+        self.assertEqual([len(runs) for runs in samples["ddp"].values()], [3, 3])
+
+    def test_losses_that_differ_end_it_with_an_error(self):
+        self.compare(0.0, bound=1e-4)
+        with self.assertRaisesRegex(SystemExit, "ddp: losses of Stub differ by 1.0e-03; the bound is 1e-04"):
+            self.compare(0.001, bound=1e-4)
+
+    def test_a_program_that_fails_ends_it_with_its_words(self):
+        with self.assertRaisesRegex(SystemExit, "(?s)exit code 1 of: .*stub.py.*NameError: name 'broken'"):
+            self.compare("broken")
 
 
 class Launch(unittest.TestCase):
