@@ -208,13 +208,19 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
   return Guarded(trainer, config, worker);
 }
 
+// The trainer's mesh of all ranks: data parallel where it names no axes.
+absl::StatusOr<MeshLayout> LayoutOf(const Trainer& trainer, int world_size) {
+  if (trainer.axes == nullptr) {
+    return LayOutRanks({{"dp", world_size}}, world_size);
+  }
+  return LayOutRanks(trainer.axes(world_size), world_size);
+}
+
 // Connects the ranks and lays them out as the trainer's mesh.
 absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
                           Worker& worker) {
   const int world_size = worker.env.world_size;
-  std::vector<MeshAxis> axes = {{"dp", world_size}};
-  if (trainer.axes != nullptr) axes = trainer.axes(world_size);
-  ASSIGN_OR_RETURN(worker.layout, LayOutRanks(axes, world_size));
+  ASSIGN_OR_RETURN(worker.layout, LayoutOf(trainer, world_size));
   const int servers = trainer.servers == nullptr ? 0 : trainer.servers();
   if (servers >= world_size) {
     return Bad("--servers=", servers, ": leaves no worker of ",
@@ -279,9 +285,8 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
     env = FakeRankEnvFromFlags();
   }
   if (env.rank != 0) return absl::OkStatus();
-  std::vector<MeshAxis> axes = {{"dp", env.world_size}};
-  if (trainer.axes != nullptr) axes = trainer.axes(env.world_size);
-  ASSIGN_OR_RETURN(const MeshLayout layout, LayOutRanks(axes, env.world_size));
+  ASSIGN_OR_RETURN(const MeshLayout layout,
+                   LayoutOf(trainer, env.world_size));
   ASSIGN_OR_RETURN(const TrainConfig config,
                    WithBatchSize(trainer, line.train, layout.size("dp")));
   const std::string& device = line.comm.device;

@@ -121,7 +121,7 @@ std::vector<std::string> Cluster::ProgramsOn(int host) const {
 
 std::string Torchrun(const Cluster& cluster, std::string* why_not) {
   const Finished python =
-      cluster.Run("host1", "python3 analysis/versus_pytorch/pytorch_python.py");
+      cluster.Run("host1", "python3 analysis/versus/environments.py pytorch");
   if (python.code != 0) {
     *why_not = python.err;
     return "";

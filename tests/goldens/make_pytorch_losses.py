@@ -1,8 +1,8 @@
-"""Writes pytorch_losses.json: the first step losses of the PyTorch program (analysis/versus_pytorch/train.py).
+"""Writes pytorch_losses.json: the first step losses of the PyTorch program (analysis/versus/programs/pytorch_cnn.py).
 
     python tests/goldens/make_pytorch_losses.py
 
-Needs the environment of analysis/versus_pytorch/requirements.txt. The images are made by a formula that
+Needs the environment of analysis/versus/requirements/pytorch.txt. The images are made by a formula that
 tests/pytorch_parity_test.cc repeats, so that no data set has to travel with the repository.
 """
 
@@ -15,7 +15,8 @@ import tempfile
 import numpy as np
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TRAIN = os.path.join(os.path.dirname(TESTS), "analysis", "versus_pytorch", "train.py")
+TRAIN = os.path.join(os.path.dirname(TESTS), "analysis", "versus", "programs",
+                     "pytorch_cnn.py")
 PIXELS = 3072
 RECORDS_PER_FILE = 10000
 STEPS = 20

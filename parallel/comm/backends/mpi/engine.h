@@ -113,7 +113,6 @@ using MpiWorkPtr = c10::intrusive_ptr<MpiWork>;
 // It polls without a pause for the first 20 us, and where each rank of the
 // machine has a processor of its own: for the first 2 ms of a wait, and while
 // the thread that made the last call waits for a future, as c10d::Reducer does.
-// Then 8 MiB take no longer than by MPI's own blocking calls.
 //
 // What will not end fails within about 0.3 s: after its timeout; when a rank of
 // this machine has ended, which the kernel tells; when a rank of the group has

@@ -2,9 +2,9 @@
 with --pp in a pipeline of stages by torch.distributed.pipelining; or, with --fsdp, data-parallel ranks
 that divide its parameters by torch.distributed.fsdp.fully_shard.
 
-    torchrun --standalone --nproc_per_node 2 train_gpt.py --data_dir text --max_steps 100
-    torchrun --standalone --nproc_per_node 4 train_gpt.py --data_dir text --max_steps 100 --pp 2
-    torchrun --standalone --nproc_per_node 2 train_gpt.py --data_dir text --max_steps 100 --fsdp
+    torchrun --standalone --nproc_per_node 2 pytorch_gpt.py --data_dir text --max_steps 100
+    torchrun --standalone --nproc_per_node 4 pytorch_gpt.py --data_dir text --max_steps 100 --pp 2
+    torchrun --standalone --nproc_per_node 2 pytorch_gpt.py --data_dir text --max_steps 100 --fsdp
 
 Same seed, same losses as `//trainers:tensor_parallel`, `//trainers:hybrid` and `//trainers:fsdp` with
 `--model=gpt --dataset=text`; those of `hybrid` with `--tied_head=false`, since stages share no weight here.
@@ -30,7 +30,7 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInp
                                                SequenceParallel, loss_parallel, parallelize_module)
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from train import WARM_UP_STEPS, process_start, seconds_since_boot, write_list
+from reporting import WARM_UP_STEPS, process_start, seconds_since_boot, write_list
 
 VOCABULARY, DEPTH, FEATURES, HEADS, TOKENS = 256, 4, 128, 4, 128  # --model_size=nano
 DEVIATION = 0.02

@@ -1,14 +1,13 @@
 """The trainers' program in PyTorch from Python: a small CNN on CIFAR-10, alone or under DDP.
 
-    python train.py --data_dir cifar-10-batches-bin --max_steps 100
-    python train.py --data_dir cifar-10-batches-bin --mode ddp --nproc 2 --threads 1
-    torchrun --nproc_per_node 2 train.py --data_dir cifar-10-batches-bin --mode ddp
+    python pytorch_cnn.py --data_dir cifar-10-batches-bin --max_steps 100
+    python pytorch_cnn.py --data_dir cifar-10-batches-bin --mode ddp --nproc 2 --threads 1
+    torchrun --nproc_per_node 2 pytorch_cnn.py --data_dir cifar-10-batches-bin --mode ddp
 
 Same seed, same losses as `//trainers:single` and `//trainers:ddp` with `--dataset=cifar10`.
 """
 
 import argparse
-import json
 import os
 import resource
 import socket
@@ -24,7 +23,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-WARM_UP_STEPS = 10
+from reporting import WARM_UP_STEPS, process_start, seconds_since_boot, write_list
+
 RECORD_BYTES = 1 + 3 * 32 * 32
 
 
@@ -61,17 +61,6 @@ class SimpleCNN(nn.Module):
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
-
-
-def seconds_since_boot():
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def process_start(process="self"):
-    """When the kernel started a process, this one or that of a number, in seconds since boot."""
-    with open(f"/proc/{process}/stat") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 class ExposedCommunication:
@@ -201,12 +190,6 @@ class Trainer:
         children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(f"{rate:.1f} images/s (median step {1000 * statistics.median(steady):.2f} ms); "
               f"peak RSS {own:.0f} MiB, largest worker {children:.0f} MiB", flush=True)
-
-
-def write_list(path, values):
-    if path:
-        with open(path, "w") as file:
-            json.dump(values, file)
 
 
 def run_rank(rank, world_size, args, launched):

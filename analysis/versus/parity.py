@@ -17,7 +17,8 @@ import tempfile
 
 from safetensors.torch import load_file
 
-from runs import Pytorch, Rankwise, Work
+from frameworks import FRAMEWORKS, PythonProgram, Rankwise, tuned_pytorch
+from works import Work
 
 COMPARED_LOSSES = 20
 LOSS_BOUND = 1e-4
@@ -52,9 +53,9 @@ def train_all(args, folder):
     trainers = {"single": os.path.abspath(args.single), "ddp": os.path.abspath(args.ddp)}
     ours = Rankwise(trainers, args.extra_flag)
     runs = {}
-    for program in (ours, Pytorch(), Pytorch("PyTorch tuned", tuned=True)):
+    for program in (ours, PythonProgram(FRAMEWORKS["pytorch"]), PythonProgram(tuned_pytorch())):
         for kind, work in works.items():
-            name = f"{program.name} {kind}"
+            name = f"{program.title} {kind}"
             print(f"training: {name}", file=sys.stderr, flush=True)
             run_folder = pathlib.Path(folder, name.replace(" ", "_"))
             run_folder.mkdir()

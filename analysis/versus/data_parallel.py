@@ -5,8 +5,8 @@
 
 Runs of `//trainers:data_parallel` in its four ways, of `//trainers:ddp` over each backend and of
 data_parallel_threads.py take turns, on the same global batch, 1 thread per replica or rank. Prints tables in
-Markdown: the median step, and where it goes, medians over the runs. Python is $RANKWISE_PYTHON, or as versus_pytorch
-finds it.
+Markdown: the median step, and where it goes, medians over the runs. Python is PyTorch's of
+environments.py.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-import pytorch_python
+import environments
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 WARM_UP = 10
 MODELS = {"simple_cnn": ["--model=simple_cnn"],
           "mlp of 32 layers": ["--model=mlp", "--depth=32", "--width=128"]}
@@ -100,7 +100,7 @@ def programs(args, model, python):
         for way in ("", "both"):
             name = f"Python threads{', ' + way if way else ''}"
             add(name, count, run_python,
-                [python, str(HERE / "data_parallel_threads.py"), *work, *shared, *WAYS[way]])
+                [python, str(PROGRAMS / "data_parallel_threads.py"), *work, *shared, *WAYS[way]])
     return found
 
 
@@ -147,8 +147,8 @@ def report(args, model, results):
 def main():
     args = parse_args()
     try:
-        python = pytorch_python.find()
-    except pytorch_python.NoPython as error:
+        python = environments.find(environments.ENVIRONMENTS["pytorch"])
+    except environments.NoPython as error:
         sys.exit(f"data_parallel: {error}")
     for model in [args.only] if args.only else MODELS:
         report(args, model, measure(args, model, python))

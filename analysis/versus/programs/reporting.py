@@ -1,0 +1,64 @@
+"""What every program here tells the comparison: when its first step was done, step times and losses."""
+
+import argparse
+import json
+import os
+import statistics
+import time
+
+WARM_UP_STEPS = 10
+
+
+def seconds_since_boot():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def process_start(process="self"):
+    """When the kernel started a process, this one or that of a number, in seconds since boot."""
+    with open(f"/proc/{process}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def write_list(path, values):
+    if path:
+        with open(path, "w") as file:
+            json.dump(values, file)
+
+
+def parser(description):
+    """The flags of programs that take their weights and the order of examples from start.py."""
+    flags = argparse.ArgumentParser(description=description.splitlines()[0])
+    flags.add_argument("--data_dir", required=True)
+    flags.add_argument("--start", required=True, help="what start.py wrote")
+    flags.add_argument("--max_steps", type=int, default=100)
+    flags.add_argument("--lr", type=float, default=1e-3)
+    flags.add_argument("--threads", type=int, default=1, help="per rank")
+    flags.add_argument("--losses", metavar="FILE", help="step losses, a JSON list")
+    flags.add_argument("--step_seconds", metavar="FILE", help="rank 0's step times, a JSON list")
+    return flags
+
+
+class Report:
+    """Of one rank, launched by a process that started at `launched`."""
+
+    def __init__(self, rank, launched):
+        self.rank, self.launched = rank, launched
+        self.losses, self.step_seconds, self.begin = [], [], time.perf_counter()
+
+    def step_done(self, loss):
+        now = time.perf_counter()
+        self.step_seconds.append(now - self.begin)
+        self.begin = now
+        self.losses.append(loss)
+        if len(self.losses) == 1 and self.rank == 0:
+            elapsed = seconds_since_boot() - self.launched
+            print(f"first step done after {elapsed:.3f} s", flush=True)
+
+    def finish(self, args):
+        """`args` are those of parser(); losses must be the same on all ranks."""
+        if self.rank == 0:
+            seconds = statistics.median(self.step_seconds[WARM_UP_STEPS:] or self.step_seconds)
+            print(f"median step {1000 * seconds:.2f} ms", flush=True)
+            write_list(args.step_seconds, self.step_seconds)
+            write_list(args.losses, [float(loss) for loss in self.losses])

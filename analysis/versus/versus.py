@@ -1,0 +1,225 @@
+"""Measures the C++ trainers against the same programs in PyTorch, JAX, TensorFlow and DeepSpeed.
+
+    bazel run //analysis:versus
+    bazel run //analysis:versus -- --runs=3 --only=fp32,ddp --frameworks=pytorch,jax
+
+All take turns, run by run, on made data. Prints tables in Markdown: medians over the runs. Exits non-zero
+when losses of gpt differ by more than rounding makes. Memory comes from one more run of each, since sampling it costs time.
+Each framework's Python is an environment that is made once in the user's cache; PyTorch's may be named by $RANKWISE_PYTHON.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import comparison
+from comparison import Case
+from environments import ENVIRONMENTS, NoPython, find, version_in
+from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, RankwiseDdp,
+                        tuned_pytorch)
+from works import CASES, TABLES
+
+HERE = pathlib.Path(os.path.abspath(__file__)).parent
+TRAINERS = ("single", "ddp", "fsdp", "tensor_parallel", "hybrid")
+
+
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
+def user_path(path):
+    """`bazel run` starts elsewhere; users mean the folder they typed in."""
+    return os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", os.getcwd()), path)
+
+
+def trainer(name):
+    """The binary in the runfiles, or of a build in this source tree."""
+    for folder in (HERE.parent.parent, HERE.parent.parent / "bazel-bin"):
+        path = folder / "trainers" / name
+        if path.is_file():
+            return str(path)
+    sys.exit(f"versus: no trainer `{name}` near {HERE}; start it by "
+             f"`bazel run //analysis:versus`, or name a binary by --{name}")
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected 1 or more")
+    return value
+
+
+def names_of(known):
+    def parse(text):
+        names = text.split(",")
+        unknown = set(names) - set(known)
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{sorted(unknown)[0]!r} is none of {', '.join(known)}")
+        return names
+    return parse
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(prog="versus", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=positive, default=5, help="of each program and case (5)")
+    parser.add_argument("--only", type=names_of(CASES), default=list(CASES),
+                        help=f"which of {','.join(CASES)} (all)")
+    parser.add_argument("--frameworks", type=names_of(FRAMEWORKS), default=list(FRAMEWORKS),
+                        help=f"which of {','.join(FRAMEWORKS)} (all)")
+    parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run (100)")
+    parser.add_argument("--threads", type=positive, default=cores(),
+                        help="of a run on one rank (all cores); others take 1 a rank")
+    parser.add_argument("--with_tuned", action="store_true",
+                        help="on images also PyTorch with channels-last and fused Adam")
+    parser.add_argument("--data_dir", help="CIFAR-10 folder (a made one, in a temporary folder)")
+    for name in TRAINERS:
+        parser.add_argument(f"--{name}",
+                            help=f"binary of //trainers:{name} (the one that Bazel built)")
+    parser.add_argument("--extra_flag", action="append", default=[],
+                        help="passed on to the C++ binaries, may be repeated")
+    parser.add_argument("--out", help="also write every sample to this JSON file")
+    args = parser.parse_args()
+    if args.with_tuned and "pytorch" not in args.frameworks:
+        parser.error("--with_tuned needs pytorch among the --frameworks")
+    return args
+
+
+def tell(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_script(python, script, *arguments):
+    tell(f"making data: {script}")
+    subprocess.run([python, PROGRAMS / script, *arguments], check=True)
+
+
+def make_start(python, work, folder):
+    """The file that programs begin with which cannot draw PyTorch's numbers."""
+    path = f"{folder}/start-{work.model}-{work.readers()}-{work.examples_per_reader()}.npz"
+    if not os.path.exists(path):
+        run_script(python, "start.py", f"--model={work.model}", f"--data_dir={work.data_dir}",
+                   f"--ranks={work.readers()}", f"--batch_size={work.examples_per_reader()}",
+                   f"--max_steps={work.max_steps}", f"--seed={work.seed}", path)
+    return dataclasses.replace(work, start=path)
+
+
+def make_works(args, python, folder):
+    """The cases to run, by name, with data made where there is none."""
+    data = {"cnn": user_path(args.data_dir) if args.data_dir else "", "gpt": ""}
+    scripts = {"cnn": "make_cifar10_folder.py", "gpt": "make_text.py"}
+    starts = any(FRAMEWORKS[name].needs_start for name in args.frameworks)
+    works = {}
+    for name in args.only:
+        kind, options = CASES[name]
+        if not data[kind.model]:
+            data[kind.model] = f"{folder}/{kind.model}"
+            run_script(python, scripts[kind.model], data[kind.model])
+        options = {"threads": args.threads} | options if kind.model == "cnn" else options
+        work = kind(**({"batch_size": 64} | options), data_dir=data[kind.model], max_steps=args.steps)
+        works[name] = make_start(python, work, folder) if starts else work
+    return works
+
+
+def make_programs(args, works):
+    """Ours first."""
+    names = {work.trainer() for work in works.values()} | ({"ddp"} if "fsdp" in works else set())
+    trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
+                for name in names}
+    python = {name: find(ENVIRONMENTS[FRAMEWORKS[name].environment]) for name in args.frameworks}
+    programs = [Rankwise(trainers, args.extra_flag)]
+    for name in args.frameworks:
+        programs.append(PythonProgram(FRAMEWORKS[name], python[name]))
+        if name == "pytorch" and args.with_tuned:
+            programs.append(PythonProgram(tuned_pytorch(), python[name]))
+    return programs + [RankwiseDdp(trainers, args.extra_flag)]
+
+
+def run_once(program, work, **options):
+    with tempfile.TemporaryDirectory(prefix="versus.") as folder:
+        return program.run(work, folder, **options)
+
+
+def run_case(name, work, programs, runs):
+    """The last result of each program is the memory run."""
+    able = [program for program in programs if not program.cannot(work)]
+    results = {program.title: [] for program in able}
+    for turn in range(runs + 1):
+        for program in able:
+            tell(f"{name}: {program.title}, " +
+                 ("memory" if turn == runs else f"run {turn + 1} of {runs}"))
+            result = run_once(program, work, sample_memory=turn == runs)
+            results[program.title].append(result)
+    lines = {program.title: comparison.lines_of_code(program.source(work)) for program in able}
+    reasons = {program.title: program.cannot(work) for program in programs
+               if program.cannot(work) not in ("", NOT_COMPARED)}
+    return Case(name, work, results, lines, reasons)
+
+
+def warn_of_late_lines(case):
+    for name, runs in case.results.items():
+        for run in runs[:-1]:
+            late = run.first_step_seconds - run.reported_first_step_seconds
+            if abs(late) > 0.2:
+                tell(f"warning: {name} says that its first step was done {late:.2f} s before its "
+                     "line arrived here; the arrival is what counts")
+
+
+def print_report(cases, args):
+    turns = "one run of each" if args.runs == 1 else (
+        f"medians of {args.runs} runs in turn, in brackets the lowest and highest ratio of two "
+        "neighbouring runs")
+    for names in TABLES:
+        if of_table := [case for case in cases if case.name in names]:
+            print(f"\n{comparison.table(of_table)}\n")
+            print("\n".join(comparison.reasons(of_table)))
+    versions = []
+    for name in args.frameworks:
+        environment = ENVIRONMENTS[FRAMEWORKS[name].environment]
+        versions.append(f"{environment.title} {version_in(find(environment), environment)[0]}")
+    batches = ", ".join(f"{case.name} {case.work.batch()}" for case in cases)
+    print(f"\n{', '.join(versions)}; Adam, {args.steps} steps; {turns}.\nA step's batch: {batches}.")
+    print("Largest difference to rankwise in the first steps' losses:", flush=True)
+    for case in cases:
+        found = comparison.loss_differences(case).items()
+        print(f"- {case.name}: " + ", ".join(f"{name} {value:.1e}" for name, value in found), flush=True)
+
+
+def write_samples(cases, path):
+    samples = {case.name: {name: [dataclasses.asdict(run) for run in runs]
+                           for name, runs in case.results.items()} for case in cases}
+    pathlib.Path(path).write_text(json.dumps(samples))
+
+
+def compare(args, folder):
+    works = make_works(args, find(ENVIRONMENTS["pytorch"]), folder)
+    programs = make_programs(args, works)
+    cases = []
+    for name, work in works.items():
+        cases.append(run_case(name, work, programs, args.runs))
+        warn_of_late_lines(cases[-1])
+    print_report(cases, args)
+    if args.out:
+        write_samples(cases, user_path(args.out))
+    if broken := comparison.too_different(cases):
+        sys.exit("versus: " + "; ".join(broken))
+
+
+def main():
+    args = parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="versus.") as folder:
+            compare(args, folder)
+    except NoPython as error:
+        sys.exit(f"versus: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What is trained: the cases that every framework is given."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One training run of SimpleCNN on images, whoever does it."""
+
+    data_dir: str
+    world_size: int  # 0: one process without DDP
+    batch_size: int  # per rank
+    threads: int  # per rank
+    max_steps: int
+    precision: str = "fp32"
+    optimizer: str = "adam"
+    lr: float = 1e-3
+    seed: int = 0
+    start: str = ""  # start.py's file, for frameworks that cannot draw PyTorch's numbers
+
+    unit = "images"
+    model = "cnn"
+    loss_bound = None  # parity.py has those of images
+
+    def shared_flags(self):
+        return [f"--data_dir={self.data_dir}", f"--batch_size={self.batch_size}",
+                f"--threads={self.threads}", f"--max_steps={self.max_steps}",
+                f"--precision={self.precision}", f"--optimizer={self.optimizer}",
+                f"--lr={self.lr}", f"--seed={self.seed}"]
+
+    def readers(self):
+        """Ranks that read different examples."""
+        return max(self.world_size, 1)
+
+    def examples_per_reader(self):
+        return self.batch_size
+
+    def units_per_step(self):
+        return self.batch_size * self.readers()
+
+    def batch(self):
+        return f"{self.batch_size} images a rank"
+
+    def trainer(self):
+        return "ddp" if self.world_size else "single"
+
+    def rankwise_command(self, trainers):
+        command = [trainers[self.trainer()], "--dataset=cifar10", *self.shared_flags()]
+        return command + ([f"--nproc={self.world_size}"] if self.world_size else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class GptWork:
+    """One of the smallest gpt on text, whose layers the ranks of each stage divide among them, or which
+    data-parallel ranks train."""
+
+    data_dir: str  # a text file
+    world_size: int
+    batch_size: int  # sequences per micro-batch; data-parallel: per rank
+    max_steps: int
+    stages: int = 1
+    micro_batches: int = 1  # per optimizer step; 1 without stages
+    sequence_parallel: bool = False
+    data_parallel: str = ""  # "fsdp", "ddp": the trainer; empty: not
+    threads: int = 1  # per rank
+    lr: float = 1e-3
+    seed: int = 0
+    start: str = ""
+
+    unit = "tokens"
+    model = "gpt"
+    loss_bound = 1e-4  # rounding, which Adam magnifies
+    sequence_tokens = 128
+
+    def shared_flags(self):
+        flags = [f"--data_dir={self.data_dir}", f"--batch_size={self.batch_size}",
+                 f"--threads={self.threads}", f"--max_steps={self.max_steps}",
+                 f"--lr={self.lr}", f"--seed={self.seed}"]
+        if self.stages > 1:
+            flags += [f"--pp={self.stages}", f"--microbatches={self.micro_batches}"]
+        return flags + (["--sequence_parallel"] if self.sequence_parallel else [])
+
+    def readers(self):
+        return self.world_size if self.data_parallel else 1
+
+    def examples_per_reader(self):
+        return self.micro_batches * self.batch_size
+
+    def units_per_step(self):
+        return self.readers() * self.examples_per_reader() * self.sequence_tokens
+
+    def batch(self):
+        sequences = f"{self.batch_size} sequences of {self.sequence_tokens} tokens"
+        if self.data_parallel:
+            return f"{sequences} a rank"
+        return f"{self.micro_batches} x {sequences}" if self.stages > 1 else sequences
+
+    def trainer(self):
+        return self.data_parallel or ("hybrid" if self.stages > 1 else "tensor_parallel")
+
+    def rankwise_command(self, trainers):
+        command = [trainers[self.trainer()], "--model=gpt", "--dataset=text",
+                   "--eval=false", f"--nproc={self.world_size}", *self.shared_flags()]
+        if self.data_parallel == "fsdp":
+            return command + ["--zero=3"]
+        if self.stages == 1:
+            return command
+        return command + [f"--tp={self.world_size // self.stages}", "--schedule=1f1b",
+                          "--split=flops", "--tied_head=false"]
+
+
+CASES = {
+    "fp32": (Work, {"world_size": 0}),
+    "bf16": (Work, {"world_size": 0, "precision": "bf16"}),
+    "ddp": (Work, {"world_size": 2, "threads": 1}),
+    "tp": (GptWork, {"world_size": 2, "batch_size": 8}),
+    "tp_sequence": (GptWork, {"world_size": 2, "batch_size": 8, "sequence_parallel": True}),
+    "pp_tp": (GptWork, {"world_size": 4, "stages": 2, "batch_size": 2, "micro_batches": 8}),
+    "fsdp": (GptWork, {"world_size": 2, "batch_size": 8, "data_parallel": "fsdp"}),
+}
+# Which cases share a table.
+TABLES = (("fp32", "bf16", "ddp"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",))
