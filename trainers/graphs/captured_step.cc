@@ -149,6 +149,7 @@ absl::Status CapturedStep::RunCaptured() {
   StepClock clock = StepClock::Inert();
   ASSIGN_OR_RETURN(StepOutcome outcome,
                    step_.step({.step = 0,
+                               .ends_epoch = false,
                                .micro_batches = batches_,
                                .dropout_seeds = dropout_seeds_,
                                .learning_rate = 0,

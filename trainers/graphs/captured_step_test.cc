@@ -116,6 +116,7 @@ class Training {
     clock.Begin(Phase::kDataWait);
     absl::StatusOr<StepOutcome> outcome =
         step({.step = number,
+              .ends_epoch = false,
               .micro_batches = batches,
               .dropout_seeds = seeds,
               .learning_rate = 0.1 / static_cast<double>(number),
