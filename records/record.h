@@ -124,7 +124,7 @@ struct StepRecord {
   // Of replicas in one process: what the first device does while the others
   // wait for it, within forward_seconds ("scatter", "replicate", "gather",
   // "loss") and backward_seconds ("scatter gradient", "reduce"). All but the
-  // loss are in exposed_comm_seconds, too.
+  // loss are also in exposed_comm_seconds.
   std::map<std::string, double> first_device_seconds = {};
 };
 
@@ -162,17 +162,17 @@ struct RestartRecord {
   double training_unix_seconds = 0;  // when the next step begins
 };
 
-// One update of a parameter server's shard by one worker's push. A round is a
-// push of a worker, counted from 1 in every run; a version is the number of
+// One worker's push in an update of a parameter server's shard. A round of a
+// worker is one push, counted from 1 in every run; a version is the number of
 // updates that the shard has had.
 struct UpdateRecord {
   int64_t rank = 0;        // of the server
-  int64_t step = 0;        // of the server, in which it was applied
+  int64_t step = 0;        // of the server, in which the push was applied
   int64_t worker = 0;      // rank
   int64_t round = 0;       // of that worker
-  int64_t read_round = 0;  // of which all workers' updates were in what it read
+  int64_t read_round = 0;  // up to which what it read had all workers' updates
   int64_t version = 0;     // with this update
-  int64_t read_version = 0;  // of what the worker read before it computed
+  int64_t read_version = 0;  // that the worker had read before it computed
   double loss = 0;           // that came with the push
 };
 

@@ -1,6 +1,6 @@
 // Replicas in one process must not change what is learned: the same global
-// batches give the losses, weights and evaluations of one device, whichever of
-// DataParallel's ways is taken.
+// batches give the losses, weights and evaluations of one device, with every
+// --gather and --replicate.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ const std::vector<Flags>& Ways() {
   return *kWays;
 }
 
-// Of all ways, with `replicas`; `tolerance` 0: to the last bit.
+// With each of Ways() and the flag `replicas`; `tolerance` 0: to the last bit.
 void ExpectLikeSingle(const Flags& model, const std::string& replicas,
                       double tolerance) {
   const Trained single = Train("single", 1, With(model, {}));
@@ -101,8 +101,8 @@ TEST(DataParallelTest, KeepingTheCopiesChangesNothingOfBatchNorm) {
                  Train("data_parallel", 1, With(model, {"--replicate=once"})));
 }
 
-// One run of 13 steps, of which another trainer, or number of replicas, does
-// the last ones.
+// One run of 13 steps, of which the last 8 are done by another trainer or with
+// another number of replicas.
 TEST(DataParallelTest, CheckpointsGoOnInOtherTrainers) {
   const Flags adam = {"--optimizer=adam", "--lr=0.001"};
   const Trained whole = Train("single", 1, Joined(With(Cnn(), {}), adam));
@@ -134,7 +134,8 @@ TEST(DataParallelTest, CheckpointsGoOnInOtherTrainers) {
   }
 }
 
-// The parts that only the first device does, by name; within their phases.
+// Those of the first device alone have names, and are contained in forward and
+// backward.
 TEST(DataParallelTest, RecordsKnowEveryPartOfAStep) {
   const Trained run = Train("data_parallel", 1, With(Cnn(), {"--replicas=2"}));
   EXPECT_THAT(run.out, HasSubstr("replicas on cpu, cpu, made at every step; "

@@ -40,7 +40,7 @@ Trained TrainWith(int servers, int workers, Flags flags) {
   return Train("parameter_server", servers + workers, Small(std::move(flags)));
 }
 
-// Of the workers number by number.
+// The workers' losses, in order.
 std::vector<Losses> WorkersOf(const Trained& run, size_t servers) {
   return {run.losses.begin() + static_cast<int64_t>(servers), run.losses.end()};
 }
@@ -101,7 +101,7 @@ double LastEvaluation(const Trained& run) {
   return run.evaluations.empty() ? 1e9 : run.evaluations.back().mean_loss;
 }
 
-// All of the same examples, with a straggler.
+// All train on the same examples, with a straggler.
 TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
   const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.01",
                       "--slow_worker=3:2"};
@@ -161,7 +161,7 @@ TEST(ParameterServerTest, ResumesBitEqual) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("resumed after step 7 "));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(20));
-  // The servers' number does not matter to what they have saved.
+  // What they have saved does not depend on the number of servers.
   Flags fewer = Saving(dir, 24, {"--resume"});
   fewer.push_back("--nproc=3");
   fewer.push_back("--servers=1");
@@ -185,8 +185,8 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
     EXPECT_EQ(run->Wait(), 0) << run->Stderr();
     EXPECT_TRUE(AllGone(ranks));
     EXPECT_THAT(run->Stderr(),
-                AllOf(HasSubstr("warning: rank 2, a worker, does not answer "
-                                "any more; training continues with 2 workers"),
+                AllOf(HasSubstr("warning: rank 2, a worker, no longer "
+                                "answers; training continues with 2 workers"),
                       ContainsRegex("rank 2 [(]process [0-9]+[)] ended with "
                                     "signal 9 [(]Killed[)]; the job continues "
                                     "without it")));

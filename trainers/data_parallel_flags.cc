@@ -17,18 +17,18 @@
 
 TRAINER_FLAG(
     kLayout, int, replicas, 0,
-    "replicas of the model, which share out each batch: on the first GPUs, or, "
-    "with --device=cpu or too few of them, on slots of the CPU; 0: one for "
-    "every GPU, or 2 slots");
+    "replicas of the model, which divide each batch among them: on the first "
+    "GPUs, or, with --device=cpu or too few GPUs, on slots of the CPU; 0: one "
+    "for every GPU, or 2 slots");
 TRAINER_FLAG(kSpeed, std::string, gather, "output",
-             "what the replicas send to the first device: output, which "
-             "computes the loss there, as torch.nn.DataParallel is used; or "
-             "loss, which each has computed of its examples");
+             "what the replicas send to the first device: output, from which "
+             "the loss is computed there, as with torch.nn.DataParallel; or "
+             "loss, which each replica computes for its own examples");
 TRAINER_FLAG(
     kSpeed, std::string, replicate, "step",
-    "when the replicas are made: at every step, as torch.nn.DataParallel "
-    "does, or once: then they share the weights on one device, and all "
-    "threads sum gradients on the host");
+    "when the replicas are made: step, at every step, as by "
+    "torch.nn.DataParallel; or once: then replicas on one device share its "
+    "weights, and on the CPU all threads sum gradients");
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, batch_size);

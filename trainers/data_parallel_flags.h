@@ -12,9 +12,10 @@ namespace rankwise {
 
 absl::Status CheckDataParallelFlags();
 
-// One per replica: --devices; without it --replicas of the first GPUs, or as
-// many slots of the CPU where --device=cpu or too few GPUs are there.
-// InvalidArgument where --device asks for GPUs that are not.
+// One for each replica: --devices; without it the first --replicas GPUs, or,
+// with
+// --device=cpu or too few GPUs, as many slots of the CPU. InvalidArgument where
+// --device asks for GPUs that are not there.
 absl::StatusOr<std::vector<c10::Device>> ReplicaDevicesFromFlags();
 
 bool GathersLossesByFlag();  // --gather=loss

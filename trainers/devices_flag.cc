@@ -10,9 +10,11 @@
 
 TRAINER_FLAG(
     kLayout, std::string, devices, "",
-    "run the whole model in this process, each rank of its pipeline, or each "
-    "replica of data_parallel, on one of these: cuda:0,cuda:1; each cpu is a "
-    "slot that runs the same code. Of model_parallel without --nproc, empty: "
+    "run the whole model in this process, with each rank of its pipeline, or "
+    "each replica of data_parallel, on one of these: cuda:0,cuda:1; each cpu "
+    "is "
+    "a slot that runs the same code. Empty, for model_parallel without "
+    "--nproc: "
     "cpu,cpu");
 
 namespace rankwise {

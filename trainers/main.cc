@@ -100,7 +100,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
   }
   line.launch.max_restarts = line.train.checkpoint.max_restarts;
   line.launch.ranks_save_when_preempted = !line.train.checkpoint.dir.empty();
-  // OpenMPI ends with the first of its ranks.
+  // OpenMPI itself ends the job when a rank dies.
   if (trainer.servers != nullptr && line.comm.backend != "mpi")
     line.launch.needed_ranks = trainer.servers();
   RETURN_IF_ERROR(CheckUsage(trainer, line));
@@ -170,7 +170,7 @@ void SayOnce(const Worker& worker, const std::string& line) {
   if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
 
-// Of replicas, which compute at the same time: slots of the CPU divide its
+// The replicas'. They compute at the same time, so slots of the CPU divide its
 // cores.
 absl::Status TakeDevices(const Trainer& trainer, const TrainConfig& config,
                          Worker& worker) {
@@ -285,8 +285,7 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
     env = FakeRankEnvFromFlags();
   }
   if (env.rank != 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const MeshLayout layout,
-                   LayoutOf(trainer, env.world_size));
+  ASSIGN_OR_RETURN(const MeshLayout layout, LayoutOf(trainer, env.world_size));
   ASSIGN_OR_RETURN(const TrainConfig config,
                    WithBatchSize(trainer, line.train, layout.size("dp")));
   const std::string& device = line.comm.device;

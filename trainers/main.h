@@ -19,11 +19,11 @@ struct Trainer {
   const char* name = "";
   const char* usage = "";
   bool distributed = false;  // has a process group, of one rank too
-  // Every rank, or replica, holds all of the model on one device, and runs it in
+  // Every rank or replica holds all of the model on one device, and runs it in
   // one go.
   bool whole_model = false;
-  // Ranks that keep parameters and read no training data, the first of the job;
-  // the others may fail without ending it. Null: none.
+  // The number of parameter servers: the first ranks of the job, which read no
+  // training data. The job continues when other ranks fail. Null: none.
   int (*servers)() = nullptr;
   // Checks the trainer's own flags before any rank is started; may be null.
   absl::Status (*check_flags)() = nullptr;

@@ -1,7 +1,7 @@
 // Training with parameter servers: the first ranks keep the parameters, divided
 // by rows, and the optimizer's state; the others compute gradients, push them
-// to the servers and pull what comes of them. Compare with ddp.cc, whose ranks
-// all have the same part and cannot do without one of them.
+// to the servers and pull the new parameters. Compare with ddp.cc, whose ranks
+// all do the same and are all needed.
 
 #include <algorithm>
 #include <cstdio>
@@ -31,7 +31,7 @@
 namespace rankwise {
 namespace {
 
-// This rank's place in the job.
+// What this rank does in the job.
 struct Role {
   ServerJobConfig job;
   ServerRanks ranks;
@@ -47,7 +47,7 @@ struct Role {
 absl::StatusOr<Role> TakeRole(const Worker& worker) {
   if (worker.comm->runs_on_device()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--backend=auto is ", std::string(worker.comm->backend()),
+        "--backend=auto chooses ", std::string(worker.comm->backend()),
         " here, which ends all ranks when one dies; give --backend=gloo"));
   }
   Role role;
@@ -72,7 +72,7 @@ ShardLayout LayoutOf(const Model& model, const ServerJobConfig& job) {
                      job.server.bucket_bytes);
 }
 
-// A server's rows as the optimizer and the checkpoints know them.
+// A server's rows, for the optimizer and the checkpoints.
 ShardedState StateOf(const ParameterServer& server, const ShardLayout& layout,
                      const Group& servers, NamedTensors& owned) {
   ShardedState state;
@@ -95,8 +95,9 @@ std::string Describe(const ServerJobConfig& job, int workers) {
       job.consistency,
       job.local_steps == 1
           ? ""
-          : absl::StrCat(", each worker's own optimizer for ", job.local_steps,
-                         " steps; above is that of the servers"));
+          : absl::StrCat("; each worker takes ", job.local_steps,
+                         " steps with an optimizer of its own; the optimizer "
+                         "above is that of the servers"));
 }
 
 absl::Status Serve(const TrainConfig& config, Role& role) {
@@ -121,14 +122,14 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
       [&worker](int rank, int others) {
         if (!worker.is_first()) return;
         std::fprintf(stderr,
-                     "warning: rank %d, a worker, does not answer any more; "
-                     "training continues with %s\n",
+                     "warning: rank %d, a worker, no longer answers; training "
+                     "continues with %s\n",
                      rank, Counted(others, "worker").c_str());
       },
       {.step = start.step, .epoch = start.epoch, .position = start.position});
 
   int64_t round = 0;
-  bool begins_round = true;  // of which a step of this trainer awaits the end
+  bool begins_round = true;  // the next step does, and waits for its end
   double loss = 0;           // of the last round
   const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
@@ -158,7 +159,7 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
   return trained;
 }
 
-// Of each layer, the last bucket with a parameter that its forward uses.
+// By layer: the last bucket with a parameter that the layer's forward uses.
 std::vector<size_t> BucketsByLayer(const Model& model,
                                    const ShardLayout& layout) {
   std::vector<size_t> last(model.num_layers(), 0);
@@ -173,7 +174,8 @@ std::vector<size_t> BucketsByLayer(const Model& model,
   return last;
 }
 
-// Until the step has taken that many times as long, less what it has waited.
+// Sleeps until the step, less what it has waited, has taken `factor` times as
+// long.
 void SlowDown(double start_seconds, double waited_seconds, double factor) {
   const double busy = SteadySeconds() - start_seconds - waited_seconds;
   absl::SleepFor(absl::Seconds((factor - 1) * busy));
@@ -196,7 +198,8 @@ absl::Status Work(const TrainConfig& config, Role& role) {
   const Reply begin = client.Begin();
   run->ContinueFrom(
       {.step = begin.step, .epoch = begin.epoch, .position = begin.position});
-  // The first layers compute while the parameters of the last are on their way.
+  // The first layers compute while the last layers' parameters are on their
+  // way.
   model.SetRunLayer(
       [&](size_t layer, const Model::LayerForward& forward,
           const torch::Tensor& x) {
@@ -265,13 +268,13 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  // Its messages survive the death of a rank; NCCL's do not.
+  // Gloo's messages survive the death of a rank; NCCL's do not.
   absl::SetFlag(&FLAGS_backend, "gloo");
   return rankwise::TrainerMain(
       argc, argv,
       {.name = "parameter_server",
        .usage = "Trains with parameter servers and workers, synchronously or "
-                "not.\n"
+                "asynchronously.\n"
                 "  bazel run //trainers:parameter_server -- --nproc=3 "
                 "--consistency=ssp:2\n"
                 "All flags: --help",

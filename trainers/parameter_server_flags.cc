@@ -13,8 +13,8 @@
 #include "trainers/flags.h"
 
 TRAINER_FLAG(kLayout, int, servers, 1,
-             "the first ranks of the job, among which the parameters are "
-             "divided; the others compute");
+             "parameter servers: the first ranks of the job, which divide the "
+             "parameters among them; the other ranks are workers");
 TRAINER_FLAG(
     kLosses, std::string, consistency, "bsp",
     "bsp: a step applies the mean of all workers' gradients; ssp:K: each "
@@ -23,20 +23,25 @@ TRAINER_FLAG(
 TRAINER_FLAG(
     kLosses, bool, scale_lr_by_staleness, false,
     "with ssp and async: divide the learning rate of a gradient by 1 + the "
-    "updates since its parameters were read, and not by the workers");
+    "number of updates since its parameters were read, instead of by the "
+    "number "
+    "of workers");
 TRAINER_FLAG(
     kLosses, int64_t, local_steps, 1,
     "steps that each worker takes with an optimizer of its own before it "
-    "pushes what its parameters have moved by; 1: every step pushes gradients");
+    "pushes the change of its parameters; 1: every step pushes gradients");
 TRAINER_FLAG(
     kLosses, std::string, outer, "average",
-    "with --local_steps, how the servers take the workers' moves: average; "
-    "nesterov: as the gradient of SGD with momentum (DiLoCo); elastic: they "
-    "and the workers move towards each other (EASGD)");
-TRAINER_FLAG(kLosses, double, outer_lr, 0,
-             "learning rate of --outer; 0: 1 of average, 0.7 of nesterov, 0.9 "
-             "of elastic");
-TRAINER_FLAG(kLosses, double, outer_momentum, 0.9, "of --outer=nesterov");
+    "with --local_steps, what the servers do with the workers' changes: "
+    "average; nesterov: their mean is the gradient of SGD with Nesterov "
+    "momentum (DiLoCo); elastic: servers and workers move towards each other "
+    "(EASGD)");
+TRAINER_FLAG(
+    kLosses, double, outer_lr, 0,
+    "learning rate of --outer; 0: 1 for average, 0.7 for nesterov, 0.9 "
+    "for elastic");
+TRAINER_FLAG(kLosses, double, outer_momentum, 0.9,
+             "momentum of --outer=nesterov");
 TRAINER_FLAG(kSpeed, double, bucket_mb, 4,
              "MiB of parameters that travel in one message");
 TRAINER_FLAG(kSpeed, std::string, slow_worker, "",
@@ -65,7 +70,7 @@ struct SlowWorker {
   double factor = 1;
 };
 
-// None where the flag is malformed.
+// Nothing where the flag is malformed.
 std::optional<SlowWorker> SlowWorkerFromFlag() {
   const std::string text = absl::GetFlag(FLAGS_slow_worker);
   if (text.empty()) return SlowWorker();
@@ -86,7 +91,7 @@ double OuterLearningRate() {
   return outer == "average" ? 1 : outer == "nesterov" ? 0.7 : 0.9;
 }
 
-// What is for ranks that meet at every step, or own the model alone.
+// Refuses the flags of trainers whose ranks take every step together.
 void CheckOtherFlags(FlagChecks& checks) {
   const std::string backend = absl::GetFlag(FLAGS_backend);
   if (backend == "nccl" || backend == "fake") {
@@ -188,7 +193,7 @@ absl::Status CheckParameterServerFlags() {
     checks.Complain(absl::StrCat(
         "--clip_grad_norm: servers clip the mean of all workers' gradients, "
         "which --consistency=",
-        text, " does not make; leave one of them out"));
+        text, " does not compute; leave one of the two flags out"));
   }
   CheckOtherFlags(checks);
   return checks.status();

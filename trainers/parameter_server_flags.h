@@ -15,19 +15,20 @@ struct ServerJobConfig {
   int servers = 1;
   std::string consistency;  // as typed
   ParameterServerConfig server;
-  // Steps of a worker's own optimizer between two pushes of what the parameters
-  // have moved by; 1: every step pushes its gradients.
+  // Steps of a worker's own optimizer between two pushes of the parameters'
+  // change; 1: every step pushes its gradients.
   int64_t local_steps = 1;
-  // With local steps: what the servers apply, and how the workers go on.
+  // With local steps: the servers' optimizer, and the share by which workers
+  // move towards the servers.
   OptimizerConfig outer;
   double attraction = 0;  // of elastic averaging, else 0
-  // A worker that computes slowly, and by what its time is multiplied.
+  // The worker that is slowed down, and the factor of its computation's time.
   int slow_rank = -1;
   double slow_factor = 1;
 };
 
 int ServersFromFlags();
-// Of a job with `workers` workers.
+// For a job with `workers` workers.
 ServerJobConfig ServerJobConfigFromFlags(int workers);
 // Before any rank is started.
 absl::Status CheckParameterServerFlags();

@@ -1,6 +1,6 @@
 // The flags of the trainers that cut a model into stages, and their checks
 // before any rank is started: --split and --devices of both, and the pipeline's
-// own. data_parallel has --devices, too (devices_flag.cc).
+// own. data_parallel also has --devices (devices_flag.cc).
 #ifndef RANKWISE_TRAINERS_STAGE_FLAGS_H_
 #define RANKWISE_TRAINERS_STAGE_FLAGS_H_
 
@@ -17,7 +17,8 @@ namespace rankwise {
 std::string SplitFromFlags();
 
 // --devices, by rank of a pipeline in one process or by replica; where it is
-// empty, `without`. InvalidArgument for devices that this machine does not have.
+// empty, `without`. InvalidArgument for devices that this machine does not
+// have.
 absl::StatusOr<std::vector<c10::Device>> StageDevicesFromFlags(
     const std::string& without);
 

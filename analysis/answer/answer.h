@@ -26,7 +26,7 @@ struct AnswerConfig {
   ThroughputConfig throughput;
   BootstrapConfig bootstrap;  // of the laws of scaling
   ComparisonConfig comparison;
-  double target_loss = 0;  // of which the time to it is told; 0: of none
+  double target_loss = 0;  // whose time to reach it is reported; 0: none
 };
 
 // A cell under one way of scaling, or as a base case.
@@ -128,8 +128,8 @@ std::string SerialTrend(absl::Span<const SerialFraction> fractions);
 // finding.
 std::vector<Finding> FindingsOf(const Answer& answer);
 
-// The time to a training loss next to the throughput, and how stale the
-// gradients of parameter servers were; of what the runs do not have, none.
+// The time to a training loss next to the throughput, if `target_loss` is above
+// 0, and how stale gradients were, if any run had parameter servers.
 std::vector<Finding> LearningFindings(absl::Span<const Cell> cells,
                                       absl::Span<const RunTrace> runs,
                                       double target_loss);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -13,7 +14,8 @@
 namespace rankwise {
 namespace {
 
-// "parameter_server ssp:2 on 4 ranks: 12.5 s (5 runs) at 1,234 images/s".
+// "parameter_server ssp:2 on 4 ranks: 12.50 s (median of 5 runs), at 1234
+// images/s."
 std::string TimeSentence(const Cell& cell, absl::Span<const RunTrace> runs,
                          const RateColumn& rate, double loss) {
   std::vector<double> seconds;
@@ -34,9 +36,9 @@ std::string TimeSentence(const Cell& cell, absl::Span<const RunTrace> runs,
                          rate.Of(cell, cell.ExamplesPerSecond()), rate.name());
 }
 
-// "0: 40.0 %, 1: 35.0 %, 2 or more ...".
+// "0: 60.0 %, 1: 35.0 %, 8 or more: 5.0 %; at most 12".
 std::string Histogram(const std::map<int64_t, int64_t>& counts) {
-  constexpr int64_t kShown = 8;  // the last has all that are above it
+  constexpr int64_t kShown = 8;  // with all that are above it
   std::map<int64_t, double> shown;
   double all = 0;
   for (const auto& [value, count] : counts) {
@@ -87,7 +89,7 @@ std::vector<Finding> LearningFindings(absl::Span<const Cell> cells,
          absl::StrJoin(times, "\n")});
   }
   if (!stale.empty()) {
-    findings.push_back({"How stale gradients were as they were applied",
+    findings.push_back({"How stale gradients were when they were applied",
                         absl::StrJoin(stale, "\n")});
   }
   return findings;

@@ -347,7 +347,7 @@ bool IsSlowerInEveryRun(absl::Span<const double> delays,
   return true;
 }
 
-// One process has the replicas, and their first device.
+// Of rank 0: replicas are in one process.
 std::map<std::string, double> FirstDeviceSeconds(
     const RunTrace& run, const ThroughputConfig& config) {
   const auto steps = MeasuredSteps(run.ranks[0], config);

@@ -103,7 +103,7 @@ struct Ledger {
   double noise_seconds = 0;
   // Of compute_seconds, in the optimizer; mean over ranks and steps.
   double optimizer_seconds = 0;
-  // Of replicas in one process, StepRecord::first_device_seconds: means over
+  // For replicas in one process, StepRecord::first_device_seconds: means over
   // the steps after warm-up. All but the loss are exposed communication of dp.
   std::map<std::string, double> first_device_seconds;
   // Of compute_seconds, in captured steps, with what they waited for

@@ -50,8 +50,8 @@ double WorkPerRank(const Cell& cell) {
   return static_cast<double>(cell.global_batch) / cell.run.world_size;
 }
 
-// Examples of one forward and backward pass, --batch_size over the replicas
-// that share it; the batch per rank where the run has no such flag.
+// Examples of one forward and backward pass: --batch_size, divided by the
+// replicas that share it; the batch per rank where the run has no such flag.
 double ExamplesPerPass(const Cell& cell) {
   const double examples = NumberFlagOf(cell.run, "batch_size", 0) /
                           static_cast<double>(ReplicasOf(cell.run));
@@ -309,7 +309,7 @@ constexpr CauseText kCauseTexts[] = {
      "Move --split to where activations are small."},
     {"exposed communication along dp",
      "Send less (--comm_hook=bf16), less often (--accumulate) or sooner (a "
-     "smaller --bucket_cap_mb); of data_parallel, take --gather=loss and "
+     "smaller --bucket_cap_mb); with data_parallel, take --gather=loss and "
      "--replicate=once, or the trainer ddp."},
     {"pipeline bubble",
      "Raise --microbatches, or take a --schedule with a smaller bubble "

@@ -122,7 +122,7 @@ std::string SharedDevice(const RunTrace& run) {
 
 using Ranks = std::vector<const RankTrace*>;
 
-// That compute at the same time.
+// Of a rank, at the same time.
 int64_t ThreadsOf(const RunRecord& run) {
   return run.threads_per_rank * ReplicasOf(run);
 }

@@ -17,8 +17,8 @@
 namespace rankwise {
 
 struct Cell {
-  // Rank 0's of the first repetition. Replicas of one process count as ranks in
-  // world_size: each has a device, and threads_per_rank.
+  // Rank 0's of the first repetition. In world_size replicas of one process
+  // count as ranks: each has a device, and threads_per_rank threads.
   RunRecord run;
   int64_t global_batch = 0;
   double rank_batch = 0;  // Throughput::largest_rank_batch
@@ -94,7 +94,7 @@ std::string WhyNotOneCode(absl::Span<const std::string> versions);
 std::string CommitText(const RunRecord& run);
 
 // Whether a flag follows the world size without following from it: accumulate,
-// cp, devices, dp, microbatches, pp, replicas, split, tp.
+// cp, devices, dp, microbatches, pp, replicas, servers, split, tp.
 bool IsShapeFlag(absl::string_view name);
 
 // "32", "21.3": examples per rank need not be whole in a pipeline.

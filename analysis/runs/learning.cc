@@ -1,4 +1,4 @@
-// How soon a run learns, and from how old parameters its gradients are.
+// How soon a run reaches a loss, and how stale its gradients were.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -44,8 +44,8 @@ TEST(SecondsToLoss, TakesAllRanksThatTrainInTheOrderOfTime) {
   run.ranks.push_back(Rank(0, 0.01, 0, 0, 20));  // a server
   run.ranks.push_back(Rank(1, 1, 30, 8, 20));
   run.ranks.push_back(Rank(2, 2, 30, 8, 10));  // half as fast
-  // In second 14 the one ends its 14th step (30 to 17), then the other its 7th
-  // (30 to 24): of these 21 steps the first is left out.
+  // In second 14 the first worker ends its 14th step (30 to 17), then the other
+  // its 7th (30 to 24): of these 21 steps the first one is left out.
   const double mean = (14 * 23.5 + 7 * 27 - 30) / 20;
   EXPECT_EQ(SecondsToLoss(run, mean + 1e-9), 14);
   EXPECT_EQ(SecondsToLoss(run, mean - 1e-9), 15);

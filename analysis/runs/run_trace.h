@@ -58,14 +58,14 @@ std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
 // once, 6.4 s lost (...)".
 std::vector<std::string> LostTime(absl::Span<const RunTrace> runs);
 
-// When the mean training loss over the last 10 steps of every rank with
-// examples was at most `loss` for the first time, in seconds of the ranks'
-// steps, as each rank's clock counts them from its first step; NaN: never.
+// When the mean training loss of the last 10 N steps of all N ranks that train
+// was at most `loss` for the first time, in seconds. A rank's time is the sum
+// of its steps', from its first step on. NaN: never.
 double SecondsToLoss(const RunTrace& run, double loss);
 
-// Of a parameter server's updates, on all shards, how many were computed from
-// parameters that lacked so many rounds of the slowest worker, and so many
-// updates.
+// How many pushes, over all shards of the parameter servers, had which
+// staleness: the rounds of the slowest worker, and the updates, that were
+// missing in the parameters from which the gradient was computed.
 struct Staleness {
   std::map<int64_t, int64_t> rounds, updates;
 };
@@ -93,8 +93,8 @@ int64_t AxisSize(const RunRecord& run, absl::string_view axis);
 // without pipelines. Expects a run that CheckRun accepts.
 int64_t RanksSharingExamples(const RunTrace& run);
 
-// Replicas that share out the examples of a rank, each on a device of its own:
-// of data_parallel; else 1.
+// Replicas that divide the examples of a rank among them, each on a device of
+// its own: those of data_parallel; of other trainers 1.
 int64_t ReplicasOf(const RunRecord& run);
 
 // The value of one of a run's flags; "" without it.

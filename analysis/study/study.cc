@@ -42,7 +42,7 @@ ABSL_FLAG(std::string, from, "",
           "run nothing: read the records in this folder once more");
 ABSL_FLAG(bool, report, true, "write report.html into the folder");
 ABSL_FLAG(double, target_loss, 0,
-          "training loss: say how soon each configuration reached it; 0: none");
+          "training loss: report when each configuration reached it; 0: none");
 ABSL_FLAG(std::string, plotly_js, "",
           "plotly.min.js, which the report holds; empty: this build's");
 ABSL_FLAG(bool, force, false,

@@ -151,7 +151,7 @@ absl::Status CheckCombinations(const StudyConfig& config) {
   const auto one_process = absl::c_find_if(config.trainers, IsOneProcess);
   if (one_process != config.trainers.end() && !config.hosts.launcher.empty()) {
     return Bad("--trainers: ", *one_process,
-               " is one process on one host: leave it out, or --hosts");
+               " is one process on one host; leave out either it or --hosts");
   }
   RETURN_IF_ERROR(CheckLayouts(config));
   const bool has_limit = config.memory_limit_bytes > 0;

@@ -90,8 +90,8 @@ absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view flag,
 // Fails with a message that names the flag to change.
 absl::Status CheckStudyConfig(const StudyConfig& config);
 
-// True for the trainers whose ranks share out a batch: a cell's batch is that
-// of every rank.
+// True for the trainers whose ranks divide a batch among them: a cell's batch
+// is that of every rank.
 bool SharesOutTheBatch(absl::string_view trainer);
 
 // True for those of them whose ranks are replicas in one process, which takes

@@ -156,8 +156,8 @@ class Cells {
                absl::c_linear_search(config_.world_sizes, 1)) {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
-    // Ranks that divide a layer, or its parameters, cannot go on without each
-    // other's, and replicas of one process not without their first.
+    // Ranks that divide a layer or its parameters cannot continue without each
+    // other's part, nor replicas of one process without the first one.
     if (DividesLayers(run) || run.trainer == "fsdp" ||
         IsOneProcess(run.trainer))
       return;

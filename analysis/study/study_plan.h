@@ -59,8 +59,8 @@ struct StudyPlan {
 // configuration that strong and weak scaling share is run for both at once, and
 // so is one of `fixed_memory` (each with the batch that was found for it).
 // In addition, config.ablations times each:
-// - every cell above one rank without communication, but of data_parallel,
-//   fsdp, tensor_parallel and hybrid, which cannot leave it out;
+// - every cell above one rank without communication, except those of
+//   data_parallel, fsdp, tensor_parallel and hybrid, which cannot leave it out;
 // - the base trainer on one rank with that cell's batch per rank, or, of a
 //   pipeline, per micro-batch;
 // and, where config.comm_bench says so, comm_bench once at every world size

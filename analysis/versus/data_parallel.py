@@ -5,8 +5,8 @@
 
 Runs of `//trainers:data_parallel` in its four ways, of `//trainers:ddp` over each backend and of
 data_parallel_threads.py take turns, on the same global batch, 1 thread per replica or rank. Prints tables in
-Markdown: the median step, and where it goes, medians over the runs. Python is PyTorch's of
-environments.py.
+Markdown: the median step and the time of its parts, medians over the runs. Python is that of the environment
+`pytorch` of environments.py.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def report(args, model, results):
     print(f"\n{model}, ms a step (speed-up over the first column), global batch {args.batch_size}:\n")
     print(table(["", *map(str, args.replicas)],
                 [[name, *(cell(name, count) for count in args.replicas)] for name in names]))
-    print(f"\nWhere a step of {most} replicas goes, ms:\n")
+    print(f"\nThe parts of a step with {most} replicas, ms:\n")
     print(table(["", "step", *PARTS],
                 [[name, *(f"{results[name, most][part]:.2f}" for part in ["step", *PARTS])]
                  for name in names if "ddp" not in name and (name, most) in results]), flush=True)

@@ -10,7 +10,7 @@ from runs import Result, find_params, read_json, read_steps, run_measured
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 TRAINERS = HERE.parent.parent / "trainers"
-NOT_COMPARED = "not compared"  # for no reason that a reader of the table needs
+NOT_COMPARED = "not compared"  # and the report gives no reason
 
 
 def pytorch_command(work, python, program):

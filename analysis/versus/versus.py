@@ -3,8 +3,8 @@
     bazel run //analysis:versus
     bazel run //analysis:versus -- --runs=3 --only=fp32,ddp --frameworks=pytorch,jax
 
-All take turns, run by run, on made data. Prints tables in Markdown: medians over the runs. Exits non-zero
-when losses of gpt differ by more than rounding makes. Memory comes from one more run of each, since sampling it costs time.
+All take turns, run by run, on generated data. Prints tables in Markdown: medians over the runs. Exits non-zero
+when losses of gpt differ by more than rounding explains. Memory comes from one more run of each, since sampling it costs time.
 Each framework's Python is an environment that is made once in the user's cache; PyTorch's may be named by $RANKWISE_PYTHON.
 """
 
@@ -74,10 +74,10 @@ def parse_args():
                         help=f"which of {','.join(FRAMEWORKS)} (all)")
     parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
-                        help="of a run on one rank (all cores); others take 1 a rank")
+                        help="of a run on one rank (all cores); other runs take 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
                         help="on images also PyTorch with channels-last and fused Adam")
-    parser.add_argument("--data_dir", help="CIFAR-10 folder (a made one, in a temporary folder)")
+    parser.add_argument("--data_dir", help="CIFAR-10 folder (a generated one, in a temporary folder)")
     for name in TRAINERS:
         parser.add_argument(f"--{name}",
                             help=f"binary of //trainers:{name} (the one that Bazel built)")
@@ -100,7 +100,7 @@ def run_script(python, script, *arguments):
 
 
 def make_start(python, work, folder):
-    """The file that programs begin with which cannot draw PyTorch's numbers."""
+    """The file with which programs begin that cannot draw PyTorch's random numbers."""
     path = f"{folder}/start-{work.model}-{work.readers()}-{work.examples_per_reader()}.npz"
     if not os.path.exists(path):
         run_script(python, "start.py", f"--model={work.model}", f"--data_dir={work.data_dir}",
@@ -110,7 +110,7 @@ def make_start(python, work, folder):
 
 
 def make_works(args, python, folder):
-    """The cases to run, by name, with data made where there is none."""
+    """The cases to run, by name; generates the data that is not given."""
     data = {"cnn": user_path(args.data_dir) if args.data_dir else "", "gpt": ""}
     scripts = {"cnn": "make_cifar10_folder.py", "gpt": "make_text.py"}
     starts = any(FRAMEWORKS[name].needs_start for name in args.frameworks)

@@ -1,4 +1,4 @@
-"""Of the comparison, what needs no framework."""
+"""Tests of the comparison that need no framework."""
 
 import contextlib
 import dataclasses

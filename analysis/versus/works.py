@@ -1,11 +1,11 @@
-"""What is trained: the cases that every framework is given."""
+"""What is trained: the cases, the same for every framework."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """One training run of SimpleCNN on images, whoever does it."""
+    """One training run of SimpleCNN on images, in any framework."""
 
     data_dir: str
     world_size: int  # 0: one process without DDP

@@ -274,7 +274,7 @@ std::unique_ptr<Communicator> Communicator::Within(const Group& group) {
 Communicator::~Communicator() {
   constexpr absl::Duration kForPeersToFinish = absl::Seconds(2);
   constexpr absl::Duration kForPeersToExplain = absl::Seconds(1);
-  if (job_ != nullptr) return;  // which closes the connections
+  if (job_ != nullptr) return;  // the job's communicator closes connections
   Parts& parts = *parts_;
   parts.EndWatchdog();
   const CollectiveReport suspect = parts.log->Suspect();

@@ -114,10 +114,11 @@ class Communicator {
 
   // This rank's membership, narrowed to `group`, for ranks that do other work
   // than the rest of the job: collectives, rank() and world_size() are the
-  // group's; env(), and what ExplainFailure says, are the job's. `group` is one
-  // of NewGroup's. Use it no longer than this communicator.
+  // group's; env() and ExplainFailure remain the job's. `group` is one of
+  // NewGroup's. The result must not outlive this communicator.
   std::unique_ptr<Communicator> Within(const Group& group);
-  // The one that Within has narrowed, or this one.
+  // The communicator that Within was called on; this one, if it is not
+  // narrowed.
   Communicator& job() { return job_ == nullptr ? *this : *job_; }
 
   // How ExplainFailure is to call each rank of the job, in addition to its

@@ -340,7 +340,7 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   kill_ = Deadline(config_.grace * 0.8);
 }
 
-// Not once the job ends.
+// Not when the job is already ending.
 bool Launcher::CanDoWithout(const Child& child, int exit_code) const {
   return config_.needed_ranks > 0 && child.rank >= config_.needed_ranks &&
          exit_code != kBadUsage && !told_to_end_ && !exit_code_.has_value();

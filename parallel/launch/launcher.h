@@ -20,8 +20,8 @@ struct LaunchConfig {
   // From the first rank's death, or a signal to the launcher, to the moment at
   // which the last of the others is gone: SIGTERM first, SIGKILL near the end.
   absl::Duration grace = absl::Seconds(5);
-  // The job continues when a rank from this one on fails, but for bad usage. 0:
-  // it needs all of them.
+  // Ranks from this number on may fail, except by bad usage: the job continues
+  // without them. 0: it needs all ranks.
   int needed_ranks = 0;
   // How many times a failed job is restarted.
   int max_restarts = 0;
@@ -47,8 +47,8 @@ struct LaunchConfig {
 // one of them has died, or is stopped. No rank outlives the launcher, also if
 // the launcher is killed.
 //
-// A rank that the job does not need (needed_ranks) and that fails is reported,
-// and nothing else: the others' end decides.
+// If a rank fails that the job does not need (needed_ranks), the launcher only
+// says so; the other ranks decide about the exit code.
 //
 // If a rank fails and the launcher was not told to end, all ranks are
 // restarted, up to `max_restarts` times. TORCHELASTIC_RESTART_COUNT is set as

@@ -7,6 +7,7 @@
 #include "parallel/clock/steady_time.h"
 
 namespace rankwise {
+
 ParameterClient::ParameterClient(ShardLayout layout,
                                  const std::vector<Link>& servers,
                                  std::vector<NamedTensor> buffers)
@@ -24,7 +25,7 @@ Reply ParameterClient::Begin() {
     Ask(static_cast<int>(i), {.kind = Request::kPull});
     StartPull(servers_[i]);
   }
-  const at::Tensor buffers = Joined(buffers_);  // of that size
+  const at::Tensor buffers = Joined(buffers_);  // overwritten
   std::vector<std::vector<WorkPtr>> works(servers_.size());
   const int tag = kFirstBucketTag + static_cast<int>(layout_.buckets());
   for (size_t i = 0; i < servers_.size(); ++i)

@@ -1,10 +1,12 @@
-// A worker's side: pushes to all servers, and brings the parameters while the
-// layers that need them later are still waiting.
+// A worker's side: pushes to all servers, and pulls the parameters bucket by
+// bucket, so that the first layers compute while later parameters are on their
+// way.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "parallel/parameter_server/protocol.h"
@@ -13,8 +15,8 @@
 
 namespace rankwise {
 
-// Not thread-safe. Throws what a message throws: the servers' ends are the
-// worker's.
+// Not thread-safe. Throws what sending and receiving throw: a worker cannot
+// continue without all of its servers.
 //
 //   ParameterClient client(layout, links, ModelBuffers(model));
 //   client.Begin();
@@ -31,36 +33,36 @@ class ParameterClient {
   ParameterClient(const ParameterClient&) = delete;
   ParameterClient& operator=(const ParameterClient&) = delete;
 
-  // Brings the parameters and buffers, and says where training continues.
+  // Pulls the parameters and buffers. Returns where training continues.
   Reply Begin();
 
   struct Push {
     double learning_rate = 0;
     double loss = 0;
   };
-  // Pushes the parameters' gradients, zeros where one has none, and asks for
-  // the parameters that follow. Waits for the push before it only.
+  // Pushes the parameters' gradients, zeros where one has none, and starts to
+  // pull the parameters that result. Waits only for the previous push and pull.
   void PushGradients(const Push& push);
-  // The same with what the parameters have moved since they were brought, as a
-  // gradient: what was brought minus what is here (Douillard et al. 2023,
-  // "DiLoCo", algorithm 1). With an `attraction` above 0 the parameters are not
-  // overwritten with what comes, but moved by this share towards what was
-  // brought (Zhang et al. 2015, "Deep Learning with Elastic Averaging SGD",
-  // equation 3).
+  // The same with the change of the parameters since they were pulled, in the
+  // place of a gradient: the pulled values minus the present ones (Douillard et
+  // al. 2023, "DiLoCo", algorithm 1). With an `attraction` above 0 later pulls
+  // do not overwrite the parameters; instead these move by this share of the
+  // distance towards the values of the last pull (Zhang et al. 2015, "Deep
+  // Learning with Elastic Averaging SGD", equation 3).
   void PushDifference(const Push& push, double attraction = 0);
 
   // Returns when the parameters of the buckets up to this one are in place.
   void Await(size_t bucket);
   void AwaitAll() { Await(layout_.buckets() - 1); }
-  // Tells the servers that this worker computes, where it does not push for
-  // long.
+  // Tells the servers that this worker is still computing, when it does not
+  // push for a long time.
   void TellAlive();
-  // The servers are ending the job: nothing may be pushed any more.
+  // The servers are ending the job: this worker must not push again.
   bool ended() const { return ended_; }
-  // Brings the last parameters, and leaves the job.
+  // Pulls the last parameters, and leaves the job.
   void Finish();
 
-  // For how long this has waited since it was last asked.
+  // For how long this has waited for messages since the last call.
   double TakeWaitSeconds() { return std::exchange(wait_seconds_, 0); }
 
  private:
@@ -85,7 +87,7 @@ class ParameterClient {
   const std::vector<NamedTensor> buffers_;
   std::vector<Server> servers_;
   at::Tensor pushed_buffers_;
-  size_t in_place_ = 0;  // buckets of the pull that is under way
+  size_t in_place_ = 0;  // buckets of the current pull that are complete
   int64_t round_ = 0;
   bool keep_ = false;  // what is pulled does not overwrite the parameters
   bool ended_ = false;

@@ -93,8 +93,8 @@ Reply ReplyFrom(const at::Tensor& header) {
           Int(values[3]), Int(values[4]), Int(values[5])};
 }
 
-// In each turn a rank has at most one partner, as groups that are made at the
-// same time must be disjoint; without one it makes a group of its own.
+// Groups that are made at the same time must be disjoint, so in each turn a
+// rank has at most one partner; without a partner it makes a group of itself.
 absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers) {
   const int rank = comm.rank(), workers = comm.world_size() - servers;
   const int turns = std::max(servers, workers);

@@ -1,9 +1,8 @@
-// What parameter servers and workers tell each other, and the connections on
-// which they do. Each server and each worker have a process group of their own:
-// no backend but Gloo and MPI can receive from any rank, and a rank that dies
-// breaks the connections of its own groups only. Everything travels in the
-// host's memory, so that NCCL, which ends with the first of its ranks, is not
-// needed.
+// The messages between parameter servers and workers, and the connections that
+// carry them. Each pair of a server and a worker has a process group of its
+// own: only Gloo and MPI can receive from any rank, and a rank that dies breaks
+// only its own groups. All messages are in the host's memory, so that NCCL,
+// which ends all ranks when one of them dies, is not needed.
 //
 //   worker to server   request, then with kPush one message per bucket and one
 //                      of the model's buffers
@@ -24,10 +23,10 @@
 
 namespace rankwise {
 
-// How far workers may be apart.
+// How far apart workers may be.
 struct Consistency {
-  // Of all workers' gradients of a round the mean is applied at once (bulk
-  // synchronous). Else each gradient is applied as it arrives.
+  // True (bulk synchronous): the mean of all workers' gradients of a round is
+  // applied at once. False: each gradient is applied as it arrives.
   bool synchronous = true;
   // A worker continues when the slowest one is at most this number of rounds
   // behind it (Ho et al. 2013, "More Effective Distributed ML via a Stale
@@ -40,20 +39,20 @@ absl::StatusOr<Consistency> ParseConsistency(const std::string& text);
 // A round of a worker is one push, counted from 1 in every run. A shard's
 // version is the number of updates that it has had in the run.
 struct Request {
-  // kAlive: a worker that computes for long between two pushes.
+  // kAlive: the worker computes for a long time between two pushes.
   enum Kind : int64_t { kPull, kPush, kAlive, kDone };
   int64_t kind = kPull;
   int64_t round = 0;
-  // What the gradient was computed from.
+  // Of the parameters that the gradient was computed from.
   int64_t read_version = 0, read_round = 0;
   double learning_rate = 0;
   double loss = 0;  // mean over the examples since the last push
 };
 
 struct Reply {
-  bool ending = false;  // the job ends: no more requests
+  bool ending = false;  // the job ends: send no more requests
   int64_t version = 0;
-  int64_t round = 0;  // of which all workers' updates are included
+  int64_t round = 0;  // up to which all workers' updates are included
   // Where a worker that starts continues: optimizer steps done, the epoch, its
   // micro-batches done.
   int64_t step = 0, epoch = 1, position = 0;
@@ -68,21 +67,22 @@ class Link {
   explicit Link(Group pair) : pair_(std::move(pair)) {}
 
   int peer() const { return pair_.ranks()[1 - pair_.place()]; }  // of the job
-  // Start a message; nothing is done for an empty tensor. Tags count from 0.
-  // The tensor must stay as it is until the work is done.
+  // Start a message and append it to `works`; empty tensors are not sent. Tags
+  // count from 0. The tensor must not change until the work is done.
   void Send(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
   void Receive(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
-  // Of what this link is used for until its end, from another thread: fails.
+  // Makes all that is in flight on this link fail, and what is started later.
+  // May be called from another thread.
   void Abort();
 
  private:
   Group pair_;
 };
 
-// All of them; leaves none.
+// Waits for all of them and clears `works`.
 void WaitFor(std::vector<WorkPtr>& works);
 
-// As messages.
+// Requests and replies as messages.
 inline constexpr int kHeaderTag = 0, kFirstBucketTag = 1;
 at::Tensor EmptyHeader();  // fp64
 at::Tensor ToHeader(const Request& request);
@@ -93,7 +93,7 @@ Reply ReplyFrom(const at::Tensor& header);
 // The ranks of a job: servers first.
 struct ServerRanks {
   std::vector<Link> links;  // a server's by worker, a worker's by server
-  Group own;                // all servers; a worker: itself alone
+  Group own;                // of a server: all servers; a worker: itself alone
 };
 // Collective over all ranks of `comm`.
 absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers);

@@ -11,6 +11,7 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
+
 ParameterServer::ParameterServer(const ParameterServerConfig& config,
                                  ShardLayout layout, int server,
                                  const std::vector<Link>& workers,
@@ -210,7 +211,8 @@ void ParameterServer::Apply(ServedRound& result) {
   const at::NoGradGuard no_grad;
   std::vector<Peer*> from = {arrivals_.front()};
   if (config_.consistency.synchronous) {
-    // In the order of the workers, whoever was first: the same rounding.
+    // In the order of the workers, not of arrival, so that runs repeat to the
+    // last bit.
     from.clear();
     for (const auto& peer : peers_) {
       if (peer->arrived) from.push_back(peer.get());

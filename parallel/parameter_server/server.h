@@ -1,5 +1,5 @@
-// A server: the rows of the parameters that are its own, and what it answers to
-// the workers.
+// A parameter server: its rows of the parameters, and a thread per worker that
+// answers it.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_SERVER_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_SERVER_H_
 
@@ -23,41 +23,42 @@ namespace rankwise {
 
 struct ParameterServerConfig {
   Consistency consistency;
-  // Of gradients that are applied one by one: the learning rate divided by 1 +
-  // the updates since the parameters were read (Zhang et al. 2016,
-  // "Staleness-aware Async-SGD", equation 6), in place of by the workers.
+  // Of gradients that are applied one by one: divides the learning rate by 1 +
+  // the number of updates since the parameters were read (Zhang et al. 2016,
+  // "Staleness-aware Async-SGD", equation 6), instead of by the number of
+  // workers.
   bool scale_by_staleness = false;
   int64_t bucket_bytes = int64_t{4} << 20;
 };
 
-// What a server has done in a round.
+// What a server did in a round.
 struct ServedRound {
   double loss = 0;  // mean over the pushes; NaN without any
   double wait_seconds = 0;
   std::vector<UpdateRecord> updates;
 };
 
-// Each worker has a thread here, which receives what it pushes, waits until the
+// A thread per worker receives what the worker pushes, waits until the
 // consistency allows an answer, and sends the parameters. The caller's thread
-// applies the gradients, in FinishRound. A worker whose connection breaks, or
-// that is silent for the collective time-out, is left out from then on; the
-// others continue.
+// applies the gradients, in FinishRound. A worker is lost when its connection
+// breaks or it is silent for the collective timeout: it is left out from then
+// on, and the others continue.
 class ParameterServer {
  public:
   // Applies the gradients of rows() (Li et al. 2014, "Scaling Distributed
   // Machine Learning with the Parameter Server", algorithm 1).
   using Update = std::function<void(double learning_rate)>;
-  // Told, on the worker's thread, of each worker that is lost: its rank in the
-  // job, and how many continue.
+  // Called, on the worker's thread, for each worker that is lost: with its rank
+  // in the job, and the number of workers that continue.
   using OnLost = std::function<void(int rank, int others)>;
 
-  // Takes its rows from the parameters' present values. `workers`: all of
-  // them. `buffers` are overwritten with those of the first worker that is
-  // there.
+  // Takes its rows from the parameters' present values. `workers`: the links
+  // to all of them. With every update `buffers` are overwritten with those of
+  // the first worker that is left.
   ParameterServer(const ParameterServerConfig& config, ShardLayout layout,
                   int server, const std::vector<Link>& workers,
                   std::vector<NamedTensor> buffers);
-  // Ends without waiting for workers, which fail.
+  // Unless Finish was called, breaks the connections: the workers fail.
   ~ParameterServer();
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
@@ -70,7 +71,7 @@ class ParameterServer {
   };
   const std::vector<Rows>& rows() const { return rows_; }
 
-  // From here on workers are answered. `start`: where they continue.
+  // From here on workers are answered. `start`: where their training continues.
   void Serve(Update update, OnLost on_lost, const Reply& start);
 
   // Returns when all workers that are left have had `round` of their rounds
@@ -106,7 +107,7 @@ class ParameterServer {
   void Join();
   // These need `mutex_`.
   int Working() const;
-  // Rounds that all workers that are left have had applied; -1 without any.
+  // Rounds that all workers that are left have had applied; -1 if all are lost.
   int64_t SlowestRound() const;
   bool CanApply() const;
   void Apply(ServedRound& result);
@@ -122,7 +123,8 @@ class ParameterServer {
   std::vector<Rows> rows_;
   std::vector<at::Tensor> gradient_;  // buckets, of which rows' are views
 
-  std::mutex mutex_;  // guards what follows, and the peers' but for messages
+  // Guards what follows; of a peer, all but what its thread sends and receives.
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<at::Tensor> parameters_;  // buckets, of which rows are views
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -50,8 +50,8 @@ using WorkerBody =
     std::function<void(int worker, ParameterClient& client,
                        std::vector<NamedTensor>& parameters, Link& link)>;
 
-// Servers that apply plain SGD until `rounds` are done, and workers that do
-// `body`, which leaves the job itself.
+// Runs servers that apply plain SGD until `rounds` are done, and workers that
+// run `body`, which also leaves the job.
 Seen RunJob(int servers, int workers, const ParameterServerConfig& config,
             int64_t rounds, const WorkerBody& body) {
   Seen seen;
@@ -240,7 +240,7 @@ TEST(ParameterServerTest, SspNeverExceedsItsBound) {
   }
 }
 
-// The second worker reads, and pushes when the first has finished.
+// The second worker pulls, and pushes only when the first has finished.
 Seen OneFarBehind(const ParameterServerConfig& config, int64_t rounds) {
   std::promise<void> read, finished;
   return RunJob(1, 2, config, rounds,

@@ -29,7 +29,7 @@ void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers) {
 ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
                          int64_t bucket_bytes)
     : parameters_(std::move(parameters)), servers_(servers) {
-  int64_t bytes = bucket_bytes;  // of the last bucket: full
+  int64_t bytes = bucket_bytes;  // of the last bucket; none is open yet
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (bytes >= bucket_bytes) {
       buckets_.push_back({i, i});

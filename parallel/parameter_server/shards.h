@@ -1,5 +1,5 @@
 // Which server has which rows of each parameter, and the buckets in which they
-// travel.
+// are sent.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
 
@@ -16,19 +16,19 @@ namespace rankwise {
 at::Tensor Joined(const std::vector<NamedTensor>& buffers);
 void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers);
 
-// Of each parameter [d0, ...] every one of n servers has ceil(d0 / n) rows, the
-// last ones fewer or none, as ZeRO divides them. A bucket is some parameters
-// that follow one another: each server's rows of them in one message.
+// Each of n servers has ceil(d0 / n) rows of every parameter [d0, ...], the
+// last servers fewer or none, as with ZeRO. A bucket is several consecutive
+// parameters, of which each server's rows are one message.
 class ShardLayout {
  public:
-  // A bucket ends with the parameter with which it has `bucket_bytes` or more.
+  // A bucket ends with the parameter that brings it to `bucket_bytes` or more.
   ShardLayout(std::vector<NamedTensor> parameters, int servers,
               int64_t bucket_bytes);
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   int servers() const { return servers_; }
   size_t buckets() const { return buckets_.size(); }
-  // That of the parameter with this number.
+  // The bucket of the parameter with this number.
   size_t BucketOf(size_t parameter) const { return bucket_of_[parameter]; }
 
   // Memory for the buckets of `server`: 1-D, fp32, on the host. A server may
@@ -36,13 +36,13 @@ class ShardLayout {
   std::vector<at::Tensor> Allocate(int server) const;
 
   // Calls `visit` for each parameter of a bucket of which `server` has rows:
-  // with its number, the first of the rows, and the rows as they lie in
-  // `memory`, as a view.
+  // with the parameter's number, the first of the rows, and a view of them in
+  // `memory`.
   using Visit = std::function<void(size_t parameter, int64_t begin,
                                    const at::Tensor& rows)>;
   void ForEach(int server, size_t bucket, const at::Tensor& memory,
                const Visit& visit) const;
-  // The same, of all buckets.
+  // The same for all buckets.
   void ForAll(int server, const std::vector<at::Tensor>& memory,
               const Visit& visit) const;
 

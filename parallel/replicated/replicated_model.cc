@@ -22,8 +22,8 @@ at::Tensor CopyTo(c10::Device device, const at::Tensor& tensor) {
                    /*copy=*/true);
 }
 
-// A part of both tensors that other slices do not touch: of memory without
-// gaps, in whatever order; else the first slice has all.
+// A part of both tensors that no other slice touches. It follows the order in
+// memory, if both have the same and no gaps; otherwise the first slice has all.
 std::pair<at::Tensor, at::Tensor> SliceOf(const at::Tensor& a,
                                           const at::Tensor& b, size_t slice,
                                           size_t slices) {
@@ -41,7 +41,8 @@ std::pair<at::Tensor, at::Tensor> SliceOf(const at::Tensor& a,
   return {part(a), part(b)};
 }
 
-// body(i) for i below `count`, all at the same time; body(0) on this thread.
+// Runs body(i) for i below `count`, all at the same time; body(0) on this
+// thread.
 void RunOnThreads(size_t count, const std::function<void(size_t)>& body) {
   const at::ThreadLocalState callers;
   std::vector<std::exception_ptr> errors(count);

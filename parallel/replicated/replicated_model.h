@@ -7,7 +7,7 @@
 // interface). This does not use it: it scatters and gathers between CUDA
 // devices only, needs modules that can be cloned, allocates and initialises the
 // clones at every call, and hands over one autograd graph, of which one thread
-// runs all that is on the CPU. Here the graph ends where outputs are gathered,
+// runs everything on the CPU. Here the graph ends where outputs are gathered,
 // so that backward has a thread for each replica as well, and every part of a
 // step is a call of its own, which can be timed.
 #ifndef RANKWISE_PARALLEL_REPLICATED_REPLICATED_MODEL_H_
@@ -25,15 +25,15 @@
 namespace rankwise {
 
 struct ReplicatedConfig {
-  // Of each replica; the first one is the model itself. All of one type. They
-  // may repeat: on a machine without accelerators each "cpu" is a slot, and
-  // what goes from slot to slot is copied as between devices.
+  // One for each replica, all of one type; the first replica is the model
+  // itself. They may repeat: on a machine without accelerators each "cpu" is a
+  // slot, and tensors are copied from slot to slot as between devices.
   std::vector<c10::Device> devices = {c10::kCPU};
-  // The copies stay from step to step: they share the model's parameters if
-  // they are on its device, or else have them copied into place; and all
-  // threads sum gradients that are in the host's memory. Without it Replicate
-  // allocates the copies' parameters anew and the caller sums their gradients
-  // alone, as DataParallel does.
+  // True: the copies stay from step to step. On the model's device they share
+  // its parameters, elsewhere these are copied into the same memory; and all
+  // threads sum the gradients of replicas on the CPU. False, as in
+  // DataParallel: Replicate allocates new memory for the copies' parameters,
+  // and the caller's thread alone sums the gradients.
   bool keeps_copies = false;
 };
 
@@ -49,27 +49,28 @@ struct ReplicatedConfig {
 //   replicas.Reduce(parts.size());
 //   ... update of the model's parameters ...
 //
-// Threads begin and end with the call, the caller being one of them. Throws
-// what torch throws, or the first replica that has an exception. Not
-// thread-safe.
+// A call that uses threads starts them and waits for their end; the first
+// replica's is the caller's. Throws what torch throws; where several replicas
+// throw, the exception of the first of them. Not thread-safe.
 class ReplicatedModel {
  public:
-  // `replicas`: the model, and for each other device a module there with the
-  // same parameters and buffers in the same order, of any values.
+  // `replicas`: the model, and for each other device a module on it with the
+  // same parameters and buffers in the same order; their values do not matter.
   ReplicatedModel(std::vector<std::shared_ptr<torch::nn::Module>> replicas,
                   const ReplicatedConfig& config);
 
-  // [B, ...] on the first device as parts along the first dimension, each on
-  // its replica's device; as at::chunk divides it, so there may be fewer parts
-  // than replicas.
+  // Divides [B, ...] on the first device along its first dimension, as
+  // at::chunk does, into parts on the replicas' devices. There may be fewer
+  // parts than replicas.
   std::vector<at::Tensor> Scatter(const at::Tensor& batch) const;
 
   // Gives the first `count` replicas the model's parameters, buffers and mode
-  // (train or eval). What forward does to the buffers of the others is lost.
+  // (train or eval). What a forward did to the copies' buffers is lost.
   void Replicate(size_t count);
 
-  // forward(i) for the first `count` replicas, each on a thread with the
-  // caller's gradient mode: one part's output, [b, ...]; a scalar becomes [1].
+  // Calls forward(i) for the first `count` replicas, each on a thread with the
+  // caller's gradient mode. Returns their outputs, [b, ...]; scalars become
+  // [1].
   std::vector<at::Tensor> Forward(
       size_t count, const std::function<at::Tensor(size_t replica)>& forward);
 
@@ -81,13 +82,13 @@ class ReplicatedModel {
   std::vector<at::Tensor> ScatterGradient(
       const at::Tensor& gradient, const std::vector<at::Tensor>& outputs) const;
 
-  // Adds the gradients of each replica's output to its parameters', each on a
-  // thread.
+  // Runs each replica's backward on a thread: adds to the gradients of its
+  // parameters.
   void Backward(const std::vector<at::Tensor>& outputs,
                 const std::vector<at::Tensor>& gradients);
 
-  // Adds the gradients of the other replicas to the model's, replica by
-  // replica, and drops them.
+  // Adds the gradients of the first `count` replicas to the model's, in the
+  // order of the replicas, and drops those of the copies.
   void Reduce(size_t count);
 
  private:

@@ -42,7 +42,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear linear = nullptr;
 };
 
-// Nets with weights of their own, and their engine.
+// Nets with different weights, and their engine.
 struct Replicas {
   Replicas(size_t count, bool keeps_copies, bool normalizes = false) {
     for (size_t i = 0; i < count; ++i) {
@@ -56,7 +56,7 @@ struct Replicas {
                          keeps_copies});
   }
 
-  // Of the mean over the outputs of all examples; returns it.
+  // One step up to the model's gradients. Returns the loss.
   torch::Tensor Step(const torch::Tensor& input, const torch::Tensor& target) {
     const std::vector<at::Tensor> parts = engine->Scatter(input);
     engine->Replicate(parts.size());
@@ -126,8 +126,8 @@ TEST_P(ReplicatedModelTest, GradientsAddUpOverMicroBatches) {
   }
 }
 
-// As PyTorch documents it: of what forward does to buffers, that of the first
-// replica stays.
+// As PyTorch documents it: only what forward does to the first replica's
+// buffers is kept.
 TEST_P(ReplicatedModelTest, BuffersAreThoseOfTheFirstReplica) {
   Replicas replicas(count(), keeps_copies(), /*normalizes=*/true);
   at::manual_seed(0);
@@ -183,7 +183,7 @@ TEST(ReplicatedModel, ScalarsAreGatheredAsOneEach) {
 
 TEST(ReplicatedModel, ReplicasRunAtTheSameTimeInTheCallersGradientMode) {
   Replicas replicas(3, /*keeps_copies=*/true);
-  std::barrier meet(3);  // that all must reach
+  std::barrier meet(3);  // which all must reach
   std::vector<std::thread::id> threads(3);
   std::vector<int> enabled(3, -1);
   const torch::NoGradGuard no_grad;

@@ -50,8 +50,8 @@ struct CheckpointConfig {
   // In addition to the end of each epoch; both 0: only then.
   int64_t every_steps = 0;
   double every_seconds = 0;
-  // Only after steps whose number is a multiple of this is there something new
-  // to save, and at the end of each epoch.
+  // There is something new to save only after steps whose number is a multiple
+  // of this, and at the end of each epoch.
   int64_t multiple_of_steps = 1;
   bool async = false;  // a thread writes while training continues
   int keep = 3;

@@ -40,7 +40,7 @@ MemoryMeter::MemoryMeter(const Worker& worker, const Model& model,
       allocated_(worker) {}
 
 void MemoryMeter::Enter(Phase phase) {
-  // Between forward and backward, and part of what these keep.
+  // Between forward and backward; what they keep belongs to the activations.
   if (phase == Phase::kGather || phase == Phase::kLoss ||
       phase == Phase::kScatterGradient)
     return;

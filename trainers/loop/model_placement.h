@@ -47,8 +47,8 @@ struct ModelPlacement {
   // What a pipeline's rank runs in a step, in order. Empty: forward and
   // backward of all layers for each micro-batch.
   std::vector<Pass> passes;
-  // Of the whole model in one process, which share out each micro-batch; the
-  // memory is that of the first.
+  // Of the whole model in one process, which divide each micro-batch among
+  // them; the memory is that of the first.
   int replicas = 1;
   // What the micro-batches under way keep for backward, computed; none: there
   // is one, through all layers.

@@ -58,8 +58,9 @@ class TrainingRun {
   // `sharded`, `owned` has the rows; these are what is restored and saved.
   absl::Status Start(const NamedTensors& owned, ShardedState sharded = {});
 
-  // What is done: from Start on that of the checkpoint, if there was one. Of a
-  // rank without checkpoints another may say it, before Train.
+  // What is done; after Start, that of the checkpoint, if there was one.
+  // ContinueFrom sets it before Train, for ranks without checkpoints of their
+  // own.
   const Progress& progress() const { return progress_; }
   void ContinueFrom(const Progress& progress) { progress_ = progress; }
 

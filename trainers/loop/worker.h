@@ -52,9 +52,10 @@ struct Worker {
   int dp_size() const { return size("dp"); }
   int dp_rank() const { return coordinate("dp"); }
 
-  // The same of the training data alone, where its readers are not the ranks
-  // along dp: their number, and which one this is; -1: none, it only counts.
-  int readers = 0;  // 0: those along dp read
+  // The same for the training data only, where it is not read by the ranks
+  // along dp: the number of readers, and which one this rank is; -1: none, it
+  // only counts steps.
+  int readers = 0;  // 0: the ranks along dp
   int reader = 0;
   int data_ranks() const { return readers > 0 ? readers : dp_size(); }
   int data_rank() const { return readers > 0 ? reader : dp_rank(); }

@@ -15,9 +15,9 @@ namespace {
 struct PhaseFacts {
   const char* name;             // null: left out of traces and ranges
   double StepRecord::*seconds;  // null: in no part of the record
-  // Replicas wait for the first device meanwhile.
+  // The other replicas wait for the first device.
   bool of_first_device = false;
-  // It copies from device to device.
+  // It copies between devices.
   bool copies = false;
 };
 

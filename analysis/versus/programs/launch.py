@@ -1,4 +1,4 @@
-"""Starts a Python program once per rank on this machine, for frameworks that bring no launcher of their own.
+"""Starts a Python program once per rank on this machine, for frameworks without a launcher of their own.
 
     python launch.py --nproc 2 jax_cnn.py --data_dir cifar-10-batches-bin --start start.npz
 
