@@ -187,9 +187,9 @@ void ReplicatedModel::ReduceSlice(size_t slice, size_t slices, size_t count) {
     const at::Tensor& sum = parameters_[0][p].grad();
     for (size_t i = 1; i < count; ++i) {
       const at::Tensor& gradient = parameters_[i][p].grad();
-      TORCH_CHECK(gradient.defined() == sum.defined(),
-                  "the replicas used different parameters");
-      if (!sum.defined()) continue;
+      if (!gradient.defined()) continue;
+      TORCH_CHECK(sum.defined(), "parameter ", p, " has a gradient in replica ",
+                  i, " and none in the model");
       auto [into, from] =
           SliceOf(sum, gradient.to(config_.devices[0]), slice, slices);
       if (into.defined()) into.add_(from);
