@@ -127,7 +127,7 @@ Reply ParameterServer::Admit(Peer& peer, const Request& request) {
   peer.sent.resize(parameters_.size());
   if (request.kind == Request::kPull) peer.sent.push_back(Joined(buffers_));
   Reply reply = start_;
-  reply.ending = ending_;
+  reply.ending = ending_ && !aborting_;  // without Finish the worker must fail
   reply.version = version_;
   reply.round = SlowestRound();
   return reply;
