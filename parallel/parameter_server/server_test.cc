@@ -274,6 +274,17 @@ TEST(ParameterServerTest, AsyncHasNoBoundAndCountsStaleness) {
   EXPECT_EQ(seen.updates[kRounds].version, kRounds + 1);
 }
 
+TEST(ParameterServerTest, SspLetsAWorkerGetAheadByItsBound) {
+  constexpr int64_t kBound = 4;
+  const Seen seen =
+      OneFarBehind(Config(absl::StrCat("ssp:", kBound)), /*rounds=*/kBound);
+  ASSERT_EQ(Count(seen), 2 * kBound);
+  for (int64_t i = 0; i < kBound; ++i) {
+    EXPECT_EQ(seen.updates[i].worker, 1);
+    EXPECT_EQ(StaleRounds(seen.updates[i]), i);
+  }
+}
+
 TEST(ParameterServerTest, ScalesTheRateByStaleness) {
   constexpr int64_t kRounds = 6;
   ParameterServerConfig config = Config("async");
