@@ -127,7 +127,7 @@ def table(header, rows):
 
 def report(args, model, results):
     names = list(dict.fromkeys(name for name, _ in results))
-    most = max(count for count in args.replicas if count <= 2)
+    most = max((count for count in args.replicas if count <= 2), default=min(args.replicas))
 
     def cell(name, count):
         if (name, count) not in results:
