@@ -36,7 +36,7 @@ std::string FirstCpuinfoEntry() {
 
 constexpr absl::string_view kFollowTheWorldSize =
     "accumulate batch_size cp devices dp global_batch_size microbatches nproc "
-    "pp replicas split tp";
+    "pp replicas servers split tp";
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
     "async_checkpoint checkpoint_dir checkpoint_every csv dry_run file_store "
     "keep_checkpoints launch log_dir log_every max_restarts memory "

@@ -6,6 +6,7 @@
 #include "records/run_origin.h"
 #include "trainers/data_parallel_flags.h"
 #include "trainers/ddp_flags.h"
+#include "trainers/parameter_server_flags.h"
 #include "trainers/stage_flags.h"
 
 namespace rankwise {
@@ -17,6 +18,7 @@ class FlagsTest : public ::testing::Test {
     // Links the flags of every trainer.
     EXPECT_TRUE(CheckDataParallelFlags().ok());
     EXPECT_TRUE(CheckDdpFlags().ok());
+    EXPECT_TRUE(CheckParameterServerFlags().ok());
     EXPECT_TRUE(CheckPipelineFlags().ok());
   }
 };
