@@ -129,6 +129,12 @@ TEST(OptimizerTest, SgdFollowsLibTorchs) {
           momentum,
           torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.01))),
       1e-5);
+  const OptimizerConfig nesterov{
+      .name = "sgd", .learning_rate = 0.1, .momentum = 0.9, .nesterov = true};
+  EXPECT_LT((DifferenceAfterTraining<torch::optim::SGD>(
+                nesterov,
+                torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true))),
+            1e-5);
 }
 
 TEST(OptimizerTest, UnknownNameIsRefused) {
