@@ -207,7 +207,7 @@ TEST(RecordLayout, AnotherLayoutIsReadAndAnotherValueRefused) {
            {"\"examples\":0", "\"examples\":1.0"},
            {"\"examples\":0", "\"examples\":9223372036854775808"},
            {"\"examples\":0", "\"examples\":-1"},
-           {"\"units\":[]}", "\"units\":[]}}"}}) {
+           {"_seconds\":{}}", "_seconds\":{}}}"}}) {
     EXPECT_EQ(with(from, to), std::nullopt) << to;
   }
 }

@@ -28,7 +28,7 @@ Weights LoadWeights(const std::string& path) {
 }
 
 double Norm(const torch::Tensor& tensor) {
-  return at::linalg_vector_norm(tensor).item<double>();
+  return at::linalg_vector_norm(tensor.to(at::kDouble)).item<double>();
 }
 
 void ExpectSameNames(const Weights& a, const Weights& b) {

@@ -53,6 +53,7 @@ ABSL_DECLARE_FLAG(std::string, checkpoint_every);
 ABSL_DECLARE_FLAG(double, clip_grad_norm);
 ABSL_DECLARE_FLAG(bool, cuda_graph);
 ABSL_DECLARE_FLAG(bool, dry_run);
+ABSL_DECLARE_FLAG(bool, memory);
 ABSL_DECLARE_FLAG(std::string, precision);
 ABSL_DECLARE_FLAG(bool, skip_communication);
 ABSL_DECLARE_FLAG(std::string, trace);
@@ -106,6 +107,7 @@ void CheckOtherFlags(FlagChecks& checks) {
            {absl::GetFlag(FLAGS_skip_communication), "skip_communication"},
            {absl::GetFlag(FLAGS_cuda_graph), "cuda_graph"},
            {absl::GetFlag(FLAGS_dry_run), "dry_run"},
+           {absl::GetFlag(FLAGS_memory), "memory"},
            {absl::GetFlag(FLAGS_check_divergence_every) > 0,
             "check_divergence_every"},
            {absl::GetFlag(FLAGS_traffic_steps) > 0, "traffic_steps"},

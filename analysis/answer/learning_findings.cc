@@ -15,11 +15,12 @@ namespace rankwise {
 namespace {
 
 // "parameter_server ssp:2 on 4 ranks: 12.50 s (median of 5 runs), at 1234
-// images/s."
+// images/s while all train."
 std::string TimeSentence(const Cell& cell, absl::Span<const RunTrace> runs,
                          const RateColumn& rate, double loss) {
-  std::vector<double> seconds;
+  std::vector<double> seconds, rates;
   for (size_t index : cell.run_indices) {
+    rates.push_back(ConcurrentExamplesPerSecond(runs[index]));
     const double reached = SecondsToLoss(runs[index], loss);
     if (!std::isnan(reached)) seconds.push_back(reached);
   }
@@ -28,12 +29,12 @@ std::string TimeSentence(const Cell& cell, absl::Span<const RunTrace> runs,
           ? Counted(seconds.size(), "run")
           : absl::StrCat(seconds.size(), " of ",
                          Counted(cell.run_indices.size(), "run"));
-  return absl::StrFormat("%s: %s, at %.0f %s.", cell.Name(),
+  return absl::StrFormat("%s: %s, at %.0f %s while all train.", cell.Name(),
                          seconds.empty()
                              ? "not reached"
                              : absl::StrFormat("%.2f s (median of %s)",
                                                Median(seconds), runs_text),
-                         rate.Of(cell, cell.ExamplesPerSecond()), rate.name());
+                         rate.Of(cell, Median(rates)), rate.name());
 }
 
 // "0: 60.0 %, 1: 35.0 %, 8 or more: 5.0 %; at most 12".

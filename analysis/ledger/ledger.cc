@@ -377,6 +377,7 @@ absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
                                                     size_t first) {
   std::vector<LedgerPlace> places;
   for (const RankTrace& trace : run.ranks) {
+    if (Serves(trace)) continue;
     ASSIGN_OR_RETURN(std::vector<LedgerPlace> of_rank,
                      ReadPlacesOf(trace, run, first));
     absl::c_move(of_rank, std::back_inserter(places));

@@ -141,10 +141,10 @@ struct LedgerPlace {
   bool separates_bubble = true;         // as in Ledger
 };
 
-// The places of a run, by rank and stage, all with as many steps: those from
-// the `first` on, counted from 0. Expects a run that CheckMeasurable accepts.
-// Fails, naming the file, where a step lacks the schedule records that the
-// rank's first one has, or has others.
+// The places of a run's ranks but parameter servers, by rank and stage, all
+// with as many steps: those from the `first` on, counted from 0. Expects a run
+// that CheckMeasurable accepts. Fails, naming the file, where a step lacks the
+// schedule records that the rank's first one has, or has others.
 absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
                                                     size_t first);
 

@@ -36,6 +36,20 @@ double SecondsToLoss(const RunTrace& run, double loss) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+double ConcurrentExamplesPerSecond(const RunTrace& run) {
+  double rate = 0;
+  for (const RankTrace& rank : run.ranks) {
+    double examples = 0, seconds = 0;
+    for (size_t i = 1; i < rank.steps.size(); ++i) {
+      examples += static_cast<double>(rank.steps[i].examples);
+      seconds += rank.steps[i].step_seconds;
+    }
+    if (examples > 0) rate += examples / seconds;
+  }
+  if (rate == 0) return 0;
+  return rate / static_cast<double>(RanksSharingExamples(run));
+}
+
 Staleness StalenessOf(const RunTrace& run) {
   Staleness staleness;
   for (const RankTrace& rank : run.ranks) {

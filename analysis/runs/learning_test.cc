@@ -51,6 +51,16 @@ TEST(SecondsToLoss, TakesAllRanksThatTrainInTheOrderOfTime) {
   EXPECT_EQ(SecondsToLoss(run, mean - 1e-9), 15);
 }
 
+TEST(ConcurrentExamplesPerSecond, IsTheSumOfTheRanksPaces) {
+  RunTrace run;
+  run.ranks.push_back(Rank(0, 0.01, 0, 0, 20));  // a server
+  run.ranks.push_back(Rank(1, 1, 30, 8, 20));
+  run.ranks.push_back(Rank(2, 2, 30, 8, 20));
+  run.ranks[1].steps[0].step_seconds = 100;  // the first step does not count
+  EXPECT_DOUBLE_EQ(ConcurrentExamplesPerSecond(run), 12);
+  EXPECT_EQ(ConcurrentExamplesPerSecond(RunTrace()), 0);
+}
+
 TEST(StalenessOf, CountsRoundsAndUpdatesOfAllShards) {
   RunTrace run;
   run.ranks.resize(2);

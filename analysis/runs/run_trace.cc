@@ -293,6 +293,8 @@ int64_t RanksSharingExamples(const RunTrace& run) {
   return first.run.world_size / first.schedules[0].replicas;
 }
 
+bool Serves(const RankTrace& rank) { return !rank.updates.empty(); }
+
 int64_t ReplicasOf(const RunRecord& run) {
   if (run.binary != "data_parallel") return 1;
   return std::max<int64_t>(1, std::ssize(run.devices));

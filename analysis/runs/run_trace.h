@@ -63,6 +63,10 @@ std::vector<std::string> LostTime(absl::Span<const RunTrace> runs);
 // of its steps', from its first step on. NaN: never.
 double SecondsToLoss(const RunTrace& run, double loss);
 
+// Examples per second of ranks that do not wait for each other's ends: the sum
+// of what each of them takes per second, from its second step on.
+double ConcurrentExamplesPerSecond(const RunTrace& run);
+
 // How many pushes, over all shards of the parameter servers, had which
 // staleness: the rounds of the slowest worker, and the updates, that were
 // missing in the parameters from which the gradient was computed.
@@ -87,6 +91,10 @@ int64_t CountHosts(const RunTrace& run);
 
 // Of the run's mesh; 1 of an axis that it does not name.
 int64_t AxisSize(const RunRecord& run, absl::string_view axis);
+
+// Whether the rank is a parameter server, which takes no examples: what it does
+// is no part of a step of those that train.
+bool Serves(const RankTrace& rank);
 
 // How many ranks take part in the same examples and report them all: those of
 // one dp coordinate. Where the mesh is not known, those of one pipeline, or 1

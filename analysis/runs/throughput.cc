@@ -18,7 +18,7 @@ namespace {
 struct Sums {
   std::vector<double> examples;    // per step, of all replicas
   std::vector<double> rank_batch;  // per step, of the fullest rank
-  double rank_seconds = 0;         // over all ranks
+  double rank_seconds = 0;         // over all ranks that train
   double exposed_seconds = 0;
   double data_wait_seconds = 0;
   double captured_seconds = 0;
@@ -31,6 +31,7 @@ Sums SumSteps(const RunTrace& run, size_t first) {
   for (size_t i = first; i < run.ranks[0].steps.size(); ++i) {
     int64_t examples = 0, fullest = 0;
     for (const RankTrace& trace : run.ranks) {
+      if (Serves(trace)) continue;
       const StepRecord& step = trace.steps[i];
       examples += step.examples;
       fullest = std::max(fullest, step.examples);
@@ -190,6 +191,7 @@ std::vector<double> JobStepSeconds(const RunTrace& run,
                                    const ThroughputConfig& config) {
   std::vector<double> longest;
   for (const RankTrace& trace : run.ranks) {
+    if (Serves(trace)) continue;
     std::vector<double> seconds =
         NumbersOf(MeasuredSteps(trace, config), &StepRecord::step_seconds);
     if (Sum(seconds) > Sum(longest)) longest = std::move(seconds);

@@ -36,13 +36,14 @@ absl::Status CheckRecords(const RunTrace& run, const StudyConfig& config,
     return Wrong(path, "holds a run of ", opened.binary, " instead of ",
                  planned.trainer);
   }
-  if (opened.world_size != planned.world_size) {
-    return Wrong(path, "the run had ", opened.world_size, " ranks instead of ",
+  const int64_t ranks = opened.world_size * ReplicasOf(opened);
+  if (ranks != planned.world_size) {
+    return Wrong(path, "the run had ", ranks, " ranks instead of ",
                  planned.world_size);
   }
-  if (static_cast<int64_t>(run.ranks.size()) != planned.world_size) {
+  if (std::ssize(run.ranks) != opened.world_size) {
     return Wrong(path, "has the records of ", run.ranks.size(), " of ",
-                 planned.world_size, " ranks");
+                 opened.world_size, " ranks");
   }
   if (!planned.IsTraining()) {
     for (const RankTrace& rank : run.ranks) {

@@ -342,8 +342,15 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
 
 // Not when the job is already ending.
 bool Launcher::CanDoWithout(const Child& child, int exit_code) const {
-  return config_.needed_ranks > 0 && child.rank >= config_.needed_ranks &&
-         exit_code != kBadUsage && !told_to_end_ && !exit_code_.has_value();
+  if (config_.needed_ranks == 0 || child.rank < config_.needed_ranks ||
+      exit_code == kBadUsage || told_to_end_ || exit_code_.has_value()) {
+    return false;
+  }
+  try {
+    return DeathsAllowed(*hosted_.store);
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 void Launcher::ReportFailure(Child& ended, const std::string& how) {

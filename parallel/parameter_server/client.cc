@@ -26,14 +26,13 @@ Reply ParameterClient::Begin() {
     StartPull(servers_[i]);
   }
   const at::Tensor buffers = Joined(buffers_);  // overwritten
-  std::vector<std::vector<WorkPtr>> works(servers_.size());
-  const int tag = kFirstBucketTag + static_cast<int>(layout_.buckets());
-  for (size_t i = 0; i < servers_.size(); ++i)
-    servers_[i].link.Receive(buffers, tag, works[i]);
+  std::vector<WorkPtr> works;
+  servers_[0].link.Receive(
+      buffers, kFirstBucketTag + static_cast<int>(layout_.buckets()), works);
   in_place_ = 0;
   AwaitAll();
   FinishSends();
-  for (std::vector<WorkPtr>& each : works) WaitFor(each);
+  WaitFor(works);
   Divide(buffers, buffers_);
   return servers_[0].reply;
 }
@@ -149,9 +148,10 @@ void ParameterClient::TellAlive() {
 void ParameterClient::Finish() {
   AwaitAll();
   FinishSends();
-  if (ended_) return;
-  for (size_t i = 0; i < servers_.size(); ++i)
-    Ask(static_cast<int>(i), {.kind = Request::kDone});
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (!servers_[i].reply.ending)
+      Ask(static_cast<int>(i), {.kind = Request::kDone});
+  }
   FinishSends();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
@@ -122,6 +123,8 @@ absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers) {
   std::sort(pairs.begin(), pairs.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [partner, pair] : pairs) ranks.links.emplace_back(std::move(pair));
+  RETURN_IF_ERROR(comm.Barrier());
+  if (rank == 0) AllowDeaths(*comm.process_group()->getStore());
   return ranks;
 }
 

@@ -7,7 +7,7 @@
 //   worker to server   request, then with kPush one message per bucket and one
 //                      of the model's buffers
 //   server to worker   after kPull and kPush: reply, one message per bucket,
-//                      and after kPull one of the buffers
+//                      and after kPull the first server's buffers
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 
@@ -95,7 +95,8 @@ struct ServerRanks {
   std::vector<Link> links;  // a server's by worker, a worker's by server
   Group own;                // of a server: all servers; a worker: itself alone
 };
-// Collective over all ranks of `comm`.
+// Collective over all ranks of `comm`. From its end on the launcher lets the
+// job go on without workers that end.
 absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers);
 
 }  // namespace rankwise

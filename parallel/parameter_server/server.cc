@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/comm/diagnosis/plain_error.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
@@ -94,8 +97,8 @@ void ParameterServer::Answer(Peer& peer) {
     const std::lock_guard lock(mutex_);
     peer.state = Peer::State::kDone;
     changed_.notify_all();
-  } catch (const std::exception&) {
-    Lose(peer);
+  } catch (const std::exception& error) {
+    Lose(peer, PlainMessage(error));
   }
 }
 
@@ -125,7 +128,8 @@ Reply ParameterServer::Admit(Peer& peer, const Request& request) {
   for (size_t i = 0; i < parameters_.size(); ++i)
     peer.sent[i].copy_(parameters_[i]);
   peer.sent.resize(parameters_.size());
-  if (request.kind == Request::kPull) peer.sent.push_back(Joined(buffers_));
+  if (request.kind == Request::kPull && server_ == 0)
+    peer.sent.push_back(Joined(buffers_));
   Reply reply = start_;
   reply.ending = ending_ && !aborting_;  // without Finish the worker must fail
   reply.version = version_;
@@ -142,13 +146,14 @@ void ParameterServer::SendParameters(Peer& peer, const Reply& reply) {
   WaitFor(works);
 }
 
-void ParameterServer::Lose(Peer& peer) {
+void ParameterServer::Lose(Peer& peer, const std::string& why) {
   int others = 0;
   bool report = false;
   {
     const std::lock_guard lock(mutex_);
     peer.state = Peer::State::kLost;
-    lost_ = std::current_exception();
+    last_loss_ = absl::StrCat("no worker is left; the last one, rank ",
+                              peer.link.peer(), ": ", why);
     others = Working();
     report = !aborting_ && others > 0;
     changed_.notify_all();
@@ -188,7 +193,7 @@ ServedRound ParameterServer::FinishRound(int64_t round) {
     changed_.wait(lock, [&] { return CanApply() || Working() == 0; });
     result.wait_seconds += SteadySeconds() - start;
     if (!CanApply()) {
-      if (SlowestRound() < 0) std::rethrow_exception(lost_);
+      if (SlowestRound() < 0) throw std::runtime_error(last_loss_);
       break;
     }
     Apply(result);

@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -75,7 +74,9 @@ class ParameterServer {
   void Serve(Update update, OnLost on_lost, const Reply& start);
 
   // Returns when all workers that are left have had `round` of their rounds
-  // applied. Throws what the last worker's connection threw when all are lost.
+  // applied. Throws
+  // std::runtime_error when all are lost: what the connection of the last one
+  // said.
   ServedRound FinishRound(int64_t round);
 
   // Copies all servers' rows to the parameters. Collective over `servers`,
@@ -103,7 +104,7 @@ class ParameterServer {
   void ReceivePush(Peer& peer);
   Reply Admit(Peer& peer, const Request& request);
   void SendParameters(Peer& peer, const Reply& reply);
-  void Lose(Peer& peer);
+  void Lose(Peer& peer, const std::string& why);
   void Join();
   // These need `mutex_`.
   int Working() const;
@@ -132,7 +133,7 @@ class ParameterServer {
   int64_t version_ = 0;
   Reply start_;
   bool ending_ = false, aborting_ = false;
-  std::exception_ptr lost_;  // the last worker's
+  std::string last_loss_;  // of a worker: what an error says
 };
 
 }  // namespace rankwise

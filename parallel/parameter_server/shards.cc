@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,6 +32,8 @@ ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
     : parameters_(std::move(parameters)), servers_(servers) {
   int64_t bytes = bucket_bytes;  // of the last bucket; none is open yet
   for (size_t i = 0; i < parameters_.size(); ++i) {
+    TORCH_CHECK(!parameters_[i].sparse_gradient, parameters_[i].name,
+                " has sparse gradients, which parameter servers do not take");
     if (bytes >= bucket_bytes) {
       buckets_.push_back({i, i});
       bytes = 0;

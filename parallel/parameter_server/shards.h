@@ -12,7 +12,8 @@
 
 namespace rankwise {
 
-// The model's buffers as one message, fp32 on the host, and back.
+// The model's buffers as one message, fp32 on the host, and back; whole numbers
+// are exact up to 2^24.
 at::Tensor Joined(const std::vector<NamedTensor>& buffers);
 void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers);
 
@@ -22,6 +23,7 @@ void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers);
 class ShardLayout {
  public:
   // A bucket ends with the parameter that brings it to `bucket_bytes` or more.
+  // Throws where a parameter has sparse gradients.
   ShardLayout(std::vector<NamedTensor> parameters, int servers,
               int64_t bucket_bytes);
 

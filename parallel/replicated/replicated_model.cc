@@ -54,7 +54,7 @@ void RunOnThreads(size_t count, const std::function<void(size_t)>& body) {
       errors[i] = std::current_exception();
     }
   };
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t i = 1; i < count; ++i) {
     threads.emplace_back([&guarded, i] {
       at::init_num_threads();  // OpenMP keeps the number by thread
@@ -62,7 +62,7 @@ void RunOnThreads(size_t count, const std::function<void(size_t)>& body) {
     });
   }
   guarded(0);
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();  // joins them
   for (const std::exception_ptr& error : errors) {
     if (error != nullptr) std::rethrow_exception(error);
   }

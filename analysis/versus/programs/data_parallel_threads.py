@@ -65,9 +65,19 @@ class Replicas:
         return results
 
     def reduce(self, count):
+        """With --replicate=once by all threads, each a part of every gradient."""
+        slices = count if self.args.replicate == "once" else 1
+
+        def sum_slice(i):
+            for replica in self.all[1:count]:
+                for mine, models in zip(replica.parameters(), self.all[0].parameters()):
+                    parts = (grad.as_strided((grad.numel(),), (1,)).tensor_split(slices)[i]
+                             for grad in (models.grad, mine.grad))
+                    next(parts).add_(next(parts))
+
+        self.apply(slices, sum_slice)
         for replica in self.all[1:count]:
-            for mine, models in zip(replica.parameters(), self.all[0].parameters()):
-                models.grad.add_(mine.grad)
+            for mine in replica.parameters():
                 mine.grad = None
 
 

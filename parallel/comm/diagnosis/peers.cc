@@ -22,6 +22,7 @@ constexpr std::chrono::seconds kBeatInterval(1);
 constexpr char kDeparturesKey[] = "departures";
 constexpr char kDeathsKey[] = "deaths";
 constexpr char kFailuresKey[] = "failures";
+constexpr char kDeathsAllowedKey[] = "deaths_allowed";
 
 std::string PulseKey(int rank) { return absl::StrCat("pulse/", rank); }
 std::string DeathKey(int rank) { return absl::StrCat("death/", rank); }
@@ -153,6 +154,12 @@ void Heartbeat::Leave() {
 void ReportDeath(c10d::Store& store, int rank, const std::string& how) {
   store.set(DeathKey(rank), how);
   store.add(kDeathsKey, 1);
+}
+
+void AllowDeaths(c10d::Store& store) { store.set(kDeathsAllowedKey, ""); }
+
+bool DeathsAllowed(c10d::Store& store) {
+  return store.check({kDeathsAllowedKey});
 }
 
 void ReportStop(c10d::Store& store, int rank, bool is_stopped) {

@@ -85,6 +85,10 @@ class Heartbeat {
 // For the launcher, which knows at once: notes in the ranks' store that `rank`
 // has died, and how ("killed by signal 9"), or whether it is stopped (SIGSTOP).
 void ReportDeath(c10d::Store& store, int rank, const std::string& how);
+// A rank tells the launcher that from now on all of them can do without those
+// that the job does not need; before, the others would wait for them.
+void AllowDeaths(c10d::Store& store);
+bool DeathsAllowed(c10d::Store& store);
 
 void ReportStop(c10d::Store& store, int rank, bool is_stopped);
 
