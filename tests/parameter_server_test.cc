@@ -69,7 +69,8 @@ void ExpectNear(const std::vector<Losses>& a, const std::vector<Losses>& b) {
 
 TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
   for (const Flags& model :
-       {Flags{"--model=simple_cnn_bn", "--epochs=1", "--clip_grad_norm=1"},
+       {Flags{"--model=simple_cnn_bn", "--epochs=1", "--clip_grad_norm=1",
+              "--optimizer=sgd", "--lr=0.01"},
         Flags{"--model=gpt", "--depth=1", "--width=32", "--sequence_length=16",
               "--optimizer=adamw", "--lr_schedule=cosine", "--epochs=2",
               "--accumulate=2"}}) {
@@ -77,7 +78,10 @@ TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
     for (int servers : {1, 2}) {
       const Trained bsp = TrainWith(servers, 2, model);
       ExpectNear(ddp.losses, WorkersOf(bsp, static_cast<size_t>(servers)));
-      EXPECT_LT(LargestDistance(ddp.weights, bsp.weights), 1e-4);
+      // Adam turns the rounding errors of a gradient that should be zero, such
+      // as that of the keys' bias, into whole steps.
+      if (ddp.weights.count("block0.attention.qkv.bias") == 0)
+        EXPECT_LT(LargestDistance(ddp.weights, bsp.weights), 1e-4);
       ASSERT_EQ(bsp.evaluations.size(), ddp.evaluations.size());
       for (size_t i = 0; i < ddp.evaluations.size(); ++i) {
         EXPECT_EQ(bsp.evaluations[i].total, ddp.evaluations[i].total);
@@ -206,7 +210,7 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
   for (const char* consistency : {"bsp", "async"}) {
     const std::string dir = FreshDir(absl::StrCat("dead_", consistency));
     Flags flags = Small({"--nproc=4", "--model=mlp", "--width=32", "--epochs=1",
-                         "--train_size=48000", "--eval=false",
+                         "--train_size=24000", "--eval=false",
                          "--record=" + dir + "/run.jsonl",
                          absl::StrCat("--consistency=", consistency)});
     auto run = StartTrainer("parameter_server", flags);
@@ -222,9 +226,9 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
                       ContainsRegex("rank 2 [(]process [0-9]+[)] ended with "
                                     "signal 9 [(]Killed[)]; the job continues "
                                     "without it")));
-    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 1).size(), 1000u);
-    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3).size(), 1000u);
-    EXPECT_LT(LossesOf(dir + "/run.jsonl", 2).size(), 1000u);
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 1).size(), 500u);
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3).size(), 500u);
+    EXPECT_LT(LossesOf(dir + "/run.jsonl", 2).size(), 500u);
   }
 }
 

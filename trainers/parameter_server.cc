@@ -174,88 +174,114 @@ std::vector<size_t> BucketsByLayer(const Model& model,
   return last;
 }
 
-// Sleeps until the step, less what it has waited, has taken `factor` times as
-// long.
-void SlowDown(double start_seconds, double waited_seconds, double factor) {
-  const double busy = SteadySeconds() - start_seconds - waited_seconds;
-  absl::SleepFor(absl::Seconds((factor - 1) * busy));
-}
+// A worker's steps: gradients, and what is pushed of them.
+class WorkerSteps {
+ public:
+  WorkerSteps(const Role& role, TrainingRun& run)
+      : role_(role),
+        run_(run),
+        client_(LayoutOf(run.model(), role.job), role.ranks.links,
+                ModelBuffers(run.model())) {}
+
+  // Brings the parameters, and has training continue where the servers are.
+  void Begin() {
+    const Reply begin = client_.Begin();
+    run_.ContinueFrom(
+        {.step = begin.step, .epoch = begin.epoch, .position = begin.position});
+    const std::vector<size_t> bucket_of =
+        BucketsByLayer(run_.model(), LayoutOf(run_.model(), role_.job));
+    // The first layers compute while the parameters of the last are on their
+    // way.
+    run_.model().SetRunLayer(
+        [this, bucket_of](size_t layer, const Model::LayerForward& forward,
+                          const torch::Tensor& x) {
+          client_.Await(bucket_of[layer]);
+          return forward(x);
+        },
+        /*collective=*/false);
+  }
+
+  absl::StatusOr<StepOutcome> Step(const StepInput& input) {
+    const double start = SteadySeconds();
+    const torch::Tensor loss = ForwardAndBackward(input);
+    loss_sum_ += loss.item<double>();
+    ++steps_;
+    double waited = client_.TakeWaitSeconds();
+    if (role_.worker.env.rank == role_.job.slow_rank) SlowDown(start, waited);
+    if (client_.ended()) {
+      return absl::CancelledError("the servers have ended the job");
+    }
+    if (role_.job.local_steps > 1) {
+      input.clock.Begin(Phase::kOptimizer);
+      run_.optimizer().Step(input.learning_rate);
+      input.clock.Begin(Phase::kBackward);
+    }
+    role_.PushesAfter(input) ? Push(input) : client_.TellAlive();
+    input.clock.Begin(Phase::kOptimizer);
+    run_.model().zero_grad();
+    waited += client_.TakeWaitSeconds();
+    return StepOutcome{.loss = loss, .exposed_comm_seconds = waited};
+  }
+
+  absl::Status Finish() {
+    client_.Finish();
+    return absl::OkStatus();
+  }
+
+ private:
+  torch::Tensor ForwardAndBackward(const StepInput& input) {
+    torch::Tensor loss;
+    for (size_t i = 0; i < input.micro_batches.size(); ++i) {
+      run_.model().set_dropout_seed(input.dropout_seeds[i]);
+      input.clock.Begin(Phase::kForward);
+      torch::Tensor share = run_.objective().LossShare(input.micro_batches[i],
+                                                       input.micro_batches);
+      input.clock.Begin(Phase::kBackward);
+      share.backward();
+      loss = loss.defined() ? loss + share.detach() : share.detach();
+    }
+    return loss;
+  }
+
+  // Sleeps until the step, less what it has waited, has taken the straggler's
+  // factor times as long.
+  void SlowDown(double start_seconds, double waited_seconds) const {
+    const double busy = SteadySeconds() - start_seconds - waited_seconds;
+    absl::SleepFor(absl::Seconds((role_.job.slow_factor - 1) * busy));
+  }
+
+  void Push(const StepInput& input) {
+    const ServerJobConfig& job = role_.job;
+    const double loss = std::exchange(loss_sum_, 0) /
+                        static_cast<double>(std::exchange(steps_, 0));
+    if (job.local_steps > 1) {
+      client_.PushDifference({job.outer.learning_rate, loss}, job.attraction);
+    } else {
+      client_.PushGradients({input.learning_rate, loss});
+    }
+  }
+
+  const Role& role_;
+  TrainingRun& run_;
+  ParameterClient client_;
+  double loss_sum_ = 0;  // since the last push
+  int64_t steps_ = 0;
+};
 
 absl::Status Work(const TrainConfig& config, Role& role) {
-  const ServerJobConfig& job = role.job;
-  const bool is_local = job.local_steps > 1;
   TrainConfig own = config;
   own.checkpoint = {};  // the servers'
   own.evaluate = false;
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create(own, role.worker));
-  Model& model = run->model();
-  const ShardLayout layout = LayoutOf(model, job);
-  ParameterClient client(layout, role.ranks.links, ModelBuffers(model));
-  const std::vector<size_t> bucket_of = BucketsByLayer(model, layout);
-  RETURN_IF_ERROR(
-      run->Start(is_local ? TrainableParameters(model) : NamedTensors()));
-  const Reply begin = client.Begin();
-  run->ContinueFrom(
-      {.step = begin.step, .epoch = begin.epoch, .position = begin.position});
-  // The first layers compute while the last layers' parameters are on their
-  // way.
-  model.SetRunLayer(
-      [&](size_t layer, const Model::LayerForward& forward,
-          const torch::Tensor& x) {
-        client.Await(bucket_of[layer]);
-        return forward(x);
-      },
-      /*collective=*/false);
-  Optimizer& optimizer = run->optimizer();
-  const Objective& objective = run->objective();
-  double sum = 0;  // of the losses since the last push
-  int64_t steps = 0;
-
-  const StepFunction step =
-      [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
-    const double start = SteadySeconds();
-    torch::Tensor loss;
-    for (size_t i = 0; i < input.micro_batches.size(); ++i) {
-      const Batch& batch = input.micro_batches[i];
-      model.set_dropout_seed(input.dropout_seeds[i]);
-      input.clock.Begin(Phase::kForward);
-      torch::Tensor share = objective.LossShare(batch, input.micro_batches);
-      input.clock.Begin(Phase::kBackward);
-      share.backward();
-      loss = loss.defined() ? loss + share.detach() : share.detach();
-    }
-    sum += loss.item<double>();
-    ++steps;
-    double waited = client.TakeWaitSeconds();
-    if (role.worker.env.rank == job.slow_rank)
-      SlowDown(start, waited, job.slow_factor);
-    if (client.ended()) {
-      return absl::CancelledError("the servers have ended the job");
-    }
-    if (is_local) {
-      input.clock.Begin(Phase::kOptimizer);
-      optimizer.Step(input.learning_rate);
-      input.clock.Begin(Phase::kBackward);
-    }
-    if (!role.PushesAfter(input)) {
-      client.TellAlive();
-    } else {
-      const double mean = sum / static_cast<double>(steps);
-      is_local ? client.PushDifference({job.outer.learning_rate, mean},
-                                       job.attraction)
-               : client.PushGradients({input.learning_rate, mean});
-      sum = 0, steps = 0;
-    }
-    input.clock.Begin(Phase::kOptimizer);
-    model.zero_grad();
-    waited += client.TakeWaitSeconds();
-    return StepOutcome{.loss = loss, .exposed_comm_seconds = waited};
-  };
-  return run->Train(step, /*evaluate=*/nullptr, [&client] {
-    client.Finish();
-    return absl::OkStatus();
-  });
+  WorkerSteps steps(role, *run);
+  RETURN_IF_ERROR(run->Start(role.job.local_steps > 1
+                                 ? TrainableParameters(run->model())
+                                 : NamedTensors()));
+  steps.Begin();
+  return run->Train(
+      [&steps](const StepInput& input) { return steps.Step(input); },
+      /*evaluate=*/nullptr, [&steps] { return steps.Finish(); });
 }
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
