@@ -20,6 +20,8 @@ import tempfile
 import environments
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
+TRAINERS = ("single", "data_parallel", "ddp")
+BACKENDS = ("gloo", "shm", "mpi")
 WARM_UP = 10
 MODELS = {"simple_cnn": ["--model=simple_cnn"],
           "mlp of 32 layers": ["--model=mlp", "--depth=32", "--width=128"]}
@@ -29,21 +31,41 @@ PARTS = ["scatter", "replicate", "forward", "gather", "loss", "scatter gradient"
          "optimizer"]
 
 
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected 1 or more")
+    return value
+
+
+def counts(text):
+    return [positive(count) for count in text.split(",")]
+
+
+def backends(text):
+    names = text.split(",")
+    if unknown := [name for name in names if name not in BACKENDS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(BACKENDS)}")
+    return names
+
+
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", required=True, help="folder of the trainers' binaries")
-    parser.add_argument("--runs", type=int, default=5, help="of each program (5)")
-    parser.add_argument("--steps", type=int, default=60, help=f"a run; the first {WARM_UP} do not count (60)")
-    parser.add_argument("--batch_size", type=int, default=64, help="of all replicas or ranks together (64)")
-    parser.add_argument("--replicas", default="1,2,4", help="replicas and ranks (1,2,4)")
-    parser.add_argument("--backends", default="gloo,shm,mpi", help="of ddp (gloo,shm,mpi)")
+    parser.add_argument("--runs", type=positive, default=5, help="of each program (5)")
+    parser.add_argument("--steps", type=positive, default=60, help=f"a run; the first {WARM_UP} do not count (60)")
+    parser.add_argument("--batch_size", type=positive, default=64, help="of all replicas or ranks together (64)")
+    parser.add_argument("--replicas", type=counts, default="1,2,4", help="replicas and ranks (1,2,4)")
+    parser.add_argument("--backends", type=backends, default=",".join(BACKENDS),
+                        help=f"of ddp ({','.join(BACKENDS)})")
     parser.add_argument("--only", choices=list(MODELS), help="one of the models")
     args = parser.parse_args()
-    args.replicas = [int(count) for count in args.replicas.split(",")]
     if args.steps <= WARM_UP:
         parser.error(f"--steps: expected more than {WARM_UP}")
     if any(args.batch_size % count for count in args.replicas):
-        parser.error("--batch_size: ranks divide it evenly")
+        parser.error("--batch_size: expected a multiple of every count in --replicas")
+    if missing := [name for name in TRAINERS if not pathlib.Path(args.bin, name).is_file()]:
+        parser.error(f"--bin: no {missing[0]} in {args.bin}; build it by `bazel build //trainers:{missing[0]}`")
     return args
 
 
@@ -93,7 +115,7 @@ def programs(args, model, python):
         for way, flags in WAYS.items():
             name = f"`data_parallel`{', ' + way if way else ''}"
             add(name, count, run_trainer, [f"{args.bin}/data_parallel", *ours, *shared, *flags])
-        for backend in args.backends.split(","):
+        for backend in args.backends:
             add(f"`ddp`, {backend}", count, run_trainer,
                 [f"{args.bin}/ddp", *ours, f"--backend={backend}", f"--nproc={count}",
                  f"--batch_size={args.batch_size // count}"])

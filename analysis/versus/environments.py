@@ -55,7 +55,8 @@ ENVIRONMENTS = {environment.name: environment for environment in (
                 "about 350 MB"),
     Environment("deepspeed", "DeepSpeed", "import torch, deepspeed; print(deepspeed.__version__)",
                 "about 5 MB", base="pytorch",
-                # Compiled now, with g++: otherwise the first run would, and a killed one leave a lock that others wait for.
+                # Compiled now, with g++: otherwise the first run would, and a killed one leave a lock that others
+                # wait for.
                 build={"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1"}),
 )}
 

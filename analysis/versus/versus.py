@@ -4,8 +4,9 @@
     bazel run //analysis:versus -- --runs=3 --only=fp32,ddp --frameworks=pytorch,jax
 
 All take turns, run by run, on generated data. Prints tables in Markdown: medians over the runs. Exits non-zero
-when losses of gpt differ by more than rounding explains. Memory comes from one more run of each, since sampling it costs time.
-Each framework's Python is an environment that is made once in the user's cache; PyTorch's may be named by $RANKWISE_PYTHON.
+when losses of gpt differ by more than rounding explains. Memory comes from one more run of each, since sampling
+it costs time. Each framework's Python is an environment that is made once in the user's cache; PyTorch's may be
+named by $RANKWISE_PYTHON.
 """
 
 import argparse

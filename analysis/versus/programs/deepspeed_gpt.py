@@ -25,7 +25,9 @@ def make_engine(args):
     model.draw_weights(args.seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     config = {"train_micro_batch_size_per_gpu": args.batch_size,
-              "zero_optimization": {"stage": 3},
+              # By default the ranks keep parameters of fewer than 100,000 elements whole: all of this model's.
+              "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
+              "gradient_clipping": 0.0,  # by default the norm of all gradients is clipped to 1
               "zero_allow_untested_optimizer": True,  # DeepSpeed's own Adam is compiled when it is first used
               "steps_per_print": sys.maxsize}
     return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
