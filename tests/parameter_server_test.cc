@@ -80,8 +80,9 @@ TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
       ExpectNear(ddp.losses, WorkersOf(bsp, static_cast<size_t>(servers)));
       // Adam turns the rounding errors of a gradient that should be zero, such
       // as that of the keys' bias, into whole steps.
-      if (ddp.weights.count("block0.attention.qkv.bias") == 0)
+      if (ddp.weights.count("block0.attention.qkv.bias") == 0) {
         EXPECT_LT(LargestDistance(ddp.weights, bsp.weights), 1e-4);
+      }
       ASSERT_EQ(bsp.evaluations.size(), ddp.evaluations.size());
       for (size_t i = 0; i < ddp.evaluations.size(); ++i) {
         EXPECT_EQ(bsp.evaluations[i].total, ddp.evaluations[i].total);
