@@ -416,18 +416,10 @@ absl::Status AddFakeFlags(CommConfig& comm) {
   checks.InRange("fake_tail_us", fake.tail_us, 0.0, 1e9);
   if ((fake.tail_us > 0) != (fake.tail_every > 0))
     checks.Complain("--fake_tail_us, --fake_tail_every: need each other");
-  if (PretendsPeers(comm.backend)) {
-    if (absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
-      checks.Complain(
-          "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take "
-          "no time");
-    return checks.status();
-  }
-  for (const char* flag : {"fake_skew_us", "fake_tail_every", "fake_tail_us",
-                           "fake_virtual_time"}) {
-    if (IsSet(flag))
-      checks.Complain(absl::StrCat("--", flag, ": only for --backend=fake"));
-  }
+  if (absl::GetFlag(FLAGS_fake_virtual_time) && fake.alpha_us == 0)
+    checks.Complain(
+        "--fake_virtual_time: needs --fake_alpha_us above 0, or calls take no "
+        "time");
   return checks.status();
 }
 

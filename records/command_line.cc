@@ -8,6 +8,7 @@
 #include <deque>
 #include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include "absl/flags/parse.h"
 #include "absl/strings/escaping.h"
@@ -23,10 +24,22 @@ namespace {
 bool parsing = false;
 bool asked_for_help = false;
 
+// Abseil would read a folder without end.
+void RefuseFolder(const std::string& flagfile) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(flagfile, ignored)) return;
+  std::cerr << "ERROR: --flagfile=" << flagfile
+            << ": is a folder, not a file of flags\n";
+  std::exit(kBadUsage);
+}
+
 // The paths of `--flagfile=a,b` from where the command was typed.
 std::string WithUserPaths(absl::string_view flagfiles) {
   std::vector<std::string> paths = absl::StrSplit(flagfiles, ',');
-  for (std::string& path : paths) path = UserPath(path);
+  for (std::string& path : paths) {
+    path = UserPath(path);
+    RefuseFolder(path);
+  }
   return absl::StrJoin(paths, ",");
 }
 

@@ -47,6 +47,7 @@ TEST(ParseFlagsDeathTest, EveryWrongFlagIsExitCode2) {
            {"--fast=maybe", "Illegal value 'maybe'"},
            {"--flagfile=" + file, "Unknown command line flag 'sise'"},
            {"--flagfile=/none", "Can't open flagfile"},
+           {"--flagfile=/dev", "--flagfile=/dev: is a folder"},
            {"--fromenv=size", "FLAGS_size not found in environment"}}) {
     EXPECT_EXIT(Parse({argument}), testing::ExitedWithCode(kBadUsage),
                 complaint);

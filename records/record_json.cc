@@ -12,6 +12,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -170,11 +171,11 @@ absl::Status CheckVersion(const std::string& version) {
   if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &major) ||
       !absl::SimpleAtoi(parts[1], &minor) || major < 0 || minor < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "schema_version should be \"major.minor\", not \"", version, "\""));
+        "schema_version should be \"major.minor\", not ", Quoted(version)));
   }
   if (major == kSchemaMajor) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("the records are of schema version ", version,
+      absl::StrCat("the records are of schema version ", major, ".", minor,
                    ", and this reader reads ", kSchemaMajor, ".x: use ",
                    major > kSchemaMajor ? "a newer rankwise"
                                         : "the rankwise that wrote them"));
@@ -376,7 +377,8 @@ class FieldReader {
     if (!map->is_object()) return Expect(name, "an object", *map);
     for (const auto& [key, value] : map->items()) {
       if (take(value, out[key])) continue;
-      return Expect(absl::StrCat(name, ".", key), expected, value);
+      return Expect(absl::StrCat(name, ".", absl::CHexEscape(key)), expected,
+                    value);
     }
   }
   template <typename T>

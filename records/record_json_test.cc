@@ -358,6 +358,8 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
        "rank 2 is not below world_size 2"},
       {ExampleRun(), "\"batch_size\":\"64\"", "\"batch_size\":64",
        "\"flags.batch_size\" should be a string, not 64"},
+      {ExampleRun(), "\"batch_size\":\"64\"", "\"\\u001b[2J\":64",
+       "\"flags.\\x1b[2J\" should be a string, not 64"},
       {ExampleRun(), "[\"cpu\"]", "\"cpu\"",
        "\"devices\" should be a list of strings"},
       {ExampleRun(), "[\"cpu\"]", "[0]",

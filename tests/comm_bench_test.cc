@@ -536,7 +536,7 @@ INSTANTIATE_TEST_SUITE_P(
          "the average of integers is no integer"},
         {"RootOutside",
          {"--nproc=2", "--collectives=broadcast", "--root=2"},
-         "with root 2"},
+         "with --root=2"},
         {"TooFewRanks", {"--collectives=send_recv"}, "needs at least 2 ranks"},
         {"InPlaceAllToAll",
          {"--nproc=2", "--collectives=all_to_all", "--place=in"},

@@ -216,20 +216,27 @@ absl::StatusOr<MeshLayout> LayoutOf(const Trainer& trainer, int world_size) {
   return LayOutRanks(trainer.axes(world_size), world_size);
 }
 
-// Connects the ranks and lays them out as the trainer's mesh.
-absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
-                          Worker& worker) {
-  const int world_size = worker.env.world_size;
-  ASSIGN_OR_RETURN(worker.layout, LayoutOf(trainer, world_size));
+// Of each of `world_size` ranks, which form `layout`.
+absl::StatusOr<TrainConfig> ConfigOfRank(const Trainer& trainer,
+                                         const CommandLine& line,
+                                         const MeshLayout& layout,
+                                         int world_size) {
   const int servers = trainer.servers == nullptr ? 0 : trainer.servers();
   if (servers >= world_size) {
     return Bad("--servers=", servers, ": leaves no worker of ",
                Counted(world_size, "rank"), "; give --nproc=", servers + 1,
                " or more");
   }
-  ASSIGN_OR_RETURN(
-      TrainConfig config,
-      WithBatchSize(trainer, line.train, worker.dp_size() - servers));
+  return WithBatchSize(trainer, line.train, layout.size("dp") - servers);
+}
+
+// Connects the ranks and lays them out as the trainer's mesh.
+absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
+                          Worker& worker) {
+  const int world_size = worker.env.world_size;
+  ASSIGN_OR_RETURN(worker.layout, LayoutOf(trainer, world_size));
+  ASSIGN_OR_RETURN(TrainConfig config,
+                   ConfigOfRank(trainer, line, worker.layout, world_size));
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
@@ -298,8 +305,18 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
   return absl::OkStatus();
 }
 
+// What every rank would complain of is said once, before any is started.
+absl::Status CheckRanks(const Trainer& trainer, const CommandLine& line) {
+  const int world_size = line.launch.nproc;
+  if (!trainer.distributed || world_size == 1) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const MeshLayout layout, LayoutOf(trainer, world_size));
+  return ConfigOfRank(trainer, line, layout, world_size).status();
+}
+
 int Launch(const Trainer& trainer, const CommandLine& line, int argc,
            char** argv) {
+  const absl::Status checked = CheckRanks(trainer, line);
+  if (!checked.ok()) return Report(trainer.name, checked);
   const CheckpointConfig& checkpoint = line.train.checkpoint;
   if (checkpoint.max_restarts > 0 && !checkpoint.resume) {
     const absl::Status set_aside = SetAsideCheckpoints(checkpoint.dir);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,37 @@ TEST(NetworkJson, WhatIsBrokenIsNamed) {
   }
 }
 
+TEST(NetworkJson, NumbersThatNothingCanTakeAreRefused) {
+  const std::string text = NetworkToJson(FlatNetwork(0.5, 0.25));
+  for (const auto& [from, to] : std::map<std::string, std::string>{
+           {"\"alpha_seconds\": 0.5", "\"alpha_seconds\": 1e300"},
+           {"\"alpha_seconds\": 0.5", "\"alpha_seconds\": 1e400"},
+           {"\"world_size\": 2", "\"world_size\": 18446744073709551615"}}) {
+    const auto read = NetworkFromJson(absl::StrReplaceAll(text, {{from, to}}));
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument) << to;
+  }
+}
+
+TEST(NetworkJson, WhatIsNestedDeeplyIsRefused) {
+  const std::string deep =
+      std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  EXPECT_THAT(
+      std::string(
+          NetworkFromJson("{\"format\": " + deep + "}").status().message()),
+      HasSubstr("not a network file"));
+  EXPECT_THAT(std::string(NetworkFromJson("{\"format\": \"rankwise network\", "
+                                          "\"version\": " +
+                                          deep + "}")
+                              .status()
+                              .message()),
+              HasSubstr("version: is array"));
+}
+
+TEST(NetworkJson, ThePlaceThatIsNoJsonIsNamed) {
+  EXPECT_THAT(std::string(NetworkFromJson("{\"format\" 1}").status().message()),
+              HasSubstr("not a network file, no JSON from byte 11 on"));
+}
+
 TEST(NetworkJson, IntervalsMustNotFall) {
   NetworkModel network = FlatNetwork(1, 1);
   network.collectives[0].curves[0].line.alpha_interval = {2, 1};
@@ -149,7 +181,7 @@ TEST(NetworkJson, ACollectiveStandsOnce) {
   network.collectives.push_back(network.collectives[0]);
   EXPECT_THAT(
       std::string(NetworkFromJson(NetworkToJson(network)).status().message()),
-      HasSubstr("(/collectives) * is there a second time"));
+      HasSubstr("(/collectives) \"*\" is there a second time"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "analysis/cost_model/network_model.h"
 #include "analysis/text/text_table.h"
 #include "nlohmann/json.hpp"
+#include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
@@ -64,10 +65,15 @@ static void Require(bool ok, const Json& json, const char* what) {
   if (!ok) throw Json::other_error::create(599, what, &json);
 }
 
+// Larger ones are no times or sizes, and what is computed with them would not
+// be finite.
+static constexpr double kLargestNumber = 1e18;
+static constexpr int64_t kMostRanks = 1'000'000'000;
+
 static void ReadNumber(const Json& json, double& number) {
   json.get_to(number);
-  Require(std::isfinite(number) && number >= 0, json,
-          "must be a number that is not negative");
+  Require(number >= 0 && number <= kLargestNumber, json,
+          "must be a number that is not negative, and at most 1e18");
 }
 
 static void from_json(const Json& json, Interval& interval) {
@@ -105,8 +111,9 @@ static void ReadAscending(const Json& json, Size T::*size,
 
 static void from_json(const Json& json, CostCurve& curve) {
   const Json& world_size = json.at("world_size");
-  Require(world_size.is_number_integer() && world_size > 1, world_size,
-          "must be an integer above 1");
+  Require(world_size.is_number_integer() && world_size > 1 &&
+              world_size <= kMostRanks,
+          world_size, "must be an integer above 1, and at most 1e9");
   world_size.get_to(curve.world_size);
   const auto bus_factor = json.find("bus_factor");
   if (bus_factor != json.end() && !bus_factor->is_null()) {
@@ -137,7 +144,8 @@ static void ReadCollectives(const Json& json,
   std::set<std::string> names;
   for (const CollectiveCosts& costs : collectives) {
     Require(names.insert(costs.collective).second, json,
-            absl::StrCat(costs.collective, " is there a second time").c_str());
+            absl::StrCat(Quoted(costs.collective), " is there a second time")
+                .c_str());
   }
 }
 
@@ -155,17 +163,35 @@ constexpr char kFormat[] = "rankwise network";
 constexpr int kVersion = 2;
 constexpr double kAstraSimGigabyte = 1 << 30;
 
-absl::Status CheckHead(const Json& json) {
-  if (!json.is_object() || json.value("format", Json()) != kFormat) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "not a network file: expected a JSON object with \"format\": \"",
-        kFormat, "\", as //analysis/cost_model:fit_network --json writes"));
-  }
-  const Json version = json.value("version", Json());
-  if (version == kVersion) return absl::OkStatus();
+// Of the JSON library's errors.
+constexpr int kNumberOverflow = 406;
+
+// Without the name of the exception in brackets.
+absl::Status Explained(const Json::exception& error) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
+  return absl::InvalidArgumentError(parts.back());
+}
+
+absl::Status NotANetwork(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "version: is ", version.dump(), ", and this program reads version ",
-      kVersion,
+      "not a network file", why, ": expected a JSON object with \"format\": \"",
+      kFormat, "\", as //analysis/cost_model:fit_network --json writes"));
+}
+
+// Of a file that may hold anything: what is nested deeply is neither copied nor
+// shown.
+absl::Status CheckHead(const Json& json) {
+  const auto format = json.find("format"), version = json.find("version");
+  if (!json.is_object() || format == json.end() || *format != kFormat)
+    return NotANetwork("");
+  if (version != json.end() && *version == kVersion) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "version: is ",
+      version == json.end()          ? "missing"
+      : version->is_number_integer() ? version->dump()
+                                     : version->type_name(),
+      ", and this program reads version ", kVersion,
       ": fit the records again by //analysis/cost_model:fit_network --json"));
 }
 
@@ -237,16 +263,19 @@ std::string NetworkToJson(const NetworkModel& network) {
 }
 
 absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr,
-                                /*allow_exceptions=*/false);
-  RETURN_IF_ERROR(CheckHead(json));
   try {
+    const Json json = Json::parse(text.begin(), text.end());
+    RETURN_IF_ERROR(CheckHead(json));
     return json.get<NetworkModel>();
+  } catch (const Json::parse_error& error) {
+    return NotANetwork(absl::StrCat(", no JSON from byte ", error.byte, " on"));
+  } catch (const Json::out_of_range& error) {
+    // Of a number in the text, or of a field that is missing.
+    if (error.id == kNumberOverflow)
+      return NotANetwork(", a number is too large");
+    return Explained(error);
   } catch (const Json::exception& error) {
-    // Without the name of the exception in brackets.
-    const std::vector<std::string> parts =
-        absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
-    return absl::InvalidArgumentError(parts.back());
+    return Explained(error);
   }
 }
 

@@ -29,6 +29,13 @@ TEST(MirrorFakeRanks, LeavesOtherRunsAlone) {
   EXPECT_EQ(MirrorFakeRanks(run).ranks.size(), 1u);
 }
 
+TEST(MirrorFakeRanks, LeavesMoreRanksThanMemoryHoldsAlone) {
+  RunTrace run = MakeDdpRun({.world_size = 2, .backend = "fake"});
+  run.ranks.resize(1);
+  run.ranks[0].run.world_size = int64_t{1} << 40;
+  EXPECT_EQ(MirrorFakeRanks(run).ranks.size(), 1u);
+}
+
 TEST(PredictableRuns, TakesTrainersThatCanBeMeasured) {
   RunTrace bench = MakeDdpRun({});
   bench.ranks[0].run.binary = "comm_bench";

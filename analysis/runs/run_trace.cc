@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "records/command_line.h"
 #include "records/record_reader.h"
 #include "third_party/absl/status_macros.h"
 
@@ -68,14 +69,14 @@ class RunCollector {
     for (const RankTrace& trace : ranks) {
       if (trace.run.rank == record.rank) {
         return absl::InvalidArgumentError(
-            absl::StrCat("rank ", record.rank, " opens the run ", record.run_id,
-                         " a second time"));
+            absl::StrCat("rank ", record.rank, " opens the run ",
+                         Quoted(record.run_id), " a second time"));
       }
       if (trace.run.world_size != record.world_size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("rank ", record.rank, " of the run ", record.run_id,
-                         " has world size ", record.world_size, ", and rank ",
-                         trace.run.rank, " has ", trace.run.world_size));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "rank ", record.rank, " of the run ", Quoted(record.run_id),
+            " has world size ", record.world_size, ", and rank ",
+            trace.run.rank, " has ", trace.run.world_size));
       }
     }
     current_[record.rank] = {entry->second, ranks.size()};
@@ -241,7 +242,7 @@ absl::Status CheckRun(const RunTrace& run) {
   }
   const std::vector<int64_t> steps = StepNumbers(run.ranks[0]);
   for (size_t i = 1; i < steps.size(); ++i) {
-    if (steps[i] != steps[i - 1] + 1) {
+    if (steps[i] - 1 != steps[i - 1]) {
       return RunError(run, absl::StrCat("rank 0 recorded step ", steps[i],
                                         " after step ", steps[i - 1]));
     }

@@ -91,12 +91,13 @@ TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {
       std::string(LoadRuns(WriteRecords({RunOf("a", 0, 1), RunOf("a", 0, 1)}))
                       .status()
                       .message()),
-      HasSubstr("runs.jsonl:2: rank 0 opens the run a a second time"));
+      HasSubstr("runs.jsonl:2: rank 0 opens the run \"a\" a second time"));
   EXPECT_THAT(
       std::string(LoadRuns(WriteRecords({RunOf("a", 0, 2), RunOf("a", 1, 3)}))
                       .status()
                       .message()),
-      HasSubstr(":2: rank 1 of the run a has world size 3, and rank 0 has 2"));
+      HasSubstr(
+          ":2: rank 1 of the run \"a\" has world size 3, and rank 0 has 2"));
 }
 
 // A new folder of a test's own.

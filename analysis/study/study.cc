@@ -2,6 +2,7 @@
 // scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -138,6 +139,10 @@ absl::Status SetPlaces(StudyConfig& study) {
   if (study.run_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         "--run_timeout: expected a time above 0, such as 10m");
+  }
+  if (!std::isfinite(absl::GetFlag(FLAGS_target_loss))) {
+    return absl::InvalidArgumentError(
+        "--target_loss: expected a finite loss, or 0 for none");
   }
   study.trainer_dir = UserPath(absl::GetFlag(FLAGS_trainer_dir));
   if (study.trainer_dir.empty()) {

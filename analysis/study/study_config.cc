@@ -104,6 +104,8 @@ namespace rankwise {
 namespace {
 
 constexpr int64_t kMaxWorldSize = 4096;
+constexpr int64_t kMostRepetitions = 1000;
+constexpr int64_t kMostSteps = 1'000'000;
 
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
@@ -169,25 +171,35 @@ absl::Status CheckNumbers(const StudyConfig& config) {
     absl::string_view flag;
     int64_t value, least;
     absl::string_view expected;
+    int64_t most = 1'000'000'000;
   };
   for (const Bound& bound : {
            Bound{"repetitions", config.repetitions, 1,
-                 "1 or more, and 2 or more for an interval"},
+                 "1 or more, and 2 or more for an interval", kMostRepetitions},
            Bound{"batch_size", config.batch_size, 1, "1 or more"},
            Bound{"microbatches", config.micro_batches, 1, "1 or more"},
            Bound{"warmup_steps", config.warmup_steps, 0, "0 or more"},
            Bound{"train_size", config.train_size, 0,
                  "1 or more, or 0 to choose it"},
            Bound{"threads", config.threads, 0, "1 or more, or 0 to choose it"},
-           Bound{"ablations", config.ablations, 0, "1 or more, or 0 for none"},
+           Bound{"ablations", config.ablations, 0, "1 or more, or 0 for none",
+                 kMostRepetitions},
            Bound{"traffic_steps", config.traffic_steps, 0,
                  "1 or more, or 0 for none"},
        }) {
+    if (bound.value > bound.most) {
+      return Bad("--", bound.flag, "=", bound.value, ": expected at most ",
+                 bound.most);
+    }
     if (bound.value >= bound.least) continue;
     return Bad("--", bound.flag, "=", bound.value, ": expected ",
                bound.expected);
   }
   const int64_t least = config.warmup_steps + kMinMeasuredSteps;
+  if (config.max_steps > kMostSteps) {
+    return Bad("--max_steps=", config.max_steps, ": expected at most ",
+               kMostSteps);
+  }
   if (config.max_steps >= least) return absl::OkStatus();
   return Bad("--max_steps=", config.max_steps, ": expected ", least,
              " or more, ", kMinMeasuredSteps,

@@ -120,6 +120,10 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
   };
   const std::vector<Case> cases = {
       {[](StudyConfig* c) { c->repetitions = 0; }, "--repetitions=0: expected"},
+      {[](StudyConfig* c) { c->repetitions = 1001; },
+       "--repetitions=1001: expected at most 1000"},
+      {[](StudyConfig* c) { c->max_steps = 1000001; },
+       "--max_steps=1000001: expected at most 1000000"},
       {[](StudyConfig* c) { c->batch_size = 0; }, "--batch_size=0: expected"},
       {[](StudyConfig* c) { c->warmup_steps = -1; },
        "--warmup_steps=-1: expected"},

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -18,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "records/command_line.h"
 
 namespace rankwise {
 namespace {
@@ -25,6 +28,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDurations[] = "durations.csv";
+
+// Of a flagfile, in bytes; messages repeat what it says.
+constexpr size_t kLongestLine = 4096;
 
 // The keys of StudyDescription::origin that --resume compares, with their
 // names in messages.
@@ -49,6 +55,11 @@ std::vector<std::string> OriginDifferences(const StudyDescription& before,
         absl::StrCat(name, " is ", is->second, ", and was ", was->second));
   }
   return differences;
+}
+
+bool HasControlCharacter(absl::string_view text) {
+  return absl::c_any_of(
+      text, [](char c) { return absl::ascii_iscntrl(c) && c != '\t'; });
 }
 
 // Adds what a line says; false: it is no line of a flagfile.
@@ -83,11 +94,11 @@ absl::StatusOr<std::string> FlagfileText(const StudyDescription& description) {
     absl::StrAppend(&text, "# ", key, ": ", value, "\n");
   }
   for (const auto& [name, value] : description.flags) {
-    if (absl::StrContains(value, '\n')) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name,
-                       ": its value holds a line break, and study.flags could "
-                       "not hold it: use another name"));
+    if (HasControlCharacter(value)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name,
+          ": its value holds a line break or another control character, and "
+          "study.flags could not hold it: use another name"));
     }
     absl::StrAppend(&text, "--", name, "=", value, "\n");
   }
@@ -102,6 +113,15 @@ absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path) {
   StudyDescription description;
   std::string line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (HasControlCharacter(line)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ":", number, ": holds a control character: ", Quoted(line)));
+    }
+    if (line.size() > kLongestLine) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", number, ": has ", line.size(),
+                       " bytes, and a flag has at most ", kLongestLine));
+    }
     if (AddLine(line, &description)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":", number, ": expected --flag=value"));
@@ -180,7 +200,8 @@ std::map<std::string, double> ReadDurations(const std::string& dir) {
   while (std::getline(file, line)) {
     const std::vector<std::string> parts = absl::StrSplit(line, ',');
     double seconds = 0;
-    if (parts.size() == 2 && absl::SimpleAtod(parts[1], &seconds)) {
+    if (parts.size() == 2 && absl::SimpleAtod(parts[1], &seconds) &&
+        std::isfinite(seconds) && seconds >= 0) {
       durations[parts[0]] = seconds;
     }
   }

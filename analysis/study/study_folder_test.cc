@@ -84,7 +84,8 @@ TEST_F(StudyFolderTest, RemembersHowLongRunsTook) {
   EXPECT_TRUE(ReadDurations(dir_).empty());
   AddDuration(dir_, "ddp-x2-batch32-rep1", absl::Milliseconds(2500));
   AddDuration(dir_, "comm_bench-x2", absl::Seconds(12));
-  std::ofstream(dir_ + "/durations.csv", std::ios::app) << "torn-rep2,";
+  std::ofstream(dir_ + "/durations.csv", std::ios::app)
+      << "a-rep1,nan\nb-rep1,inf\nc-rep1,-1\ntorn-rep2,";
   EXPECT_THAT(
       ReadDurations(dir_),
       ElementsAre(Pair("comm_bench-x2", 12), Pair("ddp-x2-batch32-rep1", 2.5)));
@@ -168,9 +169,11 @@ TEST(FlagfileText, ReadsBack) {
 
 TEST(FlagfileText, NamesTheFlagThatALineCannotHold) {
   StudyDescription study = Example();
-  study.flags["model"] = "a\nb";
-  EXPECT_THAT(std::string(FlagfileText(study).status().message()),
-              HasSubstr("--model: its value holds a line break"));
+  for (const char* value : {"a\nb", "a\x1b[2J"}) {
+    study.flags["model"] = value;
+    EXPECT_THAT(std::string(FlagfileText(study).status().message()),
+                HasSubstr("--model: its value holds a line break or another"));
+  }
 }
 
 TEST(ReadFlagfile, SaysWhatIsWrong) {
@@ -181,6 +184,9 @@ TEST(ReadFlagfile, SaysWhatIsWrong) {
   const std::string path = WriteExample("# Two sizes.\n\n--seed=1\nseed 2\n");
   EXPECT_EQ(ReadFlagfile(path).status().message(),
             path + ":4: expected --flag=value");
+  WriteExample("--seed=1\n--model=\x1b[2J\n");
+  EXPECT_EQ(ReadFlagfile(path).status().message(),
+            path + ":2: holds a control character: \"--model=\\x1b[2J\"");
 }
 
 TEST(Differences, NameFlagAndBothValues) {

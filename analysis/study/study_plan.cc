@@ -182,10 +182,12 @@ int64_t LargestGlobalBatch(const StudyConfig& config) {
                   config.batch_size * LargestWorldSize(config));
 }
 
-// Examples of the largest step times the steps: one epoch holds every run.
+// Examples of the largest step times the steps: one epoch holds every run, as
+// far as the trainers take as many examples.
 int64_t TrainSize(const StudyConfig& config) {
+  constexpr int64_t kMostExamples = 1'000'000'000;
   if (config.train_size > 0) return config.train_size;
-  return LargestGlobalBatch(config) * config.max_steps;
+  return std::min(LargestGlobalBatch(config) * config.max_steps, kMostExamples);
 }
 
 // Epochs enough for every run, the same number for all.

@@ -47,7 +47,7 @@ std::string RanksReason(const Collective& collective, const Call& call) {
                         " ranks; the group has ", call.world_size);
   }
   if (collective.rooted && (call.root < 0 || call.root >= call.world_size)) {
-    return absl::StrCat(" with root ", call.root,
+    return absl::StrCat(" with --root=", call.root,
                         ": the group's ranks are 0 to ", call.world_size - 1);
   }
   return "";

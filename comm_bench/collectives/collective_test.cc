@@ -49,7 +49,7 @@ TEST(CheckCallTest, RefusesARootThatIsNoRank) {
   for (const int root : {-1, 3}) {
     call.root = root;
     EXPECT_EQ(RefusalOf(collective, call),
-              "rooted with root " + std::to_string(root) +
+              "rooted with --root=" + std::to_string(root) +
                   ": the group's ranks are 0 to 2");
   }
   call.root = 2;

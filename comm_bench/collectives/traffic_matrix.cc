@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
@@ -44,7 +45,7 @@ absl::StatusOr<Row> ParseRow(const Line& line, absl::string_view text) {
        absl::StrSplit(text, absl::ByAnyChar(", \t\r"), absl::SkipEmpty())) {
     double weight = 0;
     if (!absl::SimpleAtod(field, &weight) || !std::isfinite(weight)) {
-      return line.Error(absl::StrCat("'", field, "' is not a number"));
+      return line.Error(absl::StrCat(Quoted(field), " is not a number"));
     }
     if (weight < 0) {
       return line.Error(absl::StrCat(field,

@@ -55,11 +55,11 @@ TEST(TrafficMatrixTest, FractionsBalanceUpToRounding) {
 
 TEST(TrafficMatrixTest, SaysWhatIsNoNumberAndWhere) {
   EXPECT_THAT(RefusalOf("1 1\n1 x1", 2),
-              AllOf(HasSubstr("matrix.txt:2: 'x1' is not a number")));
+              AllOf(HasSubstr("matrix.txt:2: \"x1\" is not a number")));
   EXPECT_THAT(RefusalOf("1 nan\n1 1", 2),
-              HasSubstr(":1: 'nan' is not a number"));
+              HasSubstr(":1: \"nan\" is not a number"));
   EXPECT_THAT(RefusalOf("1 1\ninf 1", 2),
-              HasSubstr(":2: 'inf' is not a number"));
+              HasSubstr(":2: \"inf\" is not a number"));
 }
 
 TEST(TrafficMatrixTest, RefusesNegativeNumbers) {

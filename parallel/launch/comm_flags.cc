@@ -74,6 +74,15 @@ FakeBackendConfig FakeFromFlags(FlagChecks& checks) {
   return fake;
 }
 
+// A flag of the fake backend that is set without it would do nothing.
+void CheckFakeIsMeant(FlagChecks& checks) {
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (absl::StartsWith(name, "fake_") &&
+        flag->CurrentValue() != flag->DefaultValue())
+      checks.Complain(absl::StrCat("--", name, ": only for --backend=fake"));
+  }
+}
+
 bool IsOurs(absl::string_view file, const std::string& folder) {
   return absl::StrContains(file, folder) ||
          absl::StrContains(file, "parallel/launch/comm_flags");
@@ -157,8 +166,9 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
   checks.ParentExists("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);
   const BackendKind* const backend = FindBackend(comm.backend);
-  if (backend != nullptr && backend->pretends_peers &&
-      absl::GetFlag(FLAGS_nproc) > 1) {
+  const bool is_fake = backend != nullptr && backend->pretends_peers;
+  if (!is_fake) CheckFakeIsMeant(checks);
+  if (is_fake && absl::GetFlag(FLAGS_nproc) > 1) {
     checks.Complain(
         absl::StrCat("--backend=", comm.backend,
                      ": one process pretends all ranks; leave out --nproc, "

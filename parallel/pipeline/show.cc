@@ -268,8 +268,11 @@ absl::StatusOr<Config> ConfigFromFlags() {
   ASSIGN_OR_RETURN(config.schedule,
                    OpenSchedule(name, ShapeFromFlags(name), config.costs));
   ASSIGN_OR_RETURN(config.facts, Validate(config.schedule));
-  RETURN_IF_ERROR(CheckCosts(config.costs, config.schedule.num_stages()));
-  return config;
+  const absl::Status costs =
+      CheckCosts(config.costs, config.schedule.num_stages());
+  if (costs.ok()) return config;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--costs=", absl::GetFlag(FLAGS_costs), ": ", costs.message()));
 }
 
 absl::Status Run(const Config& config) {

@@ -228,6 +228,46 @@ TEST_F(CheckpointBlocksTest, AnotherShapeIsRefused) {
 }
 
 // As this program's first version wrote it.
+// A file of its own checksum that says of its tensor w, 2 x 3, which block it
+// is.
+std::string ReadingBlock(const std::string& dir, const std::string& blocks) {
+  Checkpoint checkpoint;
+  checkpoint.metadata = {{"rankwise.blocks", blocks}};
+  checkpoint.tensors = {{"v", torch::ones({2, 3})}, {"w", torch::ones({2, 3})}};
+  const std::string path = dir + "/" + FormatCheckpointName({});
+  EXPECT_TRUE(SaveCheckpointFile(path, {}, checkpoint).ok());
+  auto reader = CheckpointReader::Open({0, 1, {{0, path}}});
+  if (!reader.ok()) return std::string(reader.status().message());
+  return std::string(reader->Read("w").status().message());
+}
+
+TEST_F(CheckpointBlocksTest, BlocksThatAreNoneAreRefused) {
+  fs::create_directories(dir_);
+  const auto block = [](const std::string& offsets, const std::string& shape) {
+    return R"({"w":{"tensor":"w","offsets":)" + offsets + R"(,"shape":)" +
+           shape + "}}";
+  };
+  EXPECT_EQ(ReadingBlock(dir_, block("[0,0]", "[2,3]")), "");
+  EXPECT_THAT(ReadingBlock(dir_, "{"),
+              HasSubstr("rankwise.blocks is no JSON object"));
+  for (const std::string& bad :
+       {block("[1,0]", "[2,3]"), block("[0,0]", "[1,3]"), block("[0]", "[2]"),
+        block("[-1,0]", "[2,3]"), block("[0.5,0]", "[2,3]"),
+        block("[9223372036854775807,0]", "[9223372036854775807,3]"),
+        block("[18446744073709551615,0]", "[2,3]"),
+        std::string(R"({"w":[]})")}) {
+    EXPECT_THAT(ReadingBlock(dir_, bad),
+                HasSubstr("does not say which block the entry w is"))
+        << bad;
+  }
+  EXPECT_THAT(ReadingBlock(dir_, block("[0,0]", "[1000000000000,1000000000]")),
+              HasSubstr("tensor w do not make up the whole"));
+  EXPECT_THAT(ReadingBlock(
+                  dir_, R"({"v":{"tensor":"w","offsets":[1,0],"shape":[4,3]},)"
+                        R"("w":{"tensor":"w","offsets":[0,0],"shape":[4,3]}})"),
+              HasSubstr("its block of the tensor w overlaps another one"));
+}
+
 TEST_F(CheckpointBlocksTest, Version1IsRead) {
   const std::string header =
       R"({"__metadata__":{"config":"{}","format":"pt",)"

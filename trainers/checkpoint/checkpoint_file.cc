@@ -5,11 +5,14 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "records/command_line.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checksum.h"
 
@@ -98,7 +101,7 @@ absl::Status TakeNumber(SafetensorsMetadata& metadata, const char* key,
   ASSIGN_OR_RETURN(const std::string text, Take(metadata, key));
   if (absl::SimpleAtoi(text, &number) && number >= 0) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(key, " '", text, "' is not a whole number"));
+      absl::StrCat(key, " ", Quoted(text), " is not a whole number"));
 }
 
 // Checks that the file is the shard that its name says.
@@ -106,8 +109,9 @@ absl::Status TakeShard(SafetensorsMetadata& metadata,
                        const CheckpointName& name) {
   const std::string shard = Take(metadata, kShardKey).value_or("0/1");
   if (shard == ShardText(name)) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "holds shard ", shard, ", not ", ShardText(name), " as its name says"));
+  return absl::DataLossError(
+      absl::StrCat("holds shard ", absl::CHexEscape(shard), ", not ",
+                   ShardText(name), " as its name says"));
 }
 
 absl::Status CheckSame(absl::string_view found, absl::string_view written) {
@@ -115,6 +119,36 @@ absl::Status CheckSame(absl::string_view found, absl::string_view written) {
   return absl::DataLossError(
       absl::StrCat("the contents have checksum ", found, " but ", written,
                    " was written: the file was changed"));
+}
+
+// A list of whole numbers from 0; one that is too large comes out negative.
+bool TakeNumbers(const Json& json, std::vector<int64_t>& numbers) {
+  if (!json.is_array() || !absl::c_all_of(json, [](const Json& number) {
+        return number.is_number_unsigned();
+      })) {
+    return false;
+  }
+  json.get_to(numbers);
+  return true;
+}
+
+// Whether `json`, of rankwise.blocks, places an entry within a whole tensor.
+bool TakeBlock(const Json& json, CheckpointFile::Block& block) {
+  if (!json.is_object() || !json.contains("tensor") ||
+      !json["tensor"].is_string() || !json.contains("offsets") ||
+      !json.contains("shape") || !TakeNumbers(json["offsets"], block.offsets) ||
+      !TakeNumbers(json["shape"], block.whole_shape) ||
+      block.offsets.size() != block.shape.size() ||
+      block.whole_shape.size() != block.shape.size()) {
+    return false;
+  }
+  json["tensor"].get_to(block.name);
+  for (size_t i = 0; i < block.shape.size(); ++i) {
+    if (block.offsets[i] < 0 ||
+        block.offsets[i] > block.whole_shape[i] - block.shape[i])
+      return false;
+  }
+  return true;
 }
 
 // `status` with the file that it is about.
@@ -235,6 +269,8 @@ absl::Status CheckpointFile::CheckHeader(SafetensorsMetadata& metadata) {
 absl::Status CheckpointFile::DecodeBlocks(SafetensorsMetadata& metadata) {
   const std::string text = Take(metadata, kBlocksKey).value_or("{}");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    return absl::DataLossError(absl::StrCat(kBlocksKey, " is no JSON object"));
   int64_t chunk = 0;
   for (const TensorEntry& entry : header_.entries) {
     Block block{.name = entry.name,
@@ -244,22 +280,10 @@ absl::Status CheckpointFile::DecodeBlocks(SafetensorsMetadata& metadata) {
                 .dtype = entry.dtype,
                 .entry = blocks_.size(),
                 .first_chunk = chunk};
-    try {
-      if (json.contains(entry.name)) {
-        const Json& described = json.at(entry.name);
-        described.at("tensor").get_to(block.name);
-        described.at("offsets").get_to(block.offsets);
-        described.at("shape").get_to(block.whole_shape);
-      }
-    } catch (const Json::exception&) {
-      block.offsets.clear();
-      block.whole_shape = {0};
-    }
-    if (block.offsets.size() != entry.shape.size() ||
-        block.whole_shape.size() != entry.shape.size()) {
+    if (json.contains(entry.name) && !TakeBlock(json[entry.name], block)) {
       return absl::DataLossError(
           absl::StrCat(kBlocksKey, " does not say which block the entry ",
-                       entry.name, " is"));
+                       absl::CHexEscape(entry.name), " is"));
     }
     blocks_.push_back(std::move(block));
     chunk += ChunksIn(entry.end - entry.begin);

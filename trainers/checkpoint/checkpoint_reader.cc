@@ -5,12 +5,19 @@
 
 #include "ATen/core/grad_mode.h"
 #include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
+
+// Of the metadata, as messages show it.
+std::string Shown(absl::string_view value) {
+  constexpr size_t kLongest = 400;
+  return absl::CHexEscape(value.substr(0, kLongest));
+}
 
 // That `part` comes from the save that `first` comes from, as far as both say.
 absl::Status CheckSameSave(const Checkpoint& first,
@@ -23,12 +30,41 @@ absl::Status CheckSameSave(const Checkpoint& first,
   for (const auto& [key, value] : part.metadata) {
     const auto found = first.metadata.find(key);
     if (found != first.metadata.end() && found->second != value) {
-      return absl::DataLossError(absl::StrCat(
-          file.path(), ": its ", key, " is '", value, "', shard 0's is '",
-          found->second, "': they are of different runs"));
+      return absl::DataLossError(
+          absl::StrCat(file.path(), ": its ", absl::CHexEscape(key), " is '",
+                       Shown(value), "', shard 0's is '", Shown(found->second),
+                       "': they are of different runs"));
     }
   }
   return absl::OkStatus();
+}
+
+using Block = CheckpointFile::Block;
+
+// Whether the two, of one tensor, have values in common.
+bool Overlap(const Block& a, const Block& b) {
+  for (size_t i = 0; i < a.shape.size(); ++i) {
+    if (a.offsets[i] + a.shape[i] <= b.offsets[i] ||
+        b.offsets[i] + b.shape[i] <= a.offsets[i])
+      return false;
+  }
+  return true;
+}
+
+// The number of values; -1 where it does not fit.
+int64_t ValuesIn(const std::vector<int64_t>& shape) {
+  int64_t values = 1;
+  for (const int64_t size : shape) {
+    if (__builtin_mul_overflow(values, size, &values)) return -1;
+  }
+  return values;
+}
+
+// `path` has the first of them.
+absl::Status NotWhole(const std::string& name, const std::string& path) {
+  return absl::DataLossError(
+      absl::StrCat(path, ": the blocks of the checkpoint's tensor ",
+                   absl::CHexEscape(name), " do not make up the whole"));
 }
 
 std::string ShapeText(at::IntArrayRef shape) {
@@ -65,16 +101,25 @@ absl::Status CheckpointReader::Add(CheckpointFile file) {
     std::vector<Place>& places = tensors_[block.name];
     if (!places.empty() && At(places[0]).whole_shape != block.whole_shape) {
       return absl::DataLossError(absl::StrCat(
-          files_.back().path(), ": its tensor ", block.name, " is of shape ",
-          ShapeText(block.whole_shape), ", in an earlier shard of ",
-          ShapeText(At(places[0]).whole_shape)));
+          files_.back().path(), ": its tensor ", absl::CHexEscape(block.name),
+          " is of shape ", ShapeText(block.whole_shape),
+          ", in an earlier shard of ", ShapeText(At(places[0]).whole_shape)));
     }
     // Several files may have the same.
     const bool known = absl::c_any_of(places, [&](const Place& other) {
       return At(other).offsets == block.offsets &&
              At(other).shape == block.shape;
     });
-    if (!known) places.push_back(place);
+    if (known) continue;
+    if (absl::c_any_of(places, [&](const Place& other) {
+          return Overlap(At(other), block);
+        })) {
+      return absl::DataLossError(
+          absl::StrCat(files_.back().path(), ": its block of the tensor ",
+                       absl::CHexEscape(block.name),
+                       " overlaps another one of the checkpoint"));
+    }
+    places.push_back(place);
   }
   return absl::OkStatus();
 }
@@ -108,9 +153,7 @@ absl::Status CheckpointReader::Read(const TensorBlock& block) {
     copied += values;
   }
   if (copied == block.values.numel()) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("the blocks of the checkpoint's tensor ", block.name,
-                   " do not make up the whole"));
+  return NotWhole(block.name, files_[found->second[0].file].path());
 }
 
 // Copies the values that `wanted` has in common with the block there; returns
@@ -147,7 +190,11 @@ absl::StatusOr<torch::Tensor> CheckpointReader::Read(const std::string& name) {
     return absl::DataLossError(
         absl::StrCat("the checkpoint has no tensor ", name));
   }
-  const CheckpointFile::Block& block = At(found->second[0]);
+  const Block& block = At(found->second[0]);
+  int64_t saved = 0;
+  for (const Place& place : found->second) saved += ValuesIn(At(place).shape);
+  if (saved != ValuesIn(block.whole_shape))
+    return NotWhole(name, files_[found->second[0].file].path());
   const torch::Tensor values =
       torch::empty(block.whole_shape, torch::dtype(block.dtype));
   RETURN_IF_ERROR(Read({name, values}));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/Exception.h"
@@ -29,6 +30,9 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kLengthBytes = 8;
 // Python's reader refuses longer headers too.
 constexpr int64_t kLargestHeaderBytes = 100'000'000;
+
+// As many as PyTorch's operators take.
+constexpr size_t kMostDimensions = 64;
 
 constexpr char kMetadataKey[] = "__metadata__";
 
@@ -56,6 +60,12 @@ const NamedType* FindType(absl::string_view name) {
   const auto* found = absl::c_find_if(
       kTypes, [&](const NamedType& known) { return known.name == name; });
   return found == std::end(kTypes) ? nullptr : found;
+}
+
+// A text of the header, as messages show it: short and printable.
+std::string Named(absl::string_view text) {
+  constexpr size_t kLongest = 200;
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kLongest)), "'");
 }
 
 // Bytes of the data of `entry`; nullopt when the number does not fit.
@@ -95,6 +105,8 @@ class HeaderParser {
       const int64_t byte =
           std::max<int64_t>(static_cast<int64_t>(error.byte) - 1, 0);
       return ErrorAt(kLengthBytes + byte, "the header is not JSON");
+    } catch (const Json::out_of_range&) {
+      return ErrorAt(kLengthBytes, "a number of the header is too large");
     }
     if (!json.is_object())
       return ErrorAt(kLengthBytes, "the header is not a JSON object");
@@ -118,7 +130,7 @@ class HeaderParser {
     const size_t found = text_.find(Json(name).dump());
     const size_t in_header = found == absl::string_view::npos ? 0 : found;
     return ErrorAt(kLengthBytes + static_cast<int64_t>(in_header),
-                   absl::StrCat("tensor '", name, "': ", what));
+                   absl::StrCat("tensor ", Named(name), ": ", what));
   }
 
   absl::Status ParseMetadata(const Json& value) {
@@ -140,10 +152,15 @@ class HeaderParser {
     const std::string dtype = value["dtype"].get<std::string>();
     const NamedType* type = FindType(dtype);
     if (type == nullptr)
-      return EntryError(name, absl::StrCat("unknown dtype '", dtype, "'"));
+      return EntryError(name, absl::StrCat("unknown dtype ", Named(dtype)));
     const auto shape = ParseNumbers(value["shape"]);
     if (!shape)
       return EntryError(name, "the shape is not a list of whole numbers");
+    if (shape->size() > kMostDimensions) {
+      return EntryError(name, absl::StrCat("the shape has ", shape->size(),
+                                           " dimensions; at most ",
+                                           kMostDimensions, " are read"));
+    }
     const auto offsets = ParseNumbers(value["data_offsets"]);
     if (!offsets || offsets->size() != 2) {
       return EntryError(name, "data_offsets is not a pair of whole numbers");
@@ -184,7 +201,7 @@ class HeaderParser {
       if (entry.begin != covered) {
         return ErrorAt(
             data_start + std::min(entry.begin, covered),
-            absl::StrCat("tensor '", entry.name, "' ",
+            absl::StrCat("tensor ", Named(entry.name), " ",
                          entry.begin < covered ? "overlaps the tensor before it"
                                                : "leaves a hole before it"));
       }

@@ -256,6 +256,10 @@ constexpr BadHeader kBadHeaders[] = {
     {"", 0, "at byte 8: the header is not JSON"},
     {"\x80\x02}q", 0, "at byte 8: the header is not JSON"},
     {"[1]", 0, "at byte 8: the header is not a JSON object"},
+    {R"({"w":1e400})", 0, "at byte 8: a number of the header is too large"},
+    {R"({"\u001b[2J":{}})", 0,
+     "tensor '\\x1b[2J': is not an object with dtype, shape and "
+     "data_offsets"},
     {R"({"__metadata__":{"step":3}})", 0,
      "at byte 9: tensor '__metadata__': is not an object of strings"},
     {R"({"w":{"dtype":"F32","shape":[1]}})", 4,
@@ -289,6 +293,17 @@ constexpr BadHeader kBadHeaders[] = {
     {R"({"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 5,
      "at byte 63: 3 bytes belong to no tensor"},
 };
+
+TEST(SafetensorsTest, RefusesMoreDimensionsThanPyTorchTakes) {
+  std::string ones = "1";
+  for (int i = 1; i < 65; ++i) ones += ",1";
+  const std::string text =
+      R"({"w":{"dtype":"U8","shape":[)" + ones + R"(],"data_offsets":[0,1]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(text.size());
+  EXPECT_THAT(Refusal(length + text + "x"),
+              HasSubstr("the shape has 65 dimensions; at most 64 are read"));
+}
 
 TEST(SafetensorsTest, RefusesBadHeadersNamingTheByte) {
   for (const BadHeader& bad : kBadHeaders) {

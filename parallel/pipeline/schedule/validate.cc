@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,7 @@ class Validator {
   static constexpr int32_t kMissing = -1;
 
   absl::Status CheckRanks() const;
+  absl::Status CheckForwards() const;
   absl::Status AddToTable(int rank, size_t position);
   absl::Status CheckComplete(int stage, int micro_batch) const;
   absl::Status CheckOrder(int rank, size_t position) const;
@@ -105,6 +107,7 @@ class Validator {
 
 absl::Status Validator::Check() {
   RETURN_IF_ERROR(CheckRanks());
+  RETURN_IF_ERROR(CheckForwards());
   RETURN_IF_ERROR(ForEachAction(
       [this](int rank, size_t i) { return AddToTable(rank, i); }));
   for (int stage = 0; stage < schedule_.num_stages(); ++stage) {
@@ -136,6 +139,27 @@ absl::Status Validator::CheckRanks() const {
           absl::StrCat("rank ", rank, " has no actions"));
   }
   return absl::OkStatus();
+}
+
+// Refuses fewer actions than stages times micro-batches, before a table of that
+// size is made: a file's numbers may be far larger than the file.
+absl::Status Validator::CheckForwards() const {
+  const size_t cells = values_.count() / 2;
+  size_t num_actions = 0;
+  std::set<size_t> forwards;
+  for (const std::vector<Action>& actions : schedule_.actions) {
+    num_actions += actions.size();
+    for (const Action& action : actions) {
+      if (action.kind == Kind::kForward) forwards.insert(Cell(action));
+    }
+  }
+  if (num_actions >= cells) return absl::OkStatus();
+  size_t missing = 0;
+  while (forwards.count(missing) > 0) ++missing;
+  const size_t micro_batches = schedule_.num_micro_batches;
+  return Missing({static_cast<int32_t>(missing / micro_batches),
+                  static_cast<int32_t>(missing % micro_batches)},
+                 "");
 }
 
 // Refuses a stage, micro-batch or rank that does not exist, an action on

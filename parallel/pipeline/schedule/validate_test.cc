@@ -44,6 +44,8 @@ TEST(ValidateTest, Missing) {
   EXPECT_EQ(ErrorOf("0F0,0I0\n"),
             "rank 0: missing action 0W0 (the other half of I)");
   EXPECT_EQ(ErrorOf("0F0,0B0\n\n1F0,1B0\n"), "rank 1 has no actions");
+  // A table of all that these numbers say would not fit into memory.
+  EXPECT_EQ(ErrorOf("0F1000000,0B1000000\n"), "rank 0: missing action 0F0");
 }
 
 TEST(ValidateTest, Doubled) {

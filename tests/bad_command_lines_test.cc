@@ -1,0 +1,80 @@
+// Command lines that a user can get wrong, of all binaries: each ends soon, by
+// its exit code and one line that says what was wrong and what to do.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "parallel/comm/test_process.h"
+#include "records/command_line.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// A line of bad_command_lines.txt.
+struct BadCommandLine {
+  int number = 0;
+  std::string command;
+  int code = 2;
+  std::string message;
+};
+
+void PrintTo(const BadCommandLine& line, std::ostream* out) {
+  *out << line.command;
+}
+
+std::vector<BadCommandLine> ReadTable() {
+  std::vector<BadCommandLine> lines;
+  std::ifstream file(Runfile("tests/bad_command_lines.txt"));
+  std::string text;
+  for (int number = 1; std::getline(file, text); ++number) {
+    if (text.empty() || text[0] == '#') continue;
+    for (const int code : {kBadUsage, kFailed}) {
+      const std::vector<std::string> parts = absl::StrSplit(
+          text, absl::MaxSplits(code == kBadUsage ? " => " : " =1> ", 1));
+      if (parts.size() == 2)
+        lines.push_back({number, parts[0], code, parts[1]});
+    }
+  }
+  return lines;
+}
+
+class BadCommandLineTest : public ::testing::TestWithParam<BadCommandLine> {};
+
+TEST_P(BadCommandLineTest, IsRefusedByOneLine) {
+  std::vector<std::string> argv = absl::StrSplit(GetParam().command, ' ');
+  argv[0] = Runfile(argv[0]);
+  TestProcess run(argv, {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(run.Wait(), GetParam().code);
+  const std::string said = run.Stderr();
+  EXPECT_THAT(said, HasSubstr(GetParam().message));
+  EXPECT_THAT(std::vector<std::string>(
+                  absl::StrSplit(said, '\n', absl::SkipWhitespace())),
+              SizeIs(1));
+  EXPECT_TRUE(std::none_of(said.begin(), said.end(), [](char c) {
+    return absl::ascii_iscntrl(c) && c != '\n';
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BadCommandLineTest,
+                         ::testing::ValuesIn(ReadTable()),
+                         [](const auto& info) {
+                           return absl::StrCat("Line", info.param.number);
+                         });
+
+TEST(BadCommandLinesTest, AreMany) { EXPECT_GE(ReadTable().size(), 150); }
+
+}  // namespace
+}  // namespace rankwise
