@@ -108,13 +108,13 @@ absl::StatusOr<Cluster> NamedCluster(absl::string_view name) {
   cluster.name = std::string(name);
   cluster.devices_per_node = 8;
   if (name == "a100-selene") {
-    cluster.device = {312e12, {0.78, 40e9}, 80e9, 1.75e12};
+    cluster.device = {312e12, {0.78, 120e9}, 80e9, 1.75e12};
     cluster.network = StatedNetwork({2e-6, 235e9, 5e-6, 8 * 22e9});
     cluster.deviation = 0.08;
     return cluster;
   }
   if (name == "h100-superpod") {
-    cluster.device = {989e12, {0.70, 80e9}, 80e9, 2.8e12};
+    cluster.device = {989e12, {0.72, 300e9}, 80e9, 2.8e12};
     cluster.network = StatedNetwork({2e-6, 360e9, 5e-6, 8 * 44e9});
     cluster.deviation = 0.15;
     return cluster;

@@ -3,6 +3,7 @@
 #ifndef RANKWISE_ANALYSIS_PLAN_CLUSTER_H_
 #define RANKWISE_ANALYSIS_PLAN_CLUSTER_H_
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -20,11 +21,11 @@ namespace rankwise::plan {
 
 // The share of its peak that a device reaches in a matrix product.
 struct EfficiencyCurve {
-  double most = 1;        // of a product without end
-  double half_flops = 0;  // a product of this size reaches half of it
+  double most = 1;   // of a product without end
+  double scale = 0;  // a product of so many FLOPs reaches 71 % of it
 
   double At(double flops) const {
-    return half_flops == 0 ? most : most * flops / (flops + half_flops);
+    return scale == 0 ? most : most * std::sqrt(flops / (flops + scale));
   }
 };
 

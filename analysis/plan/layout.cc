@@ -47,7 +47,8 @@ std::string DetailsOf(const Layout& layout) {
   std::string text;
   if (layout.pp > 1) {
     absl::StrAppend(&text, layout.schedule);
-    if (layout.chunks > 1) absl::StrAppend(&text, " x", layout.chunks);
+    if (layout.schedule == "interleaved_1f1b")
+      absl::StrAppend(&text, " x", layout.chunks);
     absl::StrAppend(&text, ", ");
   }
   absl::StrAppend(&text, layout.micro_batches, " x ", layout.micro_batch);

@@ -58,7 +58,6 @@ struct Engine {
   bool equal_blocks = false;       // per stage; else stages of equal FLOPs
   bool recomputes_blocks = false;  // one by one; else a stage as a whole
   bool splits_messages = false;    // between stages among the ranks along tp
-  bool overlaps_gradients = true;  // of replicas with backward, where pp is 1
   // Of a parameter, without ZeRO.
   double parameter_bytes = 4, gradient_bytes = 4, optimizer_bytes = 8;
   double reduced_bytes = 4;  // of a gradient that is summed along dp

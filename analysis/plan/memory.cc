@@ -1,6 +1,9 @@
 #include "analysis/plan/memory.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "absl/algorithm/container.h"
 
 namespace rankwise::plan {
 namespace {
@@ -11,6 +14,9 @@ constexpr double kWideBytes = 4;  // fp32
 bool HasBf16(const Layout& layout, const Engine& engine) {
   return layout.zero > 0 && engine.value_bytes < kWideBytes;
 }
+
+bool HasEmbedding(const Stage& stage) { return stage.embedding; }
+bool HasHead(const Stage& stage) { return stage.head; }
 
 // Of one micro-batch through a stage: what is there from forward to backward,
 // and what backward adds.
@@ -53,26 +59,40 @@ double PeakActivations(const std::vector<Action>& actions,
   return most;
 }
 
-// The buffers that docs/memory.md lists, of `largest` the largest unit. Where
-// micro-batches take turns, full gradients wait for the last one.
-double UnshardedBytes(double parameters, double largest, const Layout& layout,
-                      const Engine& engine) {
-  if (layout.zero == 0) return 0;
-  const double bytes = HasBf16(layout, engine) ? 2 : kWideBytes;
-  const double in_flight = 2;  // --prefetch=1, and the unit under way
-  const double reduced = in_flight * kWideBytes * largest;
-  if (layout.zero == 1) return std::max(bytes * largest, reduced);
-  const bool takes_turns = !layout.is_data_parallel();
-  const double gradients = bytes * (takes_turns ? parameters : largest);
-  if (layout.zero == 2) return gradients + reduced;
-  return (in_flight + 1) * bytes * largest + gradients + reduced;
+// The numbers of a rank's units, the largest first.
+std::vector<double> UnitsOf(const std::vector<Stage>& stages,
+                            const LayerWork& work) {
+  std::vector<double> units;
+  for (const Stage& stage : stages) {
+    units.insert(units.end(), stage.blocks, work.block.parameters);
+    if (stage.embedding) units.push_back(work.embedding.parameters);
+    if (stage.head) units.push_back(work.head.parameters);
+  }
+  std::sort(units.rbegin(), units.rend());
+  units.resize(std::max<size_t>(units.size(), 2));
+  return units;
 }
 
-double LargestUnit(const Stage& stage, const LayerWork& work) {
-  double largest = stage.blocks > 0 ? work.block.parameters : 0;
-  if (stage.embedding) largest = std::max(largest, work.embedding.parameters);
-  if (stage.head) largest = std::max(largest, work.head.parameters);
-  return largest;
+// The peak of the buffers that docs/memory.md lists, with --prefetch=1: two
+// reduce-scatters in flight, and with ZeRO 3 the parameters of two units and of
+// a tied embedding. Where gradients wait for a last micro-batch, all are there
+// when the first of them are reduced.
+double UnshardedBytes(const std::vector<Stage>& stages, double tied,
+                      const Layout& layout, const Engine& engine,
+                      const LayerWork& work) {
+  if (layout.zero == 0) return 0;
+  const std::vector<double> units = UnitsOf(stages, work);
+  const double bytes = HasBf16(layout, engine) ? 2 : kWideBytes;
+  const double two = units[0] + units[1];
+  const double reduced = kWideBytes * two;
+  if (layout.zero == 1) return reduced;
+  const double gathered =
+      layout.zero < 3 ? 0 : bytes * (2 * work.block.parameters + tied);
+  if (layout.is_data_parallel() && layout.micro_batches == 1)
+    return reduced + bytes * units[0] + gathered;
+  const double all = bytes * std::accumulate(units.begin(), units.end(), 0.0);
+  return all + std::max({gathered, kWideBytes * units[0],
+                         reduced - bytes * units[0]});
 }
 
 // With the copy of a tied weight whose owner is on another rank.
@@ -83,8 +103,8 @@ double ParametersOf(const Model& model, const Layout& layout,
   bool embedding = false, head = false;
   for (const int stage : stages) {
     parameters += work.Of(cut[stage]).parameters;
-    embedding |= cut[stage].embedding;
-    head |= cut[stage].head;
+    embedding = embedding || cut[stage].embedding;
+    head = head || cut[stage].head;
   }
   if (model.tied_head && head && !embedding) {
     const auto tp = static_cast<double>(layout.tp);
@@ -129,10 +149,12 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
     const std::vector<int> stages = schedule.StagesOf(rank);
     const double parameters = ParametersOf(model, layout, work, cut, stages);
     Memory memory = StateMemory(parameters, layout, engine);
-    double largest = 0;
-    for (const int stage : stages)
-      largest = std::max(largest, LargestUnit(cut[stage], work));
-    memory.unsharded = UnshardedBytes(parameters, largest, layout, engine);
+    std::vector<Stage> own;
+    for (const int stage : stages) own.push_back(cut[stage]);
+    const bool ties = model.tied_head && absl::c_any_of(own, HasEmbedding) &&
+                      absl::c_any_of(own, HasHead);
+    memory.unsharded = UnshardedBytes(own, ties ? work.embedding.parameters : 0,
+                                      layout, engine, work);
     memory.activations = PeakActivations(schedule.actions[rank], held);
     ranks.push_back(memory);
   }

@@ -33,8 +33,8 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                                const std::vector<Stage>& cut,
                                const Schedule& schedule);
 
-// At most what any rank along pp takes, without its schedule: to leave out
-// layouts that cannot fit.
+// No more than the fullest rank takes, whatever the schedule's order: to leave
+// out layouts that cannot fit.
 double LeastMemory(const Model& model, const Layout& layout,
                    const Engine& engine, const LayerWork& work,
                    const std::vector<Stage>& cut);

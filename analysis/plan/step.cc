@@ -17,6 +17,7 @@ namespace {
 constexpr double kNormal95 = 1.96;
 constexpr double kBucketBytes = 25 << 20;  // of the Reducer
 constexpr double kNearlyFull = 0.95;
+constexpr double kLeastLimit = 0.05;  // of the step; below it computing limits
 
 StageCosts CostsOf(const PassSeconds& seconds, double output_bytes) {
   StageCosts costs;
@@ -34,6 +35,29 @@ bool CutsBackward(const Layout& layout) {
 }
 
 int64_t GradientRanks(const Layout& layout) { return layout.dp * layout.cp; }
+
+std::string LimitOf(const Step& step, double memory_bytes) {
+  const StepParts& parts = step.parts;
+  const std::pair<const char*, double> others[] = {
+      {"recompute", parts.recompute},
+      {"bubble", parts.bubble},
+      {"tp", parts.tp},
+      {"cp", parts.cp},
+      {"pp", parts.pp},
+      {"dp", parts.dp},
+      {"update", parts.update}};
+  const auto* const most = std::max_element(
+      std::begin(others), std::end(others),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const double share = most->second / step.seconds;
+  std::string limit = share < kLeastLimit
+                          ? "compute"
+                          : absl::StrCat(most->first, " ", PercentText(share));
+  const double full = step.memory.sum() / memory_bytes;
+  if (full > kNearlyFull)
+    absl::StrAppend(&limit, ", memory ", PercentText(full));
+  return limit;
+}
 
 }  // namespace
 
@@ -110,6 +134,12 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
     const PassSeconds pass = work.Of((*cut)[rank]).seconds;
     before += pass.Forward() + (CutsBackward(layout) ? 0 : pass.Backward());
   }
+  if (layout.is_data_parallel() || CutsBackward(layout)) return least;
+  // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
+  const double parameters = work.Of((*cut)[0]).parameters;
+  least += UpdateSeconds(layout, parameters);
+  if (GradientRanks(layout) > 1)
+    least += GradientSeconds(layout, parameters, CostSide::kMiddle);
   return least;
 }
 
@@ -146,15 +176,16 @@ std::vector<UnitSeconds> StepModel::UnitsOf(const Layout& layout,
 
 // One rank's model, whose gradients go along dp while backward runs.
 StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
-                                              const Work& all,
                                               const LayerWork& work,
                                               CostSide side) const {
+  const Stage whole{true, true, true, setting_.model.blocks};
+  const Work all = work.Of(whole);
   Timing timing;
   timing.pass = all.seconds;
+  timing.update = UpdateSeconds(layout, all.parameters);
   const double forward = all.seconds.Forward(),
                backward = all.seconds.Backward();
   const auto m = static_cast<double>(layout.micro_batches);
-  const Stage whole{true, true, true, setting_.model.blocks};
   if (layout.zero > 0) {
     UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero);
     for (int64_t i = 0; i < layout.micro_batches; ++i) {
@@ -162,7 +193,7 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
       run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
     }
     run.Finish();
-    timing.seconds = run.now();
+    timing.seconds = run.now() + timing.update;
     timing.exposed_dp = run.exposed();
     return timing;
   }
@@ -182,6 +213,114 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
         layout, bucket.bytes / setting_.engine.reduced_bytes, side));
   }
   const StepTimes times = SimulateDdpStep(trace, all_reduce);
+  timing.seconds = times.step_seconds + timing.update;
+  timing.exposed_dp = times.exposed_comm_seconds;
+  return timing;
+}
+
+// Of each stage, as the simulator takes them; ZeRO 3 gathers its units for
+// every micro-batch, the other stages for the first one, by stage in `gathers`.
+SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
+                                         const LayerWork& work, CostSide side,
+                                         std::vector<double>& gathers) const {
+  SimulationCosts costs;
+  for (const Stage& stage : cut) {
+    StageCosts& one = costs.stages.emplace_back(
+        CostsOf(work.Of(stage).seconds, work.input_bytes));
+    gathers.push_back(0);
+    if (layout.zero == 0) continue;
+    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero);
+    run.Forward();
+    const double forward = run.exposed();
+    if (layout.zero < 3) {
+      gathers.back() = forward;
+      continue;
+    }
+    run.Backward(/*reduces=*/false);
+    one.forward_seconds += forward;
+    one.backward_seconds += run.exposed() - forward;
+  }
+  return costs;
+}
+
+// A message between stages: alpha + bytes * beta of the network, and where the
+// ranks along tp share it out, an all-gather among these.
+LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
+                            CostSide side) const {
+  const Cluster& cluster = setting_.cluster;
+  const Line line =
+      LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
+  const bool splits = setting_.engine.splits_messages && layout.tp > 1 &&
+                      !layout.sequence_parallel;
+  const double sent = splits ? bytes / static_cast<double>(layout.tp) : bytes;
+  LinkCosts link;
+  link.alpha_seconds = CollectiveSeconds(cluster, "ping_pong", 1, line, side);
+  link.beta_seconds_per_byte =
+      (CollectiveSeconds(cluster, "ping_pong", sent, line, side) -
+       link.alpha_seconds) /
+      bytes;
+  if (splits) {
+    link.alpha_seconds += CollectiveSeconds(
+        cluster, "all_gather", bytes, LineAlong(cluster, layout.tp, 1), side);
+  }
+  return link;
+}
+
+// Of a tied weight whose two copies are on the first and the last stage.
+double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
+  const auto& [model, engine, cluster] = setting_;
+  if (!model.tied_head || layout.pp == 1) return 0;
+  const Line line =
+      LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
+  const double numbers = static_cast<double>(model.vocabulary) *
+                         static_cast<double>(model.width) /
+                         static_cast<double>(layout.tp);
+  return CollectiveSeconds(cluster, "all_reduce",
+                           engine.reduced_bytes * numbers,
+                           {2, line.nodes() > 1 ? 1 : 2}, side);
+}
+
+double StepModel::UpdateSeconds(const Layout& layout, double parameters) const {
+  const double ranks = layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
+  return setting_.engine.update_bytes * parameters / ranks /
+         setting_.cluster.device.memory_bytes_per_second;
+}
+
+absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
+                                                          const LayerWork& work,
+                                                          CostSide side,
+                                                          bool with_link) {
+  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
+  ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
+  std::vector<double> gathers;
+  SimulationCosts costs = CostsOfStages(layout, *cut, work, side, gathers);
+  if (with_link && layout.pp > 1)
+    costs.link = LinkOf(layout, work.input_bytes, side);
+  ASSIGN_OR_RETURN(const Timeline timeline, Simulate(*schedule, costs));
+
+  Timing timing;
+  std::vector<std::vector<double>> reduce(layout.pp);
+  std::vector<double> outside(layout.pp);
+  double longest = -1;
+  for (int rank = 0; rank < schedule->num_ranks(); ++rank) {
+    Work all;
+    for (const int stage : schedule->StagesOf(rank)) {
+      const Work one = work.Of((*cut)[stage]);
+      all += one;
+      outside[rank] += gathers[stage];
+      if (GradientRanks(layout) > 1)
+        reduce[rank].push_back(GradientSeconds(layout, one.parameters, side));
+    }
+    outside[rank] += UpdateSeconds(layout, all.parameters);
+    if (rank == 0 || rank + 1 == layout.pp)
+      outside[rank] += TiedSeconds(layout, side);
+    const double busy = all.seconds.Forward() + all.seconds.Backward();
+    if (busy <= longest) continue;
+    longest = busy;
+    timing.pass = all.seconds;
+    timing.update = outside[rank];
+  }
+  const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
   timing.seconds = times.step_seconds;
   timing.exposed_dp = times.exposed_comm_seconds;
   return timing;
@@ -192,96 +331,12 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
                                                   bool with_link) {
   const auto& [model, engine, cluster] = setting_;
   RETURN_IF_ERROR(CheckLayout(model, layout));
-  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
   const LayerWork work = side == CostSide::kMiddle
                              ? WorkFor(layout)
                              : WorkOf(model, layout, engine, cluster, side);
-  const double rows =
-      layout.zero > 0 ? 1.0 / static_cast<double>(layout.dp) : 1;
-  const double update_per_parameter =
-      engine.update_bytes * rows / cluster.device.memory_bytes_per_second;
-  if (layout.is_data_parallel() && engine.overlaps_gradients) {
-    const Work all = work.Of({true, true, true, model.blocks});
-    Timing timing = TimeDataParallel(layout, all, work, side);
-    timing.update = update_per_parameter * all.parameters;
-    timing.seconds += timing.update;
-    return timing;
-  }
-
-  SimulationCosts costs;
-  std::vector<double> gathers;  // by stage, of the step's first forward
-  for (const Stage& stage : *cut) {
-    StageCosts stage_costs = CostsOf(work.Of(stage).seconds, work.input_bytes);
-    gathers.push_back(0);
-    if (layout.zero > 0) {
-      UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero);
-      run.Forward();
-      const double forward = run.exposed();
-      run.Backward(/*reduces=*/false);
-      if (layout.zero == 3) {
-        stage_costs.forward_seconds += forward;
-        stage_costs.backward_seconds += run.exposed() - forward;
-      } else {
-        gathers.back() = forward;
-      }
-    }
-    costs.stages.push_back(stage_costs);
-  }
-  const int64_t stride = layout.dp * layout.cp * layout.tp;
-  const Line line = LineAlong(cluster, layout.pp, stride);
-  if (with_link && layout.pp > 1) {
-    const double parts = engine.splits_messages && !layout.sequence_parallel
-                             ? static_cast<double>(layout.tp)
-                             : 1;
-    const double bytes = work.input_bytes;
-    const double whole =
-        CollectiveSeconds(cluster, "ping_pong", bytes / parts, line, side);
-    costs.link.alpha_seconds =
-        CollectiveSeconds(cluster, "ping_pong", 1, line, side);
-    if (parts > 1) {
-      costs.link.alpha_seconds += CollectiveSeconds(
-          cluster, "all_gather", bytes, LineAlong(cluster, layout.tp, 1), side);
-    }
-    costs.link.beta_seconds_per_byte =
-        (whole - CollectiveSeconds(cluster, "ping_pong", 1, line, side)) /
-        bytes;
-  }
-  ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
-  ASSIGN_OR_RETURN(const Timeline timeline, Simulate(*schedule, costs));
-
-  Timing timing;
-  std::vector<std::vector<double>> reduce(layout.pp);
-  std::vector<double> outside(layout.pp);
-  double longest = 0;
-  for (int rank = 0; rank < schedule->num_ranks(); ++rank) {
-    Work all;
-    for (const int stage : schedule->StagesOf(rank)) {
-      const Work one = work.Of((*cut)[stage]);
-      all += one;
-      outside[rank] += gathers[stage];
-      if (GradientRanks(layout) > 1) {
-        reduce[rank].push_back(GradientSeconds(layout, one.parameters, side));
-      }
-    }
-    outside[rank] += update_per_parameter * all.parameters;
-    if (model.tied_head && layout.pp > 1 &&
-        (rank == 0 || rank + 1 == layout.pp)) {
-      outside[rank] += CollectiveSeconds(
-          cluster, "all_reduce",
-          engine.reduced_bytes * static_cast<double>(model.vocabulary) *
-              static_cast<double>(model.width) / static_cast<double>(layout.tp),
-          {2, line.nodes() > 1 ? 1 : 2}, side);
-    }
-    const double busy = all.seconds.Forward() + all.seconds.Backward();
-    if (busy < longest) continue;
-    longest = busy;
-    timing.pass = all.seconds;
-    timing.update = outside[rank];
-  }
-  const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
-  timing.seconds = times.step_seconds;
-  timing.exposed_dp = times.exposed_comm_seconds;
-  return timing;
+  if (!layout.is_data_parallel())
+    return TimePipeline(layout, work, side, with_link);
+  return TimeDataParallel(layout, work, side);
 }
 
 absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
@@ -325,27 +380,10 @@ absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
   ASSIGN_OR_RETURN(const Timing low, Time(layout, CostSide::kLow, true));
   ASSIGN_OR_RETURN(const Timing high, Time(layout, CostSide::kHigh, true));
   const double own = kNormal95 * setting_.cluster.deviation * step.seconds;
-  step.interval = {
-      std::max(0.0, step.seconds - std::hypot(own, step.seconds - low.seconds)),
-      step.seconds + std::hypot(own, high.seconds - step.seconds)};
-  const double full = step.memory.sum() / setting_.cluster.device.memory_bytes;
-  const std::pair<const char*, double> shares[] = {
-      {"recompute", parts.recompute},
-      {"bubble", parts.bubble},
-      {"tp", parts.tp},
-      {"cp", parts.cp},
-      {"pp", parts.pp},
-      {"dp", parts.dp},
-      {"update", parts.update}};
-  const auto* const most = std::max_element(
-      std::begin(shares), std::end(shares),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
-  step.limit = most->second < 0.05 * step.seconds
-                   ? "compute"
-                   : absl::StrCat(most->first, " ",
-                                  PercentText(most->second / step.seconds));
-  if (full > kNearlyFull)
-    absl::StrAppend(&step.limit, ", memory ", PercentText(full));
+  const double down = std::hypot(own, step.seconds - low.seconds);
+  const double up = std::hypot(own, high.seconds - step.seconds);
+  step.interval = {std::max(0.0, step.seconds - down), step.seconds + up};
+  step.limit = LimitOf(step, setting_.cluster.device.memory_bytes);
   return step;
 }
 

@@ -112,8 +112,17 @@ class StepModel {
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);
-  Timing TimeDataParallel(const Layout& layout, const Work& all,
-                          const LayerWork& work, CostSide side) const;
+  Timing TimeDataParallel(const Layout& layout, const LayerWork& work,
+                          CostSide side) const;
+  absl::StatusOr<Timing> TimePipeline(const Layout& layout,
+                                      const LayerWork& work, CostSide side,
+                                      bool with_link);
+  SimulationCosts CostsOfStages(const Layout& layout, const Cut& cut,
+                                const LayerWork& work, CostSide side,
+                                std::vector<double>& gathers) const;
+  LinkCosts LinkOf(const Layout& layout, double bytes, CostSide side) const;
+  double TiedSeconds(const Layout& layout, CostSide side) const;
+  double UpdateSeconds(const Layout& layout, double parameters) const;
   double GradientSeconds(const Layout& layout, double parameters,
                          CostSide side) const;
   std::vector<UnitSeconds> UnitsOf(const Layout& layout, const Stage& stage,
