@@ -1,3 +1,6 @@
+// Messages of the JSON library name the place of what they complain about.
+#define JSON_DIAGNOSTICS 1
+
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -36,9 +36,11 @@ Held HeldBy(const Stage& stage, bool is_first, bool is_last,
   }
   Stage ends = stage;
   ends.blocks = 0;
+  const double of_ends = work.Of(ends).kept_bytes;
   const double inputs = static_cast<double>(stage.blocks) * work.input_bytes;
-  return {inputs + work.Of(ends).kept_bytes,
-          work.block.kept_bytes - work.input_bytes};
+  // The head is through with its backward before a block is computed again.
+  return {inputs + of_ends,
+          std::max(0.0, work.block.kept_bytes - work.input_bytes - of_ends)};
 }
 
 // The most at one time, following the rank's actions as the engine does.

@@ -304,7 +304,10 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   double longest = -1;
   for (int rank = 0; rank < schedule->num_ranks(); ++rank) {
     Work all;
-    for (const int stage : schedule->StagesOf(rank)) {
+    // The gradients of later stages are there first.
+    std::vector<int> stages = schedule->StagesOf(rank);
+    std::reverse(stages.begin(), stages.end());
+    for (const int stage : stages) {
       const Work one = work.Of((*cut)[stage]);
       all += one;
       outside[rank] += gathers[stage];
