@@ -155,9 +155,12 @@ std::string CommandOf(const Model& model, const Layout& layout,
   if (layout.zero > 0) absl::StrAppend(&text, " --zero=", layout.zero);
   if (layout.recompute == Recompute::kFull)
     absl::StrAppend(&text, " --recompute");
-  absl::StrAppend(
-      &text, data ? " --accumulate=" : " --microbatches=", layout.micro_batches,
-      " --batch_size=", layout.micro_batch, " --precision=", precision);
+  if (!data || layout.micro_batches > 1) {
+    absl::StrAppend(&text, data ? " --accumulate=" : " --microbatches=",
+                    layout.micro_batches);
+  }
+  absl::StrAppend(&text, " --batch_size=", layout.micro_batch,
+                  " --precision=", precision);
   if (model.has_trainer)
     absl::StrAppend(&text, " --model=gpt --model_size=", model.name);
   return text;

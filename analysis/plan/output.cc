@@ -122,10 +122,10 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
   for (const PlannedLayout& planned : result.best)
     table.AddRow(RowOf(planned, setting.model));
   std::string text = absl::StrFormat(
-      "\n%s, %d examples a step: %d layouts, of which %d may fit into memory "
+      "\n%s, %s a step: %d layouts, of which %d may fit into memory "
       "and %d were simulated\n%s",
-      Counted(result.ranks, "rank"), result.global_batch, result.layouts,
-      result.fit, result.simulated, table.ToString());
+      Counted(result.ranks, "rank"), Counted(result.global_batch, "example"),
+      result.layouts, result.fit, result.simulated, table.ToString());
   const PlannedLayout& first = result.best.front();
   absl::StrAppend(&text, MeshName(first.layout), " is the fastest");
   if (result.best.size() > 1) {

@@ -35,7 +35,8 @@ TEST(PublishedTest, IsNearerThanCalculonOnItsRows) {
 TEST(PublishedTest, OtherRowsAreWithin15Percent) {
   int rows = 0;
   for (const std::string& name : PublishedNames()) {
-    for (const PublishedTable& table : *Published(name)) {
+    const auto tables = *Published(name);
+    for (const PublishedTable& table : tables) {
       for (const PublishedRow& row : RowsOf(table, /*calculon=*/false)) {
         ++rows;
         EXPECT_LE(std::abs(row.error()), 0.15) << row.name << row.layout;

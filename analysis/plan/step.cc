@@ -323,6 +323,10 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
     timing.pass = all.seconds;
     timing.update = outside[rank];
   }
+  // The update of a tied weight makes the last rank and the first wait for each
+  // other, so every rank's step begins with the first forward.
+  for (int rank = 0; rank < schedule->num_ranks(); ++rank)
+    outside[rank] += timeline.ranks[rank].front().start_seconds;
   const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
   timing.seconds = times.step_seconds;
   timing.exposed_dp = times.exposed_comm_seconds;
