@@ -1,8 +1,12 @@
 #include "analysis/plan/cluster.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "analysis/cost_model/runs_for_test.h"
+#include "analysis/runs/trace_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -113,6 +117,30 @@ TEST(NamedClusterTest, KnowsTheirNames) {
   }
   EXPECT_THAT(std::string(NamedCluster("dgx").status().message()),
               HasSubstr("h100-superpod"));
+}
+
+// Steps of 0.1 s on two ranks, 10 % of them exposed communication and 5 %
+// waiting for data.
+TEST(ClusterFromRecordsTest, TakesWhatTheRunsReached) {
+  RunTrace ddp = MakeRun({.world_size = 2});
+  for (RankTrace& rank : ddp.ranks) {
+    rank.run.forward_flops_per_example = 1e9;
+    rank.run.host.memory_bytes = 16'000'000'000;
+  }
+  RunTrace single = MakeRun({.binary = "single", .run_id = "one"});
+  single.ranks[0].run.forward_flops_per_example = 1e9;
+  BenchRunForTest bench;
+  bench.collectives = {"all_reduce", "ping_pong"};
+  const std::vector<RunTrace> runs = {single, ddp, MakeBenchRun(bench)};
+  const auto cluster = ClusterFromRecords(runs);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  // 64 examples a rank and step, those of the run with more ranks.
+  EXPECT_NEAR(cluster->device.peak_flops, 3 * 1e9 * 64 / 0.085, 1e6);
+  EXPECT_EQ(cluster->devices_per_node, 2);
+  EXPECT_DOUBLE_EQ(cluster->device.memory_bytes, 8e9);
+  EXPECT_TRUE(CheckNetwork(*cluster).ok());
+  EXPECT_THAT(std::string(ClusterFromRecords({single}).status().message()),
+              HasSubstr("comm_bench"));
 }
 
 TEST(ClusterFromRecordsTest, SaysWhatToRecord) {

@@ -61,40 +61,54 @@ double PeakActivations(const std::vector<Action>& actions,
   return most;
 }
 
-// The numbers of a rank's units, the largest first.
+// The numbers of a rank's units, in the order of its layers.
 std::vector<double> UnitsOf(const std::vector<Stage>& stages,
                             const LayerWork& work) {
   std::vector<double> units;
   for (const Stage& stage : stages) {
-    units.insert(units.end(), stage.blocks, work.block.parameters);
     if (stage.embedding) units.push_back(work.embedding.parameters);
+    units.insert(units.end(), stage.blocks, work.block.parameters);
     if (stage.head) units.push_back(work.head.parameters);
   }
-  std::sort(units.rbegin(), units.rend());
-  units.resize(std::max<size_t>(units.size(), 2));
   return units;
 }
 
-// The peak of the buffers that docs/memory.md lists, with --prefetch=1: two
-// reduce-scatters in flight, and with ZeRO 3 the parameters of two units and of
-// a tied embedding. Where gradients wait for a last micro-batch, all are there
-// when the first of them are reduced.
+constexpr size_t kInFlight = 2;  // reduce-scatters, with --prefetch=1
+
+// Where gradients of `bytes` a number wait for a step's last micro-batch: all
+// of them, of which one unit after the other is copied into the input of its
+// reduce-scatter.
+double WaitingGradients(const std::vector<double>& units, double bytes) {
+  double now = bytes * std::accumulate(units.begin(), units.end(), 0.0);
+  double most = now;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (i >= kInFlight) now -= kWideBytes * units[i - kInFlight];
+    now += kWideBytes * units[i];
+    most = std::max(most, now);
+    now -= bytes * units[i];
+  }
+  return most;
+}
+
+// The peak of the buffers that docs/memory.md lists. ZeRO 3 has the parameters
+// of two units and of a tied embedding, `tied`.
 double UnshardedBytes(const std::vector<Stage>& stages, double tied,
                       const Layout& layout, const Engine& engine,
                       const LayerWork& work) {
   if (layout.zero == 0) return 0;
   const std::vector<double> units = UnitsOf(stages, work);
   const double bytes = HasBf16(layout, engine) ? 2 : kWideBytes;
-  const double two = units[0] + units[1];
-  const double reduced = kWideBytes * two;
+  std::vector<double> largest = units;
+  std::sort(largest.rbegin(), largest.rend());
+  largest.resize(std::max(largest.size(), kInFlight));
+  const double reduced = kWideBytes * (largest[0] + largest[1]);
   if (layout.zero == 1) return reduced;
   const double gathered =
       layout.zero < 3 ? 0 : bytes * (2 * work.block.parameters + tied);
   if (layout.is_data_parallel() && layout.micro_batches == 1)
-    return reduced + bytes * units[0] + gathered;
+    return reduced + bytes * largest[0] + gathered;
   const double all = bytes * std::accumulate(units.begin(), units.end(), 0.0);
-  return all + std::max({gathered, kWideBytes * units[0],
-                         reduced - bytes * units[0]});
+  return std::max(all + gathered, WaitingGradients(units, bytes));
 }
 
 // With the copy of a tied weight whose owner is on another rank.

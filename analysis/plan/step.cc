@@ -346,17 +346,25 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
   return TimeDataParallel(layout, work, side);
 }
 
-absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
+absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
   const auto& [model, engine, cluster] = setting_;
-  ASSIGN_OR_RETURN(const Timing timing,
-                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
+  RETURN_IF_ERROR(CheckLayout(model, layout));
   ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
   ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
-  Step step;
+  Memory fullest;
   for (const Memory& rank :
        RankMemory(model, layout, engine, WorkFor(layout), *cut, *schedule)) {
-    if (rank.sum() > step.memory.sum()) step.memory = rank;
+    if (rank.sum() > fullest.sum()) fullest = rank;
   }
+  return fullest;
+}
+
+absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
+  const auto& [model, engine, cluster] = setting_;
+  Step step;
+  ASSIGN_OR_RETURN(step.memory, FullestRank(layout));
+  ASSIGN_OR_RETURN(const Timing timing,
+                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
   step.seconds = timing.seconds;
   step.examples_per_second =
       static_cast<double>(layout.global_batch()) / step.seconds;

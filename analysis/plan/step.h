@@ -96,7 +96,9 @@ class StepModel {
   absl::StatusOr<double> LeastSeconds(const Layout& layout);
   // LeastMemory of any rank.
   absl::StatusOr<double> LeastBytes(const Layout& layout);
-  // Without parts and interval. Fails as CheckLayout and MakeSchedule do.
+  // Of the fullest rank. Fails as CheckLayout and MakeSchedule do.
+  absl::StatusOr<Memory> FullestRank(const Layout& layout);
+  // Without parts and interval. Fails as FullestRank does.
   absl::StatusOr<Step> Quick(const Layout& layout);
   // Everything.
   absl::StatusOr<Step> Predict(const Layout& layout);
