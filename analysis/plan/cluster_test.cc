@@ -1,0 +1,152 @@
+#include "analysis/plan/cluster.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "analysis/cost_model/runs_for_test.h"
+#include "analysis/runs/trace_for_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kFile[] = R"({
+  "format": "rankwise cluster", "version": 1, "name": "four",
+  "devices_per_node": 4,
+  "device": {"peak_tflops": 100, "memory_gb": 40, "memory_gb_per_second": 1000,
+             "efficiency": {"most": 0.5, "scale_gflop": 10}},
+  "intra_node": {"latency_us": 1, "gb_per_second": 100},
+  "inter_node": {"latency_us": 10, "gb_per_second_of_node": 40}
+})";
+
+double Seconds(const Cluster& cluster, const char* collective, double bytes,
+               const Line& line) {
+  return CollectiveSeconds(cluster, collective, bytes, line, CostSide::kMiddle);
+}
+
+TEST(EfficiencyCurveTest, GrowsWithTheProduct) {
+  const EfficiencyCurve curve{0.8, 3e9};
+  EXPECT_DOUBLE_EQ(curve.At(1e9), 0.4);
+  EXPECT_NEAR(curve.At(1e15), 0.8, 1e-5);
+  EXPECT_DOUBLE_EQ(EfficiencyCurve().At(0), 1);
+}
+
+TEST(ClusterFromJsonTest, ReadsWhatIsStated) {
+  const Cluster cluster = *ClusterFromJson(kFile);
+  EXPECT_EQ(cluster.name, "four");
+  EXPECT_EQ(cluster.devices_per_node, 4);
+  EXPECT_DOUBLE_EQ(cluster.device.peak_flops, 100e12);
+  EXPECT_DOUBLE_EQ(cluster.device.memory_bytes, 40e9);
+  EXPECT_DOUBLE_EQ(cluster.device.efficiency.At(10e9 / 3), 0.25);
+}
+
+TEST(ClusterFromJsonTest, NamesWhatIsBroken) {
+  const std::pair<const char*, const char*> replaced[] = {
+      {"\"memory_gb\": 40", "/device/memory_gb"},
+      {"\"latency_us\": 10", "/inter_node/latency_us"},
+      {"\"most\": 0.5", "/device/efficiency/most"},
+      {"\"devices_per_node\": 4", "/devices_per_node"}};
+  for (const auto& [field, pointer] : replaced) {
+    const std::string name(field, std::string(field).find(':') + 1);
+    const std::string text =
+        absl::StrReplaceAll(kFile, {{field, name + " -1"}});
+    EXPECT_THAT(std::string(ClusterFromJson(text).status().message()),
+                HasSubstr(pointer));
+  }
+  const std::string half = absl::StrReplaceAll(
+      kFile, {{"\"devices_per_node\": 4", "\"devices_per_node\": 4.5"}});
+  EXPECT_THAT(std::string(ClusterFromJson(half).status().message()),
+              HasSubstr("must be a whole number"));
+  const std::string above =
+      absl::StrReplaceAll(kFile, {{"\"most\": 0.5", "\"most\": 1.5"}});
+  EXPECT_THAT(std::string(ClusterFromJson(above).status().message()),
+              HasSubstr("must be at most 1"));
+  for (const char* text : {"", "[]", "{}", "{\"format\":", "{\"format\": 1}"}) {
+    EXPECT_THAT(std::string(ClusterFromJson(text).status().message()),
+                HasSubstr("not a cluster's file"));
+  }
+  const std::string missing =
+      absl::StrReplaceAll(kFile, {{"intra_node", "inter_nodes"}});
+  EXPECT_THAT(std::string(ClusterFromJson(missing).status().message()),
+              HasSubstr("intra_node"));
+}
+
+TEST(LineAlongTest, NeighboursShareANode) {
+  const Cluster cluster = *ClusterFromJson(kFile);
+  EXPECT_EQ(LineAlong(cluster, 4, 1).nodes(), 1);
+  EXPECT_EQ(LineAlong(cluster, 8, 1).nodes(), 2);
+  EXPECT_EQ(LineAlong(cluster, 2, 2).nodes(), 1);
+  EXPECT_EQ(LineAlong(cluster, 2, 4).nodes(), 2);
+  EXPECT_EQ(LineAlong(cluster, 3, 100).nodes(), 3);
+}
+
+TEST(CollectiveSecondsTest, ARingWithinANode) {
+  const Cluster cluster = *ClusterFromJson(kFile);
+  const Line line = LineAlong(cluster, 4, 1);
+  // 2 (n - 1) messages of 1/n of the bytes.
+  EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, line),
+              6 * (1e-6 + 0.25e9 / 100e9), 1e-12);
+  EXPECT_NEAR(Seconds(cluster, "all_gather", 1e9, line),
+              3 * (1e-6 + 0.25e9 / 100e9), 1e-12);
+  EXPECT_NEAR(Seconds(cluster, "ping_pong", 1e9, line), 1e-6 + 0.01, 1e-12);
+  EXPECT_EQ(Seconds(cluster, "all_reduce", 1e9, {1, 1}), 0);
+}
+
+TEST(CollectiveSecondsTest, LinesShareTheLinksOfANode) {
+  const Cluster cluster = *ClusterFromJson(kFile);
+  // Every device has a fourth of 40 GB/s.
+  const Line line = LineAlong(cluster, 2, 4);
+  EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, line),
+              2 * (10e-6 + 0.5e9 / 10e9), 1e-9);
+  // A line of all devices has all of it.
+  EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, LineAlong(cluster, 8, 1)),
+              14 * (10e-6 + 0.125e9 / 40e9), 1e-9);
+  EXPECT_NEAR(Seconds(cluster, "ping_pong", 1e9, line), 10e-6 + 0.1, 1e-9);
+}
+
+TEST(NamedClusterTest, KnowsTheirNames) {
+  for (const std::string& name : ClusterNames()) {
+    const auto cluster = NamedCluster(name);
+    ASSERT_TRUE(cluster.ok());
+    EXPECT_TRUE(CheckNetwork(*cluster).ok());
+  }
+  EXPECT_THAT(std::string(NamedCluster("dgx").status().message()),
+              HasSubstr("h100-superpod"));
+}
+
+// Steps of 0.1 s on two ranks, 10 % of them exposed communication and 5 %
+// waiting for data.
+TEST(ClusterFromRecordsTest, TakesWhatTheRunsReached) {
+  RunTrace ddp = MakeRun({.world_size = 2});
+  for (RankTrace& rank : ddp.ranks) {
+    rank.run.forward_flops_per_example = 1e9;
+    rank.run.host.memory_bytes = 16'000'000'000;
+  }
+  RunTrace single = MakeRun({.binary = "single", .run_id = "one"});
+  single.ranks[0].run.forward_flops_per_example = 1e9;
+  BenchRunForTest bench;
+  bench.collectives = {"all_reduce", "ping_pong"};
+  const std::vector<RunTrace> runs = {single, ddp, MakeBenchRun(bench)};
+  const auto cluster = ClusterFromRecords(runs);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  // 64 examples a rank and step, those of the run with more ranks.
+  EXPECT_NEAR(cluster->device.peak_flops, 3 * 1e9 * 64 / 0.085, 1e6);
+  EXPECT_EQ(cluster->devices_per_node, 2);
+  EXPECT_DOUBLE_EQ(cluster->device.memory_bytes, 8e9);
+  EXPECT_TRUE(CheckNetwork(*cluster).ok());
+  EXPECT_THAT(std::string(ClusterFromRecords({single}).status().message()),
+              HasSubstr("comm_bench"));
+}
+
+TEST(ClusterFromRecordsTest, SaysWhatToRecord) {
+  EXPECT_THAT(std::string(ClusterFromRecords({}).status().message()),
+              HasSubstr("//trainers:ddp"));
+}
+
+}  // namespace
+}  // namespace rankwise::plan

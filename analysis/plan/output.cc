@@ -1,0 +1,186 @@
+#include "analysis/plan/output.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/text/text_table.h"
+#include "nlohmann/json.hpp"
+#include "records/text.h"
+
+namespace rankwise::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kBarColumns = 50;
+
+double TokensPerRank(const PlannedLayout& planned, const Model& model) {
+  return planned.step.examples_per_second *
+         static_cast<double>(model.sequence) /
+         static_cast<double>(planned.layout.ranks());
+}
+
+std::string SecondsText(double seconds) {
+  return absl::StrFormat("%.3g", seconds);
+}
+
+std::string ParametersText(double parameters) {
+  return parameters < 1e9
+             ? absl::StrFormat("%.3g million parameters", 1e-6 * parameters)
+             : absl::StrFormat("%.3g billion parameters", 1e-9 * parameters);
+}
+
+std::string IntervalText(const Interval& interval) {
+  return absl::StrFormat("[%.3g, %.3g]", interval.low, interval.high);
+}
+
+std::vector<std::string> RowOf(const PlannedLayout& planned,
+                               const Model& model) {
+  const Step& step = planned.step;
+  const StepParts& parts = step.parts;
+  const auto share = [&step](double seconds) {
+    return absl::StrFormat("%.1f", 100 * seconds / step.seconds);
+  };
+  return {MeshName(planned.layout),
+          DetailsOf(planned.layout),
+          SecondsText(step.seconds),
+          IntervalText(step.interval),
+          absl::StrFormat("%.0f", TokensPerRank(planned, model)),
+          absl::StrFormat("%.1f", 100 * step.mfu),
+          absl::StrFormat("%.1f", 1e-9 * step.memory.sum()),
+          share(parts.tp),
+          share(parts.cp),
+          share(parts.pp),
+          share(parts.dp),
+          share(parts.bubble),
+          step.limit};
+}
+
+Json MemoryJson(const Memory& memory) {
+  return {{"parameter_bytes", memory.parameters},
+          {"gradient_bytes", memory.gradients},
+          {"optimizer_bytes", memory.optimizer},
+          {"unsharded_bytes", memory.unsharded},
+          {"activation_bytes", memory.activations}};
+}
+
+Json LayoutJson(const PlannedLayout& planned, const Model& model) {
+  const Layout& layout = planned.layout;
+  const Step& step = planned.step;
+  const StepParts& parts = step.parts;
+  return {{"pp", layout.pp},
+          {"dp", layout.dp},
+          {"cp", layout.cp},
+          {"tp", layout.tp},
+          {"zero", layout.zero},
+          {"schedule", layout.pp > 1 ? layout.schedule : ""},
+          {"stages_per_rank", layout.chunks},
+          {"micro_batch", layout.micro_batch},
+          {"micro_batches", layout.micro_batches},
+          {"recompute", layout.recompute == Recompute::kFull},
+          {"sequence_parallel", layout.sequence_parallel},
+          {"step_seconds", step.seconds},
+          {"step_interval", {step.interval.low, step.interval.high}},
+          {"tokens_per_second_and_rank", TokensPerRank(planned, model)},
+          {"mfu", step.mfu},
+          {"seconds",
+           {{"compute", parts.compute},
+            {"recompute", parts.recompute},
+            {"update", parts.update},
+            {"exposed_tp", parts.tp},
+            {"exposed_cp", parts.cp},
+            {"exposed_pp", parts.pp},
+            {"exposed_dp", parts.dp},
+            {"bubble", parts.bubble}}},
+          {"memory", MemoryJson(step.memory)},
+          {"limited_by", step.limit}};
+}
+
+}  // namespace
+
+std::string SettingText(const Setting& setting) {
+  const auto& [model, engine, cluster] = setting;
+  const Device& device = cluster.device;
+  return absl::StrFormat(
+      "%s: %d blocks, width %d, %d heads, %d tokens, vocabulary %d: %s\n"
+      "%s: %s per node, each %.3g TFLOP/s and %.3g GB\n",
+      model.name, model.blocks, model.width, model.heads, model.sequence,
+      model.vocabulary, ParametersText(model.Parameters()), cluster.name,
+      Counted(cluster.devices_per_node, "device"), 1e-12 * device.peak_flops,
+      1e-9 * device.memory_bytes);
+}
+
+std::string SearchText(const SearchResult& result, const Setting& setting,
+                       absl::string_view precision) {
+  TextTable table(
+      {"mesh", "micro-batches and flags", "step s", "95 %", "tokens/s/rank",
+       "MFU %", "GB", "tp %", "cp %", "pp %", "dp %", "bubble %", "limited by"},
+      2);
+  for (const PlannedLayout& planned : result.best)
+    table.AddRow(RowOf(planned, setting.model));
+  std::string text = absl::StrFormat(
+      "\n%s, %s a step: %d layouts, of which %d may fit into memory "
+      "and %d were simulated\n%s",
+      Counted(result.ranks, "rank"), Counted(result.global_batch, "example"),
+      result.layouts, result.fit, result.simulated, table.ToString());
+  const PlannedLayout& first = result.best.front();
+  absl::StrAppend(&text, MeshName(first.layout), " is the fastest");
+  if (result.best.size() > 1) {
+    const PlannedLayout& next = result.best[1];
+    absl::StrAppend(&text, ", ",
+                    PercentText(next.step.seconds / first.step.seconds - 1),
+                    " before ", MeshName(next.layout));
+    if (next.step.seconds < first.step.interval.high)
+      absl::StrAppend(&text, ", which is within its interval");
+  }
+  absl::StrAppend(&text, ". What limits it: ", first.step.limit, ".\n",
+                  CommandOf(setting.model, first.layout, precision), "\n");
+  return text;
+}
+
+std::string ScalingChart(absl::Span<const SearchResult> results,
+                         const Setting& setting) {
+  std::vector<double> rates;
+  for (const SearchResult& result : results)
+    rates.push_back(TokensPerRank(result.best.front(), setting.model));
+  const double most = *std::max_element(rates.begin(), rates.end());
+  std::string text =
+      absl::StrCat("\nTokens per second and rank of the best layout, against ",
+                   Counted(results.front().ranks, "rank"), "\n");
+  for (size_t i = 0; i < results.size(); ++i) {
+    const PlannedLayout& best = results[i].best.front();
+    const auto columns = std::lround(rates[i] / most * kBarColumns);
+    absl::StrAppendFormat(&text, "%7d |%-*s %5.1f %%  MFU %4.1f %%  %s\n",
+                          results[i].ranks, kBarColumns,
+                          std::string(columns, '#'), 100 * rates[i] / rates[0],
+                          100 * best.step.mfu, MeshName(best.layout));
+  }
+  return text;
+}
+
+std::string PlanJson(absl::Span<const SearchResult> results,
+                     const Setting& setting) {
+  Json sizes = Json::array();
+  for (const SearchResult& result : results) {
+    Json layouts = Json::array();
+    for (const PlannedLayout& planned : result.best)
+      layouts.push_back(LayoutJson(planned, setting.model));
+    sizes.push_back({{"ranks", result.ranks},
+                     {"global_batch", result.global_batch},
+                     {"layouts", result.layouts},
+                     {"simulated", result.simulated},
+                     {"best", layouts}});
+  }
+  const Json json = {{"format", "rankwise plan"},
+                     {"version", 1},
+                     {"model", setting.model.name},
+                     {"parameters", setting.model.Parameters()},
+                     {"cluster", setting.cluster.name},
+                     {"world_sizes", sizes}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace rankwise::plan

@@ -1,0 +1,254 @@
+// The layouts in which a model trains fastest on a number of ranks.
+// `bazel run //analysis:plan -- --help`; docs/plan.md.
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "analysis/plan/output.h"
+#include "analysis/plan/published.h"
+#include "analysis/plan/search.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/text/program.h"
+#include "parallel/pipeline/schedule/schedule.h"
+#include "records/command_line.h"
+#include "records/replace_file.h"
+#include "third_party/absl/status_macros.h"
+
+ABSL_FLAG(std::string, model, "",
+          "a size of gpt (nano, micro, mini, small, gpt2) or megatron-22b, "
+          "gpt3-175b, turing-530b, megatron-1t; empty: the numbers below");
+ABSL_FLAG(int64_t, layers, 0, "blocks; with --model, 0: the model's own");
+ABSL_FLAG(int64_t, width, 0, "features between blocks");
+ABSL_FLAG(int64_t, heads, 0, "of attention");
+ABSL_FLAG(int64_t, sequence_length, 0, "tokens of an example");
+ABSL_FLAG(int64_t, vocabulary, 0, "token values");
+ABSL_FLAG(std::string, cluster, "",
+          "a100-selene, h100-superpod, or a JSON file (docs/plan.md)");
+ABSL_FLAG(std::string, records, "",
+          "instead of --cluster: a study's folder, whose runs of single, ddp "
+          "or fsdp say what computing takes and comm_bench's what "
+          "communication does");
+ABSL_FLAG(int64_t, devices_per_node, 0, "0: the cluster's own");
+ABSL_FLAG(std::string, memory, "",
+          "of a device, such as 80GB; empty: the cluster's own");
+ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");
+ABSL_FLAG(int64_t, global_batch, 0,
+          "examples of a step; 0: --batch_per_rank times the ranks");
+ABSL_FLAG(int64_t, batch_per_rank, 1, "examples of a step per rank");
+ABSL_FLAG(std::string, precision, "bf16", "bf16 or fp32");
+ABSL_FLAG(std::string, schedules, "1f1b,interleaved_1f1b,zero_bubble_h1,zbv",
+          "of pipelines, to choose from");
+ABSL_FLAG(std::string, zero, "0,1,2,3", "ZeRO stages to choose from");
+ABSL_FLAG(int64_t, best, 5, "layouts to print for each number of ranks");
+ABSL_FLAG(std::string, json, "", "file for the plan; empty: none");
+ABSL_FLAG(std::string, validate, "",
+          "korthikanti2022 or narayanan2021: print that paper's tables next "
+          "to what the planner says, and nothing else");
+
+namespace rankwise::plan {
+namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMostLayouts = 1000;
+
+// "1,2,3" in ascending order, each once.
+absl::StatusOr<std::vector<int64_t>> ParseNumbers(const std::string& flag,
+                                                  const std::string& text,
+                                                  int64_t least, int64_t most) {
+  std::vector<int64_t> numbers;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number < least || number > most) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, "=", text, ": expected numbers from ", least,
+                       " to ", most, " with commas between them"));
+    }
+    numbers.push_back(number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+absl::Status CheckRange(const char* flag, int64_t value, int64_t least,
+                        int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", value, ": must be from ", least, " to ", most));
+}
+
+absl::StatusOr<Model> ModelFromFlags() {
+  Model model;
+  if (const std::string name = absl::GetFlag(FLAGS_model); !name.empty()) {
+    ASSIGN_OR_RETURN(model, NamedModel(name));
+  }
+  const auto take = [&model](int64_t value, int64_t Model::*number) {
+    if (value == 0) return;
+    model.*number = value;
+    model.has_trainer = false;
+  };
+  take(absl::GetFlag(FLAGS_layers), &Model::blocks);
+  take(absl::GetFlag(FLAGS_width), &Model::width);
+  take(absl::GetFlag(FLAGS_heads), &Model::heads);
+  take(absl::GetFlag(FLAGS_sequence_length), &Model::sequence);
+  take(absl::GetFlag(FLAGS_vocabulary), &Model::vocabulary);
+  if (model.blocks == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("give --model (", absl::StrJoin(ModelNames(), ", "),
+                     ") or --layers, --width, --heads, --sequence_length and "
+                     "--vocabulary"));
+  }
+  RETURN_IF_ERROR(CheckModel(model));
+  return model;
+}
+
+absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
+  absl::StatusOr<Cluster> known = NamedCluster(name);
+  if (known.ok()) return known;
+  std::ifstream file(UserPath(name));
+  if (!file) return absl::InvalidArgumentError(known.status().message());
+  std::ostringstream text;
+  text << file.rdbuf();
+  absl::StatusOr<Cluster> cluster = ClusterFromJson(text.str());
+  if (cluster.ok()) return cluster;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--cluster=", name, ": ", cluster.status().message()));
+}
+
+absl::StatusOr<Cluster> ClusterFromFlags() {
+  const std::string name = absl::GetFlag(FLAGS_cluster);
+  const std::string records = absl::GetFlag(FLAGS_records);
+  if (name.empty() == records.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "give either --cluster (", absl::StrJoin(ClusterNames(), ", "),
+        " or a file) or --records"));
+  }
+  Cluster cluster;
+  if (records.empty()) {
+    ASSIGN_OR_RETURN(cluster, ClusterFromFile(name));
+  } else {
+    ASSIGN_OR_RETURN(const auto runs, LoadRuns(UserPath(records)));
+    ASSIGN_OR_RETURN(cluster, ClusterFromRecords(runs));
+  }
+  const int64_t devices = absl::GetFlag(FLAGS_devices_per_node);
+  RETURN_IF_ERROR(CheckRange("devices_per_node", devices, 0, kMostRanks));
+  if (devices > 0) cluster.devices_per_node = devices;
+  if (const std::string memory = absl::GetFlag(FLAGS_memory); !memory.empty()) {
+    ASSIGN_OR_RETURN(const int64_t bytes, ParseMemory("memory", memory));
+    cluster.device.memory_bytes = static_cast<double>(bytes);
+  }
+  return cluster;
+}
+
+absl::StatusOr<SearchConfig> SearchFromFlags() {
+  SearchConfig config;
+  config.schedules = absl::StrSplit(absl::GetFlag(FLAGS_schedules), ',');
+  for (const std::string& schedule : config.schedules) {
+    if (!IsScheduleName(schedule) || schedule == "dualpipev" ||
+        schedule == "zero_bubble_auto") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--schedules=", absl::GetFlag(FLAGS_schedules), ": ", schedule,
+          " is none that is planned: naive, gpipe, 1f1b, interleaved_1f1b, "
+          "zero_bubble_h1, zero_bubble_h2 and zbv are"));
+    }
+  }
+  ASSIGN_OR_RETURN(const auto stages,
+                   ParseNumbers("zero", absl::GetFlag(FLAGS_zero), 0, 3));
+  config.zero_stages.assign(stages.begin(), stages.end());
+  const int64_t best = absl::GetFlag(FLAGS_best);
+  RETURN_IF_ERROR(CheckRange("best", best, 1, kMostLayouts));
+  config.best = static_cast<size_t>(best);
+  return config;
+}
+
+absl::StatusOr<std::string> Plan() {
+  ASSIGN_OR_RETURN(const auto sizes,
+                   ParseNumbers("world_sizes", absl::GetFlag(FLAGS_world_sizes),
+                                1, kMostRanks));
+  const int64_t batch = absl::GetFlag(FLAGS_global_batch);
+  const int64_t rank_batch = absl::GetFlag(FLAGS_batch_per_rank);
+  RETURN_IF_ERROR(CheckRange("global_batch", batch, 0, kMostRanks));
+  RETURN_IF_ERROR(CheckRange("batch_per_rank", rank_batch, 1, 1 << 16));
+  ASSIGN_OR_RETURN(SearchConfig config, SearchFromFlags());
+  const std::string precision = absl::GetFlag(FLAGS_precision);
+  Setting setting;
+  ASSIGN_OR_RETURN(setting.engine, OwnEngine(precision));
+  ASSIGN_OR_RETURN(setting.model, ModelFromFlags());
+  ASSIGN_OR_RETURN(setting.cluster, ClusterFromFlags());
+  const std::string json = UserPath(absl::GetFlag(FLAGS_json));
+  if (!json.empty()) RETURN_IF_ERROR(CheckReplaceable(json));
+
+  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(setting));
+  std::string text = SettingText(setting);
+  std::vector<SearchResult> results;
+  absl::Status refusal;
+  for (const int64_t size : sizes) {
+    config.ranks = size;
+    config.global_batch = batch > 0 ? batch : size * rank_batch;
+    absl::StatusOr<SearchResult> result = Search(steps, config);
+    if (result.ok()) {
+      absl::StrAppend(&text, SearchText(*result, setting, precision));
+      results.push_back(*std::move(result));
+      continue;
+    }
+    if (result.status().code() != absl::StatusCode::kFailedPrecondition)
+      return result.status();
+    refusal = result.status();
+    absl::StrAppend(&text, "\n", result.status().message(), "\n");
+  }
+  if (results.empty()) return refusal;
+  if (results.size() > 1)
+    absl::StrAppend(&text, ScalingChart(results, setting));
+  if (!json.empty())
+    RETURN_IF_ERROR(ReplaceFile(json, PlanJson(results, setting)));
+  return text;
+}
+
+absl::StatusOr<std::string> Run() {
+  const std::string name = absl::GetFlag(FLAGS_validate);
+  if (name.empty()) return Plan();
+  ASSIGN_OR_RETURN(const auto tables, Published(name));
+  std::string text;
+  for (const PublishedTable& table : tables) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", PublishedText(table));
+  }
+  return text;
+}
+
+constexpr char kUsage[] =
+    "Plans how to divide a transformer's training among ranks.\n"
+    "  bazel run //analysis:plan -- --model=gpt3-175b --cluster=a100-selene "
+    "--world_sizes=64,512,4096\n"
+    "  ... --layers=32 --width=4096 --heads=32 --sequence_length=4096 "
+    "--vocabulary=128000\n"
+    "  ... --records=results/TIME --model=nano --world_sizes=1,2,4 "
+    "--precision=fp32\n"
+    "  ... --validate=korthikanti2022   published tables next to predictions";
+
+}  // namespace
+}  // namespace rankwise::plan
+
+int main(int argc, char** argv) {
+  rankwise::DescribeProgram(rankwise::plan::kUsage, "analysis/plan/");
+  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
+  const absl::Status status =
+      rankwise::RefuseArguments(arguments, "--model=gpt3-175b");
+  const absl::StatusOr<std::string> text =
+      status.ok() ? rankwise::plan::Run() : status;
+  if (!text.ok()) return rankwise::Complain("plan", text.status());
+  std::cout << *text << std::flush;
+  return 0;
+}

@@ -1,0 +1,50 @@
+// Which layouts of a number of ranks fit, and which are fastest.
+#ifndef RANKWISE_ANALYSIS_PLAN_SEARCH_H_
+#define RANKWISE_ANALYSIS_PLAN_SEARCH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "analysis/plan/layout.h"
+#include "analysis/plan/step.h"
+
+namespace rankwise::plan {
+
+struct SearchConfig {
+  int64_t ranks = 1;
+  int64_t global_batch = 1;  // examples of a step
+  // Of those in builders.h; interleaved_1f1b with 2 to 8 stages per rank.
+  std::vector<std::string> schedules = {"1f1b", "interleaved_1f1b",
+                                        "zero_bubble_h1", "zbv"};
+  std::vector<int> zero_stages = {0, 1, 2, 3};
+  int64_t most_micro_batch = 32;  // examples
+  size_t best = 10;               // meshes to return
+};
+
+struct PlannedLayout {
+  Layout layout;
+  Step step;
+};
+
+struct SearchResult {
+  int64_t ranks = 1;
+  int64_t global_batch = 1;
+  // The fastest layout of each mesh, the fastest first.
+  std::vector<PlannedLayout> best;
+  int64_t layouts = 0;    // that divide the model and the batch
+  int64_t fit = 0;        // of these, by what their fullest rank holds at least
+  int64_t simulated = 0;  // the others are slower by LeastSeconds
+};
+
+// Tries every divisor of the ranks along each axis, tp within a node, every
+// micro-batch that is a power of two, each schedule, ZeRO stage, recomputation
+// and sequence parallelism. FailedPrecondition where none fits, with what the
+// smallest would take, or where no number of replicas divides the batch.
+absl::StatusOr<SearchResult> Search(StepModel& model,
+                                    const SearchConfig& config);
+
+}  // namespace rankwise::plan
+
+#endif  // RANKWISE_ANALYSIS_PLAN_SEARCH_H_

@@ -1,0 +1,405 @@
+#include "analysis/plan/step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "analysis/prediction/recordings.h"
+#include "analysis/text/text_table.h"
+#include "parallel/pipeline/simulation/simulate.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise::plan {
+namespace {
+
+constexpr double kNormal95 = 1.96;
+constexpr double kBucketBytes = 25 << 20;  // of the Reducer
+constexpr double kNearlyFull = 0.95;
+constexpr double kLeastLimit = 0.05;  // of the step; below it computing limits
+
+StageCosts CostsOf(const PassSeconds& seconds, double output_bytes) {
+  StageCosts costs;
+  costs.forward_seconds = seconds.Forward();
+  costs.backward_seconds = seconds.Backward();
+  costs.weight_grad_seconds = seconds.weight_grad;
+  costs.input_grad_seconds = costs.backward_seconds - costs.weight_grad_seconds;
+  costs.output_bytes = output_bytes;
+  return costs;
+}
+
+bool CutsBackward(const Layout& layout) {
+  return layout.schedule == "zbv" ||
+         absl::StartsWith(layout.schedule, "zero_bubble");
+}
+
+int64_t GradientRanks(const Layout& layout) { return layout.dp * layout.cp; }
+
+std::string LimitOf(const Step& step, double memory_bytes) {
+  const StepParts& parts = step.parts;
+  const std::pair<const char*, double> others[] = {
+      {"recompute", parts.recompute},
+      {"bubble", parts.bubble},
+      {"tp", parts.tp},
+      {"cp", parts.cp},
+      {"pp", parts.pp},
+      {"dp", parts.dp},
+      {"update", parts.update}};
+  const auto* const most = std::max_element(
+      std::begin(others), std::end(others),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const double share = most->second / step.seconds;
+  std::string limit = share < kLeastLimit
+                          ? "compute"
+                          : absl::StrCat(most->first, " ", PercentText(share));
+  const double full = step.memory.sum() / memory_bytes;
+  if (full > kNearlyFull)
+    absl::StrAppend(&limit, ", memory ", PercentText(full));
+  return limit;
+}
+
+}  // namespace
+
+// What one simulation gives.
+struct StepModel::Timing {
+  double seconds = 0;
+  double exposed_dp = 0;
+  double update = 0;
+  PassSeconds pass;  // of the rank that computes longest, one micro-batch
+};
+
+absl::StatusOr<StepModel> StepModel::Create(Setting setting) {
+  RETURN_IF_ERROR(CheckModel(setting.model));
+  RETURN_IF_ERROR(CheckNetwork(setting.cluster));
+  return StepModel(std::move(setting));
+}
+
+absl::StatusOr<const StepModel::Cut*> StepModel::CutOf(const Layout& layout) {
+  const auto found = cuts_.find(layout.stages());
+  if (found != cuts_.end()) return &found->second;
+  ASSIGN_OR_RETURN(Cut cut, CutModel(setting_.model, layout.stages(),
+                                     setting_.engine.equal_blocks));
+  return &cuts_.emplace(layout.stages(), std::move(cut)).first->second;
+}
+
+absl::StatusOr<const Schedule*> StepModel::ScheduleOf(const Layout& layout) {
+  const auto key = std::make_tuple(layout.schedule, layout.pp, layout.chunks,
+                                   layout.micro_batches);
+  const auto found = schedules_.find(key);
+  if (found != schedules_.end()) return &found->second;
+  // A few layouts in a row share one; all of them would not fit in memory.
+  if (schedules_.size() > 8) schedules_.clear();
+  ASSIGN_OR_RETURN(
+      Schedule schedule,
+      MakeSchedule(layout.schedule, {static_cast<int>(layout.pp),
+                                     static_cast<int>(layout.micro_batches),
+                                     static_cast<int>(layout.chunks)}));
+  return &schedules_.emplace(key, std::move(schedule)).first->second;
+}
+
+const LayerWork& StepModel::WorkFor(const Layout& layout) {
+  const auto key = std::make_tuple(layout.tp, layout.cp, layout.micro_batch,
+                                   static_cast<int>(layout.recompute),
+                                   layout.sequence_parallel, layout.zero > 0);
+  const auto found = works_.find(key);
+  if (found != works_.end()) return found->second;
+  return works_
+      .emplace(key, WorkOf(setting_.model, layout, setting_.engine,
+                           setting_.cluster, CostSide::kMiddle))
+      .first->second;
+}
+
+absl::StatusOr<double> StepModel::LeastBytes(const Layout& layout) {
+  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
+  return LeastMemory(setting_.model, layout, setting_.engine, WorkFor(layout),
+                     *cut);
+}
+
+absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
+  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
+  const LayerWork& work = WorkFor(layout);
+  const auto p = static_cast<size_t>(layout.pp);
+  const auto m = static_cast<double>(layout.micro_batches);
+  double before = 0, least = 0;
+  for (size_t rank = 0; rank < p; ++rank) {
+    double busy = 0;
+    for (size_t chunk = 0; chunk * p < cut->size(); ++chunk) {
+      const bool back = layout.schedule == "zbv" && chunk % 2 == 1;
+      const size_t place = back ? p - 1 - rank : rank;
+      const PassSeconds pass = work.Of((*cut)[chunk * p + place]).seconds;
+      busy += pass.Forward() + pass.Backward();
+    }
+    least = std::max(least, before + m * busy);
+    const PassSeconds pass = work.Of((*cut)[rank]).seconds;
+    before += pass.Forward() + (CutsBackward(layout) ? 0 : pass.Backward());
+  }
+  if (layout.is_data_parallel() || CutsBackward(layout)) return least;
+  // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
+  const double parameters = work.Of((*cut)[0]).parameters;
+  least += UpdateSeconds(layout, parameters);
+  if (GradientRanks(layout) > 1)
+    least += GradientSeconds(layout, parameters, CostSide::kMiddle);
+  return least;
+}
+
+double StepModel::GradientSeconds(const Layout& layout, double parameters,
+                                  CostSide side) const {
+  const Line line =
+      LineAlong(setting_.cluster, GradientRanks(layout), layout.tp);
+  return CollectiveSeconds(
+      setting_.cluster, layout.zero > 0 ? "reduce_scatter" : "all_reduce",
+      setting_.engine.reduced_bytes * parameters, line, side);
+}
+
+std::vector<UnitSeconds> StepModel::UnitsOf(const Layout& layout,
+                                            const Stage& stage,
+                                            const LayerWork& work,
+                                            CostSide side) const {
+  const Line line =
+      LineAlong(setting_.cluster, layout.dp, layout.tp * layout.cp);
+  std::vector<UnitSeconds> units;
+  const auto add = [&](const Work& layer, int64_t times) {
+    UnitSeconds unit{layer.seconds.Forward(), layer.seconds.Backward()};
+    unit.gather = CollectiveSeconds(
+        setting_.cluster, "all_gather",
+        setting_.engine.value_bytes * layer.parameters, line, side);
+    unit.scatter = GradientSeconds(layout, layer.parameters, side);
+    units.insert(units.end(), times, unit);
+  };
+  if (stage.embedding) add(work.embedding, 1);
+  add(work.block, stage.blocks);
+  if (stage.norm) add(work.norm, 1);
+  if (stage.head) add(work.head, 1);
+  return units;
+}
+
+// One rank's model, whose gradients go along dp while backward runs.
+StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
+                                              const LayerWork& work,
+                                              CostSide side) const {
+  const Stage whole{true, true, true, setting_.model.blocks};
+  const Work all = work.Of(whole);
+  Timing timing;
+  timing.pass = all.seconds;
+  timing.update = UpdateSeconds(layout, all.parameters);
+  const double forward = all.seconds.Forward(),
+               backward = all.seconds.Backward();
+  const auto m = static_cast<double>(layout.micro_batches);
+  if (layout.zero > 0) {
+    UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero);
+    for (int64_t i = 0; i < layout.micro_batches; ++i) {
+      run.Forward();
+      run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
+    }
+    run.Finish();
+    timing.seconds = run.now() + timing.update;
+    timing.exposed_dp = run.exposed();
+    return timing;
+  }
+  DdpStepTrace trace;
+  trace.before_backward_seconds = m * forward + (m - 1) * backward;
+  trace.backward_seconds = backward;
+  const double blocks = static_cast<double>(setting_.model.blocks);
+  for (double block = 1; block <= blocks; ++block) {
+    trace.buckets.push_back(
+        {.bytes = setting_.engine.reduced_bytes * all.parameters / blocks,
+         .ready_seconds = backward * block / blocks});
+  }
+  trace.buckets = Rebucket(trace.buckets, kBucketBytes);
+  std::vector<double> all_reduce;
+  for (const ReadyBucket& bucket : trace.buckets) {
+    all_reduce.push_back(GradientSeconds(
+        layout, bucket.bytes / setting_.engine.reduced_bytes, side));
+  }
+  const StepTimes times = SimulateDdpStep(trace, all_reduce);
+  timing.seconds = times.step_seconds + timing.update;
+  timing.exposed_dp = times.exposed_comm_seconds;
+  return timing;
+}
+
+// Of each stage, as the simulator takes them; ZeRO 3 gathers its units for
+// every micro-batch, the other stages for the first one, by stage in `gathers`.
+SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
+                                         const LayerWork& work, CostSide side,
+                                         std::vector<double>& gathers) const {
+  SimulationCosts costs;
+  for (const Stage& stage : cut) {
+    StageCosts& one = costs.stages.emplace_back(
+        CostsOf(work.Of(stage).seconds, work.input_bytes));
+    gathers.push_back(0);
+    if (layout.zero == 0) continue;
+    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero);
+    run.Forward();
+    const double forward = run.exposed();
+    if (layout.zero < 3) {
+      gathers.back() = forward;
+      continue;
+    }
+    run.Backward(/*reduces=*/false);
+    one.forward_seconds += forward;
+    one.backward_seconds += run.exposed() - forward;
+  }
+  return costs;
+}
+
+// A message between stages: alpha + bytes * beta of the network, and where the
+// ranks along tp share it out, an all-gather among these.
+LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
+                            CostSide side) const {
+  const Cluster& cluster = setting_.cluster;
+  const Line line =
+      LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
+  const bool splits = setting_.engine.splits_messages && layout.tp > 1 &&
+                      !layout.sequence_parallel;
+  const double sent = splits ? bytes / static_cast<double>(layout.tp) : bytes;
+  LinkCosts link;
+  link.alpha_seconds = CollectiveSeconds(cluster, "ping_pong", 1, line, side);
+  link.beta_seconds_per_byte =
+      (CollectiveSeconds(cluster, "ping_pong", sent, line, side) -
+       link.alpha_seconds) /
+      bytes;
+  if (splits) {
+    link.alpha_seconds += CollectiveSeconds(
+        cluster, "all_gather", bytes, LineAlong(cluster, layout.tp, 1), side);
+  }
+  return link;
+}
+
+// Of a tied weight whose two copies are on the first and the last stage.
+double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
+  const auto& [model, engine, cluster] = setting_;
+  if (!model.tied_head || layout.pp == 1) return 0;
+  const Line line =
+      LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
+  const double numbers = static_cast<double>(model.vocabulary) *
+                         static_cast<double>(model.width) /
+                         static_cast<double>(layout.tp);
+  return CollectiveSeconds(cluster, "all_reduce",
+                           engine.reduced_bytes * numbers,
+                           {2, line.nodes() > 1 ? 1 : 2}, side);
+}
+
+double StepModel::UpdateSeconds(const Layout& layout, double parameters) const {
+  const double ranks = layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
+  return setting_.engine.update_bytes * parameters / ranks /
+         setting_.cluster.device.memory_bytes_per_second;
+}
+
+absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
+                                                          const LayerWork& work,
+                                                          CostSide side,
+                                                          bool with_link) {
+  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
+  ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
+  std::vector<double> gathers;
+  SimulationCosts costs = CostsOfStages(layout, *cut, work, side, gathers);
+  if (with_link && layout.pp > 1)
+    costs.link = LinkOf(layout, work.input_bytes, side);
+  ASSIGN_OR_RETURN(const Timeline timeline, Simulate(*schedule, costs));
+
+  Timing timing;
+  std::vector<std::vector<double>> reduce(layout.pp);
+  std::vector<double> outside(layout.pp);
+  double longest = -1;
+  for (int rank = 0; rank < schedule->num_ranks(); ++rank) {
+    Work all;
+    // The gradients of later stages are there first.
+    std::vector<int> stages = schedule->StagesOf(rank);
+    std::reverse(stages.begin(), stages.end());
+    for (const int stage : stages) {
+      const Work one = work.Of((*cut)[stage]);
+      all += one;
+      outside[rank] += gathers[stage];
+      if (GradientRanks(layout) > 1)
+        reduce[rank].push_back(GradientSeconds(layout, one.parameters, side));
+    }
+    outside[rank] += UpdateSeconds(layout, all.parameters);
+    if (rank == 0 || rank + 1 == layout.pp)
+      outside[rank] += TiedSeconds(layout, side);
+    const double busy = all.seconds.Forward() + all.seconds.Backward();
+    if (busy <= longest) continue;
+    longest = busy;
+    timing.pass = all.seconds;
+    timing.update = outside[rank];
+  }
+  // The update of a tied weight makes the last rank and the first wait for each
+  // other, so every rank's step begins with the first forward.
+  for (int rank = 0; rank < schedule->num_ranks(); ++rank)
+    outside[rank] += timeline.ranks[rank].front().start_seconds;
+  const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
+  timing.seconds = times.step_seconds;
+  timing.exposed_dp = times.exposed_comm_seconds;
+  return timing;
+}
+
+absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
+                                                  CostSide side,
+                                                  bool with_link) {
+  const auto& [model, engine, cluster] = setting_;
+  RETURN_IF_ERROR(CheckLayout(model, layout));
+  const LayerWork work = side == CostSide::kMiddle
+                             ? WorkFor(layout)
+                             : WorkOf(model, layout, engine, cluster, side);
+  if (!layout.is_data_parallel())
+    return TimePipeline(layout, work, side, with_link);
+  return TimeDataParallel(layout, work, side);
+}
+
+absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
+  const auto& [model, engine, cluster] = setting_;
+  RETURN_IF_ERROR(CheckLayout(model, layout));
+  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
+  ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
+  Memory fullest;
+  for (const Memory& rank :
+       RankMemory(model, layout, engine, WorkFor(layout), *cut, *schedule)) {
+    if (rank.sum() > fullest.sum()) fullest = rank;
+  }
+  return fullest;
+}
+
+absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
+  const auto& [model, engine, cluster] = setting_;
+  Step step;
+  ASSIGN_OR_RETURN(step.memory, FullestRank(layout));
+  ASSIGN_OR_RETURN(const Timing timing,
+                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
+  step.seconds = timing.seconds;
+  step.examples_per_second =
+      static_cast<double>(layout.global_batch()) / step.seconds;
+  step.mfu = 3 * model.ForwardFlops() * step.examples_per_second /
+             static_cast<double>(layout.ranks()) / cluster.device.peak_flops;
+  return step;
+}
+
+absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
+  ASSIGN_OR_RETURN(Step step, Quick(layout));
+  ASSIGN_OR_RETURN(const Timing timing,
+                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
+  ASSIGN_OR_RETURN(const Timing without,
+                   Time(layout, CostSide::kMiddle, /*with_link=*/false));
+  const auto m = static_cast<double>(layout.micro_batches);
+  const PassSeconds pass = m * timing.pass;
+  StepParts& parts = step.parts;
+  parts.compute = pass.forward + pass.input_grad + pass.weight_grad;
+  parts.recompute = pass.recompute;
+  parts.tp = pass.tp_forward + pass.tp_backward;
+  parts.cp = pass.cp_forward + pass.cp_backward;
+  parts.dp = timing.exposed_dp;
+  parts.update = timing.update;
+  parts.pp = std::max(0.0, timing.seconds - without.seconds);
+  parts.bubble = std::max(0.0, timing.seconds - parts.compute -
+                                   parts.recompute - parts.tp - parts.cp -
+                                   parts.dp - parts.update - parts.pp);
+  ASSIGN_OR_RETURN(const Timing low, Time(layout, CostSide::kLow, true));
+  ASSIGN_OR_RETURN(const Timing high, Time(layout, CostSide::kHigh, true));
+  const double own = kNormal95 * setting_.cluster.deviation * step.seconds;
+  const double down = std::hypot(own, step.seconds - low.seconds);
+  const double up = std::hypot(own, high.seconds - step.seconds);
+  step.interval = {std::max(0.0, step.seconds - down), step.seconds + up};
+  step.limit = LimitOf(step, setting_.cluster.device.memory_bytes);
+  return step;
+}
+
+}  // namespace rankwise::plan

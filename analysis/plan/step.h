@@ -1,0 +1,144 @@
+// The step of one layout: the schedule that the engine runs, simulated with the
+// times of its stages and messages; the units of ZeRO with their prefetching;
+// the buckets of replicas.
+#ifndef RANKWISE_ANALYSIS_PLAN_STEP_H_
+#define RANKWISE_ANALYSIS_PLAN_STEP_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "analysis/plan/cluster.h"
+#include "analysis/plan/layout.h"
+#include "analysis/plan/memory.h"
+#include "analysis/plan/model.h"
+#include "analysis/plan/work.h"
+#include "analysis/stats/statistics.h"
+#include "parallel/pipeline/schedule/schedule.h"
+
+namespace rankwise::plan {
+
+struct Setting {
+  Model model;
+  Engine engine;
+  Cluster cluster;
+};
+
+// Of the rank along pp that computes longest; they add up to the step.
+struct StepParts {
+  double compute = 0;
+  double recompute = 0;
+  double update = 0;                      // the optimizer, and gathers for it
+  double tp = 0, cp = 0, pp = 0, dp = 0;  // exposed communication
+  double bubble = 0;
+};
+
+struct Step {
+  double seconds = 0;
+  Interval interval = {};  // 95 %
+  StepParts parts = {};
+  Memory memory = {};  // of the fullest rank
+  double examples_per_second = 0;
+  // Model FLOPs, recomputation left out, over the devices' peak.
+  double mfu = 0;
+  // The largest part but compute, or memory where that is nearly full: "bubble
+  // (12 %)", "memory (97 %)", "compute".
+  std::string limit = {};
+};
+
+// One unit of ZeRO and a layer that uses it, of one micro-batch.
+struct UnitSeconds {
+  double forward = 0, backward = 0;
+  double gather = 0, scatter = 0;
+};
+
+// The steps of FullyShardedDataParallel (docs/sharding.md) with --prefetch=1:
+// gathers and reduce-scatters follow each other on one link, next to the
+// computing; at most two reduce-scatters are in flight.
+class UnitsRun {
+ public:
+  UnitsRun(std::vector<UnitSeconds> units, int zero);
+
+  void Forward();
+  void Backward(bool reduces);
+  // Waits for the reduce-scatters, and updates.
+  void Finish();
+
+  double now() const { return now_; }
+  double exposed() const { return exposed_; }  // so far
+
+ private:
+  void Gather(size_t unit);
+  void Need(size_t unit);
+  void WaitUntil(double seconds);
+
+  std::vector<UnitSeconds> units_;
+  const int zero_;
+  double now_ = 0, link_free_ = 0, exposed_ = 0;
+  std::vector<double> there_;     // when gathered; < 0: not
+  std::vector<double> reducing_;  // ends, the oldest first
+};
+
+// Predicts steps. Keeps the cuts and schedules it has made, and is not
+// thread-safe.
+class StepModel {
+ public:
+  // Fails as CheckModel and CheckNetwork do.
+  static absl::StatusOr<StepModel> Create(Setting setting);
+
+  const Setting& setting() const { return setting_; }
+
+  // No schedule takes less: every rank works off its micro-batches between the
+  // first forward that can reach it and the last gradient that can leave it.
+  absl::StatusOr<double> LeastSeconds(const Layout& layout);
+  // LeastMemory of any rank.
+  absl::StatusOr<double> LeastBytes(const Layout& layout);
+  // Of the fullest rank. Fails as CheckLayout and MakeSchedule do.
+  absl::StatusOr<Memory> FullestRank(const Layout& layout);
+  // Without parts and interval. Fails as FullestRank does.
+  absl::StatusOr<Step> Quick(const Layout& layout);
+  // Everything.
+  absl::StatusOr<Step> Predict(const Layout& layout);
+
+ private:
+  using Cut = std::vector<Stage>;
+  struct Timing;
+
+  explicit StepModel(Setting setting) : setting_(std::move(setting)) {}
+
+  absl::StatusOr<const Cut*> CutOf(const Layout& layout);
+  absl::StatusOr<const Schedule*> ScheduleOf(const Layout& layout);
+  const LayerWork& WorkFor(const Layout& layout);
+  absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
+                              bool with_link);
+  Timing TimeDataParallel(const Layout& layout, const LayerWork& work,
+                          CostSide side) const;
+  absl::StatusOr<Timing> TimePipeline(const Layout& layout,
+                                      const LayerWork& work, CostSide side,
+                                      bool with_link);
+  SimulationCosts CostsOfStages(const Layout& layout, const Cut& cut,
+                                const LayerWork& work, CostSide side,
+                                std::vector<double>& gathers) const;
+  LinkCosts LinkOf(const Layout& layout, double bytes, CostSide side) const;
+  double TiedSeconds(const Layout& layout, CostSide side) const;
+  double UpdateSeconds(const Layout& layout, double parameters) const;
+  double GradientSeconds(const Layout& layout, double parameters,
+                         CostSide side) const;
+  std::vector<UnitSeconds> UnitsOf(const Layout& layout, const Stage& stage,
+                                   const LayerWork& work, CostSide side) const;
+
+  Setting setting_;
+  std::map<int64_t, Cut> cuts_;  // by stages
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Schedule>
+      schedules_;
+  // By tp, cp, micro-batch, recompute, sequence parallel, whether ZeRO.
+  std::map<std::tuple<int64_t, int64_t, int64_t, int, bool, bool>, LayerWork>
+      works_;
+};
+
+}  // namespace rankwise::plan
+
+#endif  // RANKWISE_ANALYSIS_PLAN_STEP_H_

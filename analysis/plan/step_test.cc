@@ -1,0 +1,194 @@
+#include "analysis/plan/step.h"
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise::plan {
+namespace {
+
+// Computing takes 1 ns per 1000 FLOPs, and links what they state.
+Cluster MakeCluster(const StatedLinks& links) {
+  Cluster cluster;
+  cluster.name = "test";
+  cluster.device.peak_flops = 1e12;
+  cluster.device.memory_bytes = 1e15;
+  cluster.devices_per_node = 8;
+  cluster.network = StatedNetwork(links);
+  cluster.deviation = 0.1;
+  return cluster;
+}
+
+constexpr StatedLinks kFree = {1e-15, 1e20, 1e-15, 1e20};
+constexpr StatedLinks kSlow = {1e-5, 5e9, 5e-5, 2e9};
+
+// A head as dear as a block, so that stages can be equal.
+Model EvenModel() { return {"even", 8, 512, 8, 128, 6144 + 128}; }
+
+StepModel MakeSteps(const Model& model, const StatedLinks& links) {
+  return *StepModel::Create({model, *OwnEngine("fp32"), MakeCluster(links)});
+}
+
+double SumOf(const StepParts& parts) {
+  return parts.compute + parts.recompute + parts.update + parts.tp + parts.cp +
+         parts.pp + parts.dp + parts.bubble;
+}
+
+TEST(StepTest, OneRankComputesTheModelsFlops) {
+  const Model model = EvenModel();
+  StepModel steps = MakeSteps(model, kFree);
+  const Step step = *steps.Predict({.micro_batch = 2, .micro_batches = 3});
+  // Causal attention leaves out half of the pairs; its backward is 2.5 times
+  // forward.
+  const double attention = 8 * 4.0 * 128 * 128 * 512;
+  const double flops =
+      6 * (3 * model.ForwardFlops() - 3 * attention + 0.5 * 3.5 * attention);
+  EXPECT_NEAR(step.seconds, flops / 1e12, 1e-9);
+  EXPECT_NEAR(step.mfu, 6 * 3 * model.ForwardFlops() / 1e12 / step.seconds,
+              1e-9);
+  EXPECT_EQ(step.limit, "compute");
+}
+
+TEST(StepTest, APipelinesBubbleIsThatOfItsSchedule) {
+  StepModel steps = MakeSteps(EvenModel(), kFree);
+  const Step step = *steps.Predict({.pp = 3, .micro_batches = 6});
+  // Three stages of three layers: (p - 1) / (m + p - 1), but for the head,
+  // whose FLOPs differ from a block's by attention.
+  EXPECT_NEAR(step.parts.bubble / step.seconds, 2.0 / 8, 0.01);
+  EXPECT_NEAR(step.parts.pp, 0, 1e-9);
+  EXPECT_THAT(step.limit, ::testing::StartsWith("bubble"));
+}
+
+TEST(StepTest, PartsAddUp) {
+  StepModel steps = MakeSteps(EvenModel(), kSlow);
+  const Layout layouts[] = {
+      {.dp = 4, .micro_batches = 2},
+      {.dp = 4, .zero = 3, .micro_batches = 2},
+      {.pp = 2, .dp = 2, .cp = 2, .tp = 2, .micro_batches = 4},
+      {.pp = 4,
+       .schedule = "interleaved_1f1b",
+       .chunks = 2,
+       .micro_batches = 8,
+       .recompute = Recompute::kFull}};
+  for (const Layout& layout : layouts) {
+    const Step step = *steps.Predict(layout);
+    EXPECT_NEAR(SumOf(step.parts), step.seconds, 0.02 * step.seconds)
+        << MeshName(layout);
+    EXPECT_LT(step.interval.low, step.seconds);
+    EXPECT_GT(step.interval.high, step.seconds);
+  }
+}
+
+TEST(StepTest, ExposedCommunicationIsThatOfTheAxis) {
+  StepModel steps = MakeSteps(EvenModel(), kSlow);
+  const StepParts tp = steps.Predict({.tp = 8})->parts;
+  EXPECT_GT(tp.tp, 0);
+  EXPECT_EQ(tp.cp + tp.dp, 0);
+  const StepParts cp = steps.Predict({.cp = 8})->parts;
+  EXPECT_GT(cp.cp, 0);
+  EXPECT_EQ(cp.tp, 0);
+  const StepParts dp = steps.Predict({.dp = 8})->parts;
+  EXPECT_GT(dp.dp, 0);
+  EXPECT_EQ(dp.tp + dp.cp + dp.pp, 0);
+  const StepParts pp = steps.Predict({.pp = 4, .micro_batches = 4})->parts;
+  EXPECT_GT(pp.pp, 0);
+  EXPECT_EQ(pp.tp + pp.cp + pp.dp, 0);
+}
+
+TEST(StepTest, ReplicasAllReduceWhileBackwardRuns) {
+  StepModel free = MakeSteps(EvenModel(), kFree);
+  StepModel slow = MakeSteps(EvenModel(), kSlow);
+  const Layout layout{.dp = 8, .micro_batch = 16};
+  const double all_reduce =
+      14 * (1e-5 + 4 * EvenModel().Parameters() / 8 / 5e9);
+  const double exposed = slow.Predict(layout)->parts.dp;
+  EXPECT_LT(exposed, 0.9 * all_reduce);
+  EXPECT_NEAR(slow.Predict(layout)->seconds,
+              free.Predict(layout)->seconds + exposed, 1e-6);
+}
+
+// Every schedule, mesh and option against the bound that the search relies on.
+TEST(StepTest, NoLayoutIsFasterThanItsBound) {
+  std::mt19937 random(7);
+  const auto choose = [&random](std::vector<int64_t> values) {
+    return values[random() % values.size()];
+  };
+  const std::vector<std::string> schedules = {
+      "1f1b",           "interleaved_1f1b", "gpipe",
+      "zero_bubble_h1", "zero_bubble_h2",   "zbv",
+      "naive"};
+  for (const StatedLinks& links : {kFree, kSlow}) {
+    StepModel steps = MakeSteps(EvenModel(), links);
+    int tried = 0;
+    for (int i = 0; i < 600; ++i) {
+      Layout layout{.pp = choose({1, 2, 3, 4}),
+                    .dp = choose({1, 2, 8}),
+                    .cp = choose({1, 2}),
+                    .tp = choose({1, 2, 4})};
+      layout.zero = static_cast<int>(choose({0, 1, 2, 3}));
+      layout.schedule = schedules[random() % schedules.size()];
+      layout.chunks =
+          layout.schedule == "zbv" || layout.schedule == "interleaved_1f1b" ? 2
+                                                                            : 1;
+      if (layout.pp == 1) {
+        layout.schedule = "1f1b";
+        layout.chunks = 1;
+      }
+      layout.micro_batches = choose({1, 2, 4, 7, 12});
+      layout.recompute =
+          random() % 2 == 0 ? Recompute::kFull : Recompute::kNone;
+      layout.sequence_parallel = layout.tp > 1 && random() % 2 == 0;
+      const auto step = steps.Quick(layout);
+      if (!step.ok()) continue;
+      ++tried;
+      EXPECT_LE(*steps.LeastSeconds(layout), step->seconds * (1 + 1e-9))
+          << MeshName(layout) << ", " << DetailsOf(layout);
+      EXPECT_LE(*steps.LeastBytes(layout), step->memory.sum() * (1 + 1e-9))
+          << MeshName(layout) << ", " << DetailsOf(layout);
+    }
+    EXPECT_GT(tried, 200);
+  }
+}
+
+TEST(StepTest, RefusesWhatTheEngineRefuses) {
+  StepModel steps = MakeSteps(EvenModel(), kFree);
+  const std::pair<Layout, const char*> cases[] = {
+      {{.tp = 3}, "tp 3 does not divide 8 heads"},
+      {{.cp = 3}, "does not divide 128 tokens"},
+      {{.pp = 9}, "9 stages of 8 blocks"},
+      {{.zero = 1}, "ZeRO needs dp above 1"},
+      {{.dp = 2, .zero = 3, .schedule = "zbv"}, "splits backward"}};
+  for (const auto& [layout, message] : cases) {
+    EXPECT_THAT(std::string(steps.Quick(layout).status().message()),
+                ::testing::HasSubstr(message));
+  }
+}
+
+TEST(UnitsRunTest, OnlyTheFirstGatherIsExposed) {
+  UnitsRun run({{1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}},
+               /*zero=*/3);
+  run.Forward();
+  EXPECT_DOUBLE_EQ(run.exposed(), 0.5);
+  EXPECT_DOUBLE_EQ(run.now(), 3.5);
+  run.Backward(/*reduces=*/true);
+  // The last unit stayed; the others come while the one after computes.
+  EXPECT_DOUBLE_EQ(run.now(), 9.5);
+  run.Finish();
+  EXPECT_DOUBLE_EQ(run.now(), 10);
+  EXPECT_DOUBLE_EQ(run.exposed(), 1);
+}
+
+TEST(UnitsRunTest, ASlowLinkSetsThePace) {
+  UnitsRun run({{1, 1, 5, 0}, {1, 1, 5, 0}}, /*zero=*/3);
+  run.Forward();
+  EXPECT_DOUBLE_EQ(run.now(), 11);
+  run.Backward(/*reduces=*/false);
+  EXPECT_DOUBLE_EQ(run.now(), 11 + 5 + 1);
+}
+
+}  // namespace
+}  // namespace rankwise::plan

@@ -1,0 +1,355 @@
+#include "analysis/plan/work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rankwise::plan {
+namespace {
+
+constexpr double kWideBytes = 4;  // fp32
+// A norm's kernel backward reads the gradient, the input and the residual's
+// gradient, and writes one; in units of forward's read and write.
+constexpr double kNormBackward = 2;
+// Of a logit in fp32: the cast, its maximum, its exponential and their sum, the
+// division, and the same back to the type of the product.
+constexpr double kLossBytes = 52;
+
+// Times kernels on one device.
+class Kernels {
+ public:
+  Kernels(const Device& device, double value_bytes)
+      : device_(device), value_bytes_(value_bytes) {}
+
+  // `count` products at a time of [m, k] and [k, n].
+  double Product(double m, double n, double k, double count = 1) const {
+    const double flops = 2 * count * m * n * k;
+    const double bytes = value_bytes_ * count * (m * k + k * n + m * n);
+    return std::max(flops / (device_.peak_flops * device_.efficiency.At(flops)),
+                    Move(bytes));
+  }
+  // A kernel that reads and writes `bytes`.
+  double Move(double bytes) const {
+    return bytes / device_.memory_bytes_per_second;
+  }
+  double value_bytes() const { return value_bytes_; }
+
+ private:
+  const Device& device_;
+  const double value_bytes_;
+};
+
+// The numbers of a block on one rank.
+struct Shape {
+  Shape(const Model& model, const Layout& layout)
+      : h(static_cast<double>(model.width)),
+        t(static_cast<double>(layout.tp)),
+        heads(static_cast<double>(model.heads) / t),
+        head_width(h / static_cast<double>(model.heads)),
+        sequence(static_cast<double>(model.sequence)),
+        examples(static_cast<double>(layout.micro_batch)),
+        within(TokensWithin(model, layout)),
+        between(TokensBetween(model, layout)),
+        vocabulary(std::ceil(static_cast<double>(model.vocabulary) / t)) {}
+
+  double h, t, heads, head_width, sequence, examples;
+  double within, between;  // tokens
+  double vocabulary;
+};
+
+// Forward and backward of attention between q, k, v and its output.
+struct AttentionSeconds {
+  double forward = 0, backward = 0;
+};
+
+// Two products of all pairs of tokens forward, four backward. Where no fused
+// kernel does them, the weights go through memory between them: softmax reads
+// and writes them, dropout too, with a mask of a byte; backward reads two more.
+AttentionSeconds Attention(const Shape& x, const Engine& engine,
+                           const Kernels& kernels) {
+  const double rows = x.within / x.examples;
+  const double count = x.examples * x.heads;
+  AttentionSeconds seconds;
+  if (engine.fused_attention) {
+    const double keys = x.sequence * engine.attended;
+    // The products of a fused kernel are one, which keeps its weights on chip,
+    // and are computed once more backward (Dao et al. 2022).
+    const double one = kernels.Product(rows, 2 * keys, x.head_width, count);
+    return {one, 2.5 * one};
+  }
+  const double scores = kernels.Product(rows, x.sequence, x.head_width, count);
+  const double mix = kernels.Product(rows, x.head_width, x.sequence, count);
+  const double weights = count * rows * x.sequence;
+  const double masked =
+      engine.dropout ? weights * (2 * kernels.value_bytes() + 1) : 0;
+  seconds.forward =
+      scores + mix + kernels.Move(2 * kernels.value_bytes() * weights + masked);
+  seconds.backward = 2 * (scores + mix) +
+                     kernels.Move(3 * kernels.value_bytes() * weights + masked);
+  return seconds;
+}
+
+// The four matrices, [tokens, outputs] of `inputs`.
+struct Products {
+  Products(const Shape& x, const Kernels& kernels)
+      : qkv(kernels.Product(x.within, 3 * x.h / x.t, x.h)),
+        projection(kernels.Product(x.within, x.h, x.h / x.t)),
+        expand(kernels.Product(x.within, 4 * x.h / x.t, x.h)),
+        contract(kernels.Product(x.within, x.h, 4 * x.h / x.t)) {}
+  double Sum() const { return qkv + projection + expand + contract; }
+
+  double qkv, projection, expand, contract;
+};
+
+// Bytes that norms, GELU, residual sums and dropout move.
+struct Elementwise {
+  Elementwise(const Shape& x, const Engine& engine) {
+    const double stream = engine.stream_bytes * x.between * x.h;
+    const double value = engine.value_bytes * x.between * x.h;
+    const double mask = engine.dropout ? x.between * x.h : 0;
+    const double inner = engine.value_bytes * 4 * x.within * x.h / x.t;
+    // Twice each: a norm reads the stream; a residual sum reads it and a
+    // product's output and writes it.
+    forward =
+        2 * (stream + value) + 2 * (2 * stream + value + mask) + 2 * inner;
+    backward = 2 * kNormBackward * (stream + value) +
+               2 * (stream + value + mask) + 3 * inner;
+  }
+  double forward = 0, backward = 0;
+};
+
+// Along tp: a layer's output and, backward, its input's gradient are summed, in
+// one all-reduce or, under sequence parallelism, a reduce-scatter with an
+// all-gather before the next product (parallel/tensor/linear.h).
+void AddTensorExchanges(const Shape& x, const Layout& layout,
+                        const Engine& engine, const Cluster& cluster,
+                        const Products& products, CostSide side,
+                        PassSeconds& seconds) {
+  if (layout.tp == 1) return;
+  const Line line = LineAlong(cluster, layout.tp, 1);
+  const double bytes = engine.value_bytes * x.within * x.h;
+  const auto takes = [&](const char* collective) {
+    return CollectiveSeconds(cluster, collective, bytes, line, side);
+  };
+  const double hidden_by[] = {products.qkv, products.expand};
+  if (!layout.sequence_parallel) {
+    const double sum = takes("all_reduce");
+    seconds.tp_forward += 2 * sum;
+    for (const double weight : hidden_by) {
+      seconds.tp_backward +=
+          engine.hides_tp_sums ? std::max(0.0, sum - weight) : sum;
+    }
+    return;
+  }
+  const double gather = takes("all_gather"), scatter = takes("reduce_scatter");
+  seconds.tp_forward += 2 * (gather + scatter);
+  // The gathers of gradients before the rows' products are waited for.
+  seconds.tp_backward += 2 * gather;
+  for (const double product : hidden_by) {
+    seconds.tp_backward += std::max(0.0, gather - product);
+    seconds.tp_backward +=
+        engine.hides_tp_sums ? std::max(0.0, scatter - product) : scatter;
+  }
+}
+
+// Ring attention: keys and values go around while each block is attended to;
+// backward, so do their gradients in fp32, a step behind (docs/hybrid.md).
+void AddContextExchanges(const Shape& x, const Layout& layout,
+                         const Engine& engine, const Cluster& cluster,
+                         const AttentionSeconds& attention, CostSide side,
+                         PassSeconds& seconds) {
+  if (layout.cp == 1) return;
+  const Line line = LineAlong(cluster, layout.cp, layout.tp);
+  const double numbers = 2 * x.within * x.h / x.t;
+  const double keys = CollectiveSeconds(
+      cluster, "ping_pong", engine.value_bytes * numbers, line, side);
+  const double gradients =
+      CollectiveSeconds(cluster, "ping_pong", kWideBytes * numbers, line, side);
+  const auto n = static_cast<double>(layout.cp);
+  seconds.cp_forward += (n - 1) * std::max(0.0, keys - attention.forward / n);
+  seconds.cp_backward +=
+      (n - 1) * std::max(0.0, keys + gradients - attention.backward / n) +
+      gradients;
+}
+
+void AddRecompute(Recompute recompute, const AttentionSeconds& attention,
+                  PassSeconds& seconds) {
+  if (recompute == Recompute::kAttention) seconds.recompute = attention.forward;
+  if (recompute != Recompute::kFull) return;
+  seconds.recompute = seconds.forward;
+  seconds.tp_backward += seconds.tp_forward;
+  seconds.cp_backward += seconds.cp_forward;
+}
+
+Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
+               const Cluster& cluster, CostSide side) {
+  const Shape x(model, layout);
+  const Kernels kernels(cluster.device, engine.value_bytes);
+  const Products products(x, kernels);
+  const AttentionSeconds attention = Attention(x, engine, kernels);
+  const Elementwise elementwise(x, engine);
+  Work work;
+  work.parameters = (12 * x.h * x.h + 7 * x.h) / x.t + 6 * x.h;
+  work.seconds.forward =
+      products.Sum() + attention.forward + kernels.Move(elementwise.forward);
+  work.seconds.input_grad =
+      products.Sum() + attention.backward + kernels.Move(elementwise.backward);
+  work.seconds.weight_grad =
+      products.Sum() + kernels.Move(engine.accumulate_bytes * work.parameters);
+  AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
+  AddContextExchanges(x, layout, engine, cluster, attention, side,
+                      work.seconds);
+  AddRecompute(layout.recompute, attention, work.seconds);
+  work.kept_bytes = BlockKeptBytes(model, layout, engine);
+  return work;
+}
+
+// Its sum along tp; kernels that read and write the stream.
+Work EmbeddingWork(const Model& model, const Layout& layout,
+                   const Engine& engine, const Cluster& cluster,
+                   CostSide side) {
+  const Shape x(model, layout);
+  const Kernels kernels(cluster.device, engine.value_bytes);
+  Work work;
+  work.parameters = (x.vocabulary + x.sequence) * x.h;
+  work.seconds.forward = work.seconds.weight_grad =
+      kernels.Move(3 * engine.stream_bytes * x.between * x.h);
+  if (layout.tp > 1) {
+    const char* const sum =
+        layout.sequence_parallel ? "reduce_scatter" : "all_reduce";
+    work.seconds.tp_forward =
+        CollectiveSeconds(cluster, sum, engine.stream_bytes * x.within * x.h,
+                          LineAlong(cluster, layout.tp, 1), side);
+  }
+  if (engine.dropout) work.kept_bytes = x.between * x.h;
+  return work;
+}
+
+Work NormWork(const Model& model, const Layout& layout, const Engine& engine,
+              const Cluster& cluster) {
+  const Shape x(model, layout);
+  const Kernels kernels(cluster.device, engine.value_bytes);
+  Work work;
+  work.parameters = 2 * x.h;
+  work.seconds.forward =
+      kernels.Move(2 * engine.stream_bytes * x.between * x.h);
+  work.seconds.input_grad = kNormBackward * work.seconds.forward;
+  work.kept_bytes = engine.stream_bytes * x.between * x.h;
+  if (engine.fused_attention) work.kept_bytes += kWideBytes * 2 * x.between;
+  return work;
+}
+
+// With the loss, whose logits are fp32.
+Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
+              const Cluster& cluster, CostSide side) {
+  const Shape x(model, layout);
+  const Kernels kernels(cluster.device, engine.value_bytes);
+  const double product = kernels.Product(x.within, x.vocabulary, x.h);
+  const double logits = x.within * x.vocabulary;
+  const double weights = x.vocabulary * x.h;
+  Work work;
+  if (!model.tied_head) work.parameters = weights;
+  work.seconds.forward = product + kernels.Move(kLossBytes / 2 * logits);
+  work.seconds.input_grad = product + kernels.Move(kLossBytes / 2 * logits);
+  work.seconds.weight_grad = product;
+  if (layout.tp > 1) {
+    const double bytes = engine.value_bytes * x.within * x.h;
+    const Line line = LineAlong(cluster, layout.tp, 1);
+    if (layout.sequence_parallel)
+      work.seconds.tp_forward =
+          CollectiveSeconds(cluster, "all_gather", bytes, line, side);
+    const double sum =
+        CollectiveSeconds(cluster, "all_reduce", bytes, line, side);
+    work.seconds.tp_backward =
+        engine.hides_tp_sums ? std::max(0.0, sum - product) : sum;
+  }
+  work.kept_bytes = engine.value_bytes * x.between * x.h + kWideBytes * logits;
+  const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
+  if (casts && engine.fused_attention)
+    work.kept_bytes += engine.value_bytes * weights;
+  return work;
+}
+
+}  // namespace
+
+PassSeconds& PassSeconds::operator+=(const PassSeconds& other) {
+  for (const auto part :
+       {&PassSeconds::forward, &PassSeconds::input_grad,
+        &PassSeconds::weight_grad, &PassSeconds::recompute,
+        &PassSeconds::tp_forward, &PassSeconds::tp_backward,
+        &PassSeconds::cp_forward, &PassSeconds::cp_backward}) {
+    this->*part += other.*part;
+  }
+  return *this;
+}
+
+PassSeconds operator*(double times, PassSeconds seconds) {
+  return {times * seconds.forward,     times * seconds.input_grad,
+          times * seconds.weight_grad, times * seconds.recompute,
+          times * seconds.tp_forward,  times * seconds.tp_backward,
+          times * seconds.cp_forward,  times * seconds.cp_backward};
+}
+
+Work& Work::operator+=(const Work& other) {
+  seconds += other.seconds;
+  parameters += other.parameters;
+  kept_bytes += other.kept_bytes;
+  return *this;
+}
+
+Work operator*(double times, Work work) {
+  return {times * work.seconds, times * work.parameters,
+          times * work.kept_bytes};
+}
+
+double TokensWithin(const Model& model, const Layout& layout) {
+  return static_cast<double>(layout.micro_batch * model.sequence) /
+         static_cast<double>(layout.cp);
+}
+
+double TokensBetween(const Model& model, const Layout& layout) {
+  return TokensWithin(model, layout) /
+         static_cast<double>(layout.sequence_parallel ? layout.tp : 1);
+}
+
+double BlockKeptBytes(const Model& model, const Layout& layout,
+                      const Engine& engine) {
+  const Shape x(model, layout);
+  if (!engine.fused_attention) {
+    // s b h (10 + 24 / t) and 5 a s^2 b / t; 34 / t under sequence parallelism.
+    const double stream = 10 * x.between * x.h,
+                 inner = 24 * x.within * x.h / x.t;
+    const double attention = layout.recompute == Recompute::kNone
+                                 ? 5 * x.heads * x.sequence * x.within
+                                 : 0;
+    return stream + inner + attention;
+  }
+  // The norms' outputs; q, k, v, attention's output, GELU's input and output.
+  const double values = 2 * x.between * x.h + 12 * x.within * x.h / x.t;
+  // The stream before both norms, their statistics, attention's row sums.
+  const double wide = x.between * (2 * x.h + 4) + x.within * x.heads;
+  const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
+  const double copies = casts ? 12 * x.h * x.h / x.t : 0;
+  return engine.value_bytes * (values + copies) + kWideBytes * wide;
+}
+
+Work LayerWork::Of(const Stage& stage) const {
+  Work work = static_cast<double>(stage.blocks) * block;
+  if (stage.embedding) work += embedding;
+  if (stage.norm) work += norm;
+  if (stage.head) work += head;
+  return work;
+}
+
+LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
+                 const Cluster& cluster, CostSide side) {
+  LayerWork work;
+  work.embedding = EmbeddingWork(model, layout, engine, cluster, side);
+  work.block = BlockWork(model, layout, engine, cluster, side);
+  work.norm = NormWork(model, layout, engine, cluster);
+  work.head = HeadWork(model, layout, engine, cluster, side);
+  work.input_bytes = engine.stream_bytes * TokensBetween(model, layout) *
+                     static_cast<double>(model.width);
+  return work;
+}
+
+}  // namespace rankwise::plan

@@ -1,0 +1,61 @@
+// What one micro-batch takes on one rank: the kernels of the model's layers and
+// the exchanges along tp and cp between them, and what their forward keeps.
+#ifndef RANKWISE_ANALYSIS_PLAN_WORK_H_
+#define RANKWISE_ANALYSIS_PLAN_WORK_H_
+
+#include "analysis/plan/cluster.h"
+#include "analysis/plan/layout.h"
+#include "analysis/plan/model.h"
+
+namespace rankwise::plan {
+
+// Seconds of one micro-batch; those of an axis are what computing does not
+// hide.
+struct PassSeconds {
+  double forward = 0, input_grad = 0, weight_grad = 0;  // kernels
+  double recompute = 0;                                 // kernels, in backward
+  double tp_forward = 0, tp_backward = 0;
+  double cp_forward = 0, cp_backward = 0;
+
+  double Forward() const { return forward + tp_forward + cp_forward; }
+  double Backward() const {
+    return input_grad + weight_grad + recompute + tp_backward + cp_backward;
+  }
+  PassSeconds& operator+=(const PassSeconds& other);
+};
+PassSeconds operator*(double times, PassSeconds seconds);
+
+// A layer, or a stage of several.
+struct Work {
+  PassSeconds seconds;
+  double parameters = 0;  // of this rank
+  double kept_bytes = 0;  // by one micro-batch's forward for its backward
+  // Of weights that autocast copies once per forward, among kept_bytes.
+  Work& operator+=(const Work& other);
+};
+Work operator*(double times, Work work);
+
+struct LayerWork {
+  Work embedding, block, norm, head;
+  double input_bytes = 0;  // of a block, on this rank: what a stage receives
+
+  Work Of(const Stage& stage) const;
+};
+
+// Of a model that CheckLayout accepts; `bytes_and_flops`: each kernel takes the
+// longer of its FLOPs at the device's efficiency and its bytes of memory.
+LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
+                 const Cluster& cluster, CostSide side);
+
+// What a layer's forward keeps (docs/memory.md, "Activations"; Korthikanti et
+// al. 2022, table 2 and section 5, for engines whose attention is not fused).
+double BlockKeptBytes(const Model& model, const Layout& layout,
+                      const Engine& engine);
+
+// Of all tokens of a micro-batch that this rank has between blocks, and within.
+double TokensBetween(const Model& model, const Layout& layout);
+double TokensWithin(const Model& model, const Layout& layout);
+
+}  // namespace rankwise::plan
+
+#endif  // RANKWISE_ANALYSIS_PLAN_WORK_H_
