@@ -70,6 +70,7 @@ def main():
     dist.all_reduce(losses)
     report.losses = (losses / dist.get_world_size()).tolist()
     report.finish(args)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
