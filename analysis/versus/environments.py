@@ -32,6 +32,7 @@ class Environment:
     base: str = ""  # of which environment it sees the packages, too
     variable: str = ""  # names a Python to use instead
     build: dict = dataclasses.field(default_factory=dict)  # variables for what pip compiles here
+    build_tools: tuple = ()  # packages without which pip cannot compile it
     requirements_folder: pathlib.Path = REQUIREMENTS
 
     @property
@@ -57,7 +58,8 @@ ENVIRONMENTS = {environment.name: environment for environment in (
                 "about 5 MB", base="pytorch",
                 # Compiled now, with g++: otherwise the first run would, and a killed one leave a lock that others
                 # wait for.
-                build={"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1"}),
+                build={"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1"},
+                build_tools=("wheel==0.45.1",)),
 )}
 
 
@@ -126,8 +128,11 @@ def fill(folder, environment):
         pathlib.Path(site_packages(python), f"{environment.base}.pth").write_text(f"{base}\n")
         # Packages that are built here import what the base has, and must not fetch it again.
         pip += ["--no-build-isolation", "--no-deps"]
-    run_or_explain([*pip, "--requirement", environment.requirements],
-                   "Check the network and the disk's room", environment, **environment.build)
+    network = "Check the network and the disk's room"
+    if environment.build_tools:
+        run_or_explain([*pip, *environment.build_tools], network, environment)
+    run_or_explain([*pip, "--requirement", environment.requirements], network, environment,
+                   **environment.build)
     run_or_explain([python, "-c", environment.probe], "The new environment does not work", environment)
 
 
