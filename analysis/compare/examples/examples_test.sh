@@ -5,7 +5,7 @@ set -euo pipefail
 examples=analysis/compare/examples
 export RANKWISE_PROGRAMS=. GATE_THRESHOLD=50
 baseline="$TEST_TMPDIR/baseline"
-short=(--model=linear --repetitions=2 --max_steps=14 --threads=1)
+short=(--model=linear --repetitions=2 --max_steps=16 --threads=1)
 
 fail() {
   echo "FAILED: $1" >&2
