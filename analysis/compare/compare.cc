@@ -42,6 +42,9 @@ ABSL_FLAG(bool, force, false,
           "compare also where repetitions within A or within B ran different "
           "or unknown code");
 ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
+ABSL_FLAG(std::string, markdown, "",
+          "file for a short report, as a CI job shows it: the verdict, and the "
+          "figures that are not the same");
 
 namespace rankwise {
 namespace {
@@ -93,6 +96,11 @@ absl::Status CheckTwo(const std::string& a, const std::string& b) {
       ": is both A and B, and a set of records is not compared with itself"));
 }
 
+absl::Status WriteMarkdown(const std::string& text) {
+  const std::string path = UserPath(absl::GetFlag(FLAGS_markdown));
+  return path.empty() ? absl::OkStatus() : ReplaceFile(path, text);
+}
+
 // Whether the gate is passed.
 absl::StatusOr<bool> Compare(const std::string& path_a,
                              const std::string& path_b,
@@ -113,6 +121,8 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
   const std::string missing =
       absl::GetFlag(FLAGS_require_all) ? MissingText(comparison) : "";
   std::fputs(missing.c_str(), stdout);
+  RETURN_IF_ERROR(
+      WriteMarkdown(ComparisonMarkdown(a, b, comparison, config, missing)));
   return !comparison.HasRegression() && missing.empty();
 }
 
@@ -123,7 +133,12 @@ int Run(const std::string& path_a, const std::string& path_b) {
   usage.Update(CheckTwo(path_a, path_b));
   if (!usage.ok()) return Complain("compare", usage, kBadUsage);
   const absl::StatusOr<bool> passed = Compare(path_a, path_b, *config);
-  if (!passed.ok()) return Complain("compare", passed.status(), kFailed);
+  if (!passed.ok()) {
+    absl::Status failure = passed.status();
+    failure.Update(
+        WriteMarkdown(FailureMarkdown(std::string(failure.message()))));
+    return Complain("compare", failure, kFailed);
+  }
   return *passed ? 0 : 1;
 }
 

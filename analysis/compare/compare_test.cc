@@ -161,6 +161,24 @@ TEST_F(CompareTest, WritesCsv) {
   EXPECT_EQ(Compare("--csv=none/table.csv before after").exit_code, 1);
 }
 
+TEST_F(CompareTest, WritesMarkdownAlsoWhereThereIsNothingToCompare) {
+  Study("before", 0.1);
+  Study("after", 0.12);
+  const auto markdown = [this] {
+    std::stringstream text;
+    text << std::ifstream(root_ / "report.md").rdbuf();
+    return text.str();
+  };
+  EXPECT_EQ(Compare("--markdown=report.md before after").exit_code, 1);
+  EXPECT_THAT(markdown(), HasSubstr("### Performance: failed\n\n- Worse by"));
+  EXPECT_EQ(Compare("--markdown=report.md after before").exit_code, 0);
+  EXPECT_THAT(markdown(), HasSubstr("### Performance: passed\n"));
+  EXPECT_EQ(Compare("--markdown=report.md before missing").exit_code, 1);
+  EXPECT_THAT(markdown(),
+              HasSubstr("### Performance: failed\n\n- Not compared: "));
+  EXPECT_EQ(Compare("--markdown=none/report.md before after").exit_code, 1);
+}
+
 TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode1) {
   Study("before", 0.1);
   Study("other", 0.1, 5, 32);

@@ -136,6 +136,17 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
 // repetitions to be judged; "" where there are none.
 std::string MissingText(const Comparison& comparison);
 
+// For a job's summary or a comment: whether the gate is passed, the changes
+// that are not the same, how many are, and the two sides. `missing` fails the
+// gate: MissingText where all of A must be judged, else "".
+std::string ComparisonMarkdown(const RecordSet& a, const RecordSet& b,
+                               const Comparison& comparison,
+                               const ChangeConfig& config,
+                               const std::string& missing);
+
+// The same where there is no comparison, because of `error`.
+std::string FailureMarkdown(const std::string& error);
+
 // A header and a line per change, fields quoted as RFC 4180 says. Values in
 // seconds, bytes or per second; empty where not known.
 std::string ComparisonCsv(const Comparison& comparison);

@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "analysis/compare/comparison.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
@@ -45,6 +48,13 @@ std::string PText(double p) {
   if (std::isnan(p)) return "-";
   return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
 }
+
+std::vector<std::string> Columns() {
+  return {"configuration", "metric",        "verdict", "repetitions", "A", "B",
+          "B/A",           "95 % interval", "p (Holm)"};
+}
+
+constexpr size_t kLeftColumns = 4;  // of Columns(), aligned left
 
 std::vector<std::string> RowOf(const Change& change) {
   return {change.name,
@@ -130,6 +140,63 @@ std::string ResultLine(const Comparison& comparison, double threshold) {
   return absl::StrCat("Nothing is known to be worse by more than ", by, ".\n");
 }
 
+// What one side lacks, and what was left out of a side.
+std::string Remarks(const RecordSet& a, const RecordSet& b,
+                    const Comparison& comparison) {
+  std::string text;
+  for (const std::string& remark : comparison.remarks) {
+    absl::StrAppend(&text, "Note: ", remark, ".\n");
+  }
+  for (const auto& [side, set] : {std::pair("A", &a), std::pair("B", &b)}) {
+    for (const std::string& reason : set->left_out) {
+      absl::StrAppend(&text, "Left out of ", side, ": ", reason, ".\n");
+    }
+  }
+  return text;
+}
+
+std::string Heading(absl::string_view verdict) {
+  return absl::StrCat("### Performance: ", verdict, "\n\n");
+}
+
+// Text as Markdown that looks the same.
+std::string EscapeMarkdown(absl::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (absl::StrContains("\\`*_[]<>|&#~", c)) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+// The lines of `text` as a list.
+std::string MarkdownLines(absl::string_view text) {
+  std::string list;
+  for (const absl::string_view line :
+       absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&list, "- ", EscapeMarkdown(line), "\n");
+  }
+  return list;
+}
+
+std::string MarkdownRow(const std::vector<std::string>& cells) {
+  return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
+}
+
+// Of what is not the same.
+std::string MarkdownTable(const Comparison& comparison) {
+  std::vector<std::string> rule(Columns().size(), "---:");
+  std::fill_n(rule.begin(), kLeftColumns, "---");
+  std::string table = absl::StrCat(MarkdownRow(Columns()), MarkdownRow(rule));
+  for (const Change& change : comparison.changes) {
+    if (change.verdict == Verdict::kSame) continue;
+    std::vector<std::string> row = RowOf(change);
+    for (std::string& cell : row) cell = EscapeMarkdown(cell);
+    absl::StrAppend(&table, MarkdownRow(row));
+  }
+  return table;
+}
+
 std::string Number(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.17g", value) : "";
 }
@@ -172,22 +239,39 @@ std::string VerdictName(const Change& change) {
 std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config) {
-  TextTable table({"configuration", "metric", "verdict", "repetitions", "A",
-                   "B", "B/A", "95 % interval", "p (Holm)"},
-                  /*left_columns=*/4);
+  TextTable table(Columns(), kLeftColumns);
   for (const Change& change : comparison.changes) table.AddRow(RowOf(change));
   std::string text = absl::StrCat(SideText("A", a), SideText("B", b), "\n",
                                   table.ToString(), "\n");
-  absl::StrAppend(&text, Notes(comparison, config.threshold));
-  for (const std::string& remark : comparison.remarks) {
-    absl::StrAppend(&text, "Note: ", remark, ".\n");
+  return absl::StrCat(text, Notes(comparison, config.threshold),
+                      Remarks(a, b, comparison),
+                      ResultLine(comparison, config.threshold));
+}
+
+std::string ComparisonMarkdown(const RecordSet& a, const RecordSet& b,
+                               const Comparison& comparison,
+                               const ChangeConfig& config,
+                               const std::string& missing) {
+  const bool passed = !comparison.HasRegression() && missing.empty();
+  std::string text = Heading(passed ? "passed" : "failed");
+  absl::StrAppend(
+      &text, MarkdownLines(ResultLine(comparison, config.threshold) + missing),
+      "\n");
+  const size_t same = CountOf(comparison, Verdict::kSame);
+  if (same < comparison.changes.size()) {
+    absl::StrAppend(&text, MarkdownTable(comparison), "\n");
   }
-  for (const auto& [side, set] : {std::pair("A", &a), std::pair("B", &b)}) {
-    for (const std::string& reason : set->left_out) {
-      absl::StrAppend(&text, "Left out of ", side, ": ", reason, ".\n");
-    }
-  }
-  return absl::StrCat(text, ResultLine(comparison, config.threshold));
+  absl::StrAppend(&text, same, " of ", comparison.changes.size(),
+                  " figures are the same.\n\n");
+  return absl::StrCat(
+      text, MarkdownLines(absl::StrCat(SideText("A", a), SideText("B", b),
+                                       Notes(comparison, config.threshold),
+                                       Remarks(a, b, comparison))));
+}
+
+std::string FailureMarkdown(const std::string& error) {
+  return absl::StrCat(Heading("failed"),
+                      MarkdownLines("Not compared: " + error + "\n"));
 }
 
 std::string ComparisonCsv(const Comparison& comparison) {

@@ -104,6 +104,42 @@ TEST(ComparisonText, WhatWasLeftOutIsNamed) {
   EXPECT_THAT(TextOf(a, b), HasSubstr("Left out of B: x.jsonl: 3 steps"));
 }
 
+TEST(ComparisonMarkdown, IsTheVerdictWhatChangedAndTheSides) {
+  RecordSet a = SetOf("before_1", "run", {0.1, 0.1, 0.1, 0.1});
+  RecordSet b = SetOf("after", "run", {0.12, 0.12, 0.12, 0.12, 0.12});
+  for (RecordSet* set : {&a, &b}) {
+    set->configurations[0].samples["peak_bytes"] = {5, 5, 5};
+  }
+  EXPECT_EQ(
+      ComparisonMarkdown(a, b, *CompareRecordSets(a, b, {}), {}, ""),
+      "### Performance: failed\n\n"
+      "- Worse by more than 5 %: ddp on 2 ranks, batch 32, step\\_seconds "
+      "(1.200).\n\n"
+      "| configuration | metric | verdict | repetitions | A | B | B/A | 95 % "
+      "interval | p (Holm) |\n"
+      "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n"
+      "| ddp on 2 ranks, batch 32 | step\\_seconds | slower | 4/5 runs | 100 "
+      "ms "
+      "| 120 ms | 1.200 | \\[1.200, 1.200\\] | \\<0.001 |\n\n"
+      "1 of 2 figures are the same.\n\n"
+      "- A: before\\_1, 4 runs; commit abc, torch 2.11.0, A CPU\n"
+      "- B: after, 5 runs; commit abc, torch 2.11.0, A CPU\n"
+      "- Repetitions of trainers are runs, never steps.\n"
+      "- p is corrected for 2 figures (Holm 1979).\n");
+}
+
+TEST(ComparisonMarkdown, HasNoTableWhereNothingChanged) {
+  const RecordSet set = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
+  const Comparison same = *CompareRecordSets(set, set, {});
+  const std::string text = ComparisonMarkdown(set, set, same, {}, "");
+  EXPECT_THAT(text, HasSubstr("passed\n\n- Nothing is known to be worse"));
+  EXPECT_THAT(text, Not(HasSubstr("|")));
+  EXPECT_THAT(text, HasSubstr("\n1 of 1 figures are the same.\n"));
+  EXPECT_THAT(ComparisonMarkdown(set, set, same, {}, "B lacks ddp.\n"),
+              HasSubstr("failed\n\n- Nothing is known to be worse by more than "
+                        "5 %.\n- B lacks ddp.\n\n"));
+}
+
 TEST(ComparisonCsv, HasALinePerChange) {
   const RecordSet a = SetOf("a", "run", {2}), b = SetOf("b", "run", {3});
   EXPECT_EQ(ComparisonCsv(*CompareRecordSets(a, b, {})),

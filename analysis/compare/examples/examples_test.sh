@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The gate of the examples, by the real study and comparison, with few and short runs. Timing decides nothing here: only a step of 50 times
+# the baseline's would fail, and what must fail lacks a configuration.
+set -euo pipefail
+examples=analysis/compare/examples
+export RANKWISE_PROGRAMS=. GATE_THRESHOLD=50
+baseline="$TEST_TMPDIR/baseline"
+short=(--model=linear --repetitions=2 --max_steps=16 --threads=1)
+
+fail() {
+  echo "FAILED: $1" >&2
+  exit 1
+}
+
+"$examples/gate.sh" store "$baseline" "${short[@]}"
+
+"$examples/gate.sh" check "$baseline" "$TEST_TMPDIR/same" "${short[@]}" || fail "equal code does not pass"
+grep -qx '### Performance: passed' "$TEST_TMPDIR/same/report.md" || fail "the report does not say passed"
+
+export BASELINE="$baseline" RESULTS="$TEST_TMPDIR/less"
+"$examples/slurm.sh" "${short[@]}" --trainers=single >"$TEST_TMPDIR/job.txt" && fail "a missing configuration passes"
+grep -qx '### Performance: failed' "$TEST_TMPDIR/job.txt" || fail "the job does not show the report"
+
+# The commands of the workflow are those that were run above.
+for command in store check; do
+  grep -q "examples/gate.sh $command \"\$HOME/rankwise-baseline\"" "$examples/github.yml" || fail "github.yml does not $command"
+done
