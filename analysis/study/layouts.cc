@@ -1,5 +1,6 @@
 #include "analysis/study/layouts.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "analysis/plan/model.h"
 #include "analysis/study/study_config.h"
 #include "third_party/absl/status_macros.h"
 
@@ -109,17 +111,40 @@ absl::Status CheckTensorParallel(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
+// gpt's; nothing for other models, and where flags change its shape.
+std::optional<plan::Model> Transformer(const StudyConfig& config) {
+  if (config.model != "gpt") return std::nullopt;
+  std::string size = "nano";
+  for (absl::string_view flag : config.trainer_flags) {
+    for (const char* shape : {"--depth=", "--width=", "--sequence_length="}) {
+      if (absl::StartsWith(flag, shape)) return std::nullopt;
+    }
+    if (absl::ConsumePrefix(&flag, "--model_size=")) size = std::string(flag);
+  }
+  const absl::StatusOr<plan::Model> model = plan::NamedModel(size);
+  return model.ok() ? std::optional(*model) : std::nullopt;
+}
+
+// Whether the layers can be divided so, as far as that is known here.
+bool ModelAllows(const StudyConfig& config, const MeshShape& mesh) {
+  if (mesh.tp > 1 && !CanCutLayers(config.model)) return false;
+  if (mesh.cp > 1 && config.model != "gpt") return false;
+  if (const auto gpt = Transformer(config)) {
+    // The ring of cp gives each rank two pieces of a sequence.
+    return gpt->heads % mesh.tp == 0 && gpt->blocks >= mesh.pp &&
+           (mesh.cp == 1 || gpt->sequence % (2 * mesh.cp) == 0);
+  }
+  const int64_t layers = LayersOfModel(config.model);
+  return layers == 0 || mesh.pp <= layers;
+}
+
 // Whether --layouts=auto holds it: see AllLayouts.
 bool IsSensible(const StudyConfig& config, const MeshShape& mesh) {
-  const int64_t layers = LayersOfModel(config.model);
   const auto axes = absl::c_count_if(
       kAxes, [&mesh](const Axis& axis) { return mesh.*axis.size > 1; });
   if (axes > 2 || mesh.dp == mesh.ranks()) return false;
-  if (mesh.tp > 1 && !CanCutLayers(config.model)) return false;
-  if (mesh.tp > MostRanksOfHost(config)) return false;
-  if (mesh.cp > 1 && config.model != "gpt") return false;
-  if (layers > 0 && mesh.pp > layers) return false;
-  return config.batch_size % (mesh.dp * MicroBatches(config, mesh)) == 0;
+  return mesh.tp <= MostRanksOfHost(config) && ModelAllows(config, mesh) &&
+         config.batch_size % (mesh.dp * MicroBatches(config, mesh)) == 0;
 }
 
 std::vector<MeshShape> MeshesOf(int64_t ranks) {

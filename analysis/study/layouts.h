@@ -46,9 +46,10 @@ absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text);
 // Those of --layouts=auto: ddp, zero2, zero3, and at every world size each mesh
 // with at most two axes that
 // - the model can be cut along: tp within one host, and only layers that
-//   divide; cp only gpt; pp no more stages than layers, where they are known;
+//   divide; cp only gpt; of gpt's own sizes, heads, tokens and blocks that are
+//   enough; no more stages than layers, where these are known;
 // - divides the batch.
-// Heads and the sequence that do not divide are left to the trainer to refuse.
+// What is not known here is left to the trainer to refuse.
 std::vector<StudyLayout> AllLayouts(const StudyConfig& config);
 
 // 2 ranks along tp, which communicates most, then 2 along pp, and what is left
