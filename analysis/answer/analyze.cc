@@ -73,6 +73,7 @@ class Analysis {
     answer_->series = ScalingSeriesOf(answer_->rows, config_);
     MeasureLedgers();
     ExplainLosses();
+    answer_->layouts = CompareLayouts(*answer_);
     answer_->ablations = FindAblations(answer_->ledgers);
     FitNetworks();
     answer_->calls = CallConfigurations(runs_, CallUnit::kLaunch, &left_out_);

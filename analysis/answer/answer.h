@@ -19,6 +19,7 @@
 #include "analysis/runs/throughput.h"
 #include "analysis/scaling/efficiency.h"
 #include "analysis/scaling/scaling_law.h"
+#include "analysis/stats/statistics.h"
 
 namespace rankwise {
 
@@ -74,6 +75,26 @@ struct CellStraggler {
   Straggler straggler;
 };
 
+// A layout of ranks against the fastest of its LayoutComparison.
+struct LayoutRow {
+  const Cell* cell = nullptr;
+  const Ledger* ledger = nullptr;  // null: none
+  double rate = 0;                 // Cell::ExamplesPerSecond
+  Interval rate_interval;          // 95 %; NaN of one run
+  Ratio behind;                    // the fastest's rate over this one's
+  // Slower than the fastest by more than chance: by Holm's correction over the
+  // comparison's rows, at 5 %. Always without intervals; never the fastest.
+  bool separated = false;
+};
+
+// Cells of one size that do the same work, by different layouts.
+struct LayoutComparison {
+  Scaling scaling = Scaling::kStrong;
+  int64_t world_size = 1;
+  std::vector<LayoutRow> rows;  // the fastest first
+  std::string advice;           // which to use, and why: sentences
+};
+
 struct Finding {
   std::string title;  // "How well it scales", "What costs most", ...
   std::string text;   // sentences
@@ -87,6 +108,7 @@ struct Answer {
   std::vector<CellLedger> ledgers;        // of cells that have one
   std::vector<CellStraggler> stragglers;  // of cells that have one
   std::vector<Waterfall> waterfalls;
+  std::vector<LayoutComparison> layouts;  // by way of scaling and world size
   std::vector<Ablation> ablations;
   std::vector<NetworkModel> networks;  // one per backend that was measured
   std::vector<Configuration> calls;    // the benchmark's rows, whatever layer
@@ -124,6 +146,14 @@ std::vector<SerialFraction> SerialFractionsOf(const ScalingSeries& series);
 // and without intervals.
 std::string SerialTrend(absl::Span<const SerialFraction> fractions);
 
+// The rows that have an efficiency, on two ranks or more: those that hold the
+// same global batch equal, or under fixed memory the memory, where there are
+// several. From the ledgers and stragglers of `answer`.
+std::vector<LayoutComparison> CompareLayouts(const Answer& answer);
+
+// The advice at the largest world size; without text where nothing is compared.
+Finding WhichLayoutToUse(const Answer& answer);
+
 // From the figures of `answer`; a question that the runs do not answer has no
 // finding.
 std::vector<Finding> FindingsOf(const Answer& answer);
@@ -146,6 +176,10 @@ double MedianOf(const Cell& cell, double Throughput::*metric);
 // What was compared with what, the table of scaling, that of the pipelines
 // (PipelineTable), the ledgers, the findings and the notes.
 std::string AnswerText(const Answer& answer);
+
+// One row per layout: throughput, memory, exposed communication by axis and
+// bubble. "" where nothing is compared.
+std::string LayoutTable(const Answer& answer);
 
 // Two tables, in each one row per cell with schedule records, medians over its
 // repetitions, under headings and above an empty line. "" where no cell has

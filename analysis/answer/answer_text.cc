@@ -332,9 +332,9 @@ std::string AnswerText(const Answer& answer) {
   std::string text =
       answer.rows.empty()
           ? "No run could be measured.\n"
-          : absl::StrCat(ScalingTable(answer), PipelineTable(answer.cells),
-                         LedgerTable(answer), FirstDeviceTable(answer),
-                         CommunicationTable(answer));
+          : absl::StrCat(ScalingTable(answer), LayoutTable(answer),
+                         PipelineTable(answer.cells), LedgerTable(answer),
+                         FirstDeviceTable(answer), CommunicationTable(answer));
   absl::StrAppend(&text, FindingsText(answer));
   for (const std::string& note : answer.notes) {
     absl::StrAppend(&text, note, ".\n");

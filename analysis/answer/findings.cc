@@ -356,9 +356,10 @@ std::string WaterfallName(const Waterfall& waterfall) {
 
 std::vector<Finding> FindingsOf(const Answer& answer) {
   std::vector<Finding> findings;
-  for (Finding& finding : std::vector<Finding>{
-           HowWellItScales(answer), WhatCostsMost(answer), WhatToChange(answer),
-           WhatComesNext(answer), HowFarToTrust(answer)}) {
+  for (Finding& finding :
+       std::vector<Finding>{HowWellItScales(answer), WhichLayoutToUse(answer),
+                            WhatCostsMost(answer), WhatToChange(answer),
+                            WhatComesNext(answer), HowFarToTrust(answer)}) {
     absl::StripAsciiWhitespace(&finding.text);
     if (!finding.text.empty()) findings.push_back(std::move(finding));
   }

@@ -181,6 +181,7 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
   AddRows(*answer);
   AddSeries(*answer);
   AddLedgers(*answer);
+  answer->layouts = CompareLayouts(*answer);
   AddPredictions(*answer);
   for (const char* backend : {"gloo", "fake"}) {
     answer->networks.push_back(

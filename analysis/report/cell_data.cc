@@ -98,6 +98,7 @@ json CellData(const Cell& cell, const RateColumn& rate) {
       {"trainer", cell.Trainer()},
       {"ranks", cell.run.world_size},
       {"rank_batch", cell.rank_batch},
+      {"global_batch", cell.global_batch},
       {"runs", cell.repetitions.size()},
       {"examples_per_second", cell.ExamplesPerSecond()},
       {"rate", rate.Of(cell, cell.ExamplesPerSecond())},

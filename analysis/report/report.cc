@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -165,6 +166,35 @@ json WaterfallData(const Answer& answer, const Waterfall& waterfall) {
           {"measured_seconds", waterfall.measured_seconds},
           {"losses", DataOfEach(waterfall.losses, LossData)},
           {"merged", waterfall.merged}};
+}
+
+// Its ledger's place among the answer's, or null.
+json LedgerIndex(const Answer& answer, const LayoutRow& row) {
+  if (row.ledger == nullptr) return nullptr;
+  const auto found = absl::c_find_if(
+      answer.ledgers,
+      [&row](const CellLedger& entry) { return entry.cell == row.cell; });
+  return found - answer.ledgers.begin();
+}
+
+json LayoutRowData(const Answer& answer, const RateColumn& rate,
+                   const LayoutRow& row) {
+  const Interval interval = {rate.Of(*row.cell, row.rate_interval.low),
+                             rate.Of(*row.cell, row.rate_interval.high)};
+  return {{"cell", CellIndex(answer.cells, row.cell)},
+          {"ledger", LedgerIndex(answer, row)},
+          {"rate_interval", IntervalData(interval)},
+          {"behind", row.behind.value},
+          {"behind_interval", IntervalData(row.behind.interval)},
+          {"separated", row.separated}};
+}
+
+json LayoutsData(const Answer& answer, const LayoutComparison& layouts) {
+  return {{"scaling", std::string(ScalingName(layouts.scaling))},
+          {"ranks", layouts.world_size},
+          {"rows", DataOfEach(layouts.rows, LayoutRowData, answer,
+                              RateColumn(answer.cells))},
+          {"advice", layouts.advice}};
 }
 
 json AblationData(const Answer& answer, const Ablation& ablation) {
@@ -348,6 +378,7 @@ json ReportData(const Answer& answer) {
           {"series", DataOfEach(answer.series, SeriesData, answer)},
           {"ledgers", DataOfEach(answer.ledgers, LedgerData, answer)},
           {"waterfalls", DataOfEach(answer.waterfalls, WaterfallData, answer)},
+          {"layouts", DataOfEach(answer.layouts, LayoutsData, answer)},
           {"ablations", DataOfEach(answer.ablations, AblationData, answer)},
           {"networks", DataOfEach(answer.networks, NetworkData)},
           {"calls", CallsData(answer.calls)},

@@ -32,6 +32,24 @@ TEST(ReportDataTest, HasEveryPartOfTheAnswer) {
   EXPECT_EQ(data["notes"], json(answer->notes));
 }
 
+TEST(ReportDataTest, LayoutsNameTheirCellsAndLedgers) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  ASSERT_FALSE(answer->layouts.empty());
+  const json compared = ReportData(*answer)["layouts"];
+  ASSERT_EQ(compared.size(), answer->layouts.size());
+  for (size_t i = 0; i < compared.size(); ++i) {
+    EXPECT_EQ(compared[i]["advice"], answer->layouts[i].advice);
+    const json& rows = compared[i]["rows"];
+    ASSERT_EQ(rows.size(), answer->layouts[i].rows.size());
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const LayoutRow& of_answer = answer->layouts[i].rows[row];
+      EXPECT_EQ(&answer->cells[rows[row]["cell"]], of_answer.cell);
+      if (rows[row]["ledger"].is_null()) continue;
+      EXPECT_EQ(&answer->ledgers[rows[row]["ledger"]].ledger, of_answer.ledger);
+    }
+  }
+}
+
 TEST(ReportDataTest, MemoryIsThatOfTheFullestRankByKind) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   answer->cells[1].memory.reset();

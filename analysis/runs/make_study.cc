@@ -1,6 +1,8 @@
 // Writes a made study, to measure what summarising it takes:
 //   bazel run //analysis/runs:make_study -- --output_dir=/tmp/million
 //   /usr/bin/time -v bazel-bin/analysis/study/study --from=/tmp/million
+// or, with --layouts, one that compares layouts of ranks, to look at its
+// report.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/runs/made_layouts_for_test.h"
 #include "analysis/runs/made_study_for_test.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/text/program.h"
@@ -17,6 +20,9 @@
 
 ABSL_FLAG(std::string, output_dir, "", "new folder for the record files");
 ABSL_FLAG(int64_t, records, 1'000'000, "step and schedule records, at least");
+ABSL_FLAG(bool, layouts, false,
+          "layouts of 4 ranks on a slow link instead, of which --records does "
+          "not count");
 ABSL_FLAG(uint64_t, seed, 0, "of the noise of the steps");
 
 namespace rankwise {
@@ -41,6 +47,11 @@ absl::Status MakeStudy() {
   if (error) {
     return absl::PermissionDeniedError(
         absl::StrCat("--output_dir=", dir, ": ", error.message()));
+  }
+  if (absl::GetFlag(FLAGS_layouts)) {
+    return WriteLayoutStudy(dir,
+                            {.link_bytes_per_second = 1e9, .seed = config.seed})
+        .status();
   }
   return WriteMadeStudy(dir, config);
 }

@@ -1,4 +1,4 @@
-// How the trainer hybrid lays its ranks out, and what can be cut so.
+// Layouts of ranks, the trainer that carries each, and what can be cut so.
 #ifndef RANKWISE_ANALYSIS_STUDY_LAYOUTS_H_
 #define RANKWISE_ANALYSIS_STUDY_LAYOUTS_H_
 
@@ -23,16 +23,41 @@ struct MeshShape {
   friend auto operator<=>(const MeshShape&, const MeshShape&) = default;
 };
 
-// "tp2,pp2xtp2"; "" is none. InvalidArgument for an unknown axis, one that
-// comes twice, or a size below 2.
-absl::StatusOr<std::vector<MeshShape>> ParseLayouts(absl::string_view text);
+// An item of --layouts.
+struct StudyLayout {
+  std::string trainer = "";  // that carries it
+  MeshShape mesh = {};       // one rank: at every world size
+  int zero = 0;              // of fsdp
+
+  // Whether it is run with so many ranks.
+  bool IsAt(int64_t world_size) const {
+    return mesh.ranks() == 1 || mesh.ranks() == world_size;
+  }
+  friend bool operator==(const StudyLayout&, const StudyLayout&) = default;
+};
+
+// "ddp,zero3,tp2,pp2xtp2". ddp and zero1 to zero3 are run at every
+// world size. A mesh is run at the size that it has: by ddp, tensor_parallel or
+// pipeline where it has one axis that they carry, else by hybrid.
+// InvalidArgument for an unknown axis, one that comes twice, a size below
+// 2, a layout that occurs twice, and none at all.
+absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text);
+
+// Those of --layouts=auto: ddp, zero2, zero3, and at every world size each mesh
+// with at most two axes that
+// - the model can be cut along: tp within one host, and only layers that
+//   divide; cp only gpt; of gpt's own sizes, heads, tokens and blocks that are
+//   enough; no more stages than layers, where these are known;
+// - divides the batch.
+// What is not known here is left to the trainer to refuse.
+std::vector<StudyLayout> AllLayouts(const StudyConfig& config);
 
 // 2 ranks along tp, which communicates most, then 2 along pp, and what is left
 // along dp; an axis that does not divide what is left is left out.
 MeshShape DefaultLayout(int64_t world_size);
 
-// Those of config.hybrid_layouts with that many ranks; the default one where
-// there are none at all.
+// The meshes of hybrid with that many ranks: those of config.layouts, or the
+// default one where that is empty.
 std::vector<MeshShape> LayoutsOf(const StudyConfig& config, int64_t world_size);
 
 // A step's, per dp coordinate: 1 for a layout without stages.

@@ -223,10 +223,12 @@ absl::StatusOr<StudyConfig> DescribedStudy() {
   return study;
 }
 
+RunTimes TimesOf(const StudyConfig& study) {
+  return RunTimes(UserPath("results"), study.output_dir, DescribeStudy(study));
+}
+
 int DryRun(const StudyConfig& study, const StudyPlan& plan) {
-  const RunTimes times(UserPath("results"), study.output_dir,
-                       DescribeStudy(study));
-  std::cout << DryRunText(study, plan, times);
+  std::cout << DryRunText(study, plan, TimesOf(study));
   if (absl::GetFlag(FLAGS_resume)) {
     const auto is_recorded = [&study](const PlannedRun& run) {
       std::error_code error;
@@ -305,7 +307,7 @@ absl::StatusOr<int> RunAll(StudyConfig study) {
   }
   const StudyPlan plan = PlanStudy(study, *found);
   std::cout << StudyHeading(study, plan) << std::flush;
-  StudyResult result = RunStudy(study, plan.runs, signals);
+  StudyResult result = RunStudy(study, plan.runs, TimesOf(study), signals);
   const std::string warnings = OverLimitText(study, *found, result.runs) +
                                DifferentCodeText(result.runs);
   return Conclude(std::move(result), plan, warnings, dir,

@@ -41,10 +41,15 @@ ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
           "or mp_mlp");
 ABSL_FLAG(std::string, zero_stages, "3",
           "of the trainer fsdp: 1, 2, 3, or several with commas");
-ABSL_FLAG(std::string, hybrid_layouts, "",
-          "of the trainer hybrid, each at the world size that it has: "
-          "dp2xtp2,pp2xtp2; empty: at every world size 2 ranks along tp, then "
-          "2 along pp, and the rest along dp");
+ABSL_FLAG(
+    std::string, layouts, "",
+    "instead of --trainers: layouts of ranks to compare, each run by the "
+    "trainer that carries it, next to single: ddp, zero1, zero2 and zero3 "
+    "at every world size; pp2, tp2, dp2xtp2, pp2xtp2 and the like at the "
+    "one that they have; or auto: ddp, zero2, zero3 and every mesh with "
+    "at most two axes that the model and the batch allow; empty: "
+    "--trainers, hybrid with 2 ranks along tp, 2 along pp, the rest along "
+    "dp");
 ABSL_FLAG(std::string, schedules, "gpipe,1f1b,interleaved_1f1b,zero_bubble_h1",
           "of the trainers pipeline and hybrid; also naive, zero_bubble_h2, "
           "zero_bubble_auto, zbv and dualpipev");
@@ -58,10 +63,11 @@ ABSL_FLAG(std::string, scaling, "strong,weak",
 ABSL_FLAG(std::string, memory_limit, "",
           "of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
           "accelerator where it has one, else of its process");
-ABSL_FLAG(std::string, pipeline_scaling, "",
-          "of the trainers that cut the model (all but single, ddp, "
-          "data_parallel and fsdp) instead of --scaling; empty: the same "
-          "without weak, if anything else is left");
+ABSL_FLAG(
+    std::string, pipeline_scaling, "",
+    "of the trainers that cut the model (all but single, ddp, "
+    "data_parallel and fsdp) instead of --scaling; empty: the same "
+    "without weak, if anything else is left, but as --scaling for --layouts");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
 ABSL_FLAG(int64_t, ablations, 3,
           "runs of every configuration that only separates the causes of a "
@@ -286,8 +292,6 @@ absl::Status SetLists(StudyConfig* config) {
                    PipelineScalings(config->scalings));
   ASSIGN_OR_RETURN(config->schedules,
                    ParseSchedules("schedules", absl::GetFlag(FLAGS_schedules)));
-  ASSIGN_OR_RETURN(config->hybrid_layouts,
-                   ParseLayouts(absl::GetFlag(FLAGS_hybrid_layouts)));
   ASSIGN_OR_RETURN(const std::vector<std::string> stages,
                    ParseNames("zero_stages", absl::GetFlag(FLAGS_zero_stages),
                               {"1", "2", "3"}));
@@ -304,6 +308,37 @@ absl::Status SetLists(StudyConfig* config) {
   if (!limit.empty()) {
     ASSIGN_OR_RETURN(config->memory_limit_bytes,
                      ParseMemory("memory_limit", limit));
+  }
+  return absl::OkStatus();
+}
+
+// Fills the layouts, and what follows from them. Expects the other lists and
+// the model.
+absl::Status SetLayouts(StudyConfig* config) {
+  const std::string text = absl::GetFlag(FLAGS_layouts);
+  if (text.empty()) return absl::OkStatus();
+  for (const char* name : {"trainers", "zero_stages"}) {
+    const auto* flag = absl::FindCommandLineFlag(name);
+    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    return Bad("--", name,
+               ": --layouts says which trainers run, and how: pass "
+               "one of the two");
+  }
+  if (text == "auto") {
+    config->layouts = AllLayouts(*config);
+  } else {
+    ASSIGN_OR_RETURN(config->layouts, ParseLayouts(text));
+  }
+  config->trainers = {"single"};
+  config->zero_stages.clear();
+  for (const StudyLayout& layout : config->layouts) {
+    if (!absl::c_linear_search(config->trainers, layout.trainer)) {
+      config->trainers.push_back(layout.trainer);
+    }
+    if (layout.zero > 0) config->zero_stages.push_back(layout.zero);
+  }
+  if (absl::GetFlag(FLAGS_pipeline_scaling).empty()) {
+    config->pipeline_scalings = config->scalings;  // all layouts alike
   }
   return absl::OkStatus();
 }
@@ -332,6 +367,7 @@ absl::StatusOr<StudyConfig> ConfigFromFlags() {
   config.seed = absl::GetFlag(FLAGS_seed);
   config.trainer_flags = TrainerFlags();
   config.model = ModelOf(config.trainer_flags);
+  RETURN_IF_ERROR(SetLayouts(&config));
   RETURN_IF_ERROR(CheckStudyConfig(config));
   return config;
 }

@@ -32,8 +32,9 @@ struct StudyConfig {
   std::vector<Scaling> pipeline_scalings = {Scaling::kStrong};
   std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved_1f1b",
                                         "zero_bubble_h1"};
-  // Of hybrid; empty: DefaultLayout of every world size.
-  std::vector<MeshShape> hybrid_layouts = {};
+  // Empty: `trainers` at all world sizes, hybrid with DefaultLayout. Otherwise
+  // `trainers` are single and those that carry the layouts.
+  std::vector<StudyLayout> layouts = {};
   std::vector<int> zero_stages = {3};  // of fsdp
   int64_t micro_batches = 4;
   std::string model;  // more stages than its layers (LayersOfModel) are not run

@@ -73,15 +73,57 @@ TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
 }
 
 TEST(ParseLayouts, AreAxesWithTheirSizes) {
-  EXPECT_THAT(*ParseLayouts("tp2,cp2xpp4"),
-              ElementsAre(MeshShape{.tp = 2}, MeshShape{.pp = 4, .cp = 2}));
-  EXPECT_TRUE(ParseLayouts("")->empty());
+  EXPECT_THAT(*ParseLayouts("cp2xpp4"),
+              ElementsAre(StudyLayout{"hybrid", {.pp = 4, .cp = 2}}));
   for (const char* text :
        {"ep2", "tp", "tp1", "2", "tp2xtp2", "tp2x", "tp2 x"}) {
-    EXPECT_THAT(std::string(ParseLayouts(text).status().message()),
-                HasSubstr(std::string("--hybrid_layouts: \"") + text +
-                          "\" is no layout"));
+    EXPECT_THAT(
+        std::string(ParseLayouts(text).status().message()),
+        HasSubstr(std::string("--layouts: \"") + text + "\" is no layout"));
   }
+}
+
+TEST(ParseLayouts, EachHasTheTrainerThatCarriesIt) {
+  const auto layouts = ParseLayouts("ddp,zero3,dp4,tp2,pp2,cp2,tp2xpp2");
+  ASSERT_TRUE(layouts.ok()) << layouts.status();
+  std::vector<std::string> trainers;
+  for (const StudyLayout& layout : *layouts) {
+    trainers.push_back(layout.trainer);
+  }
+  EXPECT_THAT(trainers, ElementsAre("ddp", "fsdp", "ddp", "tensor_parallel",
+                                    "pipeline", "hybrid", "hybrid"));
+  EXPECT_EQ((*layouts)[1].zero, 3);
+  EXPECT_TRUE((*layouts)[0].IsAt(8));
+  EXPECT_TRUE((*layouts)[2].IsAt(4));
+  EXPECT_FALSE((*layouts)[2].IsAt(2));
+}
+
+// Those above one rank, by name.
+std::vector<std::string> MeshesOfAuto(const std::string& model,
+                                      int64_t world_size) {
+  StudyConfig config;
+  config.model = model;
+  config.world_sizes = {1, world_size};
+  std::vector<std::string> meshes;
+  for (const StudyLayout& layout : AllLayouts(config)) {
+    if (layout.mesh.ranks() > 1) meshes.push_back(layout.mesh.Name());
+  }
+  return meshes;
+}
+
+TEST(AllLayouts, AreThoseThatTheModelAllows) {
+  using ::testing::UnorderedElementsAre;
+  EXPECT_THAT(MeshesOfAuto("gpt", 4),
+              UnorderedElementsAre("tp4", "cp4", "pp4", "cp2xtp2", "dp2xtp2",
+                                   "pp2xtp2", "dp2xcp2", "pp2xcp2", "pp2xdp2"));
+  EXPECT_THAT(
+      MeshesOfAuto("gpt", 8),  // of 4 heads and 4 blocks
+      UnorderedElementsAre("cp8", "cp2xtp4", "cp4xtp2", "dp2xtp4", "dp4xtp2",
+                           "dp2xcp4", "dp4xcp2", "pp2xtp4", "pp4xtp2",
+                           "pp2xcp4", "pp4xcp2", "pp2xdp4", "pp4xdp2"));
+  EXPECT_THAT(MeshesOfAuto("mlp", 4),  // of 3 layers, and without a sequence
+              UnorderedElementsAre("tp4", "dp2xtp2", "pp2xtp2", "pp2xdp2"));
+  EXPECT_THAT(MeshesOfAuto("simple_cnn", 2), UnorderedElementsAre("pp2"));
 }
 
 TEST(DefaultLayout, FillsTpThenPpThenDp) {
@@ -161,9 +203,9 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
        "none that can be cut"},
       {[](StudyConfig* c) {
          c->trainers = {"hybrid"};
-         c->hybrid_layouts = {{.pp = 2, .tp = 2}};
+         c->layouts = {{"hybrid", {.pp = 2, .tp = 2}}};
        },
-       "--hybrid_layouts: pp2xtp2 has 4 ranks, which is none of "
+       "--layouts: pp2xtp2 has 4 ranks, which is none of "
        "--world_sizes"},
       {[](StudyConfig* c) {
          c->trainers = {"hybrid"};

@@ -72,6 +72,25 @@ double StartUpSeconds(const PlannedRun& run) {
   return 0.5 + 0.3 * static_cast<double>(run.world_size);
 }
 
+// Of one run after its start-up, by examples of so many seconds on one core.
+double GuessedSeconds(const StudyConfig& config, const PlannedRun& run,
+                      double seconds_per_example) {
+  const int64_t ranks = run.trainer == "model_parallel" ? 1 : run.world_size;
+  const int64_t workers = std::min(ranks * ThreadsPerRank(config),
+                                   std::max<int64_t>(1, config.cores));
+  const double speedup =
+      workers == 1 ? 1 : kEfficiency * static_cast<double>(workers);
+  return static_cast<double>(config.max_steps * run.GlobalBatch()) *
+         seconds_per_example / speedup;
+}
+
+// The same for comm_bench, and for a model whose speed is not known as if it
+// were a small one, to be corrected by what its runs take.
+double UncorrectedSeconds(const StudyConfig& config, const PlannedRun& run) {
+  return run.IsTraining() ? GuessedSeconds(config, run, 1e-3)
+                          : kCommBenchSeconds;
+}
+
 std::optional<RunTime> RoughTime(const StudyConfig& config,
                                  const PlannedRun& run) {
   if (!run.IsTraining()) return RunTime{kCommBenchSeconds, kRough};
@@ -81,15 +100,8 @@ std::optional<RunTime> RoughTime(const StudyConfig& config,
   if (known == std::end(kSecondsPerExample) || HasItsOwnSize(config)) {
     return std::nullopt;
   }
-  const int64_t ranks = run.trainer == "model_parallel" ? 1 : run.world_size;
-  const int64_t workers = std::min(ranks * ThreadsPerRank(config),
-                                   std::max<int64_t>(1, config.cores));
-  const double speedup =
-      workers == 1 ? 1 : kEfficiency * static_cast<double>(workers);
-  return RunTime{StartUpSeconds(run) +
-                     static_cast<double>(config.max_steps * run.GlobalBatch()) *
-                         known->second / speedup,
-                 kRough};
+  return RunTime{
+      StartUpSeconds(run) + GuessedSeconds(config, run, known->second), kRough};
 }
 
 std::string BatchColumn(const PlannedRun& run) {
@@ -151,14 +163,69 @@ void RunTimes::Read(const std::string& dir, const StudyDescription& study) {
 
 std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
                                     const PlannedRun& run) const {
+  const auto own = own_.find(run.CellStem());
+  if (own != own_.end()) return RunTime{Median(own->second), "its own runs"};
   const auto earlier = by_cell_.find(run.CellStem());
-  if (earlier == by_cell_.end()) return RoughTime(config, run);
+  if (earlier == by_cell_.end()) {
+    const std::optional<double> correction = Correction(run);
+    if (!correction.has_value()) return RoughTime(config, run);
+    return RunTime{
+        StartUpSeconds(run) + *correction * UncorrectedSeconds(config, run),
+        "runs like it"};
+  }
   auto [time, steps] = earlier->second;
   if (!run.IsTraining()) return time;
   const double start_up = std::min(time.seconds, StartUpSeconds(run));
   time.seconds = start_up + (time.seconds - start_up) *
                                 static_cast<double>(config.max_steps) / steps;
   return time;
+}
+
+void RunTimes::Add(const StudyConfig& config, const PlannedRun& run,
+                   double seconds) {
+  own_[run.CellStem()].push_back(seconds);
+  if (seconds == 0) return;
+  const double after_start = std::max(0.0, seconds - StartUpSeconds(run));
+  corrections_.emplace_back(run, after_start / UncorrectedSeconds(config, run));
+}
+
+std::optional<double> RunTimes::Correction(const PlannedRun& run) const {
+  const auto same_kind = [&run](const PlannedRun& other) {
+    return other.IsTraining() == run.IsTraining();
+  };
+  const auto same_trainer = [&run](const PlannedRun& other) {
+    return other.trainer == run.trainer;
+  };
+  const auto same_size = [&run](const PlannedRun& other) {
+    return other.world_size == run.world_size;
+  };
+  std::vector<double> alike[4];  // the most alike first
+  for (const auto& [other, correction] : corrections_) {
+    if (!same_kind(other)) continue;
+    if (same_trainer(other) && same_size(other)) {
+      alike[0].push_back(correction);
+    }
+    if (same_trainer(other)) alike[1].push_back(correction);
+    if (same_size(other)) alike[2].push_back(correction);
+    alike[3].push_back(correction);
+  }
+  for (const std::vector<double>& corrections : alike) {
+    if (!corrections.empty()) return Median(corrections);
+  }
+  return std::nullopt;
+}
+
+absl::Duration RunTimes::Sum(const StudyConfig& config,
+                             absl::Span<const PlannedRun> runs) const {
+  double seconds = 0, known = 0;
+  for (const PlannedRun& run : runs) {
+    const std::optional<RunTime> time = Of(config, run);
+    if (!time.has_value()) continue;
+    seconds += time->seconds;
+    ++known;
+  }
+  if (known == 0) return absl::ZeroDuration();
+  return absl::Seconds(seconds * static_cast<double>(runs.size()) / known);
 }
 
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan) {

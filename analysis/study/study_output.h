@@ -5,7 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/study_folder.h"
@@ -32,18 +35,33 @@ class RunTimes {
   // the steps. Without any a rough guess: start-up of 0.5 s and 0.3 s per rank,
   // and the examples at one thread's speed on an EPYC core, which more threads
   // and, but for model_parallel, more ranks share at 60 % efficiency. Nothing
-  // for a model whose speed is not known.
+  // for a model whose speed is not known. Once runs were added, the median of
+  // the cell's own, or the guess corrected by the runs most like it.
   std::optional<RunTime> Of(const StudyConfig& config,
                             const PlannedRun& run) const;
 
+  // That this study's `run` took so long, start-up included; 0: that others of
+  // its cell will be skipped.
+  void Add(const StudyConfig& config, const PlannedRun& run, double seconds);
+
+  // How long these take one after the other. Without a time of some of them,
+  // they are taken to be as long as the others; zero where none has a time.
+  absl::Duration Sum(const StudyConfig& config,
+                     absl::Span<const PlannedRun> runs) const;
+
  private:
+  // What the guess of `run`'s time after its start-up is to be multiplied by.
+  std::optional<double> Correction(const PlannedRun& run) const;
   void Read(const std::string& dir, const StudyDescription& study);
 
   struct Earlier {
     RunTime time;
     double steps = 0;
   };
-  std::map<std::string, Earlier> by_cell_;  // PlannedRun::CellStem
+  std::map<std::string, Earlier> by_cell_;          // PlannedRun::CellStem
+  std::map<std::string, std::vector<double>> own_;  // seconds, likewise
+  // Of the runs added: measured time after start-up over the guessed one.
+  std::vector<std::pair<PlannedRun, double>> corrections_;
 };
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."

@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/study_folder.h"
 #include "records/replace_file.h"
@@ -92,6 +98,66 @@ TEST_F(RunTimesTest, RoughlyByTheModel) {
   config_.trainer_flags = {};
   config_.model = "my_model";
   EXPECT_FALSE(Load().Of(config_, run_).has_value());
+}
+
+// Durations that differ from the guesses: another start-up, another speed of
+// every trainer, and 5 % from run to run.
+double MadeSeconds(const StudyConfig& config, const PlannedRun& run,
+                   std::mt19937_64& random) {
+  std::normal_distribution<double> noise(1, 0.05);
+  if (!run.IsTraining()) return 22 * noise(random);
+  const std::map<std::string, double> efficiency = {
+      {"single", 1},     {"ddp", 0.8},
+      {"fsdp", 0.6},     {"tensor_parallel", 0.3},
+      {"pipeline", 0.7}, {"hybrid", 0.35}};
+  const double work =
+      2e-3 * static_cast<double>(config.max_steps * run.GlobalBatch());
+  return noise(random) *
+         (2 + 0.5 * static_cast<double>(run.world_size) +
+          work / (efficiency.at(run.trainer) *
+                  std::min<double>(4, static_cast<double>(run.world_size))));
+}
+
+TEST_F(RunTimesTest, TheTimeLeftIsRightWithin20Percent) {
+  config_.model = "my_model";  // of unknown speed
+  config_.cores = 4;
+  config_.world_sizes = {1, 2, 4};
+  config_.schedules = {"1f1b"};
+  config_.layouts =
+      *ParseLayouts("ddp,zero3,tp2,pp2,tp4,dp2xtp2,pp2xtp2,pp2xdp2");
+  config_.trainers = {"single",          "ddp",      "fsdp",
+                      "tensor_parallel", "pipeline", "hybrid"};
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    config_.seed = seed;
+    const std::vector<PlannedRun> runs = PlanStudy(config_).runs;
+    std::mt19937_64 random(seed);
+    std::vector<double> seconds;
+    for (const PlannedRun& run : runs) {
+      seconds.push_back(MadeSeconds(config_, run, random));
+    }
+    RunTimes times = Load();
+    double truth = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    for (size_t done = 0; done + 1 < runs.size(); ++done) {
+      times.Add(config_, runs[done], seconds[done]);
+      truth -= seconds[done];
+      if (done + 1 < runs.size() / 10) continue;
+      const auto left = absl::MakeConstSpan(runs).subspan(done + 1);
+      EXPECT_NEAR(absl::ToDoubleSeconds(times.Sum(config_, left)), truth,
+                  0.2 * truth)
+          << "after " << done + 1 << " of " << runs.size() << " runs, seed "
+          << seed;
+    }
+  }
+}
+
+TEST_F(RunTimesTest, ACellsOwnRunsCorrectThoseLikeIt) {
+  RunTimes times = Load();
+  const PlannedRun twice = {"ddp", 2, 64};
+  times.Add(config_, run_, 1.1 + 10);  // 1.1 s of start-up
+  EXPECT_DOUBLE_EQ(times.Of(config_, run_)->seconds, 11.1);
+  EXPECT_DOUBLE_EQ(times.Of(config_, twice)->seconds, 21.1);
+  EXPECT_DOUBLE_EQ(times.Of(config_, {"comm_bench", 2, 0})->seconds, 15);
+  EXPECT_EQ(times.Sum(config_, {run_, twice}), absl::Seconds(11.1 + 21.1));
 }
 
 RunTrace RunOf(const std::string& source_hash) {

@@ -36,7 +36,9 @@ class Cells {
         AddBase();
         continue;
       }
-      for (int64_t world_size : config.world_sizes) Add(trainer, world_size);
+      for (int64_t world_size : config.world_sizes) {
+        if (IsNamed(trainer, world_size)) Add(trainer, world_size);
+      }
     }
   }
 
@@ -56,6 +58,14 @@ class Cells {
   }
 
  private:
+  // Every trainer is at every world size unless layouts say otherwise.
+  bool IsNamed(const std::string& trainer, int64_t world_size) const {
+    return config_.layouts.empty() ||
+           absl::c_any_of(config_.layouts, [&](const StudyLayout& layout) {
+             return layout.trainer == trainer && layout.IsAt(world_size);
+           });
+  }
+
   void AddBase() {
     const PlannedRun base = {"single", 1, config_.batch_size};
     if (SearchesMemory(config_)) plan_.searched.push_back(base);

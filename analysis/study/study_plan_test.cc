@@ -131,7 +131,9 @@ TEST(PlanStudy, EveryLayoutIsRunAtItsWorldSize) {
   config.schedules = {"1f1b", "interleaved_1f1b"};
   config.world_sizes = {2, 4};
   config.model = "mlp";  // of 3 layers
-  config.hybrid_layouts = {{.cp = 2}, {.pp = 2, .tp = 2}, {.dp = 2, .tp = 2}};
+  config.layouts = {{"hybrid", {.cp = 2}},
+                    {"hybrid", {.pp = 2, .tp = 2}},
+                    {"hybrid", {.dp = 2, .tp = 2}}};
   EXPECT_THAT(Stems(config),
               UnorderedElementsAre("hybrid-cp2-x2-batch1x64-rep1",
                                    "hybrid-pp2xtp2-1f1b-x4-batch4x16-rep1",
@@ -139,6 +141,31 @@ TEST(PlanStudy, EveryLayoutIsRunAtItsWorldSize) {
   EXPECT_THAT(PlanStudy(config).not_run,
               ElementsAre("hybrid pp2xtp2 interleaved_1f1b x4: the model would "
                           "be cut into 4 stages, and mlp has 3 layers"));
+}
+
+TEST(PlanStudy, LayoutsAreRunByTheirTrainers) {
+  StudyConfig config = WithoutAuxiliaries();
+  config.repetitions = 1;
+  config.model = "gpt";
+  config.world_sizes = {1, 2, 4};
+  config.scalings = config.pipeline_scalings = {Scaling::kWeak};
+  config.schedules = {"1f1b"};
+  config.trainers = {"single",          "ddp",      "fsdp",
+                     "tensor_parallel", "pipeline", "hybrid"};
+  config.zero_stages = {2};
+  config.layouts = {{"ddp", {.dp = 4}},
+                    {"fsdp", {}, 2},
+                    {"tensor_parallel", {.tp = 2}},
+                    {"pipeline", {.pp = 2}},
+                    {"hybrid", {.pp = 2, .tp = 2}}};
+  EXPECT_THAT(
+      Stems(config),
+      UnorderedElementsAre(
+          "single-x1-batch64-rep1", "ddp-x4-batch64-rep1",
+          "fsdp-zero2-x1-batch64-rep1", "fsdp-zero2-x2-batch64-rep1",
+          "fsdp-zero2-x4-batch64-rep1", "tensor_parallel-x2-batch128-rep1",
+          "pipeline-1f1b-x2-batch8x16-rep1",
+          "hybrid-pp2xtp2-1f1b-x4-batch16x16-rep1"));
 }
 
 TEST(PlanStudy, MoreStagesThanLayersAreNotRun) {

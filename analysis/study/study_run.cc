@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/study/study_folder.h"
@@ -96,18 +97,23 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
 // 1612 images/s, 5.2 s; about 1m20s left".
 class StudyRunner {
  public:
-  StudyRunner(const StudyConfig& config, size_t total)
-      : config_(config), total_(total) {}
+  StudyRunner(const StudyConfig& config, RunTimes times)
+      : config_(config), times_(std::move(times)) {}
 
   void Keep(RunTrace run, const PlannedRun& planned) {
     ++tallies_[planned.CellStem()].done;
     result_.runs.push_back(std::move(run));
   }
 
-  // False: the study was interrupted.
-  bool RunOne(const PlannedRun& run, HeldSignals& signals) {
-    const std::string heading = absl::StrFormat(
-        "[%2d/%d] %s, run %d: ", ++count_, total_, run.Name(), run.repetition);
+  // Makes the first of `left`, the runs that are missing. False: the study was
+  // interrupted.
+  bool RunNext(absl::Span<const PlannedRun> left, HeldSignals& signals) {
+    const PlannedRun& run = left.front();
+    left.remove_prefix(1);
+    ++count_;
+    const std::string heading =
+        absl::StrFormat("[%2d/%d] %s, run %d: ", count_, count_ + left.size(),
+                        run.Name(), run.repetition);
     if (on_terminal_) std::cout << heading << "..." << std::flush;
     const absl::StatusOr<std::string> outcome = Outcome(run, signals);
     const bool goes_on = !absl::IsCancelled(outcome.status());
@@ -116,10 +122,10 @@ class StudyRunner {
               << (outcome.ok() ? *outcome
                   : goes_on    ? "failed"
                                : "interrupted");
-    if (count_ < total_ && goes_on) {
-      const absl::Duration left = Since(start_) / count_ * (total_ - count_);
+    if (!left.empty() && goes_on) {
       std::cout << "; about "
-                << absl::FormatDuration(absl::Trunc(left, absl::Seconds(1)))
+                << absl::FormatDuration(
+                       absl::Trunc(times_.Sum(config_, left), absl::Seconds(1)))
                 << " left";
     }
     std::cout << std::endl;
@@ -154,8 +160,10 @@ class StudyRunner {
     const absl::Duration elapsed = Since(start);
     if (!trace.ok()) {
       ++tally.failed;
+      if (tally.done == 0) times_.Add(config_, run, 0);  // others are skipped
       return trace.status();
     }
+    times_.Add(config_, run, absl::ToDoubleSeconds(elapsed));
     AddDuration(config_.output_dir, run.FileStem(), elapsed);
     const std::string achieved = Achieved(*trace, config_, elapsed);
     Keep(*std::move(trace), run);
@@ -174,10 +182,9 @@ class StudyRunner {
   }
 
   const StudyConfig& config_;
-  const size_t total_;
   const bool on_terminal_ = isatty(STDOUT_FILENO) == 1;
-  const Clock::time_point start_ = Clock::now();
-  size_t count_ = 0;
+  RunTimes times_;
+  size_t count_ = 0;                      // of runs made
   std::map<std::string, Tally> tallies_;  // by cell
   StudyResult result_;
 };
@@ -227,26 +234,30 @@ absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
 }
 
 StudyResult RunStudy(const StudyConfig& config,
-                     const std::vector<PlannedRun>& plan,
+                     const std::vector<PlannedRun>& plan, RunTimes times,
                      HeldSignals& signals) {
+  const std::map<std::string, double> took = ReadDurations(config.output_dir);
   std::vector<PlannedRun> missing;
   std::vector<std::pair<RunTrace, PlannedRun>> finished;
   for (const PlannedRun& run : plan) {
     auto found = FindFinishedRun(config, run);
     if (found.ok()) {
       finished.emplace_back(*std::move(found), run);
+      const auto known = took.find(run.FileStem());
+      if (known != took.end()) times.Add(config, run, known->second);
     } else {
       missing.push_back(run);
     }
   }
-  StudyRunner study(config, missing.size());
+  StudyRunner study(config, std::move(times));
   for (auto& [run, planned] : finished) study.Keep(std::move(run), planned);
   if (!finished.empty()) {
     std::cout << "Kept: " << finished.size() << " of " << plan.size()
               << " runs are complete already." << std::endl;
   }
-  for (const PlannedRun& run : missing) {
-    if (!study.RunOne(run, signals)) break;
+  for (size_t next = 0; next < missing.size(); ++next) {
+    const auto left = absl::MakeConstSpan(missing).subspan(next);
+    if (!study.RunNext(left, signals)) break;
   }
   return study.Take();
 }

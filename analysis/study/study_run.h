@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/study/programs.h"
+#include "analysis/study/study_output.h"
 #include "analysis/study/study_plan.h"
 
 namespace rankwise {
@@ -40,11 +41,13 @@ struct StudyResult {
 };
 
 // Makes the runs of `plan` that the folder has not finished yet, until one of
-// `signals` comes; one line of progress a run. A failed run is reported with
+// `signals` comes; one line of progress a run, with the time left by `times`
+// and by the runs that were made. A failed run is reported with
 // its last lines, and the study goes on, without the other repetitions of a
 // configuration that has only failed.
 StudyResult RunStudy(const StudyConfig& config,
-                     const std::vector<PlannedRun>& plan, HeldSignals& signals);
+                     const std::vector<PlannedRun>& plan, RunTimes times,
+                     HeldSignals& signals);
 
 }  // namespace rankwise
 

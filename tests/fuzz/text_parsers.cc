@@ -72,7 +72,7 @@ std::vector<Parts> StudySeeds(const std::string&) {
   described.flags["trainers"] = "single,ddp,fsdp,hybrid";
   described.flags["world_sizes"] = "1,2,4";
   described.flags["model"] = "gpt";
-  described.flags["hybrid_layouts"] = "tp2,dp2xtp2,pp2xtp2";
+  described.flags["layouts"] = "tp2,dp2xtp2,pp2xtp2";
   described.flags["zero_stages"] = "1,3";
   described.flags["scaling"] = "strong,weak,fixed_memory";
   described.flags["memory_limit"] = "4GB";

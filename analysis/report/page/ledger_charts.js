@@ -40,8 +40,7 @@ function stepTimes(look, bars) {
   };
 }
 
-function ledgerFigure(look, width, everyRank, asShare) {
-  const bars = ledgerBars(everyRank);
+function partsFigure(look, width, bars, asShare, unit = 'ms per step') {
   const scale = (parts) => (asShare ? 100 / total(parts) : 1e3);
   const rows = bars.map((bar, i) => i);
   const data = ledgerParts.filter(({key}) => bars.some((bar) => Math.abs(bar.parts[key]) > 1e-9)).map((part) => ({
@@ -70,7 +69,7 @@ function ledgerFigure(look, width, everyRank, asShare) {
       bargap: 0.25,
       uniformtext: {minsize: 10, mode: 'hide'},
       legend: {orientation: 'h', x: 0, xanchor: 'left', y: 1, yanchor: 'bottom', traceorder: 'normal', font: {size: 12}},
-      xaxis: asShare ? percentAxis(look, 'share of the step') : axis(look, 'ms per step', {range: [0, longest * 1e3 * (1 + 80 / width)]}),
+      xaxis: asShare ? percentAxis(look, 'share of the step') : axis(look, unit, {range: [0, longest * 1e3 * (1 + 80 / width)]}),
       yaxis: rowAxis(look, bars.map((bar) => bar.label), width),
     }),
   };
@@ -98,7 +97,7 @@ function addLedger() {
   });
   draw = chart(
       part, 'ledger-bars', 'Parts of the step time of each configuration',
-      (look, width) => ledgerFigure(look, width, everyRank, asShare));
+      (look, width) => partsFigure(look, width, ledgerBars(everyRank), asShare));
   if (study.ledgers.some((ledger) => !ledger.separates_bubble)) {
     part.append(element('p', {class: 'caption'},
         'Of runs recorded before records 1.3 the bubble holds exposed transfers too.'));

@@ -77,6 +77,7 @@ function subtitle() {
 const parts = {
   findings: addFindings,
   scaling: addScaling,
+  layouts: addLayouts,
   ledger: addLedger,
   waterfall: addWaterfall,
   memory: addMemory,

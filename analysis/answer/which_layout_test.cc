@@ -1,0 +1,136 @@
+// The whole way from record files to the sentence that says which layout to
+// use, of machines whose bottleneck is known.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "analysis/answer/answer.h"
+#include "analysis/runs/made_layouts_for_test.h"
+#include "analysis/runs/run_trace.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct LayoutStudy {
+  std::map<std::string, double> truth;  // examples/s
+  std::string text;                     // what is printed
+  std::string advice;                   // of it: which layout to use
+
+  std::string TrulyFastest() const {
+    return std::max_element(
+               truth.begin(), truth.end(),
+               [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
+  }
+};
+
+LayoutStudy Make(const LayoutStudyConfig& config) {
+  const std::string dir = testing::TempDir() + "/layout_study";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directory(dir);
+  const auto truth = WriteLayoutStudy(dir, config);
+  EXPECT_TRUE(truth.ok()) << truth.status();
+  auto runs = LoadRuns(dir);
+  EXPECT_TRUE(runs.ok()) << runs.status();
+  if (!truth.ok() || !runs.ok()) return {};
+  const std::string text = AnswerText(*Analyze(*std::move(runs), {}));
+  const std::string title = "Which layout to use\n  ";
+  const size_t begin = text.find(title);
+  EXPECT_NE(begin, std::string::npos) << text;
+  if (begin == std::string::npos) return {};
+  const size_t from = begin + title.size();
+  return {*truth, text, text.substr(from, text.find('\n', from) - from)};
+}
+
+TEST(WhichLayout, OnAFastLinkDataParallelism) {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const LayoutStudy study =
+        Make({.link_bytes_per_second = 1e10, .seed = seed});
+    EXPECT_EQ(study.TrulyFastest(), "ddp");
+    EXPECT_THAT(study.advice,
+                HasSubstr("On 4 ranks, under strong scaling, use ddp: "));
+    EXPECT_THAT(study.advice,
+                ContainsRegex("pipeline 1f1b takes [^:]* times as long: it "
+                              "spends [0-9.]* ms more on 64 examples in the "
+                              "bubble of its pipeline"));
+    EXPECT_THAT(study.advice, HasSubstr("Where memory is short: fsdp zero3"));
+  }
+}
+
+TEST(WhichLayout, OnASlowLinkTheOneThatSendsLeast) {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const LayoutStudy study =
+        Make({.link_bytes_per_second = 1e9, .seed = seed});
+    EXPECT_EQ(study.TrulyFastest(), "pipeline 1f1b");
+    EXPECT_THAT(
+        study.advice,
+        HasSubstr("On 4 ranks, under strong scaling, use pipeline 1f1b: "));
+    EXPECT_THAT(
+        study.advice,
+        ContainsRegex("ddp takes 1.8[^:]* times as long: it spends "
+                      "75 ms more on 64 examples communicating along dp"));
+    EXPECT_THAT(study.advice,
+                ContainsRegex("tensor_parallel takes [^:]* times as long: it "
+                              "spends [0-9.]* ms more on 64 examples "
+                              "communicating along tp"));
+  }
+}
+
+TEST(WhichLayout, InSmallMemoryTheOneThatHoldsTheLargestBatch) {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const LayoutStudy study = Make({.link_bytes_per_second = 2e9,
+                                    .memory_bytes = 216'000'000,
+                                    .seed = seed});
+    EXPECT_EQ(study.TrulyFastest(), "fsdp zero3");
+    EXPECT_THAT(study.advice, HasSubstr("On 4 ranks, with the same memory per "
+                                        "rank, use fsdp zero3: "));
+    EXPECT_THAT(study.advice,
+                ContainsRegex("ddp takes [^:]* times as long: the same memory "
+                              "holds a batch of only 16 per rank, and one of "
+                              "160 of fsdp zero3, and it spends [0-9.]* ms "
+                              "more on 640 examples communicating along dp"));
+  }
+}
+
+TEST(WhichLayout, WithAStragglerNoLayoutHelps) {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const LayoutStudy study =
+        Make({.link_bytes_per_second = 1e12, .slower = 0.3, .seed = seed});
+    EXPECT_THAT(study.advice,
+                HasSubstr("the fastest are within noise of each other: "));
+    EXPECT_THAT(study.advice,
+                ContainsRegex("Before the layout, look at rank 2: it is slower "
+                              "than the others in 3 of these 3 layouts, by "
+                              "2[0-9.]* % of the step at the median, and no "
+                              "layout avoids that"));
+    EXPECT_THAT(Make({.link_bytes_per_second = 1e12, .seed = seed}).advice,
+                Not(HasSubstr("Before the layout")));
+  }
+}
+
+TEST(WhichLayout, TheTableHasMemoryExposureByAxisAndBubble) {
+  const LayoutStudy study = Make({.link_bytes_per_second = 1e9});
+  EXPECT_THAT(study.text, ContainsRegex("layout +scaling +ranks +batch/rank"));
+  // 12 ms of bubble and 12.8 ms of messages; ddp's gradients take 75 ms.
+  EXPECT_THAT(
+      study.text,
+      ContainsRegex("pipeline 1f1b +strong +4 +16 +11[0-9]+ +.[0-9, ]+. "
+                    "+fastest +66 +0.00 +0.00 +12.80 +0.00 +12.00"));
+  EXPECT_THAT(
+      study.text,
+      ContainsRegex("ddp +strong +4 +16 +5[0-9]+ +.[0-9, ]+. +1.8[0-9] "
+                    ".1.[0-9]+, 1.[0-9]+. +216 +0.00 +0.00 +0.00 +75.00 "
+                    "+0.00"));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,59 @@
+// Layouts of ranks against each other.
+
+function layoutsName({ranks, scaling}) {
+  return `${plural(ranks, 'rank')}, ${scaling.replace('_', ' ')} scaling`;
+}
+
+// What each layout spends on as many examples as the fastest trains in a step.
+function layoutBars({rows}) {
+  const examples = cellOf(rows[0]).global_batch;
+  return rows.filter((row) => row.ledger !== null).map((row) => {
+    const {trainer, global_batch} = study.cells[row.cell];
+    const parts = Object.entries(study.ledgers[row.ledger].critical);
+    return {label: trainer, name: trainer,
+            parts: Object.fromEntries(parts.map(([key, seconds]) => [key, seconds * examples / global_batch]))};
+  });
+}
+
+function layoutTable(part, compared, place) {
+  const ledger = (key) => (row) => (row.ledger === null ? null : study.ledgers[row.ledger].critical[key]);
+  const along = (axis) => ({...numberColumn(`${axis} ms`, `exposed_${axis}_seconds`, ledger(`exposed_${axis}`), inMs),
+                            hidden: compared.rows.every((row) => !ledger(`exposed_${axis}`)(row))});
+  table(part, `layout-table-${place}`, layoutsName(compared), [
+    textColumn('layout', 'layout', (row) => cellOf(row).trainer),
+    numberColumn('batch/rank', 'batch_per_rank', (row) => cellOf(row).global_batch / compared.ranks),
+    rateColumn(study.rate_unit, (row) => cellOf(row).rate),
+    intervalColumn('rate', (row) => row.rate_interval, (n) => digits(n, 4)),
+    numberColumn('relative time', 'relative_time', (row) => row.behind),
+    intervalColumn('relative_time', (row) => row.behind_interval, digits),
+    textColumn('separated', 'separated_from_the_fastest', (row) => (row === compared.rows[0] ? 'fastest' : row.separated ? 'yes' : 'no')),
+    numberColumn('memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
+    ...['tp', 'cp', 'pp', 'dp'].map(along),
+    numberColumn('bubble ms', 'bubble_seconds', ledger('bubble'), inMs),
+  ], compared.rows);
+}
+
+function addLayouts() {
+  const part = section(
+      'layouts', 'Which layout of the ranks',
+      'What each layout spends on the examples that the fastest trains in a step, by its critical rank; the fastest first.');
+  if (study.layouts.length === 0) {
+    missing(part, 'No two layouts did the same work on as many ranks. A study that compares some:',
+            './bazelw run //:study -- --layouts=auto --model=gpt');
+    return;
+  }
+  let shown = study.layouts.length - 1;
+  const words = element('p');
+  const tell = () => words.replaceChildren(...prose(study.layouts[shown].advice));
+  let draw = () => {};
+  select(controls(part), 'Compared', study.layouts.map(layoutsName), shown, (place) => {
+    shown = place;
+    tell();
+    draw();
+  });
+  draw = chart(part, 'layout-bars', 'Parts of the time that each layout takes for the same examples',
+               (look, width) => partsFigure(look, width, layoutBars(study.layouts[shown]), false, 'ms for the same examples'));
+  part.append(words);
+  tell();
+  study.layouts.forEach((compared, place) => layoutTable(part, compared, place));
+}
