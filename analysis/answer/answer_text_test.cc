@@ -85,6 +85,33 @@ TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
   EXPECT_THAT(text, HasSubstr("[80.0, 80.0]        10.0 %      5.0 %  15.4 %"));
   EXPECT_THAT(text, HasSubstr("MFU: 3 x the model's forward operations, of the "
                               "stated 1000 TFLOPS of every device.\n"));
+  // The base states no peak to compare with.
+  EXPECT_THAT(text, Not(HasSubstr("Of what the hardware can do")));
+}
+
+TEST(AnswerText, SaysHowFarTheBaseAndTheRanksAreFromTheHardware) {
+  std::vector<RunTrace> runs = Study();
+  const auto state_peak = [&runs](const std::string& binary,
+                                  const std::string& tflops) {
+    for (RunTrace& run : runs) {
+      if (run.ranks[0].run.binary != binary) continue;
+      for (RankTrace& rank : run.ranks) {
+        rank.run.forward_flops_per_example = 1e11;
+        rank.run.flags["peak_tflops"] = tflops;
+      }
+    }
+  };
+  state_peak("single", "1000");
+  state_peak("ddp", "1000");
+  // 640 examples/s on one rank, 512 on each of two, of 0.3 TFLOP.
+  EXPECT_THAT(
+      TextOf(runs),
+      HasSubstr("Of what the hardware can do, by the stated 1000 TFLOPS of "
+                "every device, single on 1 rank reaches 19.2 % (MFU), and ddp "
+                "on 2 ranks, under strong scaling, reaches 15.4 % of all its "
+                "devices."));
+  state_peak("single", "500");  // shares of two peaks are not comparable
+  EXPECT_THAT(TextOf(runs), Not(HasSubstr("Of what the hardware can do")));
 }
 
 TEST(AnswerText, SaysWhetherOverheadGrowsWithTheRanks) {

@@ -74,12 +74,32 @@ std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
       row.efficiency->warning.empty() ? "" : " (forced)");
 }
 
+// How far the base and the cell are from the hardware: efficiency alone
+// flatters a slow base. "" where their MFU, or one peak of both, is not known.
+std::string HardwareSentence(const ScalingRow& row) {
+  const double base = ModelFlopsUtilization(*row.base);
+  const double cell = ModelFlopsUtilization(*row.cell);
+  if (std::isnan(base) || std::isnan(cell) ||
+      row.base->peak_tflops != row.cell->peak_tflops) {
+    return "";
+  }
+  return absl::StrFormat(
+      "Of what the hardware can do, by the stated %g TFLOPS of every device, "
+      "%s reaches %s (MFU), and %s, under %s scaling, reaches %s of all its "
+      "devices.",
+      row.cell->peak_tflops, row.base->Name(), PercentText(base),
+      row.cell->Name(), row.scaling, PercentText(cell));
+}
+
 Finding HowWellItScales(const Answer& answer) {
   std::vector<std::string> sentences;
   for (Scaling scaling :
        {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
     const ScalingRow* row = BestOfTheLargest(answer, scaling);
-    if (row != nullptr) sentences.push_back(SpeedSentence(*row, scaling));
+    if (row == nullptr) continue;
+    sentences.push_back(SpeedSentence(*row, scaling));
+    const std::string hardware = HardwareSentence(*row);
+    if (!hardware.empty()) sentences.push_back(hardware);
   }
   for (const ScalingSeries& series : answer.series) {
     if (series.serial_trend.empty()) continue;
