@@ -114,6 +114,25 @@ TEST_F(ResumeTest, FinishesWithTheRunsThatAreMissing) {
               AllOf(HasSubstr("Kept: 8 of 8"), HasSubstr("Base case: single")));
 }
 
+TEST_F(ResumeTest, AStudyOfLayoutsGoesOnToo) {
+  const Outcome outcome = BareStudy(
+      "--threads=1 --oversubscribe --output_dir=out --ablations=0 "
+      "--comm_bench=false --repetitions=2 --layouts=ddp,tp2,pp2 "
+      "--schedules=1f1b --scaling=strong --model=good");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(
+      outcome.output,
+      AllOf(HasSubstr("\nWhich layout to use\n  On 2 ranks, under "
+                      "strong scaling, "),
+            HasSubstr("\ntensor_parallel "), HasSubstr("\npipeline 1f1b ")));
+  EXPECT_EQ(CountRecords(".jsonl"), 10);
+  fs::remove(root() / "out/tensor_parallel-x2-batch64-rep1.jsonl");
+  const Outcome resumed = BareStudy("--output_dir=out --resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("Kept: 9 of 10 runs"));
+  EXPECT_EQ(CountRecords(".jsonl"), 10);
+}
+
 TEST_F(ResumeTest, AKilledStudyGoesOnToo) {
   Interrupted("--repetitions=2", SIGKILL);
   EXPECT_EQ(CountRecords(".jsonl"), 2);

@@ -25,7 +25,7 @@ function layoutTable(part, compared, place) {
     rateColumn(study.rate_unit, (row) => cellOf(row).rate),
     intervalColumn('rate', (row) => row.rate_interval, (n) => digits(n, 4)),
     numberColumn('relative time', 'relative_time', (row) => row.behind),
-    intervalColumn('relative_time', (row) => row.behind_interval, digits),
+    intervalColumn('relative_time', (row) => (row === compared.rows[0] ? null : row.behind_interval), digits),
     textColumn('separated', 'separated_from_the_fastest', (row) => (row === compared.rows[0] ? 'fastest' : row.separated ? 'yes' : 'no')),
     numberColumn('memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
     ...['tp', 'cp', 'pp', 'dp'].map(along),
@@ -36,13 +36,14 @@ function layoutTable(part, compared, place) {
 function addLayouts() {
   const part = section(
       'layouts', 'Which layout of the ranks',
-      'What each layout spends on the examples that the fastest trains in a step, by its critical rank; the fastest first.');
+      'What the critical rank of each layout spends on the examples that the fastest trains in a step; the fastest first.');
   if (study.layouts.length === 0) {
     missing(part, 'No two layouts did the same work on as many ranks. A study that compares some:',
             './bazelw run //:study -- --layouts=auto --model=gpt');
     return;
   }
-  let shown = study.layouts.length - 1;
+  const largest = Math.max(...study.layouts.map(({ranks}) => ranks));
+  let shown = study.layouts.findIndex(({ranks}) => ranks === largest);
   const words = element('p');
   const tell = () => words.replaceChildren(...prose(study.layouts[shown].advice));
   let draw = () => {};

@@ -121,6 +121,10 @@ function waterfallFigure(look, width, waterfall) {
   losses.reduce((left, loss) => (reached.push(left - loss.points), left - loss.points), 1);
   const low = Math.min(0, ...reached), high = Math.max(1, ...reached);
   const names = ['ideal', ...losses.map((loss) => loss.cause), 'measured'];
+  const narrow = width < 800;
+  const room = narrow ? 40 : 12;  // for the texts beside the bars, in percent
+  // Left of a bar that ends near the names there is no room for its text.
+  const place = (end) => (narrow && end < 0.4 ? 'inside' : 'outside');
   const bar = (color) => ({marker: {color, line: {color: look.paper, width: 1}}});
   return {
     data: [{
@@ -128,7 +132,8 @@ function waterfallFigure(look, width, waterfall) {
       x: [100, ...losses.map((loss) => -100 * loss.points), 0],
       measure: ['absolute', ...losses.map(() => 'relative'), 'total'],
       text: [percent(1, 0), ...losses.map((loss) => signedPercent(-loss.points)), percent(efficiency)],
-      textposition: 'outside', cliponaxis: false, textfont: {color: look.ink},
+      textposition: ['outside', ...reached.map(place), 'outside'], cliponaxis: false, textfont: {color: look.ink},
+      insidetextfont: {color: look.name === 'light' ? '#fff' : '#14171c'},
       hovertext: [
         hoverText('ideal', `step ${milliseconds(waterfall.ideal_seconds)}`),
         ...losses.map((loss) => hoverText(loss.cause, `${milliseconds(loss.seconds)} of the step`,
@@ -141,7 +146,7 @@ function waterfallFigure(look, width, waterfall) {
     }],
     layout: layout(look, rowsHeight(width, names.length), {
       showlegend: false,
-      xaxis: percentAxis(look, 'share of the ideal speed', {range: [100 * low - (low < 0 ? 12 : 0), 100 * high + 12]}),
+      xaxis: percentAxis(look, 'share of the ideal speed', {range: [100 * low - (low < 0 ? room : 0), 100 * high + room]}),
       yaxis: rowAxis(look, names, width),
     }),
   };
