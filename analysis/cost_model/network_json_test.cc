@@ -114,6 +114,14 @@ TEST(NetworkJson, WhatIsBrokenIsNamed) {
        "\"points\": [{\"bytes\": 8, \"median_seconds\": 1, \"interval\": [1, "
        "1]}, {\"bytes\": 8, \"median_seconds\": 1, \"interval\": [1, 1]}]",
        curve + "/points) must be in the order of their sizes"},
+      {"\"points\": []",
+       "\"points\": [{\"bytes\": 8, \"median_seconds\": 3, \"interval\": [1, "
+       "2]}]",
+       curve + "/points/0/interval) must hold the median_seconds"},
+      {"\"name\": \"flat\"", "\"name\": \"\\u001b[2J\"",
+       "(/name) must not hold control characters"},
+      {"\"collective\": \"*\"", "\"collective\": \"*\\n\"",
+       "(/collectives/0/collective) must not hold control characters"},
       {"\"collectives\": [", "\"collectives\": [7, ",
        "(/collectives/0) cannot use at() with number"},
   };
@@ -141,18 +149,21 @@ TEST(NetworkJson, NumbersThatNothingCanTakeAreRefused) {
 }
 
 TEST(NetworkJson, WhatIsNestedDeeplyIsRefused) {
+  const std::string head = "{\"format\": \"rankwise network\", \"version\": ";
+  EXPECT_THAT(std::string(NetworkFromJson(head + "[[]]}").status().message()),
+              HasSubstr("version: is array"));
   const std::string deep =
       std::string(1 << 20, '[') + std::string(1 << 20, ']');
   EXPECT_THAT(
       std::string(
-          NetworkFromJson("{\"format\": " + deep + "}").status().message()),
-      HasSubstr("not a network file"));
-  EXPECT_THAT(std::string(NetworkFromJson("{\"format\": \"rankwise network\", "
-                                          "\"version\": " +
-                                          deep + "}")
+          NetworkFromJson(head + deep + ", \"name\": 1}").status().message()),
+      HasSubstr("not a network file, nested too deeply"));
+  // Brackets in a text are none.
+  EXPECT_THAT(std::string(NetworkFromJson(head + "\"\\\"" +
+                                          std::string(200, '[') + "\"}")
                               .status()
                               .message()),
-              HasSubstr("version: is array"));
+              HasSubstr("version: is string"));
 }
 
 TEST(NetworkJson, ThePlaceThatIsNoJsonIsNamed) {

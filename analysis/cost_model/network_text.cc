@@ -11,6 +11,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -76,6 +77,13 @@ static void ReadNumber(const Json& json, double& number) {
           "must be a number that is not negative, and at most 1e18");
 }
 
+// Texts are printed.
+static void ReadText(const Json& json, std::string& text) {
+  json.get_to(text);
+  Require(absl::c_none_of(text, absl::ascii_iscntrl), json,
+          "must not hold control characters");
+}
+
 static void from_json(const Json& json, Interval& interval) {
   Require(json.is_array() && json.size() == 2, json,
           "must be a list of two numbers");
@@ -87,7 +95,11 @@ static void from_json(const Json& json, Interval& interval) {
 static void from_json(const Json& json, CostPoint& point) {
   ReadNumber(json.at("bytes"), point.bytes);
   ReadNumber(json.at("median_seconds"), point.median_seconds);
-  json.at("interval").get_to(point.interval);
+  const Json& interval = json.at("interval");
+  interval.get_to(point.interval);
+  Require(point.interval.low <= point.median_seconds &&
+              point.median_seconds <= point.interval.high,
+          interval, "must hold the median_seconds");
 }
 
 static void from_json(const Json& json, CostLine& line) {
@@ -125,7 +137,7 @@ static void from_json(const Json& json, CostCurve& curve) {
 }
 
 static void from_json(const Json& json, CollectiveCosts& costs) {
-  json.at("collective").get_to(costs.collective);
+  ReadText(json.at("collective"), costs.collective);
   const Json& name = json.at("growth");
   const auto* growth = absl::c_find_if(kGrowths, [&](Growth known) {
     return name == std::string(GrowthName(known));
@@ -150,8 +162,8 @@ static void ReadCollectives(const Json& json,
 }
 
 static void from_json(const Json& json, NetworkModel& network) {
-  json.at("name").get_to(network.name);
-  json.at("backend").get_to(network.backend);
+  ReadText(json.at("name"), network.name);
+  ReadText(json.at("backend"), network.backend);
   ReadCollectives(json.at("collectives"), network.collectives);
   const auto across = json.find("across_hosts");
   if (across != json.end()) ReadCollectives(*across, network.across_hosts);
@@ -177,6 +189,26 @@ absl::Status NotANetwork(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
       "not a network file", why, ": expected a JSON object with \"format\": \"",
       kFormat, "\", as //analysis/cost_model:fit_network --json writes"));
+}
+
+// Whether arrays and objects lie in each other more than 100 deep: the JSON
+// library copies them by recursion, for which the stack must suffice.
+bool IsNestedTooDeeply(absl::string_view json) {
+  constexpr int kDeepest = 100;
+  int depth = 0;
+  bool is_quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') is_quoted = !is_quoted;
+    if (is_quoted) {
+      if (c == '\\') ++i;  // what it escapes may be a quote
+      continue;
+    }
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kDeepest) return true;
+  }
+  return false;
 }
 
 // Of a file that may hold anything: what is nested deeply is neither copied nor
@@ -263,6 +295,7 @@ std::string NetworkToJson(const NetworkModel& network) {
 }
 
 absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text) {
+  if (IsNestedTooDeeply(text)) return NotANetwork(", nested too deeply");
   try {
     const Json json = Json::parse(text.begin(), text.end());
     RETURN_IF_ERROR(CheckHead(json));

@@ -87,8 +87,9 @@ bool ShowsComputing(const RunTrace& run) {
 absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr,
                                 /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", Json()) != kFormat ||
-      json.value("version", Json()) != kVersion) {
+  const auto format = json.find("format"), version = json.find("version");
+  if (!json.is_object() || format == json.end() || *format != kFormat ||
+      version == json.end() || *version != kVersion) {
     return absl::InvalidArgumentError(absl::StrCat(
         "not a cluster's file: expected a JSON object with "
         "\"format\": \"",

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,9 +17,12 @@
 namespace rankwise {
 namespace {
 
+// In one line, whatever the flags hold.
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
+  std::string line = absl::StrCat(parts...);
+  absl::c_replace_if(line, absl::ascii_iscntrl, '?');
+  return absl::InvalidArgumentError(line);
 }
 
 std::string ValueOf(const Environment& environment, const char* name) {

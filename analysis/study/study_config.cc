@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -113,9 +114,12 @@ constexpr int64_t kMaxWorldSize = 4096;
 constexpr int64_t kMostRepetitions = 1000;
 constexpr int64_t kMostSteps = 1'000'000;
 
+// In one line, whatever the flags hold.
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
+  std::string line = absl::StrCat(parts...);
+  absl::c_replace_if(line, absl::ascii_iscntrl, '?');
+  return absl::InvalidArgumentError(line);
 }
 
 absl::Status CheckWorldSizes(const StudyConfig& config) {

@@ -19,6 +19,11 @@ StudyConfig OnCores(int64_t cores) {
   return config;
 }
 
+TEST(ParseWorldSizes, RefusesInALineThatCanBePrinted) {
+  EXPECT_THAT(std::string(ParseWorldSizes("2,\t\x1b").status().message()),
+              HasSubstr("--world_sizes=2,??: \"??\" is not a world size"));
+}
+
 TEST(ParseWorldSizes, AreSorted) {
   EXPECT_THAT(*ParseWorldSizes("4,1,2"), ElementsAre(1, 2, 4));
   EXPECT_THAT(*ParseWorldSizes("3"), ElementsAre(3));

@@ -112,6 +112,32 @@ TEST_F(SlurmTest, AStudyRunsAsABatchJob) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.html"));
 }
 
+// Timing decides nothing: only a step of 51 times the baseline's would fail.
+TEST_F(SlurmTest, TheGateRunsAsABatchJob) {
+  const std::string folder = TemporaryPath("gate");
+  const std::string examples = "analysis/compare/examples/";
+  const std::string flags =
+      " --model=linear --repetitions=2 --max_steps=16 --threads=1";
+  const auto run = [this](const std::string& command) {
+    return cluster().Run("host1",
+                         "RANKWISE_PROGRAMS=. GATE_THRESHOLD=50 " + command);
+  };
+  const auto job = [&](const std::string& results, const std::string& more) {
+    return run(absl::StrCat("sbatch --wait --output=", folder, ".out ",
+                            "--export=ALL,BASELINE=", folder,
+                            ",RESULTS=", TemporaryPath(results), " ", examples,
+                            "slurm.sh", flags, more));
+  };
+  const Finished stored =
+      run(absl::StrCat(examples, "gate.sh store ", folder, flags));
+  ASSERT_EQ(stored.code, 0) << stored.err;
+  const Finished same = job("same", "");
+  EXPECT_EQ(same.code, 0) << same.err << run("cat " + folder + ".out").out;
+  EXPECT_EQ(job("less", " --trainers=single").code, 1);
+  EXPECT_THAT(run("cat " + folder + ".out").out,
+              HasSubstr("### Performance: failed"));
+}
+
 TEST_F(SlurmTest, AStudyFillsTheNodesOfItsJob) {
   const std::string folder = TemporaryPath("study");
   RunStudyAsBatchJob("--nodes=2 --ntasks-per-node=2",

@@ -182,9 +182,9 @@ int Fuzz(const Task& task, Progress& progress) {
   for (int64_t next = absl::GetFlag(FLAGS_first); findings < kMostFindings;
        next = progress.input + 1) {
     progress.fault[0] = '\0';
+    const double seconds = absl::GetFlag(FLAGS_seconds) - used();
     const pid_t worker = fork();
-    if (worker == 0)
-      Work(task, next, absl::GetFlag(FLAGS_seconds) - used(), progress);
+    if (worker == 0) Work(task, next, seconds, progress);
     int status = 0;
     waitpid(worker, &status, 0);
     if (status == 0) break;

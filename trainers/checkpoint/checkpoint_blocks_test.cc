@@ -250,6 +250,10 @@ TEST_F(CheckpointBlocksTest, BlocksThatAreNoneAreRefused) {
   EXPECT_EQ(ReadingBlock(dir_, block("[0,0]", "[2,3]")), "");
   EXPECT_THAT(ReadingBlock(dir_, "{"),
               HasSubstr("rankwise.blocks is no JSON object"));
+  const std::string deep =
+      std::string(1 << 17, '[') + std::string(1 << 17, ']');
+  EXPECT_THAT(ReadingBlock(dir_, "{\"w\":" + deep + ",\"v\":1}"),
+              HasSubstr("does not say which block the entry w is"));
   for (const std::string& bad :
        {block("[1,0]", "[2,3]"), block("[0,0]", "[1,3]"), block("[0]", "[2]"),
         block("[-1,0]", "[2,3]"), block("[0.5,0]", "[2,3]"),

@@ -20,6 +20,9 @@ namespace rankwise {
 namespace {
 
 using Json = nlohmann::ordered_json;
+// For reading: ordered_json copies what it has read when an object grows, by
+// recursion, which a file of nothing but brackets makes too deep for the stack.
+using ReadJson = nlohmann::json;
 
 constexpr char kVersionKey[] = "rankwise.checkpoint_version";
 constexpr char kStepKey[] = "rankwise.step";
@@ -122,8 +125,8 @@ absl::Status CheckSame(absl::string_view found, absl::string_view written) {
 }
 
 // A list of whole numbers from 0; one that is too large comes out negative.
-bool TakeNumbers(const Json& json, std::vector<int64_t>& numbers) {
-  if (!json.is_array() || !absl::c_all_of(json, [](const Json& number) {
+bool TakeNumbers(const ReadJson& json, std::vector<int64_t>& numbers) {
+  if (!json.is_array() || !absl::c_all_of(json, [](const ReadJson& number) {
         return number.is_number_unsigned();
       })) {
     return false;
@@ -133,7 +136,7 @@ bool TakeNumbers(const Json& json, std::vector<int64_t>& numbers) {
 }
 
 // Whether `json`, of rankwise.blocks, places an entry within a whole tensor.
-bool TakeBlock(const Json& json, CheckpointFile::Block& block) {
+bool TakeBlock(const ReadJson& json, CheckpointFile::Block& block) {
   if (!json.is_object() || !json.contains("tensor") ||
       !json["tensor"].is_string() || !json.contains("offsets") ||
       !json.contains("shape") || !TakeNumbers(json["offsets"], block.offsets) ||
@@ -268,7 +271,8 @@ absl::Status CheckpointFile::CheckHeader(SafetensorsMetadata& metadata) {
 
 absl::Status CheckpointFile::DecodeBlocks(SafetensorsMetadata& metadata) {
   const std::string text = Take(metadata, kBlocksKey).value_or("{}");
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const ReadJson json =
+      ReadJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object())
     return absl::DataLossError(absl::StrCat(kBlocksKey, " is no JSON object"));
   int64_t chunk = 0;

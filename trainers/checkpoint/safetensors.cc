@@ -25,6 +25,9 @@ namespace rankwise {
 namespace {
 
 using Json = nlohmann::ordered_json;
+// For reading: ordered_json copies what it has read when an object grows, by
+// recursion, which a file of nothing but brackets makes too deep for the stack.
+using ReadJson = nlohmann::json;
 
 // Size of the length field at the start of the file.
 constexpr int64_t kLengthBytes = 8;
@@ -78,10 +81,10 @@ std::optional<int64_t> SizeBytes(const TensorEntry& entry) {
 }
 
 // A list of whole numbers from 0, each fitting int64.
-std::optional<std::vector<int64_t>> ParseNumbers(const Json& json) {
+std::optional<std::vector<int64_t>> ParseNumbers(const ReadJson& json) {
   if (!json.is_array()) return std::nullopt;
   std::vector<int64_t> numbers;
-  for (const Json& item : json) {
+  for (const ReadJson& item : json) {
     if (!item.is_number_unsigned()) return std::nullopt;
     const uint64_t number = item.get<uint64_t>();
     if (number > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
@@ -98,14 +101,14 @@ class HeaderParser {
       : text_(text), data_bytes_(data_bytes) {}
 
   absl::StatusOr<SafetensorsHeader> Parse() {
-    Json json;
+    ReadJson json;
     try {
-      json = Json::parse(text_.begin(), text_.end());
-    } catch (const Json::parse_error& error) {
+      json = ReadJson::parse(text_.begin(), text_.end());
+    } catch (const ReadJson::parse_error& error) {
       const int64_t byte =
           std::max<int64_t>(static_cast<int64_t>(error.byte) - 1, 0);
       return ErrorAt(kLengthBytes + byte, "the header is not JSON");
-    } catch (const Json::out_of_range&) {
+    } catch (const ReadJson::out_of_range&) {
       return ErrorAt(kLengthBytes, "a number of the header is too large");
     }
     if (!json.is_object())
@@ -127,22 +130,22 @@ class HeaderParser {
   // file.
   absl::Status EntryError(const std::string& name,
                           absl::string_view what) const {
-    const size_t found = text_.find(Json(name).dump());
+    const size_t found = text_.find(ReadJson(name).dump());
     const size_t in_header = found == absl::string_view::npos ? 0 : found;
     return ErrorAt(kLengthBytes + static_cast<int64_t>(in_header),
                    absl::StrCat("tensor ", Named(name), ": ", what));
   }
 
-  absl::Status ParseMetadata(const Json& value) {
+  absl::Status ParseMetadata(const ReadJson& value) {
     try {
       header_.metadata = value.get<std::map<std::string, std::string>>();
-    } catch (const Json::type_error&) {
+    } catch (const ReadJson::type_error&) {
       return EntryError(kMetadataKey, "is not an object of strings");
     }
     return absl::OkStatus();
   }
 
-  absl::Status ParseEntry(const std::string& name, const Json& value) {
+  absl::Status ParseEntry(const std::string& name, const ReadJson& value) {
     if (!value.is_object() || !value.contains("dtype") ||
         !value["dtype"].is_string() || !value.contains("shape") ||
         !value.contains("data_offsets")) {

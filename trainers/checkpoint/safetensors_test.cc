@@ -305,6 +305,19 @@ TEST(SafetensorsTest, RefusesMoreDimensionsThanPyTorchTakes) {
               HasSubstr("the shape has 65 dimensions; at most 64 are read"));
 }
 
+// What is nested deeply is not copied, which would overflow the stack.
+TEST(SafetensorsTest, RefusesAHeaderThatIsNestedDeeply) {
+  const int depth = 1 << 16;
+  std::string text = "{\"w\":";
+  for (int i = 0; i < depth; ++i) text += "{\"a\":";
+  text += "1" + std::string(depth, '}') + ",\"v\":1}";
+  std::string length(8, '\0');
+  for (int i = 0; i < 4; ++i)
+    length[i] = static_cast<char>(text.size() >> 8 * i);
+  EXPECT_THAT(Refusal(length + text),
+              HasSubstr("is not an object with dtype, shape and data_offsets"));
+}
+
 TEST(SafetensorsTest, RefusesBadHeadersNamingTheByte) {
   for (const BadHeader& bad : kBadHeaders) {
     const std::string text = bad.text;
