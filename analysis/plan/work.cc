@@ -13,6 +13,10 @@ constexpr double kNormBackward = 2;
 // Of a logit in fp32: the cast, its maximum, its exponential and their sum, the
 // division, and the same back to the type of the product.
 constexpr double kLossBytes = 52;
+// Kernels of a forward (trainers/models/transformer.cc); backward has as many
+// for the inputs' gradients and for the weights'.
+constexpr double kBlockKernels = 16;  // norms, products, GELU, sums, views
+constexpr double kEmbeddingKernels = 3, kNormKernels = 1, kHeadKernels = 3;
 
 // Times kernels on one device.
 class Kernels {
@@ -30,6 +34,13 @@ class Kernels {
   // A kernel that reads and writes `bytes`.
   double Move(double bytes) const {
     return bytes / device_.memory_bytes_per_second;
+  }
+  // What starting the kernels of a layer adds to each of its passes.
+  void AddStarts(double kernels, PassSeconds& seconds) const {
+    const double starts = kernels * device_.kernel_seconds;
+    seconds.forward += starts;
+    seconds.input_grad += starts;
+    seconds.weight_grad += starts;
   }
   double value_bytes() const { return value_bytes_; }
 
@@ -195,6 +206,7 @@ Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
       products.Sum() + attention.backward + kernels.Move(elementwise.backward);
   work.seconds.weight_grad =
       products.Sum() + kernels.Move(engine.accumulate_bytes * work.parameters);
+  kernels.AddStarts(kBlockKernels, work.seconds);
   AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
   AddContextExchanges(x, layout, engine, cluster, attention, side,
                       work.seconds);
@@ -213,6 +225,7 @@ Work EmbeddingWork(const Model& model, const Layout& layout,
   work.parameters = (x.vocabulary + x.sequence) * x.h;
   work.seconds.forward = work.seconds.weight_grad =
       kernels.Move(3 * engine.stream_bytes * x.between * x.h);
+  kernels.AddStarts(kEmbeddingKernels, work.seconds);
   if (layout.tp > 1) {
     const char* const sum =
         layout.sequence_parallel ? "reduce_scatter" : "all_reduce";
@@ -233,6 +246,7 @@ Work NormWork(const Model& model, const Layout& layout, const Engine& engine,
   work.seconds.forward =
       kernels.Move(2 * engine.stream_bytes * x.between * x.h);
   work.seconds.input_grad = kNormBackward * work.seconds.forward;
+  kernels.AddStarts(kNormKernels, work.seconds);
   work.kept_bytes = engine.stream_bytes * x.between * x.h;
   if (engine.fused_attention) work.kept_bytes += kWideBytes * 2 * x.between;
   return work;
@@ -251,6 +265,7 @@ Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
   work.seconds.forward = product + kernels.Move(kLossBytes / 2 * logits);
   work.seconds.input_grad = product + kernels.Move(kLossBytes / 2 * logits);
   work.seconds.weight_grad = product;
+  kernels.AddStarts(kHeadKernels, work.seconds);
   if (layout.tp > 1) {
     const double bytes = engine.value_bytes * x.within * x.h;
     const Line line = LineAlong(cluster, layout.tp, 1);
