@@ -47,6 +47,9 @@ struct Cluster {
   // Within a node; `across_hosts` where all of a node's devices share its links
   // to others, so that a message of one device alone has all of them.
   NetworkModel network;
+  // Whether communication runs next to computing. Not where the same cores do
+  // both: then it takes its time even where an engine would hide it.
+  bool overlaps = true;
   // Standard deviation of predicted over measured steps, as a share.
   double deviation = 0.1;
 };

@@ -51,11 +51,6 @@ ABSL_FLAG(int64_t, fit_up_to, 0,
           "with --score: fit runs of at most so many ranks and score the "
           "larger ones; 0: fit those that exchange nothing (single, ddp "
           "--skip_communication), and score all others");
-ABSL_FLAG(
-    int64_t, fit_up_to, 0,
-    "with --records: take computing from data parallel runs of up to so "
-    "many ranks, and print predictions of all other recorded layouts next "
-    "to what was measured; 0: plan");
 ABSL_FLAG(int64_t, devices_per_node, 0, "0: the cluster's own");
 ABSL_FLAG(std::string, memory, "",
           "of a device, such as 80GB; empty: the cluster's own");
@@ -283,19 +278,7 @@ absl::StatusOr<std::string> Score() {
   return PlanScoreText(score);
 }
 
-absl::StatusOr<std::string> ScoreRecords(int64_t fit_up_to) {
-  RETURN_IF_ERROR(CheckRange("fit_up_to", fit_up_to, 1, kMostRanks));
-  const std::string records = absl::GetFlag(FLAGS_records);
-  if (records.empty())
-    return absl::InvalidArgumentError("--fit_up_to needs --records");
-  ASSIGN_OR_RETURN(const auto runs, LoadRuns(UserPath(records)));
-  ASSIGN_OR_RETURN(const PlanScore score, ScorePlans(runs, fit_up_to));
-  return PlanScoreText(score);
-}
-
 absl::StatusOr<std::string> Run() {
-  const int64_t fit_up_to = absl::GetFlag(FLAGS_fit_up_to);
-  if (fit_up_to != 0) return ScoreRecords(fit_up_to);
   if (absl::GetFlag(FLAGS_score)) return Score();
   const std::string name = absl::GetFlag(FLAGS_validate);
   if (name.empty()) return Plan();
@@ -317,7 +300,6 @@ constexpr char kUsage[] =
     "--precision=fp32\n"
     "  ... --records=results/TIME --score   recorded layouts next to "
     "predictions\n"
-    "  ... --records=results/TIME --fit_up_to=2   predicted and measured\n"
     "  ... --validate=korthikanti2022   published tables next to predictions";
 
 }  // namespace

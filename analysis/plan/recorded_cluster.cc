@@ -202,6 +202,25 @@ const std::vector<ComputingSample>& MostBatches(const SamplesByRanks& samples) {
       ->second;
 }
 
+// The most ranks that any run had on one host.
+int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
+  int64_t most = 1;
+  for (const RunTrace& run : runs) {
+    if (run.ranks.empty()) continue;
+    const RunRecord& record = run.ranks[0].run;
+    const int64_t hosts = std::max<int64_t>(1, record.hosts);
+    most = std::max(most, (record.world_size + hosts - 1) / hosts);
+  }
+  return most;
+}
+
+// Whether `ranks` on a host leave no core of it to what communicates.
+bool SharesCores(const RunRecord& run, int64_t ranks) {
+  const bool cpu = !run.devices.empty() && run.devices.front() == "cpu";
+  return cpu && run.host.cores > 0 &&
+         ranks * run.threads_per_rank >= run.host.cores;
+}
+
 // Of the samples about what the device takes: how far their runs are apart and
 // how far the device is from them.
 double DeviationOf(const std::vector<ComputingSample>& samples,
@@ -235,15 +254,17 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
   SlowDown(GeometricMean(slower), cluster.device);
   cluster.deviation = DeviationOf(like->second, cluster.device);
 
-  const RunRecord& most = *samples.rbegin()->second.front().run;
-  cluster.name = most.host.cpu_model;
-  cluster.devices_per_node =
-      std::max<int64_t>(1, most.world_size / std::max<int64_t>(1, most.hosts));
-  cluster.device.memory_bytes = static_cast<double>(most.host.memory_bytes) /
+  const RunRecord& one = *like->second.front().run;
+  cluster.name = one.host.cpu_model;
+  cluster.devices_per_node = MostOnAHost(runs);
+  cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
                                 static_cast<double>(cluster.devices_per_node);
   ASSIGN_OR_RETURN(
       cluster.network,
       FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks}));
+  cluster.overlaps =
+      cluster.network.backend == "fake" ||
+      !SharesCores(one, std::min(which.ranks, cluster.devices_per_node));
   return cluster;
 }
 

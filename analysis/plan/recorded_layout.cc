@@ -34,7 +34,8 @@ absl::StatusOr<Model> ModelOf(const RunRecord& run) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--model=", FlagOf(run, "model"), " is not planned: gpt is"));
   }
-  ASSIGN_OR_RETURN(Model model, NamedModel(FlagOf(run, "model_size")));
+  const std::string size = FlagOf(run, "model_size");
+  ASSIGN_OR_RETURN(Model model, NamedModel(size.empty() ? "nano" : size));
   const auto take = [&](const char* flag, int64_t& number) {
     const double value = NumberFlagOf(run, flag, 0);
     if (value > 0) number = std::llround(value);

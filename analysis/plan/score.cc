@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "analysis/plan/cluster.h"
+#include "analysis/plan/recorded_layout.h"
+#include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
 #include "third_party/absl/status_macros.h"
@@ -18,250 +22,259 @@ namespace rankwise::plan {
 namespace {
 
 constexpr double kNormal95 = 1.96;
-constexpr double kFlopsTolerance = 0.01;
 
-absl::Status NotPlanned(const std::string& what) {
-  return absl::FailedPreconditionError(what);
-}
-
-bool IsOn(const RunRecord& run, const char* flag) {
-  return FlagOf(run, flag) == "true";
-}
-
-std::vector<RunTrace> RunsToFit(absl::Span<const RunTrace> runs,
-                                int64_t fit_up_to) {
-  std::vector<RunTrace> fit;
-  for (const RunTrace& run : runs) {
-    if (run.ranks.empty()) continue;
-    const RunRecord& record = run.ranks[0].run;
-    if (record.world_size <= fit_up_to && !SkipsCommunication(record))
-      fit.push_back(run);
-  }
-  return fit;
-}
-
-// Ranks beyond a host's cores take turns on them.
-void ShareCores(const RunRecord& run, int64_t fitted_ranks, Cluster& cluster) {
-  const auto cores = static_cast<double>(std::max<int64_t>(1, run.host.cores));
-  const auto threads = static_cast<double>(run.threads_per_rank);
-  const auto turns = [&](int64_t ranks) {
-    return std::max(1.0, threads * static_cast<double>(ranks) / cores);
-  };
-  const int64_t hosts = std::max<int64_t>(1, run.hosts);
-  const int64_t ranks = (run.world_size + hosts - 1) / hosts;
-  cluster.device.peak_flops *= turns(fitted_ranks) / turns(ranks);
-  cluster.devices_per_node = ranks;
-}
-
-absl::StatusOr<ScoredLayout> PredictCell(const Cell& cell, Cluster cluster,
-                                         int64_t fit_up_to) {
-  ScoredLayout point;
+// A layout of several ranks that communicated, and what it was planned with.
+struct PlannedCell {
+  ScoredLayout scored;
   Setting setting;
-  ASSIGN_OR_RETURN(setting.model, RecordedModel(cell.run));
-  ASSIGN_OR_RETURN(point.layout, RecordedLayout(cell));
+};
+
+bool IsScored(const Cell& cell) {
+  return cell.run.world_size > 1 && !cell.IsAblation() &&
+         !cell.repetitions.front().captured;
+}
+
+absl::StatusOr<Setting> SettingOf(const Cell& cell,
+                                  absl::Span<const RunTrace> runs,
+                                  const ScoreConfig& config) {
+  Setting setting;
+  ASSIGN_OR_RETURN(setting.model, ModelOf(cell.run));
   ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision")));
-  ShareCores(cell.run, cluster.devices_per_node, cluster);
-  setting.cluster = std::move(cluster);
-  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(std::move(setting)));
-  ASSIGN_OR_RETURN(point.step, steps.Predict(point.layout));
-  point.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
-  point.fitted =
-      cell.run.world_size <= fit_up_to && point.layout.is_data_parallel();
-  if (cell.memory.has_value())
-    point.measured_bytes =
+  ASSIGN_OR_RETURN(
+      setting.cluster,
+      ClusterFromRecords(runs, {.ranks = cell.run.world_size,
+                                .most_exchanging_ranks = config.fit_up_to}));
+  setting.cluster.devices_per_node =
+      (cell.run.world_size + cell.hosts - 1) / cell.hosts;
+  return setting;
+}
+
+absl::StatusOr<PlannedCell> PlanCell(const Cell& cell,
+                                     absl::Span<const RunTrace> runs,
+                                     const ScoreConfig& config) {
+  PlannedCell planned;
+  ASSIGN_OR_RETURN(planned.setting, SettingOf(cell, runs, config));
+  ScoredLayout& scored = planned.scored;
+  ASSIGN_OR_RETURN(scored.layout, LayoutOf(cell.run, cell.global_batch));
+  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(planned.setting));
+  ASSIGN_OR_RETURN(scored.step, steps.Quick(scored.layout));
+  if (!std::isfinite(scored.step.seconds))
+    return absl::FailedPreconditionError("its communication was not measured");
+  scored.model = planned.setting.model.name;
+  scored.hosts = cell.hosts;
+  scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
+  if (cell.memory.has_value()) {
+    scored.measured_bytes =
         static_cast<double>(TotalBytes(cell.memory->measured));
-  return point;
-}
-
-// The root mean square of what the fitted runs are off by, as wide as Student's
-// t makes it for so few of them.
-double DeviationOf(absl::Span<const double> errors) {
-  double squares = 0;
-  for (const double error : errors) squares += error * error;
-  const auto freedom = static_cast<double>(errors.size() - 1);
-  return std::sqrt(squares / freedom) * StudentTwoSidedQuantile(0.05, freedom) /
-         kNormal95;
-}
-
-// Of every repetition of the cells that are fitted.
-std::vector<double> FitErrors(absl::Span<const Cell> cells,
-                              const Cluster& cluster, int64_t fit_up_to) {
-  std::vector<double> errors;
-  for (const Cell& cell : cells) {
-    const auto point = PredictCell(cell, cluster, fit_up_to);
-    if (!point.ok() || !point->fitted) continue;
-    for (const double seconds : cell.Values(&Throughput::step_seconds))
-      errors.push_back(point->step.seconds / seconds - 1);
   }
-  return errors;
+  return planned;
 }
 
-// Layouts that do the same work on as many ranks.
-using Choice = std::pair<int64_t, int64_t>;  // ranks, examples of a step
-
-std::map<Choice, std::vector<const ScoredLayout*>> Choices(
-    const PlanScore& score) {
-  std::map<Choice, std::vector<const ScoredLayout*>> choices;
-  for (const ScoredLayout& point : score.points) {
-    choices[{point.layout.ranks(), point.layout.global_batch()}].push_back(
-        &point);
+std::vector<PlannedCell> PlanCells(absl::Span<const RunTrace> runs,
+                                   const ScoreConfig& config,
+                                   std::vector<std::string>* left_out) {
+  std::vector<PlannedCell> planned;
+  for (const Cell& cell : GroupIntoCells(runs, {}, left_out)) {
+    if (!IsScored(cell)) continue;
+    absl::StatusOr<PlannedCell> one = PlanCell(cell, runs, config);
+    if (one.ok()) {
+      planned.push_back(*std::move(one));
+    } else {
+      left_out->push_back(
+          absl::StrCat(cell.Name(), ": ", one.status().message()));
+    }
   }
-  return choices;
+  return planned;
 }
 
-std::string NameOf(const Layout& layout) {
-  return absl::StrCat(MeshName(layout), ", ", DetailsOf(layout));
+// The standard deviation about 0 of what the cells but `without` of at most
+// `fit_up_to` ranks (0: any) are off by, of which 1.96 make Student's interval;
+// 0 where there are none.
+double DeviationOf(const std::vector<PlannedCell>& cells,
+                   const PlannedCell* without, int64_t fit_up_to) {
+  double squares = 0, count = 0;
+  for (const PlannedCell& cell : cells) {
+    if (&cell == without) continue;
+    if (fit_up_to > 0 && cell.scored.layout.ranks() > fit_up_to) continue;
+    squares += cell.scored.Error() * cell.scored.Error();
+    count += 1;
+  }
+  if (count == 0) return 0;
+  return StudentTwoSidedQuantile(0.05, count) / kNormal95 *
+         std::sqrt(squares / count);
 }
 
-std::string HeldOutText(const PlanScore& score) {
-  TextTable table({"held out", "predicted ms", "95 % interval", "measured ms",
-                   "error", "covered"},
-                  1);
-  std::vector<double> errors;
-  int covered = 0;
-  for (const ScoredLayout& point : score.points) {
-    if (point.fitted) continue;
-    errors.push_back(std::abs(point.Error()));
-    covered += point.IsCovered();
+absl::Status AddInterval(double deviation, PlannedCell& cell) {
+  double& own = cell.setting.cluster.deviation;
+  own = std::max(own, deviation);
+  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(cell.setting));
+  ASSIGN_OR_RETURN(cell.scored.step, steps.Predict(cell.scored.layout));
+  return absl::OkStatus();
+}
+
+// What the planner would choose among `layouts`, and what was best of those
+// that fit into memory; none where nothing fits.
+std::optional<Regret> RegretOf(const std::vector<const ScoredLayout*>& layouts,
+                               double memory_bytes) {
+  const double limit = memory_bytes == 0
+                           ? std::numeric_limits<double>::infinity()
+                           : memory_bytes;
+  const ScoredLayout *choice = nullptr, *best = nullptr;
+  for (const ScoredLayout* one : layouts) {
+    if (one->step.memory.sum() <= limit &&
+        (choice == nullptr || one->step.seconds < choice->step.seconds))
+      choice = one;
+    if (one->measured_bytes <= limit &&
+        (best == nullptr || one->measured_seconds < best->measured_seconds))
+      best = one;
+  }
+  if (choice == nullptr || best == nullptr) return std::nullopt;
+  return Regret{layouts.size(), *choice, *best};
+}
+
+std::vector<Regret> RegretsOf(const std::vector<ScoredLayout>& scored,
+                              double memory_bytes) {
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>,
+           std::vector<const ScoredLayout*>>
+      groups;
+  for (const ScoredLayout& one : scored) {
+    const Layout& layout = one.layout;
+    groups[{one.model, layout.ranks(), one.hosts, layout.global_batch()}]
+        .push_back(&one);
+  }
+  std::vector<Regret> regrets;
+  for (const auto& [key, layouts] : groups) {
+    if (layouts.size() < 2) continue;
+    const auto regret = RegretOf(layouts, memory_bytes);
+    if (regret.has_value()) regrets.push_back(*regret);
+  }
+  return regrets;
+}
+
+void Total(PlanScore& score) {
+  std::vector<double> errors, widths, regrets;
+  double covered = 0;
+  for (const ScoredLayout& one : score.layouts) {
+    const Interval& interval = one.step.interval;
+    errors.push_back(std::abs(one.Error()));
+    widths.push_back((interval.high - interval.low) / one.step.seconds);
+    covered += one.IsCovered();
+  }
+  score.median_absolute_error = Median(errors);
+  score.median_relative_width = Median(widths);
+  score.coverage = covered / static_cast<double>(score.layouts.size());
+  for (const Regret& one : score.regrets) regrets.push_back(one.Share());
+  score.median_regret = regrets.empty()
+                            ? std::numeric_limits<double>::quiet_NaN()
+                            : Median(regrets);
+}
+
+std::string RanksText(const ScoredLayout& one) {
+  const int64_t ranks = one.layout.ranks();
+  return one.hosts > 1 ? absl::StrCat(ranks, " on ", one.hosts, " hosts")
+                       : absl::StrCat(ranks);
+}
+
+std::string NameOf(const ScoredLayout& one) {
+  return absl::StrCat(MeshName(one.layout), ", ", DetailsOf(one.layout));
+}
+
+std::string LayoutsText(const PlanScore& score) {
+  TextTable table(
+      {"model", "ranks", "layout", "planned ms", "95 % interval", "measured ms",
+       "error", "covered", "planned MB", "measured MB", "error"},
+      /*left_columns=*/3);
+  std::vector<double> memory;
+  for (const ScoredLayout& one : score.layouts) {
+    const Interval& interval = one.step.interval;
+    const bool known = one.measured_bytes > 0;
+    const double off =
+        known ? one.step.memory.sum() / one.measured_bytes - 1 : 0;
+    if (known) memory.push_back(std::abs(off));
     table.AddRow(
-        {NameOf(point.layout), MillisecondsText(point.step.seconds),
-         absl::StrFormat("[%s, %s]", MillisecondsText(point.step.interval.low),
-                         MillisecondsText(point.step.interval.high)),
-         MillisecondsText(point.measured_seconds),
-         SignedPercentText(point.Error()), point.IsCovered() ? "yes" : "no"});
+        {one.model, RanksText(one), NameOf(one),
+         MillisecondsText(one.step.seconds),
+         absl::StrFormat("[%s, %s]", MillisecondsText(interval.low),
+                         MillisecondsText(interval.high)),
+         MillisecondsText(one.measured_seconds), SignedPercentText(one.Error()),
+         one.IsCovered() ? "yes" : "no",
+         absl::StrFormat("%.1f", 1e-6 * one.step.memory.sum()),
+         known ? absl::StrFormat("%.1f", 1e-6 * one.measured_bytes) : "-",
+         known ? SignedPercentText(off) : "-"});
   }
-  return absl::StrFormat(
-      "%s\nMedian error %s of %d layouts; %s of them lie within their 95 %% "
-      "interval.\n",
-      table.ToString(), PercentText(Median(errors)), errors.size(),
-      PercentText(covered / static_cast<double>(errors.size())));
+  std::string text = absl::StrFormat(
+      "%s\nMedian error %s of %d layouts. %s of them lie within their 95 %% "
+      "interval; intervals are %s of the step wide at the median.\n",
+      table.ToString(), PercentText(score.median_absolute_error),
+      score.layouts.size(), PercentText(score.coverage),
+      PercentText(score.median_relative_width));
+  if (!memory.empty()) {
+    absl::StrAppendFormat(
+        &text, "Memory: median error %s, the largest %s.\n",
+        PercentText(Median(memory)),
+        PercentText(*std::max_element(memory.begin(), memory.end())));
+  }
+  return text;
 }
 
 std::string RegretText(const PlanScore& score) {
-  TextTable table(
-      {"ranks", "examples", "layouts", "planned", "fastest", "regret"}, 0);
-  std::vector<double> regrets;
-  for (const auto& [choice, layouts] : Choices(score)) {
-    if (layouts.size() < 2) continue;
-    const auto* planned = *std::min_element(
-        layouts.begin(), layouts.end(), [](const auto* a, const auto* b) {
-          return a->step.seconds < b->step.seconds;
-        });
-    const auto* fastest = *std::min_element(
-        layouts.begin(), layouts.end(), [](const auto* a, const auto* b) {
-          return a->measured_seconds < b->measured_seconds;
-        });
-    regrets.push_back(planned->measured_seconds / fastest->measured_seconds -
-                      1);
-    table.AddRow({absl::StrCat(choice.first), absl::StrCat(choice.second),
-                  absl::StrCat(layouts.size()), NameOf(planned->layout),
-                  NameOf(fastest->layout), PercentText(regrets.back())});
+  TextTable table({"model", "ranks", "planner's first choice",
+                   "fastest measured", "batch", "of", "ms", "ms", "regret"},
+                  /*left_columns=*/4);
+  for (const Regret& one : score.regrets) {
+    table.AddRow({one.choice.model, RanksText(one.choice), NameOf(one.choice),
+                  NameOf(one.best),
+                  absl::StrCat(one.choice.layout.global_batch()),
+                  absl::StrCat(one.layouts),
+                  MillisecondsText(one.choice.measured_seconds),
+                  MillisecondsText(one.best.measured_seconds),
+                  PercentText(one.Share())});
   }
-  if (regrets.empty()) return "";
-  return absl::StrCat("\n", table.ToString(), "\nMedian regret ",
-                      PercentText(Median(regrets)), ".\n");
-}
-
-std::string MemoryText(const PlanScore& score) {
-  TextTable table({"memory", "planned MB", "measured MB", "error"}, 1);
-  bool any = false;
-  for (const ScoredLayout& point : score.points) {
-    if (point.measured_bytes == 0) continue;
-    any = true;
-    const double planned = point.step.memory.sum();
-    table.AddRow({NameOf(point.layout), absl::StrFormat("%.1f", 1e-6 * planned),
-                  absl::StrFormat("%.1f", 1e-6 * point.measured_bytes),
-                  SignedPercentText(planned / point.measured_bytes - 1)});
-  }
-  return any ? absl::StrCat("\n", table.ToString()) : "";
+  return absl::StrFormat("\n%s\nMedian regret %s of %d choices.\n",
+                         table.ToString(), PercentText(score.median_regret),
+                         score.regrets.size());
 }
 
 }  // namespace
 
-absl::StatusOr<Model> RecordedModel(const RunRecord& run) {
-  if (FlagOf(run, "model") != "gpt") return NotPlanned("only gpt is planned");
-  std::string size = FlagOf(run, "model_size");
-  ASSIGN_OR_RETURN(Model model, NamedModel(size.empty() ? "nano" : size));
-  const auto take = [&](const char* flag, int64_t& number) {
-    const double value = NumberFlagOf(run, flag, 0);
-    if (value > 0) number = std::llround(value);
-  };
-  take("depth", model.blocks);
-  take("width", model.width);
-  take("sequence_length", model.sequence);
-  model.tied_head = IsOn(run, "tied_head");
-  const double recorded = run.forward_flops_per_example;
-  if (std::abs(model.ForwardFlops() / recorded - 1) < kFlopsTolerance)
-    return model;
-  return NotPlanned(absl::StrFormat(
-      "the record has %.3g FLOPs per example, the planner's model %.3g",
-      recorded, model.ForwardFlops()));
-}
-
-absl::StatusOr<Layout> RecordedLayout(const Cell& cell) {
-  const RunRecord& run = cell.run;
-  if (run.mesh.empty() && run.world_size > 1)
-    return NotPlanned("the record has no mesh");
-  Layout layout = {.pp = AxisSize(run, "pp"),
-                   .dp = AxisSize(run, "dp"),
-                   .cp = AxisSize(run, "cp"),
-                   .tp = AxisSize(run, "tp")};
-  layout.zero = static_cast<int>(NumberFlagOf(run, "zero", 0));
-  if (layout.pp > 1) layout.schedule = FlagOf(run, "schedule");
-  layout.chunks = std::llround(NumberFlagOf(run, "chunks", 1));
-  if (layout.schedule == "1f1b") layout.chunks = 1;
-  layout.micro_batch = std::llround(NumberFlagOf(run, "batch_size", 1));
-  layout.micro_batches =
-      cell.global_batch / std::max<int64_t>(1, layout.micro_batch * layout.dp);
-  if (IsOn(run, "recompute")) layout.recompute = Recompute::kFull;
-  layout.sequence_parallel = layout.tp > 1 && IsOn(run, "sequence_parallel");
-  if (layout.ranks() == run.world_size &&
-      layout.global_batch() == cell.global_batch)
-    return layout;
-  return NotPlanned(absl::StrCat("its mesh and its batch do not make ",
-                                 run.world_size, " ranks with ",
-                                 cell.global_batch, " examples a step"));
-}
-
-bool ScoredLayout::IsCovered() const {
-  return measured_seconds >= step.interval.low &&
-         measured_seconds <= step.interval.high;
-}
-
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
-                                     int64_t fit_up_to) {
-  ASSIGN_OR_RETURN(Cluster cluster,
-                   ClusterFromRecords(RunsToFit(runs, fit_up_to)));
+                                     const ScoreConfig& config) {
+  RETURN_IF_ERROR(
+      ClusterFromRecords(runs, {.most_exchanging_ranks = config.fit_up_to})
+          .status());
   PlanScore score;
-  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &score.left_out);
-  const std::vector<double> errors = FitErrors(cells, cluster, fit_up_to);
-  if (errors.size() > 1) cluster.deviation = DeviationOf(errors);
-  bool held_out = false;
-  for (const Cell& cell : cells) {
-    if (cell.IsAblation()) continue;
-    absl::StatusOr<ScoredLayout> point = PredictCell(cell, cluster, fit_up_to);
-    if (!point.ok()) {
-      score.left_out.push_back(
-          absl::StrCat(cell.Name(), ": ", point.status().message()));
-      continue;
-    }
-    held_out = held_out || !point->fitted;
-    score.points.push_back(*std::move(point));
+  std::vector<PlannedCell> cells = PlanCells(runs, config, &score.left_out);
+  for (PlannedCell& cell : cells) {
+    if (cell.scored.layout.ranks() <= config.fit_up_to) continue;
+    RETURN_IF_ERROR(
+        AddInterval(DeviationOf(cells, &cell, config.fit_up_to), cell));
+    score.layouts.push_back(cell.scored);
   }
-  if (held_out) return score;
-  score.left_out.insert(
-      score.left_out.begin(),
-      absl::StrCat(
-          "no layout beyond the runs of single, ddp and fsdp of up to ",
-          fit_up_to, " ranks to compare with"));
-  return NotPlanned(absl::StrJoin(score.left_out, "; "));
+  if (score.layouts.empty()) {
+    score.left_out.push_back(
+        "no runs of several ranks that were not used to fit: record some, or "
+        "lower --fit_up_to");
+    return absl::FailedPreconditionError(
+        absl::StrCat("--score: ", absl::StrJoin(score.left_out, "; ")));
+  }
+  score.regrets = RegretsOf(score.layouts, config.memory_bytes);
+  Total(score);
+  return score;
+}
+
+double RecordedDeviation(absl::Span<const RunTrace> runs,
+                         const Cluster& cluster) {
+  std::vector<std::string> left_out;
+  const std::vector<PlannedCell> cells = PlanCells(runs, {}, &left_out);
+  return std::max(cluster.deviation,
+                  DeviationOf(cells, /*without=*/nullptr, /*fit_up_to=*/0));
 }
 
 std::string PlanScoreText(const PlanScore& score) {
-  std::string text =
-      absl::StrCat(HeldOutText(score), RegretText(score), MemoryText(score));
+  std::string text = LayoutsText(score);
+  if (!score.regrets.empty()) absl::StrAppend(&text, RegretText(score));
   for (const std::string& reason : score.left_out)
-    absl::StrAppend(&text, "Not predicted: ", reason, ".\n");
+    absl::StrAppend(&text, "Not scored: ", reason, ".\n");
   return text;
 }
 

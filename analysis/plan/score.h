@@ -1,5 +1,6 @@
-// How right plans are: recorded layouts and sizes that were not fitted, next to
-// what the planner says of them.
+// How right the planner is about layouts that were run: their steps and memory
+// next to what it says, and what its first choices cost (docs/plan.md,
+// "Scored").
 #ifndef RANKWISE_ANALYSIS_PLAN_SCORE_H_
 #define RANKWISE_ANALYSIS_PLAN_SCORE_H_
 
@@ -9,50 +10,73 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "analysis/plan/cluster.h"
 #include "analysis/plan/layout.h"
-#include "analysis/plan/model.h"
 #include "analysis/plan/step.h"
-#include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"
 
 namespace rankwise::plan {
 
-// The gpt that a run trained. FailedPrecondition where it trained another kind
-// of model, or one whose FLOPs per example are not those in the record.
-absl::StatusOr<Model> RecordedModel(const RunRecord& run);
-
-// How its ranks shared the work. FailedPrecondition where the planner has no
-// such layout.
-absl::StatusOr<Layout> RecordedLayout(const Cell& cell);
-
-// A recorded configuration; `measured_seconds` is the median of its
-// repetitions' steps.
+// A recorded layout that was not used to fit.
 struct ScoredLayout {
+  std::string model;
   Layout layout;
-  Step step;
-  bool fitted = false;  // its runs say what computing takes
-  double measured_seconds = 0;
-  double measured_bytes = 0;  // of the fullest rank; 0: not known
+  int64_t hosts = 1;
+  Step step;                    // as planned
+  double measured_seconds = 0;  // median of the repetitions' steps
+  // Of the rank that held most, by kind; 0: not recorded.
+  double measured_bytes = 0;
 
   double Error() const { return step.seconds / measured_seconds - 1; }
-  bool IsCovered() const;
+  bool IsCovered() const {
+    return measured_seconds >= step.interval.low &&
+           measured_seconds <= step.interval.high;
+  }
+};
+
+// The layouts of one model, number of ranks and global batch.
+struct Regret {
+  size_t layouts = 0;
+  ScoredLayout choice;  // the planner's first
+  ScoredLayout best;    // the fastest measured
+
+  // The choice's measured step over the best's, minus 1.
+  double Share() const {
+    return choice.measured_seconds / best.measured_seconds - 1;
+  }
 };
 
 struct PlanScore {
-  std::vector<ScoredLayout> points;   // the fitted ones too
-  std::vector<std::string> left_out;  // recorded, but not predicted, and why
+  std::vector<ScoredLayout> layouts;
+  std::vector<Regret> regrets;
+  std::vector<std::string> left_out;  // with the reason
+  double median_absolute_error = 0;
+  double coverage = 0;  // share of the layouts
+  double median_relative_width = 0;
+  double median_regret = 0;  // NaN: no two layouts to choose from
 };
 
-// Takes computing from runs of single, ddp and fsdp of at most `fit_up_to`
-// ranks and communication from comm_bench's of as many, and predicts all
-// others. The intervals are as wide as the fitted runs' distances from what is
-// predicted for them. FailedPrecondition where either side is empty.
-absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
-                                     int64_t fit_up_to);
+struct ScoreConfig {
+  // Recorded runs of at most so many ranks are used to fit, and the larger ones
+  // are scored. 0: the runs that exchange nothing are used, and all others are
+  // scored.
+  int64_t fit_up_to = 0;
+  double memory_bytes = 0;  // of a rank, for the choice; 0: no limit
+};
 
-// The points that were not fitted with the median error and the coverage; the
-// regret of choosing by prediction among layouts of as many ranks and examples;
-// the memory of all.
+// A layout's interval is as wide as the errors of the others are large, among
+// those of at most `fit_up_to` ranks where that is given, and at least as what
+// the fit leaves open. FailedPrecondition where nothing can be fitted or
+// scored.
+absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
+                                     const ScoreConfig& config);
+
+// Cluster::deviation by what the planner is off by in the recorded layouts; at
+// least that of `cluster`'s own fit.
+double RecordedDeviation(absl::Span<const RunTrace> runs,
+                         const Cluster& cluster);
+
+// A row per layout, the totals, and a row per choice.
 std::string PlanScoreText(const PlanScore& score);
 
 }  // namespace rankwise::plan

@@ -3,8 +3,8 @@
 
 #include "analysis/plan/score.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/plan/cluster.h"
+#include "analysis/plan/recorded_layout.h"
 #include "analysis/runs/trace_for_test.h"
 #include "analysis/stats/statistics.h"
 #include "gmock/gmock.h"
@@ -66,13 +67,16 @@ RunTrace Recorded(const Layout& layout, double times, int repetition) {
     rank.run.host.cores = 64;
     rank.run.flags = {{"model", "gpt"},
                       {"precision", "fp32"},
+                      {"model_size", "nano"},
                       {"tied_head", "true"},
+                      {"microbatches", absl::StrCat(layout.micro_batches)},
                       {"batch_size", absl::StrCat(layout.micro_batch)},
                       {"schedule", layout.schedule},
                       {"zero", absl::StrCat(layout.zero)}};
     for (StepRecord& one : rank.steps) {
       one.step_seconds = times * step.seconds;
       one.exposed_comm_seconds = times * step.parts.dp;
+      one.optimizer_seconds = 0;
       one.data_wait_seconds = 0;
       one.examples = layout.micro_batch * layout.micro_batches;
     }
@@ -81,10 +85,13 @@ RunTrace Recorded(const Layout& layout, double times, int repetition) {
 }
 
 std::vector<Layout> Fitted() {
-  return {{.micro_batch = 8},
+  return {{.micro_batch = 2},
+          {.micro_batch = 8},
           {.dp = 2, .micro_batch = 8},
           {.dp = 2, .zero = 1, .micro_batch = 8},
-          {.dp = 2, .zero = 3, .micro_batch = 8}};
+          {.dp = 2, .zero = 3, .micro_batch = 8},
+          {.pp = 2, .micro_batch = 2, .micro_batches = 4},
+          {.tp = 2, .micro_batch = 8}};
 }
 
 std::vector<Layout> HeldOut() {
@@ -115,57 +122,84 @@ struct Found {
   double median_error = 0, coverage = 0;
 };
 
-Found FoundIn(double bias) {
+Found FoundIn(double bias, int64_t fit_up_to) {
   std::mt19937_64 random(1);
   std::vector<double> errors;
   double covered = 0;
   for (int trial = 0; trial < kTrials; ++trial) {
-    const auto score = ScorePlans(MadeRecords(random, bias), 2);
+    const auto score = ScorePlans(MadeRecords(random, bias), {fit_up_to});
     EXPECT_TRUE(score.ok()) << score.status();
-    for (const ScoredLayout& point : score->points) {
-      if (point.fitted) continue;
-      errors.push_back(point.Error());
-      covered += point.IsCovered();
+    for (const ScoredLayout& one : score->layouts) {
+      errors.push_back(one.Error());
+      covered += one.IsCovered();
     }
   }
-  EXPECT_EQ(errors.size(), kTrials * HeldOut().size());
   return {Median(errors), covered / static_cast<double>(errors.size())};
 }
 
 TEST(PlanScore, FindsTheTruthWithoutBiasAndCoversIt) {
-  const Found found = FoundIn(0);
-  EXPECT_NEAR(found.median_error, 0, 0.01);
-  EXPECT_GE(found.coverage, 0.90);
-  EXPECT_LE(found.coverage, 0.99);
+  for (const int64_t fit_up_to : {0, 2}) {
+    const Found found = FoundIn(0, fit_up_to);
+    EXPECT_NEAR(found.median_error, 0, 0.01) << fit_up_to;
+    EXPECT_GE(found.coverage, 0.90) << fit_up_to;
+    EXPECT_LE(found.coverage, 0.99) << fit_up_to;
+  }
 }
 
 TEST(PlanScore, ShowsWhatTheModelLeavesOut) {
-  const Found found = FoundIn(0.25);
+  const Found found = FoundIn(0.25, 2);
   EXPECT_NEAR(found.median_error, -0.2, 0.02);
   EXPECT_LT(found.coverage, 0.2);
 }
 
 TEST(PlanScore, PrintsErrorsAndRegret) {
   std::mt19937_64 random(2);
-  const auto score = ScorePlans(MadeRecords(random, 0), 2);
+  std::vector<RunTrace> runs = MadeRecords(random, 0);
+  const auto score = ScorePlans(runs, {.fit_up_to = 2});
   ASSERT_TRUE(score.ok()) << score.status();
   EXPECT_THAT(PlanScoreText(*score),
-              AllOf(HasSubstr("tp 2, 1 x 16"), HasSubstr("Median error "),
-                    HasSubstr(" of 6 layouts; "), HasSubstr("Median regret ")));
+              AllOf(HasSubstr("dp 8, 1 x 8"), HasSubstr("Median error "),
+                    HasSubstr(" of 6 layouts."), HasSubstr("Median regret ")));
+}
+
+TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
+  std::mt19937_64 random(3);
+  std::vector<RunTrace> runs = {MakeBenchRun(Bench()),
+                                Recorded({.micro_batch = 8}, 1, 0)};
+  // The planner takes the first to be the faster one.
+  runs.push_back(Recorded({.dp = 2, .micro_batch = 8}, 3, 0));
+  runs.push_back(Recorded({.dp = 2, .zero = 3, .micro_batch = 8}, 1, 0));
+  const auto score = ScorePlans(runs, {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  ASSERT_EQ(score->regrets.size(), 1u);
+  EXPECT_EQ(score->regrets[0].choice.layout.zero, 0);
+  EXPECT_EQ(score->regrets[0].best.layout.zero, 3);
+  EXPECT_GT(score->median_regret, 1);
+  // A memory that only ZeRO 3 fits into leaves no other choice.
+  double least = score->layouts[0].step.memory.sum();
+  for (const ScoredLayout& one : score->layouts)
+    least = std::min(least, one.step.memory.sum());
+  const auto tight = ScorePlans(runs, {.memory_bytes = 1.001 * least});
+  ASSERT_TRUE(tight.ok()) << tight.status();
+  EXPECT_DOUBLE_EQ(tight->median_regret, 0);
 }
 
 TEST(PlanScore, SaysWhatCannotBeScored) {
   RunTrace run = Recorded({.micro_batch = 8}, 1, 0);
   EXPECT_THAT(
       std::string(
-          ScorePlans({run, MakeBenchRun(Bench())}, 2).status().message()),
-      HasSubstr("no layout beyond the runs"));
-  run.ranks[0].run.forward_flops_per_example = 1;
-  EXPECT_THAT(std::string(RecordedModel(run.ranks[0].run).status().message()),
-              HasSubstr("FLOPs per example"));
-  run.ranks[0].run.flags["model"] = "mlp";
-  EXPECT_THAT(std::string(RecordedModel(run.ranks[0].run).status().message()),
-              HasSubstr("only gpt"));
+          ScorePlans({run, MakeBenchRun(Bench())}, {}).status().message()),
+      HasSubstr("no runs of several ranks"));
+  RunRecord& record = run.ranks[0].run;
+  record.forward_flops_per_example = 1;
+  EXPECT_THAT(std::string(ModelOf(record).status().message()),
+              HasSubstr("operations per example"));
+  record.flags["context"] = "ulysses";
+  EXPECT_THAT(std::string(LayoutOf(record, 8).status().message()),
+              HasSubstr("--context=ulysses is not planned"));
+  record.flags["model"] = "mlp";
+  EXPECT_THAT(std::string(ModelOf(record).status().message()),
+              HasSubstr("--model=mlp is not planned"));
 }
 
 }  // namespace

@@ -187,7 +187,8 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
                backward = all.seconds.Backward();
   const auto m = static_cast<double>(layout.micro_batches);
   if (layout.zero > 0) {
-    UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero);
+    UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero,
+                 setting_.cluster.overlaps);
     for (int64_t i = 0; i < layout.micro_batches; ++i) {
       run.Forward();
       run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
@@ -204,7 +205,8 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
   for (double block = 1; block <= blocks; ++block) {
     trace.buckets.push_back(
         {.bytes = setting_.engine.reduced_bytes * all.parameters / blocks,
-         .ready_seconds = backward * block / blocks});
+         .ready_seconds =
+             setting_.cluster.overlaps ? backward * block / blocks : backward});
   }
   trace.buckets = Rebucket(trace.buckets, kBucketBytes);
   std::vector<double> all_reduce;
@@ -229,7 +231,8 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
         CostsOf(work.Of(stage).seconds, work.input_bytes));
     gathers.push_back(0);
     if (layout.zero == 0) continue;
-    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero);
+    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero,
+                 setting_.cluster.overlaps);
     run.Forward();
     const double forward = run.exposed();
     if (layout.zero < 3) {

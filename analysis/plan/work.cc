@@ -141,7 +141,8 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   const auto takes = [&](const char* collective) {
     return CollectiveSeconds(cluster, collective, bytes, line, side);
   };
-  const double hidden_by[] = {products.qkv, products.expand};
+  const double hides = cluster.overlaps ? 1 : 0;
+  const double hidden_by[] = {hides * products.qkv, hides * products.expand};
   if (!layout.sequence_parallel) {
     const double sum = takes("all_reduce");
     seconds.tp_forward += 2 * sum;
@@ -176,9 +177,11 @@ void AddContextExchanges(const Shape& x, const Layout& layout,
   const double gradients =
       CollectiveSeconds(cluster, "ping_pong", kWideBytes * numbers, line, side);
   const auto n = static_cast<double>(layout.cp);
-  seconds.cp_forward += (n - 1) * std::max(0.0, keys - attention.forward / n);
+  const double hides = cluster.overlaps ? 1 / n : 0;
+  seconds.cp_forward +=
+      (n - 1) * std::max(0.0, keys - attention.forward * hides);
   seconds.cp_backward +=
-      (n - 1) * std::max(0.0, keys + gradients - attention.backward / n) +
+      (n - 1) * std::max(0.0, keys + gradients - attention.backward * hides) +
       gradients;
 }
 
@@ -274,8 +277,8 @@ Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
           CollectiveSeconds(cluster, "all_gather", bytes, line, side);
     const double sum =
         CollectiveSeconds(cluster, "all_reduce", bytes, line, side);
-    work.seconds.tp_backward =
-        engine.hides_tp_sums ? std::max(0.0, sum - product) : sum;
+    const bool hides = engine.hides_tp_sums && cluster.overlaps;
+    work.seconds.tp_backward = hides ? std::max(0.0, sum - product) : sum;
   }
   work.kept_bytes = engine.value_bytes * x.between * x.h + kWideBytes * logits;
   const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
