@@ -22,6 +22,8 @@ namespace rankwise::plan {
 namespace {
 
 constexpr double kNormal95 = 1.96;
+// Of layouts, whose errors say more than what the fit leaves open.
+constexpr double kFewestErrors = 3;
 
 // A layout of several ranks that communicated, and what it was planned with.
 struct PlannedCell {
@@ -89,9 +91,10 @@ std::vector<PlannedCell> PlanCells(absl::Span<const RunTrace> runs,
 
 // The standard deviation about 0 of what the cells but `without` of at most
 // `fit_up_to` ranks (0: any) are off by, of which 1.96 make Student's interval;
-// 0 where there are none.
+// `otherwise` where they are too few.
 double DeviationOf(const std::vector<PlannedCell>& cells,
-                   const PlannedCell* without, int64_t fit_up_to) {
+                   const PlannedCell* without, int64_t fit_up_to,
+                   double otherwise) {
   double squares = 0, count = 0;
   for (const PlannedCell& cell : cells) {
     if (&cell == without) continue;
@@ -99,14 +102,13 @@ double DeviationOf(const std::vector<PlannedCell>& cells,
     squares += cell.scored.Error() * cell.scored.Error();
     count += 1;
   }
-  if (count == 0) return 0;
+  if (count < kFewestErrors) return otherwise;
   return StudentTwoSidedQuantile(0.05, count) / kNormal95 *
          std::sqrt(squares / count);
 }
 
 absl::Status AddInterval(double deviation, PlannedCell& cell) {
-  double& own = cell.setting.cluster.deviation;
-  own = std::max(own, deviation);
+  cell.setting.cluster.deviation = deviation;
   ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(cell.setting));
   ASSIGN_OR_RETURN(cell.scored.step, steps.Predict(cell.scored.layout));
   return absl::OkStatus();
@@ -124,7 +126,8 @@ std::optional<Regret> RegretOf(const std::vector<const ScoredLayout*>& layouts,
     if (one->step.memory.sum() <= limit &&
         (choice == nullptr || one->step.seconds < choice->step.seconds))
       choice = one;
-    if (one->measured_bytes <= limit &&
+    const bool known = one->measured_bytes > 0;
+    if ((known ? one->measured_bytes : one->step.memory.sum()) <= limit &&
         (best == nullptr || one->measured_seconds < best->measured_seconds))
       best = one;
   }
@@ -247,7 +250,9 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
   for (PlannedCell& cell : cells) {
     if (cell.scored.layout.ranks() <= config.fit_up_to) continue;
     RETURN_IF_ERROR(
-        AddInterval(DeviationOf(cells, &cell, config.fit_up_to), cell));
+        AddInterval(DeviationOf(cells, &cell, config.fit_up_to,
+                                /*otherwise=*/cell.setting.cluster.deviation),
+                    cell));
     score.layouts.push_back(cell.scored);
   }
   if (score.layouts.empty()) {
@@ -266,8 +271,8 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const Cluster& cluster) {
   std::vector<std::string> left_out;
   const std::vector<PlannedCell> cells = PlanCells(runs, {}, &left_out);
-  return std::max(cluster.deviation,
-                  DeviationOf(cells, /*without=*/nullptr, /*fit_up_to=*/0));
+  return DeviationOf(cells, /*without=*/nullptr, /*fit_up_to=*/0,
+                     /*otherwise=*/cluster.deviation);
 }
 
 std::string PlanScoreText(const PlanScore& score) {

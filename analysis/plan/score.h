@@ -65,14 +65,14 @@ struct ScoreConfig {
 };
 
 // A layout's interval is as wide as the errors of the others are large, among
-// those of at most `fit_up_to` ranks where that is given, and at least as what
-// the fit leaves open. FailedPrecondition where nothing can be fitted or
-// scored.
+// those of at most `fit_up_to` ranks where that is given; of fewer than three,
+// as what the fit leaves open. FailedPrecondition where nothing can be fitted
+// or scored.
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                                      const ScoreConfig& config);
 
-// Cluster::deviation by what the planner is off by in the recorded layouts; at
-// least that of `cluster`'s own fit.
+// Cluster::deviation by what the planner is off by in the recorded layouts; of
+// fewer than three, `cluster`'s own.
 double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const Cluster& cluster);
 
