@@ -83,8 +83,9 @@ double CollectiveSeconds(const Cluster& cluster, absl::string_view collective,
   std::string name(collective);
   if (name == "ping_pong") {
     name = std::string(MessagesOf(network, across));
-  } else if (name != "all_reduce" &&
-             (across || network.Find(name) == nullptr)) {
+  } else if ((across ? network.FindAcrossHosts(name) : network.Find(name)) ==
+                 nullptr &&
+             name != "all_reduce") {
     name = "all_reduce";
     share = 0.5;
   }
@@ -94,7 +95,7 @@ double CollectiveSeconds(const Cluster& cluster, absl::string_view collective,
                    static_cast<double>(line.per_node)
              : bytes;
   const auto estimate = network.Estimate(
-      name, shared, name == "all_reduce" ? line.ranks : 2, nodes);
+      name, shared, collective == "ping_pong" ? 2 : line.ranks, nodes);
   if (!estimate.ok()) return std::numeric_limits<double>::infinity();
   return share * SecondsAt(*estimate, side);
 }

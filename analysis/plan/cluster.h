@@ -36,6 +36,8 @@ struct Device {
   // That kernels other than matrix products reach. Infinite: their time is part
   // of `efficiency`, as where that is measured over whole steps.
   double memory_bytes_per_second = std::numeric_limits<double>::infinity();
+  // What each kernel takes on top, whatever it computes.
+  double kernel_seconds = 0;
 };
 
 struct Cluster {
@@ -45,6 +47,9 @@ struct Cluster {
   // Within a node; `across_hosts` where all of a node's devices share its links
   // to others, so that a message of one device alone has all of them.
   NetworkModel network;
+  // Whether communication runs next to computing. Not where the same cores do
+  // both: then it takes its time even where an engine would hide it.
+  bool overlaps = true;
   // Standard deviation of predicted over measured steps, as a share.
   double deviation = 0.1;
 };
@@ -92,11 +97,24 @@ absl::StatusOr<Cluster> NamedCluster(absl::string_view name);
 // names the field by its JSON pointer.
 absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text);
 
-// From a study's records: what the model's FLOPs took in the runs' computing,
-// as a rate at which all products run; memory of the host, shared out among its
-// ranks; and communication as comm_bench measured it. FailedPrecondition with
-// the command that records what is missing.
-absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs);
+// Which of a study's runs say what computing takes.
+struct RecordedComputing {
+  // That are planned for: of as many ranks, else of the most below, else of the
+  // fewest.
+  int64_t ranks = std::numeric_limits<int64_t>::max();
+  // Runs of more ranks than these count only where they exchange nothing:
+  // single, and ddp or fsdp with --skip_communication. Of as many ranks those
+  // come before runs that communicate.
+  int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
+};
+
+// From a study's records of gpt: what products and kernels take, by the steps
+// of single, ddp and fsdp; the memory's rate, by their optimizer; the host's
+// memory, shared out among its ranks; and communication as comm_bench measured
+// it (docs/plan.md, "From records"). FailedPrecondition with the command that
+// records what is missing.
+absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
+                                           const RecordedComputing& which = {});
 
 }  // namespace rankwise::plan
 

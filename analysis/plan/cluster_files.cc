@@ -1,7 +1,6 @@
 // Messages of the JSON library name the place of what they complain about.
 #define JSON_DIAGNOSTICS 1
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -10,10 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "analysis/plan/cluster.h"
-#include "analysis/runs/throughput.h"
-#include "analysis/stats/statistics.h"
 #include "nlohmann/json.hpp"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise::plan {
 namespace {
@@ -22,7 +18,6 @@ using Json = nlohmann::json;
 
 constexpr char kFormat[] = "rankwise cluster";
 constexpr int kVersion = 1;
-constexpr double kLeastDeviation = 0.05;  // of a prediction from records
 
 // A number above 0; throws what `json` must be.
 double Positive(const Json& json, const char* key) {
@@ -75,13 +70,6 @@ Cluster ClusterOf(const Json& json) {
   return cluster;
 }
 
-// Trainers whose ranks compute all the time that they do not communicate.
-bool ShowsComputing(const RunTrace& run) {
-  const std::string& binary = run.ranks[0].run.binary;
-  return (binary == "single" || binary == "ddp" || binary == "fsdp") &&
-         run.ranks[0].run.forward_flops_per_example > 0;
-}
-
 }  // namespace
 
 absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text) {
@@ -103,48 +91,6 @@ absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text) {
         absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
     return absl::InvalidArgumentError(parts.back());
   }
-}
-
-absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs) {
-  std::vector<double> rates;
-  const RunRecord* record = nullptr;
-  for (const RunTrace& run : runs) {
-    if (run.ranks.empty() || !ShowsComputing(run)) continue;
-    const RunRecord& first = run.ranks[0].run;
-    const auto used = MeasureThroughput(run, {});
-    if (!used.ok()) continue;
-    const double computing =
-        1 - used->exposed_comm_share - used->data_wait_share;
-    if (!(computing > 0)) continue;
-    if (record != nullptr && first.world_size < record->world_size) continue;
-    // As busy as the machine is with the most ranks.
-    if (record == nullptr || first.world_size > record->world_size)
-      rates.clear();
-    record = &first;
-    rates.push_back(3 * first.forward_flops_per_example *
-                    used->examples_per_second / computing /
-                    static_cast<double>(first.world_size));
-  }
-  if (record == nullptr) {
-    return absl::FailedPreconditionError(
-        "--records: no run of single, ddp or fsdp shows what computing takes: "
-        "record one, bazel run //trainers:ddp -- --nproc=2 --model=gpt "
-        "--record=DIR/ddp.jsonl");
-  }
-  Cluster cluster;
-  cluster.name = record->host.cpu_model;
-  cluster.devices_per_node = std::max<int64_t>(
-      1, record->world_size / std::max<int64_t>(1, record->hosts));
-  cluster.device.peak_flops = Median(rates);
-  cluster.device.memory_bytes = static_cast<double>(record->host.memory_bytes) /
-                                static_cast<double>(cluster.devices_per_node);
-  cluster.deviation = kLeastDeviation;
-  if (rates.size() > 1) {
-    cluster.deviation =
-        std::max(kLeastDeviation, StandardDeviation(rates) / Mean(rates));
-  }
-  ASSIGN_OR_RETURN(cluster.network, FitNetwork(runs));
-  return cluster;
 }
 
 }  // namespace rankwise::plan

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "analysis/cost_model/runs_for_test.h"
+#include "analysis/plan/step.h"
 #include "analysis/runs/trace_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -119,27 +120,82 @@ TEST(NamedClusterTest, KnowsTheirNames) {
               HasSubstr("h100-superpod"));
 }
 
-// Steps of 0.1 s on two ranks, 10 % of them exposed communication and 5 %
-// waiting for data.
-TEST(ClusterFromRecordsTest, TakesWhatTheRunsReached) {
-  RunTrace ddp = MakeRun({.world_size = 2});
-  for (RankTrace& rank : ddp.ranks) {
-    rank.run.forward_flops_per_example = 1e9;
+// A run of nano whose steps take `seconds` on every rank, all of it computing.
+RunTrace NanoRun(RunForTest config, int64_t batch, double seconds) {
+  config.batch_size = batch;
+  RunTrace run = MakeRun(config);
+  for (RankTrace& rank : run.ranks) {
+    rank.run.forward_flops_per_example = NamedModel("nano")->ForwardFlops();
     rank.run.host.memory_bytes = 16'000'000'000;
+    rank.run.host.cores = 2;
+    rank.run.devices = {"cpu"};
+    rank.run.flags["model"] = "gpt";
+    rank.run.flags["precision"] = "fp32";
+    for (StepRecord& step : rank.steps) {
+      step.step_seconds = seconds;
+      step.exposed_comm_seconds = step.data_wait_seconds = 0;
+      step.optimizer_seconds = 0;
+    }
   }
-  RunTrace single = MakeRun({.binary = "single", .run_id = "one"});
-  single.ranks[0].run.forward_flops_per_example = 1e9;
+  return run;
+}
+
+double PlannedSeconds(const Cluster& cluster, int64_t batch) {
+  StepModel steps =
+      *StepModel::Create({*NamedModel("nano"), *OwnEngine("fp32"), cluster});
+  return steps.Quick({.micro_batch = batch})->seconds;
+}
+
+std::vector<RunTrace> NanoRuns() {
   BenchRunForTest bench;
   bench.collectives = {"all_reduce", "ping_pong"};
-  const std::vector<RunTrace> runs = {single, ddp, MakeBenchRun(bench)};
-  const auto cluster = ClusterFromRecords(runs);
+  const RunForTest single = {.binary = "single", .run_id = "one"};
+  RunForTest other = single;
+  other.run_id = "other";
+  RunTrace two = NanoRun({.world_size = 2, .run_id = "two"}, 8, 0.15);
+  for (RankTrace& rank : two.ranks)
+    rank.run.flags["skip_communication"] = "true";
+  return {NanoRun(single, 2, 0.03), NanoRun(other, 8, 0.09), two,
+          MakeBenchRun(bench)};
+}
+
+TEST(ClusterFromRecordsTest, SeparatesKernelsFromWhatTheyCompute) {
+  const auto cluster = ClusterFromRecords(NanoRuns(), {.ranks = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  // 64 examples a rank and step, those of the run with more ranks.
-  EXPECT_NEAR(cluster->device.peak_flops, 3 * 1e9 * 64 / 0.085, 1e6);
+  EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.03, 1e-9);
+  EXPECT_NEAR(PlannedSeconds(*cluster, 8), 0.09, 1e-9);
+  // 10 ms a step, and 10 ms an example.
+  EXPECT_NEAR(PlannedSeconds(*cluster, 16), 0.17, 1e-9);
+  EXPECT_TRUE(cluster->overlaps);
+  EXPECT_NEAR(cluster->deviation, 0, 1e-9);
+}
+
+TEST(ClusterFromRecordsTest, ComputesAsSlowlyAsSoManyRanksDo) {
+  const auto cluster = ClusterFromRecords(NanoRuns(), {.ranks = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_NEAR(PlannedSeconds(*cluster, 8), 0.15, 1e-9);
   EXPECT_EQ(cluster->devices_per_node, 2);
   EXPECT_DOUBLE_EQ(cluster->device.memory_bytes, 8e9);
+  // Two ranks keep both cores busy.
+  EXPECT_FALSE(cluster->overlaps);
   EXPECT_TRUE(CheckNetwork(*cluster).ok());
-  EXPECT_THAT(std::string(ClusterFromRecords({single}).status().message()),
+}
+
+TEST(ClusterFromRecordsTest, RunsThatExchangeAreTakenOnlyWhereAskedFor) {
+  std::vector<RunTrace> runs = NanoRuns();
+  for (RankTrace& rank : runs[2].ranks)
+    rank.run.flags.erase("skip_communication");
+  const auto all = ClusterFromRecords(runs, {.ranks = 2});
+  EXPECT_NEAR(PlannedSeconds(*all, 8), 0.15, 1e-9);
+  const auto quiet =
+      ClusterFromRecords(runs, {.ranks = 2, .most_exchanging_ranks = 0});
+  EXPECT_NEAR(PlannedSeconds(*quiet, 8), 0.09, 1e-9);
+}
+
+TEST(ClusterFromRecordsTest, NeedsWhatCommunicationCosts) {
+  std::vector<RunTrace> runs = NanoRuns();
+  runs.pop_back();
+  EXPECT_THAT(std::string(ClusterFromRecords(runs).status().message()),
               HasSubstr("comm_bench"));
 }
 

@@ -19,7 +19,9 @@
 #include "absl/strings/str_split.h"
 #include "analysis/plan/output.h"
 #include "analysis/plan/published.h"
+#include "analysis/plan/score.h"
 #include "analysis/plan/search.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/text/program.h"
 #include "parallel/pipeline/schedule/schedule.h"
@@ -41,6 +43,14 @@ ABSL_FLAG(std::string, records, "",
           "instead of --cluster: a study's folder, whose runs of single, ddp "
           "or fsdp say what computing takes and comm_bench's what "
           "communication does");
+ABSL_FLAG(bool, score, false,
+          "of --records: print what the planner says of the recorded layouts "
+          "that were not used to fit next to what was measured, and nothing "
+          "else; --memory limits its choice among them");
+ABSL_FLAG(int64_t, fit_up_to, 0,
+          "with --score: fit runs of at most so many ranks and score the "
+          "larger ones; 0: fit those that exchange nothing (single, ddp "
+          "--skip_communication), and score all others");
 ABSL_FLAG(int64_t, devices_per_node, 0, "0: the cluster's own");
 ABSL_FLAG(std::string, memory, "",
           "of a device, such as 80GB; empty: the cluster's own");
@@ -115,6 +125,13 @@ absl::StatusOr<Model> ModelFromFlags() {
   return model;
 }
 
+// Ranks that the backend `fake` pretended are mirror images of rank 0.
+absl::StatusOr<std::vector<RunTrace>> LoadRecorded(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<RunTrace> runs, LoadRuns(UserPath(path)));
+  for (RunTrace& run : runs) run = MirrorFakeRanks(std::move(run));
+  return runs;
+}
+
 absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
   absl::StatusOr<Cluster> known = NamedCluster(name);
   if (known.ok()) return known;
@@ -128,30 +145,59 @@ absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
       absl::StrCat("--cluster=", name, ": ", cluster.status().message()));
 }
 
-absl::StatusOr<Cluster> ClusterFromFlags() {
-  const std::string name = absl::GetFlag(FLAGS_cluster);
-  const std::string records = absl::GetFlag(FLAGS_records);
-  if (name.empty() == records.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "give either --cluster (", absl::StrJoin(ClusterNames(), ", "),
-        " or a file) or --records"));
-  }
-  Cluster cluster;
-  if (records.empty()) {
-    ASSIGN_OR_RETURN(cluster, ClusterFromFile(name));
-  } else {
-    ASSIGN_OR_RETURN(const auto runs, LoadRuns(UserPath(records)));
-    ASSIGN_OR_RETURN(cluster, ClusterFromRecords(runs));
-  }
-  const int64_t devices = absl::GetFlag(FLAGS_devices_per_node);
-  RETURN_IF_ERROR(CheckRange("devices_per_node", devices, 0, kMostRanks));
-  if (devices > 0) cluster.devices_per_node = devices;
-  if (const std::string memory = absl::GetFlag(FLAGS_memory); !memory.empty()) {
-    ASSIGN_OR_RETURN(const int64_t bytes, ParseMemory("memory", memory));
-    cluster.device.memory_bytes = static_cast<double>(bytes);
-  }
-  return cluster;
+// --memory; 0 without it.
+absl::StatusOr<double> MemoryFromFlags() {
+  const std::string memory = absl::GetFlag(FLAGS_memory);
+  if (memory.empty()) return 0.0;
+  ASSIGN_OR_RETURN(const int64_t bytes, ParseMemory("memory", memory));
+  return static_cast<double>(bytes);
 }
+
+// Where training would run, by the flags.
+class ClusterSource {
+ public:
+  static absl::StatusOr<ClusterSource> FromFlags() {
+    const std::string name = absl::GetFlag(FLAGS_cluster);
+    const std::string records = absl::GetFlag(FLAGS_records);
+    if (name.empty() == records.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "give either --cluster (", absl::StrJoin(ClusterNames(), ", "),
+          " or a file) or --records"));
+    }
+    ClusterSource source;
+    if (records.empty()) {
+      ASSIGN_OR_RETURN(source.stated_, ClusterFromFile(name));
+    } else {
+      ASSIGN_OR_RETURN(source.runs_, LoadRecorded(records));
+      ASSIGN_OR_RETURN(const Cluster all, ClusterFromRecords(source.runs_));
+      source.deviation_ = RecordedDeviation(source.runs_, all);
+    }
+    source.devices_ = absl::GetFlag(FLAGS_devices_per_node);
+    RETURN_IF_ERROR(
+        CheckRange("devices_per_node", source.devices_, 0, kMostRanks));
+    ASSIGN_OR_RETURN(source.memory_bytes_, MemoryFromFlags());
+    return source;
+  }
+
+  // Records show computing as it is with so many ranks.
+  absl::StatusOr<Cluster> For(int64_t ranks) const {
+    Cluster cluster = stated_;
+    if (!runs_.empty()) {
+      ASSIGN_OR_RETURN(cluster, ClusterFromRecords(runs_, {.ranks = ranks}));
+      cluster.deviation = deviation_;
+    }
+    if (devices_ > 0) cluster.devices_per_node = devices_;
+    if (memory_bytes_ > 0) cluster.device.memory_bytes = memory_bytes_;
+    return cluster;
+  }
+
+ private:
+  Cluster stated_;
+  std::vector<RunTrace> runs_;  // empty: `stated_` counts
+  double deviation_ = 0;
+  int64_t devices_ = 0;
+  double memory_bytes_ = 0;
+};
 
 absl::StatusOr<SearchConfig> SearchFromFlags() {
   SearchConfig config;
@@ -187,17 +233,19 @@ absl::StatusOr<std::string> Plan() {
   Setting setting;
   ASSIGN_OR_RETURN(setting.engine, OwnEngine(precision));
   ASSIGN_OR_RETURN(setting.model, ModelFromFlags());
-  ASSIGN_OR_RETURN(setting.cluster, ClusterFromFlags());
+  ASSIGN_OR_RETURN(const ClusterSource source, ClusterSource::FromFlags());
+  ASSIGN_OR_RETURN(setting.cluster, source.For(sizes.back()));
   const std::string json = UserPath(absl::GetFlag(FLAGS_json));
   if (!json.empty()) RETURN_IF_ERROR(CheckReplaceable(json));
 
-  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(setting));
   std::string text = SettingText(setting);
   std::vector<SearchResult> results;
   absl::Status refusal;
   for (const int64_t size : sizes) {
     config.ranks = size;
     config.global_batch = batch > 0 ? batch : size * rank_batch;
+    ASSIGN_OR_RETURN(setting.cluster, source.For(size));
+    ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(setting));
     absl::StatusOr<SearchResult> result = Search(steps, config);
     if (result.ok()) {
       absl::StrAppend(&text, SearchText(*result, setting, precision));
@@ -217,7 +265,21 @@ absl::StatusOr<std::string> Plan() {
   return text;
 }
 
+absl::StatusOr<std::string> Score() {
+  const std::string records = absl::GetFlag(FLAGS_records);
+  if (records.empty())
+    return absl::InvalidArgumentError("--score: give --records");
+  ScoreConfig config;
+  config.fit_up_to = absl::GetFlag(FLAGS_fit_up_to);
+  RETURN_IF_ERROR(CheckRange("fit_up_to", config.fit_up_to, 0, kMostRanks));
+  ASSIGN_OR_RETURN(config.memory_bytes, MemoryFromFlags());
+  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRecorded(records));
+  ASSIGN_OR_RETURN(const PlanScore score, ScorePlans(runs, config));
+  return PlanScoreText(score);
+}
+
 absl::StatusOr<std::string> Run() {
+  if (absl::GetFlag(FLAGS_score)) return Score();
   const std::string name = absl::GetFlag(FLAGS_validate);
   if (name.empty()) return Plan();
   ASSIGN_OR_RETURN(const auto tables, Published(name));
@@ -236,6 +298,8 @@ constexpr char kUsage[] =
     "--vocabulary=128000\n"
     "  ... --records=results/TIME --model=nano --world_sizes=1,2,4 "
     "--precision=fp32\n"
+    "  ... --records=results/TIME --score   recorded layouts next to "
+    "predictions\n"
     "  ... --validate=korthikanti2022   published tables next to predictions";
 
 }  // namespace

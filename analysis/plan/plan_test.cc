@@ -126,6 +126,8 @@ TEST(Plan, RefusesWhatItCannotUse) {
       {nano + "--global_batch=-4", "--global_batch=-4: must be from 0"},
       {nano + "--devices_per_node=-1", "--devices_per_node=-1: must be"},
       {nano + "--memory=much", "--memory=much"},
+      {"--score", "--score: give --records"},
+      {"--score --records=none --fit_up_to=-1", "--fit_up_to=-1: must be"},
       {"--validate=none", "korthikanti2022 or narayanan2021"},
       {nano + "more", "more"}};
   for (const auto& [flags, message] : lines) {

@@ -15,7 +15,9 @@ namespace rankwise::plan {
 namespace {
 
 constexpr double kNormal95 = 1.96;
-constexpr double kBucketBytes = 25 << 20;  // of the Reducer
+// Of the Reducer: its first bucket, so that communication begins early, and the
+// others.
+constexpr double kFirstBucketBytes = 1 << 20, kBucketBytes = 25 << 20;
 constexpr double kNearlyFull = 0.95;
 constexpr double kLeastLimit = 0.05;  // of the step; below it computing limits
 
@@ -187,7 +189,8 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
                backward = all.seconds.Backward();
   const auto m = static_cast<double>(layout.micro_batches);
   if (layout.zero > 0) {
-    UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero);
+    UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero,
+                 setting_.cluster.overlaps);
     for (int64_t i = 0; i < layout.micro_batches; ++i) {
       run.Forward();
       run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
@@ -200,13 +203,18 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
   DdpStepTrace trace;
   trace.before_backward_seconds = m * forward + (m - 1) * backward;
   trace.backward_seconds = backward;
-  const double blocks = static_cast<double>(setting_.model.blocks);
-  for (double block = 1; block <= blocks; ++block) {
-    trace.buckets.push_back(
-        {.bytes = setting_.engine.reduced_bytes * all.parameters / blocks,
-         .ready_seconds = backward * block / blocks});
+  // Gradients arrive evenly.
+  const double bytes = setting_.engine.reduced_bytes * all.parameters;
+  const double first = std::min(kFirstBucketBytes, bytes);
+  trace.buckets = {{.bytes = first, .ready_seconds = backward * first / bytes}};
+  if (bytes > first) {
+    const std::vector<ReadyBucket> rest = Rebucket(
+        {{.bytes = bytes - first, .ready_seconds = backward}}, kBucketBytes);
+    trace.buckets.insert(trace.buckets.end(), rest.begin(), rest.end());
   }
-  trace.buckets = Rebucket(trace.buckets, kBucketBytes);
+  if (!setting_.cluster.overlaps) {
+    for (ReadyBucket& bucket : trace.buckets) bucket.ready_seconds = backward;
+  }
   std::vector<double> all_reduce;
   for (const ReadyBucket& bucket : trace.buckets) {
     all_reduce.push_back(GradientSeconds(
@@ -229,7 +237,8 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
         CostsOf(work.Of(stage).seconds, work.input_bytes));
     gathers.push_back(0);
     if (layout.zero == 0) continue;
-    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero);
+    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero,
+                 setting_.cluster.overlaps);
     run.Forward();
     const double forward = run.exposed();
     if (layout.zero < 3) {

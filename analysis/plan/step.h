@@ -60,7 +60,8 @@ struct UnitSeconds {
 // computing; at most two reduce-scatters are in flight.
 class UnitsRun {
  public:
-  UnitsRun(std::vector<UnitSeconds> units, int zero);
+  // Without `overlaps` computing waits for each call.
+  UnitsRun(std::vector<UnitSeconds> units, int zero, bool overlaps = true);
 
   void Forward();
   void Backward(bool reduces);
@@ -77,6 +78,7 @@ class UnitsRun {
 
   std::vector<UnitSeconds> units_;
   const int zero_;
+  const bool overlaps_;
   double now_ = 0, link_free_ = 0, exposed_ = 0;
   std::vector<double> there_;     // when gathered; < 0: not
   std::vector<double> reducing_;  // ends, the oldest first

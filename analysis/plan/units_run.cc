@@ -11,8 +11,11 @@ constexpr size_t kPrefetch = 1;
 
 }  // namespace
 
-UnitsRun::UnitsRun(std::vector<UnitSeconds> units, int zero)
-    : units_(std::move(units)), zero_(zero), there_(units_.size(), kNotThere) {}
+UnitsRun::UnitsRun(std::vector<UnitSeconds> units, int zero, bool overlaps)
+    : units_(std::move(units)),
+      zero_(zero),
+      overlaps_(overlaps),
+      there_(units_.size(), kNotThere) {}
 
 void UnitsRun::WaitUntil(double seconds) {
   exposed_ += std::max(0.0, seconds - now_);
@@ -23,6 +26,7 @@ void UnitsRun::Gather(size_t unit) {
   if (there_[unit] != kNotThere) return;
   link_free_ = std::max(link_free_, now_) + units_[unit].gather;
   there_[unit] = link_free_;
+  if (!overlaps_) WaitUntil(link_free_);
 }
 
 void UnitsRun::Need(size_t unit) {
@@ -53,6 +57,7 @@ void UnitsRun::Backward(bool reduces) {
     }
     link_free_ = std::max(link_free_, now_) + units_[unit].scatter;
     reducing_.push_back(link_free_);
+    if (!overlaps_) WaitUntil(link_free_);
   }
 }
 

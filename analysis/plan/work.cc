@@ -13,6 +13,10 @@ constexpr double kNormBackward = 2;
 // Of a logit in fp32: the cast, its maximum, its exponential and their sum, the
 // division, and the same back to the type of the product.
 constexpr double kLossBytes = 52;
+// Kernels of a forward (trainers/models/transformer.cc); backward has as many
+// for the inputs' gradients and for the weights'.
+constexpr double kBlockKernels = 16;  // norms, products, GELU, sums, views
+constexpr double kEmbeddingKernels = 3, kNormKernels = 1, kHeadKernels = 3;
 
 // Times kernels on one device.
 class Kernels {
@@ -30,6 +34,13 @@ class Kernels {
   // A kernel that reads and writes `bytes`.
   double Move(double bytes) const {
     return bytes / device_.memory_bytes_per_second;
+  }
+  // What starting the kernels of a layer adds to each of its passes.
+  void AddStarts(double kernels, PassSeconds& seconds) const {
+    const double starts = kernels * device_.kernel_seconds;
+    seconds.forward += starts;
+    seconds.input_grad += starts;
+    seconds.weight_grad += starts;
   }
   double value_bytes() const { return value_bytes_; }
 
@@ -130,7 +141,8 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   const auto takes = [&](const char* collective) {
     return CollectiveSeconds(cluster, collective, bytes, line, side);
   };
-  const double hidden_by[] = {products.qkv, products.expand};
+  const double hides = cluster.overlaps ? 1 : 0;
+  const double hidden_by[] = {hides * products.qkv, hides * products.expand};
   if (!layout.sequence_parallel) {
     const double sum = takes("all_reduce");
     seconds.tp_forward += 2 * sum;
@@ -165,9 +177,11 @@ void AddContextExchanges(const Shape& x, const Layout& layout,
   const double gradients =
       CollectiveSeconds(cluster, "ping_pong", kWideBytes * numbers, line, side);
   const auto n = static_cast<double>(layout.cp);
-  seconds.cp_forward += (n - 1) * std::max(0.0, keys - attention.forward / n);
+  const double hides = cluster.overlaps ? 1 / n : 0;
+  seconds.cp_forward +=
+      (n - 1) * std::max(0.0, keys - attention.forward * hides);
   seconds.cp_backward +=
-      (n - 1) * std::max(0.0, keys + gradients - attention.backward / n) +
+      (n - 1) * std::max(0.0, keys + gradients - attention.backward * hides) +
       gradients;
 }
 
@@ -195,6 +209,7 @@ Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
       products.Sum() + attention.backward + kernels.Move(elementwise.backward);
   work.seconds.weight_grad =
       products.Sum() + kernels.Move(engine.accumulate_bytes * work.parameters);
+  kernels.AddStarts(kBlockKernels, work.seconds);
   AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
   AddContextExchanges(x, layout, engine, cluster, attention, side,
                       work.seconds);
@@ -213,6 +228,7 @@ Work EmbeddingWork(const Model& model, const Layout& layout,
   work.parameters = (x.vocabulary + x.sequence) * x.h;
   work.seconds.forward = work.seconds.weight_grad =
       kernels.Move(3 * engine.stream_bytes * x.between * x.h);
+  kernels.AddStarts(kEmbeddingKernels, work.seconds);
   if (layout.tp > 1) {
     const char* const sum =
         layout.sequence_parallel ? "reduce_scatter" : "all_reduce";
@@ -233,6 +249,7 @@ Work NormWork(const Model& model, const Layout& layout, const Engine& engine,
   work.seconds.forward =
       kernels.Move(2 * engine.stream_bytes * x.between * x.h);
   work.seconds.input_grad = kNormBackward * work.seconds.forward;
+  kernels.AddStarts(kNormKernels, work.seconds);
   work.kept_bytes = engine.stream_bytes * x.between * x.h;
   if (engine.fused_attention) work.kept_bytes += kWideBytes * 2 * x.between;
   return work;
@@ -251,6 +268,7 @@ Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
   work.seconds.forward = product + kernels.Move(kLossBytes / 2 * logits);
   work.seconds.input_grad = product + kernels.Move(kLossBytes / 2 * logits);
   work.seconds.weight_grad = product;
+  kernels.AddStarts(kHeadKernels, work.seconds);
   if (layout.tp > 1) {
     const double bytes = engine.value_bytes * x.within * x.h;
     const Line line = LineAlong(cluster, layout.tp, 1);
@@ -259,8 +277,8 @@ Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
           CollectiveSeconds(cluster, "all_gather", bytes, line, side);
     const double sum =
         CollectiveSeconds(cluster, "all_reduce", bytes, line, side);
-    work.seconds.tp_backward =
-        engine.hides_tp_sums ? std::max(0.0, sum - product) : sum;
+    const bool hides = engine.hides_tp_sums && cluster.overlaps;
+    work.seconds.tp_backward = hides ? std::max(0.0, sum - product) : sum;
   }
   work.kept_bytes = engine.value_bytes * x.between * x.h + kWideBytes * logits;
   const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;

@@ -1,0 +1,270 @@
+// A cluster as a study's records show it.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "analysis/plan/cluster.h"
+#include "analysis/plan/recorded_layout.h"
+#include "analysis/plan/work.h"
+#include "analysis/runs/throughput.h"
+#include "analysis/stats/statistics.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise::plan {
+namespace {
+
+constexpr double kUnknownDeviation = 0.1;  // of one run alone
+// Kernels that move data take at most this share of a step; else what the
+// optimizer reaches is not what they do.
+constexpr double kMostMoving = 0.5;
+// A rate at which products take longer than anything else.
+constexpr double kSlow = 1e6;
+
+// What one run's micro-batch takes, and what there is of each kind in it.
+struct ComputingSample {
+  const RunRecord* run = nullptr;
+  int64_t micro_batch = 0;
+  double seconds = 0;  // of the slowest rank, without exchanges and update
+  double update_seconds = 0;
+  double update_bytes = 0;
+  double flops = 0;
+  double kernels = 0;
+  double moved_bytes = 0;
+};
+
+bool ExchangesNothing(const RunRecord& run) {
+  return run.world_size == 1 || SkipsCommunication(run);
+}
+
+bool ShowsComputing(const RunRecord& run, const RecordedComputing& which) {
+  const bool computes =
+      run.binary == "single" || run.binary == "ddp" || run.binary == "fsdp";
+  return computes && run.forward_flops_per_example > 0 &&
+         (ExchangesNothing(run) ||
+          run.world_size <= which.most_exchanging_ranks);
+}
+
+// Of one micro-batch of one rank that has the whole model.
+double WholeSeconds(const Model& model, const Layout& layout,
+                    const Engine& engine, const Device& device) {
+  Cluster cluster;
+  cluster.device = device;
+  const LayerWork work =
+      WorkOf(model, layout, engine, cluster, CostSide::kMiddle);
+  const PassSeconds all = work.Of({true, true, true, model.blocks}).seconds;
+  return all.Forward() + all.Backward();
+}
+
+// The slowest rank's medians, per micro-batch and per step.
+void Measure(const RunTrace& run, int64_t micro_batches,
+             ComputingSample& sample) {
+  for (const RankTrace& rank : run.ranks) {
+    std::vector<double> computing, update;
+    for (const StepRecord& step : MeasuredSteps(rank, {})) {
+      computing.push_back((step.step_seconds - step.optimizer_seconds -
+                           step.exposed_comm_seconds - step.data_wait_seconds) /
+                          static_cast<double>(micro_batches));
+      update.push_back(step.optimizer_seconds);
+    }
+    sample.seconds = std::max(sample.seconds, Median(computing));
+    sample.update_seconds = std::max(sample.update_seconds, Median(update));
+  }
+}
+
+absl::StatusOr<ComputingSample> SampleOf(const RunTrace& run) {
+  RETURN_IF_ERROR(CheckMeasurable(run, {}));
+  const RunRecord& record = run.ranks[0].run;
+  ASSIGN_OR_RETURN(const Throughput used, MeasureThroughput(run, {}));
+  ASSIGN_OR_RETURN(const Model model, ModelOf(record));
+  ASSIGN_OR_RETURN(const Layout layout, LayoutOf(record, used.global_batch));
+  ASSIGN_OR_RETURN(const Engine engine, OwnEngine(FlagOf(record, "precision")));
+  ComputingSample sample{&record, layout.micro_batch};
+  Measure(run, layout.micro_batches, sample);
+  if (!(sample.seconds > 0))
+    return absl::FailedPreconditionError("its steps compute nothing");
+  Device device;
+  device.peak_flops = kSlow;
+  const double products = WholeSeconds(model, layout, engine, device);
+  sample.flops = kSlow * products;
+  device.memory_bytes_per_second = 1;
+  device.peak_flops = 1e-3;
+  const double slow = WholeSeconds(model, layout, engine, device);
+  sample.moved_bytes = slow - sample.flops / device.peak_flops;
+  device = {};
+  device.peak_flops = std::numeric_limits<double>::infinity();
+  device.kernel_seconds = 1;
+  sample.kernels = WholeSeconds(model, layout, engine, device);
+  sample.update_bytes = engine.update_bytes * model.Parameters() /
+                        static_cast<double>(layout.zero > 0 ? layout.dp : 1);
+  return sample;
+}
+
+double SecondsOf(const ComputingSample& sample, const Device& device) {
+  return sample.flops / device.peak_flops +
+         sample.kernels * device.kernel_seconds +
+         sample.moved_bytes / device.memory_bytes_per_second;
+}
+
+// What data moves at while the optimizer runs; infinite where kernels would
+// take most of a step at that rate.
+double MemoryRate(const std::vector<ComputingSample>& samples) {
+  std::vector<double> rates;
+  for (const ComputingSample& sample : samples) {
+    if (sample.update_seconds > 0)
+      rates.push_back(sample.update_bytes / sample.update_seconds);
+  }
+  const double none = std::numeric_limits<double>::infinity();
+  if (rates.empty()) return none;
+  const double rate = Median(rates);
+  for (const ComputingSample& sample : samples) {
+    if (sample.moved_bytes / rate > kMostMoving * sample.seconds) return none;
+  }
+  return rate;
+}
+
+// Least squares of relative errors: seconds = flops / peak + kernels x
+// kernel_seconds + bytes / rate, no term below 0. One batch alone does not
+// separate the first two: kernels then take no time of their own.
+Device FitDevice(const std::vector<ComputingSample>& samples) {
+  Device device;
+  device.memory_bytes_per_second = MemoryRate(samples);
+  double ff = 0, fk = 0, kk = 0, f = 0, k = 0;
+  for (const ComputingSample& sample : samples) {
+    const double left = 1 - sample.moved_bytes /
+                                device.memory_bytes_per_second / sample.seconds;
+    const double flops = sample.flops / sample.seconds;
+    const double kernels = sample.kernels / sample.seconds;
+    ff += flops * flops;
+    fk += flops * kernels;
+    kk += kernels * kernels;
+    f += flops * left;
+    k += kernels * left;
+  }
+  const double determinant = ff * kk - fk * fk;
+  double per_flop = f / ff;
+  if (determinant > 1e-6 * ff * kk) {
+    const double per_kernel = (ff * k - fk * f) / determinant;
+    const double both = (f * kk - k * fk) / determinant;
+    if (per_kernel > 0 && both > 0) {
+      per_flop = both;
+      device.kernel_seconds = per_kernel;
+    }
+  }
+  device.peak_flops = 1 / per_flop;
+  return device;
+}
+
+void SlowDown(double times, Device& device) {
+  device.peak_flops /= times;
+  device.memory_bytes_per_second /= times;
+  device.kernel_seconds *= times;
+}
+
+using SamplesByRanks = std::map<int64_t, std::vector<ComputingSample>>;
+
+// Of each number of ranks those that exchange nothing, where there are any.
+SamplesByRanks Collect(absl::Span<const RunTrace> runs,
+                       const RecordedComputing& which, absl::Status& refusal) {
+  SamplesByRanks quiet, all;
+  for (const RunTrace& run : runs) {
+    if (run.ranks.empty() || !ShowsComputing(run.ranks[0].run, which)) continue;
+    const absl::StatusOr<ComputingSample> sample = SampleOf(run);
+    if (!sample.ok()) {
+      refusal = RunError(run, sample.status().message());
+      continue;
+    }
+    const int64_t ranks = sample->run->world_size;
+    all[ranks].push_back(*sample);
+    if (ExchangesNothing(*sample->run)) quiet[ranks].push_back(*sample);
+  }
+  for (auto& [ranks, samples] : quiet) all[ranks] = samples;
+  return all;
+}
+
+// The number of ranks with most batches, which separate the device's numbers.
+const std::vector<ComputingSample>& MostBatches(const SamplesByRanks& samples) {
+  const auto batches = [](const auto& entry) {
+    std::map<int64_t, int> found;
+    for (const ComputingSample& sample : entry.second)
+      found[sample.micro_batch] = 1;
+    return found.size();
+  };
+  return std::max_element(samples.begin(), samples.end(),
+                          [&](const auto& a, const auto& b) {
+                            return batches(a) < batches(b);
+                          })
+      ->second;
+}
+
+// The most ranks that any run had on one host.
+int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
+  int64_t most = 1;
+  for (const RunTrace& run : runs) {
+    if (run.ranks.empty()) continue;
+    const RunRecord& record = run.ranks[0].run;
+    const int64_t hosts = std::max<int64_t>(1, record.hosts);
+    most = std::max(most, (record.world_size + hosts - 1) / hosts);
+  }
+  return most;
+}
+
+// Whether `ranks` on a host leave no core of it to what communicates.
+bool SharesCores(const RunRecord& run, int64_t ranks) {
+  const bool cpu = !run.devices.empty() && run.devices.front() == "cpu";
+  return cpu && run.host.cores > 0 &&
+         ranks * run.threads_per_rank >= run.host.cores;
+}
+
+// Of the samples about what the device takes: how far their runs are apart and
+// how far the device is from them.
+double DeviationOf(const std::vector<ComputingSample>& samples,
+                   const Device& device) {
+  if (samples.size() < 2) return kUnknownDeviation;
+  double squares = 0;
+  for (const ComputingSample& sample : samples) {
+    const double error = SecondsOf(sample, device) / sample.seconds - 1;
+    squares += error * error;
+  }
+  return std::sqrt(squares / static_cast<double>(samples.size() - 1));
+}
+
+}  // namespace
+
+absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
+                                           const RecordedComputing& which) {
+  absl::Status refusal = absl::FailedPreconditionError(
+      "--records: no run of single, ddp or fsdp shows what computing takes: "
+      "record one, bazel run //trainers:ddp -- --nproc=2 --model=gpt "
+      "--record=DIR/ddp.jsonl");
+  const SamplesByRanks samples = Collect(runs, which, refusal);
+  if (samples.empty()) return refusal;
+  auto like = samples.upper_bound(which.ranks);
+  if (like != samples.begin()) --like;
+  Cluster cluster;
+  cluster.device = FitDevice(MostBatches(samples));
+  std::vector<double> slower;
+  for (const ComputingSample& sample : like->second)
+    slower.push_back(sample.seconds / SecondsOf(sample, cluster.device));
+  SlowDown(GeometricMean(slower), cluster.device);
+  cluster.deviation = DeviationOf(like->second, cluster.device);
+
+  const RunRecord& one = *like->second.front().run;
+  cluster.name = one.host.cpu_model;
+  cluster.devices_per_node = MostOnAHost(runs);
+  cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
+                                static_cast<double>(cluster.devices_per_node);
+  ASSIGN_OR_RETURN(
+      cluster.network,
+      FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks}));
+  cluster.overlaps =
+      cluster.network.backend == "fake" ||
+      !SharesCores(one, std::min(which.ranks, cluster.devices_per_node));
+  return cluster;
+}
+
+}  // namespace rankwise::plan

@@ -1,0 +1,286 @@
+#include "analysis/plan/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "analysis/plan/recorded_layout.h"
+#include "analysis/runs/cell.h"
+#include "analysis/stats/statistics.h"
+#include "analysis/text/text_table.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise::plan {
+namespace {
+
+constexpr double kNormal95 = 1.96;
+// Of layouts, whose errors say more than what the fit leaves open.
+constexpr double kFewestErrors = 3;
+
+// A layout of several ranks that communicated, and what it was planned with.
+struct PlannedCell {
+  ScoredLayout scored;
+  Setting setting;
+};
+
+bool IsScored(const Cell& cell) {
+  return cell.run.world_size > 1 && !cell.IsAblation() &&
+         !cell.repetitions.front().captured;
+}
+
+absl::StatusOr<Setting> SettingOf(const Cell& cell,
+                                  absl::Span<const RunTrace> runs,
+                                  const ScoreConfig& config) {
+  Setting setting;
+  ASSIGN_OR_RETURN(setting.model, ModelOf(cell.run));
+  ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision")));
+  ASSIGN_OR_RETURN(
+      setting.cluster,
+      ClusterFromRecords(runs, {.ranks = cell.run.world_size,
+                                .most_exchanging_ranks = config.fit_up_to}));
+  setting.cluster.devices_per_node =
+      (cell.run.world_size + cell.hosts - 1) / cell.hosts;
+  return setting;
+}
+
+absl::StatusOr<PlannedCell> PlanCell(const Cell& cell,
+                                     absl::Span<const RunTrace> runs,
+                                     const ScoreConfig& config) {
+  PlannedCell planned;
+  ASSIGN_OR_RETURN(planned.setting, SettingOf(cell, runs, config));
+  ScoredLayout& scored = planned.scored;
+  ASSIGN_OR_RETURN(scored.layout, LayoutOf(cell.run, cell.global_batch));
+  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(planned.setting));
+  ASSIGN_OR_RETURN(scored.step, steps.Quick(scored.layout));
+  if (!std::isfinite(scored.step.seconds))
+    return absl::FailedPreconditionError("its communication was not measured");
+  scored.model = planned.setting.model.name;
+  scored.hosts = cell.hosts;
+  scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
+  if (cell.memory.has_value()) {
+    scored.measured_bytes =
+        static_cast<double>(TotalBytes(cell.memory->measured));
+  }
+  return planned;
+}
+
+std::vector<PlannedCell> PlanCells(absl::Span<const RunTrace> runs,
+                                   const ScoreConfig& config,
+                                   std::vector<std::string>* left_out) {
+  std::vector<PlannedCell> planned;
+  for (const Cell& cell : GroupIntoCells(runs, {}, left_out)) {
+    if (!IsScored(cell)) continue;
+    absl::StatusOr<PlannedCell> one = PlanCell(cell, runs, config);
+    if (one.ok()) {
+      planned.push_back(*std::move(one));
+    } else {
+      left_out->push_back(
+          absl::StrCat(cell.Name(), ": ", one.status().message()));
+    }
+  }
+  return planned;
+}
+
+// The standard deviation about 0 of what the cells but `without` of at most
+// `fit_up_to` ranks (0: any) are off by, of which 1.96 make Student's interval;
+// `otherwise` where they are too few.
+double DeviationOf(const std::vector<PlannedCell>& cells,
+                   const PlannedCell* without, int64_t fit_up_to,
+                   double otherwise) {
+  double squares = 0, count = 0;
+  for (const PlannedCell& cell : cells) {
+    if (&cell == without) continue;
+    if (fit_up_to > 0 && cell.scored.layout.ranks() > fit_up_to) continue;
+    squares += cell.scored.Error() * cell.scored.Error();
+    count += 1;
+  }
+  if (count < kFewestErrors) return otherwise;
+  return StudentTwoSidedQuantile(0.05, count) / kNormal95 *
+         std::sqrt(squares / count);
+}
+
+absl::Status AddInterval(double deviation, PlannedCell& cell) {
+  cell.setting.cluster.deviation = deviation;
+  ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(cell.setting));
+  ASSIGN_OR_RETURN(cell.scored.step, steps.Predict(cell.scored.layout));
+  return absl::OkStatus();
+}
+
+// What the planner would choose among `layouts`, and what was best of those
+// that fit into memory; none where nothing fits.
+std::optional<Regret> RegretOf(const std::vector<const ScoredLayout*>& layouts,
+                               double memory_bytes) {
+  const double limit = memory_bytes == 0
+                           ? std::numeric_limits<double>::infinity()
+                           : memory_bytes;
+  const ScoredLayout *choice = nullptr, *best = nullptr;
+  for (const ScoredLayout* one : layouts) {
+    if (one->step.memory.sum() <= limit &&
+        (choice == nullptr || one->step.seconds < choice->step.seconds))
+      choice = one;
+    const bool known = one->measured_bytes > 0;
+    if ((known ? one->measured_bytes : one->step.memory.sum()) <= limit &&
+        (best == nullptr || one->measured_seconds < best->measured_seconds))
+      best = one;
+  }
+  if (choice == nullptr || best == nullptr) return std::nullopt;
+  return Regret{layouts.size(), *choice, *best};
+}
+
+std::vector<Regret> RegretsOf(const std::vector<ScoredLayout>& scored,
+                              double memory_bytes) {
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>,
+           std::vector<const ScoredLayout*>>
+      groups;
+  for (const ScoredLayout& one : scored) {
+    const Layout& layout = one.layout;
+    groups[{one.model, layout.ranks(), one.hosts, layout.global_batch()}]
+        .push_back(&one);
+  }
+  std::vector<Regret> regrets;
+  for (const auto& [key, layouts] : groups) {
+    if (layouts.size() < 2) continue;
+    const auto regret = RegretOf(layouts, memory_bytes);
+    if (regret.has_value()) regrets.push_back(*regret);
+  }
+  return regrets;
+}
+
+void Total(PlanScore& score) {
+  std::vector<double> errors, widths, regrets;
+  double covered = 0;
+  for (const ScoredLayout& one : score.layouts) {
+    const Interval& interval = one.step.interval;
+    errors.push_back(std::abs(one.Error()));
+    widths.push_back((interval.high - interval.low) / one.step.seconds);
+    covered += one.IsCovered();
+  }
+  score.median_absolute_error = Median(errors);
+  score.median_relative_width = Median(widths);
+  score.coverage = covered / static_cast<double>(score.layouts.size());
+  for (const Regret& one : score.regrets) regrets.push_back(one.Share());
+  score.median_regret = regrets.empty()
+                            ? std::numeric_limits<double>::quiet_NaN()
+                            : Median(regrets);
+}
+
+std::string RanksText(const ScoredLayout& one) {
+  const int64_t ranks = one.layout.ranks();
+  return one.hosts > 1 ? absl::StrCat(ranks, " on ", one.hosts, " hosts")
+                       : absl::StrCat(ranks);
+}
+
+std::string NameOf(const ScoredLayout& one) {
+  return absl::StrCat(MeshName(one.layout), ", ", DetailsOf(one.layout));
+}
+
+std::string LayoutsText(const PlanScore& score) {
+  TextTable table(
+      {"model", "ranks", "layout", "planned ms", "95 % interval", "measured ms",
+       "error", "covered", "planned MB", "measured MB", "error"},
+      /*left_columns=*/3);
+  std::vector<double> memory;
+  for (const ScoredLayout& one : score.layouts) {
+    const Interval& interval = one.step.interval;
+    const bool known = one.measured_bytes > 0;
+    const double off =
+        known ? one.step.memory.sum() / one.measured_bytes - 1 : 0;
+    if (known) memory.push_back(std::abs(off));
+    table.AddRow(
+        {one.model, RanksText(one), NameOf(one),
+         MillisecondsText(one.step.seconds),
+         absl::StrFormat("[%s, %s]", MillisecondsText(interval.low),
+                         MillisecondsText(interval.high)),
+         MillisecondsText(one.measured_seconds), SignedPercentText(one.Error()),
+         one.IsCovered() ? "yes" : "no",
+         absl::StrFormat("%.1f", 1e-6 * one.step.memory.sum()),
+         known ? absl::StrFormat("%.1f", 1e-6 * one.measured_bytes) : "-",
+         known ? SignedPercentText(off) : "-"});
+  }
+  std::string text = absl::StrFormat(
+      "%s\nMedian error %s of %d layouts. %s of them lie within their 95 %% "
+      "interval; intervals are %s of the step wide at the median.\n",
+      table.ToString(), PercentText(score.median_absolute_error),
+      score.layouts.size(), PercentText(score.coverage),
+      PercentText(score.median_relative_width));
+  if (!memory.empty()) {
+    absl::StrAppendFormat(
+        &text, "Memory: median error %s, the largest %s.\n",
+        PercentText(Median(memory)),
+        PercentText(*std::max_element(memory.begin(), memory.end())));
+  }
+  return text;
+}
+
+std::string RegretText(const PlanScore& score) {
+  TextTable table({"model", "ranks", "planner's first choice",
+                   "fastest measured", "batch", "of", "ms", "ms", "regret"},
+                  /*left_columns=*/4);
+  for (const Regret& one : score.regrets) {
+    table.AddRow({one.choice.model, RanksText(one.choice), NameOf(one.choice),
+                  NameOf(one.best),
+                  absl::StrCat(one.choice.layout.global_batch()),
+                  absl::StrCat(one.layouts),
+                  MillisecondsText(one.choice.measured_seconds),
+                  MillisecondsText(one.best.measured_seconds),
+                  PercentText(one.Share())});
+  }
+  return absl::StrFormat("\n%s\nMedian regret %s of %d choices.\n",
+                         table.ToString(), PercentText(score.median_regret),
+                         score.regrets.size());
+}
+
+}  // namespace
+
+absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
+                                     const ScoreConfig& config) {
+  RETURN_IF_ERROR(
+      ClusterFromRecords(runs, {.most_exchanging_ranks = config.fit_up_to})
+          .status());
+  PlanScore score;
+  std::vector<PlannedCell> cells = PlanCells(runs, config, &score.left_out);
+  for (PlannedCell& cell : cells) {
+    if (cell.scored.layout.ranks() <= config.fit_up_to) continue;
+    RETURN_IF_ERROR(
+        AddInterval(DeviationOf(cells, &cell, config.fit_up_to,
+                                /*otherwise=*/cell.setting.cluster.deviation),
+                    cell));
+    score.layouts.push_back(cell.scored);
+  }
+  if (score.layouts.empty()) {
+    score.left_out.push_back(
+        "no runs of several ranks that were not used to fit: record some, or "
+        "lower --fit_up_to");
+    return absl::FailedPreconditionError(
+        absl::StrCat("--score: ", absl::StrJoin(score.left_out, "; ")));
+  }
+  score.regrets = RegretsOf(score.layouts, config.memory_bytes);
+  Total(score);
+  return score;
+}
+
+double RecordedDeviation(absl::Span<const RunTrace> runs,
+                         const Cluster& cluster) {
+  std::vector<std::string> left_out;
+  const std::vector<PlannedCell> cells = PlanCells(runs, {}, &left_out);
+  return DeviationOf(cells, /*without=*/nullptr, /*fit_up_to=*/0,
+                     /*otherwise=*/cluster.deviation);
+}
+
+std::string PlanScoreText(const PlanScore& score) {
+  std::string text = LayoutsText(score);
+  if (!score.regrets.empty()) absl::StrAppend(&text, RegretText(score));
+  for (const std::string& reason : score.left_out)
+    absl::StrAppend(&text, "Not scored: ", reason, ".\n");
+  return text;
+}
+
+}  // namespace rankwise::plan

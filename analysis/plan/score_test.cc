@@ -1,0 +1,210 @@
+// Scores of records whose truth is known: steps that the planner's own model
+// takes on a known device and network, with noise from run to run.
+
+#include "analysis/plan/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "analysis/cost_model/runs_for_test.h"
+#include "analysis/plan/cluster.h"
+#include "analysis/plan/recorded_layout.h"
+#include "analysis/runs/trace_for_test.h"
+#include "analysis/stats/statistics.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rankwise::plan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kTrials = 40;
+constexpr int kRepetitions = 3;
+constexpr double kNoise = 0.03;  // of a run's steps, all alike
+
+BenchRunForTest Bench() {
+  BenchRunForTest bench;
+  bench.collectives = {"all_reduce", "ping_pong"};
+  return bench;
+}
+
+StepModel Truth(double peak_flops, int64_t ranks) {
+  Setting setting;
+  setting.model = *NamedModel("nano");
+  setting.engine = *OwnEngine("fp32");
+  setting.cluster.device.peak_flops = peak_flops;
+  setting.cluster.device.memory_bytes = 8e9;
+  setting.cluster.devices_per_node = ranks;
+  setting.cluster.network = *FitNetwork({MakeBenchRun(Bench())});
+  return *StepModel::Create(std::move(setting));
+}
+
+std::string BinaryOf(const Layout& layout) {
+  if (!layout.is_data_parallel()) return "hybrid";
+  if (layout.zero > 0) return "fsdp";
+  return layout.dp > 1 ? "ddp" : "single";
+}
+
+// A run that took `times` as long as the truth says.
+RunTrace Recorded(const Layout& layout, double times, int repetition) {
+  StepModel truth = Truth(50e9, layout.ranks());
+  const Step step = *truth.Predict(layout);
+  RunTrace run =
+      MakeRun({.binary = BinaryOf(layout),
+               .world_size = layout.ranks(),
+               .run_id = absl::StrCat(MeshName(layout), DetailsOf(layout),
+                                      repetition)});
+  for (RankTrace& rank : run.ranks) {
+    rank.run.forward_flops_per_example = truth.setting().model.ForwardFlops();
+    rank.run.mesh = {{"pp", layout.pp}, {"dp", layout.dp}, {"tp", layout.tp}};
+    rank.run.host.cores = 64;
+    rank.run.flags = {{"model", "gpt"},
+                      {"precision", "fp32"},
+                      {"model_size", "nano"},
+                      {"tied_head", "true"},
+                      {"microbatches", absl::StrCat(layout.micro_batches)},
+                      {"batch_size", absl::StrCat(layout.micro_batch)},
+                      {"schedule", layout.schedule},
+                      {"zero", absl::StrCat(layout.zero)}};
+    for (StepRecord& one : rank.steps) {
+      one.step_seconds = times * step.seconds;
+      one.exposed_comm_seconds = times * step.parts.dp;
+      one.optimizer_seconds = 0;
+      one.data_wait_seconds = 0;
+      one.examples = layout.micro_batch * layout.micro_batches;
+    }
+  }
+  return run;
+}
+
+std::vector<Layout> Fitted() {
+  return {{.micro_batch = 2},
+          {.micro_batch = 8},
+          {.dp = 2, .micro_batch = 8},
+          {.dp = 2, .zero = 1, .micro_batch = 8},
+          {.dp = 2, .zero = 3, .micro_batch = 8},
+          {.pp = 2, .micro_batch = 2, .micro_batches = 4},
+          {.tp = 2, .micro_batch = 8}};
+}
+
+std::vector<Layout> HeldOut() {
+  return {{.dp = 2, .tp = 2, .micro_batch = 16},
+          {.pp = 4, .micro_batch = 4, .micro_batches = 4},
+          {.dp = 4, .micro_batch = 8},
+          {.dp = 4, .zero = 3, .micro_batch = 8},
+          {.pp = 2, .dp = 4, .micro_batch = 4, .micro_batches = 4},
+          {.dp = 8, .micro_batch = 8}};
+}
+
+// `bias`: how much longer than the truth the layouts that are held out take.
+std::vector<RunTrace> MadeRecords(std::mt19937_64& random, double bias) {
+  std::normal_distribution<double> noise(0, kNoise);
+  std::vector<RunTrace> runs = {MakeBenchRun(Bench())};
+  const auto add = [&](const std::vector<Layout>& layouts, double times) {
+    for (const Layout& layout : layouts) {
+      for (int i = 0; i < kRepetitions; ++i)
+        runs.push_back(Recorded(layout, times * std::exp(noise(random)), i));
+    }
+  };
+  add(Fitted(), 1);
+  add(HeldOut(), 1 + bias);
+  return runs;
+}
+
+struct Found {
+  double median_error = 0, coverage = 0;
+};
+
+Found FoundIn(double bias, int64_t fit_up_to) {
+  std::mt19937_64 random(1);
+  std::vector<double> errors;
+  double covered = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto score = ScorePlans(MadeRecords(random, bias), {fit_up_to});
+    EXPECT_TRUE(score.ok()) << score.status();
+    for (const ScoredLayout& one : score->layouts) {
+      errors.push_back(one.Error());
+      covered += one.IsCovered();
+    }
+  }
+  return {Median(errors), covered / static_cast<double>(errors.size())};
+}
+
+TEST(PlanScore, FindsTheTruthWithoutBiasAndCoversIt) {
+  for (const int64_t fit_up_to : {0, 2}) {
+    const Found found = FoundIn(0, fit_up_to);
+    EXPECT_NEAR(found.median_error, 0, 0.01) << fit_up_to;
+    EXPECT_GE(found.coverage, 0.90) << fit_up_to;
+    EXPECT_LE(found.coverage, 0.99) << fit_up_to;
+  }
+}
+
+TEST(PlanScore, ShowsWhatTheModelLeavesOut) {
+  const Found found = FoundIn(0.25, 2);
+  EXPECT_NEAR(found.median_error, -0.2, 0.02);
+  EXPECT_LT(found.coverage, 0.2);
+}
+
+TEST(PlanScore, PrintsErrorsAndRegret) {
+  std::mt19937_64 random(2);
+  std::vector<RunTrace> runs = MadeRecords(random, 0);
+  const auto score = ScorePlans(runs, {.fit_up_to = 2});
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_THAT(PlanScoreText(*score),
+              AllOf(HasSubstr("dp 8, 1 x 8"), HasSubstr("Median error "),
+                    HasSubstr(" of 6 layouts."), HasSubstr("Median regret ")));
+}
+
+TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
+  std::mt19937_64 random(3);
+  std::vector<RunTrace> runs = {MakeBenchRun(Bench()),
+                                Recorded({.micro_batch = 8}, 1, 0)};
+  Layout first{.dp = 2, .micro_batch = 8}, second = first;
+  second.zero = 3;
+  StepModel truth = Truth(50e9, 2);
+  if (truth.Quick(second)->seconds < truth.Quick(first)->seconds)
+    std::swap(first, second);
+  runs.push_back(Recorded(first, 3, 0));
+  runs.push_back(Recorded(second, 1, 0));
+  const auto score = ScorePlans(runs, {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  ASSERT_EQ(score->regrets.size(), 1u);
+  EXPECT_EQ(score->regrets[0].choice.layout.zero, first.zero);
+  EXPECT_EQ(score->regrets[0].best.layout.zero, second.zero);
+  EXPECT_GT(score->median_regret, 1);
+  // A memory that only ZeRO 3 fits into leaves no other choice.
+  double least = score->layouts[0].step.memory.sum();
+  for (const ScoredLayout& one : score->layouts)
+    least = std::min(least, one.step.memory.sum());
+  const auto tight = ScorePlans(runs, {.memory_bytes = 1.001 * least});
+  ASSERT_TRUE(tight.ok()) << tight.status();
+  EXPECT_DOUBLE_EQ(tight->median_regret, 0);
+}
+
+TEST(PlanScore, SaysWhatCannotBeScored) {
+  RunTrace run = Recorded({.micro_batch = 8}, 1, 0);
+  EXPECT_THAT(
+      std::string(
+          ScorePlans({run, MakeBenchRun(Bench())}, {}).status().message()),
+      HasSubstr("no runs of several ranks"));
+  RunRecord& record = run.ranks[0].run;
+  record.forward_flops_per_example = 1;
+  EXPECT_THAT(std::string(ModelOf(record).status().message()),
+              HasSubstr("operations per example"));
+  record.flags["context"] = "ulysses";
+  EXPECT_THAT(std::string(LayoutOf(record, 8).status().message()),
+              HasSubstr("--context=ulysses is not planned"));
+  record.flags["model"] = "mlp";
+  EXPECT_THAT(std::string(ModelOf(record).status().message()),
+              HasSubstr("--model=mlp is not planned"));
+}
+
+}  // namespace
+}  // namespace rankwise::plan
