@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 10;
+inline constexpr int kSchemaMinor = 11;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
@@ -81,6 +81,13 @@ struct RunRecord {
   int64_t host_index = 0;
   int64_t hosts = 0;
   int64_t ranks_on_host = 0;  // of the job, this one among them
+  // What one device of this rank can do at most, in the run's precision and
+  // threads: as it was measured, or by --peak_tflops. 0: not known.
+  double peak_flops_per_second = 0;
+  double peak_bytes_per_second = 0;  // between it and its memory
+  // Bytes that a step of this rank moves between them at least: estimated
+  // (docs/metrics.md); 0: not known.
+  double step_bytes = 0;
 };
 
 // What a rank only waited for in a step of one unit of sharded data
@@ -340,6 +347,23 @@ struct MemoryRecord {
   MemoryParts computed = {};  // what the formulas say
 };
 
+// One layer of the model, timed in passes over one batch after training. The
+// lists hold one value per pass and are equally long.
+struct LayerRecord {
+  int64_t rank = 0;
+  int64_t layer = 0;  // of the model, from 0
+  std::string name;
+  int64_t examples = 0;  // of a pass
+  // Floating-point operations of a pass, and the bytes that it has to move
+  // between the device and its memory at least.
+  double forward_flops = 0;
+  double backward_flops = 0;
+  double forward_bytes = 0;
+  double backward_bytes = 0;
+  std::vector<double> forward_seconds = {};
+  std::vector<double> backward_seconds = {};
+};
+
 // One action of a pipeline's stage.
 struct RecordedSpan {
   std::string action;  // "F", "B", "I", "W", as in docs/pipeline.md
@@ -364,7 +388,7 @@ using Record =
     std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
                  CheckpointRecord, ScheduleRecord, CollectiveRecord,
                  OverlapRecord, TrafficRecord, EnvironmentRecord, MemoryRecord,
-                 TimelineRecord, RestartRecord, UpdateRecord>;
+                 TimelineRecord, RestartRecord, UpdateRecord, LayerRecord>;
 
 }  // namespace rankwise
 

@@ -124,6 +124,8 @@ inline bool HasRanks(const std::vector<RecordedAxis>& mesh,
   return ranks == static_cast<double>(world_size);
 }
 
+inline bool IsAmount(double value) { return value >= 0 && value < 1e30; }
+
 template <typename Fields, typename R>
 void ListFields(Fields& fields, R& record) {
   using T = std::remove_const_t<R>;
@@ -156,8 +158,7 @@ void ListFields(Fields& fields, R& record) {
       fields.Number("forward_flops_per_example",
                     record.forward_flops_per_example);
     }
-    fields.Check(record.forward_flops_per_example >= 0 &&
-                     record.forward_flops_per_example < 1e30,
+    fields.Check(IsAmount(record.forward_flops_per_example),
                  "\"forward_flops_per_example\" should be 0 or more");
     if (fields.Has("source_hash")) {  // and with it the other three of 1.5
       fields.Text("source_hash", record.source_hash);
@@ -175,6 +176,15 @@ void ListFields(Fields& fields, R& record) {
       fields.Count("hosts", record.hosts);
       fields.Count("ranks_on_host", record.ranks_on_host);
     }
+    if (fields.Has("peak_flops_per_second")) {  // and the other two of 1.11
+      fields.Number("peak_flops_per_second", record.peak_flops_per_second);
+      fields.Number("peak_bytes_per_second", record.peak_bytes_per_second);
+      fields.Number("step_bytes", record.step_bytes);
+    }
+    fields.Check(IsAmount(record.peak_flops_per_second) &&
+                     IsAmount(record.peak_bytes_per_second) &&
+                     IsAmount(record.step_bytes),
+                 "the peaks and \"step_bytes\" should be 0 or more");
     fields.Below("rank", record.rank, "world_size", record.world_size);
   } else if constexpr (std::is_same_v<T, RecordedAxis>) {
     fields.Text("name", record.name);
@@ -322,6 +332,24 @@ void ListFields(Fields& fields, R& record) {
     fields.Objects("events", record.events);
     fields.Seconds("step_seconds", record.step_seconds);
     fields.Seconds("exposed_comm_seconds", record.exposed_comm_seconds);
+  } else if constexpr (std::is_same_v<T, LayerRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("layer", record.layer);
+    fields.Text("name", record.name);
+    fields.Count("examples", record.examples);
+    fields.Number("forward_flops", record.forward_flops);
+    fields.Number("backward_flops", record.backward_flops);
+    fields.Number("forward_bytes", record.forward_bytes);
+    fields.Number("backward_bytes", record.backward_bytes);
+    fields.SecondsList("forward_seconds", record.forward_seconds);
+    fields.SecondsList("backward_seconds", record.backward_seconds);
+    fields.Check(
+        record.forward_seconds.size() == record.backward_seconds.size(),
+        "\"forward_seconds\" and \"backward_seconds\" differ in length");
+    fields.Check(
+        IsAmount(record.forward_flops) && IsAmount(record.backward_flops) &&
+            IsAmount(record.forward_bytes) && IsAmount(record.backward_bytes),
+        "operations and bytes should be 0 or more");
   } else {
     static_assert(std::is_same_v<T, EnvironmentRecord>);
     fields.Count("rank", record.rank);
@@ -343,7 +371,7 @@ inline constexpr RecordKind kRecordKinds[] = {
     {"run", 0},        {"step", 0},        {"epoch", 0},      {"eval", 0},
     {"checkpoint", 0}, {"schedule", 1},    {"collective", 2}, {"overlap", 2},
     {"traffic", 2},    {"environment", 2}, {"memory", 3},     {"timeline", 3},
-    {"restart", 9},    {"update", 10},
+    {"restart", 9},    {"update", 10},     {"layer", 11},
 };
 static_assert(std::size(kRecordKinds) == std::variant_size_v<Record>);
 

@@ -37,6 +37,9 @@ RunRecord ExampleRun() {
   run.example = "sequence";
   run.tokens_per_example = 128;
   run.mesh = {{"dp", 1}, {"tp", 2}};
+  run.peak_flops_per_second = 1.5e11;
+  run.peak_bytes_per_second = 2e10;
+  run.step_bytes = 4e8;
   return run;
 }
 
@@ -218,12 +221,36 @@ TEST(RecordJson, ARunFromBefore18IsOnUnknownHosts) {
   EXPECT_EQ(old.ranks_on_host, 0);
 }
 
+TEST(RecordJson, ALayerKeepsItsPasses) {
+  const LayerRecord layer = {0,   1,   "conv2", 64,          1e9,
+                             2e9, 5e6, 15e6,    {0.5, 0.25}, {0.75, 1}};
+  const auto read = ParseAs<LayerRecord>(ToJsonLine(layer));
+  EXPECT_EQ(read.name, "conv2");
+  EXPECT_EQ(read.backward_flops, 2e9);
+  EXPECT_EQ(read.backward_bytes, 15e6);
+  EXPECT_EQ(read.forward_seconds, layer.forward_seconds);
+  EXPECT_EQ(read.backward_seconds, layer.backward_seconds);
+}
+
+TEST(RecordJson, ARunFromBefore111HasNoPeaks) {
+  const std::string line = ToJsonLine(ExampleRun());
+  const std::string added =
+      ",\"peak_flops_per_second\":1.5e+11,\"peak_bytes_per_second\":2e+10,"
+      "\"step_bytes\":4e+08";
+  ASSERT_THAT(line, HasSubstr(added));
+  EXPECT_EQ(ParseAs<RunRecord>(line).step_bytes, 4e8);
+  const auto old = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
+  EXPECT_EQ(old.peak_flops_per_second, 0);
+  EXPECT_EQ(old.peak_bytes_per_second, 0);
+  EXPECT_EQ(old.step_bytes, 0);
+}
+
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.10\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.11\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
-  EXPECT_EQ(run.find("flops"), std::string::npos);
+  EXPECT_EQ(run.find("forward_flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
   const std::string step = absl::StrReplaceAll(
       ToJsonLine(ExampleStep()),
@@ -349,9 +376,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.10\"", "\"one\"",
+      {ExampleRun(), "\"1.11\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.10\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.11\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -465,7 +492,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.10\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.11\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

@@ -40,7 +40,8 @@ constexpr absl::string_view kFollowTheWorldSize =
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
     "async_checkpoint checkpoint_dir checkpoint_every csv dry_run file_store "
     "keep_checkpoints launch log_dir log_every max_restarts memory "
-    "oversubscribe peak_tflops progress record resume trace trace_ops "
+    "oversubscribe peak peak_tflops profile progress record resume trace "
+    "trace_ops "
     "trace_steps traffic_steps";
 
 bool Names(absl::string_view list, absl::string_view flag) {

@@ -17,6 +17,7 @@
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
+#include "trainers/peak_flag.h"
 
 // Model and data.
 TRAINER_FLAG(
@@ -131,7 +132,8 @@ TRAINER_FLAG(kOutput, int64_t, log_every, 100,
              "steps between two lines of rank 0");
 TRAINER_FLAG(kOutput, double, peak_tflops, 0,
              "what one rank's device can do in the precision used, in TFLOP/s "
-             "without sparsity, against which the MFU is shown; 0: no MFU");
+             "without sparsity, against which the MFU is shown; 0: as --peak "
+             "says");
 TRAINER_FLAG(kOutput, bool, progress, true,
              "a progress bar where stdout is a terminal");
 TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
@@ -311,11 +313,13 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
       .log_every = FlagInRange(checks, FLAGS_log_every, 1, kMostSteps),
       .show_progress = absl::GetFlag(FLAGS_progress),
       .peak_tflops = FlagInRange(checks, FLAGS_peak_tflops, 0),
+      .peak = {},  // where the rank runs
       .memory = absl::GetFlag(FLAGS_memory),
       .dry_run = absl::GetFlag(FLAGS_dry_run),
       .traffic_steps = FlagInRange(checks, FLAGS_traffic_steps, 0, kMostSteps),
       .trace = TraceFromFlags(checks)};
   checks.ParentExists("record", output.record_file);
+  CheckPeakFlag(checks);
   if (output.traffic_steps > 0 && output.record_file.empty()) {
     checks.Complain("--traffic_steps: needs --record, the file to write to");
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@
 #include "trainers/graphs/captured_step.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
+#include "trainers/peak/peak_process.h"
+#include "trainers/peak_flag.h"
 
 namespace rankwise {
 namespace {
@@ -131,10 +134,15 @@ absl::Status CheckRank(const Trainer& trainer, const TrainConfig& config,
       "CPU; use fewer ranks, or leave out --cuda_graph");
 }
 
+void SayOnce(const Worker& worker, const std::string& line) {
+  if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
+}
+
 // While the communicator lives: it explains what failed.
-absl::Status Guarded(const Trainer& trainer, const TrainConfig& config,
+absl::Status Guarded(const Trainer& trainer, TrainConfig config,
                      const Worker& worker) {
   RETURN_IF_ERROR(CheckRank(trainer, config, worker));
+  SayOnce(worker, TakePeak(worker, config));
   // PyTorch by default lets convolutions round; here the flag decides for both.
   at::globalContext().setAllowTF32CuBLAS(config.tf32);
   at::globalContext().setAllowTF32CuDNN(config.tf32);
@@ -164,10 +172,6 @@ absl::StatusOr<TrainConfig> WithBatchSize(const Trainer& trainer,
   const std::string typed = absl::StrCat(config.data.batch_size);
   config.flags.all["batch_size"] = config.flags.losses["batch_size"] = typed;
   return config;
-}
-
-void SayOnce(const Worker& worker, const std::string& line) {
-  if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
 
 // The replicas'. They compute at the same time, so slots of the CPU divide its
@@ -328,6 +332,8 @@ int Launch(const Trainer& trainer, const CommandLine& line, int argc,
 }  // namespace
 
 int TrainerMain(int argc, char** argv, const Trainer& trainer) {
+  if (const std::optional<int> ended = RunAsPeakProcess(argc, argv))
+    return *ended;
   DescribeCommandLine(trainer.usage, "trainers/");
   const absl::StatusOr<CommandLine> line = ReadCommandLine(trainer, argc, argv);
   if (!line.ok()) {

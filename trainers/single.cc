@@ -9,6 +9,7 @@
 #include "trainers/graphs/captured_step.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/main.h"
+#include "trainers/profile_flag.h"
 
 namespace rankwise {
 namespace {
@@ -38,7 +39,9 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     optimizer.ZeroGrad();
     return StepOutcome{.loss = loss};
   };
-  return run->Train(CaptureIfRequested(config, worker, *run, {.step = step}));
+  return run->Train(CaptureIfRequested(config, worker, *run, {.step = step}),
+                    /*evaluate=*/nullptr,
+                    [&] { return ProfileIfRequested(config, *run); });
 }
 
 }  // namespace

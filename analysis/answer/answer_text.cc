@@ -95,7 +95,7 @@ std::string MarkedTrainer(const ScalingRow& row) {
 }
 
 std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
-                                  bool with_mfu) {
+                                  bool with_mfu, bool with_memory) {
   const Cell& cell = *row.cell;
   std::string speedup = "-", efficiency = "-", interval = "-";
   if (row.scaling == "base") speedup = "1.00";
@@ -117,6 +117,7 @@ std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
       PercentText(MedianOf(cell, &Throughput::exposed_comm_share)),
       PercentText(MedianOf(cell, &Throughput::data_wait_share))};
   if (with_mfu) cells.push_back(PercentText(ModelFlopsUtilization(cell)));
+  if (with_memory) cells.push_back(PercentText(MemoryBandwidthShare(cell)));
   return cells;
 }
 
@@ -128,34 +129,48 @@ std::string BaseLine(const Cell& base) {
       BatchText(base.rank_batch), base.repetitions[0].steps);
 }
 
-// What the column of MFU is a share of; "" where no cell has one.
-std::string MfuLine(const Answer& answer) {
-  std::set<double> peaks;
+// What the column of memory is a share of; "" where no cell has one.
+std::string MemoryLine(const Answer& answer) {
+  std::set<std::string> peaks;
   for (const ScalingRow& row : answer.rows) {
-    if (std::isnan(ModelFlopsUtilization(*row.cell))) continue;
-    peaks.insert(row.cell->peak_tflops);
+    if (std::isnan(MemoryBandwidthShare(*row.cell))) continue;
+    peaks.insert(
+        absl::StrFormat("%.3g", 1e-9 * row.cell->peak_bytes_per_second));
   }
   if (peaks.empty()) return "";
-  return absl::StrCat("MFU: 3 x the model's forward operations, of the stated ",
-                      absl::StrJoin(peaks, " or "),
-                      " TFLOPS of every device.\n");
+  return absl::StrCat(
+      "memory: what a step has to move at least, of the measured ",
+      absl::StrJoin(peaks, " or "), " GB/s of every device.\n");
+}
+
+// What the column of MFU is a share of; "" where no cell has one.
+std::string MfuLine(const Answer& answer) {
+  std::set<std::string> peaks;
+  for (const ScalingRow& row : answer.rows) {
+    if (std::isnan(ModelFlopsUtilization(*row.cell))) continue;
+    peaks.insert(PeakText(*row.cell));
+  }
+  if (peaks.empty()) return "";
+  return absl::StrCat("MFU: 3 x the model's forward operations, of ",
+                      absl::StrJoin(peaks, " or "), " of every device.\n");
 }
 
 std::string ScalingTable(const Answer& answer) {
   std::string text;
-  const std::string mfu = MfuLine(answer);
+  const std::string mfu = MfuLine(answer), memory = MemoryLine(answer);
   const RateColumn rate(answer.cells);
   std::vector<std::string> header = {
       "trainer",       "scaling",      "ranks",    "batch/rank",
       "runs",          rate.name(),    "speedup",  "efficiency",
       "95 % interval", "exposed comm", "data wait"};
   if (!mfu.empty()) header.push_back("MFU");
+  if (!memory.empty()) header.push_back("memory");
   TextTable table(std::move(header), /*left_columns=*/2);
   for (const ScalingRow& row : answer.rows) {
     if (row.scaling == "base") absl::StrAppend(&text, BaseLine(*row.cell));
-    table.AddRow(RowCells(row, rate, !mfu.empty()));
+    table.AddRow(RowCells(row, rate, !mfu.empty(), !memory.empty()));
   }
-  return absl::StrCat(text, "\n", table.ToString(), mfu, "\n");
+  return absl::StrCat(text, "\n", table.ToString(), mfu, memory, "\n");
 }
 
 std::string LedgerName(const Cell& cell) {

@@ -84,10 +84,10 @@ std::string HardwareSentence(const ScalingRow& row) {
     return "";
   }
   return absl::StrFormat(
-      "Of what the hardware can do, by the stated %g TFLOPS of every device, "
+      "Of what the hardware can do, by %s of every device, "
       "%s reaches %s (MFU), and %s, under %s scaling, reaches %s of all its "
       "devices.",
-      row.cell->peak_tflops, row.base->Name(), PercentText(base),
+      PeakText(*row.cell), row.base->Name(), PercentText(base),
       row.cell->Name(), row.scaling, PercentText(cell));
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -208,6 +209,9 @@ struct Waterfall {
   const Cell* cell = nullptr;
   const Cell* base = nullptr;
   Scaling scaling = Scaling::kStrong;
+  // The step at the peak of every device; NaN where the base's MFU is not
+  // known.
+  double limit_seconds = std::numeric_limits<double>::quiet_NaN();
   double ideal_seconds = 0;     // base step * work per rank ratio
   double measured_seconds = 0;  // ideal_seconds + sum of losses
   std::vector<Loss> losses;     // in the order of LossCause, zeros left out

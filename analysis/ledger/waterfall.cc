@@ -122,6 +122,8 @@ class Explainer {
     result_.base = base.cell;
     result_.scaling = scaling;
     result_.ideal_seconds = work_ * StepSeconds(*base.cell);
+    result_.limit_seconds =
+        result_.ideal_seconds * ModelFlopsUtilization(*base.cell);
     result_.measured_seconds = StepSeconds(*cell.cell);
   }
 

@@ -109,6 +109,8 @@ json CellData(const Cell& cell, const RateColumn& rate) {
       {"memory", MemoryData(cell)},
       {"mfu", ModelFlopsUtilization(cell)},  // NaN, null in JSON: not known
       {"peak_tflops", cell.peak_tflops},     // 0: not known
+      {"peak_is_measured", cell.peak_is_measured},
+      {"memory_share", MemoryBandwidthShare(cell)},  // likewise
       {"marks", Marks(cell)},
       {"pipeline", PipelineData(cell)},
   };

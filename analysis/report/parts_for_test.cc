@@ -192,6 +192,7 @@ Waterfall MakeWaterfall(const Cell& cell, const Cell& base, Scaling scaling) {
   waterfall.ideal_seconds =
       StepSeconds(base) * static_cast<double>(cell.global_batch) /
       static_cast<double>(base.global_batch * cell.run.world_size);
+  waterfall.limit_seconds = 0.75 * waterfall.ideal_seconds;
   const double lost = waterfall.measured_seconds - waterfall.ideal_seconds;
   const std::vector<std::pair<LossCause, double>> shares = {
       {LossCause::kSmallerBatch, 0.17},

@@ -162,6 +162,7 @@ json WaterfallData(const Answer& answer, const Waterfall& waterfall) {
   return {{"cell", CellIndex(answer.cells, waterfall.cell)},
           {"base", CellIndex(answer.cells, waterfall.base)},
           {"scaling", std::string(ScalingName(waterfall.scaling))},
+          {"limit_seconds", waterfall.limit_seconds},  // NaN: null in JSON
           {"ideal_seconds", waterfall.ideal_seconds},
           {"measured_seconds", waterfall.measured_seconds},
           {"losses", DataOfEach(waterfall.losses, LossData)},

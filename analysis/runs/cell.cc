@@ -190,6 +190,7 @@ std::optional<MemoryRecord> FullestRank(const RunTrace& run) {
 void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
   std::set<std::string> devices;
   std::set<double> stated;
+  double measured_flops = 0;
   std::vector<double> peaks;
   for (size_t index : cell.run_indices) {
     const RunTrace& run = runs[index];
@@ -204,15 +205,33 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
       cell.several_devices_per_rank |=
           std::ssize(trace.run.devices) > ReplicasOf(trace.run);
     }
-    const double peak_tflops = NumberFlagOf(run.ranks[0].run, "peak_tflops", 0);
+    const RunRecord& first = run.ranks[0].run;
+    const double peak_tflops = NumberFlagOf(first, "peak_tflops", 0);
     if (peak_tflops > 0) stated.insert(peak_tflops);
+    measured_flops = std::max(measured_flops, first.peak_flops_per_second);
+    cell.peak_bytes_per_second =
+        std::max(cell.peak_bytes_per_second, first.peak_bytes_per_second);
     const double peak_bytes = PeakBytes(run);
     if (peak_bytes > 0) peaks.push_back(peak_bytes);
     if (!cell.memory.has_value()) cell.memory = FullestRank(run);
   }
   cell.devices.assign(devices.begin(), devices.end());
   if (stated.size() == 1) cell.peak_tflops = *stated.begin();
+  if (stated.empty() && measured_flops > 0) {
+    cell.peak_tflops = 1e-12 * measured_flops;
+    cell.peak_is_measured = true;
+  }
   if (!peaks.empty()) cell.peak_bytes = Median(peaks);
+}
+
+// That all ranks of the cell work with.
+double DevicesOf(const Cell& cell) {
+  const std::set<std::string> of_rank(cell.run.devices.begin(),
+                                      cell.run.devices.end());
+  const double ranks = cell.run.world_size;
+  return ReplicasOf(cell.run) > 1
+             ? ranks
+             : ranks * static_cast<double>(std::max<size_t>(1, of_rank.size()));
 }
 
 }  // namespace
@@ -366,15 +385,26 @@ double ModelFlopsUtilization(const Cell& cell) {
   if (!(forward > 0) || !(cell.peak_tflops > 0)) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  const std::set<std::string> of_rank(cell.run.devices.begin(),
-                                      cell.run.devices.end());
-  const double ranks = cell.run.world_size;
-  const double devices =
-      ReplicasOf(cell.run) > 1
-          ? ranks
-          : ranks * static_cast<double>(std::max<size_t>(1, of_rank.size()));
   return 3 * forward * cell.ExamplesPerSecond() /
-         (devices * cell.peak_tflops * 1e12);
+         (DevicesOf(cell) * cell.peak_tflops * 1e12);
+}
+
+std::string PeakText(const Cell& cell) {
+  return cell.peak_is_measured
+             ? absl::StrFormat("the measured %.3g TFLOPS", cell.peak_tflops)
+             : absl::StrFormat("the stated %g TFLOPS", cell.peak_tflops);
+}
+
+double MemoryBandwidthShare(const Cell& cell) {
+  if (!(cell.run.step_bytes > 0) || !(cell.peak_bytes_per_second > 0)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const double processes = static_cast<double>(cell.run.world_size) /
+                           static_cast<double>(ReplicasOf(cell.run));
+  const double steps_per_second =
+      cell.ExamplesPerSecond() / static_cast<double>(cell.global_batch);
+  return cell.run.step_bytes * processes * steps_per_second /
+         (DevicesOf(cell) * cell.peak_bytes_per_second);
 }
 
 }  // namespace rankwise

@@ -39,9 +39,11 @@ struct Cell {
   bool several_devices_per_rank = false;
   // Of all ranks of the repetitions, in order, each once: "cpu", "cuda:1".
   std::vector<std::string> devices;
-  // Of one device, that --peak_tflops states; 0: no repetition states one, or
-  // they state several.
+  // Of one device: that --peak_tflops states, or else the best that a
+  // repetition measured (--peak); 0: neither, or the repetitions state several.
   double peak_tflops = 0;
+  bool peak_is_measured = false;
+  double peak_bytes_per_second = 0;  // of one device, measured; 0: not known
   // CodeVersion of the repetitions' ranks, each once.
   std::vector<std::string> code_versions;
   // Median over the repetitions in which it is known of PeakBytes; 0: in none.
@@ -126,9 +128,16 @@ class RateColumn {
 };
 
 // MFU of docs/metrics.md: model FLOPs utilisation (Chowdhery et al. 2022,
-// "PaLM", appendix B) against the peak that --peak_tflops states. NaN where the
-// runs do not record the model's operations, or state no peak or several.
+// "PaLM", appendix B) against Cell::peak_tflops. NaN where the runs do not
+// record the model's operations, or have no peak.
 double ModelFlopsUtilization(const Cell& cell);
+
+// "the stated 989 TFLOPS", "the measured 0.171 TFLOPS": Cell::peak_tflops.
+std::string PeakText(const Cell& cell);
+
+// The share of memory bandwidth of docs/metrics.md. NaN where the runs do not
+// record it.
+double MemoryBandwidthShare(const Cell& cell);
 
 }  // namespace rankwise
 

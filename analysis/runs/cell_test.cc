@@ -403,6 +403,35 @@ TEST(ModelFlopsUtilization, ARankMayHaveSeveralDevices) {
   EXPECT_NEAR(ModelFlopsUtilization(CellOf({run})), 0.24, 1e-12);
 }
 
+TEST(ModelFlopsUtilization, IsOfTheBestMeasuredPeakWhereNoneIsStated) {
+  const auto measured = [](double flops_per_second) {
+    RunTrace run = RunOn(2);
+    for (RankTrace& rank : run.ranks) {
+      rank.run.flags.erase("peak_tflops");
+      rank.run.peak_flops_per_second = flops_per_second;
+    }
+    return run;
+  };
+  const Cell cell = CellOf({measured(1.5e15), measured(2e15)});
+  EXPECT_TRUE(cell.peak_is_measured);
+  EXPECT_NEAR(ModelFlopsUtilization(cell), 0.48, 1e-12);
+  EXPECT_EQ(PeakText(cell), "the measured 2e+03 TFLOPS");
+  const Cell stated = CellOf({RunOn(2), measured(1e15)});
+  EXPECT_FALSE(stated.peak_is_measured);
+  EXPECT_EQ(PeakText(stated), "the stated 2000 TFLOPS");
+}
+
+// 10 steps/s of 1 GB each on each rank, of 40 GB/s.
+TEST(MemoryBandwidthShare, IsOfEveryRanksBandwidth) {
+  RunTrace run = RunOn(4);
+  EXPECT_TRUE(std::isnan(MemoryBandwidthShare(CellOf({run}))));
+  for (RankTrace& rank : run.ranks) {
+    rank.run.step_bytes = 1e9;
+    rank.run.peak_bytes_per_second = 4e10;
+  }
+  EXPECT_NEAR(MemoryBandwidthShare(CellOf({run})), 0.25, 1e-12);
+}
+
 TEST(ModelFlopsUtilization, IsNotKnownWithoutOnePeakAndTheModelsOperations) {
   RunTrace no_model = RunOn(1);
   no_model.ranks[0].run.forward_flops_per_example = 0;

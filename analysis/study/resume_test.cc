@@ -252,6 +252,17 @@ TEST_F(ResumeTest, FoldersWithoutADescriptionAreRead) {
   EXPECT_THAT(without.output, HasSubstr("Base case: single"));
 }
 
+TEST_F(ResumeTest, FlagsThatAreNoMoreAreReadWhereTheySaidNothing) {
+  EXPECT_EQ(Study("--repetitions=2").exit_code, 0);
+  const std::string flags = ReadFile("out/study.flags");
+  WriteFile("out/study.flags", flags + "--no_more=\n");
+  EXPECT_EQ(BareStudy("--from=out").exit_code, 0);
+  WriteFile("out/study.flags", flags + "--no_more=tp2\n");
+  const Outcome refused = BareStudy("--from=out");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--no_more=tp2: there is no such flag"));
+}
+
 TEST_F(ResumeTest, TheFolderKnowsItsWarmUp) {
   EXPECT_EQ(Study("--repetitions=2 --warmup_steps=20").exit_code, 0);
   EXPECT_THAT(BareStudy("--from=out").output,

@@ -108,6 +108,8 @@ absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
   if (!folder.has_value()) return folder;
   for (const auto& [name, value] : folder->flags) {
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    // Of an earlier version, which had the flag and did not use it.
+    if (flag == nullptr && value.empty()) continue;
     std::string error = "there is no such flag";
     if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
     return absl::InvalidArgumentError(

@@ -105,6 +105,7 @@ std::vector<Record> OneOfEveryKind() {
           Traffic(),
           EnvironmentRecord{0, "1 package", {0, 1}, {{"OMP_NUM_THREADS", "1"}}},
           MemoryRecord{0, 1 << 30, 0, {1, 2, 3, 0, 4}, {1, 2, 3, 1, 4}},
+          LayerRecord{0, 1, "fc1", 64, 1e9, 2e9, 1e6, 2e6, {0.5}, {0.5}},
           timeline};
 }
 

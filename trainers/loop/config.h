@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trainers/models/model.h"
+#include "trainers/peak/device_peak.h"
 
 namespace rankwise {
 
@@ -70,9 +71,11 @@ struct OutputConfig {
   std::string record_file;    // JSON lines, absolute; empty: none
   int64_t log_every = 100;    // batches between two lines of rank 0
   bool show_progress = true;  // the bar on a terminal
-  // The peak of one rank's device in the precision used, in 1e12 FLOP/s without
-  // sparsity, for the MFU; 0: no MFU.
+  // What --peak_tflops states of one rank's device in the precision used, in
+  // 1e12 FLOP/s without sparsity; 0: nothing.
   double peak_tflops = 0;
+  // What the run is held against: as stated, or else as measured.
+  DevicePeak peak;
   // What each rank holds, by kind, is measured and goes to the records.
   bool memory = false;
   bool dry_run = false;       // only says what the ranks would hold

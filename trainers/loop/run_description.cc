@@ -39,6 +39,8 @@ absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
   ASSIGN_OR_RETURN(RunRecord record, DescribeRun(rank));
   record.scaling_hash = HashFlags(config.flags.scaling);
   record.forward_flops_per_example = spec.flops();
+  record.peak_flops_per_second = config.output.peak.flops_per_second;
+  record.peak_bytes_per_second = config.output.peak.bytes_per_second;
   const ExampleUnit unit = UnitOf(spec);
   record.example = unit.example;
   record.tokens_per_example = unit.tokens_per_example;

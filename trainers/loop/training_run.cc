@@ -23,6 +23,7 @@
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/run_description.h"
 #include "trainers/loop/step.h"
+#include "trainers/loop/step_bytes.h"
 #include "trainers/observe/memory.h"
 #include "trainers/resume/restart.h"
 
@@ -30,6 +31,12 @@ namespace rankwise {
 namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t CountElements(const NamedTensors& tensors) {
+  int64_t elements = 0;
+  for (const auto& [name, tensor] : tensors) elements += tensor.numel();
+  return elements;
+}
 
 }  // namespace
 
@@ -101,6 +108,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
       memory_meter_ = std::make_unique<MemoryMeter>(metered, *model_,
                                                     *optimizer_, unsharded_);
     }
+    step_bytes_ = StepBytes(config_, worker_, spec_, CountElements(owned));
     RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
     return OpenOutputs();
   });
@@ -169,6 +177,7 @@ absl::Status TrainingRun::OpenOutputs() {
   RETURN_IF_ERROR(
       StepTrace::Check(config_.output.trace, total_steps_ - progress_.step));
   ASSIGN_OR_RETURN(RunRecord record, DescribeTrainer(config_, worker_, spec_));
+  record.step_bytes = step_bytes_;
   if (!config_.output.record_file.empty()) {
     ASSIGN_OR_RETURN(writer_, RecordWriter::Open(config_.output.record_file));
     RETURN_IF_ERROR(writer_->Write(record));

@@ -142,7 +142,8 @@ class TrainingRun {
   bool preempted_ = false;                     // ends after the save
   std::optional<Console> console_;
   std::optional<StepLog> log_;
-  int replicas_ = 1;  // as in ModelPlacement
+  double step_bytes_ = 0;  // StepBytes; from Start on
+  int replicas_ = 1;       // as in ModelPlacement
   MemoryParts computed_memory_;
   std::function<UnshardedBytes()> unsharded_;  // may be null
   std::unique_ptr<MemoryMeter> memory_meter_;  // null without --memory

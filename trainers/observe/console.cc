@@ -83,7 +83,7 @@ void Console::EpochDone(const EpochRecord& record) {
   std::string line = absl::StrFormat(
       "epoch %d mean training loss %.4f over %d examples, %.1f s", record.epoch,
       record.mean_loss, record.examples, record.seconds);
-  if (config_.output.peak_tflops > 0) {
+  if (config_.output.peak.flops_per_second > 0) {
     absl::StrAppendFormat(&line, ", MFU %.2f %%",
                           100 * Mfu(record.examples, record.seconds));
   }
@@ -91,20 +91,26 @@ void Console::EpochDone(const EpochRecord& record) {
 }
 
 void Console::RunDone() {
-  if (config_.output.peak_tflops <= 0 || epoch_seconds_ <= 0) return;
+  const OutputConfig& output = config_.output;
+  if (output.peak.flops_per_second <= 0 || epoch_seconds_ <= 0) return;
+  const std::string peak =
+      output.peak_tflops > 0
+          ? absl::StrFormat("--peak_tflops=%g", output.peak_tflops)
+          : absl::StrFormat("the measured %.4g TFLOP/s",
+                            1e-12 * output.peak.flops_per_second);
   Say(absl::StrFormat(
       "MFU %.2f %%: %.4g training FLOPs per example (3 x forward) at %.0f "
-      "%s, against --peak_tflops=%g",
+      "%s, against %s",
       100 * Mfu(epoch_examples_, epoch_seconds_),
       length_.training_flops_per_example,
       length_.unit.Rate(static_cast<double>(epoch_examples_) / epoch_seconds_),
-      length_.unit.RateName(), config_.output.peak_tflops));
+      length_.unit.RateName(), peak));
 }
 
 double Console::Mfu(int64_t examples, double seconds) const {
   if (seconds <= 0) return 0;
   return length_.training_flops_per_example * static_cast<double>(examples) /
-         seconds / (config_.output.peak_tflops * 1e12);
+         seconds / config_.output.peak.flops_per_second;
 }
 
 void Console::Evaluated(const EvalRecord& record, bool classification) {

@@ -68,7 +68,7 @@ TEST(ConsoleTest, ARateCountsTokensOrImages) {
            {{"image", 0}, "at 500 images/s, "},
            {{"", 0}, "at 500 examples/s, "}}) {
     OfRank zero(0);
-    zero.config.output.peak_tflops = 6;
+    zero.config.output.peak.flops_per_second = 6e12;
     zero.length.unit = unit;
     testing::internal::CaptureStdout();
     Console console = zero.Make();
@@ -105,7 +105,7 @@ TEST(ConsoleTest, EpochAndEvaluationLines) {
 TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
   OfRank zero(0);
   zero.length.training_flops_per_example = 3e9;
-  zero.config.output.peak_tflops = 6;
+  zero.config.output.peak.flops_per_second = 6e12;
   testing::internal::CaptureStdout();
   Console console = zero.Make();
   console.EpochDone({.epoch = 1, .examples = 1000, .seconds = 2});
@@ -116,7 +116,12 @@ TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
   EXPECT_THAT(text, HasSubstr("1.0 s, MFU 50.00 %\n"));
   EXPECT_THAT(text, HasSubstr("\nMFU 33.33 %: 3e+09 training FLOPs per example "
                               "(3 x forward) at 667 examples/s, against "
-                              "--peak_tflops=6\n"));
+                              "the measured 6 TFLOP/s\n"));
+  zero.config.output.peak_tflops = 6;
+  testing::internal::CaptureStdout();
+  console.RunDone();
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("against --peak_tflops=6\n"));
   testing::internal::CaptureStdout();
   OfRank(0).Make().RunDone();
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");

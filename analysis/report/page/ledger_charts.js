@@ -114,13 +114,28 @@ function waterfallName(waterfall) {
   return `${study.cells[waterfall.cell].label}, ${waterfall.scaling} scaling`;
 }
 
+// What the ideal reaches of the hardware's limit, where that is known and near enough for one picture; else null.
+function shareOfTheLimit(waterfall) {
+  const smallest = 0.1;
+  const share = waterfall.limit_seconds === null ? 0 : waterfall.limit_seconds / waterfall.ideal_seconds;
+  return share >= smallest ? share : null;
+}
+
+// From the hardware's limit to one rank, and from there to the measured step; or from the ideal step.
 function waterfallFigure(look, width, waterfall) {
-  const {losses} = waterfall;
+  const share = shareOfTheLimit(waterfall), whole = share || 1;
+  const before = share === null ? [] : [{
+    cause: 'of it one rank does not reach', points: 1 - share, seconds: waterfall.ideal_seconds - waterfall.limit_seconds,
+  }];
+  const losses = [...before, ...waterfall.losses.map((loss) => ({...loss, points: whole * loss.points}))];
   const efficiency = waterfall.ideal_seconds / waterfall.measured_seconds;
+  const first = share === null ? 'ideal' : 'hardware limit';
+  const firstSeconds = share === null ? waterfall.ideal_seconds : waterfall.limit_seconds;
+  const speed = share === null ? 'the ideal speed' : 'the hardware\'s limit';
   const reached = [];
   losses.reduce((left, loss) => (reached.push(left - loss.points), left - loss.points), 1);
   const low = Math.min(0, ...reached), high = Math.max(1, ...reached);
-  const names = ['ideal', ...losses.map((loss) => loss.cause), 'measured'];
+  const names = [first, ...losses.map((loss) => loss.cause), 'measured'];
   const narrow = width < 800;
   const room = narrow ? 40 : 12;  // for the texts beside the bars, in percent
   // Left of a bar that ends near the names there is no room for its text.
@@ -131,13 +146,13 @@ function waterfallFigure(look, width, waterfall) {
       type: 'waterfall', orientation: 'h', y: names.map((name, i) => i),
       x: [100, ...losses.map((loss) => -100 * loss.points), 0],
       measure: ['absolute', ...losses.map(() => 'relative'), 'total'],
-      text: [percent(1, 0), ...losses.map((loss) => signedPercent(-loss.points)), percent(efficiency)],
+      text: [percent(1, 0), ...losses.map((loss) => signedPercent(-loss.points)), percent(whole * efficiency)],
       textposition: ['outside', ...reached.map(place), 'outside'], cliponaxis: false, textfont: {color: look.ink},
       insidetextfont: {color: look.name === 'light' ? '#fff' : '#14171c'},
       hovertext: [
-        hoverText('ideal', `step ${milliseconds(waterfall.ideal_seconds)}`),
+        hoverText(first, `step ${milliseconds(firstSeconds)}`),
         ...losses.map((loss) => hoverText(loss.cause, `${milliseconds(loss.seconds)} of the step`,
-                                          `${signedPercent(-loss.points)} of the ideal speed`)),
+                                          `${signedPercent(-loss.points)} of ${speed}`)),
         hoverText('measured', `step ${milliseconds(waterfall.measured_seconds)}`, `efficiency ${percent(efficiency)}`),
       ],
       hoverinfo: 'text',
@@ -146,7 +161,7 @@ function waterfallFigure(look, width, waterfall) {
     }],
     layout: layout(look, rowsHeight(width, names.length), {
       showlegend: false,
-      xaxis: percentAxis(look, 'share of the ideal speed', {range: [100 * low - (low < 0 ? room : 0), 100 * high + room]}),
+      xaxis: percentAxis(look, `share of ${speed}`, {range: [100 * low - (low < 0 ? room : 0), 100 * high + room]}),
       yaxis: rowAxis(look, names, width),
     }),
   };

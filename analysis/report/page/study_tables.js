@@ -32,14 +32,16 @@ function scalingTable(part) {
     numberColumn('data wait', 'data_wait_share', (row) => cellOf(row).data_wait_share, percent),
     numberColumn('peak memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
     {...numberColumn('MFU', 'mfu', (row) => cellOf(row).mfu, percent), hidden: study.cells.every((cell) => cell.mfu === null)},
+    {...numberColumn('memory bandwidth', 'memory_share', (row) => cellOf(row).memory_share, percent), hidden: study.cells.every((cell) => cell.memory_share === null)},
     {...numberColumn('peak TFLOPS', 'peak_tflops', (row) => cellOf(row).peak_tflops || null), hidden: true},
     {...textColumn('base case', 'base', base), hidden: bases.size < 2},
     {...textColumn('remarks', 'remarks', remarks), hidden: true},
   ], study.rows);
   const remarked = study.rows.filter(remarks).map((row) => `${cellOf(row).label}${row.scaling === '-' ? '' : `, ${row.scaling}`}: ${remarks(row)}`);
-  const peaks = [...new Set(study.cells.filter((cell) => cell.mfu !== null).map((cell) => cell.peak_tflops))];
+  const peaks = [...new Set(study.cells.filter((cell) => cell.mfu !== null).map(
+      (cell) => `${cell.peak_is_measured ? 'measured' : 'stated'} ${Number(cell.peak_tflops.toPrecision(3))}`))];
   if (peaks.length > 0) {
-    remarked.unshift(`MFU: 3 x the model's forward operations, of the stated ${peaks.join(' or ')} TFLOPS of every device.`);
+    remarked.unshift(`MFU: 3 x the model's forward operations, of the ${peaks.join(' or ')} TFLOPS of every device.`);
   }
   if (bases.size === 1) remarked.unshift(`The base case is ${[...bases][0]}.`);
   part.append(element('ul', {class: 'remarks'}, ...[...new Set(remarked)].map((text) => element('li', {}, ...prose(text)))));

@@ -1,0 +1,108 @@
+#include "trainers/peak/peak_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "records/replace_file.h"
+#include "records/run_origin.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+namespace {
+
+using nlohmann::json;
+
+// An exclusive lock, until the object ends.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file_ < 0) return;
+    int locked;
+    while ((locked = flock(file_, LOCK_EX)) != 0 && errno == EINTR) {
+    }
+    if (locked != 0) Close();
+  }
+  ~FileLock() { Close(); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+  bool held() const { return file_ >= 0; }
+
+ private:
+  void Close() {
+    const int error = errno;
+    if (file_ >= 0) close(file_);
+    file_ = -1;
+    errno = error;
+  }
+
+  int file_;
+};
+
+double RateOf(const json& file, const char* name) {
+  const auto found = file.find(name);
+  return found != file.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+bool IsRate(double rate) { return std::isfinite(rate) && rate > 0; }
+
+}  // namespace
+
+std::string PeakPath(const std::string& folder, const PeakKey& key) {
+  return absl::StrCat(folder, "/peak-", HashFlags(key), ".json");
+}
+
+std::optional<DevicePeak> ReadPeak(const std::string& path,
+                                   const PeakKey& key) {
+  std::ifstream text(path);
+  const json file = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!file.is_object() || file.value("of", json()) != json(key))
+    return std::nullopt;
+  const DevicePeak peak = {RateOf(file, "flops_per_second"),
+                           RateOf(file, "bytes_per_second")};
+  if (!IsRate(peak.flops_per_second) || !IsRate(peak.bytes_per_second))
+    return std::nullopt;
+  return peak;
+}
+
+absl::Status WritePeak(const std::string& path, const PeakKey& key,
+                       const DevicePeak& peak) {
+  const json file = {{"of", key},
+                     {"flops_per_second", peak.flops_per_second},
+                     {"bytes_per_second", peak.bytes_per_second}};
+  return ReplaceFile(path, file.dump(2) + "\n");
+}
+
+absl::StatusOr<DevicePeak> PeakOnce(
+    const std::string& path, const PeakKey& key,
+    const std::function<absl::Status()>& measure) {
+  if (const auto known = ReadPeak(path, key)) return *known;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
+                                      error);
+  const std::string lock_path = path + ".lock";
+  const FileLock lock(lock_path);
+  if (!lock.held())
+    return absl::UnavailableError(
+        absl::StrCat("cannot lock ", lock_path, ": ", strerror(errno)));
+  // By who had the lock before.
+  if (const auto known = ReadPeak(path, key)) return *known;
+  RETURN_IF_ERROR(measure());
+  const auto measured = ReadPeak(path, key);
+  if (measured.has_value()) return *measured;
+  return absl::DataLossError(
+      absl::StrCat("what was measured is not in ", path));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,116 @@
+#include "trainers/peak/peak.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "trainers/peak/peak_file.h"
+
+namespace rankwise {
+namespace {
+
+const PeakKey kKey = {{"threads", "2"}, {"precision", "fp32"}};
+
+std::string NewFolder() {
+  std::string folder = testing::TempDir() + "/peak.XXXXXX";
+  EXPECT_NE(mkdtemp(folder.data()), nullptr);
+  return folder + "/made/by/it";
+}
+
+// Measures `peak`, and counts.
+struct Measure {
+  std::string path;
+  DevicePeak peak;
+  int times = 0;
+
+  absl::StatusOr<DevicePeak> Once() {
+    return PeakOnce(path, kKey, [this] {
+      ++times;
+      return WritePeak(path, kKey, peak);
+    });
+  }
+};
+
+TEST(PeakOnce, MeasuresOnce) {
+  Measure measure{PeakPath(NewFolder(), kKey), {1.5e11, 2e10}};
+  for (int i = 0; i < 2; ++i) {
+    const auto peak = measure.Once();
+    ASSERT_TRUE(peak.ok()) << peak.status();
+    EXPECT_EQ(peak->flops_per_second, 1.5e11);
+    EXPECT_EQ(peak->bytes_per_second, 2e10);
+  }
+  EXPECT_EQ(measure.times, 1);
+}
+
+TEST(PeakOnce, ADamagedFileIsMeasuredAgain) {
+  Measure measure{PeakPath(NewFolder(), kKey), {1.5e11, 2e10}};
+  ASSERT_TRUE(measure.Once().ok());
+  int times = 1;
+  for (const char* text :
+       {"", "{", "[]", "{\"of\":3}",
+        "{\"of\":{\"threads\":\"1\",\"precision\":\"fp32\"},"
+        "\"flops_per_second\":1e11,\"bytes_per_second\":1e10}",
+        "{\"of\":{\"threads\":\"2\",\"precision\":\"fp32\"},"
+        "\"flops_per_second\":-1,\"bytes_per_second\":1e10}"}) {
+    std::ofstream(measure.path) << text;
+    EXPECT_TRUE(measure.Once().ok());
+    EXPECT_EQ(measure.times, ++times) << text;
+  }
+}
+
+TEST(PeakOnce, OtherUsesHaveOtherFiles) {
+  EXPECT_NE(PeakPath("folder", kKey), PeakPath("folder", {{"threads", "1"}}));
+}
+
+TEST(PeakOnce, SaysWhyAFolderCannotHoldIt) {
+  Measure measure{PeakPath("/dev/null/folder", kKey), {1, 1}};
+  EXPECT_THAT(std::string(measure.Once().status().message()),
+              testing::HasSubstr("cannot lock /dev/null/folder/peak-"));
+  EXPECT_EQ(measure.times, 0);
+}
+
+TEST(PeakOnce, OfProcessesAtTheSameTimeOneMeasures) {
+  const std::string folder = NewFolder();
+  Measure measure{PeakPath(folder, kKey), {1.5e11, 2e10}};
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto peak = measure.Once();
+      _exit(!peak.ok() || peak->flops_per_second != 1.5e11 ? 9 : measure.times);
+    }
+    children.push_back(child);
+  }
+  int times = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    times += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(times, 1);
+}
+
+TEST(MeasurePeak, FindsRatesInEveryPrecision) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    const DevicePeak peak =
+        MeasurePeak({.precision = precision},
+                    {.matrix_size = 64, .array_bytes = 1 << 16, .seconds = 0});
+    EXPECT_GT(peak.flops_per_second, 1e6) << precision;
+    EXPECT_GT(peak.bytes_per_second, 1e6) << precision;
+  }
+}
+
+TEST(EffortFor, ArraysAreLargerThanTheCaches) {
+  const PeakEffort effort = EffortFor(c10::kCPU);
+  EXPECT_GE(effort.array_bytes, 64 << 20);
+  EXPECT_LE(effort.array_bytes, 256 << 20);
+}
+
+}  // namespace
+}  // namespace rankwise

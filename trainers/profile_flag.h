@@ -1,0 +1,17 @@
+// --profile, of single.
+#ifndef RANKWISE_TRAINERS_PROFILE_FLAG_H_
+#define RANKWISE_TRAINERS_PROFILE_FLAG_H_
+
+#include "absl/status/status.h"
+#include "trainers/loop/training_run.h"
+
+namespace rankwise {
+
+// Where --profile asks for it: times the layers of `run`'s model over the first
+// batch of the data, prints the table and records it. To be called after
+// training, before the records are closed.
+absl::Status ProfileIfRequested(const TrainConfig& config, TrainingRun& run);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_TRAINERS_PROFILE_FLAG_H_
