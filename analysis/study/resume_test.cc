@@ -260,7 +260,8 @@ TEST_F(ResumeTest, FlagsThatAreNoMoreAreReadWhereTheySaidNothing) {
   WriteFile("out/study.flags", flags + "--no_more=tp2\n");
   const Outcome refused = BareStudy("--from=out");
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.output, HasSubstr("--no_more=tp2: there is no such flag"));
+  EXPECT_THAT(refused.output,
+              HasSubstr("--no_more=tp2: there is no such flag"));
 }
 
 TEST_F(ResumeTest, TheFolderKnowsItsWarmUp) {
