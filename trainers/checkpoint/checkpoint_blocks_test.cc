@@ -252,7 +252,7 @@ TEST_F(CheckpointBlocksTest, BlocksThatAreNoneAreRefused) {
               HasSubstr("rankwise.blocks is no JSON object"));
   const std::string deep =
       std::string(1 << 17, '[') + std::string(1 << 17, ']');
-  EXPECT_THAT(ReadingBlock(dir_, "{\"w\":" + deep + ",\"v\":1}"),
+  EXPECT_THAT(ReadingBlock(dir_, "{\"w\":" + deep + ",\"x\":1}"),
               HasSubstr("does not say which block the entry w is"));
   for (const std::string& bad :
        {block("[1,0]", "[2,3]"), block("[0,0]", "[1,3]"), block("[0]", "[2]"),
