@@ -69,14 +69,16 @@ Verdict CheckSchedule(const Parts& parts, const std::string& dir) {
 std::vector<Parts> StudySeeds(const std::string&) {
   StudyDescription described = DescribeStudy(StudyConfig());
   std::vector<Parts> seeds = {{*FlagfileText(described)}};
-  described.flags["trainers"] = "single,ddp,fsdp,hybrid";
   described.flags["world_sizes"] = "1,2,4";
   described.flags["model"] = "gpt";
-  described.flags["layouts"] = "tp2,dp2xtp2,pp2xtp2";
-  described.flags["zero_stages"] = "1,3";
   described.flags["scaling"] = "strong,weak,fixed_memory";
   described.flags["memory_limit"] = "4GB";
   described.flags["oversubscribe"] = "true";
+  StudyDescription by_layouts = described;
+  by_layouts.flags["layouts"] = "zero3,tp2,dp2xtp2,pp2xtp2";
+  seeds.push_back({*FlagfileText(by_layouts)});
+  described.flags["trainers"] = "single,ddp,fsdp,hybrid";
+  described.flags["zero_stages"] = "1,3";
   seeds.push_back({*FlagfileText(described)});
   return seeds;
 }
@@ -85,6 +87,7 @@ std::vector<Parts> StudySeeds(const std::string&) {
 absl::Status Set(const std::map<std::string, std::string>& flags) {
   for (const auto& [name, value] : flags) {
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr && value.empty()) continue;
     std::string error = "there is no such flag";
     if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
     return absl::NotFoundError(error);
