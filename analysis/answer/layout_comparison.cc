@@ -72,9 +72,9 @@ std::string WhyBehind(const LayoutRow& best, const LayoutRow& row) {
     if (more[i] > more[largest]) largest = i;
   }
   if (more[largest] <= 0) return "";
-  return absl::StrCat(
-      "spends ", MillisecondsText(more[largest]), " ms more on ",
-      Counted(best.cell->global_batch, "example"), " ", parts[largest].doing);
+  return absl::StrCat("on ", Counted(best.cell->global_batch, "example"),
+                      " it spends ", MillisecondsText(more[largest]),
+                      " ms more ", parts[largest].doing);
 }
 
 std::string RateText(const LayoutRow& row) {
@@ -160,7 +160,7 @@ std::string BehindSentence(const LayoutComparison& layouts,
                      BatchText(RankBatch(best)), " of ", best.cell->Trainer()));
   }
   const std::string why = WhyBehind(best, row);
-  if (!why.empty()) reasons.push_back(absl::StrCat("it ", why));
+  if (!why.empty()) reasons.push_back(why);
   return absl::StrCat(" ", row.cell->Trainer(), " takes ", BehindText(row),
                       " times as long", reasons.empty() ? "" : ": ",
                       absl::StrJoin(reasons, ", and "), ".");
