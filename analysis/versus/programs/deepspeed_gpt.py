@@ -71,6 +71,10 @@ def main():
     report.losses = (losses / dist.get_world_size()).tolist()
     report.finish(args)
     dist.destroy_process_group()
+    # All is written. Without this one of three runs aborted as the interpreter ended: "terminate called
+    # without an active exception".
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
