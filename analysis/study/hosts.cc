@@ -5,25 +5,16 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "analysis/study/bad_flag.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
-
-// In one line, whatever the flags hold.
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  std::string line = absl::StrCat(parts...);
-  absl::c_replace_if(line, absl::ascii_iscntrl, '?');
-  return absl::InvalidArgumentError(line);
-}
 
 std::string ValueOf(const Environment& environment, const char* name) {
   const char* const value = environment(name);
@@ -56,13 +47,14 @@ absl::StatusOr<std::vector<std::string>> ParseHosts(absl::string_view text) {
     const bool is_name = !name.empty() && name[0] != '-' &&
                          name.find_first_of(": \t") == name.npos;
     if (!is_name) {
-      return Bad("--hosts=", text, ": \"", name,
-                 "\" is not a valid host name; expected a comma-separated list "
-                 "such as node1,node2 (set the ranks on each with "
-                 "--ranks_per_host)");
+      return BadFlag(
+          "--hosts=", text, ": \"", name,
+          "\" is not a valid host name; expected a comma-separated list "
+          "such as node1,node2 (set the ranks on each with "
+          "--ranks_per_host)");
     }
     if (std::count(names.begin(), names.end(), name) > 0)
-      return Bad("--hosts=", text, ": ", name, " occurs twice");
+      return BadFlag("--hosts=", text, ": ", name, " occurs twice");
     names.push_back(std::string(name));
   }
   return names;
@@ -82,20 +74,21 @@ absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
   hosts.slurm = nodes > 1;
   if (names.empty() && !hosts.slurm) {
     if (ranks_each == 0) return hosts;
-    return Bad("--ranks_per_host=", ranks_each,
-               ": has no effect on one host; pass --hosts too, or start the "
-               "study in a Slurm allocation of several nodes");
+    return BadFlag(
+        "--ranks_per_host=", ranks_each,
+        ": has no effect on one host; pass --hosts too, or start the "
+        "study in a Slurm allocation of several nodes");
   }
   if (hosts.slurm && names.empty()) hosts.count = nodes;
   if (hosts.slurm && hosts.count > nodes) {
-    return Bad("--hosts=", names, ": names ", hosts.count,
-               " hosts, and the Slurm allocation has ", nodes);
+    return BadFlag("--hosts=", names, ": names ", hosts.count,
+                   " hosts, and the Slurm allocation has ", nodes);
   }
   hosts.ranks_each = ranks_each;
   if (hosts.slurm && ranks_each == 0)
     hosts.ranks_each = NumberOf(environment, "SLURM_NTASKS_PER_NODE");
   if (hosts.ranks_each < 1) {
-    return Bad(
+    return BadFlag(
         "--ranks_per_host is required with --hosts, and in a Slurm allocation "
         "without tasks per node: for example the number of GPUs per host, or "
         "cores / --threads");
@@ -121,11 +114,11 @@ absl::Status CheckSize(const StudyHosts& hosts, int64_t world_size) {
       (world_size <= most && world_size % hosts.ranks_each == 0)) {
     return absl::OkStatus();
   }
-  return Bad("--world_sizes: ", world_size,
-             " ranks do not fill whole hosts; with ",
-             Counted(hosts.count, "host"), " of ",
-             Counted(hosts.ranks_each, "rank"), " use at most ",
-             hosts.ranks_each, " (one host), or a multiple of it up to ", most);
+  return BadFlag(
+      "--world_sizes: ", world_size, " ranks do not fill whole hosts; with ",
+      Counted(hosts.count, "host"), " of ", Counted(hosts.ranks_each, "rank"),
+      " use at most ", hosts.ranks_each,
+      " (one host), or a multiple of it up to ", most);
 }
 
 std::vector<std::string> LaunchPrefix(const StudyHosts& hosts,

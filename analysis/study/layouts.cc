@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "analysis/plan/model.h"
+#include "analysis/study/bad_flag.h"
 #include "analysis/study/study_config.h"
 #include "third_party/absl/status_macros.h"
 
@@ -26,11 +27,6 @@ constexpr Axis kAxes[] = {{"pp", &MeshShape::pp},
                           {"dp", &MeshShape::dp},
                           {"cp", &MeshShape::cp},
                           {"tp", &MeshShape::tp}};
-
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 // Of "tp2". False where that is no axis, or `shape` has it already.
 bool SetAxis(absl::string_view text, MeshShape* shape) {
@@ -61,7 +57,7 @@ absl::StatusOr<StudyLayout> ParseLayout(absl::string_view text) {
   MeshShape mesh;
   for (absl::string_view axis : absl::StrSplit(text, 'x')) {
     if (SetAxis(axis, &mesh)) continue;
-    return Bad(
+    return BadFlag(
         "--layouts: \"", text,
         "\" is no layout; expected ddp, zero1, zero2, zero3, or pp, dp, cp and "
         "tp, each once and with 2 or more ranks, as in pp2xtp2; or auto alone");
@@ -75,8 +71,8 @@ absl::Status CheckMeshes(const StudyConfig& config) {
     if (ranks == 1 || absl::c_linear_search(config.world_sizes, ranks)) {
       continue;
     }
-    return Bad("--layouts: ", layout.mesh.Name(), " has ", ranks,
-               " ranks, which is none of --world_sizes: add it there");
+    return BadFlag("--layouts: ", layout.mesh.Name(), " has ", ranks,
+                   " ranks, which is none of --world_sizes: add it there");
   }
   if (!absl::c_linear_search(config.trainers, "hybrid")) {
     return absl::OkStatus();
@@ -85,10 +81,11 @@ absl::Status CheckMeshes(const StudyConfig& config) {
     for (const MeshShape& layout : LayoutsOf(config, world_size)) {
       const int64_t parts = layout.dp * MicroBatches(config, layout);
       if (config.batch_size % parts == 0) continue;
-      return Bad("--batch_size=", config.batch_size, ": hybrid ", layout.Name(),
-                 " divides it into ", layout.dp, " x ", parts / layout.dp,
-                 " micro-batches, and it does not divide: pass another, or "
-                 "other --layouts");
+      return BadFlag("--batch_size=", config.batch_size, ": hybrid ",
+                     layout.Name(), " divides it into ", layout.dp, " x ",
+                     parts / layout.dp,
+                     " micro-batches, and it does not divide: pass another, or "
+                     "other --layouts");
     }
   }
   return absl::OkStatus();
@@ -103,7 +100,7 @@ absl::Status CheckTensorParallel(const StudyConfig& config) {
   if (CanCutLayers(config.model)) return absl::OkStatus();
   for (const char* trainer : {"tensor_parallel", "hybrid"}) {
     if (!absl::c_linear_search(config.trainers, trainer)) continue;
-    return Bad(
+    return BadFlag(
         config.layouts.empty() ? "--trainers: " : "--layouts: ", trainer,
         " cuts layers, and --model=", config.model,
         " has none that can be cut: pass --model=gpt, vit, mlp or mp_mlp");
@@ -180,11 +177,11 @@ absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text) {
   for (absl::string_view item : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     ASSIGN_OR_RETURN(StudyLayout layout, ParseLayout(item));
     if (absl::c_linear_search(layouts, layout)) {
-      return Bad("--layouts: ", item, " occurs twice");
+      return BadFlag("--layouts: ", item, " occurs twice");
     }
     layouts.push_back(std::move(layout));
   }
-  if (layouts.empty()) return Bad("--layouts=", text, ": names no layout");
+  if (layouts.empty()) return BadFlag("--layouts=", text, ": names no layout");
   return layouts;
 }
 

@@ -7,7 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "analysis/runs/throughput.h"
+#include "analysis/study/bad_flag.h"
 #include "analysis/text/program.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
@@ -114,14 +114,6 @@ constexpr int64_t kMaxWorldSize = 4096;
 constexpr int64_t kMostRepetitions = 1000;
 constexpr int64_t kMostSteps = 1'000'000;
 
-// In one line, whatever the flags hold.
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  std::string line = absl::StrCat(parts...);
-  absl::c_replace_if(line, absl::ascii_iscntrl, '?');
-  return absl::InvalidArgumentError(line);
-}
-
 absl::Status CheckWorldSizes(const StudyConfig& config) {
   const int64_t threads = ThreadsPerRank(config);
   const bool divides = absl::c_any_of(config.trainers, SharesOutTheBatch) &&
@@ -129,18 +121,20 @@ absl::Status CheckWorldSizes(const StudyConfig& config) {
   for (int64_t world_size : config.world_sizes) {
     RETURN_IF_ERROR(CheckSize(config.hosts, world_size));
     if (divides && config.batch_size % world_size != 0) {
-      return Bad("--batch_size=", config.batch_size,
-                 ": strong scaling divides it among the ranks, and it does not "
-                 "divide by the world size ",
-                 world_size, ": pass another batch size or --scaling=weak");
+      return BadFlag(
+          "--batch_size=", config.batch_size,
+          ": strong scaling divides it among the ranks, and it does not "
+          "divide by the world size ",
+          world_size, ": pass another batch size or --scaling=weak");
     }
     const int64_t ranks = std::min(world_size, MostRanksOfHost(config));
     if (config.oversubscribe || ranks * threads <= config.cores) continue;
-    return Bad("--world_sizes: ", Counted(ranks, "rank"), " of ",
-               Counted(threads, "thread"), " need ", ranks * threads,
-               " cores, and this machine has ", config.cores,
-               ": leave that size out, or pass --oversubscribe to run it all "
-               "the same, marked in the table");
+    return BadFlag(
+        "--world_sizes: ", Counted(ranks, "rank"), " of ",
+        Counted(threads, "thread"), " need ", ranks * threads,
+        " cores, and this machine has ", config.cores,
+        ": leave that size out, or pass --oversubscribe to run it all "
+        "the same, marked in the table");
   }
   return absl::OkStatus();
 }
@@ -150,28 +144,31 @@ absl::Status CheckWorldSizes(const StudyConfig& config) {
 absl::Status CheckCombinations(const StudyConfig& config) {
   if (absl::c_linear_search(config.trainers, "pipeline") &&
       config.batch_size % config.micro_batches != 0) {
-    return Bad(
+    return BadFlag(
         "--batch_size=", config.batch_size,
         ": the pipeline divides it into --microbatches=", config.micro_batches,
         ", and it does not divide: pass another of the two");
   }
   if (absl::c_all_of(config.trainers, CutsTheModel) &&
       LargestWorldSize(config) == 1) {
-    return Bad("--world_sizes=1: ", absl::StrJoin(config.trainers, " and "),
-               " cut the model over the ranks and need 2 or more");
+    return BadFlag("--world_sizes=1: ", absl::StrJoin(config.trainers, " and "),
+                   " cut the model over the ranks and need 2 or more");
   }
   const auto one_process = absl::c_find_if(config.trainers, IsOneProcess);
   if (one_process != config.trainers.end() && !config.hosts.launcher.empty()) {
-    return Bad("--trainers: ", *one_process,
-               " is one process on one host; leave out either it or --hosts");
+    return BadFlag(
+        "--trainers: ", *one_process,
+        " is one process on one host; leave out either it or --hosts");
   }
   RETURN_IF_ERROR(CheckLayouts(config));
   const bool has_limit = config.memory_limit_bytes > 0;
   if (SearchesMemory(config) == has_limit) return absl::OkStatus();
   return has_limit
-             ? Bad("--memory_limit: nothing depends on it but "
+             ? BadFlag(
+                   "--memory_limit: nothing depends on it but "
                    "--scaling=fixed_memory: pass both, or leave it out")
-             : Bad("--memory_limit: --scaling=fixed_memory gives every rank "
+             : BadFlag(
+                   "--memory_limit: --scaling=fixed_memory gives every rank "
                    "the largest batch below it: pass one, such as "
                    "--memory_limit=4GB");
 }
@@ -198,29 +195,29 @@ absl::Status CheckNumbers(const StudyConfig& config) {
                  "1 or more, or 0 for none"},
        }) {
     if (bound.value > bound.most) {
-      return Bad("--", bound.flag, "=", bound.value, ": expected at most ",
-                 bound.most);
+      return BadFlag("--", bound.flag, "=", bound.value, ": expected at most ",
+                     bound.most);
     }
     if (bound.value >= bound.least) continue;
-    return Bad("--", bound.flag, "=", bound.value, ": expected ",
-               bound.expected);
+    return BadFlag("--", bound.flag, "=", bound.value, ": expected ",
+                   bound.expected);
   }
   const int64_t least = config.warmup_steps + kMinMeasuredSteps;
   if (config.max_steps > kMostSteps) {
-    return Bad("--max_steps=", config.max_steps, ": expected at most ",
-               kMostSteps);
+    return BadFlag("--max_steps=", config.max_steps, ": expected at most ",
+                   kMostSteps);
   }
   if (config.max_steps >= least) return absl::OkStatus();
-  return Bad("--max_steps=", config.max_steps, ": expected ", least,
-             " or more, ", kMinMeasuredSteps,
-             " to measure after --warmup_steps=", config.warmup_steps);
+  return BadFlag("--max_steps=", config.max_steps, ": expected ", least,
+                 " or more, ", kMinMeasuredSteps,
+                 " to measure after --warmup_steps=", config.warmup_steps);
 }
 
 absl::Status CheckTrainerFlags(const StudyConfig& config) {
   for (const std::string& flag : config.trainer_flags) {
     if (flag.size() > 2 && absl::StartsWith(flag, "--")) continue;
-    return Bad("--trainer_flags: \"", flag,
-               "\" is no flag; expected --name=value, with spaces between");
+    return BadFlag("--trainer_flags: \"", flag,
+                   "\" is no flag; expected --name=value, with spaces between");
   }
   return absl::OkStatus();
 }
@@ -233,11 +230,12 @@ absl::StatusOr<std::vector<std::string>> ParseNames(
   std::set<absl::string_view> seen;
   for (const std::string& name : names) {
     if (!absl::c_linear_search(known, name)) {
-      return Bad("--", flag, "=", text, ": \"", name,
-                 "\" is unknown; expected some of ", absl::StrJoin(known, ","));
+      return BadFlag("--", flag, "=", text, ": \"", name,
+                     "\" is unknown; expected some of ",
+                     absl::StrJoin(known, ","));
     }
     if (seen.insert(name).second) continue;
-    return Bad("--", flag, "=", text, ": ", name, " occurs twice");
+    return BadFlag("--", flag, "=", text, ": ", name, " occurs twice");
   }
   return names;
 }
@@ -324,9 +322,9 @@ absl::Status SetLayouts(StudyConfig* config) {
   for (const char* name : {"trainers", "zero_stages"}) {
     const auto* flag = absl::FindCommandLineFlag(name);
     if (flag->CurrentValue() == flag->DefaultValue()) continue;
-    return Bad("--", name,
-               ": --layouts says which trainers run, and how: pass "
-               "one of the two");
+    return BadFlag("--", name,
+                   ": --layouts says which trainers run, and how: pass "
+                   "one of the two");
   }
   if (text == "auto") {
     config->layouts = AllLayouts(*config);
@@ -405,14 +403,14 @@ absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text) {
     if (absl::SimpleAtoi(item, &size) && size >= 1 && size <= kMaxWorldSize) {
       continue;
     }
-    return Bad("--world_sizes=", text, ": \"", item,
-               "\" is not a world size; expected whole numbers from 1 to ",
-               kMaxWorldSize, " with commas between, as in 1,2,4");
+    return BadFlag("--world_sizes=", text, ": \"", item,
+                   "\" is not a world size; expected whole numbers from 1 to ",
+                   kMaxWorldSize, " with commas between, as in 1,2,4");
   }
   absl::c_sort(sizes);
   const auto twice = absl::c_adjacent_find(sizes);
   if (twice == sizes.end()) return sizes;
-  return Bad("--world_sizes=", text, ": ", *twice, " occurs twice");
+  return BadFlag("--world_sizes=", text, ": ", *twice, " occurs twice");
 }
 
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
