@@ -14,7 +14,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
-#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -106,15 +105,7 @@ absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
   RETURN_IF_ERROR(RefuseArguments(ParseFlags(argc, argv), "--world_sizes=1,2"));
   ASSIGN_OR_RETURN(const auto folder, ReadFolder());
   if (!folder.has_value()) return folder;
-  for (const auto& [name, value] : folder->flags) {
-    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-    // Of an earlier version, which had the flag and did not use it.
-    if (flag == nullptr && value.empty()) continue;
-    std::string error = "there is no such flag";
-    if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("study.flags: --", name, "=", value, ": ", error));
-  }
+  RETURN_IF_ERROR(SetFlags(*folder));
   ParseFlags(argc, argv);  // once more: it wins
   return folder;
 }

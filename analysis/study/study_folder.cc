@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -191,6 +192,18 @@ void AddDuration(const std::string& dir, const std::string& run,
                  absl::Duration elapsed) {
   std::ofstream file(absl::StrCat(dir, "/", kDurations), std::ios::app);
   file << run << "," << absl::ToDoubleSeconds(elapsed) << "\n";
+}
+
+absl::Status SetFlags(const StudyDescription& description) {
+  for (const auto& [name, value] : description.flags) {
+    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr && value.empty()) continue;
+    std::string error = "there is no such flag";
+    if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("study.flags: --", name, "=", value, ": ", error));
+  }
+  return absl::OkStatus();
 }
 
 std::map<std::string, double> ReadDurations(const std::string& dir) {

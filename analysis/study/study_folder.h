@@ -72,6 +72,11 @@ void AddDuration(const std::string& dir, const std::string& run,
 // Run (PlannedRun::FileStem) -> seconds of all that `dir` notes.
 std::map<std::string, double> ReadDurations(const std::string& dir);
 
+// Sets the program's flags to the described ones. InvalidArgument for a value
+// that its flag does not take, and for a flag that there is not, but where its
+// value is empty: an earlier version had it and did not use it.
+absl::Status SetFlags(const StudyDescription& description);
+
 // The last `count` lines of a text file; "" where it cannot be read.
 std::string LastLines(const std::string& path, int count);
 

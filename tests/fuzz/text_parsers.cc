@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/study/study_config.h"
 #include "analysis/study/study_folder.h"
@@ -83,18 +81,6 @@ std::vector<Parts> StudySeeds(const std::string&) {
   return seeds;
 }
 
-// Sets the flags as study.cc does.
-absl::Status Set(const std::map<std::string, std::string>& flags) {
-  for (const auto& [name, value] : flags) {
-    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-    if (flag == nullptr && value.empty()) continue;
-    std::string error = "there is no such flag";
-    if (flag != nullptr && flag->ParseFrom(value, &error)) continue;
-    return absl::NotFoundError(error);
-  }
-  return absl::OkStatus();
-}
-
 // Of the runs that a study plans.
 std::string PlanFault(const StudyPlan& plan) {
   for (const PlannedRun& run : plan.runs) {
@@ -115,10 +101,10 @@ Verdict CheckStudy(const Parts& parts, const std::string& dir) {
   if (!again.ok() || again->flags != described->flags ||
       again->origin != described->origin)
     return {absl::OkStatus(), "is written as another"};
-  static const auto defaults = DescribeStudy(StudyConfig()).flags;
-  if (!Set(defaults).ok()) return {absl::OkStatus(), "has no defaults"};
-  // Abseil's own messages, which study.cc puts behind the flag's name.
-  if (!Set(described->flags).ok())
+  static const auto defaults = DescribeStudy(StudyConfig());
+  if (!SetFlags(defaults).ok()) return {absl::OkStatus(), "has no defaults"};
+  // The message holds the flag's value and Abseil's own words, as they are.
+  if (!SetFlags(*described).ok())
     return {absl::InvalidArgumentError("study.flags: --flag")};
   const auto config = ConfigFromFlags();
   if (!config.ok()) return {config.status()};
