@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "trainers/loop/step_bytes.h"
 
 namespace rankwise {
 namespace {
@@ -92,7 +93,7 @@ std::string WarnOfTensorAcrossNodes(const TrainConfig& config,
     numbers += layer.exchanged_along_tp;
   const double examples =
       static_cast<double>(config.data.batch_size * config.accumulate);
-  const double bytes_each = config.precision == Precision::kFp32 ? 4 : 2;
+  const double bytes_each = ValueBytes(config.precision);
   return absl::StrFormat(
       "warning: tp crosses nodes: its ranks sum %.3g MB of activations a step "
       "between them; give --tp at most %d, the ranks of a node, or tp as the "

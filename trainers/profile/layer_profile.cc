@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/stats/statistics.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/device/device_event.h"
 #include "trainers/loop/step_bytes.h"
@@ -82,13 +83,6 @@ std::vector<LayerRecord> Describe(const ModelSpec& spec, int64_t examples,
   return records;
 }
 
-double MedianOf(absl::Span<const double> values) {
-  std::vector<double> sorted(values.begin(), values.end());
-  const auto middle = sorted.begin() + sorted.size() / 2;
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
-}
-
 std::string Row(const std::string& name, const char* direction,
                 const LayerRoofline& roofline) {
   std::string row = absl::StrFormat(
@@ -131,7 +125,7 @@ std::vector<LayerRecord> ProfileLayers(const ProfiledModel& profiled,
 LayerRoofline RooflineOf(absl::Span<const double> seconds, double flops,
                          double bytes, const DevicePeak& peak) {
   LayerRoofline roofline;
-  roofline.seconds = MedianOf(seconds);
+  roofline.seconds = Median(seconds);
   roofline.flops_per_second = flops / roofline.seconds;
   roofline.bytes_per_second = bytes / roofline.seconds;
   if (peak.flops_per_second <= 0 || peak.bytes_per_second <= 0) return roofline;
