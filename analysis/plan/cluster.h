@@ -22,7 +22,7 @@ namespace rankwise::plan {
 // The share of its peak that a device reaches in a matrix product.
 struct EfficiencyCurve {
   double most = 1;   // of a product without end
-  double scale = 0;  // a product of so many FLOPs reaches 71 % of it
+  double scale = 0;  // FLOPs of a product that reaches 71 % of it
 
   double At(double flops) const {
     return scale == 0 ? most : most * std::sqrt(flops / (flops + scale));

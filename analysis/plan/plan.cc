@@ -48,7 +48,7 @@ ABSL_FLAG(bool, score, false,
           "that were not used to fit next to what was measured, and nothing "
           "else; --memory limits its choice among them");
 ABSL_FLAG(int64_t, fit_up_to, 0,
-          "with --score: fit runs of at most so many ranks and score the "
+          "with --score: fit runs of at most this many ranks and score the "
           "larger ones; 0: fit those that exchange nothing (single, ddp "
           "--skip_communication), and score all others");
 ABSL_FLAG(int64_t, devices_per_node, 0, "0: the cluster's own");
@@ -179,7 +179,7 @@ class ClusterSource {
     return source;
   }
 
-  // Records show computing as it is with so many ranks.
+  // Records show computing as it is with that number of ranks.
   absl::StatusOr<Cluster> For(int64_t ranks) const {
     Cluster cluster = stated_;
     if (!runs_.empty()) {

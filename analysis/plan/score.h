@@ -57,9 +57,9 @@ struct PlanScore {
 };
 
 struct ScoreConfig {
-  // Recorded runs of at most so many ranks are used to fit, and the larger ones
-  // are scored. 0: the runs that exchange nothing are used, and all others are
-  // scored.
+  // Recorded runs of at most this many ranks are used to fit, and the larger
+  // ones are scored. 0: the runs that exchange nothing are used, and all others
+  // are scored.
   int64_t fit_up_to = 0;
   double memory_bytes = 0;  // of a rank, for the choice; 0: no limit
 };

@@ -29,7 +29,7 @@ struct StudyLayout {
   MeshShape mesh = {};       // one rank: at every world size
   int zero = 0;              // of fsdp
 
-  // Whether it is run with so many ranks.
+  // Whether it is run with `world_size` ranks.
   bool IsAt(int64_t world_size) const {
     return mesh.ranks() == 1 || mesh.ranks() == world_size;
   }

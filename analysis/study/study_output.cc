@@ -72,7 +72,7 @@ double StartUpSeconds(const PlannedRun& run) {
   return 0.5 + 0.3 * static_cast<double>(run.world_size);
 }
 
-// Of one run after its start-up, by examples of so many seconds on one core.
+// Of one run after its start-up, by `seconds_per_example` on one core.
 double GuessedSeconds(const StudyConfig& config, const PlannedRun& run,
                       double seconds_per_example) {
   const int64_t ranks = run.trainer == "model_parallel" ? 1 : run.world_size;

@@ -132,7 +132,7 @@ void LimitMemory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// A process of its own, which ends at the first fault, or after so many seconds
+// A process of its own, which ends at the first fault, or after `seconds`
 // of processor time where --seconds is given.
 [[noreturn]] void Work(const Task& task, int64_t first, double seconds,
                        Progress& progress) {
