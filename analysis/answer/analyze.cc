@@ -6,6 +6,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "analysis/answer/answer.h"
 
 namespace rankwise {
@@ -46,6 +48,26 @@ TimelinePicture PictureOf(const Cell& cell, const RunTrace& run) {
     }
   }
   return picture;
+}
+
+// What could not be separated, each reason once with all waterfalls that it
+// holds for: "ddp on 2 ranks, strong scaling; fsdp ...: smaller batches not
+// ...".
+std::vector<std::string> MergedLosses(absl::Span<const Waterfall> waterfalls) {
+  std::vector<std::string> reasons;
+  std::map<std::string, std::vector<std::string>> names;  // by reason
+  for (const Waterfall& waterfall : waterfalls) {
+    for (const std::string& reason : waterfall.merged) {
+      if (names[reason].empty()) reasons.push_back(reason);
+      names[reason].push_back(WaterfallName(waterfall));
+    }
+  }
+  std::vector<std::string> notes;
+  for (const std::string& reason : reasons) {
+    notes.push_back(
+        absl::StrCat(absl::StrJoin(names[reason], "; "), ": ", reason));
+  }
+  return notes;
 }
 
 constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
@@ -281,10 +303,8 @@ class Analysis {
     for (const std::string& reason : left_out_) {
       notes.push_back(absl::StrCat("Left out: ", reason));
     }
-    for (const Waterfall& waterfall : answer_->waterfalls) {
-      for (const std::string& merged : waterfall.merged) {
-        notes.push_back(absl::StrCat(WaterfallName(waterfall), ": ", merged));
-      }
+    for (std::string& merged : MergedLosses(answer_->waterfalls)) {
+      notes.push_back(std::move(merged));
     }
     notes.insert(notes.end(), answer_->notes.begin(), answer_->notes.end());
     answer_->notes.clear();

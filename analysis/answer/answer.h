@@ -28,6 +28,9 @@ struct AnswerConfig {
   BootstrapConfig bootstrap;  // of the laws of scaling
   ComparisonConfig comparison;
   double target_loss = 0;  // whose time to reach it is reported; 0: none
+  // The batch that strong and weak scaling of the study start from; 0: not
+  // known. See ScalingRows.
+  int64_t base_batch = 0;
 };
 
 // A cell under one way of scaling, or as a base case.
@@ -126,8 +129,11 @@ std::unique_ptr<Answer> Analyze(std::vector<RunTrace> runs,
                                 const AnswerConfig& config);
 
 // One row per cell and way of scaling, base cases first. A cell that fits
-// several ways of scaling is compared by the one whose base has the larger
-// batch: a base of a smaller one was run to explain a loss, not to hide it.
+// several ways of scaling is compared by the one whose base has the study's
+// batch; else by the one whose base has the larger batch: a base of a smaller
+// one was run to explain a loss, not to hide it. Where the study's batch is
+// known, a cell of another batch that has its base's memory is under fixed
+// memory, not weak scaling.
 // Ablations, and bases that nothing is compared with, have no row.
 std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
                                     const AnswerConfig& config);

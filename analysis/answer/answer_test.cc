@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 std::vector<RunTrace> Study() {
@@ -44,6 +46,65 @@ TEST(Answer, LossesAreTheExamplesMeanOverRanks) {
   EXPECT_EQ(answer->losses[0].name, "ddp on 2 ranks, batch 192");
   EXPECT_THAT(answer->losses[0].steps, SizeIs(20));
   EXPECT_DOUBLE_EQ(answer->losses[0].losses[7], 1.75);
+}
+
+// By batch per rank: the way of scaling of the cells on two ranks.
+std::map<int64_t, std::string> ScalingsByBatch(const AnswerConfig& config) {
+  // Strong and weak scaling from a batch of 8, fixed memory from one of 16, and
+  // a run of 4 that tells causes apart.
+  std::vector<RunTrace> runs;
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    for (int64_t batch : {4, 8, 16}) {
+      for (int64_t ranks : {1, 2}) {
+        runs.push_back(MakeRun({.binary = ranks == 1 ? "single" : "ddp",
+                                .world_size = ranks,
+                                .batch_size = batch}));
+        for (RankTrace& rank : runs.back().ranks) {
+          rank.memory.emplace().peak_host_bytes = batch * 1'000'000;
+        }
+      }
+    }
+  }
+  std::map<int64_t, std::string> scalings;
+  const auto answer = Analyze(std::move(runs), config);
+  for (const ScalingRow& row : answer->rows) {
+    if (row.cell->run.world_size == 1) continue;
+    scalings[row.cell->global_batch / 2] = row.scaling;
+  }
+  return scalings;
+}
+
+TEST(Answer, ACellIsUnderTheScalingThatTheStudyAskedFor) {
+  AnswerConfig config;
+  config.base_batch = 8;
+  EXPECT_THAT(ScalingsByBatch(config),
+              ElementsAre(Pair(4, "strong"), Pair(8, "weak"),
+                          Pair(16, "fixed_memory")));
+  // Any of them may have been run to explain another.
+  EXPECT_THAT(
+      ScalingsByBatch({}),
+      ElementsAre(Pair(4, "strong"), Pair(8, "strong"), Pair(16, "weak")));
+}
+
+TEST(Answer, ReasonsForLossesThatAreNotSeparatedAreNotRepeated) {
+  std::vector<RunTrace> runs = Study();
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    runs.push_back(MakeRun({.binary = "fsdp",
+                            .world_size = 2,
+                            .batch_size = 32,
+                            .step_seconds = 0.07}));
+  }
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      for (StepRecord& step : rank.steps) step.backward_seconds = 0.05;
+    }
+  }
+  EXPECT_THAT(
+      Analyze(std::move(runs), {})->notes,
+      Contains(AllOf(HasSubstr("ddp on 2 ranks, strong scaling; fsdp on 2 "
+                               "ranks, strong scaling: smaller batches"),
+                     HasSubstr("as single on 1 rank was not run with "
+                               "--batch_size=32"))));
 }
 
 TEST(Answer, NotesContainTheTimeLostToRestarts) {

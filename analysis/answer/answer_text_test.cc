@@ -267,8 +267,8 @@ TEST(AnswerText, CapturedStepsAreSaidToHideCommunication) {
                         "launch does not separate (single on 1 rank, "
                         "batch 64; "));
   EXPECT_THAT(text, HasSubstr("not separated from communication within "
-                              "captured steps, as ddp on 2 ranks, batch 32, "
-                              "was not run with --skip_communication"));
+                              "captured steps, for want of the same run, "
+                              "captured, with --skip_communication"));
   EXPECT_THAT(text, HasSubstr("it is not recorded which rank waits for which"));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kWorthSaying = 0.01;  // of the ideal speed
 constexpr size_t kNamedCauses = 3;
+constexpr size_t kToldLayouts = 3;  // of a way of scaling
 
 // ", 95 % interval [55.1, 58.2]", or nothing where there is none.
 std::string IntervalText(const Interval& interval) {
@@ -74,9 +76,15 @@ std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
       row.efficiency->warning.empty() ? "" : " (forced)");
 }
 
+std::string ScalingText(Scaling scaling) {
+  return scaling == Scaling::kFixedMemory
+             ? "with the same memory per rank"
+             : absl::StrCat("under ", ScalingName(scaling), " scaling");
+}
+
 // How far the base and the cell are from the hardware: efficiency alone
 // flatters a slow base. "" where their MFU, or one peak of both, is not known.
-std::string HardwareSentence(const ScalingRow& row) {
+std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
   const double base = ModelFlopsUtilization(*row.base);
   const double cell = ModelFlopsUtilization(*row.cell);
   if (std::isnan(base) || std::isnan(cell) ||
@@ -85,10 +93,9 @@ std::string HardwareSentence(const ScalingRow& row) {
   }
   return absl::StrFormat(
       "Of what the hardware can do, by %s of every device, "
-      "%s reaches %s (MFU), and %s, under %s scaling, reaches %s of all its "
-      "devices.",
+      "%s reaches %s (MFU), and %s, %s, reaches %s of all its devices.",
       PeakText(*row.cell), row.base->Name(), PercentText(base),
-      row.cell->Name(), row.scaling, PercentText(cell));
+      row.cell->Name(), ScalingText(scaling), PercentText(cell));
 }
 
 Finding HowWellItScales(const Answer& answer) {
@@ -98,7 +105,7 @@ Finding HowWellItScales(const Answer& answer) {
     const ScalingRow* row = BestOfTheLargest(answer, scaling);
     if (row == nullptr) continue;
     sentences.push_back(SpeedSentence(*row, scaling));
-    const std::string hardware = HardwareSentence(*row);
+    const std::string hardware = HardwareSentence(*row, scaling);
     if (!hardware.empty()) sentences.push_back(hardware);
   }
   for (const ScalingSeries& series : answer.series) {
@@ -158,23 +165,37 @@ std::string CostSentence(const Waterfall& waterfall) {
           : " Not all causes could be separated: the notes say which.");
 }
 
-// Those of the largest world size: ddp's, and the fastest pipeline's.
+// Of the largest world size and each way of scaling, the nearest to the ideal:
+// one of them a pipeline at most.
 std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
   int64_t largest = 0;
   for (const Waterfall& waterfall : answer.waterfalls) {
     largest = std::max(largest, waterfall.cell->run.world_size);
   }
-  std::vector<const Waterfall*> told, pipelines;
+  std::vector<const Waterfall*> nearest;
   for (const Waterfall& waterfall : answer.waterfalls) {
-    if (waterfall.cell->run.world_size != largest) continue;
-    (waterfall.cell->pipelines.empty() ? told : pipelines)
-        .push_back(&waterfall);
+    if (waterfall.cell->run.world_size == largest) {
+      nearest.push_back(&waterfall);
+    }
   }
-  const auto fastest = absl::c_min_element(
-      pipelines, [](const Waterfall* a, const Waterfall* b) {
-        return a->measured_seconds < b->measured_seconds;
-      });
-  if (fastest != pipelines.end()) told.push_back(*fastest);
+  absl::c_stable_sort(nearest, [](const Waterfall* a, const Waterfall* b) {
+    return a->ideal_seconds / a->measured_seconds >
+           b->ideal_seconds / b->measured_seconds;
+  });
+  std::vector<const Waterfall*> told;
+  std::map<Scaling, size_t> counts, pipelines;
+  for (const Waterfall* waterfall : nearest) {
+    const bool is_pipeline = !waterfall->cell->pipelines.empty();
+    if (counts[waterfall->scaling] == kToldLayouts ||
+        (is_pipeline && pipelines[waterfall->scaling]++ > 0)) {
+      continue;
+    }
+    ++counts[waterfall->scaling];
+    told.push_back(waterfall);
+  }
+  absl::c_stable_sort(told, [](const Waterfall* a, const Waterfall* b) {
+    return a->scaling < b->scaling;
+  });
   return told;
 }
 

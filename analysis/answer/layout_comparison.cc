@@ -23,6 +23,7 @@ namespace rankwise {
 namespace {
 
 constexpr double kSignificance = 0.05;
+constexpr double kAsFast = 1.05;      // times as long as the fastest
 constexpr double kLessMemory = 0.9;   // of another's, to be worth saying
 constexpr double kLargerBatch = 1.1;  // likewise
 constexpr size_t kExplainedLayouts = 3;
@@ -95,7 +96,12 @@ std::string BehindText(const LayoutRow& row) {
                          interval.high);
 }
 
-// Names of the layouts as fast as the fastest, as far as can be told.
+// Cannot be told from the fastest, and seems as fast.
+bool IsAsFast(const LayoutRow& row) {
+  return !row.separated && !(row.behind.value > kAsFast);
+}
+
+// The layouts that cannot be told from the fastest.
 std::vector<const LayoutRow*> Fastest(const LayoutComparison& layouts) {
   std::vector<const LayoutRow*> fastest;
   for (const LayoutRow& row : layouts.rows) {
@@ -104,7 +110,7 @@ std::vector<const LayoutRow*> Fastest(const LayoutComparison& layouts) {
   return fastest;
 }
 
-const LayoutRow& LeastMemory(const std::vector<const LayoutRow*>& rows) {
+const LayoutRow& LeastMemory(absl::Span<const LayoutRow* const> rows) {
   return **absl::c_min_element(
       rows, [](const LayoutRow* a, const LayoutRow* b) {
         return a->cell->peak_bytes < b->cell->peak_bytes;
@@ -120,31 +126,46 @@ std::string MemoryOf(const LayoutRow& row) {
   return absl::StrFormat("%.0f MB", row.cell->peak_bytes / 1e6);
 }
 
-// Which to use, of several that are as fast as each other.
-std::string ChoiceAmong(const std::vector<const LayoutRow*>& fastest) {
-  std::vector<std::string> names;
-  for (const LayoutRow* row : fastest) {
-    names.push_back(
-        row == fastest[0]
-            ? absl::StrCat(row->cell->Trainer(), " (", RateText(*row), ")")
-            : absl::StrCat(row->cell->Trainer(), " (", BehindText(*row),
-                           " times as long)"));
-  }
-  const LayoutRow& least = LeastMemory(fastest);
-  const std::string memory =
-      &least != fastest[0] && NeedsLessMemory(least, *fastest[0])
-          ? absl::StrCat("use ", least.cell->Trainer(),
-                         ", whose fullest rank holds least, ", MemoryOf(least),
-                         " instead of ", MemoryOf(*fastest[0]))
-          : "use whichever is simplest";
-  return absl::StrCat("the fastest are within noise of each other: ",
-                      absl::StrJoin(names, ", "), "; ", memory, ".");
+// "ddp (1.01 [0.94, 1.08] times as long)"
+std::string BehindName(const LayoutRow* row) {
+  return absl::StrCat(row->cell->Trainer(), " (", BehindText(*row),
+                      " times as long)");
 }
 
-std::string Choice(const std::vector<const LayoutRow*>& fastest) {
-  if (fastest.size() > 1) return ChoiceAmong(fastest);
-  return absl::StrCat("use ", fastest[0]->cell->Trainer(), ": ",
-                      RateText(*fastest[0]), ".");
+std::string BehindNames(absl::Span<const LayoutRow* const> rows) {
+  return absl::StrJoin(rows, ", ", [](std::string* out, const LayoutRow* row) {
+    absl::StrAppend(out, BehindName(row));
+  });
+}
+
+// Which to use, of several that are as fast as each other.
+std::string ChoiceAmong(absl::Span<const LayoutRow* const> equal) {
+  const LayoutRow& least = LeastMemory(equal);
+  const std::string memory =
+      &least != equal[0] && NeedsLessMemory(least, *equal[0])
+          ? absl::StrCat("use ", least.cell->Trainer(),
+                         ", whose fullest rank holds least, ", MemoryOf(least),
+                         " instead of ", MemoryOf(*equal[0]))
+          : "use whichever is simplest";
+  return absl::StrCat("the fastest are within noise of each other: ",
+                      equal[0]->cell->Trainer(), " (", RateText(*equal[0]),
+                      "), ", BehindNames(equal.subspan(1)), "; ", memory, ".");
+}
+
+// `fastest` are those that cannot be told from the fastest, which comes first:
+// they are as fast as it where they seem to be, and not merely uncertain.
+std::string Choice(absl::Span<const LayoutRow* const> fastest) {
+  size_t equal = 1;
+  while (equal < fastest.size() && IsAsFast(*fastest[equal])) ++equal;
+  const std::string choice =
+      equal > 1 ? ChoiceAmong(fastest.subspan(0, equal))
+                : absl::StrCat("use ", fastest[0]->cell->Trainer(), ": ",
+                               RateText(*fastest[0]), ".");
+  if (equal == fastest.size()) return choice;
+  return absl::StrCat(choice, " The runs vary too much to say that ",
+                      equal > 1 ? "these are" : "it is", " faster than ",
+                      BehindNames(fastest.subspan(equal)),
+                      ": more --repetitions would.");
 }
 
 // "ddp takes 1.35 [1.30, 1.40] times as long: it spends 30 ms more ..."
@@ -166,19 +187,21 @@ std::string BehindSentence(const LayoutComparison& layouts,
                       absl::StrJoin(reasons, ", and "), ".");
 }
 
-// Where some layout that is not among the fastest needs less memory.
-std::string MemorySentence(const LayoutComparison& layouts,
-                           const std::vector<const LayoutRow*>& fastest) {
+// Where some layout that is not as fast as the fastest needs less memory.
+std::string MemorySentence(const LayoutComparison& layouts) {
   if (layouts.scaling == Scaling::kFixedMemory) return "";
-  std::vector<const LayoutRow*> all;
-  for (const LayoutRow& row : layouts.rows) all.push_back(&row);
+  std::vector<const LayoutRow*> all, as_fast;
+  for (const LayoutRow& row : layouts.rows) {
+    all.push_back(&row);
+    if (IsAsFast(row)) as_fast.push_back(&row);
+  }
   const LayoutRow& least = LeastMemory(all);
-  if (!least.separated || !NeedsLessMemory(least, LeastMemory(fastest))) {
+  if (IsAsFast(least) || !NeedsLessMemory(least, LeastMemory(as_fast))) {
     return "";
   }
   return absl::StrCat(" Where memory is short: ", least.cell->Trainer(),
                       ", whose fullest rank holds ", MemoryOf(least),
-                      " instead of ", MemoryOf(*fastest[0]), ".");
+                      " instead of ", MemoryOf(*as_fast[0]), ".");
 }
 
 // Where the same rank is slow in most layouts, none of them avoids it.
@@ -205,16 +228,28 @@ std::string StragglerSentence(const Answer& answer,
   return "";
 }
 
+std::string HeldEqual(const LayoutComparison& layouts) {
+  const LayoutRow& first = layouts.rows.front();
+  switch (layouts.scaling) {
+    case Scaling::kStrong:
+      return absl::StrCat("with a global batch of ", first.cell->global_batch,
+                          " (strong scaling)");
+    case Scaling::kWeak:
+      return absl::StrCat("with a batch of ", BatchText(RankBatch(first)),
+                          " per rank (weak scaling)");
+    case Scaling::kFixedMemory:
+      break;
+  }
+  return "with the same memory per rank";
+}
+
 std::string Advice(const Answer& answer, const LayoutComparison& layouts) {
   const std::vector<const LayoutRow*> fastest = Fastest(layouts);
   const int64_t hosts = layouts.rows.front().cell->hosts;
-  std::string text = absl::StrFormat(
-      "On %d ranks%s, %s, %s", layouts.world_size,
-      hosts > 1 ? absl::StrCat(" of ", hosts, " hosts") : "",
-      layouts.scaling == Scaling::kFixedMemory
-          ? "with the same memory per rank"
-          : absl::StrCat("under ", ScalingName(layouts.scaling), " scaling"),
-      Choice(fastest));
+  std::string text =
+      absl::StrFormat("On %d ranks%s, %s, %s", layouts.world_size,
+                      hosts > 1 ? absl::StrCat(" of ", hosts, " hosts") : "",
+                      HeldEqual(layouts), Choice(fastest));
   size_t explained = 0;
   for (const LayoutRow& row : layouts.rows) {
     if (!row.separated || ++explained > kExplainedLayouts) continue;
@@ -223,7 +258,7 @@ std::string Advice(const Answer& answer, const LayoutComparison& layouts) {
   if (std::isnan(layouts.rows.back().behind.interval.low)) {
     text += " One run each gives no interval: repeat them (--repetitions).";
   }
-  return absl::StrCat(text, MemorySentence(layouts, fastest),
+  return absl::StrCat(text, MemorySentence(layouts),
                       StragglerSentence(answer, layouts));
 }
 

@@ -16,11 +16,47 @@ namespace {
 constexpr Scaling kScalings[] = {Scaling::kStrong, Scaling::kWeak,
                                  Scaling::kFixedMemory};
 
+// Whether strong or weak scaling of a study of this batch starts from `base`.
+bool IsOfBatch(const Cell& base, int64_t batch) {
+  return base.global_batch == batch ||
+         base.rank_batch == static_cast<double>(batch);
+}
+
+// Of the ways of scaling that a cell fits, those that the study asked for.
+void KeepMeant(std::vector<ScalingRow>& rows, const AnswerConfig& config) {
+  const bool of_study = absl::c_any_of(rows, [&](const ScalingRow& row) {
+    return IsOfBatch(*row.base, config.base_batch);
+  });
+  int64_t largest = 0;  // global batch of a base
+  for (const ScalingRow& row : rows) {
+    largest = std::max(largest, row.base->global_batch);
+  }
+  std::erase_if(rows, [&](const ScalingRow& row) {
+    return of_study ? !IsOfBatch(*row.base, config.base_batch)
+                    : row.base->global_batch < largest;
+  });
+}
+
+// Weak scaling from another batch than the study's is fixed memory, where the
+// memory is equal, too.
+void NameFixedMemory(std::vector<ScalingRow>& rows,
+                     const AnswerConfig& config) {
+  for (ScalingRow& row : rows) {
+    if (config.base_batch == 0 || IsOfBatch(*row.base, config.base_batch)) {
+      continue;
+    }
+    if (CheckComparable(*row.base, *row.cell, Scaling::kFixedMemory,
+                        config.comparison)
+            .ok()) {
+      row.scaling = std::string(ScalingName(Scaling::kFixedMemory));
+    }
+  }
+}
+
 std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
                                const AnswerConfig& config) {
   std::vector<ScalingRow> rows;
   absl::Status refusal;
-  int64_t largest = 0;  // global batch of a base
   for (Scaling scaling : kScalings) {
     // Equal batches hold equal memory: that says nothing new.
     if (scaling == Scaling::kFixedMemory && !rows.empty()) break;
@@ -31,7 +67,6 @@ std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
         CheckComparable(**base, cell, scaling, config.comparison);
     refusal.Update(comparable);
     if (!comparable.ok()) continue;
-    largest = std::max(largest, (*base)->global_batch);
     if (!rows.empty() && rows[0].base == *base) {
       rows[0].scaling = "both";
       continue;
@@ -40,9 +75,8 @@ std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
                     CompareToBase(**base, cell, scaling, config.comparison)});
   }
   if (rows.empty()) return {{&cell, "-", nullptr, refusal}};
-  std::erase_if(rows, [largest](const ScalingRow& row) {
-    return row.base->global_batch < largest;
-  });
+  KeepMeant(rows, config);
+  NameFixedMemory(rows, config);
   return rows;
 }
 

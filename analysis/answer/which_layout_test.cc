@@ -8,14 +8,18 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/answer/answer.h"
 #include "analysis/runs/made_layouts_for_test.h"
 #include "analysis/runs/run_trace.h"
+#include "analysis/runs/trace_for_test.h"
 
 namespace rankwise {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -57,7 +61,8 @@ TEST(WhichLayout, OnAFastLinkDataParallelism) {
         Make({.link_bytes_per_second = 1e10, .seed = seed});
     EXPECT_EQ(study.TrulyFastest(), "ddp");
     EXPECT_THAT(study.advice,
-                HasSubstr("On 4 ranks, under strong scaling, use ddp: "));
+                HasSubstr("On 4 ranks, with a global batch of 64 (strong "
+                          "scaling), use ddp: "));
     EXPECT_THAT(study.advice,
                 ContainsRegex("pipeline 1f1b takes [^:]* times as long: on 64 "
                               "examples it spends [0-9.]* ms more in the "
@@ -73,7 +78,8 @@ TEST(WhichLayout, OnASlowLinkTheOneThatSendsLeast) {
     EXPECT_EQ(study.TrulyFastest(), "pipeline 1f1b");
     EXPECT_THAT(
         study.advice,
-        HasSubstr("On 4 ranks, under strong scaling, use pipeline 1f1b: "));
+        HasSubstr("On 4 ranks, with a global batch of 64 (strong scaling), "
+                  "use pipeline 1f1b: "));
     EXPECT_THAT(
         study.advice,
         ContainsRegex("ddp takes 1.8[^:]* times as long: on 64 examples "
@@ -117,6 +123,46 @@ TEST(WhichLayout, WithAStragglerNoLayoutHelps) {
     EXPECT_THAT(Make({.link_bytes_per_second = 1e12, .seed = seed}).advice,
                 Not(HasSubstr("Before the layout")));
   }
+}
+
+// On 2 ranks: two runs of ddp, of 60 and 64 ms a step, and two of fsdp that
+// take `times` as long and hold half of the memory.
+std::string AdviceOfTwo(double times) {
+  std::vector<RunTrace> runs;
+  for (double seconds : {0.060, 0.064}) {
+    runs.push_back(MakeRun({.binary = "single", .step_seconds = 0.1}));
+    for (const char* trainer : {"ddp", "fsdp"}) {
+      const bool is_ddp = trainer == std::string("ddp");
+      runs.push_back(
+          MakeRun({.binary = trainer,
+                   .world_size = 2,
+                   .batch_size = 32,
+                   .step_seconds = is_ddp ? seconds : times * seconds}));
+      for (RankTrace& rank : runs.back().ranks) {
+        rank.memory.emplace().peak_host_bytes = is_ddp ? 200e6 : 100e6;
+      }
+    }
+  }
+  const auto answer = Analyze(std::move(runs), {});
+  return answer->layouts.empty() ? "" : answer->layouts[0].advice;
+}
+
+TEST(WhichLayout, OfTwoThatAreAsFastTheOneThatHoldsLess) {
+  EXPECT_THAT(AdviceOfTwo(1.02),
+              AllOf(HasSubstr("within noise of each other: ddp ("),
+                    HasSubstr("; use fsdp, whose fullest rank holds least, "
+                              "100 MB instead of 200 MB."),
+                    Not(HasSubstr("vary too much"))));
+}
+
+TEST(WhichLayout, ASlowerOneIsNotPreferredBecauseItsRunsVary) {
+  EXPECT_THAT(
+      AdviceOfTwo(1.12),
+      AllOf(HasSubstr("use ddp: "),
+            HasSubstr("The runs vary too much to say that it is faster than "
+                      "fsdp (1.12 "),
+            HasSubstr("more --repetitions would. Where memory is short: fsdp, "
+                      "whose fullest rank holds 100 MB instead of 200 MB.")));
 }
 
 TEST(WhichLayout, TheTableHasMemoryExposureByAxisAndBubble) {

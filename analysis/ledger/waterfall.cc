@@ -164,7 +164,7 @@ class Explainer {
     }
     if (alone == nullptr) {
       Merge(LossCause::kSmallerBatch, LossCause::kSharedMachine,
-            absl::StrCat(base.Name(), " was not run with --batch_size=",
+            absl::StrCat("as ", base.Name(), " was not run with --batch_size=",
                          BatchText(ExamplesPerPass(cell))));
     }
     const CellLedger* without = WithoutCommunication(cell, cells_);
@@ -175,15 +175,14 @@ class Explainer {
     if (slowed == 0) {
       const char* why =
           without != nullptr
-              ? ", computed no faster with --skip_communication: a quieter "
-                "machine or more --ablations would separate them"
-          : captured ? ", was not run with --skip_communication and captured"
-                     : ", was not run with --skip_communication";
+              ? "as the same run with --skip_communication computed no faster: "
+                "a quieter machine or more --ablations would separate them"
+          : captured
+              ? "for want of the same run, captured, with --skip_communication"
+              : "for want of the same run with --skip_communication";
       Merge(alone == nullptr ? LossCause::kSmallerBatch
                              : LossCause::kSharedMachine,
-            communication_,
-            absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch),
-                         why));
+            communication_, why);
     }
     const double rest = cell_.ledger.MeanComputeSeconds() - slowed;
     const double by_itself = alone == nullptr ? rest : ComputeAlone(*alone);
@@ -218,10 +217,9 @@ class Explainer {
         {cause, seconds, seconds / result_.measured_seconds});
   }
 
-  void Merge(LossCause cause, LossCause other, const std::string& run) {
-    result_.merged.push_back(absl::StrCat(LossName(cause),
-                                          " not separated from ",
-                                          LossName(other), ", as ", run));
+  void Merge(LossCause cause, LossCause other, absl::string_view why) {
+    result_.merged.push_back(absl::StrCat(
+        LossName(cause), " not separated from ", LossName(other), ", ", why));
   }
 
   // What a captured step hides, whatever else was run.
@@ -229,9 +227,8 @@ class Explainer {
     const bool captured = cell_.ledger.IsCaptured();
     if (captured && cell_.cell->run.world_size > 1) {
       Merge(LossCause::kCommInGraph, LossCause::kImbalance,
-            absl::StrCat(
-                "a step of ", cell_.cell->Name(),
-                " was one graph launch: --cuda_graph=false separates them"));
+            "as a step was one graph launch: --cuda_graph=false separates "
+            "them");
     }
     if (captured == base_.ledger.IsCaptured()) return;
     const Cell& by_graph = captured ? *cell_.cell : *base_.cell;

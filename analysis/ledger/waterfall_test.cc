@@ -115,9 +115,8 @@ TEST(WaterfallTest, AnAblationTellsCommunicationFromComputingInCapturedSteps) {
   EXPECT_EQ(losses.count(LossCause::kExposedDp), 0u);
   EXPECT_THAT(waterfall.merged,
               ElementsAre("communication within captured steps not separated "
-                          "from imbalance between ranks, as a step of ddp on 2 "
-                          "ranks was one graph launch: --cuda_graph=false "
-                          "separates them"));
+                          "from imbalance between ranks, as a step was one "
+                          "graph launch: --cuda_graph=false separates them"));
 }
 
 TEST(WaterfallTest, WithoutAnAblationCapturedStepsHideCommunication) {
@@ -133,8 +132,8 @@ TEST(WaterfallTest, WithoutAnAblationCapturedStepsHideCommunication) {
       waterfall.merged,
       ElementsAre(
           "cores and memory that ranks share not separated from "
-          "communication within captured steps, as ddp on 2 ranks, "
-          "batch 16, was not run with --skip_communication and captured",
+          "communication within captured steps, for want of the same run, "
+          "captured, with --skip_communication",
           HasSubstr("was one graph launch")));
 }
 
@@ -162,8 +161,7 @@ TEST(WaterfallTest, SaysWhichRunWouldTellCausesApart) {
           "smaller batches not separated from cores and memory that ranks "
           "share, as single on 1 rank was not run with --batch_size=16",
           "smaller batches not separated from computing slowed by "
-          "communication, as ddp on 2 ranks, batch 16, was not run with "
-          "--skip_communication"));
+          "communication, for want of the same run with --skip_communication"));
 
   const StudyForTest no_ablation({kSingle32, kSingle16, kDdp16});
   waterfall = Explain(no_ablation, no_ablation.Find("single", 1, 32),
@@ -185,9 +183,9 @@ TEST(WaterfallTest, AnAblationThatComputedNoFasterTellsNothingApart) {
   slow_alone.parts =
       ByRank({{0.033, 0, 0, 0.0015, 0.0005}, {0.035, 0, 0, 0.0015, 0.0005}});
   const std::string reason =
-      " not separated from computing slowed by communication, as ddp on 2 "
-      "ranks, batch 16, computed no faster with --skip_communication: a "
-      "quieter machine or more --ablations would separate them";
+      " not separated from computing slowed by communication, as the same run "
+      "with --skip_communication computed no faster: a quieter machine or more "
+      "--ablations would separate them";
   const StudyForTest study({kSingle32, kSingle16, kDdp16, slow_alone});
   Waterfall waterfall = Explain(study, study.Find("single", 1, 32),
                                 study.Find("ddp", 2, 16), Scaling::kStrong);

@@ -16,6 +16,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -184,10 +185,22 @@ absl::Status Report(const Answer& answer, const std::string& title,
   return absl::OkStatus();
 }
 
+// --batch_size of the study in `dir`; 0 where its study.flags do not say.
+int64_t BaseBatch(const std::string& dir) {
+  int64_t batch = 0;
+  const auto study = ReadFlagfile(StudyFilePath(dir));
+  if (!study.ok()) return 0;
+  const auto flag = study->flags.find("batch_size");
+  const bool is_number = flag != study->flags.end() &&
+                         absl::SimpleAtoi(flag->second, &batch) && batch > 0;
+  return is_number ? batch : 0;
+}
+
 // Prints the answer and writes the report; false where that failed. Both depend
 // on the runs alone, so that records read back from disk give the same.
 bool GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   AnswerConfig config;
+  config.base_batch = BaseBatch(dir);
   config.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   config.target_loss = absl::GetFlag(FLAGS_target_loss);
   config.comparison.force = absl::GetFlag(FLAGS_force);
