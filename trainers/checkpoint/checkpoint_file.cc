@@ -120,8 +120,8 @@ absl::Status TakeShard(SafetensorsMetadata& metadata,
 absl::Status CheckSame(absl::string_view found, absl::string_view written) {
   if (found == written) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat("the contents have checksum ", found, " but ", written,
-                   " was written: the file was changed"));
+      absl::StrCat("the contents have checksum ", found, " but ",
+                   Quoted(written), " was written: the file was changed"));
 }
 
 // A list of whole numbers from 0; one that is too large comes out negative.

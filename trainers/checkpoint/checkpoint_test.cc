@@ -175,6 +175,11 @@ TEST_F(CheckpointTest, AChangedHeaderIsRefused) {
   std::string other_seed = Bytes(20);
   other_seed.replace(other_seed.find(R"("seed":"0")"), 10, R"("seed":"1")");
   EXPECT_THAT(RefusalOf(other_seed), HasSubstr("the file was changed"));
+  std::string other_checksum = Bytes(20);
+  const std::string key = R"("rankwise.checksum":")";
+  other_checksum.replace(other_checksum.find(key) + key.size(), 2, R"(\n)");
+  EXPECT_THAT(RefusalOf(other_checksum), HasSubstr(R"(but "\n)"))
+      << "in one line";
 }
 
 TEST_F(CheckpointTest, ForeignFilesAreRefused) {
