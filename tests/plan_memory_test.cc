@@ -68,6 +68,8 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
   Layout zbv = pipeline;
   zbv.schedule = "zbv";
   zbv.chunks = 2;
+  Layout split = pipeline;
+  split.schedule = "zero_bubble_h1";
   Layout recompute = mesh;
   recompute.recompute = Recompute::kFull;
   std::vector<Case> cases = {{{.micro_batch = 4}},
@@ -76,6 +78,7 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
                              {pipeline},
                              {interleaved},
                              {zbv, "bf16"},
+                             {split},
                              {mesh, "bf16"},
                              {recompute}};
   for (int zero = 1; zero <= 3; ++zero) {

@@ -47,9 +47,14 @@ struct Cluster {
   // Within a node; `across_hosts` where all of a node's devices share its links
   // to others, so that a message of one device alone has all of them.
   NetworkModel network;
-  // Whether communication runs next to computing. Not where the same cores do
-  // both: then it takes its time even where an engine would hide it.
-  bool overlaps = true;
+  // The speed that computing keeps while communication is in flight, as a
+  // share: 1 where something else carries it; 0 where the same cores do both,
+  // so that it takes its time even where an engine would hide it.
+  double speed_during_communication = 1;
+  // How much longer `device` computes than a rank alone, because all ranks
+  // compute at the same time on cores that they share. What waits leaves the
+  // cores to the others.
+  double slowdown_by_others = 1;
   // Standard deviation of predicted over measured steps, as a share.
   double deviation = 0.1;
 };

@@ -166,7 +166,7 @@ TEST(ClusterFromRecordsTest, SeparatesKernelsFromWhatTheyCompute) {
   EXPECT_NEAR(PlannedSeconds(*cluster, 8), 0.09, 1e-9);
   // 10 ms a step, and 10 ms an example.
   EXPECT_NEAR(PlannedSeconds(*cluster, 16), 0.17, 1e-9);
-  EXPECT_TRUE(cluster->overlaps);
+  EXPECT_EQ(cluster->speed_during_communication, 1);
   EXPECT_NEAR(cluster->deviation, 0, 1e-9);
 }
 
@@ -177,8 +177,26 @@ TEST(ClusterFromRecordsTest, ComputesAsSlowlyAsSoManyRanksDo) {
   EXPECT_EQ(cluster->devices_per_node, 2);
   EXPECT_DOUBLE_EQ(cluster->device.memory_bytes, 8e9);
   // Two ranks keep both cores busy.
-  EXPECT_FALSE(cluster->overlaps);
+  EXPECT_EQ(cluster->speed_during_communication, 0);
   EXPECT_TRUE(CheckNetwork(*cluster).ok());
+}
+
+TEST(ClusterFromRecordsTest, TakesTheOverlapThatWasMeasured) {
+  std::vector<RunTrace> runs = NanoRuns();
+  OverlapRecord record;
+  record.collective = "all_reduce";
+  record.compute_seconds = {0.02, 0.02};
+  record.comm_seconds = {0.010, 0.010};
+  record.both_seconds = {0.024, 0.024};
+  for (RankTrace& rank : runs.back().ranks) rank.overlaps = {record};
+  EXPECT_NEAR(
+      ClusterFromRecords(runs, {.ranks = 2})->speed_during_communication, 0.6,
+      1e-9);
+  // Both together take longer than one after the other.
+  for (RankTrace& rank : runs.back().ranks)
+    rank.overlaps[0].both_seconds = {0.05, 0.05};
+  EXPECT_EQ(ClusterFromRecords(runs, {.ranks = 2})->speed_during_communication,
+            0);
 }
 
 TEST(ClusterFromRecordsTest, RunsThatExchangeAreTakenOnlyWhereAskedFor) {

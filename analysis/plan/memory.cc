@@ -19,20 +19,25 @@ bool HasEmbedding(const Stage& stage) { return stage.embedding; }
 bool HasHead(const Stage& stage) { return stage.head; }
 
 // Of one micro-batch through a stage: what is there from forward to backward,
-// and what backward adds.
+// what backward adds, and what is there from I to W.
 struct Held {
-  double kept = 0, working = 0;
+  double kept = 0, working = 0, until_weight_grad = 0;
 };
 
 Held HeldBy(const Stage& stage, bool is_first, bool is_last,
             const Layout& layout, const Engine& engine, const LayerWork& work) {
+  const Work all = work.Of(stage);
   const double output = is_last ? 0 : work.input_bytes;
-  const double whole = work.Of(stage).kept_bytes + output;
-  if (layout.recompute != Recompute::kFull) return {whole, 0};
+  const double whole = all.kept_bytes + output;
+  // The first stage has no input's gradient: all is left to W.
+  const double until_weight_grad =
+      is_first ? whole : all.kept_bytes + all.until_weight_grad_bytes;
+  if (layout.recompute != Recompute::kFull)
+    return {whole, 0, until_weight_grad};
   const bool one_by_one = engine.recomputes_blocks || layout.is_data_parallel();
   if (!one_by_one) {
     const double input = is_first ? 0 : work.input_bytes;
-    return {input, whole - input};
+    return {input, whole - input, until_weight_grad};
   }
   Stage ends = stage;
   ends.blocks = 0;
@@ -52,10 +57,12 @@ double PeakActivations(const std::vector<Action>& actions,
     if (action.kind == ActionKind::kForward) {
       now += stage.kept;
       most = std::max(most, now);
-    } else if (action.kind == ActionKind::kBackward ||
-               action.kind == ActionKind::kWeightGrad) {
+    } else if (action.kind == ActionKind::kWeightGrad) {
+      now -= stage.until_weight_grad;
+    } else if (IsCompute(action.kind)) {  // B or I
       most = std::max(most, now + stage.working);
       now -= stage.kept;
+      if (action.kind == ActionKind::kInputGrad) now += stage.until_weight_grad;
     }
   }
   return most;

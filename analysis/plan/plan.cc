@@ -234,17 +234,21 @@ absl::StatusOr<std::string> Plan() {
   ASSIGN_OR_RETURN(setting.engine, OwnEngine(precision));
   ASSIGN_OR_RETURN(setting.model, ModelFromFlags());
   ASSIGN_OR_RETURN(const ClusterSource source, ClusterSource::FromFlags());
-  ASSIGN_OR_RETURN(setting.cluster, source.For(sizes.back()));
+  std::vector<Cluster> clusters;  // by size
+  for (const int64_t size : sizes) {
+    ASSIGN_OR_RETURN(clusters.emplace_back(), source.For(size));
+  }
+  setting.cluster = clusters.back();
   const std::string json = UserPath(absl::GetFlag(FLAGS_json));
   if (!json.empty()) RETURN_IF_ERROR(CheckReplaceable(json));
 
   std::string text = SettingText(setting);
   std::vector<SearchResult> results;
   absl::Status refusal;
-  for (const int64_t size : sizes) {
-    config.ranks = size;
-    config.global_batch = batch > 0 ? batch : size * rank_batch;
-    ASSIGN_OR_RETURN(setting.cluster, source.For(size));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    config.ranks = sizes[i];
+    config.global_batch = batch > 0 ? batch : sizes[i] * rank_batch;
+    setting.cluster = clusters[i];
     ASSIGN_OR_RETURN(StepModel steps, StepModel::Create(setting));
     absl::StatusOr<SearchResult> result = Search(steps, config);
     if (result.ok()) {

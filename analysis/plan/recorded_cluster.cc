@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -220,6 +221,29 @@ bool SharesCores(const RunRecord& run, int64_t ranks) {
          ranks * run.threads_per_rank >= run.host.cores;
 }
 
+// What computing keeps of its speed during collectives, as comm_bench measured
+// it for the most ranks up to `ranks`, else for the fewest: 1 less the time
+// that both take longer than computing alone, over what communication takes
+// alone (the overlap of OSU's benchmarks). None where it was not measured.
+std::optional<double> MeasuredSpeedDuringCommunication(
+    absl::Span<const RunTrace> runs, int64_t ranks) {
+  std::map<int64_t, std::pair<double, double>> sums;  // by ranks
+  for (const RunTrace& run : runs) {
+    for (const RankTrace& rank : run.ranks) {
+      for (const OverlapRecord& record : rank.overlaps) {
+        auto& [longer, alone] = sums[rank.run.world_size];
+        longer += Median(record.both_seconds) - Median(record.compute_seconds);
+        alone += Median(record.comm_seconds);
+      }
+    }
+  }
+  if (sums.empty()) return std::nullopt;
+  auto like = sums.upper_bound(ranks);
+  if (like != sums.begin()) --like;
+  const auto [longer, alone] = like->second;
+  return alone > 0 ? std::clamp(1 - longer / alone, 0.0, 1.0) : 1;
+}
+
 // Of the samples about what the device takes: how far their runs are apart and
 // how far the device is from them.
 double DeviationOf(const std::vector<ComputingSample>& samples,
@@ -250,7 +274,9 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
   std::vector<double> slower;
   for (const ComputingSample& sample : like->second)
     slower.push_back(sample.seconds / SecondsOf(sample, cluster.device));
-  SlowDown(GeometricMean(slower), cluster.device);
+  const double slowdown = GeometricMean(slower);
+  SlowDown(slowdown, cluster.device);
+  if (which.ranks > 1) cluster.slowdown_by_others = std::max(1.0, slowdown);
   cluster.deviation = DeviationOf(like->second, cluster.device);
 
   const RunRecord& one = *like->second.front().run;
@@ -261,9 +287,12 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
   ASSIGN_OR_RETURN(
       cluster.network,
       FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks}));
-  cluster.overlaps =
-      cluster.network.backend == "fake" ||
-      !SharesCores(one, std::min(which.ranks, cluster.devices_per_node));
+  const bool shares =
+      cluster.network.backend != "fake" &&
+      SharesCores(one, std::min(which.ranks, cluster.devices_per_node));
+  cluster.speed_during_communication =
+      MeasuredSpeedDuringCommunication(runs, which.ranks)
+          .value_or(shares ? 0 : 1);
   return cluster;
 }
 

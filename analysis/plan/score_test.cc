@@ -29,20 +29,28 @@ constexpr int kTrials = 40;
 constexpr int kRepetitions = 3;
 constexpr double kNoise = 0.03;  // of a run's steps, all alike
 
-BenchRunForTest Bench() {
+// With what computing keeps of its speed while communication is in flight.
+RunTrace BenchRun(double speed = 1) {
   BenchRunForTest bench;
   bench.collectives = {"all_reduce", "ping_pong"};
-  return bench;
+  RunTrace run = MakeBenchRun(bench);
+  OverlapRecord overlap;
+  overlap.compute_seconds = {0.02};
+  overlap.comm_seconds = {0.01};
+  overlap.both_seconds = {0.02 + (1 - speed) * 0.01};
+  for (RankTrace& rank : run.ranks) rank.overlaps = {overlap};
+  return run;
 }
 
-StepModel Truth(double peak_flops, int64_t ranks) {
+StepModel Truth(double peak_flops, int64_t ranks, double speed = 1) {
   Setting setting;
+  setting.cluster.speed_during_communication = speed;
   setting.model = *NamedModel("nano");
   setting.engine = *OwnEngine("fp32");
   setting.cluster.device.peak_flops = peak_flops;
   setting.cluster.device.memory_bytes = 8e9;
   setting.cluster.devices_per_node = ranks;
-  setting.cluster.network = *FitNetwork({MakeBenchRun(Bench())});
+  setting.cluster.network = *FitNetwork({BenchRun()});
   return *StepModel::Create(std::move(setting));
 }
 
@@ -53,8 +61,9 @@ std::string BinaryOf(const Layout& layout) {
 }
 
 // A run that took `times` as long as the truth says.
-RunTrace Recorded(const Layout& layout, double times, int repetition) {
-  StepModel truth = Truth(50e9, layout.ranks());
+RunTrace Recorded(const Layout& layout, double times, int repetition,
+                  double speed = 1) {
+  StepModel truth = Truth(50e9, layout.ranks(), speed);
   const Step step = *truth.Predict(layout);
   RunTrace run =
       MakeRun({.binary = BinaryOf(layout),
@@ -104,13 +113,16 @@ std::vector<Layout> HeldOut() {
 }
 
 // `bias`: how much longer than the truth the layouts that are held out take.
-std::vector<RunTrace> MadeRecords(std::mt19937_64& random, double bias) {
+std::vector<RunTrace> MadeRecords(std::mt19937_64& random, double bias,
+                                  double speed = 1) {
   std::normal_distribution<double> noise(0, kNoise);
-  std::vector<RunTrace> runs = {MakeBenchRun(Bench())};
+  std::vector<RunTrace> runs = {BenchRun(speed)};
   const auto add = [&](const std::vector<Layout>& layouts, double times) {
     for (const Layout& layout : layouts) {
-      for (int i = 0; i < kRepetitions; ++i)
-        runs.push_back(Recorded(layout, times * std::exp(noise(random)), i));
+      for (int i = 0; i < kRepetitions; ++i) {
+        runs.push_back(
+            Recorded(layout, times * std::exp(noise(random)), i, speed));
+      }
     }
   };
   add(Fitted(), 1);
@@ -122,12 +134,13 @@ struct Found {
   double median_error = 0, coverage = 0;
 };
 
-Found FoundIn(double bias, int64_t fit_up_to) {
+Found FoundIn(double bias, int64_t fit_up_to, double speed = 1) {
   std::mt19937_64 random(1);
   std::vector<double> errors;
   double covered = 0;
   for (int trial = 0; trial < kTrials; ++trial) {
-    const auto score = ScorePlans(MadeRecords(random, bias), {fit_up_to});
+    const auto score =
+        ScorePlans(MadeRecords(random, bias, speed), {fit_up_to});
     EXPECT_TRUE(score.ok()) << score.status();
     for (const ScoredLayout& one : score->layouts) {
       errors.push_back(one.Error());
@@ -143,6 +156,15 @@ TEST(PlanScore, FindsTheTruthWithoutBiasAndCoversIt) {
     EXPECT_NEAR(found.median_error, 0, 0.01) << fit_up_to;
     EXPECT_GE(found.coverage, 0.90) << fit_up_to;
     EXPECT_LE(found.coverage, 0.99) << fit_up_to;
+  }
+}
+
+TEST(PlanScore, FindsTheTruthWhereCoresComputeAndCommunicate) {
+  for (const double speed : {0.0, 0.5}) {
+    const Found found = FoundIn(0, 0, speed);
+    EXPECT_NEAR(found.median_error, 0, 0.01) << speed;
+    EXPECT_GE(found.coverage, 0.90) << speed;
+    EXPECT_LE(found.coverage, 0.99) << speed;
   }
 }
 
@@ -164,8 +186,7 @@ TEST(PlanScore, PrintsErrorsAndRegret) {
 
 TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
   std::mt19937_64 random(3);
-  std::vector<RunTrace> runs = {MakeBenchRun(Bench()),
-                                Recorded({.micro_batch = 8}, 1, 0)};
+  std::vector<RunTrace> runs = {BenchRun(), Recorded({.micro_batch = 8}, 1, 0)};
   Layout first{.dp = 2, .micro_batch = 8}, second = first;
   second.zero = 3;
   StepModel truth = Truth(50e9, 2);
@@ -190,10 +211,8 @@ TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
 
 TEST(PlanScore, SaysWhatCannotBeScored) {
   RunTrace run = Recorded({.micro_batch = 8}, 1, 0);
-  EXPECT_THAT(
-      std::string(
-          ScorePlans({run, MakeBenchRun(Bench())}, {}).status().message()),
-      HasSubstr("no runs of several ranks"));
+  EXPECT_THAT(std::string(ScorePlans({run, BenchRun()}, {}).status().message()),
+              HasSubstr("no runs of several ranks"));
   RunRecord& record = run.ranks[0].run;
   record.forward_flops_per_example = 1;
   EXPECT_THAT(std::string(ModelOf(record).status().message()),

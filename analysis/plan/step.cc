@@ -136,6 +136,7 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
     const PassSeconds pass = work.Of((*cut)[rank]).seconds;
     before += pass.Forward() + (CutsBackward(layout) ? 0 : pass.Backward());
   }
+  if (layout.pp > 1) least /= setting_.cluster.slowdown_by_others;
   if (layout.is_data_parallel() || CutsBackward(layout)) return least;
   // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
   const double parameters = work.Of((*cut)[0]).parameters;
@@ -190,7 +191,7 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
   const auto m = static_cast<double>(layout.micro_batches);
   if (layout.zero > 0) {
     UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero,
-                 setting_.cluster.overlaps);
+                 setting_.cluster.speed_during_communication);
     for (int64_t i = 0; i < layout.micro_batches; ++i) {
       run.Forward();
       run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
@@ -200,29 +201,21 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
     timing.exposed_dp = run.exposed();
     return timing;
   }
-  DdpStepTrace trace;
-  trace.before_backward_seconds = m * forward + (m - 1) * backward;
-  trace.backward_seconds = backward;
+  LinkRun run(setting_.cluster.speed_during_communication);
+  run.Compute(m * forward + (m - 1) * backward);
   // Gradients arrive evenly.
   const double bytes = setting_.engine.reduced_bytes * all.parameters;
-  const double first = std::min(kFirstBucketBytes, bytes);
-  trace.buckets = {{.bytes = first, .ready_seconds = backward * first / bytes}};
-  if (bytes > first) {
-    const std::vector<ReadyBucket> rest = Rebucket(
-        {{.bytes = bytes - first, .ready_seconds = backward}}, kBucketBytes);
-    trace.buckets.insert(trace.buckets.end(), rest.begin(), rest.end());
+  double done = 0;
+  for (double bucket = kFirstBucketBytes; done < bytes; bucket = kBucketBytes) {
+    bucket = std::min(bucket, bytes - done);
+    done += bucket;
+    run.Compute(backward * bucket / bytes);
+    run.Start(
+        GradientSeconds(layout, bucket / setting_.engine.reduced_bytes, side));
   }
-  if (!setting_.cluster.overlaps) {
-    for (ReadyBucket& bucket : trace.buckets) bucket.ready_seconds = backward;
-  }
-  std::vector<double> all_reduce;
-  for (const ReadyBucket& bucket : trace.buckets) {
-    all_reduce.push_back(GradientSeconds(
-        layout, bucket.bytes / setting_.engine.reduced_bytes, side));
-  }
-  const StepTimes times = SimulateDdpStep(trace, all_reduce);
-  timing.seconds = times.step_seconds + timing.update;
-  timing.exposed_dp = times.exposed_comm_seconds;
+  run.WaitForAll();
+  timing.seconds = run.now() + timing.update;
+  timing.exposed_dp = run.exposed();
   return timing;
 }
 
@@ -238,7 +231,7 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
     gathers.push_back(0);
     if (layout.zero == 0) continue;
     UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero,
-                 setting_.cluster.overlaps);
+                 setting_.cluster.speed_during_communication);
     run.Forward();
     const double forward = run.exposed();
     if (layout.zero < 3) {
@@ -275,6 +268,24 @@ LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
   return link;
 }
 
+// A stage computes while the messages that it sends and receives are in flight:
+// its inputs forward and their gradients backward, and its outputs'.
+void StepModel::SlowDownByMessages(SimulationCosts& costs) const {
+  const double lost = 1 - setting_.cluster.speed_during_communication;
+  const size_t last = costs.stages.size() - 1;
+  for (size_t i = 0; i <= last; ++i) {
+    StageCosts& stage = costs.stages[i];
+    const double neighbours = (i > 0 ? 1 : 0) + (i < last ? 1 : 0);
+    const double seconds =
+        lost * neighbours *
+        (costs.link.alpha_seconds +
+         costs.link.beta_seconds_per_byte * costs.stages[0].output_bytes);
+    stage.forward_seconds += seconds;
+    stage.input_grad_seconds += seconds;
+    stage.backward_seconds += seconds;
+  }
+}
+
 // Of a tied weight whose two copies are on the first and the last stage.
 double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
   const auto& [model, engine, cluster] = setting_;
@@ -295,6 +306,31 @@ double StepModel::UpdateSeconds(const Layout& layout, double parameters) const {
          setting_.cluster.device.memory_bytes_per_second;
 }
 
+// All cores are busy as long as ranks that compute are as many as cores, so the
+// work of all takes as long as if they all computed all the time; unless it
+// goes no faster, as where each has a core of its own.
+absl::StatusOr<Timeline> StepModel::SimulateOnSharedCores(
+    const Schedule& schedule, SimulationCosts costs, double& faster) const {
+  ASSIGN_OR_RETURN(Timeline timeline, Simulate(schedule, costs));
+  const double most = setting_.cluster.slowdown_by_others;
+  if (most == 1) return timeline;
+  double busy = 0, end = 0;
+  for (const std::vector<Span>& rank : timeline.ranks) {
+    const Extent extent = ExtentOf(rank);
+    busy += extent.busy_seconds();
+    end = std::max(end, extent.end_seconds);
+  }
+  const auto ranks = static_cast<double>(timeline.ranks.size());
+  faster = std::min(most, ranks * end / busy);
+  for (StageCosts& stage : costs.stages) {
+    stage.forward_seconds /= faster;
+    stage.backward_seconds /= faster;
+    stage.input_grad_seconds /= faster;
+    stage.weight_grad_seconds /= faster;
+  }
+  return Simulate(schedule, costs);
+}
+
 absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
                                                           const LayerWork& work,
                                                           CostSide side,
@@ -303,9 +339,13 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
   std::vector<double> gathers;
   SimulationCosts costs = CostsOfStages(layout, *cut, work, side, gathers);
-  if (with_link && layout.pp > 1)
+  if (with_link && layout.pp > 1) {
     costs.link = LinkOf(layout, work.input_bytes, side);
-  ASSIGN_OR_RETURN(const Timeline timeline, Simulate(*schedule, costs));
+    SlowDownByMessages(costs);
+  }
+  double faster = 1;
+  ASSIGN_OR_RETURN(const Timeline timeline,
+                   SimulateOnSharedCores(*schedule, costs, faster));
 
   Timing timing;
   std::vector<std::vector<double>> reduce(layout.pp);
@@ -329,7 +369,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
     const double busy = all.seconds.Forward() + all.seconds.Backward();
     if (busy <= longest) continue;
     longest = busy;
-    timing.pass = all.seconds;
+    timing.pass = 1 / faster * all.seconds;
     timing.update = outside[rank];
   }
   // The update of a tied weight makes the last rank and the first wait for each

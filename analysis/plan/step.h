@@ -4,6 +4,7 @@
 #ifndef RANKWISE_ANALYSIS_PLAN_STEP_H_
 #define RANKWISE_ANALYSIS_PLAN_STEP_H_
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "analysis/plan/work.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/pipeline/simulation/simulate.h"
 
 namespace rankwise::plan {
 
@@ -55,31 +57,51 @@ struct UnitSeconds {
   double gather = 0, scatter = 0;
 };
 
+// Computing, and next to it calls that follow each other on one link.
+class LinkRun {
+ public:
+  // As Cluster::speed_during_communication.
+  explicit LinkRun(double speed_during_communication)
+      : speed_(speed_during_communication) {}
+
+  void Compute(double seconds);
+  // When a call that takes `seconds` ends.
+  double Start(double seconds);
+  void WaitUntil(double seconds) { now_ = std::max(now_, seconds); }
+  void WaitForAll() { WaitUntil(link_free_); }
+
+  double now() const { return now_; }
+  // What all has taken so far, longer than the computing.
+  double exposed() const { return now_ - computed_; }
+
+ private:
+  const double speed_;
+  double now_ = 0, link_free_ = 0, computed_ = 0;
+};
+
 // The steps of FullyShardedDataParallel (docs/sharding.md) with --prefetch=1:
 // gathers and reduce-scatters follow each other on one link, next to the
 // computing; at most two reduce-scatters are in flight.
 class UnitsRun {
  public:
-  // Without `overlaps` computing waits for each call.
-  UnitsRun(std::vector<UnitSeconds> units, int zero, bool overlaps = true);
+  UnitsRun(std::vector<UnitSeconds> units, int zero,
+           double speed_during_communication = 1);
 
   void Forward();
   void Backward(bool reduces);
   // Waits for the reduce-scatters, and updates.
   void Finish();
 
-  double now() const { return now_; }
-  double exposed() const { return exposed_; }  // so far
+  double now() const { return link_.now(); }
+  double exposed() const { return link_.exposed(); }  // so far
 
  private:
   void Gather(size_t unit);
   void Need(size_t unit);
-  void WaitUntil(double seconds);
 
   std::vector<UnitSeconds> units_;
   const int zero_;
-  const bool overlaps_;
-  double now_ = 0, link_free_ = 0, exposed_ = 0;
+  LinkRun link_;
   std::vector<double> there_;     // when gathered; < 0: not
   std::vector<double> reducing_;  // ends, the oldest first
 };
@@ -125,6 +147,13 @@ class StepModel {
                                 const LayerWork& work, CostSide side,
                                 std::vector<double>& gathers) const;
   LinkCosts LinkOf(const Layout& layout, double bytes, CostSide side) const;
+  // Where ranks share cores: computing goes faster than `device` says while
+  // ranks of the pipeline wait.
+  absl::StatusOr<Timeline> SimulateOnSharedCores(const Schedule& schedule,
+                                                 SimulationCosts costs,
+                                                 double& faster) const;
+  // What messages between stages take from the computing of each.
+  void SlowDownByMessages(SimulationCosts& costs) const;
   double TiedSeconds(const Layout& layout, CostSide side) const;
   double UpdateSeconds(const Layout& layout, double parameters) const;
   double GradientSeconds(const Layout& layout, double parameters,

@@ -63,6 +63,37 @@ TEST(StepTest, APipelinesBubbleIsThatOfItsSchedule) {
   EXPECT_THAT(step.limit, ::testing::StartsWith("bubble"));
 }
 
+TEST(StepTest, MessagesTakeTheirTimeFromTheCoresThatCarryThem) {
+  // The second half of a step of two stages: 10 us and 0.2 ns per byte.
+  const Layout layout{.pp = 2, .micro_batch = 4, .micro_batches = 4};
+  Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kSlow)};
+  const double apart = StepModel::Create(setting)->Quick(layout)->seconds;
+  setting.cluster.speed_during_communication = 0;
+  const double shared = StepModel::Create(setting)->Quick(layout)->seconds;
+  const double message = 1e-5 + 4.0 * 4 * 128 * 512 / 5e9;
+  // Each of 4 micro-batches forward and backward, and one more of each in the
+  // bubble.
+  EXPECT_NEAR(shared - apart, 10 * message, 0.5 * message);
+}
+
+TEST(StepTest, RanksThatWaitLeaveTheirCoresToOthers) {
+  const Layout layout{.pp = 4, .micro_batches = 4};
+  Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kFree)};
+  const double alone = StepModel::Create(setting)->Quick(layout)->seconds;
+  const double bubble =
+      StepModel::Create(setting)->Predict(layout)->parts.bubble;
+  // Four ranks on two cores: all the work takes as long as if they never
+  // waited, which they do for 3 of 7 parts of the time.
+  setting.cluster.device.peak_flops /= 2;
+  setting.cluster.slowdown_by_others = 2;
+  const double shared = StepModel::Create(setting)->Quick(layout)->seconds;
+  EXPECT_NEAR(shared, 2 * (alone - bubble), 0.1 * alone);
+  // On cores of their own they get no faster.
+  setting.cluster.slowdown_by_others = 1.1;
+  EXPECT_NEAR(StepModel::Create(setting)->Quick(layout)->seconds,
+              2 * alone / 1.1, 1e-6 * alone);
+}
+
 TEST(StepTest, PartsAddUp) {
   StepModel steps = MakeSteps(EvenModel(), kSlow);
   const Layout layouts[] = {
@@ -180,6 +211,30 @@ TEST(UnitsRunTest, OnlyTheFirstGatherIsExposed) {
   run.Finish();
   EXPECT_DOUBLE_EQ(run.now(), 10);
   EXPECT_DOUBLE_EQ(run.exposed(), 1);
+}
+
+TEST(LinkRunTest, ComputingIsSlowerWhileACallIsInFlight) {
+  LinkRun run(/*speed_during_communication=*/0.25);
+  EXPECT_DOUBLE_EQ(run.Start(4), 4);
+  run.Compute(0.5);
+  EXPECT_DOUBLE_EQ(run.now(), 2);
+  // Half of it in the 2 s that are left.
+  run.Compute(1);
+  EXPECT_DOUBLE_EQ(run.now(), 4.5);
+  EXPECT_DOUBLE_EQ(run.exposed(), 3);
+  EXPECT_DOUBLE_EQ(run.Start(1), 5.5);
+  EXPECT_DOUBLE_EQ(run.Start(1), 6.5);
+  run.WaitForAll();
+  EXPECT_DOUBLE_EQ(run.exposed(), 5);
+}
+
+TEST(UnitsRunTest, WithoutASecondCoreEachCallTakesItsTime) {
+  UnitsRun run({{1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}},
+               /*zero=*/1, /*speed_during_communication=*/0);
+  run.Forward();
+  run.Backward(/*reduces=*/true);
+  run.Finish();
+  EXPECT_DOUBLE_EQ(run.now(), 9 + 6 * 0.5);
 }
 
 TEST(UnitsRunTest, ASlowLinkSetsThePace) {

@@ -128,6 +128,13 @@ struct Elementwise {
   double forward = 0, backward = 0;
 };
 
+// What communication adds to the time of computing that it runs next to.
+double Exposed(double communication, double computing, const Cluster& cluster) {
+  const double hidden =
+      std::min(communication * cluster.speed_during_communication, computing);
+  return communication - hidden;
+}
+
 // Along tp: a layer's output and, backward, its input's gradient are summed, in
 // one all-reduce or, under sequence parallelism, a reduce-scatter with an
 // all-gather before the next product (parallel/tensor/linear.h).
@@ -141,14 +148,13 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   const auto takes = [&](const char* collective) {
     return CollectiveSeconds(cluster, collective, bytes, line, side);
   };
-  const double hides = cluster.overlaps ? 1 : 0;
-  const double hidden_by[] = {hides * products.qkv, hides * products.expand};
+  const double hidden_by[] = {products.qkv, products.expand};
   if (!layout.sequence_parallel) {
     const double sum = takes("all_reduce");
     seconds.tp_forward += 2 * sum;
     for (const double weight : hidden_by) {
       seconds.tp_backward +=
-          engine.hides_tp_sums ? std::max(0.0, sum - weight) : sum;
+          engine.hides_tp_sums ? Exposed(sum, weight, cluster) : sum;
     }
     return;
   }
@@ -157,9 +163,9 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   // The gathers of gradients before the rows' products are waited for.
   seconds.tp_backward += 2 * gather;
   for (const double product : hidden_by) {
-    seconds.tp_backward += std::max(0.0, gather - product);
+    seconds.tp_backward += Exposed(gather, product, cluster);
     seconds.tp_backward +=
-        engine.hides_tp_sums ? std::max(0.0, scatter - product) : scatter;
+        engine.hides_tp_sums ? Exposed(scatter, product, cluster) : scatter;
   }
 }
 
@@ -177,11 +183,9 @@ void AddContextExchanges(const Shape& x, const Layout& layout,
   const double gradients =
       CollectiveSeconds(cluster, "ping_pong", kWideBytes * numbers, line, side);
   const auto n = static_cast<double>(layout.cp);
-  const double hides = cluster.overlaps ? 1 / n : 0;
-  seconds.cp_forward +=
-      (n - 1) * std::max(0.0, keys - attention.forward * hides);
+  seconds.cp_forward += (n - 1) * Exposed(keys, attention.forward / n, cluster);
   seconds.cp_backward +=
-      (n - 1) * std::max(0.0, keys + gradients - attention.backward * hides) +
+      (n - 1) * Exposed(keys + gradients, attention.backward / n, cluster) +
       gradients;
 }
 
@@ -215,6 +219,8 @@ Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
                       work.seconds);
   AddRecompute(layout.recompute, attention, work.seconds);
   work.kept_bytes = BlockKeptBytes(model, layout, engine);
+  // The gradients of the norms' outputs and of what is added to the stream.
+  work.until_weight_grad_bytes = engine.value_bytes * 4 * x.between * x.h;
   return work;
 }
 
@@ -252,6 +258,7 @@ Work NormWork(const Model& model, const Layout& layout, const Engine& engine,
   kernels.AddStarts(kNormKernels, work.seconds);
   work.kept_bytes = engine.stream_bytes * x.between * x.h;
   if (engine.fused_attention) work.kept_bytes += kWideBytes * 2 * x.between;
+  work.until_weight_grad_bytes = engine.value_bytes * x.between * x.h;
   return work;
 }
 
@@ -277,8 +284,8 @@ Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
           CollectiveSeconds(cluster, "all_gather", bytes, line, side);
     const double sum =
         CollectiveSeconds(cluster, "all_reduce", bytes, line, side);
-    const bool hides = engine.hides_tp_sums && cluster.overlaps;
-    work.seconds.tp_backward = hides ? std::max(0.0, sum - product) : sum;
+    work.seconds.tp_backward =
+        engine.hides_tp_sums ? Exposed(sum, product, cluster) : sum;
   }
   work.kept_bytes = engine.value_bytes * x.between * x.h + kWideBytes * logits;
   const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
@@ -311,12 +318,13 @@ Work& Work::operator+=(const Work& other) {
   seconds += other.seconds;
   parameters += other.parameters;
   kept_bytes += other.kept_bytes;
+  until_weight_grad_bytes += other.until_weight_grad_bytes;
   return *this;
 }
 
 Work operator*(double times, Work work) {
   return {times * work.seconds, times * work.parameters,
-          times * work.kept_bytes};
+          times * work.kept_bytes, times * work.until_weight_grad_bytes};
 }
 
 double TokensWithin(const Model& model, const Layout& layout) {

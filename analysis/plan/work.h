@@ -30,7 +30,9 @@ struct Work {
   PassSeconds seconds;
   double parameters = 0;  // of this rank
   double kept_bytes = 0;  // by one micro-batch's forward for its backward
-  // Of weights that autocast copies once per forward, among kept_bytes.
+  // On top of these from I to W, in schedules that cut backward.
+  double until_weight_grad_bytes = 0;
+
   Work& operator+=(const Work& other);
 };
 Work operator*(double times, Work work);

@@ -26,6 +26,7 @@ struct Keeper {
   void operator()(const StepRecord& r) { trace.steps.push_back(r); }
   void operator()(const ScheduleRecord& r) { trace.schedules.push_back(r); }
   void operator()(const CollectiveRecord& r) { trace.collectives.push_back(r); }
+  void operator()(const OverlapRecord& r) { trace.overlaps.push_back(r); }
   void operator()(const TrafficRecord& r) { trace.traffic.push_back(r); }
   void operator()(const TimelineRecord& r) { trace.timelines.push_back(r); }
   void operator()(const RestartRecord& r) { trace.restarts.push_back(r); }

@@ -22,6 +22,7 @@ struct RankTrace {
   // In the order they were written.
   std::vector<ScheduleRecord> schedules = {};
   std::vector<CollectiveRecord> collectives = {};
+  std::vector<OverlapRecord> overlaps = {};
   std::vector<TrafficRecord> traffic = {};
   std::vector<TimelineRecord> timelines = {};
   std::vector<RestartRecord> restarts = {};

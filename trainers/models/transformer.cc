@@ -312,6 +312,20 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
           }};
 }
 
+double NumbersUntilWeightGrad(const LayerSpec& layer) {
+  constexpr size_t kOfBlock = 12, kOfNorm = 2;  // parameters
+  const size_t parameters = layer.part_parameters.size();
+  double tokens = 1;
+  for (const int64_t size : layer.part_shape)
+    tokens *= static_cast<double>(size);
+  // Of the two norms' outputs, and of what is added twice to the residual
+  // stream. Those of q, k, v and what goes into GELU take the place of these.
+  if (parameters == kOfBlock) return 4 * tokens;
+  const bool is_norm =
+      parameters == kOfNorm && layer.part_parameters[0].size() == 1;
+  return is_norm ? tokens : 0;
+}
+
 double OfTokens(const BlockConfig& config) {
   return static_cast<double>(
       TokensBetweenLayers(config.sequence, config.split) * config.features);

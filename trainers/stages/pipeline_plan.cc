@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -32,6 +33,7 @@
 #include "trainers/loop/computed_memory.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/training_data.h"
+#include "trainers/models/transformer.h"
 
 namespace rankwise {
 namespace {
@@ -259,6 +261,51 @@ std::string StageTable(const ModelSpec& spec,
   return table;
 }
 
+namespace {
+
+// Of one micro-batch, computed.
+struct StageBytes {
+  int64_t whole = 0;              // what its forward keeps, and its output
+  int64_t held = 0;               // of that until backward
+  int64_t until_weight_grad = 0;  // from I to W
+};
+
+std::vector<StageBytes> BytesOfStages(const TrainConfig& config,
+                                      c10::DeviceType device,
+                                      const ModelSpec& model,
+                                      absl::Span<const LayerRange> ranges,
+                                      bool recompute,
+                                      bool has_bf16_parameters) {
+  const double value_bytes = config.precision == Precision::kFp32 ? 4 : 2;
+  const int64_t examples = config.data.batch_size;
+  std::vector<StageBytes> stages;
+  int64_t input_bytes = 0;  // the first stage's is the batch itself
+  for (const LayerRange& range : ranges) {
+    const int64_t output_bytes = OutputBytes(model, range, examples);
+    StageBytes stage;
+    stage.whole =
+        ComputeActivations(config, device, model, range, has_bf16_parameters);
+    if (!model.layers[range.begin].keeps_input) stage.whole += input_bytes;
+    double numbers = 0;
+    for (size_t layer = range.begin; layer < range.end; ++layer)
+      numbers += NumbersUntilWeightGrad(model.layers[layer]);
+    stage.until_weight_grad =
+        stage.whole +
+        std::llround(value_bytes * numbers * static_cast<double>(examples));
+    // The last one's is a number.
+    if (range.end < model.layers.size()) stage.whole += output_bytes;
+    // The first one has no input's gradient, and leaves all to W; its output's
+    // gradient takes the place of its output.
+    if (range.begin == 0) stage.until_weight_grad = stage.whole;
+    stage.held = recompute ? input_bytes : stage.whole;
+    stages.push_back(stage);
+    input_bytes = output_bytes;
+  }
+  return stages;
+}
+
+}  // namespace
+
 PipelinePlan::PipelinePlan(const Worker& worker, const PipelineConfig& config,
                            ModelSpec model)
     : worker_(worker), config_(config), model_(std::move(model)) {
@@ -306,34 +353,25 @@ std::vector<Pass> PipelinePlan::PassesOf(const Schedule& schedule) const {
 
 int64_t PipelinePlan::ComputeActivations(const TrainConfig& config,
                                          const Schedule& schedule) const {
-  // By stage: of one micro-batch, and what is held of it until backward.
-  std::vector<int64_t> whole, held;
-  int64_t input_bytes = 0;  // the first stage's is the batch itself
-  for (const LayerRange& stage : stages_) {
-    const int64_t output_bytes =
-        OutputBytes(model_, stage, config.data.batch_size);
-    whole.push_back(rankwise::ComputeActivations(
-        config, worker_.device.type(), model_, stage,
-        ShardingOf(config_.zero, worker_).has_bf16()));
-    if (!model_.layers[stage.begin].keeps_input) whole.back() += input_bytes;
-    // The last one's is a number.
-    if (stage.end < model_.layers.size()) whole.back() += output_bytes;
-    held.push_back(config_.recompute ? input_bytes : whole.back());
-    input_bytes = output_bytes;
-  }
+  const std::vector<StageBytes> stages = BytesOfStages(
+      config, worker_.device.type(), model_, stages_, config_.recompute,
+      ShardingOf(config_.zero, worker_).has_bf16());
   int64_t sum = 0;
   for (const int rank : ranks_here_) {
     int64_t now = 0, most = 0;
     for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
-      const size_t stage = static_cast<size_t>(action.stage);
+      const StageBytes& stage = stages[static_cast<size_t>(action.stage)];
       if (action.kind == ActionKind::kForward) {
-        now += held[stage];
+        now += stage.held;
         most = std::max(most, now);
-      } else if (action.kind == ActionKind::kBackward ||
-                 action.kind == ActionKind::kWeightGrad) {
-        now -= held[stage];
+      } else if (action.kind == ActionKind::kWeightGrad) {
+        now -= stage.until_weight_grad;
+      } else if (IsCompute(action.kind)) {  // B or I
+        now -= stage.held;
         // That of this micro-batch is there now if it was not before.
-        most = std::max(most, now + whole[stage]);
+        most = std::max(most, now + stage.whole);
+        if (action.kind == ActionKind::kInputGrad)
+          now += stage.until_weight_grad;
       }
     }
     sum += most;

@@ -24,6 +24,7 @@ namespace {
 
 using Gloo = c10d::ProcessGroupGloo;
 using Tensors = std::vector<at::Tensor>;
+using Timeout = std::chrono::milliseconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 // Empty for a job on one machine, which needs no more than the loopback.
@@ -109,6 +110,32 @@ class SharedMemoryWork : public Gloo::AsyncWork {
   const std::function<void()> run_;
 };
 
+// A message that is received by whoever waits for it.
+class SharedMemoryReceive : public c10d::Work {
+ public:
+  SharedMemoryReceive(int from, std::function<void(Timeout)> receive)
+      : Work(from, c10d::OpType::RECV), receive_(std::move(receive)) {}
+
+  bool wait(Timeout timeout) override {
+    if (auto receive = std::exchange(receive_, nullptr)) receive(timeout);
+    return true;
+  }
+  bool isCompleted() override { return receive_ == nullptr; }
+  int sourceRank() const override { return rank_; }
+
+ private:
+  std::function<void(Timeout)> receive_;
+};
+
+// A message that was copied when it was sent.
+class SharedMemorySend : public c10d::Work {
+ public:
+  explicit SharedMemorySend(int to) : Work(to, c10d::OpType::SEND) {}
+
+  bool wait(Timeout) override { return true; }
+  bool isCompleted() override { return true; }
+};
+
 // Gloo, but for what ranks of one machine do faster. With one thread, so that
 // the collectives of all ranks are in the same order.
 class SharedMemoryGloo : public AbortableGloo {
@@ -167,7 +194,29 @@ class SharedMemoryGloo : public AbortableGloo {
          op = opts.reduceOp] { memory->ReduceScatter(to, from, op, timeout); });
   }
 
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    if (!CarriesMessage(tensors)) return AbortableGloo::send(tensors, to, tag);
+    memory_->Send(Flat(tensors[0]), to, tag);
+    return c10::make_intrusive<SharedMemorySend>(to);
+  }
+
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    if (!CarriesMessage(tensors))
+      return AbortableGloo::recv(tensors, from, tag);
+    return c10::make_intrusive<SharedMemoryReceive>(
+        from, [memory = memory_, tensor = tensors[0], from, tag,
+               own = options_->timeout](Timeout timeout) {
+          memory->Receive(Flat(tensor), from, tag,
+                          timeout == kNoTimeout ? own : timeout);
+        });
+  }
+
  private:
+  // Known from a tensor's type alone: sender and receiver decide alike.
+  static bool CarriesMessage(const Tensors& tensors) {
+    return tensors.size() == 1 && SharedMemory::Carries(tensors[0]);
+  }
+
   // The memory of `tensor`, without its history.
   static at::Tensor Flat(const at::Tensor& tensor) {
     TORCH_CHECK(tensor.is_non_overlapping_and_dense(),

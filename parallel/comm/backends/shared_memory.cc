@@ -32,6 +32,11 @@ constexpr int64_t kSlotBytes = int64_t{1} << 20;
 // A slot is written while peers may still read what was in the one before.
 constexpr uint32_t kBanks = 2;
 constexpr int64_t kPieceBytes = int64_t{1} << 16;
+// Of messages from one rank to another that wait to be noticed.
+constexpr uint32_t kNotes = 1024;
+// Of messages that a rank sends. Takes memory only as far as it is used.
+constexpr int64_t kRoomsBytes = int64_t{1} << 34;
+constexpr int64_t kAlignment = 64;
 // A peer that computes is not there at once: first without sleeping.
 constexpr int kLooks = 100;
 // Between two looks at whether the peers still live.
@@ -54,6 +59,17 @@ void Check(bool ok, const char* what) {
 
 void Copy(const at::Tensor& into, const at::Tensor& from) {
   std::memcpy(into.data_ptr(), from.data_ptr(), into.nbytes());
+}
+
+constexpr char kEarlierFailure[] = "an earlier collective failed";
+
+[[noreturn]] void Throw(const std::string& call, const std::string& why) {
+  C10_THROW_ERROR(DistBackendError,
+                  absl::StrCat("shared memory: ", call, ": ", why));
+}
+
+std::string MessageText(const char* what, int rank, int64_t bytes) {
+  return absl::StrCat(what, " rank ", rank, " of ", bytes, " bytes");
 }
 
 }  // namespace
@@ -106,11 +122,31 @@ struct alignas(64) SharedMemory::Seat {
   Call calls[kBanks];
 };
 
+// All zero in the beginning.
+struct alignas(kAlignment) SharedMemory::Mailbox {
+  std::atomic<uint32_t> sent;      // messages so far
+  std::atomic<uint32_t> noticed;   // of these, by the receiver
+  std::atomic<uint32_t> sleepers;  // receivers, until `sent` changes
+  Note notes[kNotes];              // of message i: [i % kNotes]
+};
+
+// A message follows it.
+struct alignas(kAlignment) SharedMemory::Room {
+  void* message() { return this + 1; }
+
+  std::atomic<bool> taken;  // received: it may be used again
+  int64_t room_bytes;       // of the largest message that it can have
+  int64_t bytes;            // of the message
+};
+
 SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
                            int place)
     : ranks_(ranks),
       place_(place),
-      bytes_(ranks.size() * (sizeof(Seat) + kBanks * kSlotBytes)) {
+      bytes_(ranks.size() *
+             (sizeof(Seat) + ranks.size() * sizeof(Mailbox) +
+              kBanks * kSlotBytes + static_cast<size_t>(kRoomsBytes))),
+      incoming_(ranks.size()) {
   const auto key = [](size_t rank) { return absl::StrCat("memory/", rank); };
   if (place == 0) {
     file_ = memfd_create("rankwise", MFD_CLOEXEC);
@@ -134,8 +170,8 @@ SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
 }
 
 void SharedMemory::Map(int file) {
-  void* const memory =
-      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_NORESERVE, file, 0);
   Check(memory != MAP_FAILED, "cannot be mapped");
   memory_ = static_cast<std::byte*>(memory);
 }
@@ -164,11 +200,23 @@ SharedMemory::Seat& SharedMemory::SeatOf(int place) const {
   return reinterpret_cast<Seat*>(memory_)[place];
 }
 
+// Seats, mailboxes, slots and rooms follow each other.
+SharedMemory::Mailbox& SharedMemory::MailboxOf(int from, int to) const {
+  std::byte* const mailboxes = memory_ + size() * sizeof(Seat);
+  return reinterpret_cast<Mailbox*>(mailboxes)[from * size() + to];
+}
+
+SharedMemory::Room& SharedMemory::RoomAt(int from, int64_t offset) const {
+  std::byte* const rooms = memory_ + bytes_ - (size() - from) * kRoomsBytes;
+  return *reinterpret_cast<Room*>(rooms + offset);
+}
+
 at::Tensor SharedMemory::Slot(int place, const at::Tensor& like, int64_t begin,
                               int64_t count) const {
   const int64_t slot = int64_t{bank_} * size() + place;
-  std::byte* const data = memory_ + size() * sizeof(Seat) + slot * kSlotBytes +
-                          begin * like.element_size();
+  const size_t before = size() * (sizeof(Seat) + size() * sizeof(Mailbox));
+  std::byte* const data =
+      memory_ + before + slot * kSlotBytes + begin * like.element_size();
   return at::from_blob(data, {count}, like.options());
 }
 
@@ -239,6 +287,85 @@ void SharedMemory::ReduceScatter(const at::Tensor& output,
   }
 }
 
+void SharedMemory::Send(const at::Tensor& data, int to, int tag) {
+  const auto bytes = static_cast<int64_t>(data.nbytes());
+  const std::string message = MessageText("a message to", ranks_[to], bytes);
+  if (SeatOf(place_).gave_up) Throw(message, kEarlierFailure);
+  const std::lock_guard<std::mutex> lock(messages_);
+  Mailbox& box = MailboxOf(place_, to);
+  const uint32_t number = box.sent;
+  if (number - box.noticed == kNotes) {
+    Throw(message, absl::StrCat(kNotes,
+                                " others wait to be received; "
+                                "--backend=gloo has no such limit"));
+  }
+  const int64_t offset = TakeRoom(bytes, message);
+  Room& room = RoomAt(place_, offset);
+  room.taken = false;
+  room.bytes = bytes;
+  std::memcpy(room.message(), data.data_ptr(), data.nbytes());
+  box.notes[number % kNotes] = {tag, offset};
+  box.sent = number + 1;
+  if (box.sleepers > 0) Wake(box.sent);
+}
+
+int64_t SharedMemory::TakeRoom(int64_t bytes, const std::string& message) {
+  for (const int64_t offset : rooms_) {
+    const Room& room = RoomAt(place_, offset);
+    // Not one much too large, which a message of its own size will need.
+    if (room.taken && room.room_bytes >= bytes && room.room_bytes <= 2 * bytes)
+      return offset;
+  }
+  const int64_t offset = rooms_end_;
+  const int64_t room_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t end = offset + static_cast<int64_t>(sizeof(Room)) + room_bytes;
+  if (end > kRoomsBytes) {
+    Throw(message, absl::StrCat("messages of ", offset,
+                                " bytes wait to be received; --backend=gloo "
+                                "keeps them with their sender"));
+  }
+  RoomAt(place_, offset).room_bytes = room_bytes;
+  rooms_.push_back(offset);
+  rooms_end_ = end;
+  return offset;
+}
+
+void SharedMemory::Receive(const at::Tensor& data, int from, int tag,
+                           Timeout timeout) {
+  const std::string message = MessageText("a message from", ranks_[from],
+                                          static_cast<int64_t>(data.nbytes()));
+  Mailbox& box = MailboxOf(from, place_);
+  uint32_t noticed = 0;
+  while (!TakeMessage(data, from, tag, message, noticed)) {
+    const std::string why = AwaitChange(
+        box.sent, box.sleepers, [&] { return box.sent != noticed; }, from,
+        timeout);
+    if (!why.empty()) Throw(message, why);
+  }
+}
+
+bool SharedMemory::TakeMessage(const at::Tensor& data, int from, int tag,
+                               const std::string& message, uint32_t& noticed) {
+  if (SeatOf(place_).gave_up) Throw(message, kEarlierFailure);
+  const std::lock_guard<std::mutex> lock(messages_);
+  Mailbox& box = MailboxOf(from, place_);
+  std::deque<Note>& notes = incoming_[from];
+  for (noticed = box.noticed; noticed != box.sent; box.noticed = ++noticed)
+    notes.push_back(box.notes[noticed % kNotes]);
+  const auto found =
+      std::find_if(notes.begin(), notes.end(),
+                   [tag](const Note& note) { return note.tag == tag; });
+  if (found == notes.end()) return false;
+  Room& room = RoomAt(from, found->offset);
+  notes.erase(found);
+  const int64_t bytes = room.bytes;
+  const bool fits = bytes == static_cast<int64_t>(data.nbytes());
+  if (fits) std::memcpy(data.data_ptr(), room.message(), data.nbytes());
+  room.taken = true;
+  if (!fits) Throw(message, absl::StrCat("it has ", bytes, " bytes"));
+  return true;
+}
+
 void SharedMemory::Abort() {
   for (int place = 0; place < size(); ++place) {
     SeatOf(place).gave_up = true;
@@ -248,7 +375,7 @@ void SharedMemory::Abort() {
 
 void SharedMemory::Begin(const Call& call) {
   Seat& own = SeatOf(place_);
-  if (own.gave_up) Fail(call, "an earlier collective failed");
+  if (own.gave_up) Fail(call.Text(), kEarlierFailure);
   bank_ = (bank_ + 1) % kBanks;
   own.calls[bank_] = call;
 }
@@ -262,34 +389,44 @@ void SharedMemory::Meet(const Call& call, Timeout timeout) {
     Await(place, call, timeout);
     const Call& other = SeatOf(place).calls[bank_];
     if (other == call) continue;
-    Fail(call, absl::StrCat("rank ", ranks_[place], " calls ", other.Text()));
+    Fail(call.Text(),
+         absl::StrCat("rank ", ranks_[place], " calls ", other.Text()));
   }
 }
 
 void SharedMemory::Await(int place, const Call& call, Timeout timeout) {
   Seat& peer = SeatOf(place);
-  const auto is_there = [&] {
-    return static_cast<int32_t>(peer.epoch - epoch_) >= 0;
-  };
+  const std::string why = AwaitChange(
+      peer.epoch, peer.sleepers,
+      [&] { return static_cast<int32_t>(peer.epoch - epoch_) >= 0; }, place,
+      timeout);
+  if (!why.empty()) Fail(call.Text(), why);
+}
+
+template <typename IsThere>
+std::string SharedMemory::AwaitChange(std::atomic<uint32_t>& word,
+                                      std::atomic<uint32_t>& sleepers,
+                                      IsThere is_there, int place,
+                                      Timeout timeout) {
   for (int i = 0; i < kLooks; ++i) {
-    if (is_there()) return;
+    if (is_there()) return "";
     std::this_thread::yield();
   }
   const Clock::time_point deadline = Clock::now() + timeout;
   std::string why;
-  ++peer.sleepers;
+  ++sleepers;
   while (true) {
-    const uint32_t seen = peer.epoch;
+    const uint32_t seen = word;
     if (is_there() || !why.empty()) break;
-    SleepUnlessChanged(peer.epoch, seen);
+    SleepUnlessChanged(word, seen);
     why = WhyNot(place);
     if (why.empty() && Clock::now() > deadline) {
       why = absl::StrCat("timed out after ", timeout.count(),
                          " ms of waiting for rank ", ranks_[place]);
     }
   }
-  --peer.sleepers;
-  if (!is_there()) Fail(call, why);
+  --sleepers;
+  return is_there() ? "" : why;
 }
 
 std::string SharedMemory::WhyNot(int place) const {
@@ -300,10 +437,9 @@ std::string SharedMemory::WhyNot(int place) const {
   return poll(&process, 1, /*timeout=*/0) > 0 ? rank + " has ended" : "";
 }
 
-void SharedMemory::Fail(const Call& call, const std::string& why) {
+void SharedMemory::Fail(const std::string& call, const std::string& why) {
   Abort();
-  C10_THROW_ERROR(DistBackendError,
-                  absl::StrCat("shared memory: ", call.Text(), ": ", why));
+  Throw(call, why);
 }
 
 }  // namespace rankwise

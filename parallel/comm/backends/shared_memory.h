@@ -1,12 +1,17 @@
-// Memory that the ranks of one machine share, and collectives through it: a
-// rank copies its data in once, and the others read it there. TCP on the
-// loopback interface takes two copies by the kernel and two wake-ups instead.
+// Memory that the ranks of one machine share, and collectives and messages
+// through it: a rank copies its data in once, and the others read it there. TCP
+// on the loopback interface takes two copies by the kernel and two wake-ups
+// instead, and Gloo's thread spins while another one sends on its connection:
+// where all cores compute, that takes a time slice from one of them.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_SHARED_MEMORY_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_SHARED_MEMORY_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,7 +30,9 @@ void ReduceInto(const at::Tensor& into, const at::Tensor& from,
 // by one thread at a time, in the same order on every rank, and block. They
 // throw c10::DistBackendError when a peer has ended or left, when one calls
 // another collective or has not come within `timeout`, and after Abort(); every
-// later one fails, too, on all ranks.
+// later one fails, too, on all ranks. Messages may be sent and received by any
+// thread meanwhile. One that cannot be received throws, too, and fails no
+// other.
 class SharedMemory {
  public:
   using Timeout = std::chrono::milliseconds;
@@ -57,6 +64,13 @@ class SharedMemory {
   void ReduceScatter(const at::Tensor& output, const at::Tensor& input,
                      const c10d::ReduceOp& op, Timeout timeout);
 
+  // Copies flat `data`; does not wait for the receiver. What has been sent can
+  // be received after this rank has left.
+  void Send(const at::Tensor& data, int to, int tag);
+  // Waits for the first message from `from` with `tag` that was not received
+  // yet, of as many bytes as flat `data`.
+  void Receive(const at::Tensor& data, int from, int tag, Timeout timeout);
+
   // Fails what is in flight and all that follows, here and on the peers. Any
   // thread.
   void Abort();
@@ -64,6 +78,13 @@ class SharedMemory {
  private:
   struct Call;
   struct Seat;
+  struct Mailbox;
+  struct Room;
+  // A message that waits: where it is, among what its sender has sent.
+  struct Note {
+    int tag;
+    int64_t offset;
+  };
 
   int size() const { return static_cast<int>(ranks_.size()); }
   void Map(int file);
@@ -72,14 +93,32 @@ class SharedMemory {
   at::Tensor Slot(int place, const at::Tensor& like, int64_t begin,
                   int64_t count) const;
 
+  // Of what `from` sends to `to`.
+  Mailbox& MailboxOf(int from, int to) const;
+  // At `offset` of what `from` has sent.
+  Room& RoomAt(int from, int64_t offset) const;
+  // Its offset among what this rank sends; not `taken`.
+  int64_t TakeRoom(int64_t bytes, const std::string& message);
+  // Copies the first message of `tag` into `data`, where it is among the first
+  // `noticed` of `from`, all that have come.
+  bool TakeMessage(const at::Tensor& data, int from, int tag,
+                   const std::string& message, uint32_t& noticed);
+
   // A collective's next chunk, for which all slots are free.
   void Begin(const Call& call);
   // Barrier: what the others put down before it is there after it.
   void Meet(const Call& call, Timeout timeout);
   void Await(int place, const Call& call, Timeout timeout);
+  // Until `is_there()`, for which `word` changes, by `place`; `sleepers` counts
+  // who waits. Why it will not be; empty: it is.
+  template <typename IsThere>
+  std::string AwaitChange(std::atomic<uint32_t>& word,
+                          std::atomic<uint32_t>& sleepers, IsThere is_there,
+                          int place, Timeout timeout);
   // Why `place` will not come; empty: it may.
   std::string WhyNot(int place) const;
-  [[noreturn]] void Fail(const Call& call, const std::string& why);
+  // Fails all that follows.
+  [[noreturn]] void Fail(const std::string& call, const std::string& why);
 
   const std::vector<int> ranks_;
   const int place_;
@@ -89,6 +128,11 @@ class SharedMemory {
   std::byte* memory_ = nullptr;
   uint32_t epoch_ = 0;  // barriers so far
   uint32_t bank_ = 0;   // which of its slots a rank uses
+
+  std::mutex messages_;                     // guards what follows
+  std::vector<int64_t> rooms_;              // offsets
+  int64_t rooms_end_ = 0;                   // of all rooms
+  std::vector<std::deque<Note>> incoming_;  // by sender, not received yet
 };
 
 }  // namespace rankwise

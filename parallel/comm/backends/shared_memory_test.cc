@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -122,6 +123,94 @@ TEST(SharedMemoryTest, AllRanksRoundAlike) {
   });
   EXPECT_TRUE(results[0].equal(results[1]));
   EXPECT_TRUE(results[0].equal(results[2]));
+}
+
+TEST(SharedMemoryTest, MessagesComeByTagAndInOrder) {
+  OnRanks(2, [](int place, SharedMemory& memory) {
+    const auto message = [](int tag, int i) {
+      return at::full({3 + tag}, 100.0 * tag + i);
+    };
+    constexpr int kMessages = 300;
+    if (place == 0) {
+      for (int i = 0; i < kMessages; ++i) {
+        for (const int tag : {0, 1}) memory.Send(message(tag, i), 1, tag);
+      }
+      return;
+    }
+    for (const int tag : {1, 0}) {
+      for (int i = 0; i < kMessages; ++i) {
+        Tensor received = at::zeros({3 + tag});
+        memory.Receive(received, 0, tag, kLong);
+        EXPECT_TRUE(received.equal(message(tag, i))) << tag << " " << i;
+      }
+    }
+  });
+}
+
+int64_t SharedKilobytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kilobytes = 0;
+  while (status >> word && word != "RssShmem:") {
+  }
+  status >> kilobytes;
+  return kilobytes;
+}
+
+TEST(SharedMemoryTest, MemoryOfMessagesIsUsedAgain) {
+  constexpr int kMessages = 64, kKilobytes = 1024;
+  OnRanks(2, [](int place, SharedMemory& memory) {
+    Tensor data = at::ones({kKilobytes * 256}), answer = at::zeros({1});
+    const int64_t before = SharedKilobytes();
+    for (int i = 0; i < kMessages; ++i) {
+      if (place == 0) {
+        memory.Send(data, 1, 0);
+        memory.Receive(answer, 1, 0, kLong);
+      } else {
+        memory.Receive(data, 0, 0, kLong);
+        memory.Send(answer, 0, 0);
+      }
+    }
+    EXPECT_LT(SharedKilobytes() - before, kMessages * kKilobytes / 4);
+  });
+}
+
+TEST(SharedMemoryTest, AMessageThatIsNotWhatIsExpectedFails) {
+  OnRanks(2, [](int place, SharedMemory& memory) {
+    if (place == 0) return memory.Send(at::zeros({2}), 1, 0);
+    Tensor data = at::zeros({3});
+    EXPECT_EQ(ErrorOf([&] { memory.Receive(data, 0, 0, kLong); }),
+              "shared memory: a message from rank 10 of 12 bytes: it has 8 "
+              "bytes");
+  });
+}
+
+// A parameter server goes on with the workers that are left.
+TEST(SharedMemoryTest, AMessageThatDoesNotComeFailsNoOther) {
+  OnRanks(3, [](int place, SharedMemory& memory) {
+    if (place == 1) return;
+    Tensor data = at::zeros({1});
+    if (place == 2) return memory.Send(data, 0, 0);
+    EXPECT_THAT(ErrorOf([&] { memory.Receive(data, 1, 0, kLong); }),
+                HasSubstr("rank 11 has left"));
+    EXPECT_THAT(
+        ErrorOf([&] { memory.Receive(data, 2, 1, milliseconds(1)); }),
+        AnyOf(HasSubstr("timed out after 1 ms"), HasSubstr("has left")));
+    memory.Receive(data, 2, 0, kLong);
+  });
+}
+
+// What it has sent arrives, and nothing more comes.
+TEST(SharedMemoryTest, MessagesOutliveTheirSender) {
+  OnRanks(2, [](int place, SharedMemory& memory) {
+    if (place == 0) return memory.Send(at::ones({2}), 1, 0);
+    Tensor data = at::zeros({2});
+    memory.Receive(data, 0, 0, kLong);
+    EXPECT_TRUE(data.equal(at::ones({2})));
+    EXPECT_EQ(ErrorOf([&] { memory.Receive(data, 0, 0, kLong); }),
+              "shared memory: a message from rank 10 of 8 bytes: rank 10 has "
+              "left");
+  });
 }
 
 TEST(SharedMemoryTest, ARankThatHasLeftIsNamed) {
