@@ -33,6 +33,11 @@ TRAINER_FLAG(kLosses, int64_t, depth, 0,
 TRAINER_FLAG(
     kLosses, int64_t, width, 0,
     "features between the layers of mlp, gpt or vit; 0: the model's own");
+TRAINER_FLAG(kLosses, int64_t, input_width, 0,
+             "features of an example of mlp, of --dataset=synthetic, instead "
+             "of images; 0: images");
+TRAINER_FLAG(kLosses, int64_t, classes, 0,
+             "classes that mlp tells apart; 0: 10");
 TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
              "tokens per example of gpt; 0: the model's own");
 TRAINER_FLAG(kLosses, double, dropout, 0,
@@ -200,6 +205,8 @@ ModelConfig ModelFromFlags() {
           .size = absl::GetFlag(FLAGS_model_size),
           .depth = absl::GetFlag(FLAGS_depth),
           .width = absl::GetFlag(FLAGS_width),
+          .input_width = absl::GetFlag(FLAGS_input_width),
+          .classes = absl::GetFlag(FLAGS_classes),
           .sequence_length = absl::GetFlag(FLAGS_sequence_length),
           .dropout = absl::GetFlag(FLAGS_dropout),
           .tied_head = absl::GetFlag(FLAGS_tied_head)};

@@ -263,18 +263,23 @@ class Analysis {
   }
 
   // For each cell that is compared: the losses of its first repetition, and the
-  // timeline of the last repetition that recorded one.
+  // timeline and the layers of the last repetitions that recorded them.
   void AddPictures() {
     for (const Cell& cell : answer_->cells) {
       if (cell.IsAblation()) continue;
       answer_->losses.push_back(CurveOf(cell, runs_[cell.run_indices.front()]));
-      for (size_t i = cell.run_indices.size(); i > 0; --i) {
-        TimelinePicture picture =
-            PictureOf(cell, runs_[cell.run_indices[i - 1]]);
-        if (picture.measured.empty()) continue;
-        answer_->timelines.push_back(std::move(picture));
-        break;
+      TimelinePicture picture;
+      std::vector<LayerRecord> layers;
+      for (size_t index : cell.run_indices) {
+        TimelinePicture later = PictureOf(cell, runs_[index]);
+        if (!later.measured.empty()) picture = std::move(later);
+        if (const auto& timed = runs_[index].ranks[0].layers; !timed.empty())
+          layers = timed;
       }
+      if (!picture.measured.empty())
+        answer_->timelines.push_back(std::move(picture));
+      if (!layers.empty())
+        answer_->profiles.push_back({&cell, std::move(layers)});
     }
   }
 

@@ -73,6 +73,12 @@ struct TimelinePicture {
   std::vector<TimelineRecord> simulated;
 };
 
+// The layers of one run of a cell, each timed alone (--profile).
+struct LayerProfile {
+  const Cell* cell = nullptr;
+  std::vector<LayerRecord> layers;  // in the model's order
+};
+
 struct CellStraggler {
   const Cell* cell = nullptr;
   Straggler straggler;
@@ -116,6 +122,7 @@ struct Answer {
   std::vector<NetworkModel> networks;  // one per backend that was measured
   std::vector<Configuration> calls;    // the benchmark's rows, whatever layer
   std::vector<TimelinePicture> timelines;
+  std::vector<LayerProfile> profiles;  // of cells that have one
   std::vector<Score> scores;
   std::vector<Prediction> predictions;  // of sizes that were not run
   std::vector<LossCurve> losses;

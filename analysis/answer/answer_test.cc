@@ -140,6 +140,18 @@ TEST(Answer, TimelinesAreThoseOfTheFirstReplica) {
               ElementsAre(rank_is(0), rank_is(1)));
 }
 
+TEST(Answer, LayersAreThoseOfTheRepetitionThatTimedThem) {
+  std::vector<RunTrace> runs = Study();
+  LayerRecord layer;
+  layer.name = "fc1";
+  runs[2].ranks[0].layers = {layer};
+  const auto answer = Analyze(runs, {});
+  ASSERT_THAT(answer->profiles, SizeIs(1));
+  EXPECT_EQ(answer->profiles[0].cell->run.binary, "single");
+  EXPECT_THAT(answer->profiles[0].layers,
+              ElementsAre(Field(&LayerRecord::name, "fc1")));
+}
+
 TEST(Answer, AblationsAreNoRowsAndNoLosses) {
   std::vector<RunTrace> runs = Study();
   for (int i = 0; i < 2; ++i) {

@@ -25,6 +25,7 @@ std::vector<Cell> MakeCells(const std::string& name) {
                      .memory_bytes = int64_t{32} << 30};
     cell.run.forward_flops_per_example = 1e9;
     cell.peak_tflops = 20;
+    cell.peak_bytes_per_second = 400e9;
     cell.memory = {.rank = 0,
                    .measured = {.parameter_bytes = 100'000'000,
                                 .gradient_bytes = 100'000'000,
@@ -213,6 +214,7 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
   for (Place place : {k1f1b, kH1}) {
     answer->timelines.push_back(MakeTimelines(answer->cells[place]));
   }
+  answer->profiles = {MakeProfile(answer->cells[kSingle], name)};
   for (const Cell& cell : answer->cells) {
     answer->losses.push_back(
         MakeLosses(absl::StrCat(cell.Name(), name), cell.run.world_size));

@@ -34,6 +34,9 @@ NetworkModel MakeNetwork(const std::string& name, const std::string& backend);
 // 2 ranks and 4 micro-batches.
 TimelinePicture MakeTimelines(const Cell& cell);
 
+// Four layers, one of them without operations, at batch 64.
+LayerProfile MakeProfile(const Cell& cell, const std::string& name);
+
 // Of ddp, +- 6 %.
 Prediction MakePrediction(int64_t ranks, double step_seconds);
 

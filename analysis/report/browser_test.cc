@@ -116,8 +116,9 @@ std::set<std::string> Drawn(const nlohmann::json& status) {
 const std::set<std::string>& AllPictures() {
   static const auto& names = *new std::set<std::string>(
       {"scaling-strong", "scaling-weak", "ledger-bars", "waterfall-bars",
-       "layout-bars", "memory-bars", "network-0", "network-1", "timeline-bars",
-       "prediction-lines", "prediction-errors", "loss-lines"});
+       "layout-bars", "memory-bars", "roofline-points", "network-0",
+       "network-1", "timeline-bars", "prediction-lines", "prediction-errors",
+       "loss-lines"});
   return names;
 }
 

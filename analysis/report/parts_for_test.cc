@@ -237,6 +237,30 @@ TimelinePicture MakeTimelines(const Cell& cell) {
   return picture;
 }
 
+LayerProfile MakeProfile(const Cell& cell, const std::string& name) {
+  LayerProfile profile;
+  profile.cell = &cell;
+  const auto add = [&](const std::string& layer, double flops, double bytes,
+                       double seconds) {
+    LayerRecord record;
+    record.layer = std::ssize(profile.layers);
+    record.name = layer + name;
+    record.examples = 64;
+    record.forward_flops = flops;
+    record.backward_flops = 2 * flops;
+    record.forward_bytes = bytes;
+    record.backward_bytes = 3 * bytes;
+    record.forward_seconds = {seconds, 1.2 * seconds, 0.9 * seconds};
+    record.backward_seconds = {2 * seconds, 2.2 * seconds, 2.1 * seconds};
+    profile.layers.push_back(record);
+  };
+  add("conv1", 0.2e9, 9e6, 0.4e-3);
+  add("conv2", 0.6e9, 6e6, 0.7e-3);
+  add("flatten", 0, 2e6, 0.02e-3);
+  add("fc", 0.03e9, 5e6, 0.6e-3);
+  return profile;
+}
+
 Prediction MakePrediction(int64_t ranks, double step_seconds) {
   Prediction prediction;
   prediction.layout.dp = ranks;

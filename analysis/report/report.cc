@@ -384,6 +384,7 @@ json ReportData(const Answer& answer) {
           {"networks", DataOfEach(answer.networks, NetworkData)},
           {"calls", CallsData(answer.calls)},
           {"timelines", DataOfEach(answer.timelines, PictureData, answer)},
+          {"profiles", ProfilesData(answer)},
           {"scores", DataOfEach(answer.scores, ScoreData, answer)},
           {"predictions", DataOfEach(answer.predictions, PredictionData)},
           {"losses", DataOfEach(answer.losses, LossCurveData)}};

@@ -61,6 +61,11 @@ nlohmann::json OriginData(absl::Span<const Cell> cells);
 // so}.
 nlohmann::json CallsData(absl::Span<const Configuration> calls);
 
+// The layers of each profile, with their medians: {"cell", "examples": of a
+// pass, "peak_flops_per_second" and "peak_bytes_per_second": 0 where they are
+// not known, "passes": [{"layer", "direction", "seconds", "flops", "bytes"}]}.
+nlohmann::json ProfilesData(const Answer& answer);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_ANALYSIS_REPORT_REPORT_H_

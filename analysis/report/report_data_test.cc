@@ -84,6 +84,22 @@ TEST(ReportDataTest, TimelinesKeepEverySpan) {
   EXPECT_DOUBLE_EQ(span["start"], 0.0031);
 }
 
+TEST(ReportDataTest, LayersHaveTheMediansOfTheirPasses) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json profile = ReportData(*answer)["profiles"][0];
+  EXPECT_EQ(&answer->cells[profile["cell"]], answer->profiles[0].cell);
+  EXPECT_EQ(profile["examples"], 64);
+  EXPECT_EQ(profile["peak_flops_per_second"], 20e12);
+  EXPECT_EQ(profile["peak_bytes_per_second"], 400e9);
+  ASSERT_EQ(profile["passes"].size(), 8);
+  const json& backward = profile["passes"][3];
+  EXPECT_EQ(backward["layer"], "conv2");
+  EXPECT_EQ(backward["direction"], "backward");
+  EXPECT_DOUBLE_EQ(backward["seconds"], 2.1 * 0.7e-3);
+  EXPECT_DOUBLE_EQ(backward["flops"], 1.2e9);
+  EXPECT_DOUBLE_EQ(backward["bytes"], 18e6);
+}
+
 TEST(ReportDataTest, LongLossCurvesAreThinnedToTheirEnd) {
   Answer answer;
   LossCurve curve;
@@ -117,8 +133,9 @@ TEST(ReportDataTest, WhatIsNotFiniteIsWrittenAsNull) {
 
 TEST(ReportDataTest, AnEmptyAnswerHasEmptyParts) {
   const json data = ReportData(Answer());
-  for (const char* part : {"cells", "rows", "series", "ledgers", "waterfalls",
-                           "networks", "timelines", "losses", "notes"}) {
+  for (const char* part :
+       {"cells", "rows", "series", "ledgers", "waterfalls", "networks",
+        "timelines", "profiles", "losses", "notes"}) {
     EXPECT_TRUE(data[part].is_array() && data[part].empty()) << part;
   }
 }

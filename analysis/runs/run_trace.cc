@@ -31,6 +31,7 @@ struct Keeper {
   void operator()(const TimelineRecord& r) { trace.timelines.push_back(r); }
   void operator()(const RestartRecord& r) { trace.restarts.push_back(r); }
   void operator()(const UpdateRecord& r) { trace.updates.push_back(r); }
+  void operator()(const LayerRecord& r) { trace.layers.push_back(r); }
   void operator()(const MemoryRecord& r) { trace.memory = r; }
   void operator()(const EnvironmentRecord& r) { trace.environment = r; }
   template <typename Other>

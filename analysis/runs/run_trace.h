@@ -27,6 +27,7 @@ struct RankTrace {
   std::vector<TimelineRecord> timelines = {};
   std::vector<RestartRecord> restarts = {};
   std::vector<UpdateRecord> updates = {};
+  std::vector<LayerRecord> layers = {};  // by layer
   std::optional<MemoryRecord> memory = {};
   std::optional<EnvironmentRecord> environment = {};
 };

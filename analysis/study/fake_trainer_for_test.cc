@@ -46,6 +46,7 @@ ABSL_FLAG(uint64_t, seed, 0, "");
 ABSL_FLAG(bool, eval, true, "");
 ABSL_FLAG(std::string, record, "", "");
 ABSL_FLAG(bool, memory, false, "");
+ABSL_FLAG(bool, profile, false, "");
 ABSL_FLAG(bool, skip_communication, false, "");
 ABSL_FLAG(int64_t, traffic_steps, 0, "");
 // Of comm_bench.

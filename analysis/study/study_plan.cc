@@ -238,6 +238,13 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
   return arguments;
 }
 
+// The layers of the base case are timed once: as long as 23 steps, after one
+// run's training, so that nothing measured of the training changes.
+bool TimesLayers(const StudyConfig& config, const PlannedRun& run) {
+  return run.trainer == "single" && run.repetition == 1 &&
+         run.batch_size == config.batch_size;
+}
+
 bool RecordsTraffic(const PlannedRun& run) {
   return (SharesOutTheBatch(run.trainer) && !IsOneProcess(run.trainer)) ||
          DividesLayers(run);
@@ -357,6 +364,7 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
       "--memory=true"};
   AddRanks(config, run, &arguments);
   AddShape(run, &arguments);
+  if (TimesLayers(config, run)) arguments.push_back("--profile=true");
   if (run.skip_communication) {
     arguments.push_back("--skip_communication=true");
   } else if (RecordsTraffic(run) && config.traffic_steps > 0) {

@@ -364,6 +364,21 @@ TEST(RunArguments, SayWhatTheRunIs) {
               Each(Not(StartsWith("--nproc"))));
 }
 
+TEST(RunArguments, LayersAreTimedOnceAndOfTheBaseCase) {
+  const StudyConfig config;
+  const int64_t batch = config.batch_size;
+  const PlannedRun base = {"single", 1, batch, /*repetition=*/1};
+  EXPECT_THAT(RunArguments(config, base, "r"), Contains("--profile=true"));
+  for (const PlannedRun& other :
+       {PlannedRun{"single", 1, batch, /*repetition=*/2},
+        PlannedRun{"single", 1, batch / 2, /*repetition=*/1},
+        PlannedRun{"ddp", 1, batch, /*repetition=*/1}}) {
+    EXPECT_THAT(RunArguments(config, other, "r"),
+                Each(Not(StartsWith("--profile"))))
+        << other.Name();
+  }
+}
+
 TEST(RunArguments, SayHowThePipelineIsCut) {
   const StudyConfig config;
   const auto arguments =

@@ -39,13 +39,18 @@ def first_step(_, result):
     return result.first_step_seconds
 
 
-def exposed_ms(_, result):
-    exposed = steady(result.exposed_seconds)
+def exposed_of(case, result):
+    """Not of pipelines, whose waiting is in their bubbles."""
+    return steady(result.exposed_seconds) if case.work.stages == 1 else []
+
+
+def exposed_ms(case, result):
+    exposed = exposed_of(case, result)
     return 1000 * statistics.median(exposed) if exposed else None
 
 
-def exposed_percent(_, result):
-    exposed = steady(result.exposed_seconds)
+def exposed_percent(case, result):
+    exposed = exposed_of(case, result)
     if not exposed:
         return None
     return 100 * statistics.fmean(exposed) / statistics.fmean(steady(result.step_seconds))

@@ -14,10 +14,12 @@ NOT_COMPARED = "not compared"  # and the report gives no reason
 
 
 def pytorch_command(work, python, program):
+    torchrun = [python, "-m", "torch.distributed.run", "--standalone",
+                f"--nproc_per_node={work.world_size}", program, *work.shared_flags()]
     if work.model == "gpt":
-        return [python, "-m", "torch.distributed.run", "--standalone",
-                f"--nproc_per_node={work.world_size}", program, *work.shared_flags(),
-                *(["--fsdp"] if work.data_parallel else [])]
+        return torchrun + (["--fsdp"] if work.data_parallel else [])
+    if work.model == "mlp":
+        return torchrun + [f"--schedule={work.schedule}", f"--microbatches={work.micro_batches}"]
     command = [python, program, *work.shared_flags()]
     return command + (["--mode=ddp", f"--nproc={work.world_size}"] if work.world_size else [])
 
@@ -48,20 +50,23 @@ def can(_):
 
 
 def cannot_of_jax(work):
-    if work.model == "gpt" and work.stages > 1:
+    if work.stages > 1:
         return "JAX has no pipeline schedules; its guide to shard_map writes one by hand"
     return ""
 
 
 def cannot_of_tensorflow(work):
-    if work.model == "gpt":
+    if work.model != "cnn":
         return "the strategies of tf.distribute keep the whole model on every worker"
     return ""
 
 
 def only_sharded(work):
-    sharded = work.model == "gpt" and work.data_parallel
-    return "" if sharded else NOT_COMPARED
+    return "" if work.data_parallel else NOT_COMPARED
+
+
+def only_pipelines(work):
+    return "" if work.model == "mlp" else NOT_COMPARED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Framework:
 
 
 FRAMEWORKS = {
-    "pytorch": Framework("PyTorch", "pytorch", {"cnn": "pytorch_cnn.py", "gpt": "pytorch_gpt.py"},
+    "pytorch": Framework("PyTorch", "pytorch", {"cnn": "pytorch_cnn.py", "gpt": "pytorch_gpt.py", "mlp": "pytorch_mlp.py"},
                          pytorch_command, knows_exposed=True),
     "jax": Framework("JAX", "jax", {"cnn": "jax_cnn.py", "gpt": "jax_gpt.py"}, jax_command,
                      cannot_of_jax, needs_start=True),
@@ -119,7 +124,7 @@ class PythonProgram:
 
 def tuned_pytorch():
     return dataclasses.replace(FRAMEWORKS["pytorch"], title="PyTorch tuned", flags=("--tuned",),
-                               cannot=lambda work: NOT_COMPARED if work.model == "gpt" else "")
+                               cannot=lambda work: "" if work.model == "cnn" else NOT_COMPARED)
 
 
 class Rankwise:
@@ -145,16 +150,21 @@ class Rankwise:
         return Result(**read_steps(record), params_file=params, **measured)
 
 
-class RankwiseDdp(Rankwise):
-    """The same work by ranks that each keep the whole model: what sharding costs."""
+class RankwiseOther(Rankwise):
+    """Another of our trainers on the same work, for comparison."""
 
-    title = "rankwise ddp"
-
-    def cannot(self, work):
-        return only_sharded(work)
+    def __init__(self, title, cannot, changes, *args):
+        super().__init__(*args)
+        self.title, self.cannot, self.changes = title, cannot, changes
 
     def source(self, work):
-        return super().source(dataclasses.replace(work, data_parallel="ddp"))
+        return super().source(dataclasses.replace(work, **self.changes))
 
     def run(self, work, folder, **options):
-        return super().run(dataclasses.replace(work, data_parallel="ddp"), folder, **options)
+        return super().run(dataclasses.replace(work, **self.changes), folder, **options)
+
+
+def other_trainers(*args):
+    """What sharding costs against ranks that each keep the whole model, and what a pipeline gains on one rank."""
+    return [RankwiseOther("rankwise ddp", only_sharded, {"data_parallel": "ddp"}, *args),
+            RankwiseOther("rankwise, 1 rank", only_pipelines, {"world_size": 1}, *args)]

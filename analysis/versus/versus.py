@@ -21,12 +21,12 @@ import tempfile
 import comparison
 from comparison import Case
 from environments import ENVIRONMENTS, NoPython, find, version_in
-from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, RankwiseDdp,
+from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, other_trainers,
                         tuned_pytorch)
 from works import CASES, TABLES
 
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
-TRAINERS = ("single", "ddp", "fsdp", "tensor_parallel", "hybrid")
+TRAINERS = ("single", "ddp", "fsdp", "tensor_parallel", "hybrid", "pipeline")
 
 
 def cores():
@@ -118,6 +118,9 @@ def make_works(args, python, folder):
     works = {}
     for name in args.only:
         kind, options = CASES[name]
+        if kind.model == "mlp":
+            works[name] = kind(**options, max_steps=args.steps)
+            continue
         if not data[kind.model]:
             data[kind.model] = f"{folder}/{kind.model}"
             run_script(python, scripts[kind.model], data[kind.model])
@@ -130,6 +133,7 @@ def make_works(args, python, folder):
 def make_programs(args, works):
     """Ours first."""
     names = {work.trainer() for work in works.values()} | ({"ddp"} if "fsdp" in works else set())
+    names |= {"single"} if "pipeline" in names else set()
     trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
                 for name in names}
     python = {name: find(ENVIRONMENTS[FRAMEWORKS[name].environment]) for name in args.frameworks}
@@ -138,7 +142,7 @@ def make_programs(args, works):
         programs.append(PythonProgram(FRAMEWORKS[name], python[name]))
         if name == "pytorch" and args.with_tuned:
             programs.append(PythonProgram(tuned_pytorch(), python[name]))
-    return programs + [RankwiseDdp(trainers, args.extra_flag)]
+    return programs + other_trainers(trainers, args.extra_flag)
 
 
 def run_once(program, work, **options):
@@ -184,7 +188,9 @@ def print_report(cases, args):
         environment = ENVIRONMENTS[FRAMEWORKS[name].environment]
         versions.append(f"{environment.title} {version_in(find(environment), environment)[0]}")
     batches = ", ".join(f"{case.name} {case.work.batch()}" for case in cases)
-    print(f"\n{', '.join(versions)}; Adam, {args.steps} steps; {turns}.\nA step's batch: {batches}.")
+    optimizers = dict.fromkeys({"adam": "Adam", "sgd": "SGD"}[case.work.optimizer] for case in cases)
+    print(f"\n{', '.join(versions)}; {' or '.join(optimizers)}, {args.steps} steps; {turns}.\n"
+          f"A step's batch: {batches}.")
     print("Largest difference to rankwise in the first steps' losses:", flush=True)
     for case in cases:
         found = comparison.loss_differences(case).items()

@@ -18,8 +18,8 @@ import comparison
 import environments
 import runs
 import versus
-from frameworks import FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, RankwiseDdp, tuned_pytorch
-from works import CASES, TABLES, GptWork, Work
+from frameworks import FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, other_trainers, tuned_pytorch
+from works import CASES, TABLES, GptWork, PipelineWork, Work
 
 
 def result(step_seconds=0.1, exposed_seconds=(), losses=(2.0, 1.0), pss=100.0):
@@ -139,11 +139,38 @@ class Sharded(unittest.TestCase):
         trainers = {"fsdp": "bin/fsdp", "ddp": "bin/ddp"}
         work = gpt_case(data_parallel="fsdp").work
         with mock.patch.object(Rankwise, "run", lambda self, work, folder: work):
-            unsharded = RankwiseDdp(trainers).run(work, "folder")
+            unsharded = other_trainers(trainers)[0].run(work, "folder")
         ours, ddp = work.rankwise_command(trainers), unsharded.rankwise_command(trainers)
         self.assertEqual((ours[0], ddp[0]), ("bin/fsdp", "bin/ddp"))
         self.assertEqual([flag for flag in ours if flag not in ddp], ["bin/fsdp", "--zero=3"])
         self.assertEqual(ours[1:-1], ddp[1:])
+
+
+class Pipeline(unittest.TestCase):
+    trainers = {"pipeline": "bin/pipeline", "single": "bin/single"}
+
+    def test_two_programs_take_the_same_flags(self):
+        work = PipelineWork(batch_size=32, max_steps=20)
+        ours, theirs = work.rankwise_command(self.trainers), python_command("pytorch", work)
+        self.assertEqual([flag for flag in work.shared_flags() if flag not in ours or flag not in theirs], [])
+        self.assertIn("--microbatches=8", set(ours) & set(theirs))
+        self.assertIn("--train_size=5120", ours)
+
+    def test_one_rank_does_the_same_work(self):
+        work = PipelineWork(batch_size=32, max_steps=20)
+        with mock.patch.object(Rankwise, "run", lambda self, work, folder: work):
+            alone = other_trainers(self.trainers)[1].run(work, "folder")
+        command = alone.rankwise_command(self.trainers)
+        self.assertEqual(command[0], "bin/single")
+        self.assertIn("--accumulate=8", command)
+        self.assertEqual(alone.units_per_step(), work.units_per_step())
+
+    def test_waiting_is_no_exposed_communication(self):
+        runs_of_one = [result(0.1, [0.01]), result()]
+        text = comparison.table([comparison.Case("1f1b_32", PipelineWork(batch_size=32, max_steps=20),
+                                                 {"rankwise": runs_of_one, "rankwise, 1 rank": runs_of_one})])
+        self.assertIn("| 1f1b_32, 2 ranks x 1 thread: examples/s | 2560 | 2560 | 1.00 |", text)
+        self.assertNotIn("exposed", text)
 
 
 class ReadSteps(unittest.TestCase):
@@ -182,7 +209,7 @@ class Frameworks(unittest.TestCase):
         able = {name: [case for case, work in self.works().items() if not framework.cannot(work)]
                 for name, framework in FRAMEWORKS.items()}
         self.assertEqual(able, {
-            "pytorch": list(CASES), "jax": [name for name in CASES if name != "pp_tp"],
+            "pytorch": list(CASES), "jax": [name for name, work in self.works().items() if work.stages == 1],
             "tensorflow": ["fp32", "bf16", "ddp"], "deepspeed": ["fsdp"]})
         self.assertNotEqual(FRAMEWORKS["tensorflow"].cannot(self.works()["tp"]), NOT_COMPARED)
 
@@ -201,7 +228,9 @@ class Frameworks(unittest.TestCase):
         works = self.works()
         self.assertEqual({name: (work.readers(), work.examples_per_reader()) for name, work in works.items()}, {
             "fp32": (1, 64), "bf16": (1, 64), "ddp": (2, 64), "tp": (1, 8), "tp_sequence": (1, 8),
-            "pp_tp": (1, 16), "fsdp": (2, 8)})
+            "pp_tp": (1, 16), "fsdp": (2, 8),
+            "1f1b_32": (1, 256), "1f1b_64": (1, 512), "1f1b_128": (1, 1024),
+            "zero_bubble_32": (1, 256), "zero_bubble_64": (1, 512), "zero_bubble_128": (1, 1024)})
 
     def test_unknown_names_are_refused(self):
         with mock.patch.object(sys, "argv", ["versus", "--frameworks=pytorch,theano"]), \

@@ -20,6 +20,8 @@ class Work:
 
     unit = "images"
     model = "cnn"
+    stages = 1
+    data_parallel = ""
     loss_bound = None  # parity.py has those of images
 
     def shared_flags(self):
@@ -69,6 +71,7 @@ class GptWork:
 
     unit = "tokens"
     model = "gpt"
+    optimizer = "adam"
     loss_bound = 1e-4  # rounding, which Adam magnifies
     sequence_tokens = 128
 
@@ -109,6 +112,60 @@ class GptWork:
                           "--split=flops", "--tied_head=false"]
 
 
+@dataclasses.dataclass(frozen=True)
+class PipelineWork:
+    """One of an mlp of equal layers in a pipeline of two stages, or, with one rank, on one. Needs no files."""
+
+    batch_size: int  # examples per micro-batch
+    max_steps: int
+    schedule: str = "1f1b"  # or "zero_bubble": what each has of that kind
+    world_size: int = 2
+    micro_batches: int = 8  # per optimizer step
+    threads: int = 1  # per rank
+    depth: int = 15  # hidden layers; the last one's output makes one more
+    width: int = 768
+    seed: int = 0
+    data_dir: str = ""
+    start: str = ""
+
+    unit = "examples"
+    model = "mlp"
+    optimizer = "sgd"
+    stages = 2
+    data_parallel = ""
+    loss_bound = 1e-4  # rounding
+
+    def shared_flags(self):
+        return [f"--batch_size={self.batch_size}", f"--threads={self.threads}",
+                f"--max_steps={self.max_steps}", f"--depth={self.depth}", f"--width={self.width}",
+                f"--classes={self.width}", "--lr=0.01", f"--seed={self.seed}"]
+
+    def readers(self):
+        return 1
+
+    def examples_per_reader(self):
+        return self.micro_batches * self.batch_size
+
+    def units_per_step(self):
+        return self.examples_per_reader()
+
+    def batch(self):
+        return f"{self.micro_batches} x {self.batch_size} examples"
+
+    def trainer(self):
+        return "single" if self.world_size == 1 else "pipeline"
+
+    def rankwise_command(self, trainers):
+        command = [trainers[self.trainer()], "--model=mlp", f"--input_width={self.width}",
+                   f"--train_size={self.max_steps * self.units_per_step()}", "--eval=false",
+                   "--optimizer=sgd", *self.shared_flags()]
+        if self.world_size == 1:
+            return command + [f"--accumulate={self.micro_batches}"]
+        schedule = {"1f1b": "1f1b", "zero_bubble": "zero_bubble_h2"}[self.schedule]
+        return command + [f"--nproc={self.world_size}", f"--schedule={schedule}",
+                          f"--microbatches={self.micro_batches}"]
+
+
 CASES = {
     "fp32": (Work, {"world_size": 0}),
     "bf16": (Work, {"world_size": 0, "precision": "bf16"}),
@@ -117,6 +174,10 @@ CASES = {
     "tp_sequence": (GptWork, {"world_size": 2, "batch_size": 8, "sequence_parallel": True}),
     "pp_tp": (GptWork, {"world_size": 4, "stages": 2, "batch_size": 2, "micro_batches": 8}),
     "fsdp": (GptWork, {"world_size": 2, "batch_size": 8, "data_parallel": "fsdp"}),
+} | {
+    f"{schedule}_{batch_size}": (PipelineWork, {"batch_size": batch_size, "schedule": schedule})
+    for schedule in ("1f1b", "zero_bubble") for batch_size in (32, 64, 128)
 }
 # Which cases share a table.
-TABLES = (("fp32", "bf16", "ddp"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",))
+TABLES = (("fp32", "bf16", "ddp"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",),
+          tuple(name for name, (kind, _) in CASES.items() if kind is PipelineWork))

@@ -113,6 +113,9 @@ struct DatasetConfig {
   int64_t train_size = 50000, test_size = 10000;  // examples
   uint64_t seed = 0;              // what generated datasets are generated from
   int64_t sequence_length = 128;  // tokens per example of `tokens` and `text`
+  // Of `synthetic`: vectors of as many features, in as many classes, instead of
+  // its images; 0: images.
+  int64_t features = 0, num_classes = 0;
 
   int64_t size(Split split) const {
     return split == Split::kTrain ? train_size : test_size;
@@ -122,8 +125,9 @@ struct DatasetConfig {
 // The names that OpenDataset knows.
 std::vector<std::string> DatasetNames();
 
-// Opens one split. InvalidArgument for an unknown name, a negative size, or
-// sequences of no token; otherwise what the dataset says about its files.
+// Opens one split. InvalidArgument for an unknown name, a negative size,
+// sequences of no token, or vectors of fewer than two classes; otherwise what
+// the dataset says about its files.
 DatasetOr OpenDataset(const DatasetConfig& config, Split split);
 
 // The generated datasets need no files. An example is a function of (seed,
@@ -138,6 +142,10 @@ DatasetOr OpenDataset(const DatasetConfig& config, Split split);
 // that share outweighs the class's own pattern the image misleads, so that no
 // model reaches 100 % on the test split. data: uint8 [B, 3, 32, 32]; target:
 // int64 [B].
+//
+// With config.features, F, vectors instead, in config.num_classes: the random
+// pattern of the class, with a share of another class's mixed in as above, and
+// noise on every feature. data: fp32 [B, F], within -2 .. 2; target: int64 [B].
 DatasetOr OpenSynthetic(const DatasetConfig& config, Split split);
 
 // The smallest dataset: y = w.x + b + noise, with 10 standard normal features,

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "samplers/datasets/dataset.h"
 #include "samplers/datasets/split_mix.h"
 #include "samplers/sampling/samplers.h"
@@ -129,6 +131,51 @@ struct SyntheticImages {
   }
 };
 
+// Classes of vectors have no table of patterns, which may be many and long:
+// each is drawn again for every example.
+struct SyntheticVectors {
+  uint64_t stream = 0;
+  uint64_t patterns = 0;  // what they are drawn from
+  int64_t features = 0;
+  uint64_t num_classes = 0;
+
+  static constexpr float kScale = 1.0f / 64;  // of a signed byte
+  // Features at a time: a fixed number, whose loops become vector instructions.
+  static constexpr int64_t kBlock = 64;
+
+  static void WriteBytes(SplitMix& random, uint8_t* bytes) {
+    for (int64_t at = 0; at < kBlock; at += 8) {
+      const uint64_t bits = random.Next();
+      std::memcpy(bytes + at, &bits, sizeof(bits));
+    }
+  }
+
+  void operator()(int64_t index, float* vector, int64_t* target) const {
+    SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
+    const uint64_t label = random.Below(num_classes);
+    const uint64_t other =
+        (label + 1 + random.Below(num_classes - 1)) % num_classes;
+    const int share =
+        kLeastShare + static_cast<int>(random.Below(257 - kLeastShare));
+    SplitMix own(MixIn(patterns, label)), mixed(MixIn(patterns, other));
+    for (int64_t begin = 0; begin < features; begin += kBlock) {
+      uint8_t of_own[kBlock], of_mixed[kBlock], noise[kBlock];
+      WriteBytes(own, of_own);
+      WriteBytes(mixed, of_mixed);
+      WriteBytes(random, noise);
+      float block[kBlock];
+      for (int64_t i = 0; i < kBlock; ++i) {
+        const int pattern =
+            (share * (of_own[i] - 128) + (256 - share) * (of_mixed[i] - 128)) >>
+            8;
+        block[i] = static_cast<float>((pattern + noise[i] - 128) >> 1) * kScale;
+      }
+      std::copy_n(block, std::min(kBlock, features - begin), vector + begin);
+    }
+    *target = static_cast<int64_t>(label);
+  }
+};
+
 // Of linear regression.
 constexpr int64_t kLinearFeatures = 10;
 constexpr float kLinearNoise = 0.1f;
@@ -232,6 +279,21 @@ struct TokenSequences {
 }  // namespace
 
 DatasetOr OpenSynthetic(const DatasetConfig& config, Split split) {
+  if (config.features > 0) {
+    if (config.num_classes < 2) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("synthetic: vectors of two classes or more, not of ",
+                       config.num_classes));
+    }
+    return std::make_unique<WrittenDataset<float, int64_t>>(
+        DatasetFacts{.name = "synthetic",
+                     .size = config.size(split),
+                     .example_shape = {config.features},
+                     .num_classes = config.num_classes},
+        SyntheticVectors{StreamOf(config, split), Mix(Mix(config.seed) + 5),
+                         config.features,
+                         static_cast<uint64_t>(config.num_classes)});
+  }
   return std::make_unique<WrittenDataset<uint8_t, int64_t>>(
       DatasetFacts{.name = "synthetic",
                    .size = config.size(split),

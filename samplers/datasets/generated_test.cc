@@ -1,3 +1,4 @@
+#include <ATen/TensorIndexing.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
@@ -122,6 +123,45 @@ TEST(SyntheticTest, CanBeLearnedButNotPerfectly) {
       WholeImages(0, Split::kTrain, 2000), WholeImages(0, Split::kTest, 500));
   EXPECT_GT(accuracy, 0.5);
   EXPECT_LT(accuracy, 0.9);
+}
+
+DatasetConfig Vectors(int64_t features, int64_t classes) {
+  DatasetConfig config;
+  config.features = features;
+  config.num_classes = classes;
+  return config;
+}
+
+TEST(SyntheticTest, VectorsHaveTheWidthAndTheClassesThatWereAskedFor) {
+  const auto dataset = OpenDataset(Vectors(21, 300), Split::kTrain);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->facts().num_classes, 300);
+  const Batch batch = (*dataset)->Gather(Range(2000));
+  EXPECT_EQ(batch.data.sizes(), at::IntArrayRef({2000, 21}));
+  EXPECT_EQ(batch.data.scalar_type(), at::kFloat);
+  EXPECT_LE(batch.data.abs().max().item<float>(), 2);
+  EXPECT_GE(batch.target.min().item<int64_t>(), 0);
+  EXPECT_EQ(batch.target.max().item<int64_t>(), 299);
+  EXPECT_TRUE((*dataset)->Gather({7}).data[0].equal(batch.data[7]));
+}
+
+TEST(SyntheticTest, VectorsOfAClassAreAlikeInBothSplits) {
+  const auto mean = [](Split split, int64_t label) {
+    const Batch batch =
+        (*OpenDataset(Vectors(64, 4), split))->Gather(Range(1000));
+    return batch.data.index({batch.target == label}).mean(0);
+  };
+  const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a - b).norm().item<double>();
+  };
+  const at::Tensor first = mean(Split::kTrain, 0);
+  EXPECT_LT(3 * apart(first, mean(Split::kTest, 0)),
+            apart(first, mean(Split::kTest, 1)));
+}
+
+TEST(SyntheticTest, VectorsNeedTwoClasses) {
+  EXPECT_EQ(OpenDataset(Vectors(8, 1), Split::kTrain).status().message(),
+            "synthetic: vectors of two classes or more, not of 1");
 }
 
 TEST(SyntheticTest, MayBeEmpty) {

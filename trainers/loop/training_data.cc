@@ -14,30 +14,52 @@
 namespace rankwise {
 namespace {
 
-std::string Describe(int64_t num_classes,
-                     const std::vector<int64_t>& example_shape) {
-  return absl::StrCat(num_classes == 0 ? "regression targets" : "class labels",
-                      " and examples of shape [",
-                      absl::StrJoin(example_shape, ", "), "]");
+// What an example is, and what is to be predicted of it.
+struct ExampleKind {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> targets;  // their shape
+  bool regression = false;
+
+  bool operator==(const ExampleKind&) const = default;
+};
+
+std::string Describe(const ExampleKind& kind) {
+  const char* targets = kind.regression        ? "regression targets"
+                        : kind.targets.empty() ? "class labels"
+                                               : "tokens to predict";
+  return absl::StrCat(targets, " and examples of shape [",
+                      absl::StrJoin(kind.shape, ", "), "]");
+}
+
+ExampleKind KindOf(const DatasetFacts& dataset) {
+  return {dataset.example_shape, dataset.target_shape,
+          dataset.num_classes == 0};
+}
+
+// Of a classifier's output the last dimension are its classes.
+ExampleKind KindOf(const ModelSpec& model) {
+  ExampleKind kind = {model.example_shape, model.layers.back().output_shape,
+                      model.num_classes == 0};
+  if (!kind.regression) kind.targets.pop_back();
+  return kind;
 }
 
 absl::Status CheckFits(const DatasetFacts& dataset, const ModelSpec& model) {
   const int64_t classes = dataset.num_classes;
   std::string problem;
-  if (dataset.example_shape != model.example_shape ||
-      (classes == 0) != (model.num_classes == 0)) {
-    problem = absl::StrCat(Describe(classes, dataset.example_shape),
-                           "; --model=", model.name, " takes ",
-                           Describe(model.num_classes, model.example_shape));
+  if (KindOf(dataset) != KindOf(model)) {
+    problem = absl::StrCat(Describe(KindOf(dataset)), "; --model=", model.name,
+                           " takes ", Describe(KindOf(model)));
   } else if (classes > model.num_classes) {
     problem =
         absl::StrCat(classes, " classes or token values; --model=", model.name,
                      " has only ", model.num_classes);
   }
   if (problem.empty()) return absl::OkStatus();
+  if (dataset.name != model.default_dataset)
+    absl::StrAppend(&problem, "; try --dataset=", model.default_dataset);
   return absl::InvalidArgumentError(
-      absl::StrCat("--dataset=", dataset.name, " has ", problem,
-                   "; try --dataset=", model.default_dataset));
+      absl::StrCat("--dataset=", dataset.name, " has ", problem));
 }
 
 // As many examples as `dataset`, without their contents.
@@ -58,8 +80,13 @@ absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
                         .train_size = config.data.train_size,
                         .test_size = config.data.test_size,
                         .seed = config.seed};
-  if (model.example_shape.size() == 1)
-    dataset.sequence_length = model.example_shape[0];
+  if (const ExampleKind kind = KindOf(model); kind.shape.size() == 1) {
+    dataset.sequence_length = kind.shape[0];
+    if (!kind.regression && kind.targets.empty()) {
+      dataset.features = kind.shape[0];
+      dataset.num_classes = model.num_classes;
+    }
+  }
   DataSplit opened;
   ASSIGN_OR_RETURN(opened.dataset, OpenDataset(dataset, split));
   RETURN_IF_ERROR(CheckFits(opened.dataset->facts(), model));

@@ -128,7 +128,34 @@ TEST(TrainingDataTest, TheModelMustKnowAllTokens) {
   model.num_classes = 255;
   EXPECT_EQ(OpenTrainingData(config, model, RankOf(0, 1)).status().message(),
             "--dataset=tokens has 256 classes or token values; --model=gpt "
-            "has only 255; try --dataset=tokens");
+            "has only 255");
+}
+
+ModelSpec MlpOfVectors() {
+  ModelConfig mlp;
+  mlp.name = "mlp";
+  mlp.input_width = 128;
+  mlp.classes = 300;
+  return *MakeModelSpec(mlp);
+}
+
+TEST(TrainingDataTest, VectorsAreAsWideAsTheModelTakesThem) {
+  const auto data =
+      OpenTrainingData(SmallConfig(), MlpOfVectors(), RankOf(0, 1));
+  ASSERT_TRUE(data.ok()) << data.status();
+  const DatasetFacts& facts = data->train.dataset->facts();
+  EXPECT_EQ(facts.example_shape, std::vector<int64_t>{128});
+  EXPECT_EQ(facts.num_classes, 300);
+}
+
+TEST(TrainingDataTest, TokensAreNoVectors) {
+  TrainConfig config = SmallConfig();
+  config.data.dataset = "tokens";
+  EXPECT_EQ(
+      OpenTrainingData(config, MlpOfVectors(), RankOf(0, 1)).status().message(),
+      "--dataset=tokens has tokens to predict and examples of shape [128]; "
+      "--model=mlp takes class labels and examples of shape [128]; try "
+      "--dataset=synthetic");
 }
 
 TEST(TrainingDataTest, ImagesAreNoSequences) {
@@ -136,9 +163,10 @@ TEST(TrainingDataTest, ImagesAreNoSequences) {
       OpenTrainingData(SmallConfig(), *MakeModelSpec({.name = "gpt"}),
                        RankOf(0, 1))
           .status();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("--model=gpt takes class labels and examples of shape "
-                        "[128]; try --dataset=tokens"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("--model=gpt takes tokens to predict and examples of shape "
+                "[128]; try --dataset=tokens"));
 }
 
 TEST(TrainingDataTest, AnEpochWithoutABatchIsRefused) {

@@ -22,7 +22,9 @@ absl::StatusOr<ModelSpec> SimpleCnnSpec(const ModelConfig& config);
 
 // A fully connected network for images. Input [B, 3, 32, 32], flattened; output
 // logits [B, 10]. --depth hidden layers (default 2) of --width features
-// (default 512) with ReLU: fc1 .. fcN, then the output's.
+// (default 512) with ReLU: fc1 .. fcN, then the output's. --input_width makes
+// it one for vectors [B, that many], --classes gives it another output: with
+// both equal to --width all layers are equal.
 absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config);
 
 // The two-layer network that model parallelism is taught with: fc1 (1024 to
@@ -53,7 +55,7 @@ absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config);
 // InvalidArgument that names the flag unless 0 (the default) or in 1 .. most.
 absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most);
 
-// The largest --depth, --width and --sequence_length.
+// The largest --depth, and the largest --width and other number of features.
 inline constexpr int64_t kMostBlocks = 10'000;
 inline constexpr int64_t kMostFeatures = 1 << 20;
 

@@ -59,6 +59,21 @@ TEST(CatalogTest, AFieldWithoutUseIsRefusedAsTyped) {
   EXPECT_THAT(Complaint(config), HasSubstr("--dropout=0.1: --model=mlp"));
 }
 
+TEST(CatalogTest, AnMlpMayHaveEqualLayers) {
+  ModelConfig config = Named("mlp");
+  config.depth = 5;
+  config.width = config.input_width = config.classes = 64;
+  const ModelSpec spec = *MakeModelSpec(config);
+  EXPECT_THAT(spec.example_shape, ElementsAre(64));
+  EXPECT_EQ(spec.num_classes, 64);
+  ASSERT_EQ(spec.layers.size(), 6u);
+  for (const LayerSpec& layer : spec.layers) {
+    EXPECT_EQ(layer.flops, 2 * 64 * 64);
+    EXPECT_EQ(layer.parameters, 65 * 64);
+    EXPECT_THAT(layer.output_shape, ElementsAre(64));
+  }
+}
+
 TEST(CatalogTest, ImpossibleSizesAreRefused) {
   ModelConfig config = Named("gpt");
   config.size = "huge";
@@ -72,6 +87,14 @@ TEST(CatalogTest, ImpossibleSizesAreRefused) {
   config = Named("mlp");
   config.width = -5;
   EXPECT_THAT(Complaint(config), HasSubstr("--width=-5: must be between 1"));
+  config = Named("mlp");
+  config.input_width = 1 << 21;
+  EXPECT_THAT(Complaint(config), HasSubstr("--input_width=2097152: must be"));
+  config = Named("vit");
+  config.classes = 20;
+  EXPECT_EQ(Complaint(config),
+            "--classes=20: --model=vit does not take it; only --model=mlp "
+            "does");
   config = Named("vit");
   config.dropout = 1;
   EXPECT_THAT(Complaint(config), HasSubstr("--dropout=1: must be at least 0"));

@@ -119,6 +119,9 @@ std::vector<ModelConfig> Configs() {
   deep_mlp.name = "mlp";
   deep_mlp.depth = 4;
   deep_mlp.width = 40;
+  ModelConfig wide_mlp;  // of vectors
+  wide_mlp.name = "mlp";
+  wide_mlp.width = wide_mlp.input_width = wide_mlp.classes = 24;
   ModelConfig gpt;
   gpt.name = "gpt";
   gpt.depth = 2;
@@ -135,6 +138,7 @@ std::vector<ModelConfig> Configs() {
           {.name = "linear"},
           {.name = "mp_mlp"},
           deep_mlp,
+          wide_mlp,
           gpt,
           untied,
           vit};
@@ -143,6 +147,8 @@ std::vector<ModelConfig> Configs() {
 INSTANTIATE_TEST_SUITE_P(Models, LayerSpecTest, ::testing::ValuesIn(Configs()),
                          [](const ::testing::TestParamInfo<ModelConfig>& info) {
                            return info.param.name +
+                                  (info.param.input_width > 0 ? "_vectors"
+                                                              : "") +
                                   (info.param.tied_head ? "" : "_untied");
                          });
 

@@ -28,6 +28,8 @@ struct ModelConfig {
   std::string size = {};        // gpt, vit: a named size
   int64_t depth = 0;            // mlp, gpt, vit: hidden layers or blocks
   int64_t width = 0;            // mlp, gpt, vit: features between layers
+  int64_t input_width = 0;      // mlp: features of an example
+  int64_t classes = 0;          // mlp
   int64_t sequence_length = 0;  // gpt: tokens per example
   double dropout = 0;           // gpt, vit
   bool tied_head = true;        // gpt: the head is the token embedding

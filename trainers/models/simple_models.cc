@@ -202,25 +202,33 @@ absl::StatusOr<ModelSpec> SimpleCnnSpec(const ModelConfig& config) {
 absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config) {
   RETURN_IF_ERROR(CheckSizeFlag("depth", config.depth, kMostBlocks));
   RETURN_IF_ERROR(CheckSizeFlag("width", config.width, kMostFeatures));
+  RETURN_IF_ERROR(
+      CheckSizeFlag("input_width", config.input_width, kMostFeatures));
+  RETURN_IF_ERROR(CheckSizeFlag("classes", config.classes, kMostFeatures));
   const int64_t depth = config.depth > 0 ? config.depth : kDefaultDepth;
   const int64_t width = config.width > 0 ? config.width : kDefaultWidth;
   RETURN_IF_ERROR(
       CheckDivides("features of --width", width, config.split.tensor));
   ModelSpec spec = ImageModel(config);
+  const bool of_images = config.input_width == 0;
+  if (!of_images) spec.example_shape = {config.input_width};
+  if (config.classes > 0) spec.num_classes = config.classes;
+  const int64_t inputs = of_images ? kPixels : config.input_width;
   for (int64_t i = 0; i <= depth; ++i) {
     // In pairs, by columns and then by rows; a last one without a partner is
     // whole on every rank.
     const Divided divided = i % 2 == 1   ? Divided::kRows
                             : i == depth ? Divided::kNo
                                          : Divided::kColumns;
-    spec.layers.push_back(DenseLayer(absl::StrCat("fc", i + 1),
-                                     {.inputs = i == 0 ? kPixels : width,
-                                      .outputs = i == depth ? kClasses : width,
-                                      .of_batch = i == 0,
-                                      .flatten = i == 0,
-                                      .relu = i < depth,
-                                      .divided = divided,
-                                      .tensor = config.split.tensor}));
+    spec.layers.push_back(
+        DenseLayer(absl::StrCat("fc", i + 1),
+                   {.inputs = i == 0 ? inputs : width,
+                    .outputs = i == depth ? spec.num_classes : width,
+                    .of_batch = i == 0,
+                    .flatten = i == 0 && of_images,
+                    .relu = i < depth,
+                    .divided = divided,
+                    .tensor = config.split.tensor}));
   }
   return spec;
 }

@@ -81,6 +81,7 @@ const parts = {
   ledger: addLedger,
   waterfall: addWaterfall,
   memory: addMemory,
+  roofline: addRoofline,
   network: addNetworks,
   timelines: addTimelines,
   predictions: addPredictions,

@@ -38,14 +38,23 @@ function bytes(count) {
   return `${Number(count.toPrecision(4))}\u00a0${units[unit]}`;
 }
 
-function bandwidth(bytesPerSecond) {
-  const units = ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s'];
-  let unit = 0;
-  while (bytesPerSecond >= 1000 && unit + 1 < units.length) {
-    bytesPerSecond /= 1000;
-    ++unit;
+// `count` a second of `what`, with a prefix: 12.5 GB/s.
+function perSecond(count, what) {
+  const prefixes = ['', 'k', 'M', 'G', 'T', 'P'];
+  let at = 0;
+  while (count >= 1000 && at + 1 < prefixes.length) {
+    count /= 1000;
+    ++at;
   }
-  return `${Number(bytesPerSecond.toPrecision(3))}\u00a0${units[unit]}`;
+  return `${Number(count.toPrecision(3))}\u00a0${prefixes[at]}${what}/s`;
+}
+
+function bandwidth(bytesPerSecond) {
+  return perSecond(bytesPerSecond, 'B');
+}
+
+function flopRate(flopsPerSecond) {
+  return perSecond(flopsPerSecond, 'FLOP');
 }
 
 // An end of [low, high], null where the interval is unknown.
