@@ -2,7 +2,6 @@
 
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/normalization.h>
@@ -17,6 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "parallel/tensor/linear.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/layers/attention.h"
+#include "trainers/layers/gelu.h"
 #include "trainers/models/catalog.h"
 
 namespace rankwise {
@@ -72,22 +73,29 @@ class Attention : public torch::nn::Module {
     const torch::Tensor rows = ColumnParallelLinear(
         x, qkv_->weight(), qkv_->bias(),
         TokensHere(config_.sequence, config_.split), parallel_.tensor);
-    // [3, B, heads, tokens, features / heads]
-    const torch::Tensor qkv =
-        rows.view({rows.size(0), rows.size(1), 3,
-                   config_.heads / parallel_.tensor.size(), -1})
-            .permute({2, 0, 3, 1, 4});
-    const torch::Tensor joined =
-        Mix(qkv[0], qkv[1], qkv[2]).transpose(1, 2).flatten(2);
-    return at::dropout(RowParallelLinear(joined, projection_->weight(),
+    return at::dropout(RowParallelLinear(Mix(rows), projection_->weight(),
                                          projection_->bias(), parallel_.tensor),
                        config_.dropout, is_training());
   }
 
  private:
-  torch::Tensor Mix(const torch::Tensor& q, const torch::Tensor& k,
-                    const torch::Tensor& v) const {
+  // [B, tokens, features], of this rank's heads
+  torch::Tensor Mix(const torch::Tensor& rows) const {
+    const int64_t heads = config_.heads / parallel_.tensor.size();
     const double dropout = is_training() ? config_.dropout : 0.0;
+    if (dropout == 0 && parallel_.context.size() == 1 &&
+        HasSelfAttention(rows, heads)) {
+      return SelfAttention(rows, heads, config_.sequence.causal);
+    }
+    // [3, B, heads, tokens, features / heads]
+    const torch::Tensor qkv =
+        rows.view({rows.size(0), rows.size(1), 3, heads, -1})
+            .permute({2, 0, 3, 1, 4});
+    return Mix(qkv[0], qkv[1], qkv[2], dropout).transpose(1, 2).flatten(2);
+  }
+
+  torch::Tensor Mix(const torch::Tensor& q, const torch::Tensor& k,
+                    const torch::Tensor& v, double dropout) const {
     std::optional<ForkedGenerator> heads_own;
     if (dropout > 0) {
       heads_own.emplace(q.device(),
@@ -119,11 +127,9 @@ class Mlp : public torch::nn::Module {
   }
 
   torch::Tensor Forward(const torch::Tensor& x) const {
-    const torch::Tensor hidden =
-        at::gelu(ColumnParallelLinear(
-                     x, expand_->weight(), expand_->bias(),
-                     TokensHere(config_.sequence, config_.split), tensor_),
-                 "tanh");
+    const torch::Tensor hidden = TanhGelu(ColumnParallelLinear(
+        x, expand_->weight(), expand_->bias(),
+        TokensHere(config_.sequence, config_.split), tensor_));
     return at::dropout(RowParallelLinear(hidden, contract_->weight(),
                                          contract_->bias(), tensor_),
                        config_.dropout, is_training());

@@ -1,0 +1,482 @@
+#include "trainers/layers/attention.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/native/CPUBlas.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <type_traits>
+#include <vector>
+
+#include "trainers/layers/vector_loops.h"
+
+namespace rankwise {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The rows of a tile: few, so that a causal tile computes few scores that are
+// hidden, but more for long sequences, each of whose tiles has a compiled
+// product of its own.
+constexpr int64_t kFewestTileRows = 32, kMostTileRows = 128;
+constexpr int64_t kTilesOfSequence = 8;
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+struct Shape {
+  Shape(const torch::Tensor& qkv, int64_t number_of_heads, bool is_causal)
+      : examples(qkv.size(0)),
+        tokens(qkv.size(1)),
+        heads(number_of_heads),
+        features(qkv.size(2) / (3 * number_of_heads)),
+        causal(is_causal) {}
+
+  int64_t all_heads() const { return examples * heads; }
+  int64_t out_width() const { return heads * features; }
+  int64_t tile_rows() const {
+    return std::clamp(RoundUp(tokens / kTilesOfSequence, kFewestTileRows),
+                      kFewestTileRows, kMostTileRows);
+  }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(features)); }
+
+  const int64_t examples, tokens, heads;
+  const int64_t features;  // of a head
+  const bool causal;
+};
+
+// Row i begins at data + i * stride.
+template <typename T>
+struct Matrix {
+  Matrix From(int64_t row, int64_t column = 0) const {
+    return {data + row * stride + column, stride};
+  }
+  operator Matrix<const T>() const { return {data, stride}; }
+
+  T* data;
+  int64_t stride;
+};
+
+// What the right side of a product reads at once: bf16 dot products take two
+// rows of it, value by value.
+template <typename T>
+constexpr int64_t kRowsAtOnce = std::is_same_v<T, Bf16Bits> ? 2 : 1;
+
+// The right side of a product: a matrix with kRowsAtOnce rows in one.
+template <typename T>
+struct Right {
+  // A multiple of kRowsAtOnce.
+  Right FromRow(int64_t row) const {
+    return {data + row / kRowsAtOnce<T> * stride, stride};
+  }
+  Right FromColumn(int64_t column) const {
+    return {data + column * kRowsAtOnce<T>, stride};
+  }
+
+  const T* data;
+  int64_t stride;
+};
+
+struct ProductSize {
+  int64_t rows, columns;
+  int64_t inner;  // of bf16 a multiple of 2
+};
+
+// c = a b, or c += a b.
+void Product(const ProductSize& size, const Matrix<const float>& a,
+             const Right<float>& b, const Matrix<float>& c, bool add = false) {
+  at::native::cpublas::brgemm(size.rows, size.columns, size.inner, a.stride,
+                              b.stride, c.stride, add, a.data, b.data, c.data,
+                              /*is_vnni=*/false);
+}
+void Product(const ProductSize& size, const Matrix<const Bf16Bits>& a,
+             const Right<Bf16Bits>& b, const Matrix<float>& c,
+             bool add = false) {
+  at::native::cpublas::brgemm(size.rows, size.columns, size.inner, a.stride,
+                              b.stride / kRowsAtOnce<Bf16Bits>, c.stride, add,
+                              reinterpret_cast<const c10::BFloat16*>(a.data),
+                              reinterpret_cast<const c10::BFloat16*>(b.data),
+                              c.data,
+                              /*is_vnni=*/true);
+}
+
+// The result rounded to bf16, by way of `wide`.
+void Product(const ProductSize& size, const Matrix<const Bf16Bits>& a,
+             const Right<Bf16Bits>& b, const Matrix<Bf16Bits>& c,
+             const Matrix<float>& wide) {
+  Product(size, a, b, wide);
+  BestLoops<Bf16Bits>().copy_rows(wide.data, wide.stride, size.rows,
+                                  size.columns, c.data, c.stride);
+}
+void Product(const ProductSize& size, const Matrix<const float>& a,
+             const Right<float>& b, const Matrix<float>& c,
+             const Matrix<float>&) {
+  Product(size, a, b, c);
+}
+
+// [rows, columns] to [columns, rows].
+template <typename T>
+void Transpose(int64_t rows, int64_t columns, const Matrix<const T>& from,
+               const Matrix<T>& to) {
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t row = 0; row < rows; ++row)
+      to.data[column * to.stride + row] = from.data[row * from.stride + column];
+  }
+}
+
+// x [rows, columns] as a right side. `memory` as large, if it has to be made.
+Right<float> AsRight(int64_t, int64_t, const Matrix<const float>& x,
+                     const Matrix<float>&) {
+  return {x.data, x.stride};
+}
+Right<Bf16Bits> AsRight(int64_t rows, int64_t columns,
+                        const Matrix<const Bf16Bits>& x,
+                        const Matrix<Bf16Bits>& memory) {
+  const int64_t stride = columns * kRowsAtOnce<Bf16Bits>;
+  PairRows(x.data, x.stride, rows, columns, memory.data, stride);
+  return {memory.data, stride};
+}
+
+// x^T.
+Right<float> TransposedAsRight(int64_t rows, int64_t columns,
+                               const Matrix<const float>& x,
+                               const Matrix<float>& memory) {
+  Transpose(rows, columns, x, {memory.data, rows});
+  return {memory.data, rows};
+}
+// Pairs of columns of x become pairs of rows.
+Right<Bf16Bits> TransposedAsRight(int64_t rows, int64_t columns,
+                                  const Matrix<const Bf16Bits>& x,
+                                  const Matrix<Bf16Bits>& memory) {
+  Transpose<uint32_t>(rows, columns / 2,
+                      {reinterpret_cast<const uint32_t*>(x.data), x.stride / 2},
+                      {reinterpret_cast<uint32_t*>(memory.data), rows});
+  return {memory.data, 2 * rows};
+}
+
+template <typename T>
+T* Values(const torch::Tensor& x) {
+  return static_cast<T*>(x.data_ptr());
+}
+
+// One head's queries, keys and values, or their gradients, in [B, tokens, 3 *
+// heads * features]. `head` counts those of all examples.
+template <typename T>
+struct Qkv {
+  Qkv(const torch::Tensor& x, const Shape& shape, int64_t head) {
+    const int64_t width = shape.out_width();
+    T* const first = Values<T>(x) +
+                     head / shape.heads * shape.tokens * 3 * width +
+                     head % shape.heads * shape.features;
+    q = {first, 3 * width};
+    k = {first + width, 3 * width};
+    v = {first + 2 * width, 3 * width};
+  }
+
+  Matrix<T> q = {}, k = {}, v = {};
+};
+
+// One head of [B, tokens, heads * features].
+template <typename T>
+Matrix<T> HeadOf(const torch::Tensor& x, const Shape& shape, int64_t head) {
+  const int64_t width = shape.out_width();
+  return {Values<T>(x) + head / shape.heads * shape.tokens * width +
+              head % shape.heads * shape.features,
+          width};
+}
+
+// Memory of one thread, for one head after the other.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(const Shape& shape)
+      : shape_(shape), tokens_(RoundUp(shape.tokens, kRowsAtOnce<T>)) {}
+
+  Matrix<T> OfTokens() { return {Take<T>(tokens_ * shape_.features), 0}; }
+  Matrix<float> WideTokens() {
+    return {Take<float>(tokens_ * shape_.features), shape_.features};
+  }
+  // [features, tokens]
+  template <typename U>
+  Matrix<U> Transposed() {
+    return {Take<U>(tokens_ * shape_.features), tokens_};
+  }
+  template <typename U>
+  Matrix<U> Tile() {
+    return {Take<U>(RoundUp(shape_.tile_rows(), 2) * tokens_), tokens_};
+  }
+  float* Row() { return Take<float>(tokens_); }
+
+ private:
+  template <typename U>
+  U* Take(int64_t values) {
+    memory_.push_back(at::empty({values * static_cast<int64_t>(sizeof(U))},
+                                at::TensorOptions(at::kByte)));
+    return Values<U>(memory_.back());
+  }
+
+  const Shape shape_;
+  const int64_t tokens_;
+  std::vector<torch::Tensor> memory_;
+};
+
+template <typename T>
+class HeadForward {
+ public:
+  explicit HeadForward(const Shape& shape)
+      : shape_(shape),
+        scratch_(shape),
+        keys_(scratch_.OfTokens()),
+        values_(scratch_.OfTokens()),
+        scores_(scratch_.template Tile<float>()),
+        weights_(scratch_.template Tile<T>()),
+        wide_(scratch_.WideTokens()) {}
+
+  void Run(const Qkv<T>& in, const Matrix<T>& out, float* log_sum_exps) {
+    const int64_t tokens = shape_.tokens, features = shape_.features;
+    const Right<T> keys = TransposedAsRight(tokens, features, in.k, keys_);
+    const Right<T> values = AsRight(tokens, features, in.v, values_);
+    for (int64_t row = 0; row < tokens; row += shape_.tile_rows()) {
+      const int64_t rows = std::min(shape_.tile_rows(), tokens - row);
+      const int64_t seen = shape_.causal ? row + rows : tokens;
+      const int64_t padded = RoundUp(seen, kRowsAtOnce<T>);
+      Product({rows, seen, features}, in.q.From(row), keys, scores_);
+      BestLoops<T>().softmax(
+          {rows, seen, scores_.stride, padded, weights_.stride, shape_.scale()},
+          shape_.causal ? row + 1 : tokens, shape_.causal ? 1 : 0, scores_.data,
+          weights_.data, log_sum_exps + row);
+      Product({rows, features, padded}, weights_, values, out.From(row), wide_);
+    }
+  }
+
+ private:
+  const Shape shape_;
+  Scratch<T> scratch_;
+  const Matrix<T> keys_, values_;  // as right sides
+  const Matrix<float> scores_;
+  const Matrix<T> weights_;
+  const Matrix<float> wide_;
+};
+
+template <typename T>
+class HeadBackward {
+ public:
+  explicit HeadBackward(const Shape& shape)
+      : shape_(shape),
+        scratch_(shape),
+        queries_(scratch_.OfTokens()),
+        queries_t_(scratch_.OfTokens()),
+        gradients_(scratch_.OfTokens()),
+        gradients_t_(scratch_.OfTokens()),
+        keys_t_(scratch_.template Transposed<T>()),
+        query_gradients_t_(scratch_.template Transposed<float>()),
+        scores_(scratch_.template Tile<float>()),
+        weight_gradients_(scratch_.template Tile<float>()),
+        weights_(scratch_.template Tile<T>()),
+        score_gradients_(scratch_.template Tile<T>()),
+        score_gradient_pairs_(scratch_.template Tile<T>()),
+        wide_(scratch_.WideTokens()),
+        dots_(scratch_.Row()) {}
+
+  void Run(const Qkv<T>& in, const Matrix<T>& out, const float* log_sum_exps,
+           const Matrix<T>& gradient, const Qkv<T>& gradients) {
+    const int64_t tokens = shape_.tokens, features = shape_.features;
+    BestLoops<T>().row_dots(gradient.data, gradient.stride, out.data,
+                            out.stride, tokens, features, dots_);
+    const Rights rights = {
+        AsRight(tokens, features, in.q, queries_),
+        TransposedAsRight(tokens, features, in.q, queries_t_),
+        AsRight(tokens, features, gradient, gradients_),
+        TransposedAsRight(tokens, features, gradient, gradients_t_)};
+    TransposeKeys(in.k);
+    for (int64_t key = 0; key < tokens; key += shape_.tile_rows())
+      RunTile(in, key, log_sum_exps, rights, gradients);
+    StoreQueryGradients(gradients.q);
+  }
+
+ private:
+  struct Rights {
+    Right<T> queries, queries_t, gradients, gradients_t;
+  };
+
+  void TransposeKeys(const Matrix<const T>& keys) {
+    Transpose(shape_.tokens, shape_.features, keys, keys_t_);
+    for (int64_t i = 0; i < shape_.features; ++i) {
+      std::fill(keys_t_.data + i * keys_t_.stride + shape_.tokens,
+                keys_t_.data + (i + 1) * keys_t_.stride, T{0});
+    }
+  }
+
+  // All that concerns the tile of keys from `key` on. Scores and weights are
+  // [keys, queries], of the queries that see the first of the keys.
+  void RunTile(const Qkv<T>& in, int64_t key, const float* log_sum_exps,
+               const Rights& rights, const Qkv<T>& gradients) {
+    const int64_t features = shape_.features;
+    const int64_t keys = std::min(shape_.tile_rows(), shape_.tokens - key);
+    const int64_t query = shape_.causal ? key : 0;
+    const int64_t queries = shape_.tokens - query;
+    const int64_t padded = RoundUp(queries, kRowsAtOnce<T>);
+    Product({keys, queries, features}, in.k.From(key),
+            rights.queries_t.FromColumn(query), scores_);
+    Product({keys, queries, features}, in.v.From(key),
+            rights.gradients_t.FromColumn(query), weight_gradients_);
+    BestLoops<T>().softmax_backward({keys, queries, scores_.stride, padded,
+                                     weights_.stride, shape_.scale()},
+                                    /*more_hidden=*/shape_.causal ? 1 : 0,
+                                    scores_.data, weight_gradients_.data,
+                                    log_sum_exps + query, dots_ + query,
+                                    weights_.data, score_gradients_.data);
+    Product({keys, features, padded}, weights_, rights.gradients.FromRow(query),
+            gradients.v.From(key), wide_);
+    Product({keys, features, padded}, score_gradients_,
+            rights.queries.FromRow(query), gradients.k.From(key), wide_);
+    Product({features, queries, RoundUp(keys, kRowsAtOnce<T>)},
+            keys_t_.From(0, key),
+            AsRight(keys, queries, score_gradients_, score_gradient_pairs_),
+            query_gradients_t_.From(0, query), /*add=*/key > 0);
+  }
+
+  void StoreQueryGradients(const Matrix<T>& to) {
+    Transpose<float>(shape_.features, shape_.tokens, query_gradients_t_, wide_);
+    BestLoops<T>().copy_rows(wide_.data, wide_.stride, shape_.tokens,
+                             shape_.features, to.data, to.stride);
+  }
+
+  const Shape shape_;
+  Scratch<T> scratch_;
+  const Matrix<T> queries_, queries_t_, gradients_, gradients_t_;
+  const Matrix<T> keys_t_;
+  const Matrix<float> query_gradients_t_;
+  const Matrix<float> scores_, weight_gradients_;
+  const Matrix<T> weights_, score_gradients_, score_gradient_pairs_;
+  const Matrix<float> wide_;
+  float* const dots_;
+};
+
+// Of all heads, divided among the threads.
+template <typename Head>
+void ForEachHead(const Shape& shape,
+                 const std::function<void(Head& work, int64_t head)>& run) {
+  at::parallel_for(0, shape.all_heads(), /*grain_size=*/1,
+                   [&](int64_t begin, int64_t end) {
+                     Head work(shape);
+                     for (int64_t head = begin; head < end; ++head)
+                       run(work, head);
+                     at::native::cpublas::brgemm_release();
+                   });
+}
+
+template <typename T>
+void Forward(const torch::Tensor& qkv, const Shape& shape,
+             const torch::Tensor& out, const torch::Tensor& log_sum_exps) {
+  ForEachHead<HeadForward<T>>(shape, [&](HeadForward<T>& work, int64_t head) {
+    work.Run({qkv, shape, head}, HeadOf<T>(out, shape, head),
+             Values<float>(log_sum_exps) + head * shape.tokens);
+  });
+}
+
+template <typename T>
+void Backward(const torch::Tensor& qkv, const Shape& shape,
+              const torch::Tensor& out, const torch::Tensor& log_sum_exps,
+              const torch::Tensor& gradient, const torch::Tensor& gradients) {
+  ForEachHead<HeadBackward<T>>(shape, [&](HeadBackward<T>& work, int64_t head) {
+    work.Run({qkv, shape, head}, HeadOf<T>(out, shape, head),
+             Values<float>(log_sum_exps) + head * shape.tokens,
+             HeadOf<T>(gradient, shape, head), {gradients, shape, head});
+  });
+}
+
+class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& qkv,
+                               int64_t heads, bool causal) {
+    const Shape shape(qkv, heads, causal);
+    const torch::Tensor out = at::empty(
+        {shape.examples, shape.tokens, shape.out_width()}, qkv.options());
+    const torch::Tensor log_sum_exps = at::empty(
+        {shape.all_heads(), shape.tokens}, qkv.options().dtype(at::kFloat));
+    if (qkv.scalar_type() == at::kFloat) {
+      Forward<float>(qkv, shape, out, log_sum_exps);
+    } else {
+      Forward<Bf16Bits>(qkv, shape, out, log_sum_exps);
+    }
+    ctx->save_for_backward({qkv, out, log_sum_exps});
+    ctx->saved_data["heads"] = heads;
+    ctx->saved_data["causal"] = causal;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const variable_list saved = ctx->get_saved_variables();
+    const torch::Tensor &qkv = saved[0], &out = saved[1], &sums = saved[2];
+    const Shape shape(qkv, ctx->saved_data["heads"].toInt(),
+                      ctx->saved_data["causal"].toBool());
+    const torch::Tensor gradient =
+        gradients[0].to(qkv.scalar_type()).contiguous();
+    const torch::Tensor qkv_gradients = at::empty_like(qkv);
+    if (qkv.scalar_type() == at::kFloat) {
+      Backward<float>(qkv, shape, out, sums, gradient, qkv_gradients);
+    } else {
+      Backward<Bf16Bits>(qkv, shape, out, sums, gradient, qkv_gradients);
+    }
+    return {qkv_gradients, {}, {}};
+  }
+};
+
+// Whether this CPU has the products above, which throw if not: by one that
+// gives exactly 6 whatever is rounded.
+template <typename T>
+bool HasProducts(T one) {
+  constexpr int64_t kSize = 6;
+  std::vector<T> a(kSize * kSize, one), b = a;
+  std::vector<float> c(kSize * kSize, 0);
+  try {
+    Product({kSize, kSize, kSize}, Matrix<const T>{a.data(), kSize},
+            Right<T>{b.data(), kSize * kRowsAtOnce<T>},
+            Matrix<float>{c.data(), kSize});
+    at::native::cpublas::brgemm_release();
+  } catch (const c10::Error&) {
+    return false;
+  }
+  return std::all_of(c.begin(), c.end(),
+                     [](float value) { return value == kSize; });
+}
+
+bool HasProductsOf(at::ScalarType type) {
+  constexpr Bf16Bits kOne = 0x3F80;
+  if (type == at::kFloat) {
+    static const bool has = HasProducts<float>(1);
+    return has;
+  }
+  static const bool has = HasProducts<Bf16Bits>(kOne);
+  return type == at::kBFloat16 && has;
+}
+
+bool AutocastAsksForAnother(at::ScalarType type) {
+  return at::autocast::is_autocast_enabled(at::kCPU) &&
+         at::autocast::get_autocast_dtype(at::kCPU) != type;
+}
+
+}  // namespace
+
+bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads) {
+  return qkv.is_cpu() && qkv.is_contiguous() && qkv.dim() == 3 &&
+         qkv.size(2) % (3 * heads * 2) == 0 &&
+         !AutocastAsksForAnother(qkv.scalar_type()) &&
+         HasProductsOf(qkv.scalar_type());
+}
+
+torch::Tensor SelfAttention(const torch::Tensor& qkv, int64_t heads,
+                            bool causal) {
+  return AttentionFunction::apply(qkv, heads, causal);
+}
+
+}  // namespace rankwise

@@ -1,0 +1,75 @@
+#include "trainers/layers/gelu.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstdint>
+
+#include "trainers/layers/vector_loops.h"
+
+namespace rankwise {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kValuesPerThread = 32768;  // at least
+
+template <typename T>
+T* Values(const torch::Tensor& x) {
+  return static_cast<T*>(x.data_ptr());
+}
+
+template <typename T>
+torch::Tensor Forward(const torch::Tensor& x) {
+  torch::Tensor y = at::empty_like(x);
+  at::parallel_for(0, x.numel(), kValuesPerThread,
+                   [&](int64_t begin, int64_t end) {
+                     BestLoops<T>().gelu(Values<T>(x) + begin,
+                                         Values<T>(y) + begin, end - begin);
+                   });
+  return y;
+}
+
+template <typename T>
+torch::Tensor Backward(const torch::Tensor& dy, const torch::Tensor& x) {
+  torch::Tensor dx = at::empty_like(x);
+  at::parallel_for(
+      0, x.numel(), kValuesPerThread, [&](int64_t begin, int64_t end) {
+        BestLoops<T>().gelu_backward(Values<T>(dy) + begin,
+                                     Values<T>(x) + begin,
+                                     Values<T>(dx) + begin, end - begin);
+      });
+  return dx;
+}
+
+class GeluFunction : public torch::autograd::Function<GeluFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x) {
+    ctx->save_for_backward({x});
+    return x.scalar_type() == at::kFloat ? Forward<float>(x)
+                                         : Forward<Bf16Bits>(x);
+  }
+
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const torch::Tensor x = ctx->get_saved_variables()[0];
+    const torch::Tensor dy = gradients[0].to(x.scalar_type()).contiguous();
+    return {x.scalar_type() == at::kFloat ? Backward<float>(dy, x)
+                                          : Backward<Bf16Bits>(dy, x)};
+  }
+};
+
+}  // namespace
+
+torch::Tensor TanhGelu(const torch::Tensor& x) {
+  const bool has_loops =
+      x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
+  if (!x.is_cpu() || !has_loops || !x.is_contiguous())
+    return at::gelu(x, "tanh");
+  return GeluFunction::apply(x);
+}
+
+}  // namespace rankwise

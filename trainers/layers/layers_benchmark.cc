@@ -1,0 +1,86 @@
+// The layers here next to ATen's functions, forward and backward together.
+//   bazel run //trainers/layers:layers_benchmark
+// Arguments: bf16 (0 or 1), then for attention examples, tokens, heads and
+// features of a head, for GELU rows and features. One thread.
+#include <cstdint>
+
+#include "ATen/Functions.h"
+#include "ATen/Parallel.h"
+#include "benchmark/benchmark.h"
+#include "torch/csrc/autograd/autograd.h"
+#include "trainers/layers/attention.h"
+#include "trainers/layers/gelu.h"
+
+namespace rankwise {
+namespace {
+
+at::TensorOptions Type(const benchmark::State& state) {
+  return at::TensorOptions(state.range(0) == 1 ? at::kBFloat16 : at::kFloat);
+}
+
+template <typename Layer>
+void Train(benchmark::State& state, at::IntArrayRef input,
+           at::IntArrayRef output, const Layer& layer) {
+  at::set_num_threads(1);
+  const at::Tensor x = at::randn(input, Type(state)).requires_grad_();
+  const at::Tensor gradient = at::randn(output, Type(state));
+  for (auto _ : state) torch::autograd::backward({layer(x)}, {gradient});
+}
+
+template <typename Layer>
+void TrainAttention(benchmark::State& state, const Layer& layer) {
+  const int64_t width = state.range(3) * state.range(4);
+  Train(state, {state.range(1), state.range(2), 3 * width},
+        {state.range(1), state.range(2), width}, layer);
+}
+
+void BM_SelfAttention(benchmark::State& state) {
+  TrainAttention(state, [&](const at::Tensor& x) {
+    return SelfAttention(x, state.range(3), /*causal=*/true);
+  });
+}
+
+void BM_AtenAttention(benchmark::State& state) {
+  TrainAttention(state, [&](const at::Tensor& x) {
+    const at::Tensor qkv =
+        x.view({x.size(0), x.size(1), 3, state.range(3), state.range(4)})
+            .permute({2, 0, 3, 1, 4});
+    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0,
+                                            /*is_causal=*/true)
+        .transpose(1, 2)
+        .flatten(2);
+  });
+}
+
+void BM_TanhGelu(benchmark::State& state) {
+  Train(state, {state.range(1), state.range(2)},
+        {state.range(1), state.range(2)}, TanhGelu);
+}
+
+void BM_AtenGelu(benchmark::State& state) {
+  Train(state, {state.range(1), state.range(2)},
+        {state.range(1), state.range(2)},
+        [](const at::Tensor& x) { return at::gelu(x, "tanh"); });
+}
+
+void AttentionSizes(benchmark::internal::Benchmark* measured) {
+  measured->Unit(benchmark::kMillisecond);
+  for (const int64_t bf16 : {0, 1}) {
+    measured->Args({bf16, 8, 128, 4, 32});
+    measured->Args({bf16, 8, 256, 6, 64});
+    measured->Args({bf16, 2, 1024, 12, 64});
+  }
+}
+
+void GeluSizes(benchmark::internal::Benchmark* measured) {
+  measured->Unit(benchmark::kMillisecond);
+  for (const int64_t bf16 : {0, 1}) measured->Args({bf16, 1024, 512});
+}
+
+BENCHMARK(BM_SelfAttention)->Apply(AttentionSizes);
+BENCHMARK(BM_AtenAttention)->Apply(AttentionSizes);
+BENCHMARK(BM_TanhGelu)->Apply(GeluSizes);
+BENCHMARK(BM_AtenGelu)->Apply(GeluSizes);
+
+}  // namespace
+}  // namespace rankwise
