@@ -127,6 +127,13 @@ def tuned_pytorch():
                                cannot=lambda work: "" if work.model == "cnn" else NOT_COMPARED)
 
 
+def compiled_pytorch():
+    """On one rank."""
+    return dataclasses.replace(
+        FRAMEWORKS["pytorch"], title="PyTorch compiled", flags=("--tuned", "--compile"),
+        cannot=lambda work: NOT_COMPARED if work.model == "gpt" or work.world_size else "")
+
+
 class Rankwise:
     """The C++ binaries, by their trainer's name, with flags of the reader's own at the end."""
 

@@ -21,8 +21,8 @@ import tempfile
 import comparison
 from comparison import Case
 from environments import ENVIRONMENTS, NoPython, find, version_in
-from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, other_trainers,
-                        tuned_pytorch)
+from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, compiled_pytorch,
+                        other_trainers, tuned_pytorch)
 from works import CASES, TABLES
 
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
@@ -77,7 +77,8 @@ def parse_args():
     parser.add_argument("--threads", type=positive, default=cores(),
                         help="of a run on one rank (all cores); other runs take 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
-                        help="on images also PyTorch with channels-last and fused Adam")
+                        help="on images also PyTorch with channels-last and fused Adam, without and with "
+                             "torch.compile")
     parser.add_argument("--data_dir", help="CIFAR-10 folder (a generated one, in a temporary folder)")
     for name in TRAINERS:
         parser.add_argument(f"--{name}",
@@ -141,7 +142,8 @@ def make_programs(args, works):
     for name in args.frameworks:
         programs.append(PythonProgram(FRAMEWORKS[name], python[name]))
         if name == "pytorch" and args.with_tuned:
-            programs.append(PythonProgram(tuned_pytorch(), python[name]))
+            programs += [PythonProgram(framework, python[name])
+                         for framework in (tuned_pytorch(), compiled_pytorch())]
     return programs + other_trainers(trainers, args.extra_flag)
 
 

@@ -18,7 +18,8 @@ import comparison
 import environments
 import runs
 import versus
-from frameworks import FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, other_trainers, tuned_pytorch
+from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, compiled_pytorch,
+                        other_trainers, tuned_pytorch)
 from works import CASES, TABLES, GptWork, PipelineWork, Work
 
 
@@ -195,7 +196,7 @@ class Frameworks(unittest.TestCase):
         self.assertEqual([name for names in TABLES for name in names], list(CASES))
 
     def test_every_program_exists_or_says_why_not(self):
-        for framework in [*FRAMEWORKS.values(), tuned_pytorch()]:
+        for framework in [*FRAMEWORKS.values(), tuned_pytorch(), compiled_pytorch()]:
             self.assertIn(framework.environment, environments.ENVIRONMENTS)
             program = PythonProgram(framework)
             for name, work in self.works().items():

@@ -93,6 +93,8 @@ class Trainer:
         self.layout = torch.channels_last if args.tuned else torch.contiguous_format
         self.model.to(memory_format=self.layout)
         self.net = DistributedDataParallel(self.model) if args.mode == "ddp" else self.model
+        if args.compile:
+            self.net = torch.compile(self.net)
         self.exposed = ExposedCommunication(self.model) if args.exposed_seconds else None
         self.optimizer = make_optimizer(args, self.model)
         train = Cifar10(args.data_dir, train=True)
@@ -226,6 +228,7 @@ def parse_args():
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="per rank")
     parser.add_argument("--data_workers", type=int, default=2, help="processes per rank")
     parser.add_argument("--tuned", action="store_true", help="channels-last and fused Adam")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--log_every", type=int, default=100, help="steps")
     parser.add_argument("--losses", metavar="FILE",
                         help="step losses (mean over ranks), a JSON list")
