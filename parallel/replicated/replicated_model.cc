@@ -10,7 +10,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <exception>
-#include <thread>
 #include <utility>
 
 namespace rankwise {
@@ -41,33 +40,6 @@ std::pair<at::Tensor, at::Tensor> SliceOf(const at::Tensor& a,
   return {part(a), part(b)};
 }
 
-// Runs body(i) for i below `count`, all at the same time; body(0) on this
-// thread.
-void RunOnThreads(size_t count, const std::function<void(size_t)>& body) {
-  const at::ThreadLocalState callers;
-  std::vector<std::exception_ptr> errors(count);
-  const auto guarded = [&](size_t i) {
-    const at::ThreadLocalStateGuard state(callers);
-    try {
-      body(i);
-    } catch (...) {
-      errors[i] = std::current_exception();
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (size_t i = 1; i < count; ++i) {
-    threads.emplace_back([&guarded, i] {
-      at::init_num_threads();  // OpenMP keeps the number by thread
-      guarded(i);
-    });
-  }
-  guarded(0);
-  threads.clear();  // joins them
-  for (const std::exception_ptr& error : errors) {
-    if (error != nullptr) std::rethrow_exception(error);
-  }
-}
-
 void CheckAlike(const std::vector<at::Tensor>& of_model,
                 const std::vector<at::Tensor>& of_copy) {
   TORCH_CHECK(of_model.size() == of_copy.size(), "a copy of the model has ",
@@ -83,7 +55,12 @@ void CheckAlike(const std::vector<at::Tensor>& of_model,
 ReplicatedModel::ReplicatedModel(
     std::vector<std::shared_ptr<torch::nn::Module>> replicas,
     const ReplicatedConfig& config)
-    : config_(config), replicas_(std::move(replicas)) {
+    : config_(config),
+      replicas_(std::move(replicas)),
+      threads_(static_cast<int>(replicas_.size()) - 1,
+               /*numa_node_id=*/-1,
+               // OpenMP keeps the number of threads by thread.
+               [] { at::init_num_threads(); }) {
   TORCH_CHECK(replicas_.size() == config_.devices.size(), replicas_.size(),
               " replicas on ", config_.devices.size(), " devices");
   for (const auto& replica : replicas_) {
@@ -100,6 +77,27 @@ void ReplicatedModel::ShareParameters() {
     if (config_.devices[i] != config_.devices[0]) continue;
     for (size_t p = 0; p < parameters_[0].size(); ++p)
       parameters_[i][p].set_data(parameters_[0][p]);
+  }
+}
+
+void ReplicatedModel::RunOnThreads(size_t count,
+                                   const std::function<void(size_t)>& body) {
+  const at::ThreadLocalState callers;
+  std::vector<std::exception_ptr> errors(count);
+  const auto guarded = [&](size_t i) {
+    const at::ThreadLocalStateGuard state(callers);
+    try {
+      body(i);
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  };
+  for (size_t i = 1; i < count; ++i)
+    threads_.run([&guarded, i] { guarded(i); });
+  guarded(0);
+  threads_.waitWorkComplete();
+  for (const std::exception_ptr& error : errors) {
+    if (error != nullptr) std::rethrow_exception(error);
   }
 }
 

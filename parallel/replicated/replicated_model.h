@@ -14,6 +14,7 @@
 #define RANKWISE_PARALLEL_REPLICATED_REPLICATED_MODEL_H_
 
 #include <c10/core/Device.h>
+#include <c10/core/thread_pool.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -49,8 +50,8 @@ struct ReplicatedConfig {
 //   replicas.Reduce(parts.size());
 //   ... update of the model's parameters ...
 //
-// A call that uses threads starts them and waits for their end; the first
-// replica's is the caller's. Throws what torch throws; where several replicas
+// A call that uses threads waits for them; the first replica's is the
+// caller's. Throws what torch throws; where several replicas
 // throw, the exception of the first of them. Not thread-safe.
 class ReplicatedModel {
  public:
@@ -93,12 +94,18 @@ class ReplicatedModel {
 
  private:
   void ShareParameters();
+  // Calls body(i) for i below `count`, all at the same time; body(0) on the
+  // caller's thread.
+  void RunOnThreads(size_t count, const std::function<void(size_t)>& body);
   // Adds one of `slices` parts of every gradient.
   void ReduceSlice(size_t slice, size_t slices, size_t count);
 
   const ReplicatedConfig config_;
   const std::vector<std::shared_ptr<torch::nn::Module>> replicas_;
   std::vector<std::vector<at::Tensor>> parameters_, buffers_;  // by replica
+  // All but the caller's. They stay from step to step: LibTorch keeps a little
+  // memory for each thread that ever was.
+  c10::ThreadPool threads_;
 };
 
 }  // namespace rankwise
