@@ -107,7 +107,7 @@ TEST(RankMemoryTest, ActivationsAreThoseOfTheTrainers) {
       {pipeline, "fp32", {34.7, 18.9}},
       {with("gpipe", Recompute::kNone), "fp32", {69.5, 75.8}},
       {with("1f1b", Recompute::kFull), "fp32", {17.4, 18.9}},
-      {with("zero_bubble_h1", Recompute::kNone), "fp32", {34.7, 37.9}},
+      {with("zero_bubble_h1", Recompute::kNone), "fp32", {34.7, 42.6}},
       {both, "fp32", {17.4, 9.5}}};
   for (const TrainerCase& one : cases) {
     const auto ranks = MemoryOf(nano, one.layout, one.precision);

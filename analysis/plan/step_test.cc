@@ -77,13 +77,13 @@ TEST(StepTest, MessagesTakeTheirTimeFromTheCoresThatCarryThem) {
 }
 
 TEST(StepTest, RanksThatWaitLeaveTheirCoresToOthers) {
-  const Layout layout{.pp = 4, .micro_batches = 4};
+  const Layout layout{.pp = 3, .micro_batches = 4};
   Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kFree)};
   const double alone = StepModel::Create(setting)->Quick(layout)->seconds;
   const double bubble =
       StepModel::Create(setting)->Predict(layout)->parts.bubble;
-  // Four ranks on two cores: all the work takes as long as if they never
-  // waited, which they do for 3 of 7 parts of the time.
+  // On half of the cores: all the work takes as long as if they never waited,
+  // which they do for 2 of 6 parts of the time.
   setting.cluster.device.peak_flops /= 2;
   setting.cluster.slowdown_by_others = 2;
   const double shared = StepModel::Create(setting)->Quick(layout)->seconds;
