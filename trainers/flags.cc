@@ -37,7 +37,7 @@ TRAINER_FLAG(kLosses, int64_t, input_width, 0,
              "features of an example of mlp, of --dataset=synthetic, instead "
              "of images; 0: images");
 TRAINER_FLAG(kLosses, int64_t, classes, 0,
-             "classes that mlp tells apart; 0: 10");
+             "classes of the output of mlp; 0: 10");
 TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
              "tokens per example of gpt; 0: the model's own");
 TRAINER_FLAG(kLosses, double, dropout, 0,
