@@ -84,8 +84,9 @@ double KeptBytes(const KeptForBackward& kept, double examples,
   if (casts) numbers += kept.cast_values;
   if (on_cpu) numbers += kept.dropout_masks + kept.attention_weights;
   const double masks = on_cpu ? 0 : kept.dropout_masks;
-  return examples *
-             (value_bytes * numbers + kWideBytes * kept.wide_values + masks) +
+  const double pooled_bytes = on_cpu ? 1 : 4 * value_bytes + 8;
+  return examples * (value_bytes * numbers + kWideBytes * kept.wide_values +
+                     masks + pooled_bytes * kept.pooled_values) +
          (casts ? value_bytes * kept.cast_weights : 0);
 }
 

@@ -26,7 +26,7 @@ double WeightBytes(const LayerSpec& layer) {
 double KeptBytes(const LayerSpec& layer, double value_bytes) {
   const KeptForBackward& kept = layer.kept;
   return value_bytes * (kept.values + kept.attention_weights) +
-         kWideBytes * kept.wide_values;
+         kWideBytes * kept.wide_values + kept.pooled_values;
 }
 
 }  // namespace

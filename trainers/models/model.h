@@ -72,8 +72,12 @@ struct LayerContext {
 // example, but for cast_weights. What two layers share counts in the later one,
 // whose input it is; the batch itself does not count.
 struct KeptForBackward {
-  double values = 0;         // of --precision's type
-  double wide_values = 0;    // fp32 under any precision
+  double values = 0;       // of --precision's type
+  double wide_values = 0;  // fp32 under any precision
+  // Outputs of ReluMaxPool, of which each keeps a byte on a CPU, and elsewhere
+  // the four values that it is the largest of and where it came from, in 64
+  // bits.
+  double pooled_values = 0;
   double dropout_masks = 0;  // as large as a value on a CPU, else a byte
   // Of attention that no fused kernel computes: with dropout on a CPU.
   double attention_weights = 0;

@@ -1,6 +1,5 @@
 // The models that are no transformers. FLOPs count matrix products and
 // convolutions, as is usual; biases, activations and norms are left out.
-#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -13,6 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/tensor/linear.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/kernels/conv_relu_max_pool.h"
+#include "trainers/kernels/linear.h"
+#include "trainers/kernels/relu_max_pool.h"
 #include "trainers/models/catalog.h"
 
 namespace rankwise {
@@ -48,7 +50,7 @@ torch::Tensor ForwardDense(torch::nn::LinearImpl& linear,
     case Divided::kNo:
       break;
   }
-  return linear.forward(x);
+  return Linear(x, linear.weight, linear.bias);
 }
 
 void Divide(const torch::nn::LinearImpl& linear, const DenseConfig& config,
@@ -132,25 +134,24 @@ LayerSpec ConvLayer(const std::string& name, int64_t in, int64_t out,
   const auto pixels = static_cast<double>(side * side);
   const auto inputs = static_cast<double>(in) * pixels,
              outputs = static_cast<double>(out) * pixels;
-  // The input, what pooling chooses from, and batch norm's input.
   (of_batch ? spec.kept.cast_values : spec.kept.values) = inputs;
-  spec.kept.values += outputs * (batch_norm ? 2 : 1);
-  // Of pooling, where each of a fourth came from, in 64 bits.
-  spec.kept.wide_values = 2 * outputs / 4;
+  if (batch_norm) spec.kept.values += outputs;  // its input
+  spec.kept.pooled_values = outputs / 4;
   spec.kept.cast_weights = static_cast<double>(weights);
   spec.build = [in, out, batch_norm](LayerContext&) {
-    const auto then_pool = [](auto module) {
-      return Layer{module.ptr(), [module](const torch::Tensor& input) mutable {
-                     return at::max_pool2d(module->forward(input).relu_(), 2);
-                   }};
-    };
     const torch::nn::Conv2d conv(
         torch::nn::Conv2dOptions(in, out, kKernel).padding(1));
-    if (!batch_norm) return then_pool(conv);
+    if (!batch_norm) {
+      return Layer{conv.ptr(), [conv](const torch::Tensor& input) {
+                     return ConvReluMaxPool(input, conv->weight, conv->bias);
+                   }};
+    }
     torch::nn::Sequential block;
     block->push_back("conv", conv);
     block->push_back("norm", torch::nn::BatchNorm2d(out));
-    return then_pool(block);
+    return Layer{block.ptr(), [block](const torch::Tensor& input) mutable {
+                   return ReluMaxPool(block->forward(input));
+                 }};
   };
   return spec;
 }

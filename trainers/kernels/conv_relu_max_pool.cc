@@ -1,0 +1,174 @@
+#include "trainers/kernels/conv_relu_max_pool.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "trainers/kernels/conv_rows.h"
+#include "trainers/kernels/instruction_set.h"
+#include "trainers/kernels/pool_rows.h"
+#include "trainers/kernels/relu_max_pool.h"
+
+namespace rankwise {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Calls images(lanes, first, end, scratch, thread) for the part of each thread,
+// which its number of threads decides alone.
+template <typename Images>
+void ForEachThread(const ConvShape& shape, int64_t threads,
+                   const Images& images) {
+  const torch::Tensor scratch =
+      at::zeros({threads, Scratch::Floats(shape)}, at::kFloat);
+  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) {
+      const Scratch own(scratch[thread].data_ptr<float>(), shape);
+      RunLoop([&](auto lanes) __attribute__((always_inline)) {
+        images(lanes, thread * shape.examples / threads,
+               (thread + 1) * shape.examples / threads, own, thread);
+      });
+    }
+  });
+}
+
+int64_t ThreadsFor(const ConvShape& shape) {
+  return std::clamp<int64_t>(at::get_num_threads(), 1,
+                             std::max<int64_t>(shape.examples, 1));
+}
+
+// Weights [out, in, 3, 3] of any type as [3, 3, in, out], and back.
+torch::Tensor OutputsLast(const torch::Tensor& weight) {
+  return weight.permute({2, 3, 1, 0}).to(at::kFloat).contiguous();
+}
+
+torch::Tensor OutputsFirst(const torch::Tensor& weight) {
+  return weight.permute({3, 2, 0, 1})
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+template <typename Float>
+void Forward(const ForwardPass<Float>& pass, const ConvShape& shape) {
+  ForEachThread(
+      shape, ThreadsFor(shape),
+      [&](auto lanes, int64_t begin, int64_t end, const Scratch& scratch,
+          int64_t) __attribute__((always_inline)) {
+        for (int64_t i = begin; i < end; ++i)
+          ForwardImage<Float, lanes>(pass, shape, i, scratch);
+      });
+}
+
+template <typename Float>
+void Backward(const BackwardPass<Float>& pass, const ConvShape& shape,
+              int64_t threads) {
+  ForEachThread(
+      shape, threads,
+      [&](auto lanes, int64_t begin, int64_t end, const Scratch& scratch,
+          int64_t thread) __attribute__((always_inline)) {
+        for (int64_t i = begin; i < end; ++i)
+          BackwardImage<Float, lanes>(pass, shape, i, scratch, thread);
+      });
+}
+
+ConvShape ShapeOf(const torch::Tensor& x) {
+  return {x.size(0), x.size(2), x.size(3)};
+}
+
+// What at::conv2d computes in.
+c10::ScalarType ComputeType(const torch::Tensor& x) {
+  return at::autocast::is_autocast_enabled(at::kCPU)
+             ? at::autocast::get_autocast_dtype(at::kCPU)
+             : x.scalar_type();
+}
+
+class ConvReluMaxPoolFunction
+    : public torch::autograd::Function<ConvReluMaxPoolFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
+                               const torch::Tensor& weight,
+                               const torch::Tensor& bias) {
+    const c10::ScalarType type = ComputeType(x);
+    const ConvShape shape = ShapeOf(x);
+    const torch::Tensor in =
+        x.to(type).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto empty = [&](c10::ScalarType of) {
+      return at::empty(
+          {shape.examples, kChannels, shape.rows / 2, shape.columns / 2},
+          x.options().dtype(of), at::MemoryFormat::ChannelsLast);
+    };
+    torch::Tensor y = empty(type), choices = empty(at::kByte);
+    const torch::Tensor weights = OutputsLast(weight.to(type));
+    const torch::Tensor biases = bias.to(type).to(at::kFloat);
+    const auto run = [&](auto number) {
+      using Float = decltype(number);
+      using Bits = typename Float::Bits;
+      Forward<Float>({.x = static_cast<const Bits*>(in.const_data_ptr()),
+                      .weights = weights.const_data_ptr<float>(),
+                      .bias = biases.const_data_ptr<float>(),
+                      .y = static_cast<Bits*>(y.mutable_data_ptr()),
+                      .choices = choices.mutable_data_ptr<Choice>()},
+                     shape);
+    };
+    type == at::kFloat ? run(Fp32()) : run(Bf16());
+    ctx->save_for_backward({in, choices});
+    ctx->saved_data["type"] = weight.scalar_type();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const variable_list saved = ctx->get_saved_variables();
+    const torch::Tensor &x = saved[0], &choices = saved[1];
+    const ConvShape shape = ShapeOf(x);
+    const int64_t threads = ThreadsFor(shape);
+    const torch::Tensor dy =
+        gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    const torch::Tensor dweights =
+        at::zeros({threads, kKernel, kKernel, kIn, kChannels}, at::kFloat);
+    const torch::Tensor dbias = at::zeros({threads, kChannels}, at::kFloat);
+    const auto run = [&](auto number) {
+      using Float = decltype(number);
+      using Bits = typename Float::Bits;
+      Backward<Float>({.dy = static_cast<const Bits*>(dy.const_data_ptr()),
+                       .x = static_cast<const Bits*>(x.const_data_ptr()),
+                       .choices = choices.const_data_ptr<Choice>(),
+                       .dweights = dweights.data_ptr<float>(),
+                       .dbias = dbias.data_ptr<float>()},
+                      shape, threads);
+    };
+    x.scalar_type() == at::kFloat ? run(Fp32()) : run(Bf16());
+    const c10::ScalarType type = ctx->saved_data["type"].toScalarType();
+    return {torch::Tensor(), OutputsFirst(dweights.sum(0)).to(type),
+            dbias.sum(0).to(type)};
+  }
+};
+
+bool RunsHere(const torch::Tensor& x, const torch::Tensor& weight) {
+  if (!x.is_cpu() || x.dim() != 4 || x.requires_grad() ||
+      x.scalar_type() != at::kFloat)
+    return false;
+  const c10::ScalarType type = ComputeType(x);
+  return (type == at::kFloat || type == at::kBFloat16) &&
+         weight.sizes().slice(1) == at::IntArrayRef{kIn, kKernel, kKernel} &&
+         weight.size(0) == kChannels && x.size(1) == kIn &&
+         x.size(2) % 2 == 0 && x.size(3) % kColumns == 0;
+}
+
+}  // namespace
+
+torch::Tensor ConvReluMaxPool(const torch::Tensor& x,
+                              const torch::Tensor& weight,
+                              const torch::Tensor& bias) {
+  if (RunsHere(x, weight))
+    return ConvReluMaxPoolFunction::apply(x, weight, bias);
+  return ReluMaxPool(at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1));
+}
+
+}  // namespace rankwise

@@ -1,0 +1,70 @@
+#include "trainers/kernels/linear.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/linear.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+#include <string_view>
+
+namespace rankwise {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// x times `weight` transposed, and `bias`, which may be undefined, by oneDNN.
+torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& weight,
+                      const torch::Tensor& bias) {
+  using Scalars = c10::List<std::optional<at::Scalar>>;
+  static const auto product =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("mkldnn::_linear_pointwise", "")
+          .typed<at::Tensor(const at::Tensor&, const at::Tensor&,
+                            const std::optional<at::Tensor>&, std::string_view,
+                            Scalars, std::optional<std::string_view>)>();
+  return product.call(x, weight,
+                      bias.defined() ? std::optional(bias) : std::nullopt,
+                      /*attr=*/"none", Scalars(), /*algorithm=*/"");
+}
+
+class LinearFunction : public torch::autograd::Function<LinearFunction> {
+ public:
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
+                               const torch::Tensor& weight,
+                               const torch::Tensor& bias) {
+    ctx->save_for_backward({x, weight});
+    return Product(x, weight, bias);
+  }
+
+  static variable_list backward(AutogradContext* ctx,
+                                const variable_list& gradients) {
+    const variable_list saved = ctx->get_saved_variables();
+    const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
+    torch::Tensor dx, dweight, dbias;
+    if (ctx->needs_input_grad(0)) dx = Product(dy, weight.t(), {});
+    if (ctx->needs_input_grad(1)) dweight = Product(dy.t(), x.t(), {});
+    if (ctx->needs_input_grad(2)) dbias = dy.sum(0);
+    return {dx, dweight, dbias};
+  }
+};
+
+bool RunsHere(const torch::Tensor& x, const torch::Tensor& weight) {
+  return x.is_cpu() && x.dim() == 2 && x.scalar_type() == at::kFloat &&
+         weight.scalar_type() == at::kFloat && at::hasMKLDNN() &&
+         at::globalContext().userEnabledMkldnn() &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+}  // namespace
+
+torch::Tensor Linear(const torch::Tensor& x, const torch::Tensor& weight,
+                     const torch::Tensor& bias) {
+  return RunsHere(x, weight) ? LinearFunction::apply(x, weight, bias)
+                             : at::linear(x, weight, bias);
+}
+
+}  // namespace rankwise
