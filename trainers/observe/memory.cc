@@ -20,6 +20,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trainers/observe/caching_allocator.h"
+
 namespace rankwise {
 namespace {
 
@@ -102,6 +104,9 @@ void KeepFreedMemory() {
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
   }
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
+#ifndef __SANITIZE_ADDRESS__  // which is to see what uses freed memory
+  c10::SetCPUAllocator(&CachingAllocator::Get());
 #endif
 }
 

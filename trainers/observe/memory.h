@@ -17,7 +17,8 @@ namespace rankwise {
 // Keeps freed memory for the next step instead of giving it back to the kernel:
 // by default glibc unmaps activations and gradients of megabytes each, and
 // every step pays page faults for all of them (figures: docs/performance.md).
-// Call it before the first tensor. Without glibc it does nothing.
+// The host's tensors come from CachingAllocator from now on, all else from
+// glibc, told to keep what is freed. Call it before the first tensor.
 void KeepFreedMemory();
 
 // The peak resident set in bytes, from /proc/self/status (VmHWM, unlike
