@@ -13,7 +13,7 @@
 
 namespace rankwise {
 
-constexpr int kIn = 3, kKernel = 3;        // kChannels; rows and columns
+constexpr int kIn = 3, kKernel = 3;        // channels; rows and columns
 constexpr int kTaps = kKernel * kIn;       // of one row of the kernel
 constexpr int kWeights = kKernel * kTaps;  // of one output channel
 constexpr int kChannels = 32;              // of the output
