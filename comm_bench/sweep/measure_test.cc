@@ -103,8 +103,10 @@ TEST(MeasureTest, ARightResultHasNoWrongElement) {
                  AllReduceCall(rank.control, 8), Quick());
     EXPECT_EQ(measured.wrong, "");
     EXPECT_EQ(measured.row.wrong, 0);
-    EXPECT_EQ(measured.row.record.seconds.size(), 4);
-    EXPECT_EQ(measured.row.time.samples, 4);
+    const CollectiveRecord& record = measured.row.record;
+    EXPECT_EQ(record.seconds.size(), 4);
+    // On a busy machine a rank may start late.
+    EXPECT_EQ(measured.row.time.samples + record.late.size(), 4);
   });
 }
 
