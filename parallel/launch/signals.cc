@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -15,6 +16,12 @@ namespace rankwise {
 namespace {
 
 constexpr int64_t kSameSignalMs = 1000;
+
+// The main thread's, which signals to the process go to. Not its own: oneDNN's
+// fp32 products let the stack pointer point into the heap, where a handler
+// would overwrite what is below (jit_avx512_common_gemm_f32.cpp).
+constexpr size_t kStackBytes = 64 << 10;
+alignas(16) char handlers_stack[kStackBytes];
 
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 std::atomic<int64_t> caught_ms = 0;  // 0: none
@@ -40,9 +47,13 @@ void Catch(int signal) {
 bool IsPreemption(int signal) { return signal == SIGTERM || signal == SIGUSR1; }
 
 void CatchPreemption() {
+  stack_t stack = {};
+  stack.ss_sp = handlers_stack;
+  stack.ss_size = sizeof(handlers_stack);
+  sigaltstack(&stack, nullptr);
   struct sigaction action = {};
   action.sa_handler = Catch;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   for (const int signal : {SIGTERM, SIGUSR1})
     sigaction(signal, &action, nullptr);
 }

@@ -18,7 +18,8 @@ bool IsPreemption(int signal);
 
 // From now on the first SIGTERM or SIGUSR1 only makes Preempted() true. A
 // second one ends the process as usual, unless it arrives within a second: the
-// scheduler and the launcher may both send the first to every rank.
+// scheduler and the launcher may both send the first to every rank. Call it on
+// the main thread.
 void CatchPreemption();
 
 // Whether this process has received one. Other ranks may not have.

@@ -153,19 +153,20 @@ SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
     Check(file_ >= 0 && ftruncate(file_, static_cast<off_t>(bytes_)) == 0,
           "cannot be made");
     Map(file_);
+  } else {
+    const std::string path = absl::StrCat("/proc/", store.get_to_str(key(0)));
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    Check(file >= 0, path.c_str());
+    Map(file);
+    close(file);
   }
+  // The first rank, whose file it is, stays until all others are here.
   const std::string own = absl::StrCat(getpid(), "/fd/", file_);
   store.set(key(place), std::vector<uint8_t>(own.begin(), own.end()));
   for (size_t i = 0; i < ranks.size(); ++i) {
     const std::string peer = store.get_to_str(key(i));
     processes_.push_back(static_cast<int>(
         syscall(SYS_pidfd_open, std::atoi(peer.c_str()), /*flags=*/0)));
-    if (i > 0 || place == 0) continue;
-    const std::string path = absl::StrCat("/proc/", peer);
-    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    Check(file >= 0, path.c_str());
-    Map(file);
-    close(file);
   }
 }
 
@@ -173,6 +174,7 @@ void SharedMemory::Map(int file) {
   void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_NORESERVE, file, 0);
   Check(memory != MAP_FAILED, "cannot be mapped");
+  madvise(memory, bytes_, MADV_DONTDUMP);  // most of it is never used
   memory_ = static_cast<std::byte*>(memory);
 }
 
