@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "trainers/layers/instruction_set.h"
+
 namespace rankwise {
 namespace any_cpu {
 #include "trainers/layers/vector_loops_body.h"
@@ -30,13 +32,8 @@ template <typename T>
 const std::vector<const VectorLoops<T>*>& LoopsOfThisCpu() {
   static const auto* const kFound = [] {
     auto* found = new std::vector<const VectorLoops<T>*>;
-    if (__builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) {
-      found->push_back(&avx512::kLoops<T>);
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      found->push_back(&avx2::kLoops<T>);
+    if (HasAvx512()) found->push_back(&avx512::kLoops<T>);
+    if (HasAvx2()) found->push_back(&avx2::kLoops<T>);
     found->push_back(&any_cpu::kLoops<T>);
     return found;
   }();

@@ -8,15 +8,15 @@
 #include <cstdint>
 #include <vector>
 
-namespace rankwise {
+#include "trainers/layers/bf16.h"
 
-using Bf16Bits = uint16_t;
+namespace rankwise {
 
 // A tile of attention's scores or their gradients, row by row.
 struct ScoreTile {
   int64_t rows = 0, columns = 0;
   int64_t stride = 0;  // between rows of what is read
-  // Of what is written: after `columns` values zeros up to so many.
+  // Of what is written: `columns` values, and zeros up to this number.
   int64_t padded_columns = 0;
   int64_t out_stride = 0;
   float scale = 0;  // of the scores, before softmax

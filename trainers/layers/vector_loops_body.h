@@ -2,17 +2,10 @@
 // and under compiler options of its own. So no include guard, and no includes.
 
 inline float ToFloat(float x) { return x; }
-inline float ToFloat(Bf16Bits x) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
-}
+inline float ToFloat(Bf16Bits x) { return FromBf16(x); }
 
 inline void Store(float x, float* to) { *to = x; }
-// To the nearest, ties to even.
-inline void Store(float x, Bf16Bits* to) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  *to = static_cast<Bf16Bits>(x != x ? 0x7FC0 : rounded);
-}
+inline void Store(float x, Bf16Bits* to) { *to = ToBf16(x); }
 
 // Within 2 units in the last place for x in [-87, 88], clamped outside: x = n
 // ln 2 + r, and a polynomial for e^r (Cephes expf, Moshier 1989).

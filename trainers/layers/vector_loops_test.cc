@@ -21,7 +21,7 @@ double Slope(double x) {
   return (TanhGelu(x + step) - TanhGelu(x - step)) / (2 * step);
 }
 
-// From -12 to 12, so many that the last ones do not fill a vector.
+// From -12 to 12; the last ones do not fill a vector.
 std::vector<float> Numbers() {
   std::vector<float> numbers;
   for (float x = -12; x <= 12; x += 0.037f) numbers.push_back(x);

@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "parallel/tensor/linear.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/kernels/conv_relu_max_pool.h"
-#include "trainers/kernels/linear.h"
-#include "trainers/kernels/relu_max_pool.h"
+#include "trainers/layers/conv_relu_max_pool.h"
+#include "trainers/layers/linear.h"
+#include "trainers/layers/relu_max_pool.h"
 #include "trainers/models/catalog.h"
 
 namespace rankwise {

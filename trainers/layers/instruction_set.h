@@ -1,7 +1,7 @@
 // Loops compiled for several instruction sets, of which the processor that the
 // program runs on decides.
-#ifndef RANKWISE_TRAINERS_KERNELS_INSTRUCTION_SET_H_
-#define RANKWISE_TRAINERS_KERNELS_INSTRUCTION_SET_H_
+#ifndef RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_
+#define RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_
 
 #include <type_traits>
 
@@ -15,6 +15,16 @@ template <int kFloats>
 using Lanes = std::integral_constant<int, kFloats>;
 
 #if defined(__x86_64__)
+
+// x86-64-v4 and v3, as far as loops here use them.
+inline bool HasAvx512() {
+  return __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+inline bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 
 template <typename Loop>
 [[gnu::target(
@@ -33,11 +43,8 @@ template <typename Loop>
 // would do so by ifunc, which runs before sanitizers are ready.)
 template <typename Loop>
 void RunLoop(const Loop& loop) {
-  if (__builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return RunWithAvx512(loop);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return RunWithAvx2(loop);
+  if (HasAvx512()) return RunWithAvx512(loop);
+  if (HasAvx2()) return RunWithAvx2(loop);
   loop(Lanes<4>());
 }
 
@@ -52,4 +59,4 @@ void RunLoop(const Loop& loop) {
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_KERNELS_INSTRUCTION_SET_H_
+#endif  // RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_

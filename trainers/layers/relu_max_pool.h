@@ -1,7 +1,7 @@
 // ReLU and 2x2 max pooling in one pass over memory each way, where ATen takes
 // two, and five backward.
-#ifndef RANKWISE_TRAINERS_KERNELS_RELU_MAX_POOL_H_
-#define RANKWISE_TRAINERS_KERNELS_RELU_MAX_POOL_H_
+#ifndef RANKWISE_TRAINERS_LAYERS_RELU_MAX_POOL_H_
+#define RANKWISE_TRAINERS_LAYERS_RELU_MAX_POOL_H_
 
 #include <torch/types.h>
 
@@ -16,4 +16,4 @@ torch::Tensor ReluMaxPool(const torch::Tensor& x);
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_KERNELS_RELU_MAX_POOL_H_
+#endif  // RANKWISE_TRAINERS_LAYERS_RELU_MAX_POOL_H_

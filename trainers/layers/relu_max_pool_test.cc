@@ -1,4 +1,4 @@
-#include "trainers/kernels/relu_max_pool.h"
+#include "trainers/layers/relu_max_pool.h"
 
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-#include "trainers/kernels/conv_relu_max_pool.h"
+#include "trainers/layers/conv_relu_max_pool.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>

@@ -1,13 +1,13 @@
 // ReLU and 2x2 max pooling of two rows of pixels, and back: the loops of layers
 // that pool. Channels-last: [columns, channels] of each row.
-#ifndef RANKWISE_TRAINERS_KERNELS_POOL_ROWS_H_
-#define RANKWISE_TRAINERS_KERNELS_POOL_ROWS_H_
+#ifndef RANKWISE_TRAINERS_LAYERS_POOL_ROWS_H_
+#define RANKWISE_TRAINERS_LAYERS_POOL_ROWS_H_
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
-#include "trainers/kernels/instruction_set.h"
+#include "trainers/layers/instruction_set.h"
 
 namespace rankwise {
 
@@ -88,4 +88,4 @@ RANKWISE_INLINE_LOOP void UnpoolRows(const Bits* __restrict gradient,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_KERNELS_POOL_ROWS_H_
+#endif  // RANKWISE_TRAINERS_LAYERS_POOL_ROWS_H_

@@ -2,14 +2,15 @@
 // two rows of outputs at a time: small enough for a core's first-level cache.
 // Channels-last. Loops over constant numbers are unrolled, so that the compiler
 // keeps sums in registers.
-#ifndef RANKWISE_TRAINERS_KERNELS_CONV_ROWS_H_
-#define RANKWISE_TRAINERS_KERNELS_CONV_ROWS_H_
+#ifndef RANKWISE_TRAINERS_LAYERS_CONV_ROWS_H_
+#define RANKWISE_TRAINERS_LAYERS_CONV_ROWS_H_
 
 #include <bit>
 #include <cstdint>
 
-#include "trainers/kernels/instruction_set.h"
-#include "trainers/kernels/pool_rows.h"
+#include "trainers/layers/bf16.h"
+#include "trainers/layers/instruction_set.h"
+#include "trainers/layers/pool_rows.h"
 
 namespace rankwise {
 
@@ -139,14 +140,7 @@ RANKWISE_INLINE_LOOP float ToFloat(int32_t bits) {
   return std::bit_cast<float>(bits);
 }
 RANKWISE_INLINE_LOOP float ToFloat(int16_t bf16) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16);
-}
-
-// To the nearest bf16, ties to even.
-RANKWISE_INLINE_LOOP int16_t ToBf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  return static_cast<int16_t>(x != x ? 0x7FC0 : rounded);
+  return FromBf16(static_cast<Bf16Bits>(bf16));
 }
 
 // A thread's memory for one image, two rows of outputs, and of these half as
@@ -155,7 +149,7 @@ struct Scratch {
   static int64_t Floats(const ConvShape& shape) {
     return shape.padded_image() + shape.two_rows() + shape.two_rows() / 2;
   }
-  // `floats`, of which there are so many, are zero.
+  // `floats`, Floats(shape) of them, are zero.
   Scratch(float* floats, const ConvShape& shape)
       : padded(floats),
         rows(padded + shape.padded_image()),
@@ -208,7 +202,8 @@ RANKWISE_INLINE_LOOP void PoolConvRows(const Scratch& scratch,
   auto* const rounded = reinterpret_cast<int16_t*>(scratch.half);
   const int64_t values = shape.two_rows();
 #pragma omp simd
-  for (int64_t i = 0; i < values; ++i) rounded[i] = ToBf16(rows[i]);
+  for (int64_t i = 0; i < values; ++i)
+    rounded[i] = static_cast<int16_t>(ToBf16(rows[i]));
   PoolRows<Bf16>(rounded, shape.columns, kChannels, y, choices);
 }
 
@@ -274,4 +269,4 @@ RANKWISE_INLINE_LOOP void BackwardImage(const BackwardPass<Float>& pass,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_KERNELS_CONV_ROWS_H_
+#endif  // RANKWISE_TRAINERS_LAYERS_CONV_ROWS_H_

@@ -1,7 +1,7 @@
 // The first layer of an image model in one pass over its batch each way:
 // between convolution and pooling nothing leaves the cache.
-#ifndef RANKWISE_TRAINERS_KERNELS_CONV_RELU_MAX_POOL_H_
-#define RANKWISE_TRAINERS_KERNELS_CONV_RELU_MAX_POOL_H_
+#ifndef RANKWISE_TRAINERS_LAYERS_CONV_RELU_MAX_POOL_H_
+#define RANKWISE_TRAINERS_LAYERS_CONV_RELU_MAX_POOL_H_
 
 #include <torch/types.h>
 
@@ -22,4 +22,4 @@ torch::Tensor ConvReluMaxPool(const torch::Tensor& x,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_KERNELS_CONV_RELU_MAX_POOL_H_
+#endif  // RANKWISE_TRAINERS_LAYERS_CONV_RELU_MAX_POOL_H_

@@ -1,4 +1,4 @@
-#include "trainers/kernels/relu_max_pool.h"
+#include "trainers/layers/relu_max_pool.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainers/kernels/instruction_set.h"
-#include "trainers/kernels/pool_rows.h"
+#include "trainers/layers/instruction_set.h"
+#include "trainers/layers/pool_rows.h"
 
 namespace rankwise {
 namespace {

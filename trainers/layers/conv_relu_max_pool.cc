@@ -1,4 +1,4 @@
-#include "trainers/kernels/conv_relu_max_pool.h"
+#include "trainers/layers/conv_relu_max_pool.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "trainers/kernels/conv_rows.h"
-#include "trainers/kernels/instruction_set.h"
-#include "trainers/kernels/pool_rows.h"
-#include "trainers/kernels/relu_max_pool.h"
+#include "trainers/layers/conv_rows.h"
+#include "trainers/layers/instruction_set.h"
+#include "trainers/layers/pool_rows.h"
+#include "trainers/layers/relu_max_pool.h"
 
 namespace rankwise {
 namespace {

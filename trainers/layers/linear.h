@@ -1,6 +1,6 @@
 // A linear layer by the faster of a CPU's two libraries for matrix products.
-#ifndef RANKWISE_TRAINERS_KERNELS_LINEAR_H_
-#define RANKWISE_TRAINERS_KERNELS_LINEAR_H_
+#ifndef RANKWISE_TRAINERS_LAYERS_LINEAR_H_
+#define RANKWISE_TRAINERS_LAYERS_LINEAR_H_
 
 #include <torch/types.h>
 
@@ -15,4 +15,4 @@ torch::Tensor Linear(const torch::Tensor& x, const torch::Tensor& weight,
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_KERNELS_LINEAR_H_
+#endif  // RANKWISE_TRAINERS_LAYERS_LINEAR_H_

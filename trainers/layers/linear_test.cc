@@ -1,4 +1,4 @@
-#include "trainers/kernels/linear.h"
+#include "trainers/layers/linear.h"
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
