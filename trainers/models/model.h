@@ -86,6 +86,11 @@ struct KeptForBackward {
   // What autocast adds: copies of an input that counts nowhere else, and of
   // the weights, once per forward.
   double cast_values = 0, cast_weights = 0;
+  // On top of all, of --precision's type, from the gradients of the inputs
+  // until those of the weights, where a pipeline computes these later: the
+  // gradients of outputs, less what only the inputs' needed. 0 where it is not
+  // known.
+  double until_weight_grad = 0;
 };
 
 struct LayerSpec {

@@ -273,6 +273,9 @@ KeptForBackward KeptByBlock(const BlockConfig& config) {
   // sums of attention's rows.
   kept.wide_values = between * (2 * h + 4) + here * a;
   kept.cast_weights = 12 * h * h / t;
+  // Of the two norms' outputs, and of what is added twice to the residual
+  // stream. Those of q, k, v and what goes into GELU take the place of these.
+  kept.until_weight_grad = 4 * between * h;
   if (config.dropout == 0) return kept;
   kept.dropout_masks = between * 2 * h;
   // Softmax, its mask and what is left.
@@ -318,20 +321,6 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
           }};
 }
 
-double NumbersUntilWeightGrad(const LayerSpec& layer) {
-  constexpr size_t kOfBlock = 12, kOfNorm = 2;  // parameters
-  const size_t parameters = layer.part_parameters.size();
-  double tokens = 1;
-  for (const int64_t size : layer.part_shape)
-    tokens *= static_cast<double>(size);
-  // Of the two norms' outputs, and of what is added twice to the residual
-  // stream. Those of q, k, v and what goes into GELU take the place of these.
-  if (parameters == kOfBlock) return 4 * tokens;
-  const bool is_norm =
-      parameters == kOfNorm && layer.part_parameters[0].size() == 1;
-  return is_norm ? tokens : 0;
-}
-
 double OfTokens(const BlockConfig& config) {
   return static_cast<double>(
       TokensBetweenLayers(config.sequence, config.split) * config.features);
@@ -347,7 +336,8 @@ LayerSpec NormLayer(const std::string& name, const BlockConfig& config) {
           .part_parameters = {{features}, {features}},
           // The input, and each token's mean and deviation.
           .kept = {.wide_values = OfTokens(config) *
-                                  (1 + 2.0 / static_cast<double>(features))},
+                                  (1 + 2.0 / static_cast<double>(features)),
+                   .until_weight_grad = OfTokens(config)},
           .build = [features](LayerContext& context) {
             torch::nn::LayerNorm norm = Norm(features, context);
             return Layer{norm.ptr(), [norm](const torch::Tensor& x) mutable {

@@ -82,12 +82,6 @@ double OfTokens(const BlockConfig& config);
 // features] to the same.
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config);
 
-// Of one example: what comes on top of LayerSpec::kept from the gradients of
-// the inputs until those of the weights, where a pipeline computes these later.
-// The gradients of outputs, less what only the inputs' needed. Of BlockLayer
-// and NormLayer; 0 of others, of which it is not known.
-double NumbersUntilWeightGrad(const LayerSpec& layer);
-
 // What gpt and vit need for `config.split`: heads that divide among tp, and
 // sequences and a dropout that cp can have. InvalidArgument as the flag is
 // typed.

@@ -134,7 +134,8 @@ LayerSpec ClassTokenNorm(const BlockConfig& block) {
           .output_shape = {block.features},
           .parameters = 2 * block.features,
           .part_parameters = {{block.features}, {block.features}},
-          .kept = {.wide_values = kept_tokens * features + 2},
+          .kept = {.wide_values = kept_tokens * features + 2,
+                   .until_weight_grad = features},
           .build = [block](LayerContext& context) {
             torch::nn::LayerNorm norm(
                 torch::nn::LayerNormOptions({block.features}));

@@ -33,7 +33,6 @@
 #include "trainers/loop/computed_memory.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/training_data.h"
-#include "trainers/models/transformer.h"
 
 namespace rankwise {
 namespace {
@@ -288,7 +287,7 @@ std::vector<StageBytes> BytesOfStages(const TrainConfig& config,
     if (!model.layers[range.begin].keeps_input) stage.whole += input_bytes;
     double numbers = 0;
     for (size_t layer = range.begin; layer < range.end; ++layer)
-      numbers += NumbersUntilWeightGrad(model.layers[layer]);
+      numbers += model.layers[layer].kept.until_weight_grad;
     stage.until_weight_grad =
         stage.whole +
         std::llround(value_bytes * numbers * static_cast<double>(examples));
