@@ -68,10 +68,6 @@ constexpr char kEarlierFailure[] = "an earlier collective failed";
                   absl::StrCat("shared memory: ", call, ": ", why));
 }
 
-std::string MessageText(const char* what, int rank, int64_t bytes) {
-  return absl::StrCat(what, " rank ", rank, " of ", bytes, " bytes");
-}
-
 }  // namespace
 
 void ReduceInto(const at::Tensor& into, const at::Tensor& from,
@@ -120,6 +116,18 @@ struct alignas(64) SharedMemory::Seat {
   std::atomic<bool> left;
   std::atomic<bool> gave_up;
   Call calls[kBanks];
+};
+
+struct SharedMemory::Message {
+  // "a message to rank 1 of 8 bytes"
+  std::string Text() const {
+    return absl::StrCat("a message ", direction, " rank ", rank, " of ", bytes,
+                        " bytes");
+  }
+
+  const char* direction;  // to or from
+  int rank;
+  int64_t bytes;
 };
 
 // All zero in the beginning.
@@ -290,28 +298,29 @@ void SharedMemory::ReduceScatter(const at::Tensor& output,
 }
 
 void SharedMemory::Send(const at::Tensor& data, int to, int tag) {
-  const auto bytes = static_cast<int64_t>(data.nbytes());
-  const std::string message = MessageText("a message to", ranks_[to], bytes);
-  if (SeatOf(place_).gave_up) Throw(message, kEarlierFailure);
+  const Message message = {"to", ranks_[to],
+                           static_cast<int64_t>(data.nbytes())};
+  if (SeatOf(place_).gave_up) Throw(message.Text(), kEarlierFailure);
   const std::lock_guard<std::mutex> lock(messages_);
   Mailbox& box = MailboxOf(place_, to);
   const uint32_t number = box.sent;
   if (number - box.noticed == kNotes) {
-    Throw(message, absl::StrCat(kNotes,
-                                " others wait to be received; "
-                                "--backend=gloo has no such limit"));
+    Throw(message.Text(), absl::StrCat(kNotes,
+                                       " others wait to be received; "
+                                       "--backend=gloo has no such limit"));
   }
-  const int64_t offset = TakeRoom(bytes, message);
+  const int64_t offset = TakeRoom(message);
   Room& room = RoomAt(place_, offset);
   room.taken = false;
-  room.bytes = bytes;
+  room.bytes = message.bytes;
   std::memcpy(room.message(), data.data_ptr(), data.nbytes());
   box.notes[number % kNotes] = {tag, offset};
   box.sent = number + 1;
   if (box.sleepers > 0) Wake(box.sent);
 }
 
-int64_t SharedMemory::TakeRoom(int64_t bytes, const std::string& message) {
+int64_t SharedMemory::TakeRoom(const Message& message) {
+  const int64_t bytes = message.bytes;
   for (const int64_t offset : rooms_) {
     const Room& room = RoomAt(place_, offset);
     // Not one much too large, which a message of its own size will need.
@@ -322,9 +331,10 @@ int64_t SharedMemory::TakeRoom(int64_t bytes, const std::string& message) {
   const int64_t room_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const int64_t end = offset + static_cast<int64_t>(sizeof(Room)) + room_bytes;
   if (end > kRoomsBytes) {
-    Throw(message, absl::StrCat("messages of ", offset,
-                                " bytes wait to be received; --backend=gloo "
-                                "keeps them with their sender"));
+    Throw(message.Text(),
+          absl::StrCat("messages of ", offset,
+                       " bytes wait to be received; --backend=gloo "
+                       "keeps them with their sender"));
   }
   RoomAt(place_, offset).room_bytes = room_bytes;
   rooms_.push_back(offset);
@@ -334,21 +344,21 @@ int64_t SharedMemory::TakeRoom(int64_t bytes, const std::string& message) {
 
 void SharedMemory::Receive(const at::Tensor& data, int from, int tag,
                            Timeout timeout) {
-  const std::string message = MessageText("a message from", ranks_[from],
-                                          static_cast<int64_t>(data.nbytes()));
+  const Message message = {"from", ranks_[from],
+                           static_cast<int64_t>(data.nbytes())};
   Mailbox& box = MailboxOf(from, place_);
   uint32_t noticed = 0;
   while (!TakeMessage(data, from, tag, message, noticed)) {
     const std::string why = AwaitChange(
         box.sent, box.sleepers, [&] { return box.sent != noticed; }, from,
         timeout);
-    if (!why.empty()) Throw(message, why);
+    if (!why.empty()) Throw(message.Text(), why);
   }
 }
 
 bool SharedMemory::TakeMessage(const at::Tensor& data, int from, int tag,
-                               const std::string& message, uint32_t& noticed) {
-  if (SeatOf(place_).gave_up) Throw(message, kEarlierFailure);
+                               const Message& message, uint32_t& noticed) {
+  if (SeatOf(place_).gave_up) Throw(message.Text(), kEarlierFailure);
   const std::lock_guard<std::mutex> lock(messages_);
   Mailbox& box = MailboxOf(from, place_);
   std::deque<Note>& notes = incoming_[from];
@@ -361,10 +371,10 @@ bool SharedMemory::TakeMessage(const at::Tensor& data, int from, int tag,
   Room& room = RoomAt(from, found->offset);
   notes.erase(found);
   const int64_t bytes = room.bytes;
-  const bool fits = bytes == static_cast<int64_t>(data.nbytes());
+  const bool fits = bytes == message.bytes;
   if (fits) std::memcpy(data.data_ptr(), room.message(), data.nbytes());
   room.taken = true;
-  if (!fits) Throw(message, absl::StrCat("it has ", bytes, " bytes"));
+  if (!fits) Throw(message.Text(), absl::StrCat("it has ", bytes, " bytes"));
   return true;
 }
 

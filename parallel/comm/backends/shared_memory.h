@@ -80,6 +80,7 @@ class SharedMemory {
   struct Seat;
   struct Mailbox;
   struct Room;
+  struct Message;
   // A message that waits: where it is, among what its sender has sent.
   struct Note {
     int tag;
@@ -98,11 +99,11 @@ class SharedMemory {
   // At `offset` of what `from` has sent.
   Room& RoomAt(int from, int64_t offset) const;
   // Its offset among what this rank sends; not `taken`.
-  int64_t TakeRoom(int64_t bytes, const std::string& message);
+  int64_t TakeRoom(const Message& message);
   // Copies the first message of `tag` into `data`, where it is among the first
   // `noticed` of `from`, all that have come.
   bool TakeMessage(const at::Tensor& data, int from, int tag,
-                   const std::string& message, uint32_t& noticed);
+                   const Message& message, uint32_t& noticed);
 
   // A collective's next chunk, for which all slots are free.
   void Begin(const Call& call);
