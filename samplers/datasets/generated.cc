@@ -105,6 +105,22 @@ void AddNoise(SplitMix& random, const int16_t* image, uint8_t* pixels) {
   }
 }
 
+// What an example of a class is made of.
+struct Mixture {
+  uint64_t label = 0, other = 0;  // classes
+  int share = 0;                  // of the label's pattern, in 256
+
+  static Mixture Draw(SplitMix& random, uint64_t num_classes) {
+    Mixture mixture;
+    mixture.label = random.Below(num_classes);
+    mixture.other =
+        (mixture.label + 1 + random.Below(num_classes - 1)) % num_classes;
+    mixture.share =
+        kLeastShare + static_cast<int>(random.Below(257 - kLeastShare));
+    return mixture;
+  }
+};
+
 struct SyntheticImages {
   uint64_t stream = 0;
   // [class][channel][row][column], about -128 .. 127.
@@ -112,11 +128,7 @@ struct SyntheticImages {
 
   void operator()(int64_t index, uint8_t* pixels, int64_t* target) const {
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
-    const uint64_t label = random.Below(kNumClasses);
-    const uint64_t other =
-        (label + 1 + random.Below(kNumClasses - 1)) % kNumClasses;
-    const int share =
-        kLeastShare + static_cast<int>(random.Below(257 - kLeastShare));
+    const auto [label, other, share] = Mixture::Draw(random, kNumClasses);
     int16_t image[kPixels] = {};
     for (const auto& [pattern, part] :
          {std::pair(label, share), std::pair(other, 256 - share)}) {
@@ -152,11 +164,7 @@ struct SyntheticVectors {
 
   void operator()(int64_t index, float* vector, int64_t* target) const {
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
-    const uint64_t label = random.Below(num_classes);
-    const uint64_t other =
-        (label + 1 + random.Below(num_classes - 1)) % num_classes;
-    const int share =
-        kLeastShare + static_cast<int>(random.Below(257 - kLeastShare));
+    const auto [label, other, share] = Mixture::Draw(random, num_classes);
     SplitMix own(MixIn(patterns, label)), mixed(MixIn(patterns, other));
     for (int64_t begin = 0; begin < features; begin += kBlock) {
       uint8_t of_own[kBlock], of_mixed[kBlock], noise[kBlock];
