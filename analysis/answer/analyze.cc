@@ -270,11 +270,10 @@ class Analysis {
       answer_->losses.push_back(CurveOf(cell, runs_[cell.run_indices.front()]));
       TimelinePicture picture;
       std::vector<LayerRecord> layers;
-      for (size_t index : cell.run_indices) {
-        TimelinePicture later = PictureOf(cell, runs_[index]);
-        if (!later.measured.empty()) picture = std::move(later);
-        if (const auto& timed = runs_[index].ranks[0].layers; !timed.empty())
-          layers = timed;
+      for (size_t i = cell.run_indices.size(); i > 0; --i) {
+        const RunTrace& run = runs_[cell.run_indices[i - 1]];
+        if (picture.measured.empty()) picture = PictureOf(cell, run);
+        if (layers.empty()) layers = run.ranks[0].layers;
       }
       if (!picture.measured.empty())
         answer_->timelines.push_back(std::move(picture));

@@ -126,15 +126,11 @@ std::string MemoryOf(const LayoutRow& row) {
   return absl::StrFormat("%.0f MB", row.cell->peak_bytes / 1e6);
 }
 
-// "ddp (1.01 [0.94, 1.08] times as long)"
-std::string BehindName(const LayoutRow* row) {
-  return absl::StrCat(row->cell->Trainer(), " (", BehindText(*row),
-                      " times as long)");
-}
-
+// "ddp (1.01 [0.94, 1.08] times as long), fsdp zero3 (...)"
 std::string BehindNames(absl::Span<const LayoutRow* const> rows) {
   return absl::StrJoin(rows, ", ", [](std::string* out, const LayoutRow* row) {
-    absl::StrAppend(out, BehindName(row));
+    absl::StrAppend(out, row->cell->Trainer(), " (", BehindText(*row),
+                    " times as long)");
   });
 }
 
