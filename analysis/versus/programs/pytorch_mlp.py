@@ -6,7 +6,6 @@ Same seed, same losses as `//trainers:pipeline --model=mlp --optimizer=sgd` with
 and --classes: those of the generated data set `synthetic`, whose vectors `Vectors` makes here.
 """
 
-import argparse
 import os
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from reporting import Report, process_start
+from reporting import Report, process_start, run_parser
 
 STEP = 0x9E3779B97F4A7C15  # of SplitMix64's counter
 
@@ -114,19 +113,15 @@ def train(args, report):
 
 
 def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = run_parser(__doc__)
     parser.add_argument("--schedule", choices=["1f1b", "zero_bubble"], default="1f1b")
     parser.add_argument("--depth", type=int, default=15, help="hidden layers")
     parser.add_argument("--width", type=int, default=768, help="features of the data and between layers")
     parser.add_argument("--classes", type=int, default=768)
     parser.add_argument("--batch_size", type=int, default=64, help="examples per micro-batch")
     parser.add_argument("--microbatches", type=int, default=8, help="per optimizer step")
-    parser.add_argument("--max_steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--threads", type=int, default=1, help="per rank")
-    parser.add_argument("--losses", metavar="FILE", help="step losses, a JSON list")
-    parser.add_argument("--step_seconds", metavar="FILE", help="rank 0's step times, a JSON list")
+    parser.set_defaults(max_steps=20, lr=0.01)
     return parser.parse_args()
 
 

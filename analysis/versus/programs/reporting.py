@@ -26,16 +26,22 @@ def write_list(path, values):
             json.dump(values, file)
 
 
-def parser(description):
-    """The flags of programs that take their weights and the order of examples from start.py."""
+def run_parser(description):
+    """The flags that Report and every program that uses it need."""
     flags = argparse.ArgumentParser(description=description.splitlines()[0])
-    flags.add_argument("--data_dir", required=True)
-    flags.add_argument("--start", required=True, help="what start.py wrote")
     flags.add_argument("--max_steps", type=int, default=100)
     flags.add_argument("--lr", type=float, default=1e-3)
     flags.add_argument("--threads", type=int, default=1, help="per rank")
     flags.add_argument("--losses", metavar="FILE", help="step losses, a JSON list")
     flags.add_argument("--step_seconds", metavar="FILE", help="rank 0's step times, a JSON list")
+    return flags
+
+
+def parser(description):
+    """The flags of programs that take their weights and the order of examples from start.py."""
+    flags = run_parser(description)
+    flags.add_argument("--data_dir", required=True)
+    flags.add_argument("--start", required=True, help="what start.py wrote")
     return flags
 
 
@@ -56,7 +62,7 @@ class Report:
             print(f"first step done after {elapsed:.3f} s", flush=True)
 
     def finish(self, args):
-        """`args` are those of parser(); losses must be the same on all ranks."""
+        """`args` are those of run_parser(); losses must be the same on all ranks."""
         if self.rank == 0:
             seconds = statistics.median(self.step_seconds[WARM_UP_STEPS:] or self.step_seconds)
             print(f"median step {1000 * seconds:.2f} ms", flush=True)
