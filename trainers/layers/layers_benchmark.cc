@@ -1,15 +1,20 @@
 // The layers here next to ATen's functions, forward and backward together.
 //   bazel run //trainers/layers:layers_benchmark
 // Arguments: bf16 (0 or 1), then for attention examples, tokens, heads and
-// features of a head, for GELU rows and features. One thread.
+// features of a head, for GELU rows and features. One thread. For linear layers
+// under autocast to bf16: threads, rows, inputs and outputs, with weights that
+// are out of the caches.
 #include <cstdint>
+#include <vector>
 
 #include "ATen/Functions.h"
 #include "ATen/Parallel.h"
+#include "ATen/autocast_mode.h"
 #include "benchmark/benchmark.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "trainers/layers/attention.h"
 #include "trainers/layers/gelu.h"
+#include "trainers/layers/linear.h"
 
 namespace rankwise {
 namespace {
@@ -63,6 +68,42 @@ void BM_AtenGelu(benchmark::State& state) {
         [](const at::Tensor& x) { return at::gelu(x, "tanh"); });
 }
 
+template <typename Layer>
+void TrainLinear(benchmark::State& state, const Layer& layer) {
+  constexpr int64_t kBytes = 128 << 20;  // of weights and gradients
+  const int64_t rows = state.range(1), inputs = state.range(2),
+                outputs = state.range(3);
+  at::set_num_threads(static_cast<int>(state.range(0)));
+  std::vector<at::Tensor> weights, biases;
+  for (int64_t i = 0; i < kBytes / (8 * inputs * outputs); ++i) {
+    weights.push_back(at::randn({outputs, inputs}).requires_grad_());
+    biases.push_back(at::randn({outputs}).requires_grad_());
+    weights.back().mutable_grad() = at::empty({outputs, inputs});
+  }
+  const at::Tensor x =
+      at::randn({rows, inputs}).to(at::kBFloat16).requires_grad_();
+  const at::Tensor gradient = at::randn({rows, outputs}).to(at::kBFloat16);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  size_t i = 0;
+  for (auto _ : state) {
+    i = (i + 1) % weights.size();
+    weights[i].mutable_grad().reset();
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const at::Tensor y = layer(x, weights[i], biases[i]);
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    torch::autograd::backward({y}, {gradient});
+  }
+}
+
+void BM_Linear(benchmark::State& state) { TrainLinear(state, Linear); }
+
+void BM_AtenLinear(benchmark::State& state) {
+  TrainLinear(state, [](const auto& x, const auto& weight, const auto& bias) {
+    return at::linear(x, weight, bias);
+  });
+}
+
 void AttentionSizes(benchmark::internal::Benchmark* measured) {
   measured->Unit(benchmark::kMillisecond);
   for (const int64_t bf16 : {0, 1}) {
@@ -77,10 +118,21 @@ void GeluSizes(benchmark::internal::Benchmark* measured) {
   for (const int64_t bf16 : {0, 1}) measured->Args({bf16, 1024, 512});
 }
 
+void LinearSizes(benchmark::internal::Benchmark* measured) {
+  measured->Unit(benchmark::kMillisecond)->UseRealTime();
+  for (const int64_t threads : {1, 2}) {
+    measured->Args({threads, 64, 4096, 512});
+    measured->Args({threads, 256, 4096, 512});
+    measured->Args({threads, 64, 1024, 1024});
+  }
+}
+
 BENCHMARK(BM_SelfAttention)->Apply(AttentionSizes);
 BENCHMARK(BM_AtenAttention)->Apply(AttentionSizes);
 BENCHMARK(BM_TanhGelu)->Apply(GeluSizes);
 BENCHMARK(BM_AtenGelu)->Apply(GeluSizes);
+BENCHMARK(BM_Linear)->Apply(LinearSizes);
+BENCHMARK(BM_AtenLinear)->Apply(LinearSizes);
 
 }  // namespace
 }  // namespace rankwise

@@ -10,6 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "trainers/layers/linear_bf16.h"
+
 namespace rankwise {
 namespace {
 
@@ -31,40 +33,67 @@ torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& weight,
                       /*attr=*/"none", Scalars(), /*algorithm=*/"");
 }
 
+// In fp32, or of x in bf16 and weights in fp32.
 class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
                                const torch::Tensor& bias) {
     ctx->save_for_backward({x, weight});
-    return Product(x, weight, bias);
+    return IsBf16(x) ? Bf16Linear(x, weight, bias) : Product(x, weight, bias);
   }
 
   static variable_list backward(AutogradContext* ctx,
                                 const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
-    const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
+    const torch::Tensor &x = saved[0], &weight = saved[1];
+    const bool bf16 = IsBf16(x);
+    const torch::Tensor dy = bf16 ? gradients[0].contiguous() : gradients[0];
     torch::Tensor dx, dweight, dbias;
-    if (ctx->needs_input_grad(0)) dx = Product(dy, weight.t(), {});
-    if (ctx->needs_input_grad(1)) dweight = Product(dy.t(), x.t(), {});
-    if (ctx->needs_input_grad(2)) dbias = dy.sum(0);
+    if (ctx->needs_input_grad(0))
+      dx = bf16 ? Bf16LinearInputGradient(dy, weight)
+                : Product(dy, weight.t(), {});
+    if (ctx->needs_input_grad(1))
+      dweight =
+          bf16 ? Bf16LinearWeightGradient(dy, x) : Product(dy.t(), x.t(), {});
+    if (ctx->needs_input_grad(2))
+      dbias = dy.sum(0, /*keepdim=*/false, at::kFloat);
     return {dx, dweight, dbias};
+  }
+
+ private:
+  static bool IsBf16(const torch::Tensor& x) {
+    return x.scalar_type() == at::kBFloat16;
   }
 };
 
-bool RunsHere(const torch::Tensor& x, const torch::Tensor& weight) {
+bool RunsInFp32(const torch::Tensor& x, const torch::Tensor& weight) {
   return x.is_cpu() && x.dim() == 2 && x.scalar_type() == at::kFloat &&
          weight.scalar_type() == at::kFloat && at::hasMKLDNN() &&
          at::globalContext().userEnabledMkldnn() &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
+bool RunsInBf16(const torch::Tensor& x, const torch::Tensor& weight,
+                const torch::Tensor& bias) {
+  return x.is_cpu() && x.dim() == 2 && weight.scalar_type() == at::kFloat &&
+         weight.is_contiguous() && bias.defined() &&
+         bias.scalar_type() == at::kFloat &&
+         at::autocast::is_autocast_enabled(at::kCPU) &&
+         at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 &&
+         HasBf16Linear(x.size(0), x.size(1), weight.size(0));
+}
+
 }  // namespace
 
 torch::Tensor Linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias) {
-  return RunsHere(x, weight) ? LinearFunction::apply(x, weight, bias)
-                             : at::linear(x, weight, bias);
+  if (RunsInFp32(x, weight)) return LinearFunction::apply(x, weight, bias);
+  if (RunsInBf16(x, weight, bias)) {
+    return LinearFunction::apply(x.to(at::kBFloat16).contiguous(), weight,
+                                 bias);
+  }
+  return at::linear(x, weight, bias);
 }
 
 }  // namespace rankwise

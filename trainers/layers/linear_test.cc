@@ -1,11 +1,15 @@
 #include "trainers/layers/linear.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <vector>
+
+#include "trainers/layers/linear_bf16.h"
 
 namespace rankwise {
 namespace {
@@ -54,6 +58,93 @@ TEST(LinearTest, ComputesOnlyGradientsThatAreAskedFor) {
   EXPECT_TRUE(weight.grad().defined());
   EXPECT_FALSE(x.grad().defined());
 }
+
+torch::Tensor LinearUnderAutocast(const variable_list& arguments) {
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  torch::Tensor y = Linear(arguments[0], arguments[1], arguments[2]);
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  return y;
+}
+
+torch::Tensor Rounded(const torch::Tensor& x) {
+  return x.detach().to(at::kBFloat16).to(at::kDouble);
+}
+
+// Every value of `actual`, but for an error of the sum and, in bf16, rounding.
+void ExpectNear(const torch::Tensor& actual, const torch::Tensor& expected,
+                bool rounded) {
+  const torch::Tensor error = (actual.to(at::kDouble) - expected).abs();
+  const torch::Tensor bound =
+      expected.abs() * (rounded ? 0x1p-8 : 0) + expected.abs().max() * 1e-5;
+  EXPECT_TRUE((error <= bound).all().item<bool>()) << (error / bound).max();
+}
+
+class Bf16LinearTest : public ::testing::TestWithParam<std::vector<int64_t>> {
+ protected:
+  const int64_t rows_ = GetParam()[0], inputs_ = GetParam()[1],
+                outputs_ = GetParam()[2];
+  const variable_list arguments_ = {
+      at::randn({rows_, inputs_}).requires_grad_(),
+      at::randn({outputs_, inputs_}).requires_grad_(),
+      at::randn({outputs_}).requires_grad_()};
+  const torch::Tensor dy_ = at::randn({rows_, outputs_}).to(at::kBFloat16);
+};
+
+TEST_P(Bf16LinearTest, GivesTheProductsOfRoundedArguments) {
+  const torch::Tensor x = Rounded(arguments_[0]),
+                      weight = Rounded(arguments_[1]),
+                      bias = Rounded(arguments_[2]), dy = Rounded(dy_);
+  const torch::Tensor y = LinearUnderAutocast(arguments_);
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  ExpectNear(y, at::linear(x, weight, bias), /*rounded=*/true);
+  const variable_list gradients = grad({y}, arguments_, {dy_});
+  for (const torch::Tensor& gradient : gradients)
+    EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+  const bool is_atens = !HasBf16Linear(rows_, inputs_, outputs_);
+  ExpectNear(gradients[0], dy.mm(weight), /*rounded=*/true);
+  ExpectNear(gradients[1], dy.t().mm(x), /*rounded=*/is_atens);
+  if (!is_atens) ExpectNear(gradients[2], dy.sum(0), /*rounded=*/false);
+}
+
+TEST_P(Bf16LinearTest, GivesTheSameBitsOnOneThread) {
+  std::vector<variable_list> results;
+  for (const int threads : {2, 1}) {
+    at::set_num_threads(threads);
+    const torch::Tensor y = LinearUnderAutocast(arguments_);
+    results.push_back(grad({y}, arguments_, {dy_}));
+    results.back().push_back(y);
+  }
+  at::set_num_threads(2);
+  if (!HasBf16Linear(rows_, inputs_, outputs_)) GTEST_SKIP() << "ATen's";
+  for (size_t i = 0; i < results[0].size(); ++i)
+    EXPECT_TRUE(results[0][i].equal(results[1][i])) << i;
+}
+
+TEST_P(Bf16LinearTest, ComputesOnlyGradientsThatAreAskedFor) {
+  const variable_list all =
+      grad({LinearUnderAutocast(arguments_)}, arguments_, {dy_});
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    variable_list some;
+    for (const torch::Tensor& argument : arguments_)
+      some.push_back(argument.detach());
+    some[i].requires_grad_();
+    LinearUnderAutocast(some).backward(dy_);
+    for (size_t j = 0; j < some.size(); ++j)
+      EXPECT_EQ(some[j].grad().defined(), i == j);
+    EXPECT_TRUE(some[i].grad().equal(all[i]));
+  }
+}
+
+// The last three are ATen's.
+INSTANTIATE_TEST_SUITE_P(Sizes, Bf16LinearTest,
+                         ::testing::Values(std::vector<int64_t>{64, 4096, 512},
+                                           std::vector<int64_t>{32, 2048, 520},
+                                           std::vector<int64_t>{64, 512, 16},
+                                           std::vector<int64_t>{63, 2048, 512},
+                                           std::vector<int64_t>{64, 2056,
+                                                                516}));
 
 }  // namespace
 }  // namespace rankwise
