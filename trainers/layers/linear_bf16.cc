@@ -156,12 +156,26 @@ void ForEachTile(int64_t tiles, int64_t size, const Make& make,
   });
 }
 
-// x^T as panels, [rows / kColumns, inputs / 2, kColumns] of pairs.
+// x^T as panels, [rows / kColumns, inputs / 2, kColumns] of pairs. (ATen's copy
+// of a transposed tensor takes six times as long.)
 torch::Tensor TransposedPanels(const torch::Tensor& x) {
-  return x.view(at::kInt)
-      .view({x.size(0) / kColumns, kColumns, x.size(1) / 2})
-      .transpose(1, 2)
-      .contiguous();
+  const int64_t rows = x.size(0), pairs = x.size(1) / 2;
+  torch::Tensor panels = at::empty_like(x);
+  const auto* const from = Values<const uint32_t>(x);
+  auto* const to = Values<uint32_t>(panels);
+  const auto copy = [&](int64_t row, int64_t pair) {
+    to[(row / kColumns * pairs + pair) * kColumns + row % kColumns] =
+        from[row * pairs + pair];
+  };
+  at::parallel_for(0, pairs / kVector, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin * kVector; block < end * kVector;
+         block += kVector) {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t i = 0; i < kVector; ++i) copy(row, block + i);
+      }
+    }
+  });
+  return panels;
 }
 
 // x as panels, [inputs / kColumns, rows / 2, kColumns] of pairs.
