@@ -5,13 +5,12 @@
 // A pair is two bf16 numbers in 32 bits, the first in the lower half. The bits
 // of a bf16 number in fp32 are the pair of zero and this number.
 //
-// The products are those of conv_rows.h, added in another order. The dot
-// product and the rounding to bf16 take numbers below the smallest normal one
-// (1.2e-38) for zero.
+// The products are those of conv_rows.h, added in another order. What differs
+// else: the dot product and the rounding to bf16 take numbers below the
+// smallest normal one (1.2e-38) for zero.
 #ifndef RANKWISE_TRAINERS_LAYERS_CONV_PAIRS_H_
 #define RANKWISE_TRAINERS_LAYERS_CONV_PAIRS_H_
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -60,9 +59,9 @@ RANKWISE_INLINE_LOOP void PairImage(const float* __restrict padded,
     pairs[i] = PairOf(padded[i], padded[i + distance]);
 }
 
-// The taps 2j and 2j + 1 of each row of the kernel. The last tap, which is left
-// over, is the second of its pair after zero, and meets an input after zero: no
-// number outside the kernel's window takes part, which might be infinite.
+// The taps 2j and 2j + 1 of each row of the kernel. The last tap is left over:
+// it is paired with zero, and so is the input that it meets, as zero times the
+// next input would be NaN where that is infinite.
 constexpr int kTapPairs = (kTaps + 1) / 2;
 using PairedWeights = Pair[kKernel][kTapPairs][kChannels];
 
@@ -155,7 +154,7 @@ RANKWISE_BF16_PAIRS inline void ConvAndPoolRow(const float* in,
   }
 }
 
-// `lanes` are those of RunLoop, which does not know these instructions.
+// Whatever `lanes` RunLoop calls with: it does not know these instructions.
 template <int kFloats>
 RANKWISE_BF16_PAIRS void ForwardImage(Lanes<kFloats> /*lanes*/,
                                       const ForwardPass<Bf16Pairs>& pass,

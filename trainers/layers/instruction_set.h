@@ -33,8 +33,8 @@ inline bool HasAvx2() {
 #define RANKWISE_AVX512 \
   "avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"
 
-// For functions that call its intrinsics, which only a function of the same
-// instruction set can, and are therefore called where HasBf16Pairs() holds.
+// For functions that take such dot products by intrinsics, which the compiler
+// inlines into none but these. Call them only where HasBf16Pairs() holds.
 #define RANKWISE_BF16_PAIRS [[gnu::target(RANKWISE_AVX512 ",avx512bf16")]]
 
 template <typename Loop>
