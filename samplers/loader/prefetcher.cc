@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <exception>
 #include <utility>
@@ -41,6 +43,13 @@ void RunOperatorsSingleThreaded() {
   auto set = reinterpret_cast<SetNumThreads>(
       dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set != nullptr) set(1);
+}
+
+// Being woken does not let the calling thread take the core of the one that
+// wakes it, which has taken a batch and begins a step.
+void WaitForACoreWhenWoken() {
+  const sched_param none{};
+  (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
 }
 
 }  // namespace
@@ -121,6 +130,7 @@ std::shared_ptr<Prefetcher::Job> Prefetcher::WaitForWork(int64_t* number) {
 
 void Prefetcher::Work() {
   RunOperatorsSingleThreaded();
+  WaitForACoreWhenWoken();
   int64_t number;
   while (std::shared_ptr<Job> job = WaitForWork(&number)) {
     absl::StatusOr<Batch> batch = MakeOrExplain(job->make, number);

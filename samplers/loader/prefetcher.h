@@ -20,7 +20,9 @@ namespace rankwise {
 // workers, Take makes the batch itself.
 //
 // Worker threads live as long as the object and run ATen operators
-// single-threaded, so that they do not compete with the training threads.
+// single-threaded, so that they do not compete with the training threads. Where
+// they share cores with these, they do not take one at the moment that they are
+// woken, inside Take, but when the scheduler gives it to them.
 // Start, Take and the destructor belong to one thread; the destructor waits for
 // batches that are being made.
 class Prefetcher {

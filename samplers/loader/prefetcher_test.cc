@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -161,6 +162,20 @@ TEST(PrefetcherThreadsTest, WorkersRunOperatorsSingleThreaded) {
   int later = 0;
   std::thread([&later] { later = at::get_num_threads(); }).join();
   EXPECT_EQ(later, 2) << "of threads that are started afterwards";
+}
+
+TEST(PrefetcherThreadsTest, WorkersDoNotPreemptWhenTheyAreWoken) {
+  std::promise<int> policy;
+  Prefetcher prefetcher(1, 1);
+  prefetcher.Start(
+      [&policy](int64_t number) {
+        policy.set_value(sched_getscheduler(0));
+        return Numbered(number);
+      },
+      0, 1);
+  TakeNumber(prefetcher);
+  EXPECT_EQ(policy.get_future().get(), SCHED_BATCH);
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
 }
 
 }  // namespace

@@ -52,14 +52,17 @@ std::vector<Parts> SafetensorsSeeds(const std::string& dir) {
        file.substr(data)}};
 }
 
+absl::string_view BytesOf(const torch::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
 bool SameTensors(const NamedTensors& some, const NamedTensors& others) {
   if (some.size() != others.size()) return false;
   for (const auto& [name, tensor] : some) {
     const auto same = [&, &name = name, &tensor = tensor](const auto& other) {
       return other.first == name && other.second.dtype() == tensor.dtype() &&
              other.second.sizes() == tensor.sizes() &&
-             std::memcmp(other.second.const_data_ptr(), tensor.const_data_ptr(),
-                         tensor.nbytes()) == 0;
+             BytesOf(other.second) == BytesOf(tensor);
     };
     if (std::none_of(others.begin(), others.end(), same)) return false;
   }

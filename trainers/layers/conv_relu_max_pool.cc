@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "trainers/layers/conv_pairs.h"
 #include "trainers/layers/conv_rows.h"
 #include "trainers/layers/instruction_set.h"
 #include "trainers/layers/pool_rows.h"
@@ -61,7 +62,7 @@ void Forward(const ForwardPass<Float>& pass, const ConvShape& shape) {
       [&](auto lanes, int64_t begin, int64_t end, const Scratch& scratch,
           int64_t) __attribute__((always_inline)) {
         for (int64_t i = begin; i < end; ++i)
-          ForwardImage<Float, lanes>(pass, shape, i, scratch);
+          ForwardImage(lanes, pass, shape, i, scratch);
       });
 }
 
@@ -73,12 +74,19 @@ void Backward(const BackwardPass<Float>& pass, const ConvShape& shape,
       [&](auto lanes, int64_t begin, int64_t end, const Scratch& scratch,
           int64_t thread) __attribute__((always_inline)) {
         for (int64_t i = begin; i < end; ++i)
-          BackwardImage<Float, lanes>(pass, shape, i, scratch, thread);
+          BackwardImage(lanes, pass, shape, i, scratch, thread);
       });
 }
 
 ConvShape ShapeOf(const torch::Tensor& x) {
   return {x.size(0), x.size(2), x.size(3)};
+}
+
+// Calls run(Float()) for the loops of a type.
+template <typename Run>
+void RunFor(c10::ScalarType type, bool bf16_pairs, const Run& run) {
+  if (type == at::kFloat) return run(Fp32());
+  bf16_pairs ? run(Bf16Pairs()) : run(Bf16());
 }
 
 // What at::conv2d computes in.
@@ -93,7 +101,7 @@ class ConvReluMaxPoolFunction
  public:
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
-                               const torch::Tensor& bias) {
+                               const torch::Tensor& bias, bool bf16_pairs) {
     const c10::ScalarType type = ComputeType(x);
     const ConvShape shape = ShapeOf(x);
     const torch::Tensor in =
@@ -106,7 +114,7 @@ class ConvReluMaxPoolFunction
     torch::Tensor y = empty(type), choices = empty(at::kByte);
     const torch::Tensor weights = OutputsLast(weight.to(type));
     const torch::Tensor biases = bias.to(type).to(at::kFloat);
-    const auto run = [&](auto number) {
+    RunFor(type, bf16_pairs, [&](auto number) {
       using Float = decltype(number);
       using Bits = typename Float::Bits;
       Forward<Float>({.x = static_cast<const Bits*>(in.const_data_ptr()),
@@ -115,9 +123,9 @@ class ConvReluMaxPoolFunction
                       .y = static_cast<Bits*>(y.mutable_data_ptr()),
                       .choices = choices.mutable_data_ptr<Choice>()},
                      shape);
-    };
-    type == at::kFloat ? run(Fp32()) : run(Bf16());
+    });
     ctx->save_for_backward({in, choices});
+    ctx->saved_data["bf16_pairs"] = bf16_pairs;
     ctx->saved_data["type"] = weight.scalar_type();
     return y;
   }
@@ -133,7 +141,8 @@ class ConvReluMaxPoolFunction
     const torch::Tensor dweights =
         at::zeros({threads, kKernel, kKernel, kIn, kChannels}, at::kFloat);
     const torch::Tensor dbias = at::zeros({threads, kChannels}, at::kFloat);
-    const auto run = [&](auto number) {
+    const bool bf16_pairs = ctx->saved_data["bf16_pairs"].toBool();
+    RunFor(x.scalar_type(), bf16_pairs, [&](auto number) {
       using Float = decltype(number);
       using Bits = typename Float::Bits;
       Backward<Float>({.dy = static_cast<const Bits*>(dy.const_data_ptr()),
@@ -142,11 +151,10 @@ class ConvReluMaxPoolFunction
                        .dweights = dweights.data_ptr<float>(),
                        .dbias = dbias.data_ptr<float>()},
                       shape, threads);
-    };
-    x.scalar_type() == at::kFloat ? run(Fp32()) : run(Bf16());
+    });
     const c10::ScalarType type = ctx->saved_data["type"].toScalarType();
     return {torch::Tensor(), OutputsFirst(dweights.sum(0)).to(type),
-            dbias.sum(0).to(type)};
+            dbias.sum(0).to(type), torch::Tensor()};
   }
 };
 
@@ -165,9 +173,9 @@ bool RunsHere(const torch::Tensor& x, const torch::Tensor& weight) {
 
 torch::Tensor ConvReluMaxPool(const torch::Tensor& x,
                               const torch::Tensor& weight,
-                              const torch::Tensor& bias) {
+                              const torch::Tensor& bias, bool bf16_pairs) {
   if (RunsHere(x, weight))
-    return ConvReluMaxPoolFunction::apply(x, weight, bias);
+    return ConvReluMaxPoolFunction::apply(x, weight, bias, bf16_pairs);
   return ReluMaxPool(at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1));
 }
 

@@ -143,19 +143,21 @@ RANKWISE_INLINE_LOOP float ToFloat(int16_t bf16) {
   return FromBf16(static_cast<Bf16Bits>(bf16));
 }
 
-// A thread's memory for one image, two rows of outputs, and of these half as
-// many numbers: pooled, or in 16 bits.
+// A thread's memory for one image, as it is and in pairs, two rows of outputs,
+// and of these half as many numbers: pooled, or in 16 bits.
 struct Scratch {
   static int64_t Floats(const ConvShape& shape) {
-    return shape.padded_image() + shape.two_rows() + shape.two_rows() / 2;
+    return 2 * shape.padded_image() + shape.two_rows() + shape.two_rows() / 2;
   }
   // `floats`, Floats(shape) of them, are zero.
   Scratch(float* floats, const ConvShape& shape)
       : padded(floats),
-        rows(padded + shape.padded_image()),
+        pairs(padded + shape.padded_image()),
+        rows(pairs + shape.padded_image()),
         half(rows + shape.two_rows()) {}
 
   float* const padded;
+  float* const pairs;
   float* const rows;
   float* const half;
 };
@@ -208,7 +210,8 @@ RANKWISE_INLINE_LOOP void PoolConvRows(const Scratch& scratch,
 }
 
 template <typename Float, int kFloats>
-RANKWISE_INLINE_LOOP void ForwardImage(const ForwardPass<Float>& pass,
+RANKWISE_INLINE_LOOP void ForwardImage(Lanes<kFloats> /*lanes*/,
+                                       const ForwardPass<Float>& pass,
                                        const ConvShape& shape, int64_t image,
                                        const Scratch& scratch) {
   Pad(pass.x, image, shape, scratch.padded);
@@ -248,7 +251,8 @@ RANKWISE_INLINE_LOOP void BiasGradientRow(const Bits* __restrict dy,
 
 // Adds an image's part to the gradients of the thread.
 template <typename Float, int kFloats>
-RANKWISE_INLINE_LOOP void BackwardImage(const BackwardPass<Float>& pass,
+RANKWISE_INLINE_LOOP void BackwardImage(Lanes<kFloats> /*lanes*/,
+                                        const BackwardPass<Float>& pass,
                                         const ConvShape& shape, int64_t image,
                                         const Scratch& scratch,
                                         int64_t thread) {

@@ -22,14 +22,23 @@ inline bool HasAvx512() {
          __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl");
 }
+// Dot products of pairs of bf16 numbers.
+inline bool HasBf16Pairs() {
+  return HasAvx512() && __builtin_cpu_supports("avx512bf16");
+}
 inline bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
+#define RANKWISE_AVX512 \
+  "avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"
+
+// For functions that take such dot products by intrinsics, which the compiler
+// inlines into none but these. Call them only where HasBf16Pairs() holds.
+#define RANKWISE_BF16_PAIRS [[gnu::target(RANKWISE_AVX512 ",avx512bf16")]]
+
 template <typename Loop>
-[[gnu::target(
-    "avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")]] void
-RunWithAvx512(const Loop& loop) {
+[[gnu::target(RANKWISE_AVX512)]] void RunWithAvx512(const Loop& loop) {
   loop(Lanes<16>());
 }
 
@@ -49,6 +58,8 @@ void RunLoop(const Loop& loop) {
 }
 
 #else
+
+inline bool HasBf16Pairs() { return false; }
 
 template <typename Loop>
 void RunLoop(const Loop& loop) {

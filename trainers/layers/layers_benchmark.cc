@@ -1,9 +1,11 @@
-// The layers here next to ATen's functions, forward and backward together.
+// The layers here next to ATen's functions, forward and backward together; the
+// first layer of SimpleCNN by itself, forward (0) or backward (1).
 //   bazel run //trainers/layers:layers_benchmark
 // Arguments: bf16 (0 or 1), then for attention examples, tokens, heads and
-// features of a head, for GELU rows and features. One thread. For linear layers
-// under autocast to bf16: threads, rows, inputs and outputs, with weights that
-// are out of the caches.
+// features of a head, for GELU rows and features, for SimpleCNN's layer the
+// direction. One thread; SimpleCNN's layer two. For linear layers under
+// autocast to bf16: threads, rows, inputs and outputs, with weights that are
+// out of the caches.
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "benchmark/benchmark.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "trainers/layers/attention.h"
+#include "trainers/layers/conv_relu_max_pool.h"
 #include "trainers/layers/gelu.h"
 #include "trainers/layers/linear.h"
 
@@ -104,6 +107,25 @@ void BM_AtenLinear(benchmark::State& state) {
   });
 }
 
+void BM_ConvReluMaxPool(benchmark::State& state) {
+  at::set_num_threads(2);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, state.range(0) == 1);
+  const at::Tensor x =
+      at::randn({64, 3, 32, 32}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = at::randn({32, 3, 3, 3}).requires_grad_();
+  const at::Tensor bias = at::randn({32}).requires_grad_();
+  const at::Tensor y = ConvReluMaxPool(x, weight, bias);
+  const at::Tensor gradient = at::randn_like(y);
+  for (auto _ : state) {
+    if (state.range(1) == 0)
+      ConvReluMaxPool(x, weight, bias);
+    else
+      torch::autograd::backward({y}, {gradient}, /*retain_graph=*/true);
+  }
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
 void AttentionSizes(benchmark::internal::Benchmark* measured) {
   measured->Unit(benchmark::kMillisecond);
   for (const int64_t bf16 : {0, 1}) {
@@ -127,6 +149,10 @@ void LinearSizes(benchmark::internal::Benchmark* measured) {
   }
 }
 
+BENCHMARK(BM_ConvReluMaxPool)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK(BM_SelfAttention)->Apply(AttentionSizes);
 BENCHMARK(BM_AtenAttention)->Apply(AttentionSizes);
 BENCHMARK(BM_TanhGelu)->Apply(GeluSizes);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
 
 #include "parallel/clock/steady_time.h"
@@ -20,6 +21,7 @@ namespace rankwise {
 namespace {
 
 constexpr int kFewestTries = 3;
+constexpr double kUndisturbedShare = 0.9;
 
 c10::ScalarType TypeOf(const std::string& precision) {
   if (precision == "bf16") return at::kBFloat16;
@@ -32,48 +34,56 @@ int64_t LastCacheBytes(c10::Device device) {
   return gpu.ok() ? gpu->l2_bytes : 0;
 }
 
-// Until the device is done.
-double SecondsOf(const std::function<void()>& work, c10::Device device) {
+struct Try {
+  double seconds = 0;      // until the device is done
+  double cpu_seconds = 0;  // of all threads
+};
+
+Try Time(const std::function<void()>& work, c10::Device device) {
   const double start = SteadySeconds();
+  const std::clock_t cpu_start = std::clock();
   work();
   DeviceEvent(device).Wait();
-  return SteadySeconds() - start;
+  return {SteadySeconds() - start,
+          static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC};
 }
 
-// After a first call, which is not counted.
-double LeastSeconds(const std::function<void()>& work, c10::Device device,
-                    double seconds) {
-  SecondsOf(work, device);
-  double least = SecondsOf(work, device);
-  const double end = SteadySeconds() + seconds - least;
-  for (int tries = 1; tries < kFewestTries || SteadySeconds() < end; ++tries)
-    least = std::min(least, SecondsOf(work, device));
-  return least;
+// The shortest, after a first call, which is not counted.
+Try BestTry(const std::function<void()>& work, c10::Device device,
+            double seconds) {
+  Time(work, device);
+  Try best = Time(work, device);
+  const double end = SteadySeconds() + seconds - best.seconds;
+  for (int tries = 1; tries < kFewestTries || SteadySeconds() < end; ++tries) {
+    const Try next = Time(work, device);
+    if (next.seconds < best.seconds) best = next;
+  }
+  return best;
 }
 
-double ProductRate(const PeakUse& use, const PeakEffort& effort) {
+Try BestProduct(const PeakUse& use, const PeakEffort& effort) {
   const int64_t n = effort.matrix_size;
   const at::TensorOptions options =
       at::TensorOptions(TypeOf(use.precision)).device(use.device);
   const at::Tensor a = at::full({n, n}, 0.5, options);
   const at::Tensor b = at::full({n, n}, 0.25, options);
   at::Tensor product = at::full({n, n}, 0, options);
-  const double seconds = LeastSeconds([&] { at::mm_out(product, a, b); },
-                                      use.device, effort.seconds);
-  const auto size = static_cast<double>(n);
-  return 2 * size * size * size / seconds;
+  return BestTry([&] { at::mm_out(product, a, b); }, use.device,
+                 effort.seconds);
 }
 
-double TriadRate(const PeakUse& use, const PeakEffort& effort) {
-  const int64_t elements = effort.array_bytes / 4;
+Try BestTriad(const PeakUse& use, int64_t elements, double seconds) {
   const at::TensorOptions options =
       at::TensorOptions(at::kFloat).device(use.device);
   at::Tensor a = at::full({elements}, 0, options);
   const at::Tensor b = at::full({elements}, 1, options);
   const at::Tensor c = at::full({elements}, 2, options);
-  const double seconds = LeastSeconds([&] { at::add_out(a, b, c, 3); },
-                                      use.device, effort.seconds);
-  return 12 * static_cast<double>(elements) / seconds;
+  return BestTry([&] { at::add_out(a, b, c, 3); }, use.device, seconds);
+}
+
+bool IsDisturbed(const PeakUse& use, const Try& best) {
+  return use.device.is_cpu() &&
+         best.cpu_seconds < kUndisturbedShare * use.threads * best.seconds;
 }
 
 }  // namespace
@@ -86,11 +96,17 @@ PeakEffort EffortFor(c10::Device device) {
   return effort;
 }
 
-DevicePeak MeasurePeak(const PeakUse& use, const PeakEffort& effort) {
+MeasuredPeak MeasurePeak(const PeakUse& use, const PeakEffort& effort) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(use.threads);
   at::globalContext().setAllowTF32CuBLAS(use.precision == "tf32");
-  return {ProductRate(use, effort), TriadRate(use, effort)};
+  const int64_t elements = effort.array_bytes / 4;
+  const Try product = BestProduct(use, effort);
+  const Try triad = BestTriad(use, elements, effort.seconds);
+  const auto size = static_cast<double>(effort.matrix_size);
+  return {.peak = {2 * size * size * size / product.seconds,
+                   12 * static_cast<double>(elements) / triad.seconds},
+          .disturbed = IsDisturbed(use, product) || IsDisturbed(use, triad)};
 }
 
 }  // namespace rankwise

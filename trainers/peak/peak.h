@@ -30,10 +30,17 @@ struct PeakEffort {
 // last cache, as STREAM asks for (McCalpin 1995), but of 256 MiB at most.
 PeakEffort EffortFor(c10::Device device);
 
+struct MeasuredPeak {
+  DevicePeak peak;
+  // Other processes were on the cores: even the best try of products or triads
+  // had less than 90 % of its threads' time.
+  bool disturbed = false;
+};
+
 // The best of several matrix products and triads (a = b + s c, 12 bytes an
 // element). Sets this process's number of threads and whether
 // products may round to TF32. Throws c10::Error, as where memory is short.
-DevicePeak MeasurePeak(const PeakUse& use, const PeakEffort& effort);
+MeasuredPeak MeasurePeak(const PeakUse& use, const PeakEffort& effort);
 
 }  // namespace rankwise
 

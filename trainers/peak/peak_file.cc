@@ -4,7 +4,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -50,12 +52,43 @@ class FileLock {
   int file_;
 };
 
-double RateOf(const json& file, const char* name) {
+constexpr int kMostDisturbed = 5;
+constexpr std::chrono::minutes kDisturbedIsGoodFor(1);
+
+// What a file has.
+struct KeptPeak {
+  DevicePeak peak;
+  int disturbed = 0;  // measurements one after the other; 0: the last was not
+};
+
+double NumberOf(const json& file, const char* name) {
   const auto found = file.find(name);
   return found != file.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 bool IsRate(double rate) { return std::isfinite(rate) && rate > 0; }
+
+std::optional<KeptPeak> ReadKept(const std::string& path, const PeakKey& key) {
+  std::ifstream text(path);
+  const json file = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!file.is_object() || file.value("of", json()) != json(key))
+    return std::nullopt;
+  const KeptPeak kept = {
+      {NumberOf(file, "flops_per_second"), NumberOf(file, "bytes_per_second")},
+      static_cast<int>(std::clamp(NumberOf(file, "disturbed_measurements"), 0.0,
+                                  static_cast<double>(kMostDisturbed)))};
+  if (!IsRate(kept.peak.flops_per_second) ||
+      !IsRate(kept.peak.bytes_per_second))
+    return std::nullopt;
+  return kept;
+}
+
+bool IsOld(const std::string& path) {
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(path, error);
+  return error || std::filesystem::file_time_type::clock::now() - written >
+                      kDisturbedIsGoodFor;
+}
 
 }  // namespace
 
@@ -65,22 +98,24 @@ std::string PeakPath(const std::string& folder, const PeakKey& key) {
 
 std::optional<DevicePeak> ReadPeak(const std::string& path,
                                    const PeakKey& key) {
-  std::ifstream text(path);
-  const json file = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!file.is_object() || file.value("of", json()) != json(key))
-    return std::nullopt;
-  const DevicePeak peak = {RateOf(file, "flops_per_second"),
-                           RateOf(file, "bytes_per_second")};
-  if (!IsRate(peak.flops_per_second) || !IsRate(peak.bytes_per_second))
-    return std::nullopt;
-  return peak;
+  const auto kept = ReadKept(path, key);
+  if (!kept.has_value()) return std::nullopt;
+  const bool final = kept->disturbed == 0 || kept->disturbed >= kMostDisturbed;
+  return final || !IsOld(path) ? std::optional(kept->peak) : std::nullopt;
 }
 
 absl::Status WritePeak(const std::string& path, const PeakKey& key,
-                       const DevicePeak& peak) {
-  const json file = {{"of", key},
-                     {"flops_per_second", peak.flops_per_second},
-                     {"bytes_per_second", peak.bytes_per_second}};
+                       const MeasuredPeak& measured) {
+  const KeptPeak before = ReadKept(path, key).value_or(KeptPeak());
+  const auto larger = [&](double DevicePeak::*rate) {
+    return std::max(measured.peak.*rate, before.peak.*rate);
+  };
+  const json file = {
+      {"of", key},
+      {"flops_per_second", larger(&DevicePeak::flops_per_second)},
+      {"bytes_per_second", larger(&DevicePeak::bytes_per_second)},
+      {"disturbed_measurements", measured.disturbed ? before.disturbed + 1 : 0},
+  };
   return ReplaceFile(path, file.dump(2) + "\n");
 }
 

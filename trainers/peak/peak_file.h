@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "trainers/peak/device_peak.h"
+#include "trainers/peak/peak.h"
 
 namespace rankwise {
 
@@ -21,12 +22,14 @@ using PeakKey = std::map<std::string, std::string>;
 std::string PeakPath(const std::string& folder, const PeakKey& key);
 
 // None where there is no such file, where it is damaged, and where it is of
-// another key.
+// another key; and where all its measurements were disturbed, fewer than five,
+// and the last one is older than a minute: then it is time for another.
 std::optional<DevicePeak> ReadPeak(const std::string& path, const PeakKey& key);
 
-// Replaces the file as a whole.
+// Replaces the file as a whole; after disturbed measurements, keeps the larger
+// of each rate.
 absl::Status WritePeak(const std::string& path, const PeakKey& key,
-                       const DevicePeak& peak);
+                       const MeasuredPeak& measured);
 
 // ReadPeak; before it, where that gives none, `measure`, which calls WritePeak.
 // Of all processes that want the same file one measures, and the others sleep

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -23,33 +24,35 @@ std::string NewFolder() {
   return folder + "/made/by/it";
 }
 
-// Measures `peak`, and counts.
+// Gives `measured`, and counts.
 struct Measure {
   std::string path;
-  DevicePeak peak;
+  MeasuredPeak measured;
   int times = 0;
 
   absl::StatusOr<DevicePeak> Once() {
     return PeakOnce(path, kKey, [this] {
       ++times;
-      return WritePeak(path, kKey, peak);
+      return WritePeak(path, kKey, measured);
     });
   }
 };
 
+void ExpectPeak(const absl::StatusOr<DevicePeak>& peak, double flops,
+                double bytes) {
+  ASSERT_TRUE(peak.ok()) << peak.status();
+  EXPECT_EQ(peak->flops_per_second, flops);
+  EXPECT_EQ(peak->bytes_per_second, bytes);
+}
+
 TEST(PeakOnce, MeasuresOnce) {
-  Measure measure{PeakPath(NewFolder(), kKey), {1.5e11, 2e10}};
-  for (int i = 0; i < 2; ++i) {
-    const auto peak = measure.Once();
-    ASSERT_TRUE(peak.ok()) << peak.status();
-    EXPECT_EQ(peak->flops_per_second, 1.5e11);
-    EXPECT_EQ(peak->bytes_per_second, 2e10);
-  }
+  Measure measure{PeakPath(NewFolder(), kKey), {{1.5e11, 2e10}}};
+  for (int i = 0; i < 2; ++i) ExpectPeak(measure.Once(), 1.5e11, 2e10);
   EXPECT_EQ(measure.times, 1);
 }
 
 TEST(PeakOnce, ADamagedFileIsMeasuredAgain) {
-  Measure measure{PeakPath(NewFolder(), kKey), {1.5e11, 2e10}};
+  Measure measure{PeakPath(NewFolder(), kKey), {{1.5e11, 2e10}}};
   ASSERT_TRUE(measure.Once().ok());
   int times = 1;
   for (const char* text :
@@ -64,12 +67,42 @@ TEST(PeakOnce, ADamagedFileIsMeasuredAgain) {
   }
 }
 
+void MakeOld(const std::string& path) {
+  std::filesystem::last_write_time(
+      path,
+      std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2));
+}
+
+TEST(PeakOnce, ADisturbedOneIsMeasuredAgainLaterAndTheLargerRatesAreKept) {
+  Measure measure{PeakPath(NewFolder(), kKey), {{1e11, 2e10}, true}};
+  ExpectPeak(measure.Once(), 1e11, 2e10);
+  measure.measured = {{1.5e11, 1e10}, true};
+  ExpectPeak(measure.Once(), 1e11, 2e10);  // by the ranks of the same run
+  MakeOld(measure.path);
+  ExpectPeak(measure.Once(), 1.5e11, 2e10);
+  measure.measured = {{1.2e11, 3e10}, false};
+  for (int i = 0; i < 2; ++i) {
+    MakeOld(measure.path);
+    ExpectPeak(measure.Once(), 1.5e11, 3e10);
+  }
+  EXPECT_EQ(measure.times, 3);
+}
+
+TEST(PeakOnce, FiveDisturbedOnesHaveToDo) {
+  Measure measure{PeakPath(NewFolder(), kKey), {{1e11, 2e10}, true}};
+  for (int i = 0; i < 7; ++i) {
+    ExpectPeak(measure.Once(), 1e11, 2e10);
+    MakeOld(measure.path);
+  }
+  EXPECT_EQ(measure.times, 5);
+}
+
 TEST(PeakOnce, OtherUsesHaveOtherFiles) {
   EXPECT_NE(PeakPath("folder", kKey), PeakPath("folder", {{"threads", "1"}}));
 }
 
 TEST(PeakOnce, SaysWhyAFolderCannotHoldIt) {
-  Measure measure{PeakPath("/dev/null/folder", kKey), {1, 1}};
+  Measure measure{PeakPath("/dev/null/folder", kKey), {{1, 1}}};
   EXPECT_THAT(std::string(measure.Once().status().message()),
               testing::HasSubstr("cannot lock /dev/null/folder/peak-"));
   EXPECT_EQ(measure.times, 0);
@@ -77,7 +110,7 @@ TEST(PeakOnce, SaysWhyAFolderCannotHoldIt) {
 
 TEST(PeakOnce, OfProcessesAtTheSameTimeOneMeasures) {
   const std::string folder = NewFolder();
-  Measure measure{PeakPath(folder, kKey), {1.5e11, 2e10}};
+  Measure measure{PeakPath(folder, kKey), {{1.5e11, 2e10}}};
   std::vector<pid_t> children;
   for (int i = 0; i < 4; ++i) {
     const pid_t child = fork();
@@ -100,7 +133,8 @@ TEST(MeasurePeak, FindsRatesInEveryPrecision) {
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
     const DevicePeak peak =
         MeasurePeak({.precision = precision},
-                    {.matrix_size = 64, .array_bytes = 1 << 16, .seconds = 0});
+                    {.matrix_size = 64, .array_bytes = 1 << 16, .seconds = 0})
+            .peak;
     EXPECT_GT(peak.flops_per_second, 1e6) << precision;
     EXPECT_GT(peak.bytes_per_second, 1e6) << precision;
   }
