@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -5,6 +6,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -304,6 +306,14 @@ std::string FindingsText(const Answer& answer) {
   return text;
 }
 
+// Record files may hold any text, and a terminal obeys control characters.
+std::string Harmless(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return absl::ascii_iscntrl(c) && c != '\n'; }, '?');
+  return text;
+}
+
 }  // namespace
 
 double MedianOf(const Cell& cell, double PipelineUse::*metric) {
@@ -354,7 +364,7 @@ std::string AnswerText(const Answer& answer) {
   for (const std::string& note : answer.notes) {
     absl::StrAppend(&text, note, ".\n");
   }
-  return text;
+  return Harmless(std::move(text));
 }
 
 }  // namespace rankwise

@@ -209,6 +209,18 @@ TEST(AnswerText, RefusalsAreSaidUnderTheTable) {
                 "equal: 192 and 64"));
 }
 
+TEST(AnswerText, ControlCharactersOfRecordsDoNotReachTheTerminal) {
+  std::vector<RunTrace> runs = Study();
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      if (rank.run.binary == "ddp") rank.run.binary += "\x1b[2J";
+    }
+  }
+  const std::string text = TextOf(std::move(runs));
+  EXPECT_THAT(text, HasSubstr("ddp?[2J"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
 TEST(AnswerText, OneRepetitionGivesNoEfficiency) {
   const std::string text =
       TextOf({MakeRun({.binary = "single"}), MakeRun({.world_size = 2})});
