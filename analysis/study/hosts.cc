@@ -16,6 +16,8 @@
 namespace rankwise {
 namespace {
 
+constexpr int64_t kMostRanksPerHost = 4096;
+
 std::string ValueOf(const Environment& environment, const char* name) {
   const char* const value = environment(name);
   return value == nullptr ? "" : value;
@@ -92,6 +94,10 @@ absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
         "--ranks_per_host is required with --hosts, and in a Slurm allocation "
         "without tasks per node: for example the number of GPUs per host, or "
         "cores / --threads");
+  }
+  if (hosts.ranks_each > kMostRanksPerHost) {
+    return BadFlag("--ranks_per_host=", hosts.ranks_each, ": expected at most ",
+                   kMostRanksPerHost);
   }
   ASSIGN_OR_RETURN(hosts.launcher,
                    OnPath(hosts.slurm ? "srun" : "mpirun", environment));

@@ -102,6 +102,8 @@ TEST_F(HostsTest, SrunTakesTheAllocation) {
 TEST_F(HostsTest, BadInputIsNamed) {
   EXPECT_THAT(Refusal("a,b", 0),
               HasSubstr("--ranks_per_host is required with --hosts"));
+  EXPECT_THAT(Refusal("a,b", 4097),
+              HasSubstr("--ranks_per_host=4097: expected at most 4096"));
   EXPECT_THAT(Refusal("a,a", 1), HasSubstr("a occurs twice"));
   EXPECT_THAT(Refusal("a:4,b", 1),
               HasSubstr("\"a:4\" is not a valid host name"));

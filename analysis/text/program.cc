@@ -5,6 +5,7 @@
 
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -59,7 +60,7 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
     return static_cast<int64_t>(amount * unit);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", text,
+      absl::StrCat("--", flag, "=", absl::CHexEscape(text),
                    ": expected an amount of memory such as 512MB, 1.5GiB or "
                    "4GB"));
 }

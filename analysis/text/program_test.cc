@@ -35,6 +35,8 @@ TEST(ParseMemory, KnowsBothKindsOfUnits) {
                 testing::HasSubstr(std::string("--f=") + text +
                                    ": expected an amount"));
   }
+  EXPECT_THAT(std::string(ParseMemory("f", "4GB\t").status().message()),
+              testing::HasSubstr("--f=4GB\\t: expected an amount"));
 }
 
 TEST(Complain, BadUsageIsNotAFailure) {
