@@ -41,6 +41,21 @@ bool IsRunning(pid_t pid) {
   return !stat.empty() && !absl::StrContains(stat, ") Z ");
 }
 
+// Until the file has `count` lines that contain `text`.
+bool AwaitLines(const std::string& path, const std::string& text, int count,
+                absl::Duration patience) {
+  const Deadline deadline(patience);
+  while (!deadline.passed()) {
+    int found = 0;
+    for (absl::string_view line : absl::StrSplit(ReadFile(path), '\n')) {
+      found += absl::StrContains(line, text);
+    }
+    if (found >= count) return true;
+    absl::SleepFor(kPollInterval);
+  }
+  return false;
+}
+
 }  // namespace
 
 TestProcess::TestProcess(std::vector<std::string> argv,
@@ -83,16 +98,12 @@ std::string TestProcess::Stderr() const { return ReadFile(prefix_ + ".err"); }
 
 bool TestProcess::AwaitOutput(const std::string& text, int count,
                               absl::Duration patience) const {
-  const Deadline deadline(patience);
-  while (!deadline.passed()) {
-    int found = 0;
-    for (absl::string_view line : absl::StrSplit(Stdout(), '\n')) {
-      found += absl::StrContains(line, text);
-    }
-    if (found >= count) return true;
-    absl::SleepFor(kPollInterval);
-  }
-  return false;
+  return AwaitLines(prefix_ + ".out", text, count, patience);
+}
+
+bool TestProcess::AwaitError(const std::string& text, int count,
+                             absl::Duration patience) const {
+  return AwaitLines(prefix_ + ".err", text, count, patience);
 }
 
 std::vector<pid_t> PidsIn(const std::string& output) {

@@ -31,6 +31,9 @@ class TestProcess {
   // Blocks until stdout has `count` lines that contain `text`.
   bool AwaitOutput(const std::string& text, int count,
                    absl::Duration patience = absl::Seconds(50)) const;
+  // The same of stderr.
+  bool AwaitError(const std::string& text, int count,
+                  absl::Duration patience = absl::Seconds(50)) const;
   pid_t pid() const { return pid_; }
 
  private:

@@ -13,7 +13,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -53,15 +52,6 @@ std::vector<std::string> Flags(const std::string& record) {
           "--backend=gloo",
           "--log_every=1",
           absl::StrCat("--record=", record)};
-}
-
-// Until the agent has seen its rank fail. A host that joins before that ends
-// the rank, too, and torchrun counts no restart.
-void AwaitFailedRank(const TestProcess& agent) {
-  const absl::Time end = absl::Now() + absl::Seconds(50);
-  while (!absl::StrContains(agent.Stderr(), "failed (exitcode:") &&
-         absl::Now() < end)
-    absl::SleepFor(absl::Milliseconds(100));
 }
 
 // Step -> mean loss over the ranks that trained it last.
@@ -153,7 +143,9 @@ TEST_F(ElasticTest, AJobWaitsForAHostThatVanishedAndGoesOnBitEqual) {
   ASSERT_TRUE(first->AwaitOutput(kStep, 12)) << first->Stderr();
   cluster().Destroy(2);
   EXPECT_EQ(second->Wait(), 128 + SIGKILL);
-  AwaitFailedRank(*first);
+  // A host that joins before its agent has seen the rank fail ends the rank,
+  // too, and torchrun counts no restart.
+  ASSERT_TRUE(first->AwaitError("failed (exitcode:", 1)) << first->Stderr();
   cluster().SetLink(2, true);
   second = StartAgent(2, "2", end);
   EXPECT_EQ(first->Wait(), 0) << first->Stderr();

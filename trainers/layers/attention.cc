@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "trainers/layers/values.h"
 #include "trainers/layers/vector_loops.h"
 
 namespace rankwise {
@@ -159,11 +160,6 @@ Right<Bf16Bits> TransposedAsRight(int64_t rows, int64_t columns,
                       {reinterpret_cast<const uint32_t*>(x.data), x.stride / 2},
                       {reinterpret_cast<uint32_t*>(memory.data), rows});
   return {memory.data, 2 * rows};
-}
-
-template <typename T>
-T* Values(const torch::Tensor& x) {
-  return static_cast<T*>(x.data_ptr());
 }
 
 // One head's queries, keys and values, or their gradients, in [B, tokens, 3 *

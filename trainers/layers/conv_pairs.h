@@ -1,9 +1,5 @@
-// The loops of conv_rows.h in bf16 by a processor's dot products: one
-// instruction multiplies 16 pairs of bf16 numbers by 16 others and adds both
-// products of each to a sum in fp32, twice the work of its counterpart in fp32.
-//
-// A pair is two bf16 numbers in 32 bits, the first in the lower half. The bits
-// of a bf16 number in fp32 are the pair of zero and this number.
+// The loops of conv_rows.h in bf16 by dot products of pairs. The bits of a bf16
+// number in fp32 are the pair of zero and this number.
 //
 // The products are those of conv_rows.h, added in another order. What differs
 // else: the dot product and the rounding to bf16 take numbers below the
@@ -15,13 +11,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "trainers/layers/bf16_pairs.h"
 #include "trainers/layers/conv_rows.h"
 #include "trainers/layers/instruction_set.h"
 #include "trainers/layers/pool_rows.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace rankwise {
 
@@ -30,8 +23,6 @@ struct Bf16Pairs : Bf16 {};
 
 #if defined(__x86_64__)
 
-using Pair = int32_t;
-
 constexpr int kPairs = 16;  // of a vector register
 static_assert(kChannels == 2 * kPairs);
 
@@ -39,14 +30,6 @@ static_assert(kChannels == 2 * kPairs);
 RANKWISE_INLINE_LOOP Pair PairOf(float first, float second) {
   return static_cast<Pair>(std::bit_cast<uint32_t>(first) >> 16 |
                            std::bit_cast<uint32_t>(second));
-}
-
-RANKWISE_BF16_PAIRS inline __m512bh LoadPairs(const Pair* pairs) {
-  return reinterpret_cast<__m512bh>(_mm512_loadu_si512(pairs));
-}
-
-RANKWISE_BF16_PAIRS inline __m512bh RepeatPair(Pair pair) {
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
 // Each number of a padded image with the one `distance` after it.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "trainers/layers/values.h"
 #include "trainers/layers/vector_loops.h"
 
 namespace rankwise {
@@ -16,11 +17,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kValuesPerThread = 32768;  // at least
-
-template <typename T>
-T* Values(const torch::Tensor& x) {
-  return static_cast<T*>(x.data_ptr());
-}
 
 template <typename T>
 torch::Tensor Forward(const torch::Tensor& x) {

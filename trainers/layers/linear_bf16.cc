@@ -9,11 +9,9 @@
 
 #include <utility>
 
+#include "trainers/layers/bf16_pairs.h"
+#include "trainers/layers/values.h"
 #include "trainers/layers/vector_loops.h"
-
-#define RANKWISE_BF16_LOOP [[gnu::target("avx512f,avx512bw,avx512bf16")]]
-#define RANKWISE_BF16_INLINE_LOOP \
-  [[gnu::target("avx512f,avx512bw,avx512bf16"), gnu::always_inline]] inline
 
 namespace rankwise {
 namespace {
@@ -30,19 +28,15 @@ constexpr int64_t kSteps = 4;
 // Weights that the caches keep between their uses are not worth it.
 constexpr int64_t kFewestWeights = 1 << 20;
 
-template <typename T>
-T* Values(const torch::Tensor& x) {
-  return static_cast<T*>(x.data_ptr());
-}
-
-RANKWISE_BF16_INLINE_LOOP __m512i Round(const float* low, const float* high) {
+RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP __m512i Round(const float* low,
+                                                       const float* high) {
   return reinterpret_cast<__m512i>(
       _mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low)));
 }
 
 // Rounds `left` values, 32 with each call.
 struct RoundValues {
-  RANKWISE_BF16_INLINE_LOOP void operator()() {
+  RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP void operator()() {
     if (left == 0) return;
     _mm_prefetch(from + kValuesAhead, _MM_HINT_T0);
     _mm_prefetch(from + kValuesAhead + kVector, _MM_HINT_T0);
@@ -59,7 +53,7 @@ struct RoundValues {
 
 // Rounds kTileColumns of `left` rows to panels, 16 of two rows with each call.
 struct RoundPanels {
-  RANKWISE_BF16_INLINE_LOOP void operator()() {
+  RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP void operator()() {
     if (left == 0) return;
     const __m512i pairs = _mm512_set_epi16(
         31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
@@ -87,16 +81,17 @@ struct RoundPanels {
 };
 
 struct Nothing {
-  RANKWISE_BF16_INLINE_LOOP void operator()() {}
+  RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP void operator()() {}
 };
 
 // c [kRows, kColumns] = a b. `panel` is b [inner, kColumns] with two rows in
 // one, pair by pair, as dot products read them. Meanwhile does other work,
 // where the multiplications leave room for it.
 template <typename Work>
-RANKWISE_BF16_LOOP void Multiply(const Bf16Bits* a, int64_t a_stride,
-                                 const Bf16Bits* panel, int64_t inner, float* c,
-                                 int64_t c_stride, Work& other_work) {
+RANKWISE_BF16_PAIRS void Multiply(const Bf16Bits* a, int64_t a_stride,
+                                  const Bf16Bits* panel, int64_t inner,
+                                  float* c, int64_t c_stride,
+                                  Work& other_work) {
   Work work = other_work;
   // Three pointers, from each of which an address reaches three rows.
   const Bf16Bits* rows[] = {a, a + 3 * a_stride, a + 6 * a_stride};
@@ -108,15 +103,13 @@ RANKWISE_BF16_LOOP void Multiply(const Bf16Bits* a, int64_t a_stride,
     work();
 #pragma GCC unroll 4
     for (int step = 0; step < kSteps; ++step) {
-      const auto left = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel));
-      const auto right =
-          reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel + kColumns));
+      const __m512bh left = LoadPairs(panel);
+      const __m512bh right = LoadPairs(panel + kColumns);
       panel += 2 * kColumns;
 #pragma GCC unroll 8
       for (int row = 0; row < kRows; ++row) {
         const void* const at = rows[row / 3] + row % 3 * a_stride + 2 * step;
-        const auto pair = reinterpret_cast<__m512bh>(
-            _mm512_set1_epi32(*static_cast<const int32_t*>(at)));
+        const __m512bh pair = RepeatPair(*static_cast<const Pair*>(at));
         sums[row][0] = _mm512_dpbf16_ps(sums[row][0], pair, left);
         sums[row][1] = _mm512_dpbf16_ps(sums[row][1], pair, right);
       }
@@ -133,7 +126,7 @@ RANKWISE_BF16_LOOP void Multiply(const Bf16Bits* a, int64_t a_stride,
 }
 
 template <typename Work>
-RANKWISE_BF16_LOOP void Finish(Work& work) {
+RANKWISE_BF16_PAIRS void Finish(Work& work) {
   while (work.left > 0) work();
 }
 
@@ -194,9 +187,7 @@ torch::Tensor Panels(const torch::Tensor& x) {
 }  // namespace
 
 bool HasBf16Linear(int64_t rows, int64_t inputs, int64_t outputs) {
-  static const bool has = __builtin_cpu_supports("avx512bf16") &&
-                          __builtin_cpu_supports("avx512bw") &&
-                          !__builtin_cpu_supports("amx-bf16");
+  static const bool has = HasBf16Pairs() && !__builtin_cpu_supports("amx-bf16");
   return has && rows > 0 && rows % kColumns == 0 &&
          inputs % kTileColumns == 0 && outputs % kRows == 0 &&
          inputs * outputs >= kFewestWeights;
