@@ -80,7 +80,8 @@ Parts MakeInput(const Task& task, int64_t number) {
   return parts;
 }
 
-// Bytes of the process's memory, resident: now or at their peak.
+// The most bytes that were resident in this process so far: an input is charged
+// only for what it takes beyond all earlier ones of its worker.
 int64_t PeakBytes() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
@@ -186,7 +187,10 @@ int Fuzz(const Task& task, Progress& progress) {
     const pid_t worker = fork();
     if (worker == 0) Work(task, next, seconds, progress);
     int status = 0;
-    waitpid(worker, &status, 0);
+    if (worker < 0 || waitpid(worker, &status, 0) != worker) {
+      std::perror("fuzz: cannot run a worker process");
+      std::abort();
+    }
     if (status == 0) break;
     ++findings;
     Report(task, EndOf(status, progress), progress.input);

@@ -194,7 +194,7 @@ void Mutator::ChangeRange(std::string& text) {
   }
 }
 
-// Removed, repeated, exchanged, or moved.
+// Removed, repeated, or exchanged.
 void Mutator::ChangeLines(std::string& text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   const size_t one = Below(lines.size()), other = Below(lines.size());

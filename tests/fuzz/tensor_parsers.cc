@@ -179,7 +179,8 @@ std::vector<Parts> ShardSeeds(const std::string& dir) {
 
 // A shard that is accepted although it was changed holds what was saved.
 Verdict CheckShard(const Parts& parts, const std::string& dir) {
-  if (!SaveShard(dir, 0, BlockText(0)).ok()) return {};
+  if (const absl::Status saved = SaveShard(dir, 0, BlockText(0)); !saved.ok())
+    return {absl::OkStatus(), std::string(saved.message())};
   WriteFile(SetIn(dir).paths[1], parts[0]);
   const auto tensors = ReadAll(dir);
   if (!tensors.ok()) return {tensors.status()};

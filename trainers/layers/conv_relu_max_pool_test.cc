@@ -85,6 +85,7 @@ double Error(const torch::Tensor& x, int64_t out,
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(actual[i].scalar_type(), expected[i].scalar_type());
     EXPECT_EQ(actual[i].sizes(), expected[i].sizes());
+    EXPECT_TRUE(actual[i].isfinite().all().item<bool>());
     const torch::Tensor difference =
         (actual[i].to(at::kFloat) - expected[i].to(at::kFloat)).abs().max();
     error =

@@ -97,21 +97,26 @@ TEST(SelfAttentionTest, IsAsExactAsAtens) {
 }
 
 TEST(SelfAttentionTest, HasTheSameBitsOnAnyNumberOfThreads) {
-  const Case shape = {2, 40, 3, 16, true};
-  const torch::Tensor qkv = SomeQkv(shape);
-  if (!HasSelfAttention(qkv, shape.heads)) GTEST_SKIP() << "no such products";
-  const torch::Tensor gradient = at::randn({2, 40, 48});
-  const Layer attend = [&](const torch::Tensor& x) {
-    return SelfAttention(x, shape.heads, shape.causal);
-  };
   const int threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const Passes one = Train(attend, qkv, gradient, at::kFloat);
-  at::set_num_threads(4);
-  const Passes four = Train(attend, qkv, gradient, at::kFloat);
-  at::set_num_threads(threads);
-  EXPECT_TRUE(one.output.equal(four.output));
-  EXPECT_TRUE(one.gradient.equal(four.gradient));
+  for (const int64_t tokens : {40, 65}) {
+    const Case shape = {2, tokens, 3, 16, true};
+    const torch::Tensor qkv = SomeQkv(shape);
+    const torch::Tensor gradient = at::randn({2, tokens, 48});
+    const Layer attend = [&](const torch::Tensor& x) {
+      return SelfAttention(x, shape.heads, shape.causal);
+    };
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      if (!HasSelfAttention(qkv.to(type), shape.heads))
+        GTEST_SKIP() << "no such products";
+      at::set_num_threads(1);
+      const Passes one = Train(attend, qkv, gradient, type);
+      at::set_num_threads(4);
+      const Passes four = Train(attend, qkv, gradient, type);
+      at::set_num_threads(threads);
+      EXPECT_TRUE(one.output.equal(four.output)) << tokens << type;
+      EXPECT_TRUE(one.gradient.equal(four.gradient)) << tokens << type;
+    }
+  }
 }
 
 TEST(SelfAttentionTest, LeavesToAtenWhatItCannotDo) {

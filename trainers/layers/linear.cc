@@ -81,7 +81,7 @@ bool RunsInBf16(const torch::Tensor& x, const torch::Tensor& weight,
          bias.scalar_type() == at::kFloat &&
          at::autocast::is_autocast_enabled(at::kCPU) &&
          at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 &&
-         HasBf16Linear(x.size(0), x.size(1), weight.size(0));
+         Bf16LinearSavesTime(x.size(0), x.size(1), weight.size(0));
 }
 
 }  // namespace

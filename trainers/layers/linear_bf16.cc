@@ -187,9 +187,13 @@ torch::Tensor Panels(const torch::Tensor& x) {
 }  // namespace
 
 bool HasBf16Linear(int64_t rows, int64_t inputs, int64_t outputs) {
-  static const bool has = HasBf16Pairs() && !__builtin_cpu_supports("amx-bf16");
-  return has && rows > 0 && rows % kColumns == 0 &&
-         inputs % kTileColumns == 0 && outputs % kRows == 0 &&
+  return HasBf16Pairs() && rows > 0 && rows % kColumns == 0 &&
+         inputs % kTileColumns == 0 && outputs % kRows == 0;
+}
+
+bool Bf16LinearSavesTime(int64_t rows, int64_t inputs, int64_t outputs) {
+  static const bool has_tiles = __builtin_cpu_supports("amx-bf16");
+  return HasBf16Linear(rows, inputs, outputs) && !has_tiles &&
          inputs * outputs >= kFewestWeights;
 }
 
@@ -279,6 +283,7 @@ torch::Tensor Bf16LinearWeightGradient(const torch::Tensor& dy,
 namespace rankwise {
 
 bool HasBf16Linear(int64_t, int64_t, int64_t) { return false; }
+bool Bf16LinearSavesTime(int64_t, int64_t, int64_t) { return false; }
 
 torch::Tensor Bf16Linear(const torch::Tensor&, const torch::Tensor&,
                          const torch::Tensor&) {

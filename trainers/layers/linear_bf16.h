@@ -12,10 +12,13 @@
 
 namespace rankwise {
 
-// Whether the functions below take these sizes, and this CPU is one on which
-// they save time: with bf16 dot products of vectors, and without those of tiles
-// (AMX), which ATen's products use.
+// Whether the functions below take these sizes on this CPU, which needs bf16
+// dot products of vectors.
 bool HasBf16Linear(int64_t rows, int64_t inputs, int64_t outputs);
+
+// Whether they also save time: with many weights, and on a CPU without dot
+// products of tiles (AMX), which ATen's products use.
+bool Bf16LinearSavesTime(int64_t rows, int64_t inputs, int64_t outputs);
 
 // All contiguous: x [rows, inputs] and dy [rows, outputs] in bf16, weight
 // [outputs, inputs] and bias [outputs] in fp32. y [rows, outputs] in bf16:

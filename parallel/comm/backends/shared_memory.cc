@@ -320,15 +320,16 @@ void SharedMemory::Send(const at::Tensor& data, int to, int tag) {
 }
 
 int64_t SharedMemory::TakeRoom(const Message& message) {
-  const int64_t bytes = message.bytes;
+  const int64_t room_bytes =
+      (message.bytes + kAlignment - 1) / kAlignment * kAlignment;
   for (const int64_t offset : rooms_) {
     const Room& room = RoomAt(place_, offset);
     // Not one much too large, which a message of its own size will need.
-    if (room.taken && room.room_bytes >= bytes && room.room_bytes <= 2 * bytes)
+    if (room.taken && room.room_bytes >= room_bytes &&
+        room.room_bytes <= 2 * room_bytes)
       return offset;
   }
   const int64_t offset = rooms_end_;
-  const int64_t room_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const int64_t end = offset + static_cast<int64_t>(sizeof(Room)) + room_bytes;
   if (end > kRoomsBytes) {
     Throw(message.Text(),
@@ -348,10 +349,14 @@ void SharedMemory::Receive(const at::Tensor& data, int from, int tag,
                            static_cast<int64_t>(data.nbytes())};
   Mailbox& box = MailboxOf(from, place_);
   uint32_t noticed = 0;
+  const Deadline deadline(timeout);
   while (!TakeMessage(data, from, tag, message, noticed)) {
-    const std::string why = AwaitChange(
-        box.sent, box.sleepers, [&] { return box.sent != noticed; }, from,
-        timeout);
+    std::string why = WhyLate(deadline, from);
+    if (why.empty()) {
+      why = AwaitChange(
+          box.sent, box.sleepers, [&] { return box.sent != noticed; }, from,
+          deadline);
+    }
     if (!why.empty()) Throw(message.Text(), why);
   }
 }
@@ -411,7 +416,7 @@ void SharedMemory::Await(int place, const Call& call, Timeout timeout) {
   const std::string why = AwaitChange(
       peer.epoch, peer.sleepers,
       [&] { return static_cast<int32_t>(peer.epoch - epoch_) >= 0; }, place,
-      timeout);
+      Deadline(timeout));
   if (!why.empty()) Fail(call.Text(), why);
 }
 
@@ -419,12 +424,11 @@ template <typename IsThere>
 std::string SharedMemory::AwaitChange(std::atomic<uint32_t>& word,
                                       std::atomic<uint32_t>& sleepers,
                                       IsThere is_there, int place,
-                                      Timeout timeout) {
+                                      const Deadline& deadline) {
   for (int i = 0; i < kLooks; ++i) {
     if (is_there()) return "";
     std::this_thread::yield();
   }
-  const Clock::time_point deadline = Clock::now() + timeout;
   std::string why;
   ++sleepers;
   while (true) {
@@ -432,13 +436,16 @@ std::string SharedMemory::AwaitChange(std::atomic<uint32_t>& word,
     if (is_there() || !why.empty()) break;
     SleepUnlessChanged(word, seen);
     why = WhyNot(place);
-    if (why.empty() && Clock::now() > deadline) {
-      why = absl::StrCat("timed out after ", timeout.count(),
-                         " ms of waiting for rank ", ranks_[place]);
-    }
+    if (why.empty()) why = WhyLate(deadline, place);
   }
   --sleepers;
   return is_there() ? "" : why;
+}
+
+std::string SharedMemory::WhyLate(const Deadline& deadline, int place) const {
+  if (Clock::now() <= deadline.time) return "";
+  return absl::StrCat("timed out after ", deadline.timeout.count(),
+                      " ms of waiting for rank ", ranks_[place]);
 }
 
 std::string SharedMemory::WhyNot(int place) const {

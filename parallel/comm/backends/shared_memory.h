@@ -81,6 +81,14 @@ class SharedMemory {
   struct Mailbox;
   struct Room;
   struct Message;
+  // When a wait ends, and how long it was to be.
+  struct Deadline {
+    explicit Deadline(Timeout wait)
+        : timeout(wait), time(std::chrono::steady_clock::now() + wait) {}
+
+    Timeout timeout;
+    std::chrono::steady_clock::time_point time;
+  };
   // A message that waits: where it is, among what its sender has sent.
   struct Note {
     int tag;
@@ -115,7 +123,9 @@ class SharedMemory {
   template <typename IsThere>
   std::string AwaitChange(std::atomic<uint32_t>& word,
                           std::atomic<uint32_t>& sleepers, IsThere is_there,
-                          int place, Timeout timeout);
+                          int place, const Deadline& deadline);
+  // Empty: there is time left.
+  std::string WhyLate(const Deadline& deadline, int place) const;
   // Why `place` will not come; empty: it may.
   std::string WhyNot(int place) const;
   // Fails all that follows.

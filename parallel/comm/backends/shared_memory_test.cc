@@ -175,6 +175,39 @@ TEST(SharedMemoryTest, MemoryOfMessagesIsUsedAgain) {
   });
 }
 
+TEST(SharedMemoryTest, MemoryOfSmallMessagesIsUsedAgain) {
+  constexpr int kMessages = 100000;
+  OnRanks(2, [](int place, SharedMemory& memory) {
+    Tensor data = at::ones({2});
+    const int64_t before = SharedKilobytes();
+    for (int i = 0; i < kMessages; ++i) {
+      if (place == i % 2)
+        memory.Send(data, 1 - place, 0);
+      else
+        memory.Receive(data, 1 - place, 0, kLong);
+    }
+    EXPECT_LT(SharedKilobytes() - before, 1024);
+  });
+}
+
+TEST(SharedMemoryTest, OtherMessagesDoNotExtendAReceivesTimeout) {
+  OnRanks(2, [](int place, SharedMemory& memory) {
+    Tensor data = at::ones({1});
+    if (place == 1) {
+      EXPECT_THAT(
+          ErrorOf([&] { memory.Receive(data, 0, 1, milliseconds(100)); }),
+          HasSubstr("timed out after 100 ms"));
+      return memory.Send(data, 0, 0);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    while (std::chrono::steady_clock::now() < end) {
+      memory.Send(data, 1, 0);
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    memory.Receive(data, 1, 0, milliseconds(1));
+  });
+}
+
 TEST(SharedMemoryTest, AMessageThatIsNotWhatIsExpectedFails) {
   OnRanks(2, [](int place, SharedMemory& memory) {
     if (place == 0) return memory.Send(at::zeros({2}), 1, 0);
