@@ -27,6 +27,7 @@
 #include "trainers/dry_run.h"
 #include "trainers/flags.h"
 #include "trainers/graphs/captured_step.h"
+#include "trainers/loop/denormals.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
 #include "trainers/peak/peak_process.h"
@@ -355,6 +356,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
     SilenceProfiler();
   if (line->launch.ranks_save_when_preempted) CatchPreemption();
   PrepareRankProcess();
+  FlushDenormals();
   KeepFreedMemory();
   Worker worker;
   worker.trainer = trainer.name;

@@ -227,7 +227,7 @@ def parse_args():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="per rank")
     parser.add_argument("--data_workers", type=int, default=2, help="processes per rank")
-    parser.add_argument("--tuned", action="store_true", help="channels-last and fused Adam")
+    parser.add_argument("--tuned", action="store_true", help="channels-last, fused Adam, no denormal numbers")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--log_every", type=int, default=100, help="steps")
     parser.add_argument("--losses", metavar="FILE",
@@ -244,6 +244,8 @@ def parse_args():
 
 def main():
     args, launched = parse_args(), process_start()
+    if args.tuned:
+        torch.set_flush_denormal(True)
     if args.mode == "single":
         run_rank(0, 1, args, launched)
     elif "RANK" in os.environ:

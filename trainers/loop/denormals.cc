@@ -1,0 +1,10 @@
+#include "trainers/loop/denormals.h"
+
+#include <ATen/Context.h>
+
+namespace rankwise {
+
+// Where a CPU cannot, it computes with denormal numbers as before.
+void FlushDenormals() { at::Context::setFlushDenormal(true); }
+
+}  // namespace rankwise
