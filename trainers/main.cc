@@ -27,7 +27,7 @@
 #include "trainers/dry_run.h"
 #include "trainers/flags.h"
 #include "trainers/graphs/captured_step.h"
-#include "trainers/loop/denormals.h"
+#include "trainers/layers/denormals.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
 #include "trainers/peak/peak_process.h"

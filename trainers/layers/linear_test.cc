@@ -108,6 +108,20 @@ TEST_P(Bf16LinearTest, GivesTheProductsOfRoundedArguments) {
   if (!is_atens) ExpectNear(gradients[2], dy.sum(0), /*rounded=*/false);
 }
 
+TEST_P(Bf16LinearTest, GivesTheSameBitsOnOneThread) {
+  if (!Bf16LinearSavesTime(rows_, inputs_, outputs_)) GTEST_SKIP() << "ATen's";
+  std::vector<variable_list> results;
+  for (const int threads : {2, 1}) {
+    at::set_num_threads(threads);
+    const torch::Tensor y = LinearUnderAutocast(arguments_);
+    results.push_back(grad({y}, arguments_, {dy_}));
+    results.back().push_back(y);
+  }
+  at::set_num_threads(2);
+  for (size_t i = 0; i < results[0].size(); ++i)
+    EXPECT_TRUE(results[0][i].equal(results[1][i])) << i;
+}
+
 // By the functions themselves, also where Linear leaves these sizes to ATen.
 TEST_P(Bf16LinearTest, ProductsAreThoseOfRoundedArgumentsOnAnyNumberOfThreads) {
   if (!HasBf16Linear(rows_, inputs_, outputs_)) GTEST_SKIP() << "ATen's";

@@ -227,7 +227,8 @@ def parse_args():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="per rank")
     parser.add_argument("--data_workers", type=int, default=2, help="processes per rank")
-    parser.add_argument("--tuned", action="store_true", help="channels-last, fused Adam, no denormal numbers")
+    parser.add_argument("--tuned", action="store_true",
+                        help="channels-last, fused Adam, no denormal numbers")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--log_every", type=int, default=100, help="steps")
     parser.add_argument("--losses", metavar="FILE",

@@ -1,4 +1,4 @@
-#include "trainers/loop/denormals.h"
+#include "trainers/layers/denormals.h"
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
