@@ -29,11 +29,19 @@ bool IsExecutable(const fs::path& path) {
 constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr int kCannotExecute = 127;
 
+bool IsIgnored(int signal) {
+  struct sigaction now = {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 sigset_t SetOfHeldSignals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
-  for (int signal : kInterrupts) sigaddset(&set, signal);
+  // A blocked signal is queued even if it is ignored.
+  for (int signal : kInterrupts) {
+    if (!IsIgnored(signal)) sigaddset(&set, signal);
+  }
   return set;
 }
 
@@ -164,6 +172,9 @@ absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
 }
 
 HeldSignals::HeldSignals() {
+  // It may be inherited as ignored: the kernel would then remove commands that
+  // end, and waitpid would never report them.
+  ::signal(SIGCHLD, SIG_DFL);
   const sigset_t set = SetOfHeldSignals();
   sigprocmask(SIG_BLOCK, &set, &before_);
 }

@@ -23,7 +23,9 @@ struct Command {
 };
 
 // Holds back SIGINT, SIGTERM, SIGHUP and SIGCHLD while it lives, so that
-// RunCommand can wait for them. Construct it in main before any thread.
+// RunCommand can wait for them. Construct it in main before any thread. The
+// first three stay ignored if they are: nohup ignores SIGHUP, and a shell
+// script SIGINT for what it starts with "&".
 class HeldSignals {
  public:
   HeldSignals();

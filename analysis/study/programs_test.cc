@@ -92,7 +92,7 @@ TEST_F(ProgramPathTest, OnlyExecutableFilesAreTrainers) {
 
 using ::testing::HasSubstr;
 
-class SubprocessTest : public testing::Test {
+class CommandTest : public testing::Test {
  protected:
   Command Shell(const std::string& script) {
     Command command;
@@ -106,8 +106,12 @@ class SubprocessTest : public testing::Test {
     return text.str();
   }
 
-  HeldSignals signals_;
   const std::string log_ = testing::TempDir() + "/log";
+};
+
+class SubprocessTest : public CommandTest {
+ protected:
+  HeldSignals signals_;
 };
 
 TEST_F(SubprocessTest, CollectsBothOutputs) {
@@ -164,6 +168,25 @@ TEST_F(SubprocessTest, ASignalToUsEndsIt) {
   EXPECT_EQ(RunCommand(Shell("kill -INT $PPID; sleep 600"), signals_),
             absl::CancelledError("was interrupted"));
   EXPECT_EQ(signals_.interrupted_by(), SIGINT);
+}
+
+TEST_F(CommandTest, AnIgnoredSignalToUsDoesNot) {
+  ::signal(SIGHUP, SIG_IGN);
+  {
+    HeldSignals signals;
+    EXPECT_EQ(RunCommand(Shell("kill -HUP $PPID; sleep 0.1; exit 3"), signals),
+              absl::UnknownError("exited with code 3"));
+  }
+  ::signal(SIGHUP, SIG_DFL);
+}
+
+TEST_F(CommandTest, ItsEndIsSeenEvenIfSigchldWasIgnored) {
+  ::signal(SIGCHLD, SIG_IGN);
+  HeldSignals signals;
+  Command command = Shell("exit 3");
+  command.timeout = command.grace = absl::Seconds(5);
+  EXPECT_EQ(RunCommand(command, signals),
+            absl::UnknownError("exited with code 3"));
 }
 
 TEST_F(SubprocessTest, NothingOfItIsLeftRunning) {

@@ -143,7 +143,7 @@ absl::Status Communicator::Parts::CheckGpus() {
   const BackendKind* const named = FindBackend(config.backend);
   const bool may_do_without =
       requested_device == "auto" && (named == nullptr || named->serves_cpu);
-  if (alone.ok() || !may_do_without) return alone;
+  if (!absl::IsInvalidArgument(alone) || !may_do_without) return alone;
   hardware.gpus = 0;
   hardware.why_no_gpu = std::string(alone.message());
   return Place();

@@ -25,7 +25,8 @@ namespace rankwise {
 
 struct CommConfig {
   // auto, or a name in the table of backends.h. auto: nccl when the build has
-  // CUDA and every local rank has a GPU of its own, else gloo.
+  // CUDA and every local rank has a GPU of its own; on CPUs shm on one machine,
+  // mpi on several if whoever started the ranks serves PMIx; else gloo.
   std::string backend = "auto";
   // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N, the only way for
   // ranks to share a GPU.
@@ -81,7 +82,7 @@ class Communicator {
   const RankEnv& env() const;
   int rank() const;
   int world_size() const;
-  // Its name: "gloo", "nccl" or "fake".
+  // Its name in the table of backends.h: "gloo".
   absl::string_view backend() const;
   // The host of each rank of the job (HostsOf, placement.h). Without peers: as
   // many ranks on each as RankEnv says.

@@ -40,7 +40,7 @@ class WorldTest : public ::testing::TestWithParam<std::tuple<int, bool>> {};
 TEST_P(WorldTest, CollectivesGiveTheRightResults) {
   const auto [world_size, by_file] = GetParam();
   std::vector<std::string> flags;
-  if (by_file) flags = {"--file_store=file://" + TemporaryPath("store")};
+  if (by_file) flags = {"--file_store=" + TemporaryPath("store")};
   TestProcess process(Ranks(world_size, "all", flags));
   EXPECT_EQ(process.Wait(), 0) << process.Stderr();
   const std::string expected =

@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/diagnosis/peers.h"
@@ -64,9 +63,11 @@ StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
 
 absl::StatusOr<StoreConnection> ServeTcp(const RankEnv& env,
                                          absl::Duration timeout) {
-  const bool on_loopback =
-      env.master_addr.empty() || IsLoopbackAddress(env.master_addr);
-  absl::StatusOr<Listener> listener = Listen(on_loopback, env.master_port);
+  // A listener at 127.0.0.1 cannot be reached at 127.0.1.1 or ::1.
+  const bool loopback_only = env.master_addr.empty() ||
+                             env.master_addr == kLoopback ||
+                             env.master_addr == "localhost";
+  absl::StatusOr<Listener> listener = Listen(loopback_only, env.master_port);
   if (absl::IsAlreadyExists(listener.status())) {
     return absl::AlreadyExistsError(absl::StrCat(
         "MASTER_PORT ", env.master_port,
@@ -119,7 +120,7 @@ absl::Status CheckFile(const std::string& path) {
 
 absl::StatusOr<StoreConnection> OpenFile(const RankEnv& env,
                                          const RendezvousConfig& config) {
-  const std::string path(absl::StripPrefix(config.file_store, "file://"));
+  const std::string& path = config.file_store;
   RETURN_IF_ERROR(CheckFile(path));
   return StoreConnection{
       c10::make_intrusive<c10d::FileStore>(path, env.world_size),

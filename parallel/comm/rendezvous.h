@@ -19,8 +19,8 @@ namespace rankwise {
 struct RendezvousConfig {
   // For the store to be there and for all ranks to arrive, together.
   absl::Duration timeout = absl::Seconds(60);
-  // Path, or file://path, on a file system that all ranks see; empty: a TCP
-  // store at MASTER_ADDR:MASTER_PORT.
+  // Path on a file system that all ranks see; empty: a TCP store at
+  // MASTER_ADDR:MASTER_PORT.
   std::string file_store;
   // After the store's host has acknowledged nothing for this long, calls that
   // wait for the store throw.

@@ -100,22 +100,25 @@ TEST(RendezvousTest, RanksMeetInAHostedStore) {
 }
 
 TEST(RendezvousTest, RankZeroServesTheStoreWhenNobodyElseDoes) {
-  absl::StatusOr<Listener> free = Listen(/*loopback_only=*/true, 0);
-  ASSERT_TRUE(free.ok());
-  close(free->fd);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([rank, port = free->port] {
-      RankEnv env = Rank(rank, 2, port);
-      env.store_is_external = false;
-      const auto met = Rendezvous(env, Within(absl::Seconds(30)));
-      ASSERT_TRUE(met.ok()) << met.status();
-      EXPECT_EQ(met->is_server, rank == 0);
-      if (rank == 0) met->store->wait({"done"});
-      if (rank == 1) met->store->set("done", "");
-    });
+  for (const std::string address : {"127.0.0.1", "127.0.1.1"}) {
+    absl::StatusOr<Listener> free = Listen(/*loopback_only=*/false, 0);
+    ASSERT_TRUE(free.ok());
+    close(free->fd);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([rank, address, port = free->port] {
+        RankEnv env = Rank(rank, 2, port);
+        env.master_addr = address;
+        env.store_is_external = false;
+        const auto met = Rendezvous(env, Within(absl::Seconds(30)));
+        ASSERT_TRUE(met.ok()) << address << ": " << met.status();
+        EXPECT_EQ(met->is_server, rank == 0);
+        if (rank == 0) met->store->wait({"done"});
+        if (rank == 1) met->store->set("done", "");
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
   }
-  for (std::thread& rank : ranks) rank.join();
 }
 
 TEST(RendezvousTest, MissingRanksAreListed) {
@@ -240,7 +243,7 @@ TEST(RendezvousTest, DifferentWorldSizesAreRefused) {
 
 TEST(RendezvousTest, RanksMeetInAFile) {
   RendezvousConfig config = Within(absl::Seconds(30));
-  config.file_store = absl::StrCat("file://", FreshPath("meeting"));
+  config.file_store = FreshPath("meeting");
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([rank, config] {

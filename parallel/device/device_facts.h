@@ -22,8 +22,8 @@ BuildFacts ThisBuild();
 int VisibleGpus();
 
 // Why there are none: "this binary was built without CUDA; build it with
-// --config=cuda", "no NVIDIA driver", "CUDA_VISIBLE_DEVICES=-1 hides all
-// GPUs"; "" where there are some.
+// --config=cuda", "no NVIDIA driver", "no GPU is visible
+// (CUDA_VISIBLE_DEVICES=-1 may hide them)"; "" where there are some.
 std::string WhyNoGpu();
 
 struct GpuFacts {

@@ -13,6 +13,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "parallel/comm/backends/backends.h"
 #include "parallel/launch/placement.h"
@@ -39,8 +40,8 @@ ABSL_FLAG(
     bool, check_collectives, false,
     "compare every collective's kind, shapes and dtype across ranks; slow");
 ABSL_FLAG(std::string, file_store, "",
-          "file through which the ranks meet, in a shared folder; empty: TCP "
-          "at MASTER_ADDR");
+          "file through which the ranks meet, in a shared folder: PATH or "
+          "file://PATH; empty: TCP at MASTER_ADDR");
 ABSL_FLAG(std::string, log_dir, "",
           "folder for one log file per rank; empty: everything is shown");
 
@@ -147,6 +148,9 @@ RankEnv FakeRankEnvFromFlags() {
 }
 
 absl::StatusOr<CommConfig> CommConfigFromFlags() {
+  // The system takes timeouts in milliseconds, as an int (TCP_USER_TIMEOUT).
+  constexpr absl::Duration kShortest = absl::Seconds(1);
+  constexpr absl::Duration kLongest = absl::Hours(576);
   FlagChecks checks;
   CommConfig comm;
   comm.backend = absl::GetFlag(FLAGS_backend);
@@ -154,14 +158,15 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
   comm.rendezvous_timeout = absl::GetFlag(FLAGS_rendezvous_timeout);
   comm.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
   comm.check_collectives = absl::GetFlag(FLAGS_check_collectives);
-  comm.file_store = UserPath(absl::GetFlag(FLAGS_file_store));
+  comm.file_store = UserPath(std::string(
+      absl::StripPrefix(absl::GetFlag(FLAGS_file_store), "file://")));
   checks.OneOf("backend", comm.backend, BackendChoices());
   for (const auto& [name, timeout] :
        {std::pair("rendezvous_timeout", comm.rendezvous_timeout),
         std::pair("collective_timeout", comm.collective_timeout)}) {
-    if (timeout >= absl::Seconds(1)) continue;
+    if (timeout >= kShortest && timeout <= kLongest) continue;
     checks.Complain(absl::StrCat("--", name, "=", absl::FormatDuration(timeout),
-                                 ": must be at least 1s"));
+                                 ": must be between 1s and 576h"));
   }
   checks.ParentExists("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);

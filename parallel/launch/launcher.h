@@ -41,7 +41,8 @@ struct LaunchConfig {
 // Returns the exit code for main(): 0 when every rank returned 0; the code of
 // the first rank that ended otherwise, or 128 + its signal; 128 + signal when
 // the launcher itself was told to end (SIGINT, SIGTERM, SIGHUP: forwarded; a
-// second one kills at once). The failure is reported on stderr: the rank that
+// second one kills at once; SIGINT and SIGHUP not if they were ignored when it
+// started, as under nohup). The failure is reported on stderr: the rank that
 // ended first, or, when that has ended because of another, the other; and the
 // last lines that it wrote there. Ranks learn from the launcher at once that
 // one of them has died, or is stopped. No rank outlives the launcher, also if

@@ -47,6 +47,13 @@ TEST(LauncherTest, RunsAllRanksAndMarksTheirLines) {
   EXPECT_TRUE(AllGone(PidsIn(output)));
 }
 
+TEST(LauncherTest, SeesItsRanksEndEvenIfStartedWithSigchldIgnored) {
+  signal(SIGCHLD, SIG_IGN);
+  TestProcess process(Ranks(2, "all_reduce"));
+  signal(SIGCHLD, SIG_DFL);
+  EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+}
+
 TEST(LauncherTest, NamesARankThatExits) {
   TestProcess process(Ranks(3, "exit"));
   EXPECT_EQ(process.Wait(), 3);

@@ -1,7 +1,5 @@
 // Who am I? Reads a rank's place in the job from the variables that torchrun,
 // this package's launcher (--nproc), OpenMPI's mpirun or Slurm's srun set.
-//
-// This is the one library of rankwise that reads the environment.
 #ifndef RANKWISE_PARALLEL_LAUNCH_RANK_ENV_H_
 #define RANKWISE_PARALLEL_LAUNCH_RANK_ENV_H_
 

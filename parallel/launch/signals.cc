@@ -42,6 +42,11 @@ void Catch(int signal) {
   raise(signal);
 }
 
+bool IsIgnored(int signal) {
+  struct sigaction now = {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 bool IsPreemption(int signal) { return signal == SIGTERM || signal == SIGUSR1; }
@@ -67,10 +72,15 @@ LauncherSignals::~LauncherSignals() {
 }
 
 absl::Status LauncherSignals::Block(bool usr1) {
+  // It may be inherited as ignored: the kernel would then remove ranks that
+  // end, and waitid would never report them.
+  ::signal(SIGCHLD, SIG_DFL);
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
-    sigaddset(&handled, signal);
+  for (const int signal : {SIGTERM, SIGCHLD}) sigaddset(&handled, signal);
+  // A blocked signal is queued even if it is ignored.
+  for (const int signal : {SIGINT, SIGHUP}) {
+    if (!IsIgnored(signal)) sigaddset(&handled, signal);
   }
   if (usr1) sigaddset(&handled, SIGUSR1);
   sigprocmask(SIG_BLOCK, &handled, &previous_mask_);

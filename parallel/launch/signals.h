@@ -26,7 +26,9 @@ void CatchPreemption();
 bool Preempted();
 
 // The signals that a launcher reads, instead of being ended by them, while this
-// exists: SIGINT, SIGTERM, SIGHUP and SIGCHLD.
+// exists: SIGTERM, SIGCHLD, and, unless they are ignored at its start, SIGINT
+// and SIGHUP: nohup ignores SIGHUP, and a shell script SIGINT for what it
+// starts with "&".
 class LauncherSignals {
  public:
   ~LauncherSignals();

@@ -1,6 +1,8 @@
 #include "parallel/launch/signals.h"
 
 #include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -32,6 +34,18 @@ TEST(PreemptionDeathTest, ASecondOneEndsTheProcess) {
               ::testing::KilledBySignal(SIGTERM), "");
   EXPECT_EXIT(SendTwice(SIGTERM, SIGUSR1, absl::Seconds(1.1)),
               ::testing::KilledBySignal(SIGUSR1), "");
+}
+
+TEST(LauncherSignalsTest, WhatIsIgnoredAtTheStartStaysIgnored) {
+  for (const int signal : {SIGHUP, SIGINT}) {
+    ::signal(signal, SIG_IGN);
+    LauncherSignals signals;
+    ASSERT_TRUE(signals.Block(/*usr1=*/false).ok());
+    raise(signal);
+    signalfd_siginfo info;
+    EXPECT_EQ(read(signals.fd(), &info, sizeof(info)), -1);
+    ::signal(signal, SIG_DFL);
+  }
 }
 
 }  // namespace
