@@ -32,6 +32,7 @@ std::vector<RunTrace> RunsOf(const std::vector<CellForTest>& config) {
     for (int i = 0; i < cell.repetitions; ++i) {
       RunTrace run = MakeRunOf(cell.run, cell.parts);
       for (RankTrace& trace : run.ranks) {
+        trace.run.mesh = cell.mesh;
         for (const auto& [name, value] : cell.flags) {
           trace.run.flags[name] = value;
         }

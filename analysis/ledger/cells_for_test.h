@@ -31,6 +31,7 @@ struct CellForTest {
   std::map<std::string, std::string> flags = {};  // in addition to MakeRun's
   int repetitions = 2;
   bool captured = false;
+  std::vector<RecordedAxis> mesh = {};
 };
 
 // Cells with their ledgers, without warm-up. `ledgers` points into `cells`.

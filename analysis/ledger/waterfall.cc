@@ -58,11 +58,16 @@ double ExamplesPerPass(const Cell& cell) {
   return examples > 0 ? examples : cell.rank_batch;
 }
 
-// Over how many ranks one copy of the model is cut.
-double RanksPerModel(const Cell& cell) {
+// Over how many ranks the update of one copy of the model is divided: those
+// that the model is cut over, and with ZeRO those that share each part's rows.
+double RanksPerUpdate(const Cell& cell) {
   const int64_t stages =
       cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;
-  return static_cast<double>(stages * AxisSize(cell.run, "tp"));
+  const auto cut = static_cast<double>(stages * AxisSize(cell.run, "tp"));
+  if (NumberFlagOf(cell.run, "zero", 0) == 0) return cut;
+  const double shards = NumberFlagOf(cell.run, "shard_ranks", 0);
+  return cut *
+         (shards > 0 ? shards : static_cast<double>(AxisSize(cell.run, "dp")));
 }
 
 // Of `base`'s trainer, world size and flags, with passes of as many examples as
@@ -194,12 +199,13 @@ class Explainer {
 
   // What a rank of `cell_` would compute if its passes were as fast as those of
   // `alone`, whose passes hold as many examples. The optimizer's work follows
-  // the rank's share of the model, not its examples.
+  // the rank's share of the update, not its examples.
   double ComputeAlone(const CellLedger& alone) const {
     const double optimizer = alone.ledger.optimizer_seconds;
     const double passes = alone.ledger.MeanComputeSeconds() - optimizer;
     return passes * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell) +
-           optimizer * RanksPerModel(*alone.cell) / RanksPerModel(*cell_.cell);
+           optimizer * RanksPerUpdate(*alone.cell) /
+               RanksPerUpdate(*cell_.cell);
   }
 
   // Communication cannot speed computing up: where the run without it computed

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "analysis/ledger/cells_for_test.h"
 #include "analysis/ledger/ledger.h"
 #include "gmock/gmock.h"
@@ -270,6 +271,26 @@ TEST(WaterfallTest, APipelineHasSmallerMicroBatchesAndPartOfTheOptimizer) {
   EXPECT_NEAR(losses[LossCause::kBubble], 8, 1e-9);
   EXPECT_NEAR(losses[LossCause::kImbalance], 2, 1e-9);
   EXPECT_EQ(losses.count(LossCause::kDataWait), 0u);
+}
+
+TEST(WaterfallTest, WithZeroARankHasPartOfTheOptimizer) {
+  for (const int shard_ranks : {0, 2}) {
+    const StudyForTest study(
+        {kSingle32,
+         {{.binary = "single", .batch_size = 8},
+          Always({0.015, 0, 0, 0.001, 0})},
+         {.run = {.binary = "fsdp", .world_size = 4, .batch_size = 8},
+          .parts = Always({0.016, 0.005, 0, 0.001, 0}),
+          .flags = {{"zero", "3"}, {"shard_ranks", absl::StrCat(shard_ranks)}},
+          .mesh = {{"dp", 4}}}});
+    auto losses =
+        Losses(Explain(study, study.Find("single", 1, 32),
+                       study.Find("fsdp zero3", 4, 8), Scaling::kStrong));
+    // A tenth of 15 ms is the optimizer of the whole model.
+    const double alone = 0.9 * 15 + 0.1 * 15 / (shard_ranks == 0 ? 4 : 2);
+    EXPECT_NEAR(losses[LossCause::kSmallerBatch], alone - 10, 1e-9);
+    EXPECT_NEAR(losses[LossCause::kSharedMachine], 16 - alone, 1e-9);
+  }
 }
 
 TEST(WaterfallTest, WhatTheBaseLosesTooIsNoLoss) {

@@ -34,6 +34,21 @@ CollectiveCosts Stated(const char* collective, Growth growth, double alpha,
   return {collective, growth, /*growth_is_assumed=*/true, {curve}};
 }
 
+// Of an all-reduce that was not measured across nodes: a ring of messages, as
+// slow as its slowest link. Links between nodes are shared with other lines, as
+// if `shared` bytes were sent; within a node every device has its own.
+double RingSeconds(const NetworkModel& network, double bytes, double shared,
+                   const Line& line, CostSide side) {
+  const auto n = static_cast<double>(line.ranks);
+  const auto message = network.Estimate(MessagesOf(network, /*across=*/true),
+                                        shared / n, 2, line.nodes());
+  if (!message.ok()) return std::numeric_limits<double>::infinity();
+  const double across = 2 * (n - 1) * SecondsAt(*message, side);
+  if (line.per_node == 1) return across;
+  const auto within = network.Estimate("all_reduce", bytes, line.ranks);
+  return within.ok() ? std::max(across, SecondsAt(*within, side)) : across;
+}
+
 }  // namespace
 
 NetworkModel StatedNetwork(const StatedLinks& links) {
@@ -73,6 +88,18 @@ absl::Status CheckNetwork(const Cluster& cluster) {
   return absl::OkStatus();
 }
 
+absl::Status CheckReach(const Cluster& cluster, int64_t ranks) {
+  if (ranks <= cluster.devices_per_node ||
+      !MessagesOf(cluster.network, /*across=*/true).empty())
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      ranks, " ranks are more than the ", cluster.devices_per_node,
+      " of a node, and the costs of messages between nodes are not known: "
+      "record comm_bench --collectives=all_reduce,send_recv on two hosts, or "
+      "give --devices_per_node=",
+      ranks));
+}
+
 double CollectiveSeconds(const Cluster& cluster, absl::string_view collective,
                          double bytes, const Line& line, CostSide side) {
   if (line.ranks == 1 || bytes == 0) return 0;
@@ -94,6 +121,9 @@ double CollectiveSeconds(const Cluster& cluster, absl::string_view collective,
       across ? bytes * static_cast<double>(cluster.devices_per_node) /
                    static_cast<double>(line.per_node)
              : bytes;
+  if (across && name == "all_reduce" &&
+      network.FindAcrossHosts(name) == nullptr)
+    return share * RingSeconds(network, bytes, shared, line, side);
   const auto estimate = network.Estimate(
       name, shared, collective == "ping_pong" ? 2 : line.ranks, nodes);
   if (!estimate.ok()) return std::numeric_limits<double>::infinity();

@@ -75,6 +75,10 @@ Line LineAlong(const Cluster& cluster, int64_t ranks, int64_t stride);
 // was not measured.
 absl::Status CheckNetwork(const Cluster& cluster);
 
+// FailedPrecondition, saying what to do, where `ranks` need several nodes and
+// messages between these were not measured.
+absl::Status CheckReach(const Cluster& cluster, int64_t ranks);
+
 // Of a call by all ranks of `line`, while the other devices of their nodes do
 // the same in lines of their own and share the nodes' links: all_reduce,
 // all_gather and reduce_scatter (bytes: the whole buffer), or ping_pong, a
@@ -102,7 +106,7 @@ absl::StatusOr<Cluster> NamedCluster(absl::string_view name);
 // names the field by its JSON pointer.
 absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text);
 
-// Which of a study's runs say what computing takes.
+// Which of a study's runs say what computing takes, and on what hosts.
 struct RecordedComputing {
   // That are planned for: of as many ranks, else of the most below, else of the
   // fewest.
@@ -111,6 +115,8 @@ struct RecordedComputing {
   // single, and ddp or fsdp with --skip_communication. Of as many ranks those
   // come before runs that communicate.
   int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
+  // That share a host; 0: the most that did in a run.
+  int64_t devices_per_node = 0;
 };
 
 // From a study's records of gpt: what products and kernels take, by the steps

@@ -110,6 +110,18 @@ TEST(CollectiveSecondsTest, LinesShareTheLinksOfANode) {
   EXPECT_NEAR(Seconds(cluster, "ping_pong", 1e9, line), 10e-6 + 0.1, 1e-9);
 }
 
+TEST(CollectiveSecondsTest, LinksWithinANodeAreNotShared) {
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  cluster.network = StatedNetwork({1e-6, 20e9, 10e-6, 50e9});
+  // One device of each node, with an eighth of the node's links.
+  EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, LineAlong(cluster, 2, 8)),
+              2 * (10e-6 + 0.5e9 / (50e9 / 8)), 1e-9);
+  // All of both nodes: the links within are the slower ones.
+  EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, LineAlong(cluster, 16, 1)),
+              30 * (1e-6 + 1e9 / 16 / 20e9), 1e-9);
+}
+
 TEST(NamedClusterTest, KnowsTheirNames) {
   for (const std::string& name : ClusterNames()) {
     const auto cluster = NamedCluster(name);
@@ -179,6 +191,14 @@ TEST(ClusterFromRecordsTest, ComputesAsSlowlyAsSoManyRanksDo) {
   // Two ranks keep both cores busy.
   EXPECT_EQ(cluster->speed_during_communication, 0);
   EXPECT_TRUE(CheckNetwork(*cluster).ok());
+}
+
+TEST(ClusterFromRecordsTest, MoreRanksShareAHostsMemory) {
+  const auto cluster =
+      ClusterFromRecords(NanoRuns(), {.ranks = 4, .devices_per_node = 4});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(cluster->devices_per_node, 4);
+  EXPECT_DOUBLE_EQ(cluster->device.memory_bytes, 4e9);
 }
 
 TEST(ClusterFromRecordsTest, TakesTheOverlapThatWasMeasured) {

@@ -51,7 +51,9 @@ ABSL_FLAG(int64_t, fit_up_to, 0,
           "with --score: fit runs of at most this many ranks and score the "
           "larger ones; 0: fit those that exchange nothing (single, ddp "
           "--skip_communication), and score all others");
-ABSL_FLAG(int64_t, devices_per_node, 0, "0: the cluster's own");
+ABSL_FLAG(int64_t, devices_per_node, 0,
+          "0: the cluster's own; of --records also what a host's memory is "
+          "divided by");
 ABSL_FLAG(std::string, memory, "",
           "of a device, such as 80GB; empty: the cluster's own");
 ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");
@@ -183,10 +185,13 @@ class ClusterSource {
   absl::StatusOr<Cluster> For(int64_t ranks) const {
     Cluster cluster = stated_;
     if (!runs_.empty()) {
-      ASSIGN_OR_RETURN(cluster, ClusterFromRecords(runs_, {.ranks = ranks}));
+      ASSIGN_OR_RETURN(
+          cluster, ClusterFromRecords(
+                       runs_, {.ranks = ranks, .devices_per_node = devices_}));
       cluster.deviation = deviation_;
+    } else if (devices_ > 0) {
+      cluster.devices_per_node = devices_;
     }
-    if (devices_ > 0) cluster.devices_per_node = devices_;
     if (memory_bytes_ > 0) cluster.device.memory_bytes = memory_bytes_;
     return cluster;
   }

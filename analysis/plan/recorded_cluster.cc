@@ -134,23 +134,16 @@ double MemoryRate(const std::vector<ComputingSample>& samples) {
 Device FitDevice(const std::vector<ComputingSample>& samples) {
   Device device;
   device.memory_bytes_per_second = MemoryRate(samples);
-  double ff = 0, fk = 0, kk = 0, f = 0, k = 0;
+  LeastSquares sums;
   for (const ComputingSample& sample : samples) {
     const double left = 1 - sample.moved_bytes /
                                 device.memory_bytes_per_second / sample.seconds;
-    const double flops = sample.flops / sample.seconds;
-    const double kernels = sample.kernels / sample.seconds;
-    ff += flops * flops;
-    fk += flops * kernels;
-    kk += kernels * kernels;
-    f += flops * left;
-    k += kernels * left;
+    sums.Add(sample.flops / sample.seconds, sample.kernels / sample.seconds,
+             left);
   }
-  const double determinant = ff * kk - fk * fk;
-  double per_flop = f / ff;
-  if (determinant > 1e-6 * ff * kk) {
-    const double per_kernel = (ff * k - fk * f) / determinant;
-    const double both = (f * kk - k * fk) / determinant;
+  double per_flop = sums.x0y / sums.x0x0;
+  if (sums.Determinant() > 1e-6 * sums.x0x0 * sums.x1x1) {
+    const auto [both, per_kernel] = sums.Solve();
     if (per_kernel > 0 && both > 0) {
       per_flop = both;
       device.kernel_seconds = per_kernel;
@@ -281,7 +274,8 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
 
   const RunRecord& one = *like->second.front().run;
   cluster.name = one.host.cpu_model;
-  cluster.devices_per_node = MostOnAHost(runs);
+  cluster.devices_per_node =
+      which.devices_per_node > 0 ? which.devices_per_node : MostOnAHost(runs);
   cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
                                 static_cast<double>(cluster.devices_per_node);
   ASSIGN_OR_RETURN(

@@ -44,10 +44,11 @@ absl::StatusOr<Setting> SettingOf(const Cell& cell,
   ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision")));
   ASSIGN_OR_RETURN(
       setting.cluster,
-      ClusterFromRecords(runs, {.ranks = cell.run.world_size,
-                                .most_exchanging_ranks = config.fit_up_to}));
-  setting.cluster.devices_per_node =
-      (cell.run.world_size + cell.hosts - 1) / cell.hosts;
+      ClusterFromRecords(
+          runs, {.ranks = cell.run.world_size,
+                 .most_exchanging_ranks = config.fit_up_to,
+                 .devices_per_node =
+                     (cell.run.world_size + cell.hosts - 1) / cell.hosts}));
   return setting;
 }
 

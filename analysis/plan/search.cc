@@ -89,9 +89,12 @@ class MeshLayouts {
 
 std::vector<Layout> AllLayouts(const Setting& setting,
                                const SearchConfig& config) {
+  const int64_t devices = setting.cluster.devices_per_node;
   std::vector<Layout> layouts;
   for (const int64_t tp : Divisors(config.ranks)) {
-    if (tp > setting.cluster.devices_per_node) break;
+    if (tp > devices) break;
+    // Some groups along tp would be on two nodes.
+    if (config.ranks > devices && devices % tp != 0) continue;
     for (const int64_t pp : Divisors(config.ranks / tp)) {
       for (const int64_t cp : Divisors(config.ranks / tp / pp)) {
         const int64_t dp = config.ranks / tp / pp / cp;
@@ -164,6 +167,7 @@ absl::Status NothingFits(const SearchConfig& config, const Setting& setting,
 absl::StatusOr<SearchResult> Search(StepModel& model,
                                     const SearchConfig& config) {
   const Setting& setting = model.setting();
+  RETURN_IF_ERROR(CheckReach(setting.cluster, config.ranks));
   const std::vector<Layout> layouts = AllLayouts(setting, config);
   if (layouts.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(

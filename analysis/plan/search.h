@@ -38,10 +38,11 @@ struct SearchResult {
   int64_t simulated = 0;  // the others are slower by LeastSeconds
 };
 
-// Tries every divisor of the ranks along each axis, tp within a node, every
-// micro-batch that is a power of two, each schedule, ZeRO stage, recomputation
-// and sequence parallelism. FailedPrecondition where none fits, with what the
-// smallest would take, or where no number of replicas divides the batch.
+// Tries every divisor of the ranks along each axis, tp within a node, which it
+// divides where there are several, every micro-batch that is a power of two,
+// each schedule, ZeRO stage, recomputation and sequence parallelism.
+// FailedPrecondition where none fits, with what the smallest would take, where
+// no number of replicas divides the batch, or as CheckReach fails.
 absl::StatusOr<SearchResult> Search(StepModel& model,
                                     const SearchConfig& config);
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/status/status.h"
 #include "analysis/plan/output.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -124,6 +125,37 @@ TEST(SearchTest, SaysThatNoReplicasDivideTheBatch) {
   // 7 divides neither heads nor tokens, and 56 stages are too many.
   EXPECT_THAT(std::string(Search(steps, Ranks(11, 4)).status().message()),
               HasSubstr("--global_batch"));
+}
+
+TEST(SearchTest, NeedsMessagesAcrossNodes) {
+  Setting setting = MakeSetting();
+  NetworkModel& network = setting.cluster.network;
+  network.across_hosts = {*network.Find("all_reduce")};
+  StepModel steps = *StepModel::Create(setting);
+  EXPECT_TRUE(Search(steps, Ranks(4, 4)).ok());
+  const absl::Status status = Search(steps, Ranks(8, 8)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--devices_per_node=8"));
+}
+
+TEST(SearchTest, GroupsAlongTpStayWithinANode) {
+  Setting setting = MakeSetting();
+  setting.model.heads = 24;
+  setting.model.width = 240;
+  setting.cluster.devices_per_node = 8;
+  StepModel steps = *StepModel::Create(setting);
+  const auto has_tp_3 = [&](int64_t ranks) {
+    SearchConfig config = Ranks(ranks, ranks);
+    config.schedules = {"1f1b"};
+    config.zero_stages = {0};
+    config.best = 1000;
+    const SearchResult result = *Search(steps, config);
+    return std::any_of(
+        result.best.begin(), result.best.end(),
+        [](const PlannedLayout& planned) { return planned.layout.tp == 3; });
+  };
+  EXPECT_TRUE(has_tp_3(6));
+  EXPECT_FALSE(has_tp_3(24));
 }
 
 TEST(OutputTest, HasARowPerMeshAndABarPerSize) {

@@ -38,6 +38,11 @@ bool CutsBackward(const Layout& layout) {
 
 int64_t GradientRanks(const Layout& layout) { return layout.dp * layout.cp; }
 
+// That divide the rows of what is updated among them.
+double ShardRanks(const Layout& layout) {
+  return layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
+}
+
 std::string LimitOf(const Step& step, double memory_bytes) {
   const StepParts& parts = step.parts;
   const std::pair<const char*, double> others[] = {
@@ -286,23 +291,23 @@ void StepModel::SlowDownByMessages(SimulationCosts& costs) const {
   }
 }
 
-// Of a tied weight whose two copies are on the first and the last stage.
+// Of a tied weight whose two copies are on the first and the last rank; zbv has
+// both uses on the first. With ZeRO a rank exchanges its rows of the gradient.
 double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
   const auto& [model, engine, cluster] = setting_;
-  if (!model.tied_head || layout.pp == 1) return 0;
+  if (!model.tied_head || layout.pp == 1 || layout.schedule == "zbv") return 0;
   const Line line =
       LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
   const double numbers = static_cast<double>(model.vocabulary) *
                          static_cast<double>(model.width) /
-                         static_cast<double>(layout.tp);
+                         static_cast<double>(layout.tp) / ShardRanks(layout);
   return CollectiveSeconds(cluster, "all_reduce",
                            engine.reduced_bytes * numbers,
                            {2, line.nodes() > 1 ? 1 : 2}, side);
 }
 
 double StepModel::UpdateSeconds(const Layout& layout, double parameters) const {
-  const double ranks = layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
-  return setting_.engine.update_bytes * parameters / ranks /
+  return setting_.engine.update_bytes * parameters / ShardRanks(layout) /
          setting_.cluster.device.memory_bytes_per_second;
 }
 
@@ -408,12 +413,11 @@ absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
   return fullest;
 }
 
-absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
+absl::StatusOr<Step> StepModel::StepOf(const Layout& layout,
+                                       const Timing& timing) {
   const auto& [model, engine, cluster] = setting_;
   Step step;
   ASSIGN_OR_RETURN(step.memory, FullestRank(layout));
-  ASSIGN_OR_RETURN(const Timing timing,
-                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
   step.seconds = timing.seconds;
   step.examples_per_second =
       static_cast<double>(layout.global_batch()) / step.seconds;
@@ -422,10 +426,16 @@ absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
   return step;
 }
 
-absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
-  ASSIGN_OR_RETURN(Step step, Quick(layout));
+absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
   ASSIGN_OR_RETURN(const Timing timing,
                    Time(layout, CostSide::kMiddle, /*with_link=*/true));
+  return StepOf(layout, timing);
+}
+
+absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
+  ASSIGN_OR_RETURN(const Timing timing,
+                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
+  ASSIGN_OR_RETURN(Step step, StepOf(layout, timing));
   ASSIGN_OR_RETURN(const Timing without,
                    Time(layout, CostSide::kMiddle, /*with_link=*/false));
   const auto m = static_cast<double>(layout.micro_batches);

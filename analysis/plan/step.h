@@ -138,6 +138,8 @@ class StepModel {
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);
+  // Without parts and interval.
+  absl::StatusOr<Step> StepOf(const Layout& layout, const Timing& timing);
   Timing TimeDataParallel(const Layout& layout, const LayerWork& work,
                           CostSide side) const;
   absl::StatusOr<Timing> TimePipeline(const Layout& layout,

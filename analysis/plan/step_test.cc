@@ -142,6 +142,30 @@ TEST(StepTest, ReplicasAllReduceWhileBackwardRuns) {
               free.Predict(layout)->seconds + exposed, 1e-6);
 }
 
+TEST(StepTest, TheFirstRankAndTheLastExchangeATiedWeight) {
+  Model untied = EvenModel();
+  untied.tied_head = false;
+  StepModel with = MakeSteps(EvenModel(), kSlow);
+  StepModel without = MakeSteps(untied, kSlow);
+  const auto exchange = [&](const Layout& layout) {
+    return with.Quick(layout)->seconds - without.Quick(layout)->seconds;
+  };
+  const auto all_reduce = [](double bytes) { return 2e-5 + bytes / 5e9; };
+  const double bytes = 4.0 * (6144 + 128) * 512;
+  Layout layout{.pp = 2, .micro_batch = 4, .micro_batches = 4};
+  EXPECT_NEAR(exchange(layout), all_reduce(bytes), 1e-9);
+  layout.dp = 2;
+  layout.zero = 1;
+  EXPECT_NEAR(exchange(layout), all_reduce(bytes / 2), 1e-9);
+  // Both uses are on the first rank.
+  EXPECT_NEAR(exchange({.pp = 2,
+                        .schedule = "zbv",
+                        .chunks = 2,
+                        .micro_batch = 4,
+                        .micro_batches = 4}),
+              0, 1e-9);
+}
+
 // Every schedule, mesh and option against the bound that the search relies on.
 TEST(StepTest, NoLayoutIsFasterThanItsBound) {
   std::mt19937 random(7);

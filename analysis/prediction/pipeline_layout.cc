@@ -52,6 +52,7 @@ absl::Status NothingFits(const Layout& layout, const char* why) {
       "; add to the records: bazel run "
       "//trainers:pipeline -- --nproc=",
       layout.pp, " --pp=", layout.pp, " --schedule=", layout.schedule,
+      layout.chunks > 0 ? absl::StrCat(" --chunks=", layout.chunks) : "",
       " --batch_size=", layout.batch_per_rank,
       " --microbatches=", layout.micro_batches, " --record=FILE"));
 }
@@ -323,11 +324,12 @@ StepTimes PipelineStep(const Timeline& timeline, double scale,
 absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
     absl::Span<const RecordedPipeline> recordings, const Layout& layout,
     double gradient_bytes, const NetworkModel& network) {
-  ASSIGN_OR_RETURN(const Schedule schedule,
-                   MakeSchedule(layout.schedule,
-                                {.num_ranks = static_cast<int>(layout.pp),
-                                 .num_micro_batches =
-                                     static_cast<int>(layout.micro_batches)}));
+  ASSIGN_OR_RETURN(
+      const Schedule schedule,
+      MakeSchedule(layout.schedule,
+                   {.num_ranks = static_cast<int>(layout.pp),
+                    .num_micro_batches = static_cast<int>(layout.micro_batches),
+                    .chunks = static_cast<int>(layout.chunks)}));
   ASSIGN_OR_RETURN(const ScheduleFacts facts, Validate(schedule));
   ASSIGN_OR_RETURN(const Recordings found,
                    FindStages(recordings, layout, schedule));

@@ -94,7 +94,8 @@ Layout LayoutOf(const PipelineRunForTest& config) {
           .pp = config.pp,
           .batch_per_rank = config.micro_batch,
           .micro_batches = config.micro_batches,
-          .schedule = config.schedule};
+          .schedule = config.schedule,
+          .chunks = config.chunks};
 }
 
 // Without costs of messages: the trainer's own count.
@@ -338,6 +339,19 @@ TEST(SimulatePipelineLayout, RefusesStagesThatWereNotRecorded) {
                        HasSubstr("--record=FILE"),
                        HasSubstr("--schedule=" + layout.schedule)));
   }
+}
+
+TEST(SimulatePipelineLayout, TakesTheChunksThatAreAskedFor) {
+  const PipelineRunForTest four{
+      .pp = 2, .schedule = "interleaved_1f1b", .chunks = 4};
+  const std::vector<RecordedPipeline> recordings = Recorded(four);
+  EXPECT_NEAR(Seconds(recordings, LayoutOf(four), NoNetwork()),
+              PipelineStepSeconds(four), 1e-6);
+  PipelineRunForTest eight = four;
+  eight.chunks = 8;
+  EXPECT_THAT(Refusal(SimulatePipelineLayout(recordings, LayoutOf(eight), 0,
+                                             NoNetwork())),
+              HasSubstr("--schedule=interleaved_1f1b --chunks=8 "));
 }
 
 TEST(SimulatePipelineLayout, RefusesAScheduleThatCutsAnUncutBackward) {

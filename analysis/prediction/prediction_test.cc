@@ -48,6 +48,10 @@ TEST(Layout, SaysWhatItIs) {
                          .micro_batches = 8,
                          .schedule = "1f1b"};
   EXPECT_EQ(hybrid.Name(), "1f1b pp 4 x dp 2, 8 micro-batches");
+  Layout chunks = hybrid;
+  chunks.schedule = "interleaved_1f1b";
+  chunks.chunks = 4;
+  EXPECT_EQ(chunks.Name(), "interleaved_1f1b x4 pp 4 x dp 2, 8 micro-batches");
 }
 
 TEST(Predictor, PredictsWhatTheStepsWouldTake) {
@@ -317,6 +321,22 @@ Score ScoreFromRuns(int repetitions, const std::vector<RunTrace>& held_out,
   const auto score = ScorePredictions(runs, *cells, 1, FlatNetwork(0, 0), {});
   EXPECT_TRUE(score.ok()) << score.status();
   return score.ok() ? *score : Score();
+}
+
+TEST(ScorePredictions, PredictsTheChunksThatRan) {
+  PipelineRunForTest pipeline{
+      .pp = 2, .schedule = "interleaved_1f1b", .chunks = 4};
+  std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2)),
+                                MakePipelineRun(pipeline)};
+  pipeline.dp = 2;
+  runs.push_back(MakePipelineRun(pipeline));
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  ASSERT_EQ(score->points.size(), 1u);
+  EXPECT_EQ(score->points[0].prediction.layout.chunks, 4);
+  EXPECT_NEAR(score->points[0].error, 0, 1e-3);
 }
 
 TEST(ScorePredictions, HasNoCoverageFromFewerThanThreeRuns) {

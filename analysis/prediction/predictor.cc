@@ -413,9 +413,10 @@ std::string Layout::Name() const {
     if (bucket_bytes == 0) return name;
     return absl::StrFormat("%s, buckets of %.3g MB", name, bucket_bytes * 1e-6);
   }
-  return absl::StrCat(schedule, " pp ", pp,
-                      dp > 1 ? absl::StrCat(" x dp ", dp) : "", where, ", ",
-                      micro_batches,
+  const bool interleaves = chunks > 0 && schedule == "interleaved_1f1b";
+  return absl::StrCat(schedule, interleaves ? absl::StrCat(" x", chunks) : "",
+                      " pp ", pp, dp > 1 ? absl::StrCat(" x dp ", dp) : "",
+                      where, ", ", micro_batches,
                       micro_batches == 1 ? " micro-batch" : " micro-batches");
 }
 

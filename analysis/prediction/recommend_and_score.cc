@@ -193,10 +193,12 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
   }
   layout.batch_per_rank =
       cell.global_batch / (layout.dp * layout.micro_batches);
-  if (layout.pp * layout.dp == cell.run.world_size && layout.pp > 1)
-    return layout;
-  return absl::FailedPreconditionError(absl::StrCat(
-      cell.Name(), ": several stages in one process are not predicted"));
+  if (layout.pp * layout.dp != cell.run.world_size || layout.pp < 2) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        cell.Name(), ": several stages in one process are not predicted"));
+  }
+  layout.chunks = schedule.stages / layout.pp;
+  return layout;
 }
 
 std::string Covered(const ScoredPrediction& point) {

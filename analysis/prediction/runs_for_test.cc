@@ -98,7 +98,8 @@ Schedule ScheduleOf(const PipelineRunForTest& config) {
   return *MakeSchedule(
       config.schedule,
       {.num_ranks = static_cast<int>(config.pp),
-       .num_micro_batches = static_cast<int>(config.micro_batches)});
+       .num_micro_batches = static_cast<int>(config.micro_batches),
+       .chunks = static_cast<int>(config.chunks)});
 }
 
 Timeline TimelineOf(const PipelineRunForTest& config) {

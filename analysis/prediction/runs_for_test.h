@@ -39,6 +39,7 @@ struct PipelineRunForTest {
   int64_t pp = 2;
   int64_t dp = 1;
   std::string schedule = "1f1b";
+  int64_t chunks = 0;  // as Layout has them
   int64_t micro_batches = 4;
   int64_t micro_batch = 16;                              // examples
   StageCosts costs = {0.010, 0.012, 0.008, 0.020, 1e6};  // of every stage

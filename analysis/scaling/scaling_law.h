@@ -54,7 +54,8 @@ std::string ScalingLawName(ScalingLaw law);
 //
 // The intervals are the parametric bootstrap of docs/metrics.md: they hold the
 // spread of repetitions, not the law's own misfit, which is
-// median_relative_error. A true value of 0 is always covered.
+// median_relative_error. A true value of 0 is covered in (nominally) 97.5 % of
+// cases or more: only the lower end can miss it.
 //
 // FailedPrecondition where there are fewer distinct world sizes above the base
 // than parameters, or a point has fewer than 2 repetitions. InvalidArgument
